@@ -1,8 +1,8 @@
 //! The one check: everything that must hold of the workspace, step by step, each timed.
 //!
-//! A step that fails does not end the run, so that one run tells all there is to mend. Nothing is installed and
-//! nothing downloaded beyond what cargo itself needs. Kafka's jars are used where they are: in `KAFKA_CLASSPATH`, or
-//! where `compat/kafka-jars/fetch` puts them; checks that need them are named as skipped otherwise.
+//! A step that fails does not end the run, so that one run reports everything to fix. Nothing is installed or
+//! downloaded beyond cargo's own needs. Kafka's jars are used if present: in `KAFKA_CLASSPATH`, or where
+//! `compat/kafka-jars/fetch` puts them; otherwise checks that need them are listed as skipped.
 
 mod cargo;
 mod test_run;
@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What the steps have in common.
+/// State common to all steps.
 struct Workspace {
     root: PathBuf,
     /// Kafka's jars, when they are there.
@@ -21,7 +21,7 @@ struct Workspace {
 
 struct Step {
     name: &'static str,
-    /// What to do when it fails.
+    /// Advice when it fails.
     advice: &'static str,
     /// Performs the step, and names the checks that it had to skip.
     perform: fn(&Workspace) -> Result<Vec<String>>,
@@ -29,7 +29,7 @@ struct Step {
 
 /// Quick ones first. Docs follow clippy, whose view of the dependencies they share.
 const STEPS: [Step; 6] = [
-    Step { name: "tidy", advice: "each rule above says why it is there", perform: check_tidy },
+    Step { name: "tidy", advice: "each rule above prints its reason", perform: check_tidy },
     Step { name: "format", advice: "run `cargo fmt`", perform: check_format },
     Step { name: "freshness", advice: "run the command named above", perform: check_freshness },
     Step { name: "clippy", advice: "see the lints above", perform: check_clippy },

@@ -1,4 +1,4 @@
-//! Writes a folder of generated files, or checks that the committed ones are what would be written.
+//! Writes a folder of generated files, or checks that the committed ones are up to date.
 
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 /// Paths below a folder, and their text.
 pub type Files = BTreeMap<PathBuf, String>;
 
-/// Makes the folder hold `files`, or with `check` fails where it does not. Files that the generator does not own
-/// stand directly in the folder with another name; whole sub-folders belong to the generator.
+/// Makes the folder contain `files`, or with `check` fails if it does not. Other files directly in the folder are not
+/// generated; whole sub-folders belong to the generator.
 pub fn write_or_check(dir: &Path, files: &Files, check: bool, command: &str) -> Result<()> {
     let folders: BTreeSet<_> =
         files.keys().filter_map(|p| p.parent()).filter(|p| *p != Path::new("")).collect();

@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The project's own chores.
+/// Development tasks of the project.
 #[derive(Parser)]
 struct Args {
     #[command(subcommand)]
@@ -31,7 +31,7 @@ enum Command {
     Tidy,
     /// Generate the Rust code of Kafka's messages from crates/wire/schema
     Codegen {
-        /// Change nothing; fail when a generated file is not what would be generated
+        /// Change nothing; fail if a generated file is out of date
         #[arg(long)]
         check: bool,
     },
@@ -40,7 +40,7 @@ enum Command {
         /// Kafka's jars: paths separated by colons, `DIR/*` for all of a folder
         #[arg(long, env = "KAFKA_CLASSPATH")]
         classpath: String,
-        /// Change nothing; fail when a schema is not what the jars say
+        /// Change nothing; fail if a schema differs from the jars
         #[arg(long)]
         check: bool,
     },

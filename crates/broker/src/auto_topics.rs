@@ -1,4 +1,4 @@
-//! Which topics are being created because a request asked for them, and which of these attempts failed.
+//! Topics being created automatically, and the outcome of recent attempts.
 
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub struct AutoTopics {
     failures: Mutex<HashMap<&'static str, Failure>>,
 }
 
-/// Topics of a kind that could not be created when they were asked for last.
+/// Topics of a kind whose last creation failed.
 #[derive(Debug)]
 struct Failure {
     logged_at: Instant,
@@ -25,8 +25,8 @@ struct Failure {
     omitted: u64,
 }
 
-/// Topics whose creation has begun. Who creates them may be dropped in the middle of it, with the connection that asked;
-/// the next to ask must find them free then.
+/// Topics being created. The creating task may be dropped with its connection; the next request must find them free
+/// then.
 pub struct Creation<'a> {
     topics: &'a AutoTopics,
     pub names: Vec<String>,
@@ -38,15 +38,15 @@ impl AutoTopics {
         self.in_creation.lock().contains(name)
     }
 
-    /// Begins to create those of the topics that are not being created already.
+    /// Claims those of the topics that are not being created already.
     pub fn begin(&self, names: &[String]) -> Creation<'_> {
         let mut in_creation = self.in_creation.lock();
         let names = names.iter().filter(|name| in_creation.insert((*name).clone())).cloned().collect();
         Creation { topics: self, names }
     }
 
-    /// Takes note of a failure. It is logged if it is new, has another reason than before, or lasts: with how many were left
-    /// out.
+    /// Records a failure. It is logged if it is new, has another reason than before, or lasts: with the number of
+    /// omitted ones.
     pub fn failed(&self, kind: &'static str, reason: &str, now: Instant) -> Option<u64> {
         let mut failures = self.failures.lock();
         let before = failures.get_mut(kind);
@@ -62,7 +62,7 @@ impl AutoTopics {
         Some(omitted)
     }
 
-    /// Takes note of a success. Says whether the ones before failed.
+    /// Records a success. Returns whether the previous attempts failed.
     pub fn succeeded(&self, kind: &'static str) -> bool {
         self.failures.lock().remove(kind).is_some()
     }

@@ -1,4 +1,4 @@
-//! The broker's parts in one place: what every API may use.
+//! The broker's parts, as available to every API.
 
 use crate::auto_topics::AutoTopics;
 use crate::fetch_sessions::FetchSessions;
@@ -33,17 +33,17 @@ pub struct Broker {
     pub log_dirs: Arc<LogDirs>,
     /// The partitions that are here.
     pub partitions: Arc<Partitions>,
-    /// This broker as the controller knows it, and the way to the controller.
+    /// This broker's registration, and the link to the controller.
     pub registered: Arc<RegisteredBroker>,
-    /// What requests take of memory.
+    /// The memory budget of requests.
     pub request_memory: FrameMemory,
-    /// What answers take that peers do not take.
+    /// The memory budget of answers that peers do not read.
     pub answer_memory: AnswerMemory,
     /// How many connections there may be.
     pub connections: Arc<ConnectionLimits>,
     /// Requests as they are answered.
     pub requests: RequestMetrics,
-    /// Permits to decide large requests, beside the runtime's workers.
+    /// Slots for large requests, which are decided beside the runtime's workers.
     pub large_requests: Semaphore,
     /// Incremental fetch sessions.
     pub fetch_sessions: FetchSessions,
@@ -53,15 +53,15 @@ pub struct Broker {
     pub groups: Arc<GroupCoordinator>,
     /// Transactions.
     pub transactions: Arc<TransactionCoordinator>,
-    /// What asks the coordinators of transactions that write to partitions here.
+    /// Verifies transactions that write to partitions here.
     pub verifier: Verifier,
     /// Permits to look into large batches of producers, away from the tasks of their connections.
     pub openings: Semaphore,
-    /// Topics that are being created because somebody asked for them.
+    /// Topics that are being created automatically.
     pub auto_topics: AutoTopics,
-    /// What writes markers into partitions here.
+    /// Writes markers into partitions here.
     pub markers: Arc<MarkerWriter>,
-    /// What sends the markers of the transactions that are coordinated here.
+    /// Sends the markers of transactions coordinated here.
     pub marker_sender: Arc<MarkerSender>,
     /// Retention, checkpoints, compaction.
     pub upkeep: Arc<Upkeep>,
@@ -71,14 +71,14 @@ pub struct Broker {
     image: Arc<ImageCell>,
 }
 
-/// How many large batches are looked into at a time. Each takes a core for up to half a second, and, in the worst of
-/// cases, the 128 MiB of a zstd window.
+/// Number of large batches validated at the same time. Each uses a core for up to half a second, and in the worst
+/// case the 128 MiB of a zstd window.
 const OPENINGS_MAX: usize = 2;
 
-/// How many large requests are decided at the same time. Each may take much memory meanwhile.
+/// Large requests that are decided at the same time. Each may take much memory meanwhile.
 const LARGE_REQUESTS_MAX: usize = 4;
 
-/// What a broker is made of; see [`Broker`].
+/// The parts of a broker; see [`Broker`].
 pub struct BrokerParts {
     pub cluster_id: String,
     pub config: Arc<BrokerConfig>,
@@ -103,7 +103,7 @@ impl std::fmt::Debug for Broker {
 }
 
 impl Broker {
-    /// Puts a broker together. It serves nothing by itself.
+    /// Assembles a broker. It serves nothing yet.
     pub fn new(parts: BrokerParts) -> Arc<Broker> {
         let BrokerParts {
             config, log_dirs, partitions, registered, peers, groups, transactions, image, ..
@@ -178,7 +178,7 @@ impl Broker {
         self.image.set(image);
     }
 
-    /// A live broker to name as the controller: clients send it what the controller does, and it forwards.
+    /// A live broker to return as the controller: clients send it requests for the controller, which it forwards.
     pub fn some_broker(&self, image: &Image) -> i32 {
         if image.is_alive(self.node_id) {
             return self.node_id;

@@ -1,8 +1,8 @@
-//! What the embedded controller knows about configurations: the rules and values of [`thalweg_config`].
+//! The embedded controller's rules for configurations, from [`thalweg_config`].
 //!
-//! The controller holds no table of keys. It asks here whether a change is allowed, which values are lists, and what a
-//! new topic's settings are. Changes of brokers were checked before by the broker that they came through, against its own
-//! file; here they are checked key by key, which is all that can be said of another broker's.
+//! The controller holds no table of keys. It asks here whether a change is allowed, which values are lists, and what
+//! a new topic's settings are. The receiving broker has already checked changes of brokers against its own file; here
+//! they are checked key by key, because the controller lacks the other brokers' files.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use thalweg_wire::ErrorCode;
 
 /// The rules of the broker that the controller lives with.
 pub struct BrokerConfigRules {
-    /// As it was at the start: dynamic values come with each question.
+    /// The configuration at the start: dynamic values are passed with each call.
     config: Arc<BrokerConfig>,
     last: Mutex<Option<Layered>>,
 }

@@ -1,8 +1,8 @@
 //! The embedded controller with the listeners by which other nodes reach it (`controller.listener.names`): beside a
 //! broker, or alone in its process (`process.roles=controller`).
 //!
-//! A connection to such a listener is served by the controller only, with the same bounds as a client's. The quorum
-//! has one voter: while its process is down, nothing in the cluster can be decided, and the log says so.
+//! A connection to such a listener is served by the controller only, with the same limits as a client's. The quorum
+//! has one voter: while its process is down, the cluster cannot change, and the log says so at the start.
 
 use crate::config_rules::BrokerConfigRules;
 use crate::loading::Loading;
@@ -73,13 +73,13 @@ impl ControllerNode {
         &self.controller
     }
 
-    /// What is listened on: the listener's name and its addresses.
+    /// The bound listeners: name and addresses.
     pub fn addresses(&self) -> &[(String, Vec<SocketAddr>)] {
         &self.addresses
     }
 
-    /// Stops the controller, then its listeners. Requests that wait are not answered: their senders look for another
-    /// controller. Whether its log was left in order.
+    /// Stops the controller, then its listeners. Waiting requests are not answered: their senders look for another
+    /// controller. Returns whether its log was closed cleanly.
     pub async fn stop(mut self) -> bool {
         let is_clean = self.controller.shutdown().await;
         self.stopping.send_replace(true);
@@ -150,13 +150,13 @@ impl Handler for ControllerHandler {
 
 /// A process that is a controller and no broker.
 pub struct ControllerServer {
-    /// What is listened on: the listener's name and its addresses.
+    /// The bound listeners: name and addresses.
     pub addresses: Vec<(String, Vec<SocketAddr>)>,
-    /// Where the data lies.
+    /// The data directories.
     pub data_dirs: Vec<PathBuf>,
     /// `node.id`.
     pub node_id: i32,
-    /// What can be measured.
+    /// Its metrics.
     pub metrics: Metrics,
     node: ControllerNode,
     /// Held open, so that no other process uses them.
@@ -191,13 +191,13 @@ pub async fn start_controller_on(
 }
 
 impl ControllerServer {
-    /// Waits until the controller has ended by itself: the process must not go on then. Says why.
+    /// Waits until the controller fails: the process must stop then. Returns the reason.
     pub async fn failed(&self) -> String {
         self.node.controller().stopped().await;
         "the controller has ended".to_owned()
     }
 
-    /// Stops. Whether its log was left in order.
+    /// Stops. Returns whether its log was closed cleanly.
     pub async fn stop(self) -> bool {
         self.node.stop().await
     }

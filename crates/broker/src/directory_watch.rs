@@ -1,13 +1,13 @@
-//! What becomes of a broker whose data directories fail or fill up: the controller is told of those that have failed, and
-//! has others lead while there is no room anywhere. Refuses to give up what nobody else has: where disks fill up together,
-//! each partition keeps a leader from which it can be read, and is written again once that one has room.
+//! Handles failed and full data directories: failed ones are reported to the controller, and the broker hands
+//! leadership over while none has room. Refuses to hand over partitions without another replica: if disks fill up
+//! together, each partition keeps a leader for reads, and for writes once that one has room.
 
 use crate::broker::Broker;
 use std::time::Duration;
 use thalweg_membership::Membership;
 use thalweg_metadata::{Image, NO_LEADER};
 
-/// How often they are looked at.
+/// Interval of the check.
 const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
 
 /// Watches the directories that were online at the start; returns when none is left.
@@ -38,29 +38,28 @@ pub async fn watch_directories(broker: &Broker, membership: &Membership, directo
 
 fn tell(withdrawn: bool, is_full: bool) {
     if withdrawn {
-        tracing::warn!(
-            "No directory has room: the broker asks to be fenced, so that others lead its partitions"
-        );
+        tracing::warn!("No log directory has room: asking to be fenced, so that other brokers lead");
     } else if is_full {
         tracing::info!(
-            "Nobody else could lead some partitions: the broker asks to be unfenced, though no directory has room"
+            "No other broker can lead some partitions: asking to be unfenced although no log directory has room"
         );
     } else {
-        tracing::info!("There is room: the broker asks to be unfenced");
+        tracing::info!("Log directories have room: asking to be unfenced");
     }
 }
 
-/// Whether a broker whose directories are full has given up.
+/// Whether a broker with full directories has handed over.
 #[derive(Debug, Default)]
 struct Stance {
     has_given_up: bool,
-    /// How many more times it stays where it could give up.
+    /// Number of further checks to wait before handing over.
     stays: usize,
 }
 
 impl Stance {
-    /// Whether it gives up now, or still. One that had to come back has met others that gave up when it did. Each then stays
-    /// for as many more looks as there are brokers with lower ids: one goes first, and the others see that they are needed.
+    /// Whether it hands over now, or still. A broker that had to return has met others that handed over at the same
+    /// time. Each then waits as many checks as there are brokers with lower ids: one goes first, and the others see
+    /// that they are needed.
     fn withdraws(&mut self, is_full: bool, is_needed: bool, lower: usize) -> bool {
         if !is_full {
             *self = Stance::default();
@@ -77,8 +76,9 @@ impl Stance {
     }
 }
 
-/// Whether the cluster has some partition that nobody but this broker may lead: one that it leads with no other in sync, or
-/// one without a leader that waits for it. Brokers whose disks fill at the same time may each have counted on the other.
+/// Whether some partition can only be led by this broker: it leads it without another in-sync replica, or the
+/// leaderless partition waits for it. Brokers whose disks fill up at the same time may each have counted on the
+/// other.
 fn is_needed(image: &Image, node_id: i32) -> bool {
     let mut partitions = image.topics().iter().flat_map(|topic| topic.partitions.values());
     partitions.any(|partition| match partition.leader {
@@ -118,7 +118,7 @@ mod tests {
         assert!(!is_needed(&image(&[]), 1), "it leads nothing");
     }
 
-    /// What two brokers do that look at the same time, of which either can do without the other.
+    /// Two brokers that check at the same time, where either can be spared.
     #[test]
     fn of_brokers_that_fill_up_at_the_same_time_one_stays() {
         let mut stances = [Stance::default(), Stance::default()];

@@ -1,13 +1,12 @@
-//! Incremental fetch sessions (KIP-227): a client names its partitions once, then only what changes, and is told
-//! only what changed.
+//! Incremental fetch sessions (KIP-227): a client lists its partitions once, then only changes; so do the answers.
 //!
-//! Session id 0 is no session. Epoch 0 asks for a new one, epoch -1 ends it; in between the epoch counts the fetches,
-//! so that a lost answer is noticed. The number of sessions is bounded by
-//! `max.incremental.fetch.session.cache.slots`; a full cache gives up a session that has not been used for two
-//! minutes, or one that is smaller than the newcomer, as Kafka's does.
+//! Session id 0 is no session. Epoch 0 requests a new one, epoch -1 ends it; in between the epoch counts the fetches,
+//! so that a lost answer is detected. The number of sessions is bounded by
+//! `max.incremental.fetch.session.cache.slots`; a full cache evicts a session that was unused for two minutes, or one
+//! smaller than the new one, as in Kafka.
 //!
-//! Each session has a lock of its own, which its client's fetches take one after another. The lock that all share is held
-//! to find, add or remove a session, and never while partitions are walked over.
+//! Each session has its own lock, which its client's fetches take one after another. The shared lock is held to find,
+//! add or remove a session, but never while iterating over partitions.
 
 use parking_lot::Mutex;
 use std::collections::hash_map::Entry;
@@ -18,10 +17,10 @@ use thalweg_wire::Uuid;
 use thalweg_wire::request::FetchRequest;
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 
-/// A session that was quiet for so long may be given up for another.
+/// A session that was idle for this long may be evicted.
 const EVICTION_MS: i64 = 120_000;
 
-/// Partitions from which on a request is looked through for those that it names again.
+/// Number of partitions from which on a request is checked for repetitions.
 const MANY: usize = 1_000;
 
 /// The partition of a fetch: by id from version 13 on, by name before.
@@ -32,24 +31,24 @@ pub struct Key {
     pub partition: i32,
 }
 
-/// What a session remembers of a partition.
+/// The state of a partition in a session.
 #[derive(Clone, Debug)]
 struct Cached {
     key: Key,
     wanted: FetchPartition,
-    /// What the client was last told.
-    told: Option<Told>,
+    /// The values in the last answer.
+    answered: Option<Answered>,
 }
 
-/// What decides whether a partition without new records is mentioned in an answer.
+/// The values that decide whether a partition without new records is included in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Answered {
     pub error_code: i16,
     pub high_watermark: i64,
     pub log_start_offset: i64,
 }
 
-/// A session in its place, with what decides whether it is given up for another.
+/// A session in its slot, with its eviction criteria.
 #[derive(Debug)]
 struct Slot {
     created_ms: i64,
@@ -70,7 +69,7 @@ struct Session {
     index: HashMap<Key, u32>,
 }
 
-/// How a fetch takes part in sessions.
+/// The session of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionFetch {
     /// Without a session: every partition is answered.
@@ -91,12 +90,12 @@ impl SessionFetch {
     }
 }
 
-/// Why a fetch cannot go on in its session.
+/// The reason why a fetch cannot continue its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionError {
     /// No session has the id.
     NotFound,
-    /// The session is at another epoch: an answer or a request was lost.
+    /// The session has another epoch: an answer or a request was lost.
     InvalidEpoch,
     /// The session names topics by id and the request by name, or the other way round.
     TopicIds,
@@ -140,7 +139,7 @@ impl FetchSessions {
         self.len() == 0
     }
 
-    /// Opens, continues or ends the session of a request: what it is, and the partitions to read, in order.
+    /// Opens, continues or ends the session of a request; returns it, and the partitions to read, in order.
     pub fn begin(
         &self,
         version: i16,
@@ -149,7 +148,7 @@ impl FetchSessions {
     ) -> Result<(SessionFetch, Wanted), SessionError> {
         let (id, epoch) = (request.session_id, request.session_epoch);
         if epoch == -1 || epoch == 0 {
-            // What is taken out is dropped behind the lock.
+            // The removed session is dropped after the lock is released.
             let ended = if id == 0 { None } else { self.state.lock().sessions.remove(&id) };
             drop(ended);
             let wanted = flatten(request.topics);
@@ -200,7 +199,7 @@ impl FetchSessions {
             session: Mutex::new(session),
         });
         let mut state = self.state.lock();
-        // Another may have taken the place meanwhile.
+        // Another may have taken the slot meanwhile.
         let given_up = match state.place(self.slots, wanted.len(), now_ms)? {
             Place::Free => None,
             Place::Of(other) => state.sessions.remove(&other),
@@ -212,11 +211,11 @@ impl FetchSessions {
         Some(id)
     }
 
-    /// Takes note of what an answer tells, partition by partition in the order of [`FetchSessions::begin`], and
-    /// says which of them must be mentioned. `told` is what each would say, `has_records` whether it has records.
-    pub fn finish(&self, fetch: SessionFetch, told: &[(Key, Told, bool)]) -> Vec<bool> {
+    /// Records the values of an answer, partition by partition in the order of [`FetchSessions::begin`], and returns
+    /// which must be included. `answered` has the values of each, `has_records` whether it has records.
+    pub fn finish(&self, fetch: SessionFetch, answered: &[(Key, Answered, bool)]) -> Vec<bool> {
         let full = !matches!(fetch, SessionFetch::Incremental { .. });
-        let mut mentioned = vec![true; told.len()];
+        let mut mentioned = vec![true; answered.len()];
         if fetch == SessionFetch::None {
             return mentioned;
         }
@@ -224,15 +223,15 @@ impl FetchSessions {
         let mut session = slot.session.lock();
         let session = &mut *session;
         let mut moved = vec![false; session.partitions.len()];
-        for (position, (key, now, has_records)) in told.iter().enumerate() {
-            // Most often nothing has moved since the fetch began, and the place tells without a look into the index.
+        for (position, (key, now, has_records)) in answered.iter().enumerate() {
+            // Usually nothing has moved since the fetch began, and the index is not needed.
             let at = session.order.get(position).filter(|at| session.partitions[**at as usize].key == *key);
             let Some(at) = at.or_else(|| session.index.get(key)).map(|at| *at as usize) else { continue };
             let cached = &mut session.partitions[at];
-            let changed = *has_records || cached.told != Some(*now) || now.error_code != 0;
+            let changed = *has_records || cached.answered != Some(*now) || now.error_code != 0;
             mentioned[position] = full || changed;
-            // An error is repeated until it is gone, and the recovery is told.
-            cached.told = (now.error_code == 0).then_some(*now);
+            // An error is repeated until it is gone, and the recovery is reported.
+            cached.answered = (now.error_code == 0).then_some(*now);
             moved[at] |= *has_records;
         }
         session.read_last(&moved);
@@ -283,7 +282,7 @@ impl Session {
         for (key, wanted) in wanted {
             match self.index.get(&key) {
                 Some(&at) => self.partitions[at as usize].wanted = wanted,
-                None => self.add(Cached { key, wanted, told: None }),
+                None => self.add(Cached { key, wanted, answered: None }),
             }
         }
         if !forgotten.is_empty() {
@@ -327,8 +326,8 @@ impl Session {
     }
 }
 
-/// The partitions of a request. A long request names each once, as in Kafka, where the last wish counts. In a short
-/// one it is left to the client, which none does otherwise: the limits of the fetch hold for all of it together.
+/// The partitions of a request. In a long request repetitions are merged, as in Kafka, and the last one counts. Short
+/// ones are not checked: no client repeats partitions, and the limits of the fetch apply to all of them together.
 fn flatten(topics: Vec<FetchTopic>) -> Wanted {
     let count: usize = topics.iter().map(|t| t.partitions.len()).sum();
     let mut wanted: Wanted = Vec::with_capacity(count);

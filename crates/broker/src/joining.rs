@@ -1,7 +1,7 @@
-//! How a broker comes to its controller: it starts the embedded one, or finds the quorum that the configuration names.
+//! Connects a broker to its controller: starts the embedded one, or finds the configured quorum.
 //!
-//! Owns: which cluster the data directories belong to. Empty ones take the id of the quorum's cluster; what a broker
-//! hears that is refused for another id names both clusters.
+//! Owns: the cluster of the data directories. Empty ones take the id of the quorum's cluster; the error for a
+//! different id names both clusters.
 
 use crate::broker::Broker;
 use crate::controller_node::ControllerNode;
@@ -17,7 +17,7 @@ use thalweg_net::ConnectionSettings;
 use thalweg_net::Machine;
 use tokio::time::Instant;
 
-/// How soon controllers are asked again that did not tell the id of their cluster.
+/// Delay before controllers are asked again for the cluster id.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// The way to the controller, and the log directories, which belong to the same cluster.
@@ -28,7 +28,7 @@ pub(crate) struct Joined {
     pub found: Vec<thalweg_log::PartitionLog>,
 }
 
-/// Starts the embedded controller, or finds the quorum. Directories without an id of a cluster take the quorum's.
+/// Starts the embedded controller, or finds the quorum. Directories without a cluster id take the quorum's.
 pub(crate) async fn find_controller(
     machine: &Machine,
     config: &Arc<BrokerConfig>,
@@ -62,18 +62,18 @@ async fn cluster_id_of(
     patience: Duration,
 ) -> Result<String, StartError> {
     let started = Instant::now();
-    let mut told = false;
+    let mut logged = false;
     loop {
         let last = match link.cluster_id().await {
             Ok(cluster_id) => {
-                tracing::info!(cluster_id, "Empty data directories join the cluster of their controllers");
+                tracing::info!(cluster_id, "Empty data directories join the controllers' cluster");
                 return Ok(cluster_id);
             }
             Err(error) => error,
         };
-        if !told {
-            tracing::info!(servers, %last, "No controller tells the id of the cluster yet and they are asked again");
-            told = true;
+        if !logged {
+            tracing::info!(servers, %last, "No controller has returned the cluster id, retrying");
+            logged = true;
         }
         let after = started.elapsed();
         if after >= patience {
@@ -83,7 +83,7 @@ async fn cluster_id_of(
     }
 }
 
-/// Why the cluster does not take the broker in, with the names of both clusters where they are two.
+/// The reason why the cluster rejects the broker, with both cluster names if they differ.
 pub(crate) async fn refusal(broker: &Broker, error: JoinError) -> StartError {
     if error.is_of_other_cluster()
         && let Ok(theirs) = broker.registered.controller.cluster_id().await
@@ -100,7 +100,7 @@ fn voters(config: &BrokerConfig) -> impl Iterator<Item = (i32, String)> {
     voters.map(|voter| (voter.id, host_and_port(&voter.host, voter.port)))
 }
 
-/// Where the controllers are asked for.
+/// The addresses of the controllers.
 fn quorum_servers(config: &BrokerConfig) -> Vec<String> {
     let servers = config.controller.bootstrap_servers.iter();
     let servers: Vec<String> = servers.map(|(host, port)| host_and_port(host, *port)).collect();

@@ -1,7 +1,7 @@
-//! How far a start has come with the logs on disk, for whoever shows it to people.
+//! The progress of loading logs at the start, for display.
 //!
-//! Counts partitions: how many there are in the data directories, and how many are open. Knows nothing of how long one
-//! takes: a log that was not closed in order is read anew from its recovery point on, others open at once.
+//! Counts partitions in the data directories, and open ones. Durations differ: a log that was not closed cleanly is
+//! read from its recovery point on, others open at once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,7 +17,7 @@ pub struct Loading {
 }
 
 impl Loading {
-    /// Partitions that are open, at the least, and partitions that there are.
+    /// Number of open partitions (at least), and of all partitions.
     pub fn progress(&self) -> Option<(usize, usize)> {
         let partitions = self.partitions.load(Ordering::Relaxed);
         // Each thread is at work on the one that it began last.
@@ -29,7 +29,7 @@ impl Loading {
     /// The directories are about to be opened.
     pub(crate) fn begin(&self, options: &LogDirsOptions) {
         let partitions = options.dirs.iter().map(|dir| {
-            // A directory that cannot be read is told of when it is opened.
+            // An unreadable directory is reported when it is opened.
             let listed = options.disk.list(dir).unwrap_or_default();
             // The metadata log is the controller's.
             let is_partition = |name: &str| {

@@ -1,5 +1,5 @@
-//! What a broker and a controller open alike when they start, and why a start fails: sockets, log directories, and the
-//! bounds on connections.
+//! Start-up steps that brokers and controllers share: sockets, log directories and connection limits; and the errors of a
+//! failed start.
 
 use crate::loading::Loading;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -13,8 +13,8 @@ use thalweg_log::{LogDirs, LogDirsOptions, TopicPartition};
 use thalweg_membership::{JoinError, LinkError};
 use thalweg_net::{BindError, ConnectionLimits, ConnectionSettings, Listening, Machine, SocketOptions};
 
-/// How long connections may take to finish what they have begun when the broker stops. By then it leads nothing, and
-/// whoever goes on sending without a pause is refused again and again.
+/// Time for connections to finish started requests when the broker stops. By then it leads nothing, and later
+/// requests are refused.
 pub(crate) const DRAIN: Duration = Duration::from_secs(2);
 
 /// A broker could not be started.
@@ -29,14 +29,14 @@ pub enum StartError {
     /// The embedded controller cannot be started.
     #[error(transparent)]
     Controller(#[from] thalweg_controller::StartError),
-    /// The controllers cannot be spoken to as the configuration says.
+    /// The configured security does not allow connections to the controllers.
     #[error("Connections to controllers: {0}")]
     Security(InvalidSetting),
-    /// The cluster does not take the broker in.
+    /// The cluster rejects the broker.
     #[error(transparent)]
     Membership(#[from] JoinError),
-    /// No controller told the id of its cluster, which empty data directories are to belong to.
-    #[error("the id of the cluster could not be learned from its controllers at {servers} within {} ms: {last}", after.as_millis())]
+    /// No controller returned its cluster id, which empty data directories need.
+    #[error("the controllers at {servers} did not return a cluster id within {} ms: {last}", after.as_millis())]
     NoClusterId {
         /// Where was asked.
         servers: String,
@@ -113,7 +113,7 @@ pub(crate) fn endpoint(listener: &Listener) -> thalweg_metadata::Endpoint {
     }
 }
 
-/// What this machine calls itself, for listeners on all interfaces that advertise nothing else.
+/// The machine's host name, for listeners on all interfaces without an advertised address.
 pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
@@ -124,7 +124,11 @@ pub(crate) fn connection_settings(machine: &Machine, config: &BrokerConfig) -> C
     if let Some((open_files_max, connections_max)) = descriptors.max().zip(descriptors.connections_max())
         && connections_max < config.network.max_connections
     {
-        tracing::info!(open_files_max, connections_max, "Connections leave open files to logs");
+        tracing::info!(
+            open_files_max,
+            connections_max,
+            "Limited connections to keep file descriptors for logs"
+        );
     }
     ConnectionSettings::of(&config.network)
 }
@@ -145,7 +149,7 @@ pub(crate) fn overrides(network: &NetworkSettings) -> HashMap<IpAddr, usize> {
         match (host.as_str(), 0).to_socket_addrs() {
             Ok(addresses) => found.extend(addresses.map(|address| (address.ip().to_canonical(), *max))),
             Err(error) => {
-                tracing::warn!(host, %error, "A host in max.connections.per.ip.overrides has no address")
+                tracing::warn!(host, %error, "Failed to resolve a host of max.connections.per.ip.overrides")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What a change of the cluster's metadata means here: partitions come, change and go, coordinators follow their
+//! Applies changes of the cluster's metadata: partitions are created, changed and deleted, coordinators follow their
 //! topic, settings take effect (Kafka's `BrokerMetadataPublisher`).
 //!
 //! The order is: deletions, partitions led here, partitions followed, the image for all to see, coordinators, settings.
@@ -53,13 +53,13 @@ impl Publisher {
         for change in local.leaders.iter().chain(&local.followers) {
             if let Err(error) = self.apply(change, image) {
                 let (topic, partition) = (&change.topic.name, change.partition);
-                tracing::error!(%topic, partition, %error, "A partition could not be opened and will be tried again");
+                tracing::error!(%topic, partition, %error, "Failed to open a partition, retrying");
                 unopened.insert((change.topic.id, partition));
             }
         }
     }
 
-    /// Tries again to open what could not be opened: there may be room on the disk by now. Blocks.
+    /// Retries opening failed partitions: there may be disk space by now. Blocks.
     pub fn retry_failed_opens(&self) {
         let mut unopened = self.unopened.lock();
         if unopened.is_empty() {
@@ -74,14 +74,14 @@ impl Publisher {
             if self.apply(&change, &image).is_err() {
                 return true;
             }
-            tracing::info!(topic = %change.topic.name, partition, "A partition is open after all");
+            tracing::info!(topic = %change.topic.name, partition, "Opened a partition after a retry");
             self.change_coordinator(&change);
             self.tell_directory(&change, &image);
             false
         });
     }
 
-    /// A coordinator that could not load from a partition that was not open begins again.
+    /// Restarts a coordinator that could not load from a partition that was not open.
     fn change_coordinator(&self, opened: &LocalPartition) {
         let registration = &opened.registration;
         if registration.leader != self.broker.node_id {
@@ -108,7 +108,7 @@ impl Publisher {
         partition.end_move(&self.broker.log_dirs);
         match partition.with_log(|log| self.broker.log_dirs.delete(log)) {
             Ok(()) => tracing::info!(?partition, "Deleted a partition"),
-            Err(error) => tracing::error!(?partition, %error, "Deleting a partition failed"),
+            Err(error) => tracing::error!(?partition, %error, "Failed to delete a partition"),
         }
     }
 
@@ -131,7 +131,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Whether the controller counts on a log that is gone from its directory. It is made again when the controller knows.
+    /// Whether the controller counts on a log that is missing from its directory. It is recreated once the controller
+    /// knows.
     fn is_lost(&self, change: &LocalPartition) -> bool {
         let name = TopicPartition::new(&change.topic.name, change.partition);
         if !self.broker.log_dirs.has_lost(&name) {
@@ -149,22 +150,22 @@ impl Publisher {
             && registration.directory(id).is_some_and(is_known)
     }
 
-    /// Goes on with the move of a partition that was under way when the broker stopped.
+    /// Resumes a partition's move that was interrupted by the broker's stop.
     fn resume_move(&self, opened: &Arc<Partition>) {
         let name = TopicPartition::new(&opened.topic, opened.index);
         let Some(copy) = self.broker.log_dirs.take_future(&name) else { return };
         let Some(copy) = self.claim(copy, opened.topic_id) else { return };
-        tracing::info!(partition = ?opened, path = %copy.dir().display(), copied_to = copy.log_end_offset().0, "Move to another log directory goes on");
+        tracing::info!(partition = ?opened, path = %copy.dir().display(), copied_to = copy.log_end_offset().0, "Resumed a move to another log directory");
         match opened.resume_move(copy) {
             Ok(true) => self.broker.replication.moves.begin(Arc::clone(opened)),
             Ok(false) => {}
             Err(error) => {
-                tracing::error!(partition = ?opened, %error, "A move to another log directory cannot go on")
+                tracing::error!(partition = ?opened, %error, "Failed to resume a move to another log directory")
             }
         }
     }
 
-    /// Has the controller told in which directory a replica lies, where the image, which is the latest, does not say so.
+    /// Reports the directory of a replica to the controller, if the latest image differs.
     fn tell_directory(&self, change: &LocalPartition, image: &Image) {
         let tracked = image.features().metadata_version().is_some_and(|version| version.has_directories());
         let topic = self.broker.partitions.topic_by_id(change.topic.id);
@@ -186,13 +187,14 @@ impl Publisher {
                 let is_compacted = config.cleanup_policy.compact;
                 log.set_config(config);
                 if !is_compacted && let Err(error) = log.end_at_gap() {
-                    tracing::error!(partition = %name, %error, "A log could not be looked through");
+                    tracing::error!(partition = %name, %error, "Failed to examine a log");
                 }
-                // What a process wrote that was killed before it could sync: a leader counts on what its followers tell it.
+                // Data written by a process that was killed before it could sync: a leader relies on its followers'
+                // offsets.
                 if log.flush_is_due()
                     && let Err(error) = log.flush()
                 {
-                    tracing::error!(partition = %name, %error, "A log could not be flushed");
+                    tracing::error!(partition = %name, %error, "Failed to flush a log");
                 }
                 log
             }
@@ -222,20 +224,20 @@ impl Publisher {
             }
             Ok(true) => Some(log),
             Err(error) => {
-                // Nobody else has claimed it. That it is this topic's is noted at the next start, once there is room.
-                tracing::warn!(partition = %log.name(), %error, "The id of its topic cannot be noted beside a log");
+                // No other topic has claimed it. The topic id is written at the next start, once there is room.
+                tracing::warn!(partition = %log.name(), %error, "Failed to write the topic id beside a log");
                 Some(log)
             }
         }
     }
 
-    /// After the first image, logs that it does not name are strays: their topics were deleted, or their partitions
-    /// moved, while the broker was away, or the metadata is not that of this data. As in Kafka they are kept under
-    /// another name, since nobody has asked for their deletion here.
+    /// After the first image, logs that it does not contain are strays: their topics were deleted, or their
+    /// partitions moved, while the broker was down, or the metadata belongs to other data. As in Kafka they are
+    /// renamed and kept, because their deletion was not requested.
     fn set_strays_aside(&self) {
         let Some(strays) = self.found.lock().take() else { return };
         strays.into_values().for_each(|log| self.set_aside(log));
-        // A copy waits for its log where that may lie in a directory that is offline.
+        // A copy waits for its log if that may be in an offline directory.
         if self.broker.log_dirs.are_complete() {
             self.broker.log_dirs.take_futures().into_iter().for_each(|copy| self.set_aside(copy));
         }
@@ -246,18 +248,18 @@ impl Publisher {
         match self.broker.log_dirs.set_aside(&mut log) {
             Ok(path) => tracing::warn!(
                 %partition, path = %path.display(),
-                "Log belongs to no topic of the cluster, or is a copy of one that is gone, and is set aside; delete it when nobody misses it"
+                "Set aside a log that belongs to no topic of the cluster, or is a leftover copy; delete it if it is not needed"
             ),
-            Err(error) => tracing::error!(%partition, %error, "Setting a log aside failed"),
+            Err(error) => tracing::error!(%partition, %error, "Failed to set a log aside"),
         }
     }
 
-    /// Closes the logs that no image has claimed, where a broker does not come to its first one.
+    /// Closes the logs that no image has claimed, if a broker never gets its first one.
     pub fn close_found(&self) {
         let _no_change_beside = self.unopened.lock();
         for mut log in self.found.lock().take().into_iter().flat_map(HashMap::into_values) {
             if let Err(error) = log.close() {
-                tracing::error!(partition = %log.name(), %error, "Closing a log failed");
+                tracing::error!(partition = %log.name(), %error, "Failed to close a log");
             }
         }
     }
@@ -295,7 +297,7 @@ impl Publisher {
 
 impl ImageListener for Publisher {
     fn publish(&self, delta: &Delta, image: Arc<Image>) {
-        // Creating directories blocks; other connections go on meanwhile.
+        // Creating directories blocks; other connections continue meanwhile.
         self.disk().work_in_place(|| {
             let local = delta.local_changes(self.broker.node_id);
             let mut unopened = self.unopened.lock();

@@ -1,9 +1,9 @@
 //! Settings that change while the broker runs: from the image's configurations to the broker and its partitions.
 //!
-//! A value of this broker, or of all brokers, makes a new [`BrokerConfig`], which whoever asks the broker for a setting
-//! sees from then on, and new settings of every partition, since topics inherit. A value of a topic makes new settings of
-//! that topic's partitions. What the image holds was checked before it was written; what cannot be used all the same (a
-//! newer controller may know more) is reported and left out, and the rest takes effect.
+//! A value of this broker, or of all brokers, creates a new [`BrokerConfig`], which is used from then on, and new
+//! settings of every partition, because topics inherit. A value of a topic creates new settings of that topic's
+//! partitions. The image's values were checked before they were written; values that are unusable anyway (from a
+//! newer controller) are logged and ignored, and the rest takes effect.
 
 use crate::broker::Broker;
 use crate::opening;
@@ -13,7 +13,7 @@ use thalweg_log::LogConfig;
 use thalweg_metadata::{ConfigResource, ConfigResourceKind, Image};
 use thalweg_replica::partition::Topic;
 
-/// The settings of a topic, and what of them its logs need.
+/// The settings of a topic, and those that its logs need.
 pub fn topic_config(
     broker: &Broker,
     image: &Image,
@@ -22,7 +22,7 @@ pub fn topic_config(
     resolve(&broker.config(), image, topic)
 }
 
-/// Puts in force what has changed.
+/// Applies the changes.
 pub fn apply<'a>(broker: &Broker, image: &Image, changed: impl Iterator<Item = &'a ConfigResource>) {
     let (own, all) = (ConfigResource::broker(broker.node_id), ConfigResource::brokers());
     let (mut of_broker, mut topics) = (false, Vec::new());
@@ -30,7 +30,7 @@ pub fn apply<'a>(broker: &Broker, image: &Image, changed: impl Iterator<Item = &
         match resource.kind {
             ConfigResourceKind::Topic => topics.push(resource.name.as_str()),
             ConfigResourceKind::Broker => of_broker |= *resource == own || *resource == all,
-            // Groups and clients' metrics are looked up in the image where they are needed; loggers are not in it.
+            // Settings of groups and clients' metrics are read from the image when needed; loggers are not in it.
             ConfigResourceKind::Group
             | ConfigResourceKind::ClientMetrics
             | ConfigResourceKind::BrokerLogger
@@ -65,9 +65,9 @@ fn reconfigured(
 ) -> BrokerConfig {
     let (config, refused) = config.with_dynamic(all, own);
     for error in refused {
-        tracing::warn!(%error, "A setting of the broker cannot be used and is left out");
+        tracing::warn!(%error, "Ignored an invalid broker setting");
     }
-    tracing::info!(cluster_wide = all.len(), per_broker = own.len(), "Broker is reconfigured");
+    tracing::info!(cluster_wide = all.len(), per_broker = own.len(), "Reconfigured the broker");
     config
 }
 
@@ -82,7 +82,7 @@ fn resolve(config: &BrokerConfig, image: &Image, topic: &str) -> (Arc<EffectiveT
     let overrides = image.config(&ConfigResource::topic(topic));
     let (settings, refused) = config.topic_defaults.apply(&overrides);
     for error in refused {
-        tracing::warn!(topic, %error, "A setting of a topic cannot be used and is left out");
+        tracing::warn!(topic, %error, "Ignored an invalid topic setting");
     }
     let log = Arc::new(config.log_config(&settings));
     (Arc::new(settings), log)

@@ -1,6 +1,6 @@
 //! Requests as they are answered: how many of each API and version, how long they took, which errors they brought.
 //!
-//! A request costs a few relaxed additions. What is derived from them is worked out when it is asked for
+//! A request costs a few relaxed additions; derived values, such as quantiles, are computed at scrape time
 //! (`metrics::requests`).
 
 mod errors;
@@ -21,7 +21,7 @@ pub const BUCKETS: usize = 124;
 pub const VERSIONS: usize = 24;
 /// Kafka's codes go from -1 to here, with room for more.
 const CODES: usize = 160;
-/// Quantiles are over this time at the least, and over twice that and one more interval of the scraper at the most.
+/// Quantiles cover at least this time, and at most twice that plus one scrape interval.
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// Which line of the counters a request belongs to: an API, or the followers' part of Fetch.
@@ -31,15 +31,15 @@ pub struct Label(pub usize);
 /// The counters of a broker.
 #[derive(Debug)]
 pub struct RequestMetrics {
-    /// The APIs that are served, and at the end the fetches of followers.
+    /// The APIs that are served, followed by the fetches of followers.
     pub apis: Vec<ApiMetrics>,
-    /// The place of each in `apis`.
+    /// The index of each API in `apis`.
     places: HashMap<ApiKey, usize>,
-    /// What was counted at earlier times, for quantiles; looked at by whoever asks only.
+    /// Earlier counts, for quantiles; used only by scrapes.
     earlier: Mutex<VecDeque<(Instant, Vec<Counts>)>>,
 }
 
-/// How many requests each bucket of times has.
+/// Requests by bucket of time.
 pub type Counts = [u64; BUCKETS];
 
 /// The counters of one API.
@@ -90,11 +90,11 @@ impl RequestMetrics {
         Label(self.apis.len() - 1)
     }
 
-    /// A request that came at `came` is answered now.
-    pub fn answered(&self, label: Label, version: i16, came: Instant) {
+    /// A request received at `received_at` is answered now.
+    pub fn answered(&self, label: Label, version: i16, received_at: Instant) {
         let metrics = &self.apis[label.0];
         let version = usize::try_from(version).unwrap_or(0).min(VERSIONS - 1);
-        let us = u64::try_from(came.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let us = u64::try_from(received_at.elapsed().as_micros()).unwrap_or(u64::MAX);
         metrics.versions[version].fetch_add(1, Ordering::Relaxed);
         metrics.buckets[bucket(us)].fetch_add(1, Ordering::Relaxed);
         metrics.total_us.fetch_add(us, Ordering::Relaxed);
@@ -114,7 +114,7 @@ impl RequestMetrics {
         errors::each(response, |code| self.failed(label, code));
     }
 
-    /// What was counted until the window began, and from now on for those who ask later.
+    /// The counts at the start of the window, and those that later scrapes will use.
     pub fn window(&self, now: Instant) -> (Vec<Counts>, Vec<Counts>) {
         let counts: Vec<_> = self.apis.iter().map(ApiMetrics::counts).collect();
         let mut earlier = self.earlier.lock();

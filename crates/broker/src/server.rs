@@ -1,9 +1,9 @@
-//! A running broker: from a configuration to served listeners, and back down in order.
+//! A running broker: from a configuration to served listeners, and a clean stop.
 //!
-//! Up: sockets are bound, so that a taken port is told before anything else happens; the data directories are opened and
-//! recovered; the controller is started or found; the metadata log is observed until it is caught up and the
-//! partitions are open; the controller unfences the broker; connections are accepted. Down: the controller
-//! moves leadership away, listeners close, requests end, coordinators stop, logs are flushed and marked clean.
+//! Up: sockets are bound, so that a port conflict is reported first; the data directories are opened and recovered;
+//! the controller is started or found; the metadata log is observed until it is caught up and the partitions are
+//! open; the controller unfences the broker; connections are accepted. Down: the controller moves leadership away,
+//! listeners close, requests end, coordinators stop, logs are flushed and marked clean.
 
 use crate::api::{ApiHandler, SERVED};
 use crate::broker::{Broker, BrokerParts};
@@ -43,11 +43,11 @@ const OPEN_AGAIN: Duration = Duration::from_secs(5);
 pub struct Server {
     /// The broker.
     pub broker: Arc<Broker>,
-    /// What is listened on: the listener's name and its addresses.
+    /// The bound listeners: name and addresses.
     pub addresses: Vec<(String, Vec<SocketAddr>)>,
-    /// Where the data lies.
+    /// The data directories.
     pub data_dirs: Vec<PathBuf>,
-    /// What can be measured.
+    /// Its metrics.
     pub metrics: Metrics,
     /// The ids of the data directories that were online at the start.
     directories: Vec<thalweg_log::Uuid>,
@@ -65,7 +65,7 @@ pub async fn start(config: BrokerConfig) -> Result<Server, StartError> {
     start_watched(config, &Loading::default()).await
 }
 
-/// Starts a broker as [`start`] does; meanwhile `loading` tells others how far it is.
+/// Starts a broker like [`start`]; `loading` shows the progress meanwhile.
 pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Server, StartError> {
     start_on(&Machine::real(), config, loading).await
 }
@@ -166,8 +166,8 @@ fn assemble(
     })
 }
 
-/// Joins the cluster, and waits until the image shows the broker unfenced. Connections wait in the kernel until then: a
-/// client that asked before would be told of a cluster without brokers, and some do not ask again for minutes.
+/// Joins the cluster, and waits until the image shows the broker unfenced. Connections wait in the kernel until then:
+/// an earlier client would see a cluster without brokers, and some do not refresh for minutes.
 async fn join(
     broker: &Broker,
     options: MembershipOptions,
@@ -183,20 +183,20 @@ async fn join(
     Ok(membership)
 }
 
-/// Takes note of each new registration: a process that was held up may have had to register anew.
+/// Applies each new registration: a process that was paused may have had to register again.
 async fn note_epochs(broker: Arc<Broker>, mut epochs: watch::Receiver<i64>) {
     while epochs.changed().await.is_ok() {
         broker.registered.set_epoch(*epochs.borrow_and_update());
     }
 }
 
-/// Tries again and again to open what could not be opened when the cluster named it.
+/// Periodically retries opening partitions that failed to open.
 async fn retry_failed_opens(publisher: Arc<Publisher>) {
     loop {
         tokio::time::sleep(OPEN_AGAIN).await;
         let (publisher, disk) = (Arc::clone(&publisher), publisher.disk().clone());
         if disk.spawn(move || publisher.retry_failed_opens()).await.is_err() {
-            tracing::error!("Opening partitions again has panicked; it goes on at its next turn");
+            tracing::error!("Reopening partitions panicked, retrying later");
         }
     }
 }
@@ -211,8 +211,8 @@ fn close_unused(broker: &Broker, publisher: &Publisher) {
     });
 }
 
-/// Closes the logs of all partitions, then the directories, which are marked as left by the broker of this epoch. Whether all
-/// of them are left in order.
+/// Closes the logs of all partitions, then the directories, which are marked with the broker's epoch. Returns whether
+/// all are clean.
 fn close_logs(broker: &Broker, epoch: i64) -> bool {
     let mut first_failure = None;
     let mut failed = 0_usize;
@@ -229,7 +229,7 @@ fn close_logs(broker: &Broker, epoch: i64) -> bool {
             logs = failed,
             first = ?partition,
             %error,
-            "Logs cannot be closed: producer states, leader epochs or indexes are not written, records are"
+            "Failed to close logs: records are written, producer states, leader epochs or indexes are not"
         );
     }
     broker.log_dirs.close(epoch) && first_failure.is_none()
@@ -342,8 +342,8 @@ fn serve(
 }
 
 impl Server {
-    /// Waits until the cluster's metadata cannot be followed any more, the embedded controller has ended, or the last
-    /// data directory has failed: the broker must not go on then. Says why.
+    /// Waits until the metadata log cannot be applied, the embedded controller has failed, or the last data directory
+    /// has failed: the broker must stop then. Returns the reason.
     pub async fn failed(&self) -> String {
         tokio::select! {
             biased;
@@ -360,7 +360,7 @@ impl Server {
         }
     }
 
-    /// Stops. Whether all was left in order: nothing needs recovery then. Else the next start checks the logs.
+    /// Stops. Returns whether the stop was clean; otherwise the next start checks the logs.
     pub async fn stop(mut self) -> bool {
         if self.broker.config().controller.controlled_shutdown {
             self.membership.controlled_shutdown().await;
@@ -373,7 +373,7 @@ impl Server {
         }
         let drained = async { while self.listeners.join_next().await.is_some() {} };
         if tokio::time::timeout(DRAIN, drained).await.is_err() {
-            tracing::warn!("Some connections did not end in time and are cut");
+            tracing::warn!("Closed connections that did not finish in time");
             self.listeners.abort_all();
         }
         self.housekeeping.shutdown().await;

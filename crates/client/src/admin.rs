@@ -1,8 +1,9 @@
 //! Administrative requests as methods: topics, configurations, groups, records, leaders.
 //!
-//! Each goes to the broker that serves it: changes of the cluster to the controller (with KRaft, any broker forwards them),
-//! groups to their coordinators, records to the leaders. Retriable errors, such as a coordinator that moves, are retried
-//! within the timeout. Results are per item: a refused item does not fail the others.
+//! Each request is sent to the broker that serves it: changes of the cluster to the controller (with KRaft, any
+//! broker forwards them), groups to their coordinators, records to the leaders. Retriable errors, such as a
+//! coordinator that moves, are retried within the timeout. Results are per item: a refused item does not fail the
+//! others.
 
 mod configs;
 mod groups;
@@ -24,12 +25,12 @@ pub use groups::{GroupDescription, GroupListing, GroupMember};
 pub use partitions::Election;
 pub use topics::{ClusterDescription, CreatedTopic, NewTopic};
 
-/// What came of each item.
+/// The result of each item.
 pub type Outcomes<K, T = ()> = BTreeMap<K, Result<T, ClientError>>;
 
 /// `retry.backoff.ms` of Kafka's clients.
 const BACKOFF: Duration = Duration::from_millis(100);
-/// Added to the time that a broker is given, so that its own answer says that it was not enough.
+/// Added to the broker's timeout, so that its own answer reports a timeout.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A client for administrative requests. Clones share the cluster's connections.
@@ -66,8 +67,8 @@ impl Admin {
         i32::try_from(self.timeout.as_millis()).unwrap_or(i32::MAX)
     }
 
-    /// Sends a change of the cluster to the controller's broker, or to any, which forwards it, and again for as long as
-    /// `check` says that the whole answer is an error that passes.
+    /// Sends a change of the cluster to the controller's broker, or to any, which forwards it; retries as long as
+    /// `check` returns a retriable error for the whole answer.
     async fn change<R: Request>(
         &self,
         request: &R,
@@ -94,7 +95,7 @@ impl Admin {
             };
             let Some(pause) = retry.pause_after(&error) else { return Err(error) };
             tokio::time::sleep(pause).await;
-            // Another may be the controller, or its broker; without an answer, the old one is asked again.
+            // Another may be the controller, or its broker; without an answer, the old one is used again.
             let _ = self.cluster.refresh(&[], false).await;
         }
     }

@@ -1,8 +1,8 @@
 //! The cluster behind bootstrap addresses: its metadata, a connection per broker, coordinators.
 //!
-//! A connection is made when it is first needed, shared by all callers that ask for the same broker, and made again when it
-//! has ended. Requests that a broker may hold for a while (Fetch, JoinGroup) need a connection of their own, because a broker
-//! answers one request of a connection at a time: [`Cluster::dedicated`]. Nothing happens in the background.
+//! A connection is opened when first needed, shared by all callers for the same broker, and reopened after it has
+//! ended. Requests that a broker may hold for a while (Fetch, JoinGroup) need a connection of their own, because a
+//! broker answers one request of a connection at a time: [`Cluster::dedicated`]. Nothing happens in the background.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use crate::error::{BrokerUnknown, ClientError, NoBootstrapServer, Refused};
 use crate::metadata::{BrokerAddress, LastSeen, Metadata};
 use crate::stream::Connector;
 
-/// The first version of FindCoordinator that asks for several coordinators at a time.
+/// The first version of FindCoordinator that finds several coordinators at once.
 const FIND_COORDINATORS_FROM: i16 = 4;
 
-/// How often it is looked for a topic that is waited for.
+/// Poll interval while waiting for a topic.
 const TOPIC_RETRY: Duration = Duration::from_millis(100);
 
-/// What a coordinator coordinates.
+/// The kind of a coordinator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CoordinatorKind {
     /// A consumer group.
@@ -44,7 +44,7 @@ struct Shared {
     connector: Connector,
     options: ConnectionOptions,
     state: Mutex<State>,
-    /// One at a time makes connections, so that callers at the same time share one.
+    /// Serialises connecting, so that concurrent callers share one connection.
     connecting: tokio::sync::Mutex<()>,
 }
 
@@ -78,24 +78,24 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// What is known.
+    /// The current metadata.
     pub fn metadata(&self) -> Arc<Metadata> {
         Arc::clone(&self.0.state.lock().metadata)
     }
 
-    /// What streams are made by.
+    /// The connector for new streams.
     pub fn connector(&self) -> &Connector {
         &self.0.connector
     }
 
-    /// What connections are made with.
+    /// The options of connections.
     pub fn options(&self) -> &ConnectionOptions {
         &self.0.options
     }
 
-    /// Asks for the brokers and these topics. The answer replaces what was known of them, except for partitions of which
-    /// another broker has reported a newer leader epoch; what is known of other topics stays. With `create`, brokers that
-    /// allow it create the topics that do not exist. Errors of single topics and partitions are in the answer.
+    /// Requests the brokers and these topics. The answer replaces their metadata, except for partitions with a newer
+    /// leader epoch from another broker; other topics do not change. With `create`, brokers that allow it create the
+    /// topics that do not exist. Errors of single topics and partitions are in the answer.
     pub async fn refresh(&self, topics: &[String], create: bool) -> Result<Arc<Metadata>, ClientError> {
         let topics = topics
             .iter()
@@ -108,7 +108,7 @@ impl Cluster {
         self.ask(None, false).await
     }
 
-    /// Waits until the cluster knows a topic, which with `create` it may create; says why it does not if that takes
+    /// Waits until the cluster knows a topic, which with `create` it may create; returns the reason if that takes
     /// longer than `within`.
     pub async fn wait_for_topic(
         &self,
@@ -196,7 +196,7 @@ impl Cluster {
         self.send_any(request).await
     }
 
-    /// The connection to a broker that the metadata knows.
+    /// The connection to a broker in the metadata.
     pub async fn broker(&self, id: i32) -> Result<Connection, ClientError> {
         let address = self.metadata().brokers.get(&id).map(BrokerAddress::address);
         match address {
@@ -239,7 +239,7 @@ impl Cluster {
         Ok(coordinator_address(response, kind, key)?)
     }
 
-    /// A new connection to an address, shared with nobody: for requests that the broker may hold for a while.
+    /// A new unshared connection to an address, for requests that the broker may hold for a while.
     pub async fn dedicated(&self, address: &str) -> Result<Connection, ClientError> {
         Connection::connect_by(&self.0.connector, address, &self.0.options).await
     }

@@ -1,7 +1,7 @@
 //! A connection to a broker: typed requests, many in flight, answers in the order of the requests.
 //!
-//! One task per connection writes what is queued and reads what comes. A request that is not answered in time ends the
-//! connection, as in Kafka's clients: nobody knows what the broker is doing with it.
+//! One task per connection writes queued requests and reads answers. A request that times out closes the connection,
+//! as in Kafka's clients: its state at the broker is unknown.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -31,17 +31,16 @@ use crate::versions::ApiVersions;
 /// Frames that are gathered into one write.
 const WRITE_FRAMES_MAX: usize = 32;
 
-/// What a connection may cost and how long it may take. The defaults are those of Kafka's clients, where they have one.
+/// Limits and timeouts of a connection. The defaults are those of Kafka's clients, if they have one.
 #[derive(Clone, Debug)]
 pub struct ConnectionOptions {
-    /// `client.id`: who asks, in the broker's logs and quotas.
+    /// `client.id`: the client's name in the broker's logs and quotas.
     pub client_id: String,
-    /// Time for a connection to be made, and as long again for the broker to tell its versions;
-    /// `socket.connection.setup.timeout.ms`.
+    /// Time limit for connecting, and again for the exchange of versions; `socket.connection.setup.timeout.ms`.
     pub connect_timeout: Duration,
     /// Time for an answer; `request.timeout.ms`. A request can have its own.
     pub request_timeout: Duration,
-    /// Requests that may wait for their answers at a time; further ones wait before they are sent.
+    /// Maximum number of requests in flight; further ones wait before they are sent.
     pub in_flight_max: usize,
     /// The largest answer that is read.
     pub frame_bytes_max: usize,
@@ -101,11 +100,11 @@ struct Shared {
     link: Arc<Link>,
 }
 
-/// What the handles and the task of a connection share.
+/// State shared by the handles and the task of a connection.
 #[derive(Debug)]
 struct Link {
     waiting: Mutex<Waiting>,
-    /// Told when a handle wants the connection to end.
+    /// Notified when a handle closes the connection.
     abort: Notify,
 }
 
@@ -133,12 +132,12 @@ struct Outgoing {
 }
 
 impl Connection {
-    /// Connects by TCP to `host:port` and learns what the broker serves.
+    /// Connects by TCP to `host:port` and exchanges versions.
     pub async fn connect(address: &str, options: &ConnectionOptions) -> Result<Connection, ClientError> {
         Connection::connect_by(&Connector::tcp(), address, options).await
     }
 
-    /// Connects by `connector` to `host:port` and learns what the broker serves.
+    /// Connects by `connector` to `host:port` and exchanges versions.
     pub async fn connect_by(
         connector: &Connector,
         address: &str,
@@ -148,7 +147,7 @@ impl Connection {
         Connection::start(stream, address, options).await
     }
 
-    /// Takes over a stream, whose other side `peer` names, and learns what the broker serves.
+    /// Uses an open stream to `peer`, and exchanges versions.
     pub async fn start<S: ByteStream + 'static>(
         stream: S,
         peer: &str,
@@ -162,7 +161,7 @@ impl Connection {
         Ok(Connection::run(frames, writer, peer, negotiated, options))
     }
 
-    /// Takes over a stream to a broker whose versions are known, and which asks for no proof of who this client is.
+    /// Uses an open stream to a broker with known versions that requires no authentication.
     pub fn start_with<S: ByteStream + 'static>(
         stream: S,
         peer: &str,
@@ -206,7 +205,7 @@ impl Connection {
         &self.0.peer
     }
 
-    /// What the other side serves.
+    /// The peer's versions.
     pub fn versions(&self) -> &ApiVersions {
         &self.0.versions
     }
@@ -239,7 +238,7 @@ impl Connection {
         self.send_with(request, RequestOptions { version: Some(version), timeout: None }).await
     }
 
-    /// As [`Connection::send`], with a version or a time of its own.
+    /// As [`Connection::send`], with a given version or timeout.
     pub async fn send_with<R: Request>(
         &self,
         request: &R,
@@ -317,7 +316,7 @@ impl Connection {
 }
 
 impl Link {
-    /// Notes why the connection ends, unless that is known already, and tells its task.
+    /// Records the first reason for closing, and notifies the task.
     fn close(&self, reason: CloseReason) {
         self.waiting.lock().closed.get_or_insert(reason);
         self.abort.notify_one();
@@ -332,7 +331,7 @@ impl Link {
         };
         match oldest {
             Some(request) if request.correlation_id == received => {
-                // Who asked may be gone.
+                // The caller may be gone.
                 let _ = request.reply.send(answer);
                 Ok(())
             }
@@ -344,7 +343,7 @@ impl Link {
     }
 }
 
-/// The task of a connection: writes and reads until one of them ends, then tells everybody who waits.
+/// The task of a connection: writes and reads until one of them ends, then notifies all waiting requests.
 async fn drive<S: ByteStream>(
     mut frames: FrameReader<ReadHalf<S>>,
     mut writer: WriteHalf<S>,
@@ -381,7 +380,7 @@ async fn drive<S: ByteStream>(
         waiting.closed.get_or_insert(reason);
         std::mem::take(&mut waiting.requests)
     };
-    // Dropping the receivers' other ends tells them; they find the reason in the link.
+    // Dropping the senders notifies the receivers; they find the reason in the link.
     drop(forgotten);
     queued.close();
     while queued.try_recv().is_ok() {}
@@ -429,8 +428,8 @@ async fn write_queued<W: AsyncWrite + Unpin + Send>(
     }
 }
 
-/// The next proof of who this client is (KIP-368). Until it is over, nothing else is written: a broker takes no other request
-/// in the middle of it. Answers to what was written before come first.
+/// Re-authentication (KIP-368). Until it is complete, nothing else is written: a broker accepts no other request in
+/// between. Answers to earlier requests arrive first.
 struct Renewal {
     at: Instant,
     versions: ApiVersions,
@@ -466,7 +465,7 @@ struct BetweenRequests<'a, W> {
 impl<W: AsyncWrite + Unpin + Send> Exchange for BetweenRequests<'_, W> {
     async fn ask(&mut self, frame: Bytes) -> Result<Bytes, CloseReason> {
         let (reply, answer) = oneshot::channel();
-        // Answers come in the order of requests, so one number does for all of these.
+        // Answers arrive in request order, so one number suffices for all of these.
         let in_flight = InFlight { correlation_id: 0, reply, _permit: None };
         self.link.waiting.lock().requests.push_back(in_flight);
         self.writer.write_all(&frame).await?;

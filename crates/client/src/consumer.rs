@@ -1,8 +1,8 @@
 //! A consumer of assigned partitions, or of its share of a classic group's partitions.
 //!
-//! A fetcher task per broker is one request ahead of the caller. What was fetched is handed out as [`Chunk`]s, the bytes
-//! that came; records are read in place. A member of a group has a task that joins and keeps the session alive (`member`).
-//! [`Consumer::poll`] does the rest: positions, leaders, commits. Dropping its future loses nothing.
+//! A fetcher task per broker is one request ahead of the caller. Fetched batches are returned as [`Chunk`]s of the
+//! received bytes; records are read in place. A member of a group has a task that joins and keeps the session alive
+//! (`member`). [`Consumer::poll`] does the rest: positions, leaders, commits. Dropping its future loses nothing.
 //!
 //! An idle consumer is small: a few tasks that wait, a connection to its coordinator and one to each broker that it reads
 //! from. Consumers of one [`Cluster`] share its metadata and its other connections.
@@ -46,16 +46,16 @@ pub use config::{ConsumerConfig, OffsetReset};
 pub use protocol::read_assignment;
 pub use subscription::InvalidPattern;
 
-/// How long a poll may take at the least to learn offsets and leaders that it lacks.
+/// Minimum time for a poll to find missing offsets and leaders.
 const KEEP_UP_MIN: Duration = Duration::from_secs(1);
 
-/// Why a consumer cannot go on.
+/// Errors that stop a consumer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ConsumerError {
     /// The cluster.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// There is no offset to go on from.
+    /// There is no offset to continue from.
     #[error(transparent)]
     NoOffset(#[from] NoOffset),
     /// Only a consumer with a group subscribes and commits.
@@ -81,7 +81,7 @@ impl ConsumerError {
     }
 }
 
-/// A partition has no offset to go on from, and `auto.offset.reset` allows no other.
+/// A partition has no offset to continue from, and `auto.offset.reset` allows no other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{at} has no offset to read from{}, and auto.offset.reset is none: earliest or latest would choose one",
     offset.map(|offset| format!(" ({offset} is not in its log)")).unwrap_or_default())]
@@ -97,18 +97,18 @@ pub struct NoOffset {
 #[error("group.id is not set: subscribing and committing need a group")]
 pub struct NoGroup;
 
-/// Where to begin in a partition.
+/// The start position in a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StartAt {
     /// At this offset.
     Offset(Offset),
     /// At one that the leader finds: the beginning, the end, a time.
     Spec(OffsetSpec),
-    /// Where the group left off, else as `auto.offset.reset` says.
+    /// The committed offset of the group, otherwise by `auto.offset.reset`.
     Committed,
 }
 
-/// What a poll brought.
+/// The result of a poll.
 #[derive(Debug)]
 pub enum Polled {
     /// Records.
@@ -248,17 +248,17 @@ impl Consumer {
         self.shared.assignment.lock().iter().cloned().collect::<Vec<_>>().into_iter()
     }
 
-    /// The offset after the last record that was handed out of a partition; none until it is known where to begin.
+    /// The offset after the last returned record of a partition; `None` until the start position is known.
     pub fn position(&self, at: &TopicPartition) -> Option<Offset> {
         self.shared.assignment.lock().position(at)
     }
 
-    /// Goes on with this offset. What was fetched and not handed out is dropped.
+    /// Continues at this offset. Fetched records that were not returned are dropped.
     pub fn seek(&mut self, at: &TopicPartition, offset: Offset) {
         self.seek_to(at, StartAt::Offset(offset));
     }
 
-    /// Goes on at the beginning, the end, a time, or the committed offset, which the next poll finds.
+    /// Continues at the beginning, the end, a time, or the committed offset, which the next poll determines.
     pub fn seek_to(&mut self, at: &TopicPartition, start: StartAt) {
         self.shared.assignment.lock().seek(at, start);
         self.positions_at = Instant::now();
@@ -270,7 +270,7 @@ impl Consumer {
         self.shared.assignment.lock().pause(partitions, true);
     }
 
-    /// Goes on with partitions that were paused.
+    /// Resumes paused partitions.
     pub fn resume(&mut self, partitions: &[TopicPartition]) {
         self.shared.assignment.lock().pause(partitions, false);
         self.shared.changed.notify_waiters();
@@ -281,8 +281,9 @@ impl Consumer {
         self.shared.assignment.lock().paused()
     }
 
-    /// As whom this consumer commits, for [`Producer::send_offsets_to_transaction`](crate::Producer::send_offsets_to_transaction):
-    /// a member of the current generation, or a client without membership.
+    /// The group identity of this consumer's commits, for
+    /// [`Producer::send_offsets_to_transaction`](crate::Producer::send_offsets_to_transaction): a member of the
+    /// current generation, or a client without membership.
     pub fn group_metadata(&self) -> Result<GroupMetadata, NoGroup> {
         match &self.group {
             Some(group) => Ok(group.membership.metadata()),
@@ -290,7 +291,8 @@ impl Consumer {
         }
     }
 
-    /// What comes next: records, or a change of the assignment. Waits up to `timeout` for it. The future can be dropped.
+    /// The next result: records, or a change of the assignment. Waits up to `timeout` for it. The future can be
+    /// dropped.
     pub async fn poll(&mut self, timeout: Duration) -> Result<Polled, ConsumerError> {
         let deadline = Instant::now() + timeout;
         self.shared.assignment.lock().give_up_revoked();
@@ -299,7 +301,7 @@ impl Consumer {
             if let Some(polled) = self.handle_event().await? {
                 return Ok(polled);
             }
-            // What is there goes first: the rest of a poll looks at every partition.
+            // Return available records first: the rest of a poll checks every partition.
             if let Some(polled) = self.hand_out() {
                 return Ok(polled);
             }
@@ -330,14 +332,14 @@ impl Consumer {
         }
     }
 
-    /// What the poll gives next, of what is there.
+    /// The next available result.
     fn hand_out(&mut self) -> Option<Polled> {
         let mut assignment = self.shared.assignment.lock();
         let known = |at: &TopicPartition| !assignment.contains(at) || assignment.position(at).is_some();
         if self.assigned.as_ref().is_some_and(|assigned| assigned.iter().all(known)) {
             return self.assigned.take().map(Polled::Assigned);
         }
-        // Records of partitions that the caller does not know of yet wait; those of others do not.
+        // Records of partitions that the caller does not know yet must wait; others need not.
         let unreported = self.assigned.as_deref().unwrap_or_default();
         while let Some(place) = self.ready.iter().position(|chunk| !unreported.contains(&chunk.at)) {
             let chunk = self.ready.remove(place).expect("it was just found");
@@ -348,7 +350,7 @@ impl Consumer {
         None
     }
 
-    /// Deals with what has happened to the member.
+    /// Processes an event of the member.
     async fn handle_event(&mut self) -> Result<Option<Polled>, ConsumerError> {
         while let Some(membership) = self.group.as_ref().map(|group| Arc::clone(&group.membership))
             && let Some(event) = membership.event()
@@ -366,7 +368,7 @@ impl Consumer {
                         && let Err(error) = self.commit().await
                     {
                         // Another member will read some records again; that is what at-least-once means.
-                        tracing::warn!(%error, "Offsets were not committed before the rebalance");
+                        tracing::warn!(%error, "Failed to commit offsets before the rebalance");
                     }
                     Some(Polled::Revoked(partitions))
                 }
@@ -400,13 +402,13 @@ impl Consumer {
                     return Ok(());
                 }
                 let spec = self.reset_spec(&at, Some(offset))?;
-                tracing::warn!(partition = %at, %offset, "The log does not have the offset; the position is reset");
+                tracing::warn!(partition = %at, %offset, "Offset is out of range, resetting the position");
                 self.seek_to(&at, StartAt::Spec(spec));
             }
             // The next round starts a fetcher of that broker.
             Fetched::Redirected => {}
             Fetched::Stale(error) => {
-                tracing::debug!(%error, "A fetch failed; looking for the leaders");
+                tracing::debug!(%error, "Fetch failed, refreshing leaders");
                 self.refresh_soon();
             }
             Fetched::Failed(error) => return Err(error.into()),
@@ -432,7 +434,7 @@ impl Consumer {
         Ok(self.commit_at.map_or(due, |commit_at| due.min(commit_at)))
     }
 
-    /// Begins to read partitions, beside those that are read.
+    /// Starts reading partitions, in addition to the current ones.
     fn begin(&mut self, partitions: Vec<(TopicPartition, StartAt)>) {
         let metadata = self.cluster.metadata();
         let mut assignment = self.shared.assignment.lock();
@@ -469,13 +471,13 @@ impl Consumer {
         }
     }
 
-    /// Commits the offsets after what was handed out, as far as they are not committed.
+    /// Commits the offsets of returned records that are not committed yet.
     pub async fn commit(&mut self) -> Result<(), ConsumerError> {
         let offsets = self.shared.assignment.lock().uncommitted();
         self.commit_offsets(offsets).await
     }
 
-    /// Commits these offsets, with what is noted beside them.
+    /// Commits these offsets, with their metadata.
     pub async fn commit_offsets(
         &mut self,
         offsets: BTreeMap<TopicPartition, CommittedOffset>,

@@ -19,7 +19,7 @@ pub(crate) struct Coordinator {
 }
 
 impl Coordinator {
-    /// One that is asked over the cluster's connections.
+    /// A coordinator reached over the cluster's connections.
     pub(crate) fn new(cluster: Cluster, kind: CoordinatorKind, key: impl Into<String>) -> Coordinator {
         let connection = Mutex::default();
         Coordinator { cluster, kind, key: key.into(), connection }
@@ -42,7 +42,7 @@ impl Coordinator {
         Ok(connection)
     }
 
-    /// Forgets the coordinator when the error says that another broker may have taken over.
+    /// Forgets the coordinator if the error means that another broker may have taken over.
     pub(crate) fn doubt(&self, error: &ClientError) {
         let moved = match error {
             ClientError::Refused(refused) => matches!(
@@ -59,8 +59,8 @@ impl Coordinator {
         }
     }
 
-    /// Sends one request, made by `request` with its version, and has `read` judge the answer. What comes back is final,
-    /// or cannot be had before the time of `retry` is up: then it is the last failure.
+    /// Sends a request, built by `request` for a version, and lets `read` interpret the answer. Returns a final
+    /// result, or the last failure when the time of `retry` is over.
     pub(crate) async fn ask<R: Request, T>(
         &self,
         mut retry: Retry,

@@ -1,6 +1,6 @@
-//! What can go wrong between a client and a broker: which peer, which request, and why.
+//! Errors between a client and a broker: the peer, the request, and the reason.
 //!
-//! All of it can be cloned, because the end of a connection is told to every request that waits on it.
+//! All errors can be cloned, because the end of a connection is returned to every waiting request.
 
 use std::io;
 use std::sync::Arc;
@@ -26,16 +26,16 @@ pub enum ClientError {
     /// TLS with the broker failed.
     #[error(transparent)]
     Tls(#[from] TlsFailed),
-    /// The other side does not do what brokers do first.
+    /// The other side does not behave like a broker at the start.
     #[error(transparent)]
     Handshake(#[from] HandshakeFailed),
     /// The broker does not let this client in.
     #[error(transparent)]
     Authentication(#[from] AuthenticationFailed),
-    /// The connection ended before the answer came.
+    /// The connection ended before the answer arrived.
     #[error(transparent)]
     Closed(#[from] ConnectionClosed),
-    /// The answer did not come in time.
+    /// The answer did not arrive in time.
     #[error(transparent)]
     RequestTimedOut(#[from] RequestTimedOut),
     /// The two sides speak no common version of the API.
@@ -50,10 +50,10 @@ pub enum ClientError {
     /// The broker answered with an error.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// The metadata knows no such broker.
+    /// The metadata has no such broker.
     #[error(transparent)]
     BrokerUnknown(#[from] BrokerUnknown),
-    /// There is no address to begin with.
+    /// There is no bootstrap address.
     #[error(transparent)]
     NoBootstrapServer(#[from] NoBootstrapServer),
 }
@@ -90,9 +90,9 @@ impl ClientError {
 
 /// An address is not `HOST:PORT`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{address:?} is no address of a broker: HOST:PORT would be right, for example localhost:9092")]
+#[error("{address:?} is not a broker address: expected HOST:PORT, for example localhost:9092")]
 pub struct InvalidAddress {
-    /// What was given.
+    /// The given text.
     pub address: String,
 }
 
@@ -116,24 +116,24 @@ pub struct ConnectTimedOut {
     pub timeout: Duration,
 }
 
-/// A connection was made, but its other side did not tell the versions that it serves, which every broker does first.
+/// A connection was made, but the peer did not return its versions, which every broker does first.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{peer} did not answer as a Kafka broker does: {fault}")]
+#[error("{peer} did not answer like a Kafka broker: {fault}")]
 pub struct HandshakeFailed {
     /// The `host:port`.
     pub peer: Arc<str>,
-    /// What it did.
+    /// What the peer did.
     pub fault: HandshakeFault,
 }
 
-/// What came in place of a broker's versions.
+/// The data received instead of a broker's versions.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum HandshakeFault {
     /// Nothing.
-    #[error("nothing came within {} ms", .0.as_millis())]
+    #[error("no answer within {} ms", .0.as_millis())]
     NoAnswer(Duration),
     /// The end of the connection. A broker that is about to stop does so too.
-    #[error("it closed the connection (a listener that wants TLS does so)")]
+    #[error("it closed the connection (a TLS listener does so)")]
     Closed,
     /// Bytes of another protocol.
     #[error("it speaks {0}")]
@@ -147,12 +147,12 @@ impl From<CloseReason> for HandshakeFault {
     fn from(reason: CloseReason) -> HandshakeFault {
         match reason {
             CloseReason::ByPeer => HandshakeFault::Closed,
-            // What stands where a frame has its length.
+            // The bytes in place of a frame's length.
             CloseReason::FrameLength { length, .. } => match &length.to_be_bytes() {
                 b"HTTP" => HandshakeFault::Foreign("HTTP"),
                 b"SSH-" => HandshakeFault::Foreign("SSH"),
                 [0x14..=0x17, 0x03, ..] => {
-                    HandshakeFault::Foreign("TLS (security.protocol=SSL or SASL_SSL would be right)")
+                    HandshakeFault::Foreign("TLS (expected security.protocol=SSL or SASL_SSL)")
                 }
                 _ => HandshakeFault::Other(reason),
             },
@@ -175,13 +175,13 @@ pub struct ConnectionClosed {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CloseReason {
     /// The peer closed it.
-    #[error("the other side closed it")]
+    #[error("the peer closed it")]
     ByPeer,
     /// The peer closed it in place of the first answer.
-    #[error("the other side closed it and answered nothing (a listener that wants SASL does so)")]
+    #[error("the peer closed it without an answer (a SASL listener does so)")]
     AtOnce,
     /// All handles of it are gone.
-    #[error("this side closed it")]
+    #[error("closed locally")]
     ByClient,
     /// TLS ended it.
     #[error("{0}")]
@@ -193,12 +193,12 @@ pub enum CloseReason {
     #[error("{0}")]
     Io(#[source] Arc<io::Error>),
     /// The peer announced a frame beyond the limit, or of negative length.
-    #[error("the other side announced a frame of {length} bytes, where at most {limit} are read")]
+    #[error("the peer announced a frame of {length} bytes; the limit is {limit}")]
     FrameLength { length: i32, limit: usize },
-    /// An answer came to another request than the oldest one.
-    #[error("the answer to request {received} came, where {expected:?} was the next")]
+    /// An answer belongs to another request than the oldest one.
+    #[error("received the answer to request {received}; expected {expected:?}")]
     Correlation { received: i32, expected: Option<i32> },
-    /// A request was not answered in time; what comes later on this connection cannot be relied upon.
+    /// A request was not answered in time; later answers on this connection are unreliable.
     #[error("{api:?} was not answered within {} ms", timeout.as_millis())]
     RequestTimedOut { api: ApiKey, timeout: Duration },
 }
@@ -238,7 +238,7 @@ pub struct VersionMismatch {
     pub ours: (i16, i16),
     /// First and last version that the peer serves; none when it serves none.
     pub theirs: Option<(i16, i16)>,
-    /// Whether the peer serves what controllers serve to brokers, and nothing that brokers serve to clients.
+    /// Whether the peer serves the APIs of controllers for brokers, and no APIs for clients.
     pub is_controller: bool,
 }
 
@@ -248,7 +248,7 @@ fn mismatch(mismatch: &VersionMismatch) -> String {
         Some((min, max)) => format!("{api:?} in versions {min} to {max}"),
         None if *is_controller => {
             return format!(
-                "{peer} is the port of a controller, which serves brokers and no clients: the port of a broker would be right \
+                "{peer} is the port of a controller, which serves brokers, not clients: expected a broker's port \
                  (in its advertised.listeners, often 9092)"
             );
         }
@@ -267,7 +267,7 @@ pub struct UnencodableRequest {
     pub api: ApiKey,
     /// Its version.
     pub version: i16,
-    /// What is wrong.
+    /// The fault.
     pub source: EncodeError,
 }
 
@@ -281,11 +281,11 @@ pub struct UnreadableResponse {
     pub api: ApiKey,
     /// Its version.
     pub version: i16,
-    /// What is wrong.
+    /// The fault.
     pub source: DecodeError,
 }
 
-/// The metadata knows no such broker: it is down, or was never there.
+/// The metadata has no such broker: it is down, or never existed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The cluster has no broker {id} at the moment")]
 pub struct BrokerUnknown {
@@ -293,14 +293,12 @@ pub struct BrokerUnknown {
     pub id: i32,
 }
 
-/// There is no address to begin with.
+/// There is no bootstrap address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "no broker to connect to first is named: HOST:PORT[,HOST:PORT...] would be right, for example localhost:9092"
-)]
+#[error("no bootstrap server is given: expected HOST:PORT[,HOST:PORT...], for example localhost:9092")]
 pub struct NoBootstrapServer;
 
-/// What brokers to connect to first cannot be read from a text.
+/// The bootstrap addresses cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BootstrapError {
     /// It names none.
@@ -315,7 +313,7 @@ pub enum BootstrapError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {error_code}{}", explained(*error_code, message.as_deref()))]
 pub struct Refused {
-    /// What was asked of whom, as the beginning of a sentence.
+    /// The request and its subject, as the beginning of a sentence.
     pub what: String,
     /// The error.
     pub error_code: ErrorCode,
@@ -339,7 +337,7 @@ fn explained(code: ErrorCode, message: Option<&str>) -> String {
 }
 
 impl Refused {
-    /// Fails when `code` is an error; codes that nobody knows count as UNKNOWN_SERVER_ERROR, as in Kafka.
+    /// Fails if `code` is an error; unknown codes count as UNKNOWN_SERVER_ERROR, as in Kafka.
     pub fn check(code: i16, message: Option<&str>, what: impl FnOnce() -> String) -> Result<(), Refused> {
         if code == 0 {
             return Ok(());

@@ -31,7 +31,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         FrameReader { stream, buffer: BytesMut::new(), frame_bytes_max, read_bytes: READ_BYTES_MIN }
     }
 
-    /// The stream, and what was read from it beyond the last frame.
+    /// The stream, and bytes read beyond the last frame.
     pub fn into_parts(self) -> (R, BytesMut) {
         (self.stream, self.buffer)
     }

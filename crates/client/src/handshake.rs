@@ -1,4 +1,4 @@
-//! The beginning of a connection: the broker's versions, then who this client is, where the listener asks for it.
+//! The start of a connection: the exchange of versions, then authentication if the listener requires it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::security::sasl::{self, AuthenticationFailed, AuthenticationFault, Exc
 use crate::security::tls::TlsFailed;
 use crate::versions::{self, Answer, ApiVersions};
 
-/// What is known of a connection once it can be used.
+/// The negotiated state of a connection.
 pub(crate) struct Negotiated {
     pub(crate) versions: ApiVersions,
-    /// When this client has to prove again who it is.
+    /// When this client must re-authenticate.
     pub(crate) renew_at: Option<Instant>,
 }
 
-/// A stream that nobody else writes to or reads from.
+/// A stream without other readers and writers.
 pub(crate) struct Alone<'a, R, W> {
     pub(crate) frames: &'a mut FrameReader<R>,
     pub(crate) writer: &'a mut W,
@@ -36,7 +36,7 @@ impl<R: AsyncRead + Unpin + Send, W: AsyncWrite + Unpin + Send> Exchange for Alo
     }
 }
 
-/// Asks for the broker's versions on a fresh stream, and authenticates where the options say so.
+/// Exchanges versions on a new stream, and authenticates if the options require it.
 pub(crate) async fn negotiate<R, W>(
     frames: &mut FrameReader<R>,
     writer: &mut W,
@@ -47,7 +47,7 @@ where
     R: AsyncRead + Unpin + Send,
     W: AsyncWrite + Unpin + Send,
 {
-    // A part of making the connection: what is no broker may never answer.
+    // Part of connecting: a peer that is not a broker may never answer.
     let timeout = options.connect_timeout.min(options.request_timeout);
     let mut alone = Alone { frames, writer };
     let versions = match tokio::time::timeout(timeout, ask_versions(&mut alone, peer, options)).await {
@@ -61,7 +61,7 @@ where
     Ok(Negotiated { versions, renew_at })
 }
 
-/// Proves who this client is, for the first time or again. Gives the time at which that is to be done again.
+/// Authenticates, for the first time or again. Returns the time of the next re-authentication.
 pub(crate) async fn authenticate(
     exchange: &mut impl Exchange,
     versions: &ApiVersions,
@@ -96,7 +96,7 @@ async fn ask_versions<E: Exchange>(
                 UnencodableRequest { peer: Arc::clone(peer), api: ApiKey::ApiVersions, version, source }
             })?;
         let answer = exchange.ask(frame).await.map_err(|reason| match reason {
-            // A broker that wants a certificate says so only after the handshake of TLS 1.3.
+            // With TLS 1.3, a broker that requires a certificate reports this only after the handshake.
             CloseReason::Tls(fault) => ClientError::from(TlsFailed { peer: Arc::clone(peer), fault }),
             reason => HandshakeFailed { peer: Arc::clone(peer), fault: reason.into() }.into(),
         })?;

@@ -1,5 +1,6 @@
-//! A client for Apache Kafka and all that speaks its protocol: producers with transactions, consumers and their groups, the
-//! administrative requests, and below them connections with typed requests. It knows no broker from inside.
+//! A client for Apache Kafka and all that speaks its protocol: producers with transactions, consumers and their
+//! groups, the administrative requests, and below them connections with typed requests. It is independent of the
+//! broker's code.
 //!
 //! - [`Producer`] sends records at a cost per record of varints and a copy, idempotently, and in transactions by both of
 //!   Kafka's protocols.
@@ -8,11 +9,11 @@
 //! - [`Cluster`] knows the brokers, the leaders and the coordinators, and keeps connections that its users share.
 //! - [`Connection`] sends typed requests over any byte stream, many at a time, at the newest version both sides speak.
 //! - [`Security`] is TLS and SASL, by Kafka's settings; [`Properties`] are those settings as text.
-//! - [`Connector`] is where the network enters: TCP, or whatever a test or simulation puts in its place.
+//! - [`Connector`] is the network seam: TCP, or a replacement by a test or simulation.
 //!
-//! All of it runs on a tokio runtime, without threads of its own. Settings have Kafka's names and defaults
-//! ([`ProducerConfig`], [`ConsumerConfig`]). An error says whether the same may succeed later: [`ClientError::is_retriable`];
-//! of a transaction, whether to abort it or to give up: [`TransactionError`].
+//! It runs on a tokio runtime, without its own threads. Settings have Kafka's names and defaults ([`ProducerConfig`],
+//! [`ConsumerConfig`]). [`ClientError::is_retriable`] tells whether a retry may succeed; [`TransactionError`] tells
+//! whether to abort a transaction or to give up.
 //!
 //! # A consumer group
 //!

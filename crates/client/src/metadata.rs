@@ -1,4 +1,4 @@
-//! What a client knows about a cluster: its brokers, and its topics with the leaders of their partitions.
+//! A client's view of a cluster: its brokers, and its topics with the leaders of their partitions.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,11 +14,11 @@ use thalweg_wire::{ErrorCode, Uuid};
 pub struct Metadata {
     /// The cluster's id.
     pub cluster_id: Option<String>,
-    /// The broker that takes administrative requests.
+    /// The broker for administrative requests.
     pub controller_id: Option<i32>,
     /// The brokers, by id.
     pub brokers: BTreeMap<i32, BrokerAddress>,
-    /// The topics that were asked for so far, by name.
+    /// The topics requested so far, by name.
     pub topics: BTreeMap<String, TopicMetadata>,
 }
 
@@ -40,7 +40,7 @@ pub struct BrokerAddress {
 pub struct TopicMetadata {
     /// Its name.
     pub name: Arc<str>,
-    /// Its id; zero when the broker does not tell.
+    /// Its id; zero if the broker does not return it.
     pub id: Uuid,
     /// Whether it is one of Kafka's own.
     pub internal: bool,
@@ -74,7 +74,7 @@ pub struct PartitionMetadata {
 pub(crate) struct LastSeen(BTreeMap<String, TopicMetadata>);
 
 impl Metadata {
-    /// What a response says.
+    /// The content of a response.
     pub fn from_response(response: MetadataResponse) -> Metadata {
         let brokers = response.brokers.into_iter().map(|broker| {
             let address =
@@ -90,9 +90,9 @@ impl Metadata {
         }
     }
 
-    /// Puts what was told of a partition before in the place of what is older by its leader epoch. Brokers learn of leaders at
-    /// different times, and one that is cut off from the controller still believes what was true then: it would be sent records
-    /// that are lost with it, or be read where it lacks what was replicated since.
+    /// Keeps earlier answers about a partition that have a newer leader epoch. Brokers learn of leaders at different
+    /// times, and one that is cut off from the controller has stale metadata: records sent to it would be lost, and
+    /// reads would miss later records.
     pub(crate) fn prefer_newer(&mut self, seen: &mut LastSeen) {
         for (name, topic) in self.topics.iter_mut().filter(|(_, topic)| topic.error.is_none()) {
             if let Some(before) = seen.0.get(name).filter(|before| before.id == topic.id) {
@@ -107,7 +107,7 @@ impl Metadata {
         }
     }
 
-    /// Takes over an answer that describes some of the topics.
+    /// Applies an answer about some of the topics.
     pub(crate) fn update(&mut self, answer: &Metadata) {
         self.cluster_id.clone_from(&answer.cluster_id);
         self.controller_id = answer.controller_id;

@@ -1,4 +1,4 @@
-//! Offsets by time and offsets that groups have committed: asked of the right brokers, several partitions at a time.
+//! Offsets by time, and committed offsets of groups: requested from the right brokers, several partitions at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl std::fmt::Display for TopicPartition {
     }
 }
 
-/// What ListOffsets is asked for.
+/// The offset to request by ListOffsets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OffsetSpec {
     /// The end: the offset of the next record.
@@ -76,7 +76,7 @@ pub struct ListedOffset {
     pub offset: Offset,
     /// The record's time, or -1.
     pub timestamp: i64,
-    /// The epoch of the leader that wrote the record, where it is told.
+    /// The leader epoch of the record, if known.
     pub leader_epoch: LeaderEpoch,
 }
 
@@ -85,13 +85,14 @@ pub struct ListedOffset {
 pub struct CommittedOffset {
     /// The offset of the next record to read.
     pub offset: Offset,
-    /// The epoch of the leader that wrote the record before it, where it is known.
+    /// The leader epoch of the record before it, if known.
     pub leader_epoch: LeaderEpoch,
-    /// What the group noted with it.
+    /// The group's metadata for it.
     pub metadata: String,
 }
 
-/// Who commits for a group: a member, which must be of the current generation, or a client that is no member.
+/// The committer of a group's offsets: a member, which must be of the current generation, or a client that is not a
+/// member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupMetadata {
     /// The group.
@@ -105,7 +106,8 @@ pub struct GroupMetadata {
 }
 
 impl GroupMetadata {
-    /// That of a client which is no member. The coordinator takes its commits while the group has no members.
+    /// The identity of a client that is not a member. The coordinator accepts its commits while the group has no
+    /// members.
     pub fn without_member(group: impl Into<String>) -> GroupMetadata {
         let group = group.into();
         GroupMetadata { group, generation: -1, member_id: String::new(), group_instance_id: None }
@@ -120,7 +122,7 @@ impl CommittedOffset {
 }
 
 impl Cluster {
-    /// Asks the leaders for offsets. The metadata must know the partitions; errors are per partition.
+    /// Requests offsets from the leaders. The metadata must contain the partitions; errors are per partition.
     pub async fn list_offsets(
         &self,
         partitions: &[(TopicPartition, OffsetSpec)],
@@ -193,8 +195,8 @@ impl Cluster {
     }
 }
 
-/// What a group has committed, asked of its coordinator: for these partitions, or for all that there are. Partitions
-/// without a committed offset are left out.
+/// The committed offsets of a group, from its coordinator: of these partitions, or of all. Partitions without one are
+/// omitted.
 pub async fn committed(
     coordinator: &Connection,
     group: &str,
@@ -205,7 +207,7 @@ pub async fn committed(
     read_committed_offsets(coordinator.send_at(&request, version).await?, group)
 }
 
-/// The request that asks for what is committed, and the version to send it at.
+/// The request for committed offsets, and its version.
 pub(crate) fn committed_request(
     coordinator: &Connection,
     group: &str,

@@ -58,7 +58,7 @@ pub enum SendError {
     /// The topic has no such partition.
     #[error(transparent)]
     NoSuchPartition(#[from] NoSuchPartition),
-    /// No memory came free in time.
+    /// No memory became free in time.
     #[error(transparent)]
     BufferFull(#[from] BufferFull),
     /// No transaction is open that could be committed.
@@ -70,7 +70,7 @@ pub enum SendError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("A record of {record_bytes} bytes is larger than max.request.size={limit_bytes}")]
 pub struct RecordTooLarge {
-    /// Its size, in a batch of its own.
+    /// Its size in its own batch.
     pub record_bytes: usize,
     /// The limit.
     pub limit_bytes: usize,
@@ -78,7 +78,7 @@ pub struct RecordTooLarge {
 
 /// A record names a partition that its topic does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("Topic {topic} has no partition {partition}: 0 to {} would be right", partition_count - 1)]
+#[error("Topic {topic} has no partition {partition}: expected 0 to {}", partition_count - 1)]
 pub struct NoSuchPartition {
     /// The topic.
     pub topic: Arc<str>,
@@ -98,7 +98,7 @@ pub struct BufferFull {
     pub waited_ms: u128,
 }
 
-/// What taking a record did.
+/// The outcome of adding a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
     /// It is in a batch that has room for more.
@@ -106,21 +106,21 @@ pub enum Taken {
     /// It did not fit into the batch that was open, which is full, and is in another: a good moment to let the senders
     /// work, where they share the caller's thread.
     Filled,
-    /// There is no room until batches come to their end.
+    /// There is no room until batches complete.
     Full,
 }
 
-/// Called with each batch that came to its end.
+/// Called with each completed batch.
 type Report = Box<dyn FnMut(&Delivery<'_>) + Send>;
 
-/// What the caller, the senders and the housekeeper share.
+/// State shared by the caller, the senders and the housekeeper.
 pub(crate) struct Shared {
     config: ProducerConfig,
     cluster: Cluster,
     accumulator: Mutex<Accumulator>,
-    /// Told when batches came to their end.
+    /// Notified when batches complete.
     progress: Notify,
-    /// Told when metadata or a producer id is wanted.
+    /// Notified when metadata or a producer id is needed.
     housekeeper: Notify,
     /// The coordinator of a transactional producer.
     coordinator: Option<Coordinator>,
@@ -135,8 +135,8 @@ impl std::fmt::Debug for Shared {
 
 /// A producer. One caller at a time sends; several producers share nothing.
 ///
-/// Dropping it ends it at once: what waits is reported as not sent, and what is under way is not reported at all.
-/// [`Producer::close`] ends it in order.
+/// Dropping it stops it at once: waiting records are reported as not sent, and records in flight are not reported.
+/// [`Producer::close`] stops it cleanly.
 #[derive(Debug)]
 pub struct Producer {
     shared: Arc<Shared>,
@@ -158,8 +158,8 @@ struct Sticky {
 }
 
 impl Producer {
-    /// A producer to the cluster behind `bootstrap`. `report` is called once for each batch that came to its end, on the
-    /// sender's task: it must be quick.
+    /// A producer to the cluster behind `bootstrap`. `report` is called once for each completed batch, on the
+    /// sender's task: it must be fast.
     pub async fn connect(
         bootstrap: &[String],
         config: ProducerConfig,
@@ -169,7 +169,7 @@ impl Producer {
         Ok(Producer::new(cluster, config, report))
     }
 
-    /// A producer to a cluster, whose metadata it takes over.
+    /// A producer to a cluster, with its metadata.
     pub fn new(
         cluster: Cluster,
         config: ProducerConfig,
@@ -208,7 +208,7 @@ impl Producer {
             accumulator.topics.len() - 1
         };
         let found = housekeeper::find_topic(&self.shared, &name).await;
-        // The place stays taken by a topic that was not found, so that indexes stay what they are.
+        // A missing topic keeps its slot, so that indexes do not change.
         self.sticky.push(Sticky::default());
         found?;
         let topic = TopicRef(index);
@@ -222,15 +222,15 @@ impl Producer {
         self.shared.accumulator.lock().topics[topic.0].partitions.len()
     }
 
-    /// Takes a record, if there is room. Never waits.
+    /// Adds a record, if there is room. Never waits.
     #[inline]
     pub fn try_send(&mut self, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
         self.sending().try_send(record)
     }
 
-    /// Takes several records, each by [`Sending::try_send`]: the lock that the caller shares with the senders is taken
-    /// once for all of them. That lock costs more than a small record, so it pays from a few records on; the senders
-    /// stand still meanwhile.
+    /// Adds several records, each by [`Sending::try_send`], under one hold of the lock shared with the senders. That
+    /// lock costs more than a small record, so this pays off from a few records on; the senders are blocked
+    /// meanwhile.
     #[inline]
     pub fn sending(&mut self) -> Sending<'_> {
         let shared = &*self.shared;
@@ -238,7 +238,7 @@ impl Producer {
         Sending { accumulator, config: &shared.config, sticky: &mut self.sticky }
     }
 
-    /// Takes a record, waiting for room up to `max.block.ms`. How it fares is reported with its batch.
+    /// Adds a record, waiting for room up to `max.block.ms`. The outcome is reported with its batch.
     pub async fn send(&mut self, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
         match self.try_send(record)? {
             Taken::Full => {}
@@ -260,7 +260,7 @@ impl Producer {
         }
     }
 
-    /// Sends everything at once, and waits until all of it came to its end, stored or given up.
+    /// Sends everything at once, and waits until all batches have completed, stored or failed.
     pub async fn flush(&mut self) {
         let _flushing = Flushing::begin(&self.shared);
         loop {
@@ -303,7 +303,7 @@ impl Drop for Flushing<'_> {
     }
 }
 
-/// A producer that takes records; see [`Producer::sending`].
+/// A producer with its lock held; see [`Producer::sending`].
 #[derive(Debug)]
 pub struct Sending<'a> {
     accumulator: MutexGuard<'a, Accumulator>,
@@ -312,7 +312,7 @@ pub struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    /// Takes a record, if there is room. Never waits.
+    /// Adds a record, if there is room. Never waits.
     #[inline]
     pub fn try_send(&mut self, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
         let config = self.config;
@@ -329,7 +329,7 @@ impl Sending<'_> {
         self.begin(joined, record)
     }
 
-    /// Takes a record that did not fit, or found no batch.
+    /// Adds a record that did not fit, or found no batch.
     #[cold]
     fn begin(&mut self, joined: Joined, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
         let (accumulator, config) = (&mut *self.accumulator, self.config);
@@ -375,7 +375,7 @@ impl Sending<'_> {
     }
 }
 
-/// What is said of a record that is in a batch now, after the first try to put it into the open one.
+/// The outcome for a record that is in a batch now, given the first attempt with the open one.
 fn taken(first_try: Joined) -> Taken {
     if first_try == Joined::Sealed { Taken::Filled } else { Taken::Joined }
 }

@@ -1,7 +1,7 @@
 //! Kafka's client settings: read from a file or a command line, taken one by one with their types and bounds.
 //!
-//! The file format is that of `java.util.Properties`, as far as settings use it: `key=value`, `key: value` or
-//! `key value`, comments with `#` or `!`, a backslash at the end of a line that goes on, and the escapes.
+//! The file format is that of `java.util.Properties`, as far as settings use it: `key=value`, `key: value` or `key
+//! value`, comments with `#` or `!`, a backslash at the end of a continued line, and the escapes.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -14,25 +14,25 @@ use crate::stream::bootstrap_servers;
 
 /// A setting has a value that it cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key}={value} is invalid: {expected} would be right")]
+#[error("{key}={value} is invalid: expected {expected}")]
 pub struct InvalidSetting {
     /// The setting.
     pub key: String,
     /// Its value.
     pub value: String,
-    /// What would be right.
+    /// The expected format.
     pub expected: String,
 }
 
 /// A line of a properties file or argument is not `key=value`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no setting: key=value would be right")]
+#[error("{text:?} is not a setting: expected key=value")]
 pub struct InvalidProperty {
-    /// What was given.
+    /// The given text.
     pub text: String,
 }
 
-/// Settings by name. Taking one removes it, so that what is left at the end was of no use to anybody.
+/// Settings by name. Taking one removes it, so that unused ones remain.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Properties(BTreeMap<String, String>);
 
@@ -73,14 +73,14 @@ impl Properties {
         properties
     }
 
-    /// A line of a properties file that says this, whatever stands in the value.
+    /// A line of a properties file with this setting, with any characters in the value.
     pub fn line(key: &str, value: &str) -> String {
         let value = value.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r");
         let before = if value.starts_with(char::is_whitespace) { "\\" } else { "" };
         format!("{key}={before}{value}\n")
     }
 
-    /// Sets what `text`, a `key=value`, says.
+    /// Applies `text`, a `key=value`.
     pub fn set_text(&mut self, text: &str) -> Result<(), InvalidProperty> {
         match text.split_once('=') {
             Some((key, value)) if !key.trim().is_empty() => {
@@ -106,7 +106,7 @@ impl Properties {
         self.0.get(key).map(String::as_str)
     }
 
-    /// The names of those that nobody took.
+    /// The names of the remaining settings.
     pub fn rest(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
@@ -247,9 +247,6 @@ mod tests {
         let mut properties = Properties::new();
         properties.set("batch.size", "-1");
         let error = properties.take_number("batch.size", 16384, 0, i32::MAX).expect_err("a refusal");
-        assert_eq!(
-            error.to_string(),
-            "batch.size=-1 is invalid: a number from 0 to 2147483647 would be right"
-        );
+        assert_eq!(error.to_string(), "batch.size=-1 is invalid: expected a number from 0 to 2147483647");
     }
 }

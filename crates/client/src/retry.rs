@@ -42,7 +42,7 @@ impl Backoff {
     }
 }
 
-/// How long a request is repeated, and at what pace.
+/// How long and at what intervals a request is retried.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Retry {
     backoff: Backoff,

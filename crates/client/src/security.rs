@@ -1,9 +1,10 @@
-//! How a client proves who it is and finds out who it speaks to: `security.protocol` and the settings behind it.
+//! Authentication of clients and brokers: `security.protocol` and its settings.
 //!
-//! [`Security`] is made once of Kafka's settings ([`Security::take`]), with every file that they name read and checked, and is
-//! shared by all connections. TLS lies between a stream and its frames ([`tls`]); SASL follows the first request on a
-//! connection ([`sasl`]), and again before a session's lifetime ends. Without either, nothing of this is on a connection's
-//! way. Names that librdkafka has for the same things are taken as well; where both are given, Kafka's count.
+//! [`Security`] is created once from Kafka's settings ([`Security::take`]), with every file read and checked, and is
+//! shared by all connections. TLS is between a stream and its frames ([`tls`]); SASL follows the first request on a
+//! connection ([`sasl`]), and again before a session's lifetime ends. Without either, nothing of this is on a
+//! connection's way. Names that librdkafka has for the same things are taken as well; where both are given, Kafka's
+//! count.
 
 mod jaas;
 mod librdkafka;
@@ -20,12 +21,12 @@ use sasl::Credentials;
 pub use scram::ScramFault;
 use tls::Tls;
 
-/// What stands in place of a secret, where a setting is shown.
+/// Replaces a secret when a setting is shown.
 pub const HIDDEN: &str = "[hidden]";
-/// What stands in place of a value that is missing.
+/// Replaces a missing value.
 const NOT_SET: &str = "(not set)";
 
-/// `security.protocol` and what it needs. The default is PLAINTEXT. Clones share it.
+/// `security.protocol` and its settings. The default is PLAINTEXT. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Security(Option<Arc<Layers>>);
 
@@ -37,8 +38,8 @@ struct Layers {
 }
 
 impl Security {
-    /// Takes `security.protocol`, `ssl.` and `sasl.` settings out of `properties`, and reads the files that they name.
-    /// Settings of a layer that the protocol does not have are left.
+    /// Takes `security.protocol`, `ssl.` and `sasl.` settings out of `properties`, and reads the files that they
+    /// name. Settings of a layer that the protocol does not use remain.
     pub fn take(properties: &mut Properties) -> Result<Security, InvalidSetting> {
         let upper = properties.take("security.protocol").map(|name| name.trim().to_ascii_uppercase());
         if let Some(name) = upper {
@@ -92,7 +93,7 @@ fn missing(key: &str, expected: impl Into<String>) -> InvalidSetting {
     InvalidSetting { key: key.to_owned(), value: NOT_SET.to_owned(), expected: expected.into() }
 }
 
-/// Takes the first of `names` that is set, and says which that was. The others are taken too.
+/// Takes the first of `names` that is set, and returns its name too. The others are removed as well.
 fn take_first(properties: &mut Properties, names: &[&'static str]) -> Option<(&'static str, String)> {
     let mut found = None;
     for name in names {
@@ -136,7 +137,7 @@ mod tests {
         let error = Security::take(&mut properties).expect_err("no such protocol");
         assert_eq!(
             error.to_string(),
-            "security.protocol=TLS is invalid: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL would be right"
+            "security.protocol=TLS is invalid: expected PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"
         );
     }
 }

@@ -57,8 +57,8 @@ impl Connector {
         Connector(Arc::new(move |address| Box::pin(connect(address))))
     }
 
-    /// A stream to `address`, within the time that the options allow, and under TLS where they say so. Without TLS the
-    /// stream is handed on as it is.
+    /// A stream to `address`, within the options' time limit, with TLS if configured. Without TLS the stream is
+    /// returned unchanged.
     pub async fn connect(
         &self,
         address: &str,
@@ -100,8 +100,8 @@ pub fn bootstrap_servers(list: &str) -> Result<Vec<String>, BootstrapError> {
     if servers.is_empty() { Err(NoBootstrapServer.into()) } else { Ok(servers) }
 }
 
-/// Fails unless `address` is a host, a colon and a port. The host is a name, or an IP address; one of version 6 may stand in
-/// brackets.
+/// Fails unless `address` is a host, a colon and a port. The host is a name, or an IP address; an IPv6 address may be
+/// in brackets.
 fn check_address(address: &str) -> Result<(), InvalidAddress> {
     let parts = address.rsplit_once(':').filter(|(host, port)| {
         let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
@@ -175,6 +175,9 @@ mod tests {
         assert_eq!(bootstrap_servers(" a:1, b:2,").expect("two"), ["a:1", "b:2"]);
         assert!(matches!(bootstrap_servers(" ,"), Err(BootstrapError::NoBootstrapServer(_))));
         let wrong = bootstrap_servers("a:1,b").expect_err("no port");
-        assert!(wrong.to_string().starts_with("\"b\" is no address of a broker: HOST:PORT"), "{wrong}");
+        assert!(
+            wrong.to_string().starts_with("\"b\" is not a broker address: expected HOST:PORT"),
+            "{wrong}"
+        );
     }
 }

@@ -12,7 +12,7 @@ use thalweg_wire::{ApiKey, ErrorCode, Message, Request, frame};
 
 use crate::error::{ClientError, Refused, UnreadableResponse, VersionMismatch};
 
-/// What a broker serves: first and last version by API.
+/// The APIs of a broker: first and last version of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApiVersions {
     ranges: BTreeMap<i16, (i16, i16)>,
@@ -26,7 +26,7 @@ impl ApiVersions {
         ApiVersions { ranges, features: BTreeMap::new() }
     }
 
-    /// What a response says.
+    /// The content of a response.
     pub fn from_response(response: &ApiVersionsResponse) -> ApiVersions {
         let keys = response.api_keys.iter();
         let features = response.finalized_features.iter();
@@ -81,7 +81,8 @@ impl ApiVersions {
         }
     }
 
-    /// Whether this is what a KRaft controller serves: heartbeats of brokers, and no Metadata, with which every client begins.
+    /// Whether these are the APIs of a KRaft controller: heartbeats of brokers, and no Metadata, with which every
+    /// client starts.
     pub fn is_controller(&self) -> bool {
         self.range(ApiKey::BrokerHeartbeat).is_some() && self.range(ApiKey::Metadata).is_none()
     }
@@ -110,7 +111,7 @@ pub(crate) enum Answer {
 pub(crate) fn read_answer(frame: Bytes, version: i16, peer: &Arc<str>) -> Result<Answer, ClientError> {
     let unreadable =
         |source| UnreadableResponse { peer: Arc::clone(peer), api: ApiKey::ApiVersions, version, source };
-    // Behind the correlation id, which is all of this response's header, stands the error at every version.
+    // After the correlation id, which is all of this response's header, every version has the error code.
     let unsupported = ErrorCode::UnsupportedVersion.code().to_be_bytes();
     let fallback = version > 0 && frame.get(4..6) == Some(&unsupported[..]);
     let read_version = if fallback { 0 } else { version };
@@ -121,7 +122,7 @@ pub(crate) fn read_answer(frame: Bytes, version: i16, peer: &Arc<str>) -> Result
         let again = ApiVersions::from_response(&response).newest(key, version - 1).unwrap_or(0);
         return Ok(Answer::AskAgain(again));
     }
-    Refused::check(response.error_code, None, || format!("{peer} does not tell its versions"))?;
+    Refused::check(response.error_code, None, || format!("{peer} did not return its versions"))?;
     Ok(Answer::Versions(ApiVersions::from_response(&response)))
 }
 

@@ -1,6 +1,6 @@
 //! Batches of the metadata log and of its snapshots, from bytes to records.
 //!
-//! Whoever meets a record that it does not know must stop: to skip it is to diverge.
+//! An unknown record must stop the reader: skipping it would diverge.
 
 use bytes::Bytes;
 use thalweg_metadata::Provenance;
@@ -21,16 +21,16 @@ pub enum MetadataBatchError {
     Control { offset: i64, error: DecodeError },
     #[error("record at offset {offset} has no value")]
     NoValue { offset: i64 },
-    #[error("control record at offset {offset} is of a type that is not known")]
+    #[error("control record at offset {offset} has an unknown type")]
     UnknownControl { offset: i64 },
 }
 
 /// A control record: the quorum's own.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ControlRecord {
-    /// A leader begins its epoch.
+    /// A leader starts its epoch.
     LeaderChange(LeaderChangeMessage),
-    /// A snapshot begins.
+    /// The start of a snapshot.
     SnapshotHeader(SnapshotHeaderRecord),
     /// A snapshot is complete.
     SnapshotFooter,

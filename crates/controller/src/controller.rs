@@ -12,12 +12,12 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use crate::dispatch::{self, HandleError};
 use crate::driver::{self, Command};
 use crate::options::{ConfigRules, ControllerOptions};
+use crate::published::{ControllerFigures, Published};
 use crate::quorum::StartError;
-use crate::standing::{ControllerFigures, Standing};
 
 /// Requests that may wait for the controller's task.
 const COMMANDS_MAX: usize = 1024;
-/// Large requests that are read and decided at the same time: each may take much memory.
+/// Large requests decoded and decided at the same time: each may use much memory.
 const LARGE_AT_ONCE: usize = 4;
 
 /// The embedded controller. It is stopped by [`Controller::shutdown`]; dropped, it ends without closing its log, from
@@ -27,14 +27,14 @@ pub struct Controller {
     commands: mpsc::Sender<Command>,
     node_id: i32,
     cluster_id: Arc<str>,
-    standing: Arc<Standing>,
+    published: Arc<Published>,
     disk: Disk,
     large: Semaphore,
 }
 
 impl Controller {
-    /// Opens or formats the metadata log, begins a new epoch, and leads. What `rules` says about configurations must
-    /// not change while the controller lives.
+    /// Opens or formats the metadata log, starts a new epoch, and leads. The answers of `rules` must not change while
+    /// the controller runs.
     pub async fn start(
         options: ControllerOptions,
         rules: Arc<dyn ConfigRules>,
@@ -44,10 +44,10 @@ impl Controller {
         let opened = disk.clone().spawn(move || driver::Driver::open(options, rules));
         let driver = opened.await.map_err(|_| StartError::Task)??;
         let (commands, queue) = mpsc::channel(COMMANDS_MAX);
-        let standing = Arc::clone(driver.standing());
+        let published = Arc::clone(driver.published());
         tokio::spawn(driver.run(queue));
         let large = Semaphore::new(LARGE_AT_ONCE);
-        Ok(Controller { commands, node_id, cluster_id, standing, disk, large })
+        Ok(Controller { commands, node_id, cluster_id, published, disk, large })
     }
 
     /// The id of the node.
@@ -60,13 +60,13 @@ impl Controller {
         &self.cluster_id
     }
 
-    /// How it stands, without asking its task.
+    /// Current figures, without a command to its task.
     pub fn figures(&self) -> ControllerFigures {
-        self.standing.figures(COMMANDS_MAX - self.commands.capacity())
+        self.published.figures(COMMANDS_MAX - self.commands.capacity())
     }
 
-    /// Answers a request: header and body in, header and body out, both without the length in front. What the
-    /// response speaks of is durable by then.
+    /// Answers a request: header and body in, header and body out, both without the length in front. The effect of
+    /// the response is durable by then.
     pub async fn handle(&self, frame: Bytes) -> Result<Bytes, HandleError> {
         let prefix = frame::peek_request(&frame)?;
         if prefix.api_key == ApiKey::Envelope as i16 {
@@ -133,11 +133,11 @@ impl Controller {
         self.commands.closed().await;
     }
 
-    /// Stops: what was accepted is written, the log is closed. Requests that come later are not answered. Whether the log was
-    /// closed in order.
+    /// Stops: writes accepted changes and closes the log. Later requests are not answered. Returns whether the log
+    /// was closed cleanly.
     pub async fn shutdown(&self) -> bool {
         let (done, finished) = oneshot::channel();
-        // An error says that the task has ended before, because its log cannot be written.
+        // An error means that the task has ended before, because its log cannot be written.
         self.commands.send(Command::Stop(done)).await.is_ok() && finished.await.unwrap_or(false)
     }
 }

@@ -1,4 +1,4 @@
-//! The table of the APIs that are served: which versions, how a frame becomes a decision, how a refusal is told.
+//! The table of served APIs: versions, decoding of frames into decisions, encoding of refusals.
 
 use bytes::Bytes;
 use thalweg_metadata::VersionedRecord;
@@ -53,10 +53,10 @@ const SERVED: [ApiKey; 25] = [
 const ELEMENTS_MAX: usize = 1_000_000;
 /// As [`ELEMENTS_MAX`], for requests of brokers whose records are as many as their elements.
 const ELEMENTS_OF_BROKERS_MAX: usize = 100_000;
-/// As [`ELEMENTS_MAX`], for what the task itself has to serve: nothing else is decided meanwhile. A broker has fewer
+/// As [`ELEMENTS_MAX`], for requests served on the task itself: it decides nothing else meanwhile. A broker has fewer
 /// directories, listeners and features.
 const ELEMENTS_ON_TASK_MAX: usize = 10_000;
-/// As [`ELEMENTS_MAX`], for what lies around a request: an envelope, and who it says has asked. Neither has an array.
+/// As [`ELEMENTS_MAX`], for the envelope of a request and its principal. Neither has an array.
 pub(crate) const AROUND_MAX: usize = 1_000;
 
 /// Frames from this length on are read beside the workers, and decided beside the controller's task.
@@ -88,11 +88,11 @@ pub enum HandleError {
 pub(crate) enum Parsed {
     /// It is answered without asking anybody.
     Answered(Bytes),
-    /// The controller's task must say.
+    /// Only the controller's task can answer.
     Asked(Ask),
 }
 
-/// A decision in the making: what to write, and the frame to answer with once it is written.
+/// A pending decision: the records to write, and the frame to answer with once they are written.
 pub(crate) struct Decision {
     pub records: Vec<VersionedRecord>,
     pub answer: Result<Bytes, EncodeError>,
@@ -101,12 +101,12 @@ pub(crate) struct Decision {
 /// A request that was read, waiting for the state that decides it. It may be decided more than once.
 pub(crate) type Decide = Box<dyn Fn(&mut State, Now) -> Decision + Send>;
 
-/// What the controller's task is asked.
+/// A request to the controller's task.
 pub(crate) enum Ask {
     /// To decide.
     Decide {
         decide: Decide,
-        /// It takes long, and follows from what a copy of the state has.
+        /// Whether it takes long, and can be decided on a copy of the state.
         is_large: bool,
     },
     /// To serve the log, which needs the log.
@@ -168,7 +168,7 @@ pub(crate) fn encoded<M: Message>(
     Ok(frame.freeze().slice(LENGTH_LEN..))
 }
 
-/// Whether a request may take so long that a worker of the runtime is not kept for it.
+/// Whether a request may take so long that it must not block a worker of the runtime.
 pub(crate) fn is_large(frame: &Bytes) -> bool {
     frame.len() >= LARGE
 }
@@ -207,7 +207,7 @@ pub(crate) fn parse(frame: Bytes) -> Result<Parsed, HandleError> {
     let api = ApiKey::from_i16(prefix.api_key).filter(|api| SERVED.contains(api));
     let api = api.ok_or(HandleError::UnknownApi { api_key: prefix.api_key })?;
     if api == ApiKey::ApiVersions && check_version(api, version).is_err() {
-        // The one request whose version a client cannot know to be served: it is answered as version 0.
+        // The one request whose version a client cannot know: it is answered as version 0.
         let response = ApiVersionsResponse {
             error_code: ErrorCode::UnsupportedVersion.code(),
             api_keys: vec![api_version(ApiKey::ApiVersions)],
@@ -246,7 +246,7 @@ pub(crate) fn parse(frame: Bytes) -> Result<Parsed, HandleError> {
     Ok(Parsed::Asked(ask))
 }
 
-/// What the answer to a request needs to know of it.
+/// Properties of a request needed for its answer.
 #[derive(Clone, Copy)]
 struct Call {
     version: i16,
@@ -314,7 +314,7 @@ fn decide(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> 
     }
 }
 
-/// Its quorum neither grows nor shrinks.
+/// The quorum has a fixed single voter.
 fn only_voter() -> ApiError {
     let message = "The embedded controller is the only voter of its quorum, which cannot have another. A quorum of several \
                    voters needs Apache Kafka's controllers.";
@@ -335,7 +335,7 @@ where
         let Outcome { records, response } = match decide(state, &request, now) {
             Ok(outcome) => outcome,
             Err(error) => {
-                tracing::debug!(api = ?R::KEY, code = %error.code, message = error.message, "Request is refused");
+                tracing::debug!(api = ?R::KEY, code = %error.code, message = error.message, "Rejected a request");
                 Outcome::answer(request.refuse(error.code, error.message.as_deref(), call.version))
             }
         };
@@ -358,7 +358,7 @@ fn api_versions(state: &State, request: &ApiVersionsRequest, version: i16) -> Ap
     if version >= 3 && !(named(&request.client_software_name) && named(&request.client_software_version)) {
         return ApiVersionsResponse { error_code: ErrorCode::InvalidRequest.code(), ..Default::default() };
     }
-    // Before version 4 a range that begins at 0 cannot be read by Java clients (KAFKA-17011).
+    // Before version 4 Java clients cannot read a range that starts at 0 (KAFKA-17011).
     let supported = state.supported_features().iter().filter(|(_, range)| version >= 4 || range.min > 0);
     ApiVersionsResponse {
         api_keys: SERVED.into_iter().map(api_version).collect(),
@@ -422,7 +422,7 @@ fn describe_cluster(
     }))
 }
 
-/// Whether what an envelope holds may be forwarded, and by whom it says it comes.
+/// Whether the content of an envelope may be forwarded, and its principal.
 pub(crate) fn check_envelope(envelope: &EnvelopeRequest) -> Result<(), ErrorCode> {
     if !matches!(envelope.client_host_address.len(), 4 | 16) {
         return Err(ErrorCode::InvalidRequest);

@@ -1,12 +1,12 @@
 //! The one task that owns the controller's state and its log.
 //!
-//! What can happen to it: a request comes, a sync ends, a snapshot is written, time passes (a waiting Fetch is due, a
-//! broker's session ends, leaders are to be balanced, a snapshot is due). A request is decided, its records are
-//! appended and replayed at once; they are synced in the background, and only then the answer leaves. Requests that
-//! come during a sync are decided and appended meanwhile, and the next sync covers them all. A large request is decided
-//! elsewhere meanwhile (`drafts`).
+//! Its events: a request arrives, a sync ends, a snapshot is written, a deadline passes (a waiting Fetch, a broker's
+//! session, leader balancing, a snapshot). A request is decided, its records are appended and replayed at once; they
+//! are synced in the background, and only then the answer is sent. Requests that arrive during a sync are decided and
+//! appended meanwhile, and the next sync covers all of them. Large requests are decided on a separate thread
+//! (`drafts`).
 //!
-//! After a failed write or sync the task ends: what is on disk is not known any more, and a restart reads it anew.
+//! After a failed write or sync the task ends: the content of the disk is unknown, and a restart reads it again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
 use crate::dispatch::{Ask, Decide, Decision, HandleError, encode};
+use crate::published::Published;
 use crate::quorum::{
     AppendFailure, FetchAsk, Leader, MetadataLog, Observers, Ready, describe_quorum, encode_batch,
     fetch_snapshot,
 };
-use crate::standing::Standing;
 use crate::state::{Now, State};
 
 mod drafts;
@@ -40,7 +40,7 @@ use snapshots::{Snapshotting, snapshot_written};
 
 /// Fetches that may wait at once; the oldest is answered early when there are more.
 const PARKED_MAX: usize = 1024;
-/// Requests that are taken from the queue before a sync begins.
+/// Requests taken from the queue before a sync starts.
 const DECIDED_AT_ONCE_MAX: usize = 64;
 /// After a full disk, how long until writing is tried again by the controller of itself.
 const RETRY: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ const FLUSH_AGAIN: Duration = Duration::from_millis(200);
 
 pub(crate) type Reply = oneshot::Sender<Result<Bytes, HandleError>>;
 
-/// What the task is told.
+/// A command to the task.
 #[derive(Debug)]
 pub(crate) enum Command {
     Ask { ask: Ask, reply: Reply },
@@ -79,7 +79,7 @@ struct Flush {
     image: Arc<Image>,
 }
 
-/// The state, the log, and what waits for either.
+/// The state, the log, and the waiting requests.
 pub(crate) struct Driver {
     state: State,
     log: MetadataLog,
@@ -103,16 +103,16 @@ pub(crate) struct Driver {
     unclean_election_at: Option<Instant>,
     sessions: SessionClock,
     clock: Clock,
-    standing: Arc<Standing>,
+    published: Arc<Published>,
     /// The last append found no room.
     is_full: bool,
     dead: bool,
 }
 
 impl Driver {
-    /// What others see of it.
-    pub fn standing(&self) -> &Arc<Standing> {
-        &self.standing
+    /// Its published state.
+    pub fn published(&self) -> &Arc<Published> {
+        &self.published
     }
 
     fn now(&mut self) -> Now {
@@ -120,7 +120,7 @@ impl Driver {
             && self.state.has_open_sessions(self.sessions.elapsed_ms())
         {
             let stall_ms = u64::try_from(stall.as_millis()).unwrap_or(u64::MAX);
-            tracing::warn!(stall_ms, "Controller stood still; sessions of brokers are extended by that time");
+            tracing::warn!(stall_ms, "Controller was paused; extended all broker sessions by the pause");
         }
         Now { wall_ms: self.clock.now_ms(), monotonic_ms: self.sessions.elapsed_ms() }
     }
@@ -140,16 +140,16 @@ impl Driver {
         let batch = encode_batch(self.log.end_offset(), self.leader.epoch, now.wall_ms, &values);
         self.log.append(&batch, self.leader.epoch)?;
         if std::mem::take(&mut self.is_full) {
-            tracing::warn!("There is room for the metadata log again");
+            tracing::warn!("The metadata log has room again");
         }
         self.state
             .apply(records, self.leader.epoch, now)
             .expect("the controller makes records that fit its image");
-        self.standing.wrote(records, self.log.end_offset());
+        self.published.wrote(records, self.log.end_offset());
         Ok(())
     }
 
-    /// Lives until it is told to stop, or nobody is left to ask, or the log cannot be written.
+    /// Runs until it is stopped, all senders are gone, or the log cannot be written.
     pub async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         self.schedule();
         loop {
@@ -169,7 +169,7 @@ impl Driver {
                             }
                             Some(Command::Stop(done)) => {
                                 let is_clean = self.stop().await;
-                                // Whoever asked may have given up waiting.
+                                // The caller may have given up waiting.
                                 let _ = done.send(is_clean);
                                 return;
                             }
@@ -186,7 +186,7 @@ impl Driver {
             }
             self.begin_flush();
             if self.dead {
-                tracing::error!("Controller stops because its metadata log cannot be written");
+                tracing::error!("Controller stops: failed to write the metadata log");
                 return;
             }
         }
@@ -214,12 +214,12 @@ impl Driver {
 
     fn on_decide(&mut self, decide: &Decide, reply: Reply) {
         let now = self.now();
-        self.standing.requested();
+        self.published.requested();
         let decision = decide(&mut self.state, now);
         self.carry_out(decision, now, reply);
     }
 
-    /// Writes what was decided, and answers when that is committed.
+    /// Writes a decision, and answers when it is committed.
     fn carry_out(&mut self, decision: Decision, now: Now, reply: Reply) {
         let Decision { records, answer } = decision;
         let frame = match answer {
@@ -229,7 +229,7 @@ impl Driver {
         match self.write(&records, now) {
             Ok(()) => {}
             Err(AppendFailure::Full(error)) => {
-                self.standing.disk_was_full();
+                self.published.disk_was_full();
                 self.note_full(&error);
                 return send(reply, Err(HandleError::DiskFull));
             }
@@ -241,7 +241,7 @@ impl Driver {
         self.answer_after(self.log.end_offset(), frame, reply);
     }
 
-    /// Answers once what lies before an offset is committed.
+    /// Answers once everything before an offset is committed.
     fn answer_after(&mut self, until: i64, frame: Bytes, reply: Reply) {
         if until <= self.log.high_watermark() {
             send(reply, Ok(frame));
@@ -270,7 +270,7 @@ impl Driver {
         }
     }
 
-    /// Answers a Fetch if there is something to tell, or if it must not wait; gives it back otherwise.
+    /// Answers a Fetch if there is news, or if it must not wait; returns it otherwise.
     fn serve(&mut self, parked: Parked, at_once: bool) -> Option<Parked> {
         let now_ms = self.clock.now_ms();
         let (log, observers) = (&mut self.log, &mut self.observers);
@@ -282,7 +282,7 @@ impl Driver {
             }
             Ok(_) => Some(parked),
             Err(error) if error.is_shortage() => {
-                tracing::warn!(%error, "Metadata log cannot be read for now");
+                tracing::warn!(%error, "Failed to read the metadata log, retrying");
                 send(parked.reply, Err(HandleError::DiskFull));
                 None
             }
@@ -322,12 +322,12 @@ impl Driver {
         }
     }
 
-    /// The flush did not take place for lack of descriptors, and is tried again; after any other error there is no other one.
+    /// The flush failed for lack of descriptors and is retried; after any other error it is not.
     fn flush_later(&mut self, error: LogError) {
         if !error.is_shortage() || self.log.is_poisoned() {
             return self.die(&error);
         }
-        tracing::warn!(%error, "Metadata log cannot be flushed for now");
+        tracing::warn!(%error, "Failed to flush the metadata log, retrying");
         self.flush_again_at = Some(Instant::now() + FLUSH_AGAIN);
     }
 
@@ -353,7 +353,7 @@ impl Driver {
     }
 
     fn commit(&mut self, image: Arc<Image>) {
-        self.standing.commit(&image);
+        self.published.commit(&image);
         self.committed = image;
     }
 
@@ -364,14 +364,14 @@ impl Driver {
             self.snapshot_at = Instant::now().checked_add(self.snapshot_interval);
         }
         if self.log.replay_is_long() {
-            // What this start had to go through, the next one need not.
+            // The next start need not repeat this replay.
             self.begin_snapshot();
         }
     }
 
     fn next_deadline(&self) -> Option<Instant> {
         let session = self.state.next_session_end_ms().map(|ms| {
-            // A session that has ended and could not be dealt with is looked at again a little later.
+            // An expired session that could not be processed is retried a little later.
             self.sessions.instant_of(ms).max(Instant::now() + Duration::from_millis(1))
         });
         let has_sessions = self.state.has_open_sessions(self.sessions.elapsed_ms());
@@ -395,7 +395,7 @@ impl Driver {
             if !self.write_of_itself(&fencing.records, now) {
                 return;
             }
-            self.standing.sessions_ended(fencing.brokers);
+            self.published.sessions_ended(fencing.brokers);
         }
         if self.snapshot_at.is_some_and(|at| at <= instant) {
             self.begin_snapshot();
@@ -414,7 +414,7 @@ impl Driver {
         }
     }
 
-    /// Writes what nobody asked for. Says whether it could.
+    /// Writes records without a request. Returns whether it could.
     fn write_of_itself(&mut self, records: &[VersionedRecord], now: Now) -> bool {
         match self.write(records, now) {
             Ok(()) => true,
@@ -433,16 +433,16 @@ impl Driver {
     /// Logs it once, until an append has found room: brokers ask again many times a second.
     fn note_full(&mut self, error: &dyn std::fmt::Display) {
         if !std::mem::replace(&mut self.is_full, true) {
-            tracing::error!(%error, "Metadata log has no room and requests are refused until it has");
+            tracing::error!(%error, "The metadata log has no room; requests are refused until it has");
         }
     }
 
     fn die(&mut self, error: &dyn std::fmt::Display) {
-        tracing::error!(%error, "Metadata log cannot be used any more");
+        tracing::error!(%error, "The metadata log failed and is closed for writes");
         self.dead = true;
     }
 
-    /// Whether the log was closed in order.
+    /// Returns whether the log was closed cleanly.
     async fn stop(mut self) -> bool {
         if let Some(flush) = self.flush.take()
             && let Ok((target, outcome)) = flush.task.await
@@ -471,17 +471,17 @@ impl Driver {
         });
         match closed.await {
             Ok(Ok(())) => {
-                tracing::info!("Controller has stopped");
+                tracing::info!("Controller stopped");
                 return true;
             }
-            Ok(Err(error)) => tracing::error!(%error, "Metadata log cannot be closed in order"),
-            Err(error) => tracing::error!(%error, "Metadata log cannot be closed in order"),
+            Ok(Err(error)) => tracing::error!(%error, "Failed to close the metadata log"),
+            Err(error) => tracing::error!(%error, "Failed to close the metadata log"),
         }
         false
     }
 }
 
-/// Whoever asked may have gone.
+/// The caller may be gone.
 fn send(reply: Reply, answer: Result<Bytes, HandleError>) {
     let _ = reply.send(answer);
 }

@@ -1,13 +1,13 @@
 //! The embedded single-voter controller: metadata log, registration, placement, elections, in-sync replicas.
 //!
-//! It speaks KRaft's requests and nothing else: a frame in, a frame out ([`Controller::handle`]), the same bytes that
-//! a controller of Apache Kafka would take and give, so that a broker need not know which of the two it talks to.
+//! It speaks KRaft's requests and nothing else: a frame in, a frame out ([`Controller::handle`]), the same bytes as a
+//! controller of Apache Kafka, so that a broker need not know which one it uses.
 //!
 //! - `state/` decides: a request and the time make records and a response. Pure.
 //! - `quorum/` keeps the metadata log in `__cluster_metadata-0`, in Kafka's format, with its snapshots, and serves it
 //!   to observers.
-//! - `driver` is the one task that owns both: it appends what was decided, syncs it, and only then answers. One sync
-//!   serves all requests that came meanwhile.
+//! - `driver` is the one task that owns both: it appends decisions, syncs them, and only then answers. One sync
+//!   serves all requests that arrived meanwhile.
 //! - `dispatch` is the table of the APIs that are served.
 //! - [`batches`] reads batches of metadata records, for the controller's recovery and for observers.
 //!
@@ -18,8 +18,8 @@ mod controller;
 mod dispatch;
 mod driver;
 mod options;
+mod published;
 mod quorum;
-mod standing;
 mod state;
 
 pub use controller::Controller;
@@ -27,5 +27,5 @@ pub use dispatch::{HandleError, serves};
 pub use options::{
     ConfigRefusal, ConfigRules, ControllerOptions, EffectiveConfig, default_supported_features,
 };
+pub use published::ControllerFigures;
 pub use quorum::{QuorumStateError, SnapshotError, StartError};
-pub use standing::ControllerFigures;

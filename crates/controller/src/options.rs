@@ -1,5 +1,5 @@
-//! What the embedded controller is given: who it is, where its log lies, its limits, and the rules of configurations,
-//! whose definitions belong to the broker.
+//! Options of the embedded controller: its identity, its log directory, its limits, and the rules of configurations,
+//! which the broker defines.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,16 +10,16 @@ use thalweg_log::disk::Disk;
 use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind, Endpoint, VersionRange, feature};
 use thalweg_wire::{ErrorCode, Uuid};
 
-/// What a controller is started with. [`ControllerOptions::new`] gives Kafka's defaults.
+/// Options of a controller. [`ControllerOptions::new`] has Kafka's defaults.
 #[derive(Clone, Debug)]
 pub struct ControllerOptions {
     /// The id of this node, the only voter of its quorum.
     pub node_id: i32,
-    /// The id of the cluster, as `meta.properties` has it.
+    /// The id of the cluster, from `meta.properties`.
     pub cluster_id: String,
     /// The id of the log directory that holds the metadata log.
     pub directory_id: Uuid,
-    /// That directory (`metadata.log.dir`); the log lies in `__cluster_metadata-0` in it.
+    /// That directory (`metadata.log.dir`), which contains `__cluster_metadata-0`.
     pub metadata_log_dir: PathBuf,
     /// Where the controller listens, when it listens anywhere but in this process.
     pub listeners: Vec<Endpoint>,
@@ -47,14 +47,14 @@ pub struct ControllerOptions {
     pub rebalance_leaders: bool,
     /// `leader.imbalance.check.interval.seconds`.
     pub rebalance_interval: Duration,
-    /// `unclean.leader.election.interval.ms`: how often a leader is looked for outside the in-sync replicas, for
-    /// partitions that have none and allow it.
+    /// `unclean.leader.election.interval.ms`: interval of elections outside the in-sync replicas, for leaderless
+    /// partitions that allow it.
     pub unclean_election_interval: Duration,
     /// The features that this node can serve, with their levels.
     pub supported_features: BTreeMap<String, VersionRange>,
     /// The features, besides `metadata.version`, that a new cluster is formatted with.
     pub bootstrap_features: BTreeMap<String, i16>,
-    /// Whether a cluster may be begun where there is no metadata log: not where data of one lies.
+    /// Whether a new cluster may be created if there is no metadata log: not if data of one exists.
     pub may_format: bool,
     /// Through which files are opened.
     pub disk: Disk,
@@ -110,7 +110,7 @@ pub fn default_supported_features() -> BTreeMap<String, VersionRange> {
 /// A configuration is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigRefusal {
-    /// With what code; usually INVALID_CONFIG.
+    /// The error code; usually INVALID_CONFIG.
     pub code: ErrorCode,
     /// Why, in Kafka's words.
     pub message: String,
@@ -121,12 +121,11 @@ pub struct ConfigRefusal {
 pub struct EffectiveConfig {
     /// The property's name.
     pub name: String,
-    /// Its value; none for what is sensitive.
+    /// Its value; `None` if it is sensitive.
     pub value: Option<String>,
     /// Whether it cannot be changed.
     pub read_only: bool,
-    /// Kafka's id of where it comes from: 1 topic, 2 dynamic broker, 3 dynamic default broker, 4 static broker, 5
-    /// default.
+    /// Kafka's id of its source: 1 topic, 2 dynamic broker, 3 dynamic default broker, 4 static broker, 5 default.
     pub source: i8,
     /// Whether the value is a secret.
     pub sensitive: bool,
@@ -134,8 +133,8 @@ pub struct EffectiveConfig {
 
 /// The definitions of configurations, as far as a controller needs them.
 pub trait ConfigRules: Send + Sync {
-    /// Checks what the configuration of a resource would be. `existing` is what it was. The name of the resource has
-    /// been checked.
+    /// Checks the new configuration of a resource. `existing` is the previous one. The name of the resource has been
+    /// checked.
     fn validate(
         &self,
         resource: &ConfigResource,
@@ -146,12 +145,12 @@ pub trait ConfigRules: Send + Sync {
     /// Whether a value is a list, so that APPEND and SUBTRACT make sense.
     fn is_list(&self, kind: ConfigResourceKind, name: &str) -> bool;
 
-    /// The value of a property where nothing sets it at run time: what the properties file says for all topics or
-    /// this broker, else Kafka's default.
+    /// The value of a property that is not set at run time: from the properties file for all topics or this broker,
+    /// or Kafka's default.
     fn default_value(&self, kind: ConfigResourceKind, name: &str) -> Option<String>;
 
-    /// All settings of a new topic with these overrides, in the order of their names. `broker` and `brokers` are
-    /// what was set at run time for this broker and for all.
+    /// All settings of a new topic with these overrides, sorted by name. `broker` and `brokers` are the run-time
+    /// settings of this broker and of all.
     fn effective_topic_configs(
         &self,
         overrides: &ConfigMap,

@@ -1,4 +1,4 @@
-//! What the coordinators see of the broker: the partitions of their topics that are led here, and the image.
+//! The coordinators' access to the broker: the partitions of their topics that are led here, and the image.
 
 use crate::driver::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError};
 use crate::group::Topics;
@@ -20,7 +20,7 @@ pub struct InternalLog {
     partitions: Arc<Partitions>,
     /// How long a write waits for the replicas.
     timeout: Duration,
-    /// How much is read at a time while a coordinator loads.
+    /// Bytes read at a time while a coordinator loads.
     load_bytes: usize,
 }
 
@@ -80,7 +80,7 @@ impl CoordinatorLog for InternalLog {
                 at_least_one: true,
                 current_leader_epoch: None,
                 last_fetched_epoch: None,
-                // A coordinator reads what it wrote itself, up to the end.
+                // A coordinator reads its own writes, up to the end.
                 reader: Reader::Internal,
                 isolation: Isolation::ReadUncommitted,
                 from_any_replica: false,

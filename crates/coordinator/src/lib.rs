@@ -1,8 +1,8 @@
 //! The coordinators of groups and of transactions.
 //!
-//! Both are made alike: a shard for each partition of an internal topic ([`group`], [`transaction`]), pure, and one driver that
-//! gives it requests and time, writes what it decides, and answers when that is acknowledged ([`driver`]). [`internal_log`] is
-//! where they meet the partitions of this broker.
+//! Both have the same structure: a pure shard for each partition of an internal topic ([`group`], [`transaction`]),
+//! and one driver that passes it requests and time, writes its decisions, and answers once they are acknowledged
+//! ([`driver`]). [`internal_log`] connects them to the partitions of this broker.
 
 pub mod driver;
 pub mod group;

@@ -1,9 +1,9 @@
 //! Hash maps whose order follows from a seed in a simulation.
 //!
-//! The standard library's draw it by lot, and it comes through: who walks over a map sends requests in its order, and a
-//! map that is dropped with what others wait for wakes them in its order. Two runs of a simulation would differ then.
-//! Here the lot is a seam, as clock and disk are: the kernel's on a real machine, so that nobody can choose keys that
-//! collide, and the seed's in the thread of a simulation. A tidy rule refuses the others in what the simulation runs.
+//! The order of the standard library's maps is random, and becomes visible: iteration sends requests in this order,
+//! and dropping a map of senders wakes their receivers in this order. Two runs of a simulation would differ. Here the
+//! randomness is a seam, like clock and disk: the kernel's on a real machine, so that clients cannot choose colliding
+//! keys, and seeded in the thread of a simulation. A tidy rule refuses other maps in simulated code.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
@@ -14,7 +14,7 @@ pub type HashMap<K, V> = std::collections::HashMap<K, V, HashState>;
 pub type HashSet<T> = std::collections::HashSet<T, HashState>;
 
 thread_local! {
-    /// What the order of maps follows from that this thread makes; nothing while it is the kernel's.
+    /// The seed for maps created by this thread; `None` for the kernel's randomness.
     static SEED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
@@ -23,7 +23,7 @@ pub fn seed_maps_of_this_thread(seed: Option<u64>) {
     SEED.set(seed);
 }
 
-/// How a map hashes its keys: as the standard library does, but for the lot.
+/// Hashes keys like the standard library, with the seam's randomness.
 #[derive(Clone, Debug)]
 pub struct HashState(Lot);
 

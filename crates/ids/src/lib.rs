@@ -1,4 +1,4 @@
-//! Kafka's identifiers and epochs, each a type, so that no two of them are mistaken for one another.
+//! Kafka's identifiers and epochs, each with its own type, so that they cannot be mixed up.
 
 mod offset;
 mod producer;

@@ -58,7 +58,7 @@ impl Sub<i64> for Offset {
 pub struct LeaderEpoch(pub i32);
 
 impl LeaderEpoch {
-    /// No epoch known: what producers write, and what clients without epochs send.
+    /// Unknown epoch: written by producers, and sent by clients without epochs.
     pub const NONE: LeaderEpoch = LeaderEpoch(-1);
 }
 

@@ -48,8 +48,7 @@ pub fn increment_sequence(sequence: i32, increment: i32) -> i32 {
     }
 }
 
-/// `sequence - decrement`, where 2^31 - 1 comes before 0. For numbers that are not negative; others give some
-/// number.
+/// `sequence - decrement`, where 2^31 - 1 precedes 0. Only for nonnegative numbers.
 pub fn decrement_sequence(sequence: i32, decrement: i32) -> i32 {
     if sequence >= decrement {
         sequence.wrapping_sub(decrement)

@@ -1,4 +1,4 @@
-//! Epochs that must not be mistaken for one another.
+//! Epochs that must not be mixed up.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ impl fmt::Display for BrokerEpoch {
     }
 }
 
-/// The epoch of a partition's registration: one more with each change of it, whatever changed.
+/// The epoch of a partition's registration, incremented by each change of it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PartitionEpoch(pub i32);
 

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Owns: the format, and reading it with suspicion. Refuses: trust. A checkpoint is a hint: a missing, short or
-//! garbled one is reported as such, and the caller rebuilds from the log what it would have said.
+//! garbled one is reported as such, and the caller rebuilds its content from the log.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ use crate::topic_partition::TopicPartition;
 pub const RECOVERY_POINT_FILE: &str = "recovery-point-offset-checkpoint";
 /// The high watermark of each partition of a log directory.
 pub const HIGH_WATERMARK_FILE: &str = "replication-offset-checkpoint";
-/// The log start offset of those partitions where it is not the base offset of the first segment.
+/// Log start offsets that differ from the base offset of the first segment.
 pub const LOG_START_FILE: &str = "log-start-offset-checkpoint";
 /// Up to where each compacted partition of a log directory is compacted.
 pub const CLEANER_FILE: &str = "cleaner-offset-checkpoint";
@@ -42,8 +42,8 @@ pub enum BadCheckpoint {
     /// It could not be read.
     #[error("it cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// It is not what this version of the format looks like.
-    #[error("line {line} is not as expected")]
+    /// The line does not have the expected format.
+    #[error("line {line} is malformed")]
     Malformed {
         /// The line, counted from 1.
         line: usize,
@@ -117,8 +117,8 @@ pub fn write_offsets(disk: &Disk, path: &Path, offsets: &BTreeMap<TopicPartition
     disk.replace(path, text.as_bytes(), Durability::Synced)
 }
 
-/// Reads a partition's leader epochs, each with its first offset; both rise. The file is overwritten in place, and where
-/// power failed meanwhile, it may be old in one part and new in another.
+/// Reads a partition's leader epochs, each with its first offset; both rise. The file is overwritten in place, so a
+/// power failure may leave it partly old and partly new.
 pub fn read_epochs(disk: &Disk, path: &Path) -> Result<Vec<(LeaderEpoch, Offset)>, BadCheckpoint> {
     let entries = read_entries(disk, path, |line| {
         let mut words = line.split_ascii_whitespace();
@@ -151,7 +151,7 @@ pub fn write_epochs(
     }
 }
 
-/// What a transaction index was.
+/// Identity of a transaction index at the last write of the checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TxnIndexSum {
     /// Its length.
@@ -160,7 +160,7 @@ pub struct TxnIndexSum {
     pub crc: u32,
 }
 
-/// Reads what the transaction indexes of a partition were, by the base offsets of their segments.
+/// Reads the checkpoint of a partition's transaction indexes, by the base offsets of their segments.
 pub fn read_txn_indexes(disk: &Disk, path: &Path) -> Result<BTreeMap<Offset, TxnIndexSum>, BadCheckpoint> {
     let entries = read_entries(disk, path, |line| {
         let mut words = line.split_ascii_whitespace();
@@ -171,7 +171,7 @@ pub fn read_txn_indexes(disk: &Disk, path: &Path) -> Result<BTreeMap<Offset, Txn
     Ok(entries.into_iter().collect())
 }
 
-/// Replaces what the transaction indexes of a partition are.
+/// Replaces the checkpoint of a partition's transaction indexes.
 pub fn write_txn_indexes(disk: &Disk, path: &Path, sums: &BTreeMap<Offset, TxnIndexSum>) -> io::Result<()> {
     let mut text = head(sums.len());
     for (base, TxnIndexSum { bytes, crc }) in sums {

@@ -1,7 +1,6 @@
 //! The clock: the one place where the log reads the time.
 //!
-//! Owns: milliseconds since the epoch, from the system or set by hand. Refuses: timers and sleeping; whoever
-//! waits does so elsewhere.
+//! Owns: milliseconds since the epoch, from the system or set by hand. Refuses: timers and sleeping.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -22,7 +21,7 @@ impl Clock {
         Clock(Source::System)
     }
 
-    /// A clock that stands still until [`Clock::advance_ms`] moves it; clones share it.
+    /// A clock that only [`Clock::advance_ms`] moves; clones share it.
     pub fn manual(start_ms: i64) -> Clock {
         Clock(Source::Manual(Arc::new(AtomicI64::new(start_ms))))
     }

@@ -11,20 +11,20 @@
 //! <base>.log.swap      the new segment is whole; from here on it is finished, also after a crash
 //! <base>.log           the new segment in its place; the old ones have become .deleted
 //! ```
-//! Under the lock files are only renamed, the segments in their order. File systems bring changes of names to the medium in
-//! their order, so a crash leaves the old segments, or the new ones up to some point and the old ones behind it. The
-//! directory is synced without the lock ([`CompactionSwap::sync`]). Only then are the old files removed, and only then does
-//! the cleaner checkpoint rise ([`crate::PartitionLog::complete_compaction`]): were the old segments to come back
-//! below it, the next pass would not see that a tombstone in them still has a value to delete.
+//! Under the lock files are only renamed, the segments in their order. File systems persist renames in order, so a
+//! crash leaves the old segments, or new ones up to some point and old ones behind it. The directory is synced
+//! without the lock ([`CompactionSwap::sync`]). Only then are the old files removed, and only then does the cleaner
+//! checkpoint rise ([`crate::PartitionLog::complete_compaction`]): if old segments reappeared below it, the next pass
+//! would not see that a tombstone in them still has a value to delete.
 //!
 //! Owns: which records stay, and replacing segments so that a stop at any moment leaves the old or the new.
 //! Refuses: the active segment, records above the last stable offset, and damaged batches: a segment whose CRCs
 //! do not fit is left as it is. A batch with the right CRC whose records cannot be read, since its producer sent it so,
 //! stays as it is, and its keys count for nothing. It may hold any key, so tombstones and markers behind it stay too.
 //!
-//! What stays: the last record of each key; a record without a value (a tombstone) until `delete.retention.ms`
-//! after the first compaction that saw it as the last; the last batch of each producer, if need be without
-//! records, so that its sequence is not forgotten; control batches until their transaction has no record left.
+//! What stays: the last record of each key; a record without a value (a tombstone) until `delete.retention.ms` after
+//! the first compaction that saw it as the last; the last batch of each producer, possibly without records, so that
+//! its sequence is kept; control batches until their transaction has no record left.
 
 use std::io;
 
@@ -46,7 +46,7 @@ pub use pass::{CompactionPass, Step as CompactionStep};
 
 /// The suffix of a segment that is being written.
 pub(crate) const CLEANED_SUFFIX: &str = ".cleaned";
-/// The suffix of a segment that takes its place.
+/// The suffix of a segment that replaces old ones.
 pub(crate) const SWAP_SUFFIX: &str = ".swap";
 
 /// Finishes or undoes a replacement of segments that an earlier process began; gives the names that are left.
@@ -87,7 +87,7 @@ pub(crate) fn settle_swaps(home: &Home, listed: Vec<Listed>) -> io::Result<Vec<L
         }
     }
     for (offset, suffix, name) in &swapped {
-        tracing::info!(dir = %home.dir.display(), name, "Replacement of a segment is finished");
+        tracing::info!(dir = %home.dir.display(), name, "Finished replacing a segment");
         home.disk.rename(&home.dir.join(name), &home.file(*offset, suffix))?;
     }
     home.disk.list(&home.dir)

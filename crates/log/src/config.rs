@@ -1,11 +1,11 @@
 //! The settings of one log, with Kafka's names and defaults.
 //!
-//! Owns: the values that bear on how a partition is stored. Refuses: parsing and validation, which the broker
-//! does where it knows the names; limits on what a producer may send, which the broker checks before it appends.
+//! Owns: the settings that affect how a partition is stored. Refuses: parsing and validation, which the broker does;
+//! limits on what a producer may send, which the broker checks before it appends.
 
 use thalweg_record::TimestampType;
 
-/// What becomes of old records.
+/// What happens to old records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleanupPolicy {
     /// `cleanup.policy` contains `delete`: old segments go by age and size.
@@ -41,7 +41,7 @@ pub struct LogConfig {
     pub retention_ms: i64,
     /// `file.delete.delay.ms`: how long a deleted segment stays under its `.deleted` name.
     pub file_delete_delay_ms: i64,
-    /// `flush.messages`: sync after so many records; the default never does.
+    /// `flush.messages`: sync after this many records; the default never does.
     pub flush_messages: i64,
     /// `flush.ms`: sync records older than this; the default never does.
     pub flush_ms: i64,

@@ -1,7 +1,7 @@
 //! One open log directory: its partitions and its checkpoints.
 //!
-//! Owns: the registry of the partitions in the directory, what its checkpoint files say, and whether it is
-//! offline. Refuses: healing; a directory that failed stays offline until the broker starts again.
+//! Owns: the registry of the partitions in the directory, the content of its checkpoint files, and whether it is
+//! offline. Refuses: recovery; a failed directory stays offline until the broker restarts.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,8 +19,8 @@ use crate::published::PublishedOffsets;
 use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
 
-/// What must be free on a disk that was full before it counts as one with room: this share of it, or this much. Less
-/// would be full again at once.
+/// Free space that a full disk needs before it counts as having room: this share of it, or this many bytes. With less
+/// it would fill up again at once.
 const ROOM_SHARE: u64 = 10;
 const ROOM_BYTES: u64 = 1 << 30;
 
@@ -46,7 +46,7 @@ impl Checkpoint {
         }
     }
 
-    /// What the file says of a partition; `None` when it need not mention it.
+    /// The partition's value in the file; `None` if it needs no entry.
     fn value(self, offsets: &PublishedOffsets) -> Option<Offset> {
         match self {
             Checkpoint::RecoveryPoint => Some(offsets.recovery_point()),
@@ -66,18 +66,18 @@ type Written = BTreeMap<TopicPartition, Offset>;
 struct Partition {
     offsets: Arc<PublishedOffsets>,
     closed: bool,
-    /// Whether it is a copy that will take the place of the log in another directory.
+    /// Whether it is a copy that will replace the log in another directory.
     is_future: bool,
 }
 
-/// What is to be told of a partition in a log directory.
+/// A partition in a log directory, as described by DescribeLogDirs.
 #[derive(Clone, Debug)]
 pub struct PartitionDescription {
     /// The partition.
     pub name: TopicPartition,
     /// The offsets of its log, and the size.
     pub offsets: Arc<PublishedOffsets>,
-    /// Whether it is a copy that will take the place of the log in another directory.
+    /// Whether it is a copy that will replace the log in another directory.
     pub is_future: bool,
 }
 
@@ -92,7 +92,7 @@ pub struct DirState {
     /// Whether an append has found no room, and none was seen since.
     is_full: AtomicBool,
     partitions: Mutex<HashMap<TopicPartition, Partition>>,
-    /// What each checkpoint file says, in the order of [`Checkpoint::ALL`]. The lock is held while writing.
+    /// The content of each checkpoint file, in the order of [`Checkpoint::ALL`]. The lock is held while writing.
     written: [Mutex<Written>; 4],
     doomed: Mutex<Vec<(i64, PathBuf)>>,
 }
@@ -117,7 +117,6 @@ impl DirState {
         self.id
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -134,7 +133,7 @@ impl DirState {
     pub(crate) fn fail(&self, reason: &str) {
         let mut known = self.offline_reason.lock();
         if known.is_none() {
-            tracing::error!(dir = %self.path.display(), reason, "Log directory goes offline");
+            tracing::error!(dir = %self.path.display(), reason, "Log directory is offline");
             *known = Some(reason.into());
             self.is_offline.store(true, Ordering::Release);
         }
@@ -143,7 +142,7 @@ impl DirState {
     /// An append has found no room.
     pub(crate) fn note_full(&self) {
         if !self.is_full.swap(true, Ordering::AcqRel) {
-            tracing::warn!(dir = %self.path.display(), "Disk is full and appends are refused until there is room");
+            tracing::warn!(dir = %self.path.display(), "Disk is full, appends are refused until there is room");
         }
     }
 
@@ -155,7 +154,7 @@ impl DirState {
     pub(crate) fn look_for_room(&self) {
         let Ok((size, free)) = self.disk.space(&self.path) else { return };
         if self.is_full() && free >= (size / ROOM_SHARE).min(ROOM_BYTES) {
-            tracing::info!(dir = %self.path.display(), free, "There is room on the disk again");
+            tracing::info!(dir = %self.path.display(), free, "Disk has room again");
             self.is_full.store(false, Ordering::Release);
         }
     }
@@ -194,13 +193,13 @@ impl DirState {
         }
     }
 
-    /// Forgets whatever there is of a partition, which is about to be created here.
+    /// Removes all traces of a partition that is about to be created here.
     pub(crate) fn make_way(&self, name: &TopicPartition) -> io::Result<()> {
         self.partitions.lock().remove(name);
         self.forget_checkpoints(name)
     }
 
-    /// Notes that a log has written out what it had in memory.
+    /// Records that a log has been closed.
     pub(crate) fn set_closed(&self, name: &TopicPartition) {
         if let Some(partition) = self.partitions.lock().get_mut(name) {
             partition.closed = true;
@@ -233,7 +232,7 @@ impl DirState {
                 offsets
             }
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "Checkpoint is of no use");
+                tracing::warn!(path = %path.display(), %error, "Ignored an invalid checkpoint");
                 Written::new()
             }
         }
@@ -247,7 +246,7 @@ impl DirState {
         had_records.map(|(name, _)| name).filter(|name| !found.contains(name)).cloned().collect()
     }
 
-    /// Writes a checkpoint file, when it would say something new.
+    /// Writes a checkpoint file if its content has changed.
     pub(crate) fn write_checkpoint(&self, checkpoint: Checkpoint) -> io::Result<()> {
         let mut written = self.written(checkpoint).lock();
         let now: Written = self
@@ -280,8 +279,8 @@ impl DirState {
         Ok(())
     }
 
-    /// After a truncation: the recovery point on disk must not stay above the log end, or a later crash would
-    /// take for synced what was appended since.
+    /// After a truncation: the recovery point on disk must not stay above the log end. Otherwise recovery would treat
+    /// later appends as synced.
     pub(crate) fn recovery_point_sank(
         &self,
         name: &TopicPartition,
@@ -295,7 +294,7 @@ impl DirState {
         if is_above { self.write_checkpoint(Checkpoint::RecoveryPoint) } else { Ok(()) }
     }
 
-    /// Syncs everything and writes the checkpoints. Says whether all logs had been closed.
+    /// Syncs everything and writes the checkpoints. Returns whether all logs were closed.
     pub(crate) fn close(&self) -> io::Result<bool> {
         let partitions = self.partitions.lock();
         let all_closed = partitions.values().all(|partition| partition.closed);

@@ -14,9 +14,9 @@
 //!   <topic>-<partition>.<hex>-stray/   a partition that the cluster does not know, kept for people to judge
 //! ```
 //!
-//! Owns: which partitions are where, the checkpoints, and what a failing disk takes with it. Refuses: owning the
-//! partitions' logs: the broker does, each behind its lock. What the checkpoints need is published by each log
-//! in atomics ([`crate::PublishedOffsets`]), so that writing them takes no partition's lock.
+//! Owns: the location of partitions, the checkpoints, and the effects of a failed disk. Refuses: owning the
+//! partitions' logs: the broker does, each behind its lock. Each log publishes its checkpoint values in atomics
+//! ([`crate::PublishedOffsets`]), so that writing checkpoints takes no partition's lock.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -79,20 +79,18 @@ struct LogDir {
 pub struct FailedDir {
     /// Where it should be.
     pub path: PathBuf,
-    /// What is wrong with it.
     pub reason: String,
 }
 
-/// What is to be told of a log directory (DescribeLogDirs).
+/// A log directory as described by DescribeLogDirs.
 #[derive(Clone, Debug)]
 pub struct DirDescription {
     /// Its id, from its `meta.properties`.
     pub id: Uuid,
-    /// Where it is.
     pub path: PathBuf,
     /// Why it is offline, when it is.
     pub offline: Option<Arc<str>>,
-    /// Bytes of the volume, and bytes free on it; `None` when the system does not say.
+    /// Total and free bytes of the volume; `None` if unknown.
     pub space: Option<(u64, u64)>,
     /// The partitions in it.
     pub partitions: Vec<PartitionDescription>,
@@ -124,8 +122,8 @@ impl LogDirs {
         &self.failed
     }
 
-    /// The epoch that the broker had before, when all directories were left in order with the same one:
-    /// what it may claim when it registers again.
+    /// The previous broker epoch, if all directories were cleanly closed with the same one: the broker may claim it
+    /// when it registers again.
     pub fn previous_broker_epoch(&self) -> Option<i64> {
         self.previous_broker_epoch
     }
@@ -163,14 +161,14 @@ impl LogDirs {
         self.lost.lock().contains(name)
     }
 
-    /// Ends what [`LogDirs::has_lost`] says: it is of what was found at the start.
+    /// Forgets the losses reported by [`LogDirs::has_lost`], which are those found at the start.
     pub fn forget_lost(&self) {
         self.lost.lock().clear();
     }
 
-    /// Creates a partition: in the directory with the given id, or in the one with the fewest partitions. One whose
-    /// directory is gone, as after the replacement of a disk, is made in another, unless it may lie in one that is
-    /// offline: what is there would be lost to a broker that begins anew beside it.
+    /// Creates a partition: in the directory with the given id, or in the one with the fewest partitions. If its
+    /// directory is gone, as after the replacement of a disk, it is created in another, unless it may be in an
+    /// offline directory: restarting empty beside it would lose its data.
     pub fn create(
         &self,
         name: &TopicPartition,
@@ -220,8 +218,8 @@ impl LogDirs {
         Ok(log)
     }
 
-    /// Deletes a partition: its directory gets a name that ends with `-delete` and is removed later by
-    /// [`LogDirs::purge_deleted`]. The log takes no more batches.
+    /// Deletes a partition: its directory is renamed to end with `-delete`, and removed later by
+    /// [`LogDirs::purge_deleted`]. The log is closed for appends.
     pub fn delete(&self, log: &mut PartitionLog) -> io::Result<()> {
         let Some(state) = log.state().cloned() else { return Ok(()) };
         state.unregister(log.name(), log.published());
@@ -232,8 +230,8 @@ impl LogDirs {
         Ok(())
     }
 
-    /// Sets a partition aside that the cluster does not know: its directory gets a name that ends with `-stray`, and
-    /// stays. The log takes no more batches. Says where it is.
+    /// Sets aside a partition that the cluster does not know: its directory is renamed to end with `-stray`, and
+    /// kept. The log is closed for appends. Returns the new path.
     pub fn set_aside(&self, log: &mut PartitionLog) -> io::Result<PathBuf> {
         let Some(state) = log.state().cloned() else { return Err(io::ErrorKind::NotFound.into()) };
         state.unregister(log.name(), log.published());
@@ -242,15 +240,15 @@ impl LogDirs {
         Ok(renamed)
     }
 
-    /// Removes the directories of deleted partitions whose time is over. May take long: call it where blocking
-    /// is welcome.
+    /// Removes the directories of deleted partitions whose delay has passed. May take long: call it where blocking is
+    /// allowed.
     pub fn purge_deleted(&self, now_ms: i64) {
         for dir in self.online() {
             for path in dir.state.take_doomed(now_ms) {
                 match self.disk.remove_dir(&path) {
-                    Ok(()) => tracing::info!(path = %path.display(), "Deleted partition is removed"),
+                    Ok(()) => tracing::info!(path = %path.display(), "Removed a deleted partition"),
                     Err(error) => {
-                        tracing::warn!(path = %path.display(), %error, "Deleted partition cannot be removed yet");
+                        tracing::warn!(path = %path.display(), %error, "Failed to remove a deleted partition, retrying later");
                         dir.state.doom(now_ms.saturating_add(60_000), path);
                     }
                 }
@@ -279,7 +277,7 @@ impl LogDirs {
         for dir in self.online() {
             if let Err(error) = dir.state.write_checkpoint(checkpoint) {
                 if crate::disk::is_shortage(&error) {
-                    tracing::warn!(dir = %dir.state.path().display(), file, %error, "Checkpoint is not written");
+                    tracing::warn!(dir = %dir.state.path().display(), file, %error, "Failed to write a checkpoint");
                 } else {
                     dir.state.fail(&format!("writing {file} has failed: {error}"));
                 }
@@ -287,14 +285,14 @@ impl LogDirs {
         }
     }
 
-    /// Ends the work with the directories. Every log must have been closed ([`PartitionLog::close`]) for its
-    /// directory to count as left in order: everything is synced, the checkpoints are written, and the marker of
-    /// a clean stop comes last. Whether every directory was left so; the next start checks the logs of the others.
+    /// Closes the directories. Every log must have been closed ([`PartitionLog::close`]) for its directory to count
+    /// as clean: everything is synced, the checkpoints are written, and the clean shutdown marker comes last. Returns
+    /// whether every directory is clean; the next start checks the logs of the others.
     pub fn close(&self, broker_epoch: i64) -> bool {
         let mut is_clean = true;
         for mut future in self.take_futures() {
             if let Err(error) = future.close() {
-                tracing::error!(partition = %future.name(), %error, "Closing the copy of a log failed");
+                tracing::error!(partition = %future.name(), %error, "Failed to close the copy of a log");
                 is_clean = false;
             }
         }
@@ -305,14 +303,14 @@ impl LogDirs {
                 Ok(true) => match clean_shutdown::write(&self.disk, path, broker_epoch) {
                     Ok(()) => is_marked = true,
                     Err(error) => {
-                        tracing::error!(dir = %path.display(), %error, "Marker of a clean stop cannot be written");
+                        tracing::error!(dir = %path.display(), %error, "Failed to write the clean shutdown marker");
                     }
                 },
                 Ok(false) => {
-                    tracing::warn!(dir = %path.display(), "Log directory is left with logs that were not closed");
+                    tracing::warn!(dir = %path.display(), "Left a log directory with logs that are not closed");
                 }
                 Err(error) => {
-                    tracing::error!(dir = %path.display(), %error, "Log directory cannot be left in order");
+                    tracing::error!(dir = %path.display(), %error, "Failed to close a log directory cleanly");
                 }
             }
             is_clean &= is_marked;
@@ -320,7 +318,7 @@ impl LogDirs {
         is_clean
     }
 
-    /// Takes a directory offline: its partitions take no more batches, the others go on.
+    /// Takes a directory offline: its partitions are closed for appends, the others continue.
     pub fn fail_directory(&self, id: Uuid, reason: &str) {
         if let Some(dir) = self.dirs.iter().find(|dir| dir.state.id() == id) {
             dir.state.fail(reason);

@@ -1,8 +1,8 @@
 //! The disk: the only place that opens, writes, renames and deletes files.
 //!
-//! Owns: the calls to the operating system that touch files, the faults that tests inject into them, and where work
-//! runs that waits for a disk. Refuses: any knowledge of what the bytes mean. Everything above goes through [`Disk`]
-//! and [`LogFile`], so a disk in memory ([`MemoryDisk`]) can take their place.
+//! Owns: the calls to the operating system that touch files, the faults that tests inject into them, and the threads
+//! for blocking disk work. Refuses: any knowledge of what the bytes mean. Everything above goes through [`Disk`] and
+//! [`LogFile`], so a disk in memory ([`MemoryDisk`]) can replace the real one.
 
 use std::ffi::OsString;
 use std::fs;
@@ -29,13 +29,13 @@ use memory::{MemoryFile, MemoryLock};
 pub(crate) use waits::check as check_may_wait;
 pub use waits::{NoWaits, WaitsAllowed, allow_waits};
 
-/// The largest number of pieces that one gather write takes (`IOV_MAX` on Linux).
+/// The maximum number of pieces in one gather write (`IOV_MAX` on Linux).
 pub const GATHER_MAX: usize = 1024;
 
-/// The largest block of the usual file systems: up to so much may be allocated for the last bytes of a file.
+/// The largest block size of common file systems: up to this many bytes may be allocated for the end of a file.
 const BLOCK_BYTES_MAX: u64 = 64 * 1024;
 
-/// How much a disk in memory says it can hold.
+/// The reported capacity of a disk in memory.
 const MEMORY_BYTES: u64 = 1 << 40;
 
 /// The file system, with faults injected when a test asks for them, or a disk in memory. Cheap to clone.
@@ -45,7 +45,7 @@ pub struct Disk {
     memory: Option<Arc<MemoryDisk>>,
     /// Not limited in memory.
     descriptors: Descriptors,
-    /// Files of hints for which there was no room, since that was told last.
+    /// Rebuildable files that did not fit on the disk, since the last report.
     missed_hints: Arc<AtomicU64>,
 }
 
@@ -82,12 +82,12 @@ impl Disk {
         Disk { descriptors: Descriptors::of_process(), ..Disk::default() }
     }
 
-    /// The same disk for a process that may have so many descriptors.
+    /// The same disk for a process with a limit of descriptors.
     pub fn with_descriptors(self, descriptors: Descriptors) -> Disk {
         Disk { descriptors, ..self }
     }
 
-    /// The descriptors that files here take from.
+    /// The budget of file descriptors.
     pub fn descriptors(&self) -> &Descriptors {
         &self.descriptors
     }
@@ -102,8 +102,8 @@ impl Disk {
         Disk { memory: Some(memory), ..Disk::default() }
     }
 
-    /// Begins work that waits for the disk, on a thread for such work. It is done to its end even if nobody waits for
-    /// it. On a disk in memory it is a task like all others, which takes as long as that disk is slow.
+    /// Starts blocking disk work on a thread for blocking work. It completes even if the result is dropped. On a disk
+    /// in memory it is an ordinary task that takes as long as the simulated disk.
     pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
         let Some(memory) = &self.memory else { return tokio::task::spawn_blocking(work) };
         let memory = Arc::clone(memory);
@@ -116,15 +116,15 @@ impl Disk {
         })
     }
 
-    /// Does work that waits for the disk on the thread of the caller, whose other tasks go on elsewhere. A disk in
-    /// memory makes nobody wait.
+    /// Runs blocking disk work on the caller's thread, whose other tasks move elsewhere. A disk in memory does not
+    /// block.
     pub fn work_in_place<T>(&self, work: impl FnOnce() -> T) -> T {
         if self.memory.is_some() { work() } else { tokio::task::block_in_place(work) }
     }
 
-    /// Lets a full disk, or a lack of descriptors, be when only hints could not be written: the log can still be
-    /// read. They are counted for [`Disk::tell_missed_hints`], since a start on such a disk misses them for every
-    /// log.
+    /// Ignores a full disk or a lack of descriptors if only rebuildable files could not be written: the log can still
+    /// be read. They are counted for [`Disk::tell_missed_hints`], because a start on such a disk misses them for
+    /// every log.
     pub(crate) fn unless_full(&self, written: io::Result<()>) -> io::Result<()> {
         match written {
             Err(error) if is_shortage(&error) => {
@@ -135,13 +135,13 @@ impl Disk {
         }
     }
 
-    /// Says how many files of hints a full disk had no room for since this was asked last, if any.
+    /// Logs the number of rebuildable files that did not fit on a full disk since the last call, if any.
     pub fn tell_missed_hints(&self) {
         let count = self.missed_hints.swap(0, Ordering::Relaxed);
         if count > 0 {
             tracing::warn!(
                 count,
-                "Disk is full or too many files are open: hints about logs are not written, which are made anew when they are needed"
+                "Disk is full or too many files are open: skipped index and checkpoint writes, which are rebuilt when needed"
             );
         }
     }
@@ -194,8 +194,8 @@ impl Disk {
         }
     }
 
-    /// Overwrites a file in place, in one write. The end of the process leaves the old content or the new, the end of
-    /// the machine anything: for files that are checked when they are read and can be made anew. Much cheaper than
+    /// Overwrites a file in place, in one write. After a process crash the file has the old content or the new, after
+    /// a power failure anything. Use it for files that are checked when read and can be rebuilt. Much cheaper than
     /// [`Disk::replace`], for which file systems start writing the data out at once.
     pub fn overwrite(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let file = self.open_or_create(path)?;
@@ -208,7 +208,7 @@ impl Disk {
         let mut temporary = OsString::from(path);
         temporary.push(".tmp");
         let temporary = PathBuf::from(temporary);
-        // One that a stop has left has content of its own, which may be what the medium has in the end.
+        // A leftover file from an interrupted run has other content, which might be what reaches the disk.
         self.unlink(&temporary)?;
         let file = self.open_or_create(&temporary)?;
         file.write_all_at(bytes, 0)?;
@@ -335,10 +335,10 @@ impl Disk {
         Ok((facts.f_blocks.saturating_mul(facts.f_frsize), facts.f_bavail.saturating_mul(facts.f_frsize)))
     }
 
-    /// Takes the lock file of a log directory; `None` when another process, or another part of this one, has it.
+    /// Takes the lock file of a log directory; `None` if another process, or another part of this one, holds it.
     ///
-    /// Two kinds of lock are taken: `flock`, which excludes within a process too, and the POSIX record lock,
-    /// which is what Apache Kafka takes.
+    /// Takes two locks: `flock`, which also excludes within a process, and the POSIX record lock that Apache Kafka
+    /// uses.
     pub fn lock(&self, path: &Path) -> io::Result<Option<DirLock>> {
         if let Some(memory) = &self.memory {
             return Ok(memory.lock(path)?.map(|lock| DirLock(Held::Memory { _lock: lock })));
@@ -356,7 +356,7 @@ impl Disk {
     }
 }
 
-/// What is in the way of a directory: the system's own words name neither it nor what it must be.
+/// Explains why a path cannot be a directory: the system's message names neither the path nor the requirement.
 fn not_a_directory(path: &Path) -> Option<io::Error> {
     let obstacle = path.ancestors().find(|part| fs::metadata(part).is_ok_and(|facts| !facts.is_dir()))?;
     let reason = format!("{} is not a directory, and must be one", obstacle.display());
@@ -409,8 +409,8 @@ impl LogFile {
         self.write_gathered_at(&mut [IoSlice::new(bytes)], position)
     }
 
-    /// Writes all pieces, one after the other, at `position`, in one system call where the kernel takes them
-    /// whole (it does, unless the disk fills up). On an error some prefix may be in the file.
+    /// Writes all pieces, one after the other, at `position`, in one system call if the kernel accepts all of them
+    /// (it does, unless the disk fills up). On an error some prefix may be in the file.
     pub fn write_gathered_at(&self, mut pieces: &mut [IoSlice<'_>], position: u64) -> io::Result<()> {
         let mut position = position;
         IoSlice::advance_slices(&mut pieces, 0);
@@ -437,7 +437,7 @@ impl LogFile {
             let wanted = pieces.iter().map(|piece| piece.len()).sum();
             let allowed = faults.before_write(wanted)?;
             if allowed < wanted {
-                // The faulty disk takes a part: write it from the front, as a filling disk does.
+                // The faulty disk accepts a part: write from the front, like a disk that fills up.
                 let mut left = allowed;
                 let mut at = position;
                 for piece in pieces {
@@ -460,8 +460,8 @@ impl LogFile {
         }
     }
 
-    /// Cuts what lies beyond `len`, if anything does. Unlike [`LogFile::set_len`], it leaves a file of that length
-    /// alone: ext4 takes a file that was cut to nothing for one that must be written out when it is closed.
+    /// Truncates the file to `len`, if it is longer. Unlike [`LogFile::set_len`], it leaves a file of that length
+    /// alone: ext4 writes a file that was truncated to nothing out when it is closed.
     pub fn trim(&self, len: u64) -> io::Result<()> {
         if self.len()? > len { self.set_len(len) } else { Ok(()) }
     }
@@ -511,7 +511,7 @@ impl LogFile {
         }
     }
 
-    /// What the kernel knows the file by; nothing for one in memory.
+    /// The kernel's descriptor; `None` for a file in memory.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.0 {
             Open::File { file, .. } => Some(file.as_fd()),
@@ -520,12 +520,12 @@ impl LogFile {
     }
 }
 
-/// Whether an error says that the disk, or the quota on it, is full.
+/// Whether the error means that the disk or its quota is full.
 pub fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether an error passes by itself and has spoilt nothing: the disk is full, or too many files are open.
+/// Whether the error is transient and harmless: the disk is full, or too many files are open.
 pub fn is_shortage(error: &io::Error) -> bool {
     is_disk_full(error) || lacks_descriptors(error)
 }

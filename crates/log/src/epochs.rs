@@ -1,6 +1,6 @@
 //! The leader epochs of a partition, each with the offset of its first record (Kafka's `LeaderEpochFileCache`).
 //!
-//! Owns: the entries, their file `leader-epoch-checkpoint`, and when it is written. Refuses: knowing who leads.
+//! Owns: the entries, their file `leader-epoch-checkpoint`, and when it is written. Refuses: knowing the leader.
 //!
 //! The file is written when an epoch gets its first batch, and synced before the recovery point passes the
 //! entry. An epoch without a batch stays in memory until then: if it is lost with the process, nothing that was
@@ -17,13 +17,13 @@ use crate::disk::{Disk, Durability};
 /// An epoch and the offset after its last record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpochEnd {
-    /// The largest known epoch that is not larger than the one asked for.
+    /// The largest known epoch that is not larger than the requested one.
     pub leader_epoch: LeaderEpoch,
-    /// The offset at which the next epoch begins, or the log ends.
+    /// The start offset of the next epoch, or the log end.
     pub end_offset: Offset,
 }
 
-/// What the file holds, compared with memory.
+/// The state of the file, compared with memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileState {
     Synced,
@@ -59,14 +59,14 @@ impl LeaderEpochs {
                 Some(epochs)
             }
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "Leader epoch checkpoint is of no use");
+                tracing::warn!(path = %path.display(), %error, "Ignored an invalid leader epoch checkpoint");
                 None
             }
         }
     }
 
-    /// Notes that `epoch` begins at `start`, unless the log is in that epoch already. Entries that contradict
-    /// it go. Says whether anything changed.
+    /// Notes that `epoch` begins at `start`, unless the log is in that epoch already. Contradicting entries are
+    /// removed. Returns whether anything changed.
     pub fn assign(&mut self, epoch: LeaderEpoch, start: Offset) -> bool {
         if epoch.0 < 0 || start.0 < 0 {
             return false;
@@ -129,7 +129,7 @@ impl LeaderEpochs {
         }
     }
 
-    /// Drops what lies before `start`: the epoch that `start` belongs to begins there now.
+    /// Drops entries before `start`; the epoch of `start` now begins there.
     pub fn truncate_from_start(&mut self, start: Offset) {
         let before = self.entries.partition_point(|&(_, first)| first <= start);
         if before == 0 || (before == 1 && self.entries[0].1 == start) {
@@ -140,7 +140,7 @@ impl LeaderEpochs {
         self.file = FileState::Stale;
     }
 
-    /// Takes over the epochs of a log that is the same.
+    /// Takes over the epochs of an identical log.
     pub fn replace_by(&mut self, entries: &[(LeaderEpoch, Offset)]) {
         if self.entries != entries {
             self.entries = entries.to_vec();
@@ -156,7 +156,7 @@ impl LeaderEpochs {
         }
     }
 
-    /// Brings the file up to the given durability, when it is not there yet.
+    /// Writes the file with the given durability, if it has not been.
     pub fn write(&mut self, disk: &Disk, dir: &Path, durability: Durability) -> io::Result<()> {
         let enough = match durability {
             Durability::PageCache => self.file != FileState::Stale,
@@ -174,12 +174,12 @@ impl LeaderEpochs {
         Ok(())
     }
 
-    /// What a sync of the file must be compared with afterwards; `None` when the file is synced.
+    /// The version to compare with after a sync of the file; `None` if the file is synced.
     pub fn unsynced(&self) -> Option<u64> {
         (self.file != FileState::Synced).then_some(self.writes)
     }
 
-    /// Notes that the file was synced as it was after so many writes.
+    /// Records that the file was synced after this many writes.
     pub fn set_synced(&mut self, writes: u64) {
         if self.file == FileState::Written && self.writes == writes {
             self.file = FileState::Synced;

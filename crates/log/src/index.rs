@@ -8,11 +8,11 @@
 //! ```
 //! All numbers are big-endian; entries rise strictly in `.index`, and in both columns of `.timeindex`.
 //!
-//! Owns: reading, appending, searching, cutting. Refuses: trust in what a file says (the segment checks what it
-//! finds against the log and has the index rebuilt), and mapping files into memory.
+//! Owns: reading, appending, searching, truncating. Refuses: trust in the file (the segment checks entries against
+//! the log and rebuilds the index), and mapping files into memory.
 //!
-//! New entries gather in memory and reach the file a few thousand bytes at a time. Losing them costs nothing: a
-//! segment that was not closed in order has its indexes rebuilt.
+//! New entries are buffered in memory and written a few thousand bytes at a time. Losing them is harmless: a segment
+//! that was not closed cleanly has its indexes rebuilt.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub trait Entry: Copy + PartialEq + std::fmt::Debug {
 pub struct OffsetEntry {
     /// Last offset of the batch, relative to the segment's base offset.
     pub relative_offset: u32,
-    /// Where the batch begins.
+    /// The position of the batch in the log file.
     pub position: u32,
 }
 
@@ -195,14 +195,14 @@ impl<E: Entry> Index<E> {
         Ok(bytes[..read].chunks_exact(E::SIZE).map(E::decode).collect())
     }
 
-    /// Adds an entry. Once many wait it is time to write them; a failure to do so is no failure to append, for
-    /// the entries stay in memory and are tried again. `path` is asked for then only.
+    /// Adds an entry. Writes the buffered entries once there are many; a failure is ignored, because the entries stay
+    /// in memory and are written later. `path` is called only then.
     pub fn push(&mut self, disk: &Disk, path: impl FnOnce() -> PathBuf, entry: E) {
         self.pending.push(entry);
         if self.pending.len().is_multiple_of(PENDING_MAX) {
             let path = path();
             if let Err(error) = self.write_pending(disk, &path) {
-                tracing::warn!(path = %path.display(), %error, "Index entries cannot be written yet");
+                tracing::warn!(path = %path.display(), %error, "Failed to write index entries, retrying later");
             }
         }
     }
@@ -229,10 +229,10 @@ impl<E: Entry> Index<E> {
         Ok(())
     }
 
-    /// Drops all entries, which are about to be made anew. The file is overwritten in place, and cut to its length
-    /// once the new entries are written.
+    /// Drops all entries before a rebuild. The file is overwritten in place, and truncated once the new entries are
+    /// written.
     pub fn reset(&mut self, disk: &Disk, path: &Path) -> io::Result<()> {
-        // A file that is missing comes into being.
+        // Creates the file if it is missing.
         self.file(disk, path)?;
         self.stored = Some(0);
         self.pending.clear();

@@ -29,8 +29,8 @@
 //!   .finish_compaction(&job, outcome) -> CompactionSwap; .sync() without the lock; .complete_compaction(swap, outcome)
 //!   .start_verification(..) .producers() .release_idle_resources() .set_config(..)
 //! ```
-//! Every append is whole or not there. After a failed write or sync a log takes no more batches and says so; a full disk
-//! refuses appends until there is room.
+//! Every append is whole or not there. After a failed write or sync a log is closed for appends; a full disk refuses
+//! appends until there is room.
 
 pub mod checkpoint;
 mod clock;

@@ -1,8 +1,8 @@
 //! One partition on disk.
 //!
-//! Owns: the segments, the offsets that bound them (log start, high watermark, last stable, log end, recovery
-//! point), the leader epochs and the producers. Refuses: locking (its caller holds the partition's lock and every
-//! call is short), networking, and any decision about who leads.
+//! Owns: the segments, the offsets that bound them (log start, high watermark, last stable, log end, recovery point),
+//! the leader epochs and the producers. Refuses: locking (its caller holds the partition's lock and every call is
+//! short), networking, and decisions about leadership.
 //!
 //! ```text
 //! <topic>-<partition>/
@@ -94,13 +94,13 @@ pub struct PartitionLog {
     flushing: Flushing,
     cleaning: Cleaning,
     health: Health,
-    /// Counts truncations and compactions, for searches that let go of the lock between their turns.
+    /// Counts truncations and compactions, for searches that release the lock between steps.
     rewrites: u64,
     /// The log end when it was last asked whether the partition is quiet.
     trim_seen_end: Offset,
     doomed: Vec<Doomed>,
     published: Arc<PublishedOffsets>,
-    /// The log directory, unless the log is opened by itself.
+    /// The log directory, unless the log is opened on its own.
     state: Option<Arc<DirState>>,
 }
 
@@ -117,7 +117,7 @@ impl ExpiredFiles {
     pub fn remove(self) {
         for path in &self.paths {
             if let Err(error) = self.disk.remove(path) {
-                tracing::warn!(path = %path.display(), %error, "Deleted segment file cannot be removed");
+                tracing::warn!(path = %path.display(), %error, "Failed to remove a deleted segment file");
             }
         }
     }
@@ -134,7 +134,7 @@ impl PartitionLog {
         self.topic_id
     }
 
-    /// Notes the topic's id in `partition.metadata`. Says `false` when another id is there already.
+    /// Writes the topic id to `partition.metadata`. Returns `false` if it contains another id.
     pub fn assign_topic_id(&mut self, topic_id: Uuid) -> io::Result<bool> {
         match self.topic_id {
             Some(known) => Ok(known == topic_id),
@@ -151,7 +151,7 @@ impl PartitionLog {
         &self.home.dir
     }
 
-    /// The id of the log directory that the partition lies in; `None` for a log that is opened by itself.
+    /// The id of the partition's log directory; `None` for a log that is opened on its own.
     pub fn directory_id(&self) -> Option<Uuid> {
         self.state.as_ref().map(|state| state.id())
     }
@@ -166,7 +166,7 @@ impl PartitionLog {
         self.config = config;
     }
 
-    /// The offsets, for those who look without the lock.
+    /// The offsets, readable without the lock.
     pub fn published(&self) -> &Arc<PublishedOffsets> {
         &self.published
     }
@@ -206,8 +206,8 @@ impl PartitionLog {
         self.segments.iter().map(|segment| segment.base_offset).collect()
     }
 
-    /// Sets the high watermark, within the log start and the log end, and says what it is now. It may move back:
-    /// whether that is right is for the caller to know (followers do, leaders do not).
+    /// Sets the high watermark, limited to the log start and the log end, and returns it. It may move back; the
+    /// caller decides whether that is right (followers do, leaders do not).
     pub fn set_high_watermark(&mut self, offset: Offset) -> Offset {
         self.high_watermark = offset.min(self.log_end).max(self.log_start);
         self.producers.on_high_watermark(self.high_watermark.0);
@@ -245,17 +245,17 @@ impl PartitionLog {
         self.epochs.at(offset)
     }
 
-    /// Where a leader epoch ends; `None` when this log cannot say.
+    /// The end offset of a leader epoch; `None` if unknown.
     pub fn end_offset_for_epoch(&self, epoch: LeaderEpoch) -> Option<EpochEnd> {
         self.epochs.end_of(epoch, self.log_end)
     }
 
-    /// Notes that a leader begins its epoch at the log end. Costs no write until the epoch has its first batch.
+    /// Starts a leader epoch at the log end. Nothing is written until the epoch has its first batch.
     pub fn assign_leader_epoch_start(&mut self, epoch: LeaderEpoch) {
         self.epochs.assign(epoch, self.log_end);
     }
 
-    /// What is remembered of a producer.
+    /// The state of a producer.
     pub fn producer(&self, producer_id: ProducerId) -> Option<&ProducerEntry> {
         self.producers.get(producer_id)
     }
@@ -306,7 +306,7 @@ impl PartitionLog {
         self.producers.remove_expired(now_ms, expiration_ms);
     }
 
-    /// Says to which log directory the log belongs.
+    /// Sets the log directory of the log.
     pub(crate) fn attach(&mut self, state: Arc<DirState>) {
         self.state = Some(state);
     }
@@ -316,15 +316,15 @@ impl PartitionLog {
         self.state.as_ref()
     }
 
-    /// The newest segment's file was cut: the next flush has to cover it, also when the log has gone on in another segment
-    /// by then. Else a power failure might bring back what was cut, in front of what came after it.
+    /// The newest segment's file was truncated. The next flush must cover it, even if the log has rolled since.
+    /// Otherwise a power failure might restore truncated batches before newer ones.
     fn cut_is_unsynced(&mut self) {
         let base = self.active().base_offset;
         self.flushing.recovery_point = self.flushing.recovery_point.min(base);
     }
 
-    /// Goes to the end of a log of which this one has all batches. Behind the last of them there may be offsets without one,
-    /// which must not be given out again.
+    /// Moves to the end of a log whose batches this one has all. Trailing offsets without a batch must not be
+    /// assigned again.
     pub fn go_to_end_of(&mut self, log: &PartitionLog) -> Result<(), LogError> {
         if self.log_end < log.log_end {
             self.roll(log.log_end)?;
@@ -334,8 +334,8 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Takes over from a log that this one equals, whose name it has got: what is known of the producers beyond the batches,
-    /// the leader epochs, what others look at, and up to where it is compacted.
+    /// Takes over from an identical log, whose name it has received: producer state beyond the batches, leader
+    /// epochs, published offsets, and the end of the compacted part.
     pub(crate) fn succeed(&mut self, old: &mut PartitionLog, dir: PathBuf) {
         assert_eq!(self.log_end, old.log_end, "a log is only replaced by one with the same end");
         for doomed in &mut self.doomed {
@@ -348,7 +348,7 @@ impl PartitionLog {
         self.producers = std::mem::take(&mut old.producers);
         self.producers.set_snapshot_offset(snapshot_offset);
         self.epochs.replace_by(old.epochs.entries());
-        // Where this log begins on the medium is what counts, not where the other did.
+        // The start of this log on disk counts, not that of the other.
         let first_segment = self.published.first_segment_offset();
         self.published = std::mem::take(&mut old.published);
         self.published.first_segment.store(first_segment.0, Ordering::Relaxed);
@@ -361,7 +361,7 @@ impl PartitionLog {
 
     /// Ends the log: its directory has this name and will be removed.
     pub(crate) fn leave(&mut self, renamed: PathBuf) {
-        self.health.poison = Some("the partition lies in another log directory".into());
+        self.health.poison = Some("the partition is in another log directory".into());
         self.home.dir = renamed;
         self.doomed.clear();
     }
@@ -387,7 +387,7 @@ impl PartitionLog {
     fn publish(&self) {
         let published = &self.published;
         published.log_start.store(self.log_start.0, Ordering::Relaxed);
-        // As long as segments that were deleted may come back with the power, the checkpoint has to say where the log begins.
+        // While deleted segments may reappear after a power failure, the checkpoint must contain the log start.
         let mut first_segment = self.segments[0].base_offset;
         if self.flushing.names.unsynced().is_some() {
             first_segment = first_segment.min(published.first_segment_offset());
@@ -400,8 +400,8 @@ impl PartitionLog {
         published.size_bytes.store(i64::try_from(self.size_bytes()).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 
-    /// Gives back what an idle partition need not hold: open files, reserved space, cached places. Everything
-    /// comes back at the next append or read.
+    /// Releases resources that an idle partition does not need: open files, reserved space, cached positions. They
+    /// are restored at the next append or read.
     pub fn release_idle_resources(&mut self) -> io::Result<()> {
         if self.has_zeros() {
             self.cut_is_unsynced();
@@ -418,8 +418,8 @@ impl PartitionLog {
         self.segments.last().is_some_and(Segment::has_zeros)
     }
 
-    /// Ends the newest file where its batches end, when nothing was appended since the last call: so that Kafka's tools,
-    /// which know no zeros, can read it.
+    /// Trims the newest file to its batches if nothing was appended since the last call, because Kafka's tools cannot
+    /// read trailing zeros.
     pub fn trim_if_quiet(&mut self) -> io::Result<()> {
         let is_quiet = std::mem::replace(&mut self.trim_seen_end, self.log_end) == self.log_end;
         match self.segments.last_mut() {

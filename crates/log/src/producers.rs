@@ -1,4 +1,4 @@
-//! What a partition remembers of its idempotent and transactional producers (Kafka's `ProducerStateManager`).
+//! The state of a partition's idempotent and transactional producers (Kafka's `ProducerStateManager`).
 //!
 //! Owns: the last five batches of each producer, its epoch, its open transaction, the first unstable offset.
 //! Refuses: files (see [`snapshot`]) and offsets of batches that are not in the log: an append is first prepared
@@ -58,7 +58,7 @@ impl BatchMetadata {
     }
 }
 
-/// What is remembered of one producer.
+/// The state of one producer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProducerEntry {
     /// The epoch of the producer's last batch or marker.
@@ -114,13 +114,13 @@ impl ProducerEntry {
         }
     }
 
-    /// Whether batches of this epoch may lie before the oldest that is remembered.
+    /// Whether batches of this epoch may exist before the oldest remembered one.
     fn may_miss_batches(&self) -> bool {
         self.batches.len() < BATCHES_REMEMBERED
             && self.batches.first().is_some_and(|oldest| oldest.first_sequence() != 0)
     }
 
-    /// Takes over what an append has prepared.
+    /// Applies the state prepared by an append.
     fn merge(&mut self, next: ProducerEntry) {
         self.set_epoch(next.epoch);
         for batch in next.batches {
@@ -156,7 +156,7 @@ pub struct Producers {
     entries: HashMap<ProducerId, ProducerEntry>,
     /// Open transactions by their first offset.
     ongoing: BTreeMap<i64, Transaction>,
-    /// Transactions whose marker lies above the high watermark, by their first offset.
+    /// Transactions whose marker is above the high watermark, by their first offset.
     unreplicated: BTreeMap<i64, Transaction>,
     /// The guards of transactional appends that await the coordinator's word.
     pub verifications: Verifications,
@@ -172,7 +172,7 @@ impl Producers {
         Producers { map_end: offset, snapshot_offset: offset, ..Producers::default() }
     }
 
-    /// What is remembered of a producer.
+    /// The state of a producer.
     pub fn get(&self, producer_id: ProducerId) -> Option<&ProducerEntry> {
         self.entries.get(&producer_id)
     }
@@ -249,7 +249,7 @@ impl Producers {
         }
     }
 
-    /// Tells that everything below `high_watermark` is replicated.
+    /// Records that everything below `high_watermark` is replicated.
     pub fn on_high_watermark(&mut self, high_watermark: i64) {
         if !self.unreplicated.is_empty() {
             self.unreplicated
@@ -257,7 +257,7 @@ impl Producers {
         }
     }
 
-    /// Tells that everything below `log_start` is gone.
+    /// Drops state below `log_start`.
     pub fn on_log_start(&mut self, log_start: i64) {
         self.on_high_watermark(log_start);
         self.map_end = self.map_end.max(log_start);
@@ -295,7 +295,7 @@ impl Producers {
         self.map_end
     }
 
-    /// Says that all batches below `offset` are accounted for.
+    /// Records that all batches below `offset` are included.
     pub fn set_map_end(&mut self, offset: i64) {
         self.map_end = offset;
     }

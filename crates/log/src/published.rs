@@ -22,7 +22,7 @@ impl PublishedOffsets {
         Offset(self.log_start.load(Ordering::Relaxed))
     }
 
-    /// The base offset of the first segment on the medium: what the log start is when no checkpoint says otherwise.
+    /// The base offset of the first segment on disk: the log start offset if no checkpoint has one.
     pub fn first_segment_offset(&self) -> Offset {
         Offset(self.first_segment.load(Ordering::Relaxed))
     }
@@ -47,7 +47,7 @@ impl PublishedOffsets {
         Offset(self.cleaned_to.load(Ordering::Relaxed))
     }
 
-    /// Says that everything was synced; the log takes no more batches.
+    /// Marks everything as synced when the log is closed for appends.
     pub(crate) fn set_all_recovered(&self) {
         self.recovery_point.store(self.log_end.load(Ordering::Relaxed), Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
 //! Walks over the batches of a segment file.
 //!
-//! Owns: reading headers without their records, in few and small reads, and reading whole batches with their
-//! CRC checked. Refuses: repairing; what is wrong is reported with its position.
+//! Owns: reading headers without their records, in few and small reads, and reading whole batches with their CRC
+//! checked. Refuses: repair; faults are reported with their position.
 
 use std::io;
 use std::ops::Deref;
@@ -10,9 +10,9 @@ use thalweg_record::{BatchError, BatchHeader, Offset};
 
 use crate::disk::LogFile;
 
-/// Bytes read at a time when only headers are wanted: an index interval, so that one read is the usual case.
+/// Bytes per read when only headers are needed: an index interval, so that one read usually suffices.
 const HEADER_CHUNK: usize = 4096;
-/// Bytes read at a time when everything is wanted.
+/// Bytes per read when everything is needed.
 const BATCH_CHUNK: usize = 1024 * 1024;
 
 /// Bytes at a position that are no batch.
@@ -21,14 +21,14 @@ const BATCH_CHUNK: usize = 1024 * 1024;
 pub struct CorruptBatch {
     /// Position in the segment file.
     pub position: u64,
-    /// What is wrong there.
+    /// The fault.
     pub reason: BatchFault,
 }
 
-/// What is wrong with a stored batch.
+/// A fault of a stored batch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BatchFault {
-    /// The bytes themselves are wrong.
+    /// The batch is malformed.
     #[error(transparent)]
     Batch(#[from] BatchError),
     /// The file ends within the batch.
@@ -100,7 +100,7 @@ pub struct HeaderScan<'a> {
 }
 
 impl<'a> HeaderScan<'a> {
-    /// A walk from `position`, which is where a batch begins, to `end`.
+    /// A walk from `position`, the start of a batch, to `end`.
     pub fn new(file: &'a LogFile, position: u64, end: u64) -> HeaderScan<'a> {
         HeaderScan { file, position, end, chunk: Box::new([0; HEADER_CHUNK]), chunk_start: 0, chunk_len: 0 }
     }
@@ -135,12 +135,12 @@ impl<'a> HeaderScan<'a> {
     }
 }
 
-/// Bytes that are verified for each byte that is looked through for batches. Records may hold what looks like headers of
-/// long batches, on purpose.
+/// Bytes verified per byte searched for batches. Records may contain bytes that look like headers of long batches, on
+/// purpose.
 const VERIFIED_PER_BYTE: u64 = 16;
 
-/// Whether a whole batch with its CRC right begins anywhere between two positions of a file, with an offset that can follow
-/// `expected`: what lies before it is damage then, and not the end of the log. Also where it takes too long to tell.
+/// Whether a complete batch with a valid CRC starts between two positions of a file, with an offset that can follow
+/// `expected`: then the bytes before it are damage, not the end of the log. Also `true` if checking takes too long.
 pub fn has_batch(file: &LogFile, from: u64, to: u64, expected: Offset) -> io::Result<bool> {
     // A record takes more than a byte, so offsets rise by less than positions, unless they were compacted.
     let reach = i64::try_from(to - from).unwrap_or(i64::MAX);
@@ -197,7 +197,7 @@ pub struct BatchScan<F> {
 }
 
 impl<F: Deref<Target = LogFile>> BatchScan<F> {
-    /// A walk from `position`, which is where a batch begins, to `end`.
+    /// A walk from `position`, the start of a batch, to `end`.
     pub fn new(file: F, position: u64, end: u64) -> BatchScan<F> {
         BatchScan { file, position, end, buffer: Vec::new(), buffer_start: position }
     }
@@ -230,8 +230,8 @@ impl<F: Deref<Target = LogFile>> BatchScan<F> {
         Ok(Some((Placed { position, header }, bytes)))
     }
 
-    /// Brings `len` bytes at the present position into the buffer, as far as the file has them; says where in
-    /// the buffer they begin. `len` was checked against the bytes that the file has.
+    /// Reads `len` bytes at the current position into the buffer, limited by the file; returns their start in the
+    /// buffer. `len` was checked against the file size.
     fn fill(&mut self, len: usize) -> io::Result<usize> {
         let from = usize::try_from(self.position - self.buffer_start).expect("a buffer fits into memory");
         if from + len <= self.buffer.len() {

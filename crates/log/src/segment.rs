@@ -7,8 +7,8 @@
 //! 00000000000000000000.txnindex    aborted transactions, when there are any (see `segment::transactions`)
 //! ```
 //!
-//! Owns: the bytes of the segment and finding batches in them. Refuses: offsets out of order, and serving what
-//! an index says without checking it against the batch that it points to: a wrong index is rebuilt.
+//! Owns: the bytes of the segment and finding batches in them. Refuses: offsets out of order, and unchecked index
+//! entries: each is compared with its batch, and a wrong index is rebuilt.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub const TIME_INDEX_SUFFIX: &str = ".timeindex";
 pub const TXN_INDEX_SUFFIX: &str = ".txnindex";
 /// The suffix of a producer snapshot.
 pub const SNAPSHOT_SUFFIX: &str = ".snapshot";
-/// What is put behind the name of a file that will be deleted.
+/// The suffix of a file that will be deleted.
 pub const DELETED_SUFFIX: &str = ".deleted";
 
 /// Where the files of a partition are.
@@ -50,7 +50,7 @@ pub struct Home {
     pub disk: Disk,
     /// The partition's directory.
     pub dir: PathBuf,
-    /// What stands behind every file name while segments are made anew.
+    /// The suffix of every file name while segments are rewritten.
     name_suffix: &'static str,
 }
 
@@ -91,11 +91,11 @@ pub struct Segment {
     times: Index<TimeEntry>,
     /// Whether the index files were compared with the log since they were opened.
     indexes: IndexTrust,
-    /// Whether the indexes were made anew by this process, so that doing it again brings nothing.
+    /// Whether this process has rebuilt the indexes, so that another rebuild would not help.
     indexes_are_new: bool,
     /// Whether there is a transaction index.
     has_txn_index: bool,
-    /// What the transaction index is, once somebody wanted to know.
+    /// Identity of the transaction index, once computed.
     txn_index_sum: Option<TxnIndexSum>,
     /// The largest timestamp and the offset that brought it; `None` until it was looked up.
     max_timestamp: Option<TimeEntry>,
@@ -121,14 +121,14 @@ enum IndexTrust {
     Rebuild,
 }
 
-/// Walking past more than this many batches, in more than so many bytes, to find one says that the index is short.
+/// Walking past more than this many batches, in more than this many bytes, to find one means that the index is short.
 const SPARSE_BATCHES_MAX: usize = 1000;
 const SPARSE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The entry of a segment without batches, and of one whose batches have no timestamps.
 const NO_TIME: TimeEntry = TimeEntry { timestamp: NO_TIMESTAMP, relative_offset: 0 };
 
-/// What was found on disk of a segment.
+/// The files of a segment found on disk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FoundFiles {
     /// Whether `.log` was there.
@@ -146,10 +146,10 @@ impl Segment {
     pub fn create(home: &Home, base_offset: Offset, now_ms: i64) -> io::Result<Segment> {
         let _allowed = disk::allow_waits("what is removed is not there, or empty");
         let file = create_files(home, base_offset).inspect_err(|_| {
-            // A part of it would be taken for a segment at the next start.
+            // A part of it would look like a segment at the next start.
             for path in Segment::paths(home, base_offset) {
                 if let Err(error) = home.disk.remove(&path) {
-                    tracing::warn!(path = %path.display(), %error, "Half a segment cannot be removed");
+                    tracing::warn!(path = %path.display(), %error, "Failed to remove an incomplete segment");
                 }
             }
         })?;
@@ -219,8 +219,7 @@ impl Segment {
         Ok(file)
     }
 
-    /// Closes the files and gives preallocated space and cached places back. Slices that are being sent keep
-    /// the file open for themselves.
+    /// Closes the files and releases preallocated space and cached positions. Slices in transfer keep the file open.
     pub fn release(&mut self, home: &Home) -> io::Result<()> {
         self.write_indexes(home)?;
         self.close_files()?;
@@ -268,8 +267,8 @@ impl Segment {
         Ok(found.map(|batch| self.boundary(&batch)))
     }
 
-    /// The last batch boundary at or before `limit`, which lies inside the segment and not before `from`, itself
-    /// a boundary.
+    /// The last batch boundary at or before `limit`, which is inside the segment and not before `from`, itself a
+    /// boundary.
     pub fn boundary_before(&mut self, home: &Home, from: u64, limit: u64) -> Result<Boundary, ScanError> {
         if let Some(found) = self.recent.last_at_or_before(limit) {
             return Ok(found);
@@ -300,7 +299,7 @@ impl Segment {
         HeaderScan::new(&file, position, self.size_bytes).next()
     }
 
-    /// Where a batch begins that does not lie behind the one with `offset`.
+    /// The start of a batch that is not behind the one with `offset`.
     pub fn position_not_behind(&mut self, home: &Home, offset: Offset) -> Result<u64, ScanError> {
         let target = self.relative(offset);
         self.lookup(home, |entry| entry.relative_offset <= target)
@@ -372,7 +371,7 @@ impl Segment {
         }
     }
 
-    /// Whether the batch that a time entry names has the timestamp that it says.
+    /// Whether the batch of a time index entry has the entry's timestamp.
     fn time_fits(&mut self, home: &Home, entry: &TimeEntry) -> io::Result<bool> {
         let path = home.file(self.base_offset, INDEX_SUFFIX);
         let nearest = self
@@ -397,14 +396,14 @@ impl Segment {
         }
     }
 
-    /// Makes both indexes anew from the headers of the log.
+    /// Rebuilds both indexes from the headers of the log.
     pub fn rebuild_indexes(&mut self, home: &Home) -> Result<(), ScanError> {
         tracing::warn!(
             path = %home.file(self.base_offset, INDEX_SUFFIX).display(),
-            "Index does not fit the log and is rebuilt"
+            "Index does not match the log, rebuilding it"
         );
         self.reset_indexes(home)?;
-        // What is remembered of the newest batches holds, and batches that are damaged must not be.
+        // Remembered batches may be used; damaged ones must not.
         let recent = std::mem::take(&mut self.recent);
         let indexed = self.index_all(home);
         self.recent = recent;
@@ -424,7 +423,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Brings the index entries that wait in memory to their files. Those that find no room go on waiting.
+    /// Writes buffered index entries to their files. Entries that do not fit on the disk stay buffered.
     fn write_indexes(&mut self, home: &Home) -> io::Result<()> {
         self.offsets.write_pending(&home.disk, &home.file(self.base_offset, INDEX_SUFFIX))?;
         self.times.write_pending(&home.disk, &home.file(self.base_offset, TIME_INDEX_SUFFIX))
@@ -444,7 +443,7 @@ impl Segment {
         Ok(())
     }
 
-    /// The largest timestamp and the offset of the batch that has it, -1 when no batch has a timestamp.
+    /// The largest timestamp and the offset of the batch that has it, -1 if no batch has a timestamp.
     pub fn max_timestamp(&mut self, home: &Home) -> Result<(i64, Offset), ScanError> {
         let entry = self.max_time_entry(home)?;
         Ok((entry.timestamp, self.base_offset + i64::from(entry.relative_offset)))
@@ -466,8 +465,8 @@ impl Segment {
         Ok(max)
     }
 
-    /// The newest timestamp of the segment, when `entry` is the last of its time index. The index may be short,
-    /// so the batches after the entry are looked at: few, unless time stands still.
+    /// The newest timestamp of the segment, when `entry` is the last of its time index. The index may be short, so
+    /// the batches after the entry are checked: few, unless timestamps stand still.
     fn newest_after(&mut self, home: &Home, entry: TimeEntry) -> Result<TimeEntry, ScanError> {
         let mut max = entry;
         let from = self.lookup(home, |offset| offset.relative_offset <= entry.relative_offset)?;
@@ -495,7 +494,7 @@ impl Segment {
         Ok(home.disk.facts(&home.file(self.base_offset, LOG_SUFFIX))?.modified_ms)
     }
 
-    /// Where to begin looking for the first record at or after `timestamp` and not below `from`.
+    /// The position to start searching for the first record at or after `timestamp` and not below `from`.
     pub fn position_for_timestamp(
         &mut self,
         home: &Home,
@@ -504,7 +503,7 @@ impl Segment {
     ) -> Result<u64, ScanError> {
         self.check_indexes(home)?;
         let path = home.file(self.base_offset, TIME_INDEX_SUFFIX);
-        // All records up to the entry's offset are older, or as old as the entry says.
+        // All records up to the entry's offset are at most as new as the entry.
         let mut entry = self.times.last_where(&home.disk, &path, |entry| entry.timestamp < timestamp)?;
         if let Some(found) = entry
             && !self.time_fits(home, &found)?
@@ -516,8 +515,8 @@ impl Segment {
         self.lookup(home, |entry| entry.relative_offset <= target)
     }
 
-    /// The offset after the last batch, found by walking from the last index entry on. Also learns what later
-    /// appends need: the newest timestamp and how far the last index entry lies back.
+    /// The offset after the last batch, found by walking from the last index entry on. Also loads state for later
+    /// appends: the newest timestamp and the distance of the last index entry.
     pub fn read_next_offset(&mut self, home: &Home) -> Result<Offset, ScanError> {
         if self.is_empty() {
             self.recent = RecentBatches::after(None);
@@ -561,8 +560,8 @@ impl Segment {
         }
     }
 
-    /// Gives all files of the segment names that end with `.deleted`; says which. The producer snapshot at the
-    /// base offset may go with them.
+    /// Renames all files of the segment to end with `.deleted`, and returns the names; optionally also the producer
+    /// snapshot at the base offset.
     pub fn mark_deleted(&mut self, home: &Home, with_snapshot: bool) -> io::Result<Vec<PathBuf>> {
         let base = self.base_offset;
         self.rename_files(home, with_snapshot, |suffix| home.file(base, &format!("{suffix}{DELETED_SUFFIX}")))
@@ -597,9 +596,9 @@ impl Segment {
     }
 }
 
-/// Takes the segments from `index` on away, the last first, and on the medium too: were they to come back after a power
-/// failure, they would stand behind what is appended in their place. Says under which names their files wait to be removed.
-/// A segment that cannot be taken away stays, with those before it.
+/// Removes the segments from `index` on, last first and durably: if they reappeared after a power failure, they would
+/// follow newer batches. Returns the names under which their files wait for removal. A segment that cannot be removed
+/// stays, with those before it.
 pub fn drop_from(segments: &mut Vec<Segment>, index: usize, home: &Home) -> io::Result<Vec<PathBuf>> {
     let mut renamed = Vec::new();
     while segments.len() > index {

@@ -1,16 +1,16 @@
-//! Keeping what a log gives up: segments that do not fit it any more, and the end of one that is cut, because of damage, or
-//! because the leader of a follower lacks records that were acknowledged.
+//! Keeps removed parts of a log: segments that no longer belong to it, and truncated ends, because of damage or
+//! because the leader lacks acknowledged records.
 //!
 //! ```text
 //! <log dir>/<topic>-<partition>.<32 hex digits>-stray/
 //!   <base offset>.log .index .timeindex .txnindex .snapshot   segments that were moved, under their own names
 //!   <base offset>.log                                         the end of a segment, named by its first batch
 //! ```
-//! The directory lies beside that of the partition. It is none of a partition: a start names it in a warning and opens nothing
-//! in it. Each `.log` file in it is a segment that Kafka's tools read.
+//! The directory is beside that of the partition and is not a partition: a start logs a warning and opens nothing in
+//! it. Each `.log` file in it is a segment that Kafka's tools read.
 //!
-//! Owns: the order in which files move, so that a power failure leaves each in one of the two places. Refuses: deciding what a
-//! log gives up, and removing anything: that is for people.
+//! Owns: the order in which files move, so that after a power failure each is in one of the two places. Refuses:
+//! deciding what to remove, and deleting it: an operator does.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,10 @@ use thalweg_record::Offset;
 use crate::segment::{Home, LOG_SUFFIX, Segment};
 use crate::topic_partition::TopicPartition;
 
-/// Bytes that are copied at a time.
+/// Bytes per copy step.
 const COPY_BYTES: usize = 1024 * 1024;
 
-/// A directory for what one log gives up.
+/// A directory for removed parts of one log.
 #[derive(Debug)]
 pub(crate) struct SetAside {
     home: Home,
@@ -40,8 +40,8 @@ impl SetAside {
         Ok(SetAside { home: home.clone(), dir })
     }
 
-    /// Keeps the end of a segment that is about to be cut at `position`, where the batch at `base` begins. Where there is no
-    /// room for it, nothing is left behind.
+    /// Keeps the end of a segment that is about to be truncated at `position`, where the batch at `base` starts. If
+    /// there is no room for it, nothing is left behind.
     pub(crate) fn keep_end(
         home: &Home,
         name: &TopicPartition,
@@ -55,7 +55,7 @@ impl SetAside {
         if kept.is_err()
             && let Err(error) = home.disk.remove_dir(&aside.dir)
         {
-            tracing::warn!(path = %aside.dir.display(), %error, "Directory that was to keep truncated batches cannot be removed");
+            tracing::warn!(path = %aside.dir.display(), %error, "Failed to remove the directory for truncated batches");
         }
         kept.map(|()| aside)
     }
@@ -65,9 +65,8 @@ impl SetAside {
         &self.dir
     }
 
-    /// Moves the segments from `index` on, the last first, and on the medium too: were they to come back after a power
-    /// failure, they would stand behind what is appended in their place. A segment that cannot be moved stays, with those
-    /// before it.
+    /// Moves the segments from `index` on, last first and durably: if they reappeared after a power failure, they
+    /// would follow newer batches. A segment that cannot be moved stays, with those before it.
     pub(crate) fn take_from(&self, segments: &mut Vec<Segment>, index: usize) -> io::Result<()> {
         while segments.len() > index {
             let last = segments.last_mut().expect("there are more than `index`");
@@ -94,7 +93,7 @@ impl SetAside {
         let copied = self.copy(segment, position, &path);
         copied.and_then(|()| self.home.disk.sync_dir(&self.dir)).inspect_err(|_| {
             if let Err(error) = self.home.disk.remove(&path) {
-                tracing::warn!(path = %path.display(), %error, "Half a copy cannot be removed");
+                tracing::warn!(path = %path.display(), %error, "Failed to remove an incomplete copy");
             }
         })
     }

@@ -1,4 +1,4 @@
-//! What unit tests share: a directory that goes away.
+//! Shared by unit tests: a temporary directory.
 
 use std::path::{Path, PathBuf};
 

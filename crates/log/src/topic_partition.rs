@@ -1,7 +1,7 @@
 //! The name of a partition, and of the directory that holds it.
 //!
-//! Owns: the mapping between the two, including the suffixes of directories on their way out. Refuses: judging
-//! topic names beyond what a directory name needs.
+//! Owns: the mapping between the two, including the suffixes of directories to be removed. Refuses: validating topic
+//! names beyond the needs of a directory name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub const DELETE_DIR_SUFFIX: &str = "-delete";
 /// The suffix of a directory whose partition belongs to no topic of the cluster.
 pub const STRAY_DIR_SUFFIX: &str = "-stray";
 
-/// The suffix of a directory with a copy of a partition that will take its place.
+/// The suffix of a directory with a copy of a partition that will replace it.
 pub const FUTURE_DIR_SUFFIX: &str = "-future";
 
 /// The longest file name of the usual file systems.
@@ -50,8 +50,8 @@ impl TopicPartition {
         self.unique_dir_name(STRAY_DIR_SUFFIX)
     }
 
-    /// A fresh name for the directory of a copy of this partition. Of a topic whose name is too long for that, a part is
-    /// missing, and [`TopicPartition::can_move`] says no.
+    /// A new name for the directory of a copy of this partition. If the topic name is too long, it is shortened, and
+    /// [`TopicPartition::can_move`] returns `false`.
     pub fn future_dir_name(&self) -> String {
         self.unique_dir_name(FUTURE_DIR_SUFFIX)
     }
@@ -68,7 +68,7 @@ impl TopicPartition {
         if is_unique { TopicPartition::from_dir_name(partition) } else { None }
     }
 
-    /// The name that the directory of the log gets when the copy in this directory takes its place.
+    /// The new name of the log's directory when the copy in this directory replaces it.
     pub fn retired_dir_name(future_dir_name: &str) -> Option<String> {
         Some(format!("{}{DELETE_DIR_SUFFIX}", future_dir_name.strip_suffix(FUTURE_DIR_SUFFIX)?))
     }

@@ -29,8 +29,8 @@ pub enum LinkError {
         /// How it ended last.
         last: String,
     },
-    /// A node of the quorum does not say to which cluster it belongs.
-    #[error("{address} does not tell the id of its cluster: {}", why_no_cluster_id(*code, message))]
+    /// A node of the quorum does not return its cluster id.
+    #[error("{address} did not return its cluster id: {}", why_no_cluster_id(*code, message))]
     NoClusterId {
         /// The node.
         address: String,
@@ -44,7 +44,8 @@ pub enum LinkError {
 fn why_no_cluster_id(code: ErrorCode, message: &str) -> String {
     match code {
         ErrorCode::MismatchedEndpointType => {
-            "it is the listener of a broker; a controller's would be right (one of its controller.listener.names)".to_owned()
+            "it is a broker's listener; expected a controller's (one of its controller.listener.names)"
+                .to_owned()
         }
         code => format!("{code} {message}"),
     }

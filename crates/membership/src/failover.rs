@@ -1,5 +1,5 @@
-//! A quorum in memory whose leader changes. The observer drops what was never committed and nothing else; a broker that
-//! leaves waits for the new one.
+//! A quorum in memory whose leader changes. The observer drops only uncommitted records; a stopping broker waits for
+//! the new leader.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -50,15 +50,15 @@ struct Fake {
     epoch: i32,
     leader: usize,
     nodes: [Node; 3],
-    /// How often an observer was told that its log diverges.
+    /// How often an observer received a diverging epoch.
     diverged: usize,
-    /// How long a leader takes to answer a heartbeat.
+    /// The time a leader takes to answer a heartbeat.
     beat_takes: Duration,
     /// The heartbeats that each node has answered.
     beats: [usize; 3],
     /// The node that lets brokers go, with its third answer.
     lets_go: Option<usize>,
-    /// Whether leaders know no broker, and let none register.
+    /// Whether leaders know no broker, and reject registrations.
     knows_nobody: bool,
     /// The registrations that were refused.
     registrations: usize,
@@ -309,7 +309,8 @@ async fn a_broker_that_leaves_waits_for_a_controller_that_was_just_elected() {
         assert!(fake.beats[1] > 0);
         Instant::now()
     };
-    // Another is elected shortly before the broker's session with the first is over, and its first answer comes after that.
+    // Another is elected shortly before the broker's session with the first expires, and its first answer arrives
+    // later.
     tokio::time::sleep_until(heard + session - Duration::from_secs(2)).await;
     {
         let mut fake = shared.lock();

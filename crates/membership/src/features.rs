@@ -1,10 +1,10 @@
-//! The features of the cluster (KIP-584): which levels this broker serves, and what it says of them to controllers, which
-//! admit only brokers that support every level that is finalized.
+//! The features of the cluster (KIP-584): the levels that this broker serves, and those it reports to controllers,
+//! which admit only brokers that support every finalized level.
 //!
-//! What is served is always told. A feature that is not served is told only where the cluster has it on already: then
-//! a broker that kept silent would not be admitted at all. What depends on it is refused by this broker with a clear
-//! error, and the log names it. Where it is off, it stays off: a controller does not turn on what a registered broker
-//! does not support, so nobody finds out by losing data.
+//! Served features are always reported. A feature that is not served is reported only if the cluster has it on
+//! already, because otherwise the broker would not be admitted. This broker then rejects requests that depend on it
+//! with a clear error, and logs it. If it is off, it stays off: a controller does not enable a feature that a
+//! registered broker does not support, so no data is lost by surprise.
 
 use std::collections::BTreeMap;
 use thalweg_metadata::feature::{
@@ -34,23 +34,23 @@ pub fn supported() -> [Feature; 4] {
         },
         Feature { name: KRAFT_VERSION, min: 0, max: 1 },
         Feature { name: TRANSACTION_VERSION, min: 0, max: 2 },
-        // The controller's work (KIP-966): a broker's part is to tell truthfully whether its last stop was clean.
+        // The controller's work (KIP-966): the broker only reports whether its last stop was clean.
         Feature { name: ELIGIBLE_LEADER_REPLICAS_VERSION, min: 0, max: 1 },
     ]
 }
 
-/// The same, as a registration tells it.
+/// The same, in the form of a registration.
 pub fn ranges() -> BTreeMap<String, VersionRange> {
     supported().into_iter().map(|f| (f.name.to_owned(), VersionRange { min: f.min, max: f.max })).collect()
 }
 
-/// What a new cluster of the embedded controller begins with besides its metadata version and its quorum's: as Kafka
-/// formats one, as far as it is served.
+/// The features of a new cluster of the embedded controller, besides its metadata version and `kraft.version`: those
+/// of Kafka's format that are served.
 pub fn of_new_clusters() -> BTreeMap<String, i16> {
     BTreeMap::from([(TRANSACTION_VERSION.to_owned(), 2), (ELIGIBLE_LEADER_REPLICAS_VERSION.to_owned(), 1)])
 }
 
-/// A feature that is not served, up to the level that Kafka 4.3 knows, and what its users meet on this broker.
+/// A feature that is not served, up to the level that Kafka 4.3 knows, and its effect on users of this broker.
 struct Unserved {
     name: &'static str,
     max: i16,
@@ -67,20 +67,20 @@ const UNSERVED: [Unserved; 3] = [
     Unserved { name: STREAMS_VERSION, max: 1, refused: "members of streams groups are refused" },
 ];
 
-/// What a broker says of features to the controllers of a cluster.
+/// The features that a broker reports to the controllers of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
     /// The ranges of its registration.
     pub ranges: BTreeMap<String, VersionRange>,
-    /// For each feature that the cluster has on and this broker does not serve: its name, its level, and what is
-    /// refused.
+    /// Each feature that the cluster has on and this broker does not serve: its name, its level, and the refused
+    /// requests.
     pub unserved: Vec<(String, i16, &'static str)>,
     /// The features, with levels and the range that is supported, for which this broker cannot be admitted.
     pub beyond: Vec<(String, i16, VersionRange)>,
 }
 
 impl Claims {
-    /// What `served` grows to where these levels are finalized.
+    /// Extends `served` by features that are finalized at these levels.
     pub fn of<'a>(
         served: &BTreeMap<String, VersionRange>,
         finalized: impl IntoIterator<Item = (&'a str, i16)>,
@@ -107,7 +107,7 @@ impl Claims {
 mod tests {
     use super::*;
 
-    /// What Kafka 4.3 formats a cluster with.
+    /// The features that Kafka 4.3 formats a cluster with.
     const KAFKA_4_3: [(&str, i16); 7] = [
         (METADATA_VERSION, 30),
         (KRAFT_VERSION, 1),

@@ -1,4 +1,4 @@
-//! What comes from the metadata log: batches of a Fetch, and whole snapshots.
+//! Content of the metadata log: batches of a Fetch, and whole snapshots.
 
 use std::sync::Arc;
 
@@ -13,18 +13,18 @@ pub enum SnapshotFault {
     /// Its bytes are no batches.
     #[error(transparent)]
     Bytes(#[from] BatchError),
-    /// A batch is damaged, or holds what is not known.
+    /// A batch is damaged, or contains unknown records.
     #[error(transparent)]
     Batch(#[from] MetadataBatchError),
     /// Its records do not fit together.
     #[error(transparent)]
     Replay(#[from] ReplayError),
     /// It has no header or no footer.
-    #[error("it does not begin with a header and end with a footer")]
+    #[error("it does not start with a header and end with a footer")]
     Incomplete,
 }
 
-/// The batches of a fetch. A torn one at the end is left out; the next fetch brings it whole.
+/// The batches of a fetch. A torn one at the end is skipped; the next fetch returns it whole.
 pub(super) fn batches_of(bytes: &[u8]) -> Result<Vec<MetadataBatch>, MetadataBatchError> {
     let mut buffer = DecompressBuffer::new(DECOMPRESSED_BYTES_MAX_DEFAULT);
     let mut read = Vec::new();
@@ -42,7 +42,7 @@ pub(super) fn batches_of(bytes: &[u8]) -> Result<Vec<MetadataBatch>, MetadataBat
     Ok(read)
 }
 
-/// What the quorum says of itself in its log.
+/// The quorum's state, from the records in its log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct QuorumNews {
     /// The level of `kraft.version`.
@@ -52,7 +52,7 @@ pub(super) struct QuorumNews {
 }
 
 impl QuorumNews {
-    /// Takes what a batch says, which stands above what was said before.
+    /// Applies a batch, which overrides earlier ones.
     pub fn take(&mut self, batch: &MetadataBatch) {
         for control in &batch.control {
             match control {
@@ -64,7 +64,7 @@ impl QuorumNews {
     }
 }
 
-/// The image that a snapshot holds, and what it says of the quorum: `kraft.version` 0 where it says nothing of that.
+/// The image in a snapshot, and the quorum's state: `kraft.version` 0 if the snapshot has none.
 pub(super) fn snapshot_of(
     bytes: &[u8],
     end_offset: i64,

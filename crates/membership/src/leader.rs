@@ -1,7 +1,7 @@
-//! Who leads the quorum, as far as answers have told (Kafka's `KafkaRaftClient` as an observer). Pure.
+//! Finds the leader of the quorum from answers (Kafka's `KafkaRaftClient` as an observer). Pure.
 //!
-//! Any node of the quorum can be asked: it names the leader, and where that listens. What an older epoch says is
-//! passed over. A leader that does not answer is forgotten, and the configured servers are asked in turn.
+//! Any node of the quorum can be asked: it returns the leader and its address. Answers of older epochs are ignored. A
+//! leader that does not answer is forgotten, and the configured servers are asked in turn.
 
 use std::collections::BTreeMap;
 
@@ -16,23 +16,23 @@ pub struct Leader {
     pub address: String,
 }
 
-/// What an answer says of the leader.
+/// The leader, from an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct LeaderInfo {
     /// Its id; negative where there is none, or none is known.
     pub leader_id: i32,
     /// The epoch of the node that answered.
     pub epoch: i32,
-    /// Where the leader listens. Answers before version 17 of Fetch do not say.
+    /// The address of the leader. Answers before version 17 of Fetch lack it.
     pub address: Option<String>,
-    /// Whether the node that answered did what only the leader does.
+    /// Whether the answering node acted as the leader.
     pub by_leader: bool,
 }
 
 /// The search for the leader.
 #[derive(Debug)]
 pub(super) struct LeaderSearch {
-    /// Where to ask: `host:port`. The configured ones come first, then the voters that the log names.
+    /// Addresses to ask: `host:port`. The configured ones first, then the voters in the log.
     servers: Vec<String>,
     /// How many are configured.
     configured: usize,
@@ -44,7 +44,7 @@ pub(super) struct LeaderSearch {
 }
 
 impl LeaderSearch {
-    /// Begins with the first of `servers`, of which there must be one.
+    /// Starts with the first of `servers`, which must not be empty.
     pub fn new(servers: Vec<String>, voters: BTreeMap<i32, String>) -> LeaderSearch {
         assert!(!servers.is_empty(), "the configuration demands a server to ask");
         LeaderSearch { configured: servers.len(), servers, voters, next_server: 0, epoch: 0, leader: None }
@@ -63,29 +63,29 @@ impl LeaderSearch {
         self.leader.as_ref()
     }
 
-    /// Whom to ask next.
+    /// The node to ask next.
     pub fn target(&self) -> &str {
         self.leader.as_ref().map_or(&self.servers[self.next_server], |leader| &leader.address)
     }
 
     /// `asked` has answered.
-    pub fn told(&mut self, asked: &str, told: &Told) {
-        if told.epoch < self.epoch {
+    pub fn on_answer(&mut self, asked: &str, info: &LeaderInfo) {
+        if info.epoch < self.epoch {
             // It has not heard of the present epoch, so it does not lead it.
             return self.failed(asked);
         }
-        if told.epoch > self.epoch {
-            self.epoch = told.epoch;
+        if info.epoch > self.epoch {
+            self.epoch = info.epoch;
             self.leader = None;
         }
-        if told.leader_id < 0 {
+        if info.leader_id < 0 {
             return self.failed(asked);
         }
-        let by_itself = told.by_leader.then(|| asked.to_owned());
-        let known = || self.voters.get(&told.leader_id).cloned();
-        match told.address.clone().or(by_itself).or_else(known) {
-            Some(address) => self.leader = Some(Leader { id: told.leader_id, epoch: told.epoch, address }),
-            // The leader is among the servers, or nobody can find it.
+        let answered_as_leader = info.by_leader.then(|| asked.to_owned());
+        let known = || self.voters.get(&info.leader_id).cloned();
+        match info.address.clone().or(answered_as_leader).or_else(known) {
+            Some(address) => self.leader = Some(Leader { id: info.leader_id, epoch: info.epoch, address }),
+            // The leader is among the servers, or cannot be found.
             None => self.failed(asked),
         }
     }
@@ -110,26 +110,26 @@ mod tests {
         LeaderSearch::new(servers, BTreeMap::from([(7, "voter:7".to_owned())]))
     }
 
-    fn told(leader_id: i32, epoch: i32, address: Option<&str>) -> Told {
-        Told { leader_id, epoch, address: address.map(str::to_owned), by_leader: false }
+    fn info(leader_id: i32, epoch: i32, address: Option<&str>) -> LeaderInfo {
+        LeaderInfo { leader_id, epoch, address: address.map(str::to_owned), by_leader: false }
     }
 
     #[test]
     fn whoever_is_asked_leads_to_the_leader() {
         let mut search = search();
         assert_eq!(search.target(), "a:1");
-        search.told("a:1", &told(2, 5, Some("b:1")));
+        search.on_answer("a:1", &info(2, 5, Some("b:1")));
         assert_eq!((search.target(), search.leader().map(|leader| leader.id)), ("b:1", Some(2)));
-        search.told("b:1", &told(3, 6, Some("c:1")));
+        search.on_answer("b:1", &info(3, 6, Some("c:1")));
         assert_eq!(search.target(), "c:1");
-        search.told("a:1", &told(2, 5, Some("b:1")));
+        search.on_answer("a:1", &info(2, 5, Some("b:1")));
         assert_eq!(search.target(), "c:1", "an older epoch says nothing of the present one");
     }
 
     #[test]
     fn a_leader_that_does_not_answer_is_searched_for_anew() {
         let mut search = search();
-        search.told("a:1", &told(2, 5, Some("b:1")));
+        search.on_answer("a:1", &info(2, 5, Some("b:1")));
         search.failed("b:1");
         assert_eq!(search.leader(), None);
         let mut asked = Vec::new();
@@ -161,21 +161,21 @@ mod tests {
     #[test]
     fn an_epoch_without_a_leader_is_no_leader() {
         let mut search = search();
-        search.told("a:1", &told(2, 5, Some("b:1")));
-        search.told("b:1", &told(-1, 6, None));
+        search.on_answer("a:1", &info(2, 5, Some("b:1")));
+        search.on_answer("b:1", &info(-1, 6, None));
         assert_eq!(search.leader(), None);
-        search.told("c:1", &told(2, 5, Some("b:1")));
+        search.on_answer("c:1", &info(2, 5, Some("b:1")));
         assert_eq!(search.leader(), None, "who led before the election leads no longer");
     }
 
     #[test]
     fn a_leader_without_an_address_is_a_voter_or_the_one_that_was_asked() {
         let mut search = search();
-        search.told("a:1", &told(7, 5, None));
+        search.on_answer("a:1", &info(7, 5, None));
         assert_eq!(search.target(), "voter:7");
-        search.told("voter:7", &told(8, 6, None));
+        search.on_answer("voter:7", &info(8, 6, None));
         assert_eq!(search.leader(), None);
-        search.told("c:1", &Told { by_leader: true, ..told(8, 6, None) });
+        search.on_answer("c:1", &LeaderInfo { by_leader: true, ..info(8, 6, None) });
         assert_eq!(search.target(), "c:1");
     }
 }

@@ -1,4 +1,5 @@
-//! The broker as a member of its cluster: it observes the metadata log, registers, beats, and leaves in order.
+//! The broker as a member of its cluster: it observes the metadata log, registers, sends heartbeats, and shuts down
+//! cleanly.
 //!
 //! Two tasks: the observer fetches the log as any KRaft observer does and publishes images; the member registers and
 //! heartbeats. [`ControllerLink`] carries the requests of both, in this process or over the network, where `quorum`
@@ -6,7 +7,7 @@
 //! observe and register, wait until the own registration is in the image and the image has been acted on, then ask to
 //! be unfenced.
 //!
-//! Refuses: acting on the image. Whoever implements [`ImageListener`] does.
+//! Refuses: acting on the image; an [`ImageListener`] does.
 
 mod error;
 #[cfg(test)]
@@ -44,14 +45,14 @@ use member::{Member, Wish};
 use observer::Observer;
 use thalweg_watch as watch;
 
-/// Acts on images. It is called in order, by one task, with every image; the next comes when the call has returned.
+/// Acts on images. It is called in order, by one task, with every image; the next follows when the call has returned.
 pub trait ImageListener: Send + Sync {
-    /// The image of the cluster is a new one. `delta` tells what is different from the one before, which for the
-    /// first call is the empty image.
+    /// Called with a new image of the cluster. `delta` is the difference to the one before, which for the first call
+    /// is the empty image.
     fn publish(&self, delta: &Delta, image: Arc<Image>);
 }
 
-/// What a broker tells of itself.
+/// The claims of a broker in its registration.
 #[derive(Clone, Debug)]
 pub struct MembershipOptions {
     /// Its id.
@@ -64,8 +65,7 @@ pub struct MembershipOptions {
     pub rack: Option<String>,
     /// Where it can be reached, as advertised.
     pub endpoints: Vec<Endpoint>,
-    /// The features that it serves. What the cluster has on besides is told as well where it is known how this broker
-    /// refuses it.
+    /// The features that it serves. Other features of the cluster are reported too if their refusal is implemented.
     pub features: BTreeMap<String, VersionRange>,
     /// The ids of its log directories.
     pub directories: Vec<Uuid>,
@@ -77,7 +77,7 @@ pub struct MembershipOptions {
     pub session_timeout: Duration,
     /// `initial.broker.registration.timeout.ms`.
     pub registration_timeout: Duration,
-    /// How long leadership may take to move away when the broker leaves.
+    /// Time limit for moving leadership away at shutdown.
     pub controlled_shutdown_timeout: Duration,
 }
 
@@ -100,7 +100,7 @@ impl Default for MembershipOptions {
     }
 }
 
-/// The cluster does not take the broker in.
+/// The cluster rejects the broker.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
     /// The controller refuses the registration.
@@ -109,7 +109,7 @@ pub enum JoinError {
         /// Why.
         code: ErrorCode,
     },
-    /// The cluster has features on, or levels of them, that this version does not know.
+    /// The cluster has features or levels that this version does not know.
     #[error(
         "the controller refuses to register the broker: the cluster has {} finalized, which this version does not support",
         listed(features)
@@ -123,7 +123,7 @@ pub enum JoinError {
     Timeout {
         /// How long was waited.
         after: Duration,
-        /// What came last.
+        /// The last error.
         last: String,
     },
     /// The metadata log cannot be followed.
@@ -135,7 +135,7 @@ pub enum JoinError {
 }
 
 impl JoinError {
-    /// Whether the controllers say that they belong to another cluster.
+    /// Whether the controllers belong to another cluster.
     pub fn is_of_other_cluster(&self) -> bool {
         match self {
             JoinError::Refused { code } => *code == ErrorCode::InconsistentClusterId,
@@ -172,7 +172,7 @@ fn listed(features: &[(String, i16, VersionRange)]) -> String {
     features.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// What the tasks share.
+/// State shared by the tasks.
 struct Progress {
     /// The offset that was applied last, and acted on.
     pub applied: watch::Sender<i64>,
@@ -233,7 +233,7 @@ impl Membership {
         *self.epoch.borrow()
     }
 
-    /// Tells of each epoch of the registration: it changes when the controllers have forgotten the broker.
+    /// The epochs of the registration: they change when the controllers have forgotten the broker.
     pub fn epochs(&self) -> watch::Receiver<i64> {
         self.epoch.clone()
     }
@@ -265,20 +265,20 @@ impl Membership {
         }
     }
 
-    /// Leaves in order: leadership is moved away and clients are told of other brokers. Returns when the controller
-    /// lets the broker go, or when that takes too long.
+    /// Performs a controlled shutdown: leadership is moved away and clients learn of other brokers. Returns when the
+    /// controller allows it, or after a timeout.
     pub async fn controlled_shutdown(&self) {
         // A member that has ended has nothing to leave.
         let _ = self.wish(Wish::Leave).await;
     }
 
-    /// Tells the controller which log directories have failed, so that it gives their partitions to others.
+    /// Reports failed log directories to the controller, which then elects other leaders for their partitions.
     pub fn report_offline(&self, directories: Vec<Uuid>) {
         self.progress.offline.send_replace(directories);
     }
 
-    /// Has the controller give all that the broker leads to others for as long as this is wanted: it is fenced. Says
-    /// whether that is news.
+    /// Asks the controller to fence the broker while `wanted`, so that others lead its partitions. Returns whether
+    /// this is a change.
     pub fn withdraw(&self, wanted: bool) -> bool {
         self.progress.withdrawn.send_if_modified(|withdrawn| std::mem::replace(withdrawn, wanted) != wanted)
     }
@@ -299,7 +299,7 @@ impl Membership {
         let (observer, member) = (self.observer.keep(), self.member.keep());
         observer.abort();
         member.abort();
-        // The tasks may be in the middle of a publication, which is waited for.
+        // The tasks may be in the middle of a publication, so wait for it.
         let _ = observer.await;
         let _ = member.await;
     }

@@ -54,10 +54,10 @@ impl ControllerLink {
         ControllerLink(Arc::new(Shared { way, correlation_ids, published, kraft_version }))
     }
 
-    /// Sends a request with the broker's own rights and waits for the answer. What the answer speaks of is committed
-    /// by then; the broker's image may come to show it a moment later (see [`ControllerLink::image_changes`]).
+    /// Sends a request with the broker's own rights and waits for the answer. Its effect is committed by then; the
+    /// broker's image may show it a moment later (see [`ControllerLink::image_changes`]).
     ///
-    /// Over the network it is sent again, to whoever is the active controller then, while there is time.
+    /// Over the network it is retried with the active controller until the timeout.
     pub async fn send<R: Request>(&self, request: R, version: i16) -> Result<R::Response, LinkError> {
         match &self.0.way {
             Way::InProcess(controller) => self.call(controller, &request, version).await,
@@ -65,7 +65,7 @@ impl ControllerLink {
         }
     }
 
-    /// When the newest active controller was found; nothing where it is in this process.
+    /// When the newest active controller was found; `None` if it is in this process.
     pub(super) fn elected(&self) -> Option<Instant> {
         match &self.0.way {
             Way::InProcess(_) => None,
@@ -73,7 +73,7 @@ impl ControllerLink {
         }
     }
 
-    /// Fetches the metadata log. Over the network this is what finds the active controller.
+    /// Fetches the metadata log. Over the network this finds the active controller.
     pub(super) async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, LinkError> {
         match &self.0.way {
             Way::InProcess(controller) => self.call(controller, &request, FetchRequest::MAX_VERSION).await,
@@ -102,7 +102,7 @@ impl ControllerLink {
         }
     }
 
-    /// The versions of an API that the controller serves; what this build speaks while that is not known.
+    /// The versions of an API that the controller serves; while these are unknown, those of this build.
     pub fn served(&self, api: ApiKey) -> Option<(i16, i16)> {
         match &self.0.way {
             Way::InProcess(_) => thalweg_controller::serves(api).then(|| api.versions()),
@@ -111,8 +111,8 @@ impl ControllerLink {
         }
     }
 
-    /// The finalized features of the cluster, as its controllers told when they were connected to. Nothing for a
-    /// controller in this process, which has no more than the broker beside it.
+    /// The finalized features of the cluster, as its controllers reported at connection. Empty for a controller in
+    /// this process, which has no more than the broker.
     pub(super) fn features(&self) -> Vec<(String, i16)> {
         match &self.0.way {
             Way::InProcess(_) => Vec::new(),
@@ -120,12 +120,12 @@ impl ControllerLink {
         }
     }
 
-    /// Whether a controller elsewhere has told of no feature so far.
+    /// Whether a remote controller has reported no features so far.
     pub(super) fn tells_no_features(&self) -> bool {
         matches!(self.0.way, Way::Network(_)) && self.features().is_empty()
     }
 
-    /// Learns anew what [`ControllerLink::served`] and the features are. A controller tells no features while it starts.
+    /// Refreshes [`ControllerLink::served`] and the features. A starting controller reports no features.
     pub(super) async fn ask_versions(&self) -> Result<(), LinkError> {
         match &self.0.way {
             Way::InProcess(_) => Ok(()),
@@ -133,7 +133,7 @@ impl ControllerLink {
         }
     }
 
-    /// Tells the offset of each image after it was published. Offsets only rise.
+    /// The offset of each image after it was published. Offsets only rise.
     pub fn image_changes(&self) -> watch::Receiver<i64> {
         self.0.published.subscribe()
     }
@@ -148,7 +148,7 @@ impl ControllerLink {
         self.0.kraft_version.load(Ordering::Relaxed)
     }
 
-    /// Takes note of what the log says of the quorum.
+    /// Applies the quorum's state from the log.
     pub(super) fn heed(&self, news: &QuorumNews) {
         if let Some(level) = news.kraft_version {
             self.0.kraft_version.store(level, Ordering::Relaxed);
@@ -158,8 +158,8 @@ impl ControllerLink {
         }
     }
 
-    /// The id under which the log is observed. A controller knows its own node as a voter, not as an observer, so the
-    /// broker beside it follows the log without a name, as KRaft allows.
+    /// The id for observing the log. A controller knows its own node as a voter, not as an observer, so the broker
+    /// beside it observes anonymously, as KRaft allows.
     pub(super) fn replica_id(&self, node_id: i32) -> i32 {
         match &self.0.way {
             Way::InProcess(controller) if controller.node_id() == node_id => -1,

@@ -17,15 +17,15 @@ use thalweg_watch as watch;
 
 /// How long after a failure a request is tried again.
 const RETRY: Duration = Duration::from_millis(50);
-/// How soon a request is repeated that waits for others, when nothing tells that they are done.
+/// Delay before repeating a request that waits for others, if no notification arrives.
 const REPEAT: Duration = Duration::from_millis(10);
 
-/// How long a broker that leaves tries to say so, though it has not heard the controller for long: as long as a quorum takes
-/// to notice that its leader is gone and to elect another, by Kafka's defaults 2 s and 1 s. Whoever leads then has not given
-/// the broker up, since every session begins anew with it.
+/// How long a stopping broker tries to report it, even if the controller has been silent: the time a quorum takes to
+/// detect the loss of its leader and to elect another, by Kafka's defaults 2 s and 1 s. The new leader has not given
+/// the broker up, because every session restarts with it.
 const LEAVE: Duration = Duration::from_secs(3);
 
-/// What is asked of the member.
+/// Wishes to the member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wish {
     Unfence,
@@ -39,13 +39,13 @@ pub(super) struct Member {
     epoch: watch::Sender<i64>,
     /// Whether the broker is to be fenced: until it is ready.
     want_fence: bool,
-    told_unserved: bool,
+    logged_unserved: bool,
 }
 
 /// How a heartbeat was answered.
 enum Beat {
     Answered(BrokerHeartbeatResponse),
-    /// The controller does not know this registration any more.
+    /// The controller no longer knows this registration.
     Unknown,
     Failed(String),
 }
@@ -58,7 +58,7 @@ impl Member {
             progress,
             epoch: watch::Sender::new(-1),
             want_fence: true,
-            told_unserved: false,
+            logged_unserved: false,
         }
     }
 
@@ -86,7 +86,7 @@ impl Member {
 
     async fn try_to_register(&mut self, until: Instant) -> Result<(), JoinError> {
         let started = Instant::now();
-        let mut told = false;
+        let mut logged = false;
         loop {
             let claims = self.claims();
             let request = self.registration(&claims);
@@ -94,8 +94,8 @@ impl Member {
                 Ok(response) => match ErrorCode::from_i16(response.error_code) {
                     Some(ErrorCode::None) => {
                         self.epoch.send_replace(response.broker_epoch);
-                        tracing::debug!(epoch = response.broker_epoch, "Broker is registered");
-                        self.tell_unserved(&claims);
+                        tracing::debug!(epoch = response.broker_epoch, "Registered the broker");
+                        self.log_unserved(&claims);
                         return Ok(());
                     }
                     Some(ErrorCode::UnsupportedVersion) => self.unsupported(claims).await?,
@@ -110,9 +110,9 @@ impl Member {
                 },
                 Err(error) => error.to_string(),
             };
-            if !told {
-                tracing::info!(last, "Broker is not registered yet and tries again");
-                told = true;
+            if !logged {
+                tracing::info!(last, "Broker is not registered yet, retrying");
+                logged = true;
             }
             if Instant::now() >= until {
                 return Err(JoinError::Timeout { after: started.elapsed(), last });
@@ -121,8 +121,8 @@ impl Member {
         }
     }
 
-    /// The controller does not admit a broker of these claims. That is final, unless it was not known when they were made
-    /// what the cluster has on: it was starting, or features were turned on since.
+    /// The controller rejects a broker with these claims. This is final, unless the cluster's features were unknown
+    /// when they were made: it was starting, or features were enabled since.
     async fn unsupported(&self, claims: Claims) -> Result<String, JoinError> {
         let asked = self.link.ask_versions().await;
         if !claims.beyond.is_empty() {
@@ -133,30 +133,30 @@ impl Member {
             Ok(()) if self.claims() == claims && !self.link.tells_no_features() => {
                 Err(JoinError::Refused { code })
             }
-            Ok(()) => Ok(format!("{code}: it was not known yet which features the cluster has on")),
+            Ok(()) => Ok(format!("{code}: the cluster's features were not known yet")),
             Err(error) => Ok(error.to_string()),
         }
     }
 
-    /// What is said of features: as the image knows the cluster's, or before the first one its controllers.
+    /// The features to claim: by the image, or before the first one by the controllers.
     fn claims(&self) -> Claims {
         let image = self.progress.image.borrow().clone();
-        let told = self.link.features();
+        let features = self.link.features();
         let of_image = image.features().iter();
-        let of_controllers = told.iter().map(|(name, level)| (name.as_str(), *level));
+        let of_controllers = features.iter().map(|(name, level)| (name.as_str(), *level));
         // The quorum's own version is in no image.
         let finalized: BTreeMap<&str, i16> = of_controllers.chain(of_image).collect();
         Claims::of(&self.options.features, finalized)
     }
 
-    /// Says once which features are on and not served.
-    fn tell_unserved(&mut self, claims: &Claims) {
-        if !std::mem::replace(&mut self.told_unserved, true) {
+    /// Logs once which enabled features are not served.
+    fn log_unserved(&mut self, claims: &Claims) {
+        if !std::mem::replace(&mut self.logged_unserved, true) {
             for (feature, level, refused) in &claims.unserved {
                 tracing::warn!(
                     feature,
                     level,
-                    "Cluster has a feature on that this broker does not serve: {refused}"
+                    "Cluster has a feature that this broker does not serve: {refused}"
                 );
             }
         }
@@ -217,7 +217,7 @@ impl Member {
                 Beat::Unknown => self.register(until).await?,
                 Beat::Failed(why) => last = why,
             }
-            // The registration may be preceded by records in its own batch or others: a little more is to come.
+            // Records before the registration may be in its own batch or others: wait briefly for more.
             let _ = tokio::time::timeout(REPEAT, applied.changed()).await;
         }
         Err(JoinError::Timeout { after: started.elapsed(), last })
@@ -228,7 +228,8 @@ impl Member {
             broker_id: self.options.node_id,
             broker_epoch: *self.epoch.borrow(),
             current_metadata_offset: *self.progress.applied.borrow(),
-            // Together with the wish to shut down it would mean at once, with no leadership moved in order.
+            // Together with the wish to shut down, the controller would fence at once, without moving leadership
+            // first.
             want_fence: self.want_fence || (!want_shut_down && *self.progress.withdrawn.borrow()),
             want_shut_down,
             offline_log_dirs: self.progress.offline.borrow().clone(),
@@ -251,7 +252,7 @@ impl Member {
         let mut offline = self.progress.offline.subscribe();
         let mut withdrawn = self.progress.withdrawn.subscribe();
         let images = self.progress.image.subscribe();
-        let mut watch = Watch { images, leaving: BTreeSet::new(), fenced: true, told: false };
+        let mut watch = Watch { images, leaving: BTreeSet::new(), fenced: true, logged_fence: false };
         let mut contact = Contact { heard: Instant::now(), unanswered: 0 };
         loop {
             tokio::select! {
@@ -286,7 +287,8 @@ impl Member {
                         wish = wishes.recv() => match wish {
                             // It registers for itself.
                             Some((Wish::Unfence, done)) => self.unfence(&mut contact, done).await,
-                            // The controller knows of nothing that the broker leads, so it has nothing to hand over.
+                            // The controller knows of no partitions that the broker leads, so there is nothing to
+                            // hand over.
                             Some((Wish::Leave, done)) => {
                                 let _ = done.send(());
                                 return;
@@ -306,11 +308,11 @@ impl Member {
     }
 
     async fn register_again(&mut self) {
-        tracing::warn!("Controller does not know the broker any more and it registers again");
+        tracing::warn!("Controller no longer knows this broker, registering again");
         let until = Instant::now() + self.options.registration_timeout;
         match self.register(until).await {
-            Ok(()) => tracing::info!(epoch = *self.epoch.borrow(), "Broker is registered again"),
-            Err(error) => tracing::error!(%error, "Broker cannot be registered again"),
+            Ok(()) => tracing::info!(epoch = *self.epoch.borrow(), "Registered the broker again"),
+            Err(error) => tracing::error!(%error, "Failed to register the broker again"),
         }
     }
 
@@ -323,7 +325,7 @@ impl Member {
                 Beat::Answered(response) => {
                     contact.answered();
                     if !response.is_fenced {
-                        // Whoever wished may have gone.
+                        // The caller may be gone.
                         let _ = done.send(());
                         return;
                     }
@@ -346,7 +348,7 @@ impl Member {
                 biased;
                 answered = self.beat(true) => answered,
                 () = self.given_up(contact.heard, at_least) => {
-                    tracing::warn!("No controller answers and the broker leaves without being let go");
+                    tracing::warn!("No controller answers, stopping without controlled shutdown");
                     return;
                 }
             };
@@ -361,11 +363,11 @@ impl Member {
             }
             let _ = tokio::time::timeout(REPEAT, applied.changed()).await;
         }
-        tracing::warn!("Controller did not let the broker go in time");
+        tracing::warn!("Controlled shutdown timed out");
     }
 
-    /// Waits until a controller that has heard of the broker for the last time at `heard` has given it up, and until each
-    /// controller that was elected since has: a new one waits for all brokers of its image anew.
+    /// Waits until a controller that last heard of the broker at `heard` has expired its session, and each controller
+    /// elected since as well: a new one restarts the sessions of all brokers in its image.
     async fn given_up(&self, heard: Instant, at_least: Instant) {
         loop {
             let waits_since = self.link.elected().map_or(heard, |elected| elected.max(heard));
@@ -378,12 +380,12 @@ impl Member {
     }
 }
 
-/// What an image shows that a broker beats for at once.
+/// Changes in an image that trigger an immediate heartbeat.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
     /// Another process has registered in this one's place.
     Replaced,
-    /// Another broker is leaving. It is let go once all others have told that they know.
+    /// Another broker is shutting down. It may stop once all others have confirmed.
     Leaving,
     /// The controller has fenced the broker: it was not heard for too long, or wanted it.
     Fenced,
@@ -395,8 +397,8 @@ struct Watch {
     leaving: BTreeSet<i32>,
     /// Whether the broker is fenced, as it is when it has registered.
     fenced: bool,
-    /// Whether it was told that it is.
-    told: bool,
+    /// Whether the fencing was logged.
+    logged_fence: bool,
 }
 
 impl Watch {
@@ -416,14 +418,12 @@ impl Watch {
                 let was_fenced = std::mem::replace(&mut self.fenced, own.fenced);
                 if is_this_process && own.fenced && !was_fenced {
                     if !*member.progress.withdrawn.borrow() {
-                        tracing::warn!(
-                            "Controller has fenced the broker, which it had not heard for too long"
-                        );
+                        tracing::warn!("Controller fenced this broker: its session expired");
                     }
-                    self.told = true;
+                    self.logged_fence = true;
                     return Seen::Fenced;
                 }
-                if !own.fenced && std::mem::take(&mut self.told) {
+                if !own.fenced && std::mem::take(&mut self.logged_fence) {
                     tracing::info!("Broker is unfenced again");
                 }
             }
@@ -438,18 +438,18 @@ impl Watch {
     }
 }
 
-/// How it stands between the broker and the controller.
+/// The state of the contact with the controller.
 struct Contact {
     /// When a heartbeat was answered last.
     heard: Instant,
-    /// Heartbeats since, which are told of once.
+    /// Failed heartbeats since, logged once.
     unanswered: u32,
 }
 
 impl Contact {
     fn failed(&mut self, why: &str) {
         if self.unanswered == 0 {
-            tracing::warn!(why, "Heartbeat is not answered");
+            tracing::warn!(why, "Heartbeat was not answered");
         }
         self.unanswered = self.unanswered.saturating_add(1);
     }

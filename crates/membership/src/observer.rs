@@ -1,4 +1,4 @@
-//! Follows the metadata log as a KRaft observer (KIP-595, KIP-630): Fetch, FetchSnapshot, and from what they bring, images.
+//! Follows the metadata log as a KRaft observer (KIP-595, KIP-630): builds images from Fetch and FetchSnapshot.
 //!
 //! Records are applied below the high watermark only, and published on batch boundaries outside transactions. The
 //! first image is published once everything that was committed when the observer began has been applied, and the
@@ -23,7 +23,7 @@ use super::{ControllerLink, ImageListener, LinkError, MembershipOptions, Progres
 
 /// `controller.quorum.retry.backoff.ms`.
 const RETRY: Duration = Duration::from_millis(20);
-/// So many failures in a row are told of: some seconds.
+/// Number of consecutive failures after which they are logged: some seconds.
 const TOLD_FAILURES: u32 = 20;
 /// Bytes of one Fetch.
 const FETCH_BYTES_MAX: i32 = 8 * 1024 * 1024;
@@ -38,11 +38,11 @@ const TAIL_BATCHES_MAX: usize = 4096;
 pub enum ObserverError {
     #[error("the metadata log cannot be read: {0}")]
     Batch(#[from] MetadataBatchError),
-    #[error("the metadata log holds a record that does not fit: {0}")]
+    #[error("the metadata log contains an invalid record: {0}")]
     Replay(#[from] ReplayError),
     #[error("snapshot {end_offset}-{epoch} of the metadata log cannot be used: {fault}")]
     Snapshot { end_offset: i64, epoch: i32, fault: SnapshotFault },
-    #[error("snapshot {end_offset}-{epoch} of the metadata log has {size} bytes, more than any")]
+    #[error("snapshot {end_offset}-{epoch} of the metadata log has {size} bytes, more than the limit")]
     SnapshotTooLarge { end_offset: i64, epoch: i32, size: i64 },
     #[error("the metadata log diverges at offset {end_offset}, and {applied} has been applied")]
     Diverged { end_offset: i64, applied: i64 },
@@ -92,7 +92,7 @@ pub(super) struct Observer {
     /// Fetched, and not known to be committed.
     tail: VecDeque<MetadataBatch>,
     loader: Loader,
-    /// What the listener has seen.
+    /// The last image passed to the listener.
     published: Arc<Image>,
     has_published: bool,
 }
@@ -132,21 +132,21 @@ impl Observer {
             match self.round().await {
                 Ok(()) => {
                     if failures >= TOLD_FAILURES {
-                        tracing::info!("Metadata log is fetched again");
+                        tracing::info!("Fetching the metadata log again");
                     }
                     failures = 0;
                 }
                 Err(Fault::Passing(why)) => {
                     if failures == 0 {
-                        tracing::debug!(why, "Metadata log could not be fetched");
+                        tracing::debug!(why, "Failed to fetch the metadata log once");
                     } else if failures == TOLD_FAILURES {
-                        tracing::warn!(why, "Metadata log cannot be fetched");
+                        tracing::warn!(why, "Failed to fetch the metadata log");
                     }
                     failures = failures.saturating_add(1);
                     tokio::time::sleep(RETRY * failures.min(50)).await;
                 }
                 Err(Fault::Fatal(error)) => {
-                    tracing::error!(%error, "Metadata log cannot be followed");
+                    tracing::error!(%error, "Failed to apply the metadata log");
                     self.progress.failed.send_replace(Some(Arc::new(error)));
                     return;
                 }
@@ -154,7 +154,7 @@ impl Observer {
         }
     }
 
-    /// Goes round until nothing is there that was not applied.
+    /// Runs until everything available is applied.
     #[cfg(test)]
     pub async fn catch_up(&mut self) {
         // The end of the log as it is now is known from a first answer, which does not wait while there is more.
@@ -229,14 +229,14 @@ impl Observer {
         }
     }
 
-    /// Takes records and a high watermark, and applies what is committed.
+    /// Accepts records and a high watermark, and applies committed records.
     fn take(&mut self, data: PartitionData) -> Result<(), Fault> {
         let bytes = match data.records {
             Some(Records::Inline(bytes)) => bytes,
             _ => Bytes::new(),
         };
         for batch in fetched::batches_of(&bytes)? {
-            // The leader's log is compacted by nobody, so what does not follow is not for this offset.
+            // The leader's log is not compacted, so a batch that does not follow is not for this offset.
             if batch.last.offset < self.next_offset {
                 continue;
             }
@@ -275,7 +275,7 @@ impl Observer {
         let published = self.loader.publish();
         match published {
             Some(Published { delta, image }) if based_on_published => self.tell(&delta, image),
-            // A snapshot came in between, or this is the first image.
+            // A snapshot was loaded in between, or this is the first image.
             _ if !Arc::ptr_eq(self.loader.image(), &self.published) => {
                 let image = self.loader.image().clone();
                 self.tell(&Delta::between(self.published.clone(), &image), image);
@@ -284,8 +284,8 @@ impl Observer {
         }
     }
 
-    /// Whether what was applied holds the registration of this process. Before it, a broker that had crashed would
-    /// still lead what it led then: it would load its coordinators, and a moment later load them again.
+    /// Whether the registration of this process is applied. Before that, a broker that had crashed would still lead
+    /// its old partitions: it would load its coordinators, and a moment later load them again.
     fn is_registered(&self) -> bool {
         let registration = self.loader.pending().image().broker(self.node_id);
         registration.is_some_and(|broker| broker.incarnation_id == self.incarnation_id)
@@ -296,13 +296,13 @@ impl Observer {
         self.published = image.clone();
         self.listener.publish(delta, image.clone());
         let offset = image.offset();
-        // Whoever is told of the image by it may say at once how far the broker is.
+        // Receivers may report this offset at once.
         self.progress.applied.send_replace(offset);
         self.progress.image.send_replace(image);
         self.link.set_published(offset);
     }
 
-    /// Drops what the leader does not have.
+    /// Drops records that the leader lacks.
     fn truncate(&mut self, end_offset: i64) -> Result<(), Fault> {
         let applied = self.loader.offset();
         if end_offset <= applied {
@@ -347,7 +347,7 @@ impl Observer {
         }
         let (image, news) = fetched::snapshot_of(&bytes, end_offset, epoch)
             .map_err(|fault| ObserverError::Snapshot { end_offset, epoch, fault })?;
-        tracing::debug!(end_offset, epoch, bytes = bytes.len(), "Loaded a snapshot of the metadata");
+        tracing::debug!(end_offset, epoch, bytes = bytes.len(), "Loaded a metadata snapshot");
         self.loader = Loader::new(image);
         self.link.heed(&news);
         self.tail.clear();

@@ -1,6 +1,7 @@
 //! Connections to other brokers of the cluster, over the listener that is between brokers.
 //!
-//! Owns: where a broker is, by the latest image, and how it is spoken to. Refuses: what is asked there.
+//! Owns: the addresses of brokers, by the latest image, and the security of connections. Refuses: the content of
+//! requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,8 +24,8 @@ pub enum PeerError {
         /// The listener, by inter.broker.listener.name.
         listener: String,
     },
-    /// It does not serve what is wanted.
-    #[error("broker {broker} serves {api} only up to version {version}, which is not for brokers")]
+    /// It does not serve the required version.
+    #[error("broker {broker} serves {api} only up to version {version}, which is too old for brokers")]
     TooOld {
         /// The broker.
         broker: i32,
@@ -36,7 +37,7 @@ pub enum PeerError {
     /// It does not answer.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// It cannot be spoken to as the configuration says.
+    /// The configured security does not allow a connection.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
 }
@@ -50,7 +51,7 @@ pub struct PeerOptions {
     pub listener: String,
     /// How to speak to a listener, by the number of its security protocol. Plain text for those that are missing.
     pub security: BTreeMap<i16, Properties>,
-    /// `request.timeout.ms`: for what coordinators ask.
+    /// `request.timeout.ms`, for requests of coordinators.
     pub request_timeout: Duration,
 }
 
@@ -93,8 +94,8 @@ impl Peers {
         Ok(Connection::connect_by(&self.connector, &address, &options).await?)
     }
 
-    /// How to speak to a listener with this protocol. The files that the settings name are read again for each connection, and
-    /// may be renewed meanwhile.
+    /// The security settings for a listener with this protocol. Their files are read again for each connection, so
+    /// they can be renewed.
     async fn security(&self, protocol: i16) -> Result<Security, InvalidSetting> {
         let Some(mut properties) = self.options.security.get(&protocol).cloned() else {
             return Ok(Security::default());

@@ -1,8 +1,8 @@
 //! The controllers as they are reached over the network.
 //!
-//! The Fetch of the metadata log finds the active controller and notices when it is gone; all other requests follow it.
-//! A server answers the requests of one connection one after the other, so what must not wait for each other has
-//! connections of its own: the log, the signs of life, changes of partitions, and everything else.
+//! The Fetch of the metadata log finds the active controller and notices when it is gone; all other requests follow
+//! it. A server answers the requests of one connection one after the other, so independent requests have separate
+//! connections: the log, heartbeats, partition changes, and everything else.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use thalweg_wire::{ApiKey, ErrorCode, Request};
 use tokio::time::Instant;
 
 use super::error::LinkError;
-use super::leader::{Leader, LeaderSearch, Told};
+use super::leader::{Leader, LeaderInfo, LeaderSearch};
 use thalweg_watch as watch;
 
 /// How long after a failure a request is sent again.
@@ -33,7 +33,7 @@ pub(super) const FETCH_WAIT: Duration = Duration::from_millis(500);
 /// DescribeCluster asks for controllers.
 const CONTROLLERS: i8 = 2;
 
-/// Where the controllers are, and how long they may take.
+/// The addresses of the controllers, and time limits.
 #[derive(Clone, Debug)]
 pub struct QuorumOptions {
     /// Where to ask for the active controller: `host:port`.
@@ -56,7 +56,7 @@ pub struct QuorumOptions {
     pub security: Security,
 }
 
-/// What has a connection of its own.
+/// The separate connections.
 #[derive(Clone, Copy)]
 enum Channel {
     Log,
@@ -83,7 +83,7 @@ pub(super) struct Quorum {
     leader: watch::Sender<Option<Leader>>,
     /// The newest epoch of which a leader was found, and when it was.
     elected: Mutex<Option<(i32, Instant)>>,
-    /// What the active controller serves, once one has said so.
+    /// The versions that the active controller serves, once known.
     versions: Mutex<Option<ApiVersions>>,
     channels: [tokio::sync::Mutex<Option<Connection>>; 4],
 }
@@ -100,7 +100,7 @@ impl Quorum {
         }
     }
 
-    /// Takes note of the voters that the log names. Where none of the configured servers is left, they are asked.
+    /// Adds the voters in the log. If no configured server is left, these are asked.
     pub fn learn(&self, voters: &[Voter]) {
         let endpoints = voters.iter().flat_map(|voter| &voter.endpoints);
         let reached = endpoints.filter(|endpoint| endpoint.name == self.options.listener);
@@ -114,14 +114,14 @@ impl Quorum {
         self.versions.lock().as_ref()?.range(api)
     }
 
-    /// The finalized features, as a controller has told them.
+    /// The finalized features, as reported by a controller.
     pub fn features(&self) -> Vec<(String, i16)> {
         let versions = self.versions.lock();
         let features = versions.iter().flat_map(ApiVersions::features);
         features.map(|(name, level)| (name.to_owned(), level)).collect()
     }
 
-    /// Asks the active controller anew what it serves, and which features are finalized.
+    /// Asks the active controller again for its versions and the finalized features.
     pub async fn ask_versions(&self) -> Result<(), LinkError> {
         let request = ApiVersionsRequest {
             client_software_name: "thalweg".to_owned(),
@@ -137,20 +137,20 @@ impl Quorum {
         self.elected.lock().map(|(_, at)| at)
     }
 
-    /// Whether it is known what the active controller serves.
+    /// Whether the versions of the active controller are known.
     pub fn is_known(&self) -> bool {
         self.versions.lock().is_some()
     }
 
-    /// Fetches from the leader, or from a node that tells who leads.
+    /// Fetches from the leader, or from a node that names the leader.
     pub async fn fetch(&self, request: &FetchRequest, version: i16) -> Result<FetchResponse, LinkError> {
         let address = self.search.lock().target().to_owned();
         let limit = self.options.quorum_timeout + FETCH_WAIT;
         let answered = self.ask(Channel::Log, &address, request, version, limit).await;
         {
             let mut search = self.search.lock();
-            match answered.as_ref().ok().and_then(told_by) {
-                Some(told) => search.told(&address, &told),
+            match answered.as_ref().ok().and_then(leader_info) {
+                Some(info) => search.on_answer(&address, &info),
                 None => search.failed(&address),
             }
             let leader = search.leader().cloned();
@@ -165,9 +165,9 @@ impl Quorum {
                 if changed {
                     match &leader {
                         Some(Leader { id, epoch, address }) => {
-                            tracing::info!(id, epoch, address, "Follows the active controller");
+                            tracing::info!(id, epoch, address, "Following the active controller");
                         }
-                        None => tracing::info!("Active controller is not known and is looked for"),
+                        None => tracing::info!("Active controller is unknown, searching"),
                     }
                     *known = leader;
                 }
@@ -217,7 +217,7 @@ impl Quorum {
         }
     }
 
-    /// The id of the quorum's cluster, as the next node tells it. It need not be the leader.
+    /// The id of the quorum's cluster, from the next node, which need not be the leader.
     pub async fn cluster_id(&self) -> Result<String, LinkError> {
         let address = self.search.lock().target().to_owned();
         let request = DescribeClusterRequest { endpoint_type: CONTROLLERS, ..Default::default() };
@@ -279,12 +279,12 @@ impl Quorum {
     }
 }
 
-/// What an answer to Fetch says of the leader; nothing when it has no partition to say it of.
-fn told_by(response: &FetchResponse) -> Option<Told> {
+/// The leader, from an answer to Fetch; `None` if it has no partition.
+fn leader_info(response: &FetchResponse) -> Option<LeaderInfo> {
     let data = response.responses.first()?.partitions.first()?;
     let leader_id = data.current_leader.leader_id;
     let endpoint = response.node_endpoints.iter().find(|endpoint| endpoint.node_id == leader_id);
-    Some(Told {
+    Some(LeaderInfo {
         leader_id,
         epoch: data.current_leader.leader_epoch,
         address: endpoint.map(|endpoint| host_and_port(&endpoint.host, endpoint.port)),
@@ -292,7 +292,7 @@ fn told_by(response: &FetchResponse) -> Option<Told> {
     })
 }
 
-/// Whether an answer says that its sender is not the active controller.
+/// Whether the sender of an answer is not the active controller.
 fn is_not_controller(response: &dyn Any) -> bool {
     fn code<T: 'static>(response: &dyn Any, code: fn(&T) -> i16) -> Option<i16> {
         response.downcast_ref::<T>().map(code)

@@ -1,4 +1,4 @@
-//! This broker as the controller knows it.
+//! This broker's registration with the controller.
 
 use super::ControllerLink;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -29,7 +29,7 @@ impl RegisteredBroker {
         self.epoch.load(Ordering::Relaxed)
     }
 
-    /// Takes note of the epoch of a registration.
+    /// Sets the epoch of the registration.
     pub fn set_epoch(&self, epoch: i64) {
         self.epoch.store(epoch, Ordering::Relaxed);
     }

@@ -176,7 +176,7 @@ async fn a_broker_that_withdraws_is_fenced_until_it_wants_to_lead_again() {
 }
 
 #[tokio::test]
-async fn the_first_image_after_a_crash_shows_this_process_and_nothing_led_by_the_one_before() {
+async fn the_first_image_after_a_crash_has_no_leaderships_of_the_previous_process() {
     let dir = temporary();
     let node = Node::start(controller_options(dir.path())).await;
     node.create("a", 1).await;
@@ -233,7 +233,7 @@ async fn the_observer_follows_topics_partitions_and_configurations() {
     assert_eq!(node.link.kraft_version(), 1, "from the control records at the beginning of the log");
     let before = node.stop().await;
 
-    // After a restart the same cluster is seen, but for the broker's registration and who leads.
+    // After a restart the cluster is the same, except for the broker's registration and the leader.
     let node = Node::start(controller_options(dir.path())).await;
     let image = node.until(|image| image.partition("b", 3).is_some_and(|p| p.leader == 1)).await;
     assert_eq!(image.topic("b").unwrap().id, before.topic("b").unwrap().id);
@@ -293,7 +293,7 @@ async fn a_broker_of_another_cluster_is_refused() {
     let mut old = options();
     old.features = BTreeMap::from([("metadata.version".to_owned(), VersionRange { min: 7, max: 29 })]);
     let refused = Membership::start(link, old, Arc::new(Follower::default())).await;
-    // The level is named where the image has come before the answer.
+    // The level is named if the image arrived before the answer.
     let unsupported = |error: JoinError| {
         matches!(
             error,

@@ -1,4 +1,4 @@
-//! What authentication and authorisation need: access control entries, SCRAM credentials, delegation tokens.
+//! State for authentication and authorisation: access control entries, SCRAM credentials, delegation tokens.
 
 use bytes::Bytes;
 
@@ -11,7 +11,7 @@ pub struct AccessControlEntry {
     pub resource_name: String,
     /// Whether the name is literal or a prefix.
     pub pattern_type: i8,
-    /// For whom.
+    /// The principal.
     pub principal: String,
     /// From where.
     pub host: String,
@@ -39,9 +39,9 @@ pub struct ScramCredential {
 pub struct DelegationToken {
     /// On whose behalf.
     pub owner: String,
-    /// Who asked for it.
+    /// The requester.
     pub requester: String,
-    /// Who may renew it.
+    /// Principals that may renew it.
     pub renewers: Vec<String>,
     /// When it was issued.
     pub issue_timestamp: i64,

@@ -32,10 +32,10 @@ pub struct VersionRange {
 }
 
 impl VersionRange {
-    /// What a node supports of a feature that it does not name.
+    /// The support of a node for a feature that it does not list.
     pub const DISABLED: VersionRange = VersionRange { min: 0, max: 0 };
 
-    /// Whether a level lies in the range.
+    /// Whether a level is in the range.
     pub fn contains(self, level: i16) -> bool {
         (self.min..=self.max).contains(&level)
     }
@@ -52,19 +52,19 @@ pub struct BrokerRegistration {
     pub incarnation_id: Uuid,
     /// Its listeners, in the order of their names.
     pub endpoints: Vec<Endpoint>,
-    /// What it supports, by the name of the feature.
+    /// Supported levels, by the name of the feature.
     pub features: BTreeMap<String, VersionRange>,
     /// Its rack.
     pub rack: Option<String>,
     /// Whether it is fenced: it leads nothing and clients do not see it.
     pub fenced: bool,
-    /// Whether it is leaving in order.
+    /// Whether it is shutting down.
     pub in_controlled_shutdown: bool,
-    /// Whether it was a broker of a ZooKeeper cluster; kept to write what was read.
+    /// Whether it was a broker of a ZooKeeper cluster; kept to preserve records.
     pub is_migrating_zk_broker: bool,
     /// Its online log directories, sorted.
     pub directories: Vec<Uuid>,
-    /// The log directories that take no new replicas; none until the broker has said.
+    /// The log directories that get no new replicas; `None` until the broker has reported them.
     pub cordoned_directories: Option<Vec<Uuid>>,
 }
 
@@ -163,13 +163,13 @@ impl BrokerRegistration {
         self.endpoints.iter().find(|e| e.listener == listener)
     }
 
-    /// Whether it may lead: neither fenced nor leaving.
+    /// Whether it may lead: neither fenced nor shutting down.
     pub fn is_active(&self) -> bool {
         !self.fenced && !self.in_controlled_shutdown
     }
 
     /// Whether a directory is one of its online ones. Reserved ids other than "lost" count as online, and so does
-    /// every directory of a broker that has told of none.
+    /// every directory of a broker that has reported none.
     pub fn has_online_directory(&self, directory: Uuid) -> bool {
         if directory == DIRECTORY_LOST {
             return false;
@@ -177,7 +177,7 @@ impl BrokerRegistration {
         directory.is_reserved() || self.directories.is_empty() || self.directories.contains(&directory)
     }
 
-    /// Whether a directory takes new replicas.
+    /// Whether a directory accepts new replicas.
     pub fn has_uncordoned_directory(&self) -> bool {
         match &self.cordoned_directories {
             None => true,
@@ -203,11 +203,11 @@ pub struct ControllerRegistration {
     pub id: i32,
     /// The id of the process.
     pub incarnation_id: Uuid,
-    /// Whether it was ready to take over from ZooKeeper; kept to write what was read.
+    /// Whether it was ready to take over from ZooKeeper; kept to preserve records.
     pub zk_migration_ready: bool,
     /// Its listeners, in the order of their names.
     pub endpoints: Vec<Endpoint>,
-    /// What it supports, by the name of the feature.
+    /// Supported levels, by the name of the feature.
     pub features: BTreeMap<String, VersionRange>,
 }
 

@@ -1,4 +1,4 @@
-//! The latest image, for everybody who wants to see it.
+//! The latest image, shared by all readers.
 
 use crate::Image;
 use parking_lot::RwLock;

@@ -1,11 +1,11 @@
-//! What differs between two images, and what that means for one broker.
+//! The difference between two images, and its meaning for one broker.
 
 use crate::{ConfigResource, Image, PartitionRegistration, Topic};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::Uuid;
 
-/// What changed between two images. A thing is listed when a record touched it, even if it is the same afterwards.
+/// The changes between two images. An entry is listed if a record touched it, even if it is equal afterwards.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Changes {
     /// Topics of the base that are gone.
@@ -30,7 +30,7 @@ pub struct Changes {
     pub scram: bool,
     /// Whether delegation tokens changed.
     pub delegation_tokens: bool,
-    /// Whether a block of producer ids was given out.
+    /// Whether a block of producer ids was allocated.
     pub producer_ids: bool,
 }
 
@@ -40,7 +40,7 @@ impl Changes {
         *self == Changes::default()
     }
 
-    /// Finds what differs between two images.
+    /// Compares two images.
     pub fn between(base: &Image, image: &Image) -> Changes {
         let mut changes = Changes {
             features: base.features != image.features,
@@ -114,7 +114,7 @@ pub struct LocalPartition {
     pub is_new: bool,
 }
 
-/// What a broker has to do about its replicas (Kafka's `LocalReplicaChanges`), to be done in the order of the fields.
+/// A broker's work on its replicas (Kafka's `LocalReplicaChanges`), in the order of the fields.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct LocalChanges {
     /// Replicas that are no longer the broker's: their topic is deleted, or they were reassigned.

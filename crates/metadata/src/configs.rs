@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use thalweg_hash::HashMap;
 
-/// What a configuration belongs to.
+/// The kind of resource of a configuration.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ConfigResourceKind {
     /// A topic.
     Topic,
-    /// A broker; the empty name stands for all of them.
+    /// A broker; the empty name means all of them.
     Broker,
     /// The loggers of a broker, which are never in the log.
     BrokerLogger,
@@ -47,7 +47,7 @@ impl ConfigResourceKind {
     }
 }
 
-/// What a configuration belongs to, by kind and name.
+/// The resource of a configuration, by kind and name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConfigResource {
     /// The kind.

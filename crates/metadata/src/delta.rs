@@ -6,7 +6,7 @@ use crate::{
 use std::sync::Arc;
 use thalweg_wire::MetadataRecord;
 
-/// Records replayed on top of an image. It copies what they touch and shares the rest with its base.
+/// Records replayed on top of an image. It copies only touched parts and shares the rest with its base.
 #[derive(Clone, Debug)]
 pub struct Delta {
     base: Arc<Image>,
@@ -20,7 +20,7 @@ impl Delta {
         Delta { image: (*base).clone(), base, changes: Changes::default() }
     }
 
-    /// Everything that is in an image and was not before: what a first publication has to tell.
+    /// Everything that is new in an image: the delta of a first publication.
     pub fn between(base: Arc<Image>, image: &Image) -> Delta {
         let changes = Changes::between(&base, image);
         Delta { base, image: image.clone(), changes }
@@ -36,7 +36,7 @@ impl Delta {
         &self.image
     }
 
-    /// What the records have touched so far.
+    /// The changes made by the records so far.
     pub fn changes(&self) -> &Changes {
         &self.changes
     }
@@ -51,7 +51,7 @@ impl Delta {
         self.replay_record(record)
     }
 
-    /// Says which part of the log has been replayed, and gives the image.
+    /// Sets the replayed part of the log, and returns the image.
     pub fn apply(&mut self, provenance: Provenance) -> Arc<Image> {
         self.image.provenance = provenance;
         Arc::new(self.image.clone())
@@ -69,7 +69,7 @@ impl Delta {
         self.changes().created_topics.iter().filter_map(|id| topics.get_by_id(*id))
     }
 
-    /// What the delta means for the replicas of a broker.
+    /// The changes for the replicas of a broker.
     pub fn local_changes(&self, broker: i32) -> LocalChanges {
         let mut local = LocalChanges::default();
         for topic in self.deleted_topics() {

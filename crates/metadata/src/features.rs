@@ -16,7 +16,7 @@ impl Features {
         self.metadata_version
     }
 
-    /// The level of a feature; 0 where it is not finalized.
+    /// The level of a feature; 0 if it is not finalized.
     pub fn level(&self, name: &str) -> i16 {
         if name == crate::feature::METADATA_VERSION {
             return self.metadata_version.map_or(0, MetadataVersion::level);

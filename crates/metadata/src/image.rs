@@ -79,7 +79,7 @@ impl Image {
         self.has_content_of(&Image::default())
     }
 
-    /// Whether another image says the same, whichever part of the log it is from.
+    /// Whether another image has the same content, whichever part of the log it is from.
     pub fn has_content_of(&self, other: &Image) -> bool {
         Image { provenance: other.provenance, ..self.clone() } == *other
     }
@@ -171,7 +171,7 @@ impl Image {
         &self.configs
     }
 
-    /// What was set for a resource; empty when nothing was.
+    /// The settings of a resource; empty if there are none.
     pub fn config(&self, resource: &ConfigResource) -> Arc<BTreeMap<String, String>> {
         self.configs.get(resource).cloned().unwrap_or_default()
     }

@@ -8,8 +8,8 @@
 //!   a metadata transaction.
 //! - [`Image::to_records`] writes an image as the records of a snapshot.
 //!
-//! Nothing here reads a clock, a file or a socket, and nothing is skipped: a record that does not fit is a
-//! [`ReplayError`], upon which the node must stop, for to go on is to diverge from the cluster.
+//! Nothing here reads a clock, a file or a socket, and nothing is skipped: an inapplicable record is a
+//! [`ReplayError`], after which the node must stop, because continuing would diverge from the cluster.
 
 mod access;
 mod broker;

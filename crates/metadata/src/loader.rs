@@ -25,7 +25,7 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Goes on from an image.
+    /// Continues from an image.
     pub fn new(image: Arc<Image>) -> Loader {
         Loader {
             delta: Delta::new(image.clone()),
@@ -55,7 +55,7 @@ impl Loader {
         self.before_transaction.is_some()
     }
 
-    /// What has been replayed and not given out.
+    /// Records that are replayed but not published.
     pub fn pending(&self) -> &Delta {
         &self.delta
     }
@@ -93,7 +93,7 @@ impl Loader {
         }
     }
 
-    /// Gives out what was loaded since the last time; nothing when nothing was, or while a transaction is open.
+    /// Publishes everything loaded since the last call; `None` if there is nothing, or while a transaction is open.
     pub fn publish(&mut self) -> Option<Published> {
         if self.in_transaction() || self.provenance == self.image.provenance() {
             return None;

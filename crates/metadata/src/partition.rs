@@ -1,4 +1,4 @@
-//! The registration of a partition: its replicas, who leads it, who is in sync (Kafka's `PartitionRegistration`).
+//! The registration of a partition: its replicas, its leader, its in-sync replicas (Kafka's `PartitionRegistration`).
 
 use crate::{MetadataVersion, PartitionEpoch, ReplayError, VersionedRecord};
 use thalweg_wire::metadata::{PartitionChangeRecord, PartitionRecord};
@@ -11,7 +11,7 @@ pub const NO_LEADER_CHANGE: i32 = -2;
 
 /// The directory of a replica that was created before directories were tracked.
 pub const DIRECTORY_MIGRATING: Uuid = Uuid(0);
-/// The broker has not said yet in which of its directories the replica lies.
+/// The broker has not reported the replica's directory yet.
 pub const DIRECTORY_UNASSIGNED: Uuid = Uuid(1);
 /// The directory of the replica is offline.
 pub const DIRECTORY_LOST: Uuid = Uuid(2);
@@ -189,7 +189,7 @@ fn recovery_state(id: i8) -> Result<LeaderRecoveryState, ReplayError> {
     LeaderRecoveryState::from_id(id).ok_or(ReplayError::RecoveryState { id })
 }
 
-/// A list that says nothing, or "migrating" throughout, is one "migrating" for each replica.
+/// An empty list, or one that is "migrating" throughout, means "migrating" for each replica.
 fn or_migrating(directories: Vec<Uuid>, replicas: usize) -> Vec<Uuid> {
     if directories.iter().all(|directory| *directory == DIRECTORY_MIGRATING) {
         vec![DIRECTORY_MIGRATING; replicas]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Whom a quota binds: for each of the types `user`, `client-id` and `ip` that matter, a name, or none for the
-/// default of that type.
+/// The entity of a quota: for each relevant type (`user`, `client-id`, `ip`) a name, or `None` for the default of
+/// that type.
 pub type QuotaEntity = BTreeMap<String, Option<String>>;
 
 /// All quotas: the values of each entity by their keys, such as `producer_byte_rate`.

@@ -1,5 +1,5 @@
-//! Random histories: the image does not depend on how records are cut into batches, deltas tell what changed, and a
-//! snapshot gives the image back.
+//! Random histories: the image does not depend on the batches of the records, deltas contain all changes, and a
+//! snapshot restores the image.
 
 use std::sync::Arc;
 
@@ -208,7 +208,7 @@ fn an_image_does_not_depend_on_how_its_records_were_batched() {
     }
 }
 
-/// A delta tells of everything that differs.
+/// A delta contains every difference.
 fn check_changes(base: &Arc<Image>, published: &Published, seed: u64) {
     let told = published.delta.changes();
     let found = Delta::between(base.clone(), &published.image);

@@ -1,4 +1,4 @@
-//! An image as records: what a snapshot holds.
+//! An image as records: the content of a snapshot.
 
 use crate::{ConfigResource, Image, MetadataVersion, VersionedRecord, feature};
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use thalweg_wire::metadata::{
 };
 
 impl Image {
-    /// The records that make this image out of an empty one, in the versions of its metadata version, in the order
-    /// in which Kafka writes a snapshot. What the metadata version cannot hold is left out.
+    /// The records that create this image from an empty one, in the versions of its metadata version, in the order of
+    /// Kafka's snapshots. Values that the metadata version cannot express are omitted.
     pub fn to_records(&self) -> Vec<VersionedRecord> {
         let version = self.features.metadata_version().unwrap_or(MetadataVersion::MINIMUM);
         let mut records = Vec::with_capacity(64 + self.topics.len() + self.topics.partition_count());

@@ -24,7 +24,7 @@ impl Topic {
     }
 }
 
-/// All topics, by id and by name. A copy shares the topics themselves.
+/// All topics, by id and by name. A copy shares the topics.
 #[derive(Clone, Debug, Default)]
 pub struct Topics {
     by_id: HashMap<Uuid, Arc<Topic>>,

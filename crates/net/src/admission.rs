@@ -21,7 +21,7 @@ struct Open {
     per_ip_overrides: HashMap<IpAddr, usize>,
     total: usize,
     by_ip: HashMap<IpAddr, usize>,
-    /// How many came in, and how many were turned away.
+    /// Number of accepted and of rejected connections.
     admitted: u64,
     refused: u64,
 }
@@ -37,7 +37,7 @@ pub(super) enum Refused {
     Descriptors(#[from] TooFewDescriptors),
 }
 
-/// A place among the connections, given back when it is dropped.
+/// A slot for one connection, released when dropped.
 #[derive(Debug)]
 pub(super) struct Admission {
     limits: Arc<ConnectionLimits>,
@@ -46,7 +46,7 @@ pub(super) struct Admission {
 }
 
 impl ConnectionLimits {
-    /// Limits with nothing open, for connections that take from these descriptors.
+    /// Limits with no open connections, which take descriptors from this budget.
     pub fn new(
         max: usize,
         max_per_ip: usize,

@@ -5,11 +5,11 @@ use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use thalweg_hash::HashMap;
 
-/// The most bytes that an answer may take in memory, without the batches of a fetch. Kafka has no bound below 2 GiB;
-/// librdkafka takes answers of up to 100 MB by default, and the metadata of two million partitions fits.
+/// Maximum size of an answer in memory, without the batches of a fetch. Kafka has no limit below 2 GiB; librdkafka
+/// accepts answers of up to 100 MB by default, and the metadata of two million partitions fits.
 pub const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// What is left of the size that an answer may have, for an API whose answer can be far larger than its request.
+/// The remaining size of an answer, for an API whose answer can be far larger than its request.
 #[derive(Debug)]
 pub struct AnswerRoom {
     left: usize,
@@ -23,7 +23,7 @@ impl Default for AnswerRoom {
 }
 
 impl AnswerRoom {
-    /// Takes room for a part of about `bytes` bytes; false where there is no more.
+    /// Reserves about `bytes` bytes for a part; `false` if there is no room.
     pub fn take(&mut self, bytes: usize) -> bool {
         match self.left.checked_sub(bytes) {
             Some(left) => {
@@ -31,7 +31,7 @@ impl AnswerRoom {
                 true
             }
             None => {
-                // What is smaller than this part does not squeeze in behind it.
+                // Smaller later parts must not get in after this one was refused.
                 self.left = 0;
                 false
             }
@@ -39,7 +39,7 @@ impl AnswerRoom {
     }
 }
 
-/// Adds parts to an answer, topics mostly. Where one with the same key is there already, `join` has it take the other over.
+/// Adds parts to an answer, usually topics. If a part with the same key exists, `join` merges the two.
 pub fn merge<T, K: Hash + Eq>(
     answered: &mut Vec<T>,
     more: Vec<T>,

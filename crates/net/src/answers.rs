@@ -1,8 +1,8 @@
-//! The memory of answers that their peers do not take, over all connections.
+//! The memory of answers that peers do not read, over all connections.
 //!
-//! Owns: how much that may be, and which connection ends when it is more: the one whose answers take the most memory for the
-//! longest time. An answer is counted from the moment its connection has to wait with it, so what leaves at once costs
-//! nothing. Slices of files are no memory.
+//! Owns: its limit, and the choice of the connection to close when it is exceeded: the one whose answers use the most
+//! memory for the longest time. An answer counts once its connection has to wait to send it. Slices of files use no
+//! memory.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The memory that answers may take. Cheap to clone.
+/// The memory budget of answers. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct AnswerMemory(Arc<Mutex<Answers>>);
 
@@ -41,7 +41,7 @@ impl AnswerMemory {
         self.0.lock().bytes
     }
 
-    /// Counts the answers of one more connection, which begins to wait with them.
+    /// Counts the answers of another connection, which starts waiting to send them.
     pub(super) fn hold(&self, bytes: usize) -> HeldAnswers {
         let mut answers = self.0.lock();
         let (id, cut_off) = (answers.next_id, Arc::new(Notify::new()));
@@ -88,7 +88,7 @@ pub(super) struct HeldAnswers {
 }
 
 impl HeldAnswers {
-    /// It is so much by now.
+    /// Sets the current size.
     pub(super) fn set(&self, bytes: usize) {
         self.memory.0.lock().set(self.id, bytes);
     }

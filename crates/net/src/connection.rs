@@ -19,46 +19,46 @@ use thalweg_config::NetworkSettings;
 use thalweg_watch as watch;
 use tokio::time::{Instant, sleep};
 
-/// What frames may take over all connections, unless `queued.max.request.bytes` says otherwise.
+/// Memory of frames over all connections, unless `queued.max.request.bytes` is set.
 const FRAME_MEMORY: usize = 512 * 1024 * 1024;
-/// The part of it that answers may take which peers do not take, and the least that these may take.
+/// The share of it for answers that peers do not read, and its minimum.
 const ANSWER_SHARE: usize = 4;
 const ANSWER_MEMORY_MIN: usize = 64 * 1024 * 1024;
 /// Answers that wait behind others are not counted while they are smaller.
 const COUNTED_MIN: usize = 16 * 1024;
-/// A time without traffic that never comes.
+/// An idle time that is never reached.
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// How many answers may wait on one connection before it is not read any further.
 const PENDING_MAX: usize = 64;
 /// How long one connection's frames are served before the tasks of others get their turn.
 const ROUND_MAX: Duration = Duration::from_millis(10);
-/// How long a peer may take to receive the last answers when the broker stops.
+/// Time for a peer to receive the last answers when the broker stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// A connection that has been quiet for so long gives its buffer back.
 const QUIET: Duration = Duration::from_secs(1);
-/// How often a socket that reports no room is tried all the same: it reports some only when much of its buffer is free, and a
-/// slow reader may take long to free so much.
+/// Interval for trying a socket that reports no room: it reports room only when much of its buffer is free, which a
+/// slow reader may take long to achieve.
 const TRY_UNASKED: Duration = Duration::from_secs(5);
 /// How soon a connection that waits for an answer tries again to read, where there was no memory.
 const READ_AGAIN: Duration = Duration::from_millis(100);
 
-/// What a connection's settings say about all connections of a listener.
+/// Settings common to all connections of a listener.
 #[derive(Clone, Debug)]
 pub struct ConnectionSettings {
     /// The largest frame, `socket.request.max.bytes`.
     pub frame_max: usize,
     /// How long a connection may go without progress, `connections.max.idle.ms`.
     pub idle_max: Duration,
-    /// What frames may take.
+    /// The memory of frames.
     pub memory: FrameMemory,
-    /// What answers may take that peers do not take.
+    /// The memory of answers that peers do not read.
     pub answers: AnswerMemory,
     /// SO_SNDBUF, `socket.send.buffer.bytes`; None leaves it to the system.
     pub send_buffer_bytes: Option<usize>,
 }
 
 impl ConnectionSettings {
-    /// By the settings of the network. Each call makes a memory of its own.
+    /// From the settings of the network. Each call creates a separate memory budget.
     pub fn of(network: &NetworkSettings) -> ConnectionSettings {
         let memory = network.queued_max_request_bytes.unwrap_or(FRAME_MEMORY);
         ConnectionSettings {
@@ -71,7 +71,7 @@ impl ConnectionSettings {
     }
 }
 
-/// Who is at the other end, and by which listener they came.
+/// The peer, and its listener.
 #[derive(Debug)]
 pub struct Peer {
     /// The peer's address.
@@ -84,9 +84,9 @@ pub struct Peer {
 pub enum Reply {
     /// It is ready.
     Now(Frame),
-    /// It comes later, and no further request of the connection is looked at before.
+    /// Available later; the connection serves no further request before.
     Later(Pin<Box<dyn Future<Output = Reply> + Send>>),
-    /// It comes later; the order of the request's effects is fixed already, so the connection reads on.
+    /// Available later; the order of the request's effects is already fixed, so the connection reads on.
     Ordered(Pin<Box<dyn Future<Output = Reply> + Send>>),
     /// The request wants no answer (Produce with acks=0).
     Nothing,
@@ -95,7 +95,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// What is to be sent in the end, once all that it waits for is there.
+    /// The final reply, once everything it waits for is available.
     pub async fn settled(mut self) -> Reply {
         while let Reply::Later(rest) | Reply::Ordered(rest) = self {
             self = rest.await;
@@ -104,12 +104,12 @@ impl Reply {
     }
 }
 
-/// What serves the requests of connections.
+/// Serves the requests of connections.
 pub trait Handler: Clone + Send + 'static {
-    /// What it keeps for one connection.
+    /// State of one connection.
     type Session: Send;
 
-    /// A connection has come.
+    /// Called for a new connection.
     fn open(&self, peer: Arc<Peer>) -> Self::Session;
 
     /// Serves one request: a frame without its length.
@@ -125,7 +125,7 @@ pub(super) enum Disconnect {
     Idle(Duration),
     #[error("a request arrives too slowly while others wait for memory (queued.max.request.bytes)")]
     TooSlow,
-    #[error("it does not take its answers, and others need their memory")]
+    #[error("it does not read its answers, and others need the memory")]
     Unread,
     #[error("the broker is stopping")]
     Stopping,
@@ -188,7 +188,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Serves until the connection ends, and says why it did.
+    /// Serves until the connection ends, and returns the reason.
     pub(super) async fn run(mut self) -> Disconnect {
         loop {
             if let Err(reason) = self.round().await {
@@ -223,8 +223,8 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Waits for a peer to take its answers, as long as it goes on to take some. It may not hold up the broker's end, nor keep
-    /// memory that others need more.
+    /// Waits for a peer to read its answers, as long as it makes progress. This must not delay the broker's stop, nor
+    /// keep memory that others need more.
     async fn flush_slowly(&mut self) -> Result<(), Disconnect> {
         self.output.compact();
         self.hold(self.output.unsent_bytes() + self.ready_bytes);
@@ -272,8 +272,8 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Serves the whole frames at hand, as long as the connection may look further: one at the least, and no other once it
-    /// is late.
+    /// Serves the complete frames at hand, as long as the connection may read further: at least one, and no more once
+    /// it is late.
     fn handle_frames(&mut self, until: Instant) -> Result<(), Disconnect> {
         let mut is_late = false;
         while self.reads_on() && !is_late {
@@ -301,7 +301,7 @@ impl<H: Handler> Connection<H> {
             && !matches!(self.pending.back(), Some(Pending::Awaited { reads_on: false, .. }))
     }
 
-    /// Moves answers that are ready, in order, to the output.
+    /// Moves ready answers, in order, to the output.
     fn settle(&mut self) {
         while let Some(Pending::Ready(_)) = self.pending.front() {
             if let Some(Pending::Ready(frame)) = self.pending.pop_front() {
@@ -345,8 +345,7 @@ impl<H: Handler> Connection<H> {
     }
 
     async fn wait_for_bytes(&mut self) -> Result<(), Disconnect> {
-        // All that was taken is answered. The rest of a frame that has begun is not waited for, nor is more of a client
-        // that never pauses.
+        // All received requests are answered. Do not wait for the rest of a partial frame, nor for further requests.
         if *self.stopping.borrow() {
             return Err(Disconnect::Stopping);
         }
@@ -394,7 +393,7 @@ impl<H: Handler> Connection<H> {
         Ok(())
     }
 
-    /// Reads what is there; `None` when nothing is.
+    /// Reads available bytes; `None` if there are none.
     fn read_now(&mut self) -> Result<Option<Read>, Disconnect> {
         match self.input.try_read(&self.stream) {
             Ok(Read::Bytes(0)) => Err(Disconnect::Closed),
@@ -404,8 +403,8 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Reads what is there, and says whether there is something to do then. Where there is no memory, waits until there is;
-    /// the connection is not idle meanwhile.
+    /// Reads available bytes, and returns whether there is something to do. Waits for memory if there is none; the
+    /// connection does not count as idle meanwhile.
     async fn read_with_room(&mut self) -> Result<bool, Disconnect> {
         let read = self.read_now()?;
         if read == Some(Read::NoRoom) {
@@ -443,7 +442,7 @@ async fn first_answer(pending: &mut VecDeque<Pending>, ready_bytes: &mut usize) 
                     *ready_bytes += frame.bytes_in_memory();
                     *entry = Pending::Ready(frame);
                 }
-                // Anything else is kept as it is until its turn comes.
+                // Any other reply keeps its place until its turn.
                 (_, reply) => {
                     *entry = Pending::Awaited { answer: Box::pin(std::future::ready(reply)), reads_on: true }
                 }
@@ -454,7 +453,7 @@ async fn first_answer(pending: &mut VecDeque<Pending>, ready_bytes: &mut usize) 
     .await
 }
 
-/// Until the broker stops. The value is looked at without holding it over a wait.
+/// Completes when the broker stops. The value is not held over a wait.
 pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
     while !*stopping.borrow_and_update() {
         if stopping.changed().await.is_err() {

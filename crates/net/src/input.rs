@@ -1,8 +1,8 @@
 //! Requests on their way in: frames cut from a buffer without a copy.
 //!
-//! Owns: the buffers of one connection and what they take from the memory of all (`memory`). Small frames are cut from a
-//! block that is used again and again; a frame that is too large for it gets a buffer of its own (`large`), which
-//! follows the bytes that arrive and ends with the frame's last use.
+//! Owns: the buffers of one connection and their share of the common memory (`memory`). Small frames are cut from a
+//! reused block; a larger frame gets its own buffer (`large`), which grows with the received bytes and is freed after
+//! the frame's last use.
 
 use super::large::LargeFrame;
 use super::memory::{Charge, FrameMemory, Purpose};
@@ -18,12 +18,12 @@ const BLOCK_SMALL: usize = 16 * 1024;
 const BLOCK_LARGE: usize = 256 * 1024;
 /// A frame up to this size may have a block as large as itself, while there is memory enough.
 const BLOCK_MAX: usize = 2 * 1024 * 1024;
-/// What a block shrinks to at the least.
+/// The minimum size of a block.
 const BLOCK_MIN: usize = 512;
 /// The length that precedes a frame.
 const LENGTH: usize = 4;
 
-/// A frame's length is no length that this listener takes.
+/// A frame's length is not acceptable to this listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a frame of {length} bytes, where socket.request.max.bytes allows {max}")]
 pub(super) struct FrameLength {
@@ -31,10 +31,10 @@ pub(super) struct FrameLength {
     pub(super) max: usize,
 }
 
-/// What became of a read.
+/// The outcome of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Read {
-    /// So many bytes arrived; none at the end of the stream.
+    /// Number of received bytes; 0 at the end of the stream.
     Bytes(usize),
     /// Other connections have all memory, or frames that are here have to be served first.
     NoRoom,
@@ -46,7 +46,7 @@ pub(super) struct Input {
     memory: FrameMemory,
     frame_max: usize,
     block: Option<Block>,
-    /// Blocks that frames in hand still lie in.
+    /// Blocks that contain frames in use.
     retired: Vec<Block>,
     large: Option<LargeFrame>,
     /// Whether reads fill a small block.
@@ -55,7 +55,7 @@ pub(super) struct Input {
     since: Option<Instant>,
 }
 
-/// A buffer, and what it takes from the memory of all connections.
+/// A buffer, and its share of the common memory.
 #[derive(Debug)]
 struct Block {
     buf: BytesMut,
@@ -82,8 +82,8 @@ impl Block {
         self.buf.is_empty() && self.reclaim()
     }
 
-    /// Makes all its room follow what it holds, unless a frame lies there or there is too much to move. Fails where it is
-    /// full.
+    /// Moves its content to the front to make room at the end, unless a frame is in use there or there is too much to
+    /// move. Fails if it is full.
     fn reclaim(&mut self) -> bool {
         let free = self.size() - self.buf.len();
         free > 0 && self.buf.try_reclaim(free)
@@ -124,12 +124,12 @@ impl Input {
         }
     }
 
-    /// What the frame that is arriving takes in the block; 0 while its length is not known.
+    /// The size of the incomplete frame in the block; 0 while its length is unknown.
     fn frame_len(&self) -> usize {
         self.announced().ok().flatten().map_or(0, |length| LENGTH + length)
     }
 
-    /// Whether [`Input::next_frame`] has something to say: a whole frame, or that there can be none.
+    /// Whether [`Input::next_frame`] has a result: a complete frame, or an error.
     pub(super) fn has_frame(&self) -> bool {
         match &self.large {
             Some(large) => large.is_whole(),
@@ -139,7 +139,7 @@ impl Input {
         }
     }
 
-    /// Whether so much waits that no more should be read before some of it is handled.
+    /// Whether so much is buffered that some must be handled before more is read.
     pub(super) fn is_full(&self) -> bool {
         match &self.large {
             Some(large) => large.is_whole(),
@@ -185,7 +185,7 @@ impl Input {
             self.install(charge);
             return true;
         }
-        // What there is of room is used first: memory follows the bytes that arrive.
+        // Use existing room first: memory grows with the received bytes.
         if let Some(block) = &mut self.block
             && (block.free() > 0 || block.reclaim())
         {
@@ -208,8 +208,8 @@ impl Input {
         self.take(charge, purpose);
     }
 
-    /// What the next read needs where the block has no room: a small block before the length of a frame is known, then a
-    /// buffer for the frame.
+    /// The memory for the next read if the block has no room: a small block before the length of a frame is known,
+    /// then a buffer for the frame.
     fn needed(&self) -> (usize, Purpose) {
         match self.frame_len() {
             0 => (BLOCK_SMALL, Purpose::Begin),
@@ -224,13 +224,13 @@ impl Input {
         }
     }
 
-    /// What the frame in the block takes as a large one to begin with: twice what is there of it.
+    /// The initial buffer size of a large frame: twice the bytes received so far.
     fn first_capacity(&self) -> usize {
         let length = self.frame_len().max(2 * LENGTH) - LENGTH;
         length.min((2 * self.buffered().len()).max(BLOCK_SMALL))
     }
 
-    /// Moves the frame that is arriving, and is all that is in the block, to a buffer of its own.
+    /// Moves the incomplete frame, which is all that is in the block, to its own buffer.
     fn begin_large(&mut self, charge: Charge) {
         let length = self.frame_len() - LENGTH;
         let Some(block) = &mut self.block else { return };
@@ -239,7 +239,7 @@ impl Input {
         self.yield_memory();
     }
 
-    /// Goes on in another block with what is buffered.
+    /// Continues in another block with the buffered bytes.
     fn install(&mut self, charge: Charge) {
         let mut block = Block::new(charge);
         if let Some(mut old) = self.block.take() {
@@ -257,8 +257,8 @@ impl Input {
         }
     }
 
-    /// Notes that the connection waits for more of a frame, `quiet` by now, and says whether the frame is too slow to keep the
-    /// memory it has.
+    /// Records that the connection waits for more of a frame, `quiet` by now, and returns whether the frame is too
+    /// slow to keep its memory.
     pub(super) fn is_too_slow(&mut self, quiet: Duration) -> bool {
         let (charge, received) = match (&self.large, &self.block) {
             (Some(large), _) => (large.charge(), large.received()),
@@ -274,7 +274,7 @@ impl Input {
         self.since = self.since.map(|began| began + since.elapsed());
     }
 
-    /// Whether there is a buffer that could be given back or shrunk.
+    /// Whether a buffer could be released or shrunk.
     pub(super) fn has_memory(&self) -> bool {
         self.block.is_some() || self.large.is_some()
     }
@@ -284,7 +284,7 @@ impl Input {
         self.large.is_some() || !self.buffered().is_empty()
     }
 
-    /// Before a wait: keeps no block for what may come while others need memory.
+    /// Before a wait: releases an empty block if others need memory.
     pub(super) fn yield_memory(&mut self) {
         if self.memory.is_tight() && self.buffered().is_empty() {
             self.release();
@@ -299,7 +299,7 @@ impl Input {
         }
     }
 
-    /// The connection is quiet: gives back what is not in use.
+    /// The connection is quiet: releases unused memory.
     pub(super) fn rest(&mut self) {
         if let Some(large) = &mut self.large {
             large.shrink();

@@ -1,14 +1,14 @@
-//! A request that is too large for a connection's block, in a buffer of its own.
+//! A request that is too large for a connection's block, in its own buffer.
 //!
-//! The buffer follows the bytes that arrive: an announced length is no reason to allocate. What it takes from the memory of
-//! all connections is given back when the last part of the frame is dropped, wherever that is.
+//! The buffer grows with the received bytes: an announced length is no reason to allocate. Its share of the common
+//! memory is released when the last slice of the frame is dropped.
 
 use super::memory::{Charge, FrameMemory, Purpose};
 use super::stream::Stream;
 use bytes::{BufMut, Bytes};
 use std::io;
 
-/// By how much a buffer grows at the least.
+/// The minimum growth of a buffer.
 const GROWTH_MIN: usize = 16 * 1024;
 
 /// A frame of which some bytes are missing.
@@ -32,7 +32,7 @@ impl AsRef<[u8]> for Charged {
 }
 
 impl LargeFrame {
-    /// A frame of `length` bytes that begins with these.
+    /// A frame of `length` bytes that starts with these.
     pub(super) fn begin(charge: Charge, length: usize, begin: &[u8]) -> LargeFrame {
         let mut bytes = Vec::with_capacity(charge.bytes());
         bytes.extend_from_slice(begin);
@@ -100,7 +100,7 @@ impl LargeFrame {
         stream.try_read_buf(&mut (&mut self.bytes).limit(room))
     }
 
-    /// Gives back room that nothing arrives for.
+    /// Releases unused room.
     pub(super) fn shrink(&mut self) {
         if self.bytes.len() < self.bytes.capacity() / 2 && !self.charge.holds_reserve() {
             self.bytes.shrink_to_fit();

@@ -1,13 +1,13 @@
 //! Listeners and connections.
 //!
-//! A connection is one task. It reads frames into one buffer, hands each to the APIs, and writes the answers in
-//! the order of the requests. Work is done inline: a frame that can be answered at once is answered before the
-//! next is looked at, and the answers to all frames of a buffer leave together.
+//! A connection is one task. It reads frames into one buffer, passes each to the APIs, and writes the answers in the
+//! order of the requests. Work is done inline: a frame that can be answered at once is answered before the next one
+//! is read, and the answers to all frames of a buffer are sent together.
 //!
-//! What is bounded here: the size of a frame, the memory of frames from their first byte to the end of their use, the
-//! memory of answers that peers do not take, the number of connections in all and of one address, the answers that wait
-//! on one connection, and the time without progress.
-//! Refused: TLS and SASL, which the configuration names before a listener opens.
+//! Limits: the size of a frame, the memory of frames from their first byte to the end of their use, the memory of
+//! answers that peers do not read, the number of connections in all and of one address, the answers that wait on one
+//! connection, and the time without progress. Refused: TLS and SASL, which the configuration names before a listener
+//! opens.
 
 mod admission;
 pub mod answer_parts;

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 /// How long the accept loop rests when the process is out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often a listener says that it cannot accept.
+/// How often a listener logs that it cannot accept.
 const FAILED_ACCEPTS_NOTED: Duration = Duration::from_secs(60);
 
 /// A listener could not be opened.
@@ -32,7 +32,7 @@ pub struct BindError {
     pub host: String,
     /// The port.
     pub port: u16,
-    /// What the kernel says.
+    /// The I/O error.
     pub source: io::Error,
 }
 
@@ -48,14 +48,14 @@ pub trait SimulatedListener: Send + Sync {
     /// The address.
     fn address(&self) -> SocketAddr;
 
-    /// The next connection that has come, and from where.
+    /// The next new connection, and its address.
     fn poll_accept(
         &self,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<(Box<dyn SimulatedStream>, SocketAddr)>>;
 }
 
-/// What connections come by.
+/// The source of connections.
 enum Acceptor {
     Tcp(TcpListener),
     Simulated(Box<dyn SimulatedListener>),
@@ -89,8 +89,8 @@ pub struct SocketOptions {
     pub receive_buffer_bytes: Option<usize>,
 }
 
-/// Opens the sockets of a listener: one for each address of its host, on IPv4 and IPv6; an empty host is all
-/// interfaces of both families. Port 0 takes a free one, the same for all addresses. Must run inside a runtime.
+/// Opens the sockets of a listener: one for each address of its host, on IPv4 and IPv6; an empty host means all
+/// interfaces of both families. Port 0 selects a free one, the same for all addresses. Must run inside a runtime.
 pub(super) fn bind(
     name: &str,
     host: &str,
@@ -124,7 +124,7 @@ fn addresses(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let mut found: Vec<SocketAddr> = match host {
         "" | "0.0.0.0" => any.iter().map(|ip| SocketAddr::new(*ip, port)).collect(),
-        // Many clients try ::1 first, whatever the hosts file says.
+        // Many clients try ::1 first, regardless of the hosts file.
         "localhost" => loopback.iter().map(|ip| SocketAddr::new(*ip, port)).collect(),
         host => (host, port).to_socket_addrs()?.collect(),
     };
@@ -147,7 +147,7 @@ fn open(address: SocketAddr, options: SocketOptions) -> io::Result<TcpListener> 
     TcpListener::from_std(socket.into())
 }
 
-/// What all connections of a listener share.
+/// State common to all connections of a listener.
 #[derive(Clone)]
 pub(super) struct Serving<H> {
     handler: H,
@@ -173,12 +173,12 @@ impl Listening {
         self.sockets.iter().filter_map(|socket| socket.address().ok()).collect()
     }
 
-    /// The port, also where a free one was asked for.
+    /// The port, also if a free one was requested.
     pub fn port(&self) -> u16 {
         self.addresses().first().map_or(0, SocketAddr::port)
     }
 
-    /// The open sockets, for who serves them in another way.
+    /// The open sockets, for serving them in another way.
     pub fn into_sockets(self) -> Vec<TcpListener> {
         let socket = |acceptor| match acceptor {
             Acceptor::Tcp(socket) => Some(socket),
@@ -213,7 +213,7 @@ async fn accept<H: Handler + Sync>(socket: Acceptor, serving: Serving<H>) {
         tokio::select! {
             biased;
             () = stopped(&mut stopping) => break,
-            // Before the next is accepted: ends must not gather where connections come without a pause.
+            // Before the next is accepted: finished tasks must not pile up when connections arrive without a pause.
             Some(_) = connections.join_next() => {}
             accepted = socket.accept() => match accepted {
                 Ok((stream, address)) => admit(stream, address, &serving, &mut connections),
@@ -228,11 +228,11 @@ async fn accept<H: Handler + Sync>(socket: Acceptor, serving: Serving<H>) {
     while connections.join_next().await.is_some() {}
 }
 
-/// Out of descriptors, every attempt fails until some are free: one line a minute says so.
+/// Without descriptors every attempt fails: log one line a minute.
 fn note_failed_accept(listener: &str, error: &io::Error, noted: &mut Option<Instant>) {
     if noted.is_none_or(|noted| noted.elapsed() >= FAILED_ACCEPTS_NOTED) {
         *noted = Some(Instant::now());
-        tracing::warn!(listener, %error, "Accepting a connection failed, as others do until the cause is gone");
+        tracing::warn!(listener, %error, "Failed to accept connections");
     }
 }
 
@@ -245,7 +245,7 @@ fn admit<H: Handler + Sync>(
     let admission = match serving.limits.admit(address.ip()) {
         Ok(admission) => admission,
         Err(reason) => {
-            tracing::warn!(listener = serving.name, %address, %reason, "Turned a connection away");
+            tracing::warn!(listener = serving.name, %address, %reason, "Rejected a connection");
             return;
         }
     };
@@ -261,21 +261,21 @@ fn admit<H: Handler + Sync>(
             | Disconnect::Refused(_)
             | Disconnect::TooSlow
             | Disconnect::Unread) => tracing::warn!(%address, %reason, "Closed a connection"),
-            reason => tracing::debug!(%address, %reason, "A connection ended"),
+            reason => tracing::debug!(%address, %reason, "Connection ended"),
         }
     });
 }
 
-/// What does not succeed here makes a connection slower, not wrong.
+/// A failure here makes a connection slower, not wrong.
 fn tune(stream: &TcpStream, address: SocketAddr, settings: &ConnectionSettings) {
     // Answers leave whole, so nothing is gained by waiting for more to send with them.
     if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%address, %error, "Setting TCP_NODELAY failed");
+        tracing::debug!(%address, %error, "Failed to set TCP_NODELAY");
     }
     if let Some(bytes) = settings.send_buffer_bytes
         && let Err(error) = SockRef::from(stream).set_send_buffer_size(bytes)
     {
-        tracing::debug!(%address, bytes, %error, "Setting SO_SNDBUF failed");
+        tracing::debug!(%address, bytes, %error, "Failed to set SO_SNDBUF");
     }
 }
 
@@ -292,7 +292,7 @@ mod tests {
         let options = SocketOptions { backlog: config.network.listen_backlog, receive_buffer_bytes: None };
         let listening = bind("TEST", "127.0.0.1", 0, options).expect("a free port");
         let address = listening.addresses()[0];
-        // Nobody accepts. A connection that does not fit into the queue would be tried again after a second. Some
+        // Nothing accepts. A connection that does not fit into the queue would be retried after a second. Some
         // systems allow no more than 128.
         let connect = |_| std::net::TcpStream::connect_timeout(&address, Duration::from_millis(900));
         let waiting: Result<Vec<_>, _> = (0..120).map(connect).collect();

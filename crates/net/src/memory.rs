@@ -1,14 +1,14 @@
 //! The memory of requests, over all connections: from the first byte that is read to the end of the frame's last use.
 //!
-//! Owns: the budget (`queued.max.request.bytes`), who takes from it, and who waits. A buffer is charged with what it
-//! was allocated with, not with what is in it. Refuses: knowing what a buffer holds.
+//! Owns: the budget (`queued.max.request.bytes`), its charges, and the queue of waiters. A buffer is charged by its
+//! allocated size, not by its content. Refuses: knowing the content of a buffer.
 //!
-//! Memory follows the bytes that arrive, so many frames can be half there when the budget is used up, and none of them could
-//! be completed. Three rules keep connections going:
+//! Memory grows with the received bytes, so when the budget is used up many frames may be incomplete, and none could
+//! be completed. Three rules prevent this deadlock:
 //!
 //! - Part of the budget, as large as the largest frame, is the reserve. It completes one frame at a time: the one
-//!   that has waited longest. When that frame is served, the next one gets the reserve.
-//! - Buffers that grow leave a share of the rest to connections that only want to begin to read.
+//!   that has waited longest. When that frame has been served, the next one gets the reserve.
+//! - Buffers that grow leave a share of the rest to connections that only start to read.
 //! - While a connection waits for memory, frames that arrive too slowly lose theirs ([`Charge::is_too_slow`]).
 
 use parking_lot::Mutex;
@@ -23,25 +23,25 @@ const SMALL_SHARE: usize = 4;
 /// How long a frame may go without a byte while others wait for memory; the one that holds the reserve.
 const STALL: Duration = Duration::from_secs(10);
 const RESERVE_STALL: Duration = Duration::from_secs(3);
-/// How long a frame may take then, whatever its size.
+/// The time a frame may then take, whatever its size.
 const GRACE: Duration = Duration::from_secs(10);
 /// How many bytes of it have to arrive in each second after that.
 const PACE: u64 = 64 * 1024;
 /// As [`PACE`], for the one frame that holds the reserve.
 const RESERVE_PACE: u64 = 1024 * 1024;
 
-/// The memory that requests may take. Cheap to clone.
+/// The memory budget of requests. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct FrameMemory(Arc<Pool>);
 
 #[derive(Debug)]
 struct Pool {
-    /// What may be taken, without the reserve.
+    /// The limit without the reserve.
     shared_max: usize,
-    /// What may be taken by buffers that grow.
+    /// The limit for buffers that grow.
     growth_max: usize,
     state: Mutex<State>,
-    /// What is taken without the reserve. Changes under the lock of `state`.
+    /// Memory in use without the reserve. Changes under the lock of `state`.
     shared: AtomicUsize,
     /// How many wait.
     waiting: AtomicUsize,
@@ -49,9 +49,9 @@ struct Pool {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What is taken of the reserve.
+    /// Memory in use of the reserve.
     reserve: usize,
-    /// Whether some frame may take from the reserve.
+    /// Whether some frame may use the reserve.
     is_reserve_given: bool,
     beginning: VecDeque<Waiter>,
     growing: VecDeque<Waiter>,
@@ -63,18 +63,18 @@ struct Waiter {
     grant: oneshot::Sender<Charge>,
 }
 
-/// What memory is wanted for.
+/// The purpose of a request for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To begin to read.
+    /// To start reading.
     Begin,
     /// To read on in a frame that is larger than its buffer.
     Grow,
 }
 
 impl FrameMemory {
-    /// A budget of `bytes` for frames of up to `frame_max`. A budget that is hardly larger than one frame is exceeded by a
-    /// quarter at the most, so that others can go on beside it.
+    /// A budget of `bytes` for frames of up to `frame_max`. A budget that is hardly larger than one frame may be
+    /// exceeded by at most a quarter, so that others can continue beside it.
     pub fn new(bytes: usize, frame_max: usize) -> Self {
         let shared_max = bytes.saturating_sub(frame_max).max(bytes / 4).max(1);
         let growth_max = shared_max - shared_max / SMALL_SHARE;
@@ -92,25 +92,25 @@ impl FrameMemory {
         self.0.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether more than half is taken: buffers are not kept for what may come then.
+    /// Whether more than half is in use: then no buffers are kept in advance.
     pub(super) fn is_tight(&self) -> bool {
         self.0.shared.load(Ordering::Relaxed) > self.0.shared_max / 2
     }
 
-    /// Takes memory that makes reading faster, if more than half stays free.
+    /// Takes memory to read faster, if more than half stays free.
     pub(super) fn take_ahead(&self, bytes: usize) -> Option<Charge> {
         let _state = self.0.state.lock();
         self.0.fits(bytes, self.0.shared_max / 2).then(|| self.charge(bytes))
     }
 
-    /// Takes memory if there is enough, and nobody has waited longer.
+    /// Takes memory if there is enough, and no other connection has waited longer.
     pub(super) fn try_take(&self, bytes: usize, purpose: Purpose) -> Option<Charge> {
         let mut state = self.0.state.lock();
         let fits = state.queue(purpose).is_empty() && self.0.fits(bytes, self.0.max(purpose));
         fits.then(|| self.charge(bytes))
     }
 
-    /// Takes memory, in turn.
+    /// Takes memory, in order of arrival.
     pub(super) async fn take(&self, bytes: usize, purpose: Purpose) -> Charge {
         let (grant, granted) = oneshot::channel();
         self.0.state.lock().queue(purpose).push_back(Waiter { bytes, grant });
@@ -125,10 +125,10 @@ impl FrameMemory {
         Charge { memory: self.clone(), shared: bytes, reserve: 0, holds_reserve: false }
     }
 
-    /// Gives what is free to those who wait.
+    /// Grants free memory to waiters.
     fn grant(&self) {
         loop {
-            // A charge that is not wanted any more is given back, which takes the lock again.
+            // A charge that is no longer wanted is released, which takes the lock again.
             let unclaimed = {
                 let mut state = self.0.state.lock();
                 let Some((waiter, charge)) = self.next_grant(&mut state) else { return };
@@ -201,7 +201,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Memory that was taken, given back when this is dropped.
+/// Memory in use, released when dropped.
 #[derive(Debug)]
 pub(super) struct Charge {
     memory: FrameMemory,
@@ -216,7 +216,7 @@ impl Charge {
         self.shared + self.reserve
     }
 
-    /// Whether it is of the one frame that takes from the reserve.
+    /// Whether it belongs to the one frame that uses the reserve.
     pub(super) fn holds_reserve(&self) -> bool {
         self.holds_reserve
     }
@@ -239,7 +239,7 @@ impl Charge {
         self.holds_reserve |= std::mem::take(&mut more.holds_reserve);
     }
 
-    /// Gives back all but `bytes`.
+    /// Releases all but `bytes`.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         let shared = self.shared.saturating_sub(bytes);
         drop(Charge { memory: self.memory.clone(), shared, reserve: 0, holds_reserve: false });

@@ -8,7 +8,7 @@ use thalweg_client::Connector;
 
 /// A network that a simulation makes up, as one machine in it sees it.
 pub trait SimulatedNetwork: Send + Sync {
-    /// Listens on a port of the machine; 0 takes a free one.
+    /// Listens on a port of the machine; 0 selects a free one.
     fn listen(&self, host: &str, port: u16) -> io::Result<Box<dyn SimulatedListener>>;
 }
 

@@ -7,11 +7,11 @@ use std::io::{self, IoSlice};
 use thalweg_log::LogSlice;
 use thalweg_wire::Gap;
 
-/// The most buffers that one gathered write takes.
+/// The maximum number of buffers in one gather write.
 const GATHER_MAX: usize = 64;
 /// How much in memory may wait for the peer; one answer may be larger.
 pub(super) const HELD_MAX: usize = 1024 * 1024;
-/// A smaller buffer is not worth a copy to save what it has behind its bytes.
+/// Smaller buffers are not worth a copy to release their unused room.
 const COMPACT_MIN: usize = 64 * 1024;
 
 /// A part of an answer.
@@ -28,19 +28,19 @@ pub enum Segment {
 pub struct Frame(pub Vec<Segment>);
 
 impl Frame {
-    /// An answer that lies in memory.
+    /// An answer in memory.
     pub fn bytes(bytes: Bytes) -> Frame {
         Frame(vec![Segment::Bytes(bytes)])
     }
 
-    /// An answer that lies in memory without its length.
+    /// An answer in memory without its length.
     pub fn with_length(answer: Bytes) -> Frame {
         let length = i32::try_from(answer.len()).expect("an answer fits into a frame");
         let head = Bytes::copy_from_slice(&length.to_be_bytes());
         Frame(vec![Segment::Bytes(head), Segment::Bytes(answer)])
     }
 
-    /// How much of it lies in memory.
+    /// Number of its bytes in memory.
     pub(super) fn bytes_in_memory(&self) -> usize {
         let in_memory = |segment: &Segment| match segment {
             Segment::Bytes(bytes) => bytes.len(),
@@ -49,7 +49,7 @@ impl Frame {
         self.0.iter().map(in_memory).sum()
     }
 
-    /// Encoded bytes with file slices put into their gaps, in order.
+    /// Encoded bytes with file slices in their gaps, in order.
     pub fn with_slices(mut head: BytesMut, gaps: &[Gap], slices: Vec<LogSlice>) -> Frame {
         debug_assert_eq!(gaps.len(), slices.len(), "every gap is a slice");
         let mut segments = Vec::with_capacity(2 * slices.len() + 1);
@@ -70,9 +70,9 @@ impl Frame {
 #[derive(Debug, Default)]
 pub(super) struct Output {
     segments: VecDeque<Segment>,
-    /// What was pushed since all was sent; slices of files count as nothing.
+    /// Bytes pushed since everything was sent; slices of files count as zero.
     pushed_bytes: usize,
-    /// What of it is not sent.
+    /// The unsent part of these.
     unsent_bytes: usize,
     /// How many bytes the peer's socket took, of files as well. Wraps around.
     progress: u64,
@@ -86,7 +86,7 @@ impl Output {
         self.segments.extend(frame.0);
     }
 
-    /// Whether so much waits that no more should be answered before it is sent.
+    /// Whether so much waits that some must be sent before more is answered.
     pub(super) fn is_full(&self) -> bool {
         self.pushed_bytes >= HELD_MAX
     }
@@ -105,8 +105,8 @@ impl Output {
         self.progress
     }
 
-    /// Sends what the socket takes, and says whether that is all. With `unasked` the socket is tried although it did not report
-    /// room: it does so only when much of its buffer is free.
+    /// Sends as much as the socket accepts, and returns whether that is all. With `unasked` the socket is tried
+    /// although it did not report room: it does so only when much of its buffer is free.
     pub(super) fn send(&mut self, stream: &Stream, unasked: bool) -> io::Result<bool> {
         match self.try_flush(stream, unasked) {
             Ok(()) => {}
@@ -114,14 +114,14 @@ impl Output {
             Err(error) => return Err(error),
         }
         self.pushed_bytes = 0;
-        // What a burst of answers needed is not kept for a quiet connection.
+        // A quiet connection releases the memory of a burst of answers.
         if self.segments.capacity() > GATHER_MAX {
             self.segments = VecDeque::new();
         }
         Ok(true)
     }
 
-    /// Keeps no more memory than what is not sent needs: buffers have room behind what is in them, and the front of the
+    /// Keeps no more memory than the unsent bytes need: buffers have unused room at the end, and the front of the
     /// first was sent.
     pub(super) fn compact(&mut self) {
         for segment in &mut self.segments {
@@ -173,7 +173,7 @@ impl Output {
         stream.try_write_vectored(&slices[..count])
     }
 
-    /// Drops what was sent from the front.
+    /// Drops sent bytes from the front.
     fn sent(&mut self, mut sent: usize) {
         self.progress = self.progress.wrapping_add(sent as u64);
         self.unsent_bytes -= sent;

@@ -1,7 +1,7 @@
-//! The other end of a connection: a socket, or what a simulated network has in its place.
+//! The other end of a connection: a socket, or a simulated stream.
 //!
-//! Owns: the calls by which bytes come and go without waiting, and the waiting. Files leave through a socket by
-//! sendfile; a simulated stream has no descriptor, so there they are read.
+//! Owns: nonblocking reads and writes, and waiting for them. Files leave through a socket by sendfile; a simulated
+//! stream has no descriptor, so there they are read.
 
 use bytes::{BufMut, Bytes};
 use rustix::net::SendFlags;
@@ -18,20 +18,20 @@ const COPY_BYTES: usize = 64 * 1024;
 
 /// The broker's end of a connection in a simulated network.
 pub trait SimulatedStream: Send + Sync {
-    /// Ready when [`SimulatedStream::try_read`] has something to say.
+    /// Ready when [`SimulatedStream::try_read`] has a result.
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Reads what has come; `Ok(0)` is the end of the stream.
+    /// Reads available bytes; `Ok(0)` is the end of the stream.
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Ready when [`SimulatedStream::try_write`] has something to say.
+    /// Ready when [`SimulatedStream::try_write`] has a result.
     fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
     /// Sends as much as is taken without waiting.
     fn try_write(&self, bytes: &[u8]) -> io::Result<usize>;
 }
 
-/// What a connection reads from and writes to.
+/// The stream of a connection.
 pub(super) enum Stream {
     Tcp(TcpStream),
     Simulated(Box<dyn SimulatedStream>),
@@ -72,7 +72,7 @@ impl Stream {
         }
     }
 
-    /// Sends bytes; with `more` the kernel may wait for what follows them.
+    /// Sends bytes; with `more` the kernel may wait for more of them.
     pub(super) fn try_send(&self, bytes: &Bytes, more: bool) -> io::Result<usize> {
         if bytes.is_empty() {
             return Ok(0);
@@ -96,7 +96,8 @@ impl Stream {
         }
     }
 
-    /// Sends from the file what is taken, and moves the slice on. With `unasked` also where the socket did not report room.
+    /// Sends as much of the file as is accepted, and advances the slice. With `unasked` even if the socket did not
+    /// report room.
     pub(super) fn try_send_slice(&self, slice: &mut LogSlice, unasked: bool) -> io::Result<()> {
         while slice.len > 0 {
             let sent = match (self, slice.file.descriptor()) {
@@ -110,7 +111,7 @@ impl Stream {
                 (Stream::Simulated(stream), _) => copy(slice, |bytes| stream.try_write(bytes))?,
             };
             if sent == 0 {
-                // The batches were announced in the head: to go on would shift every later byte of the stream.
+                // The head announced these batches: continuing would shift every later byte of the stream.
                 return Err(io::Error::new(
                     io::ErrorKind::UnexpectedEof,
                     "a log segment was cut while it was sent",

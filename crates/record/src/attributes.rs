@@ -11,8 +11,8 @@ const CONTROL_BIT: i16 = 0x20;
 const DELETE_HORIZON_BIT: i16 = 0x40;
 const USED_BITS: i16 = 0x7f;
 
-/// The 16 attribute bits of a batch. The unused ones (7-15) are ignored by every reader and kept as they
-/// came, as in Kafka, until the broker has to write the attributes itself.
+/// The 16 attribute bits of a batch. The unused ones (7-15) are ignored by every reader and kept unchanged, as in
+/// Kafka, until the broker has to write the attributes itself.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Attributes(pub i16);
 
@@ -28,7 +28,7 @@ impl Attributes {
         Compression::from_id(id).ok_or(UnknownCompression { id })
     }
 
-    /// Who set the records' timestamps.
+    /// The source of the records' timestamps.
     pub fn timestamp_type(self) -> TimestampType {
         if self.0 & TIMESTAMP_TYPE_BIT == 0 {
             TimestampType::CreateTime
@@ -89,7 +89,7 @@ impl Attributes {
 /// The codec of a batch's records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Compression {
-    /// The records stand as they are.
+    /// Uncompressed.
     #[default]
     None,
     /// RFC 1952, one or more members.
@@ -137,8 +137,8 @@ impl Compression {
         }
     }
 
-    /// The codec of a name in Kafka's `compression.type` settings. `producer` and `uncompressed`, which
-    /// topics know too, are not codecs.
+    /// The codec of a name in Kafka's `compression.type` settings. `producer` and `uncompressed`, which topics also
+    /// accept, are not codecs.
     pub fn from_name(name: &str) -> Option<Compression> {
         [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd]
             .into_iter()
@@ -152,7 +152,7 @@ impl fmt::Display for Compression {
     }
 }
 
-/// Who set the timestamps of a batch's records.
+/// The source of the timestamps of a batch's records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum TimestampType {
     /// The producer.

@@ -13,7 +13,7 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// The batch at the beginning of `bytes`; what follows it is left alone. The CRC is not checked.
+    /// The batch at the beginning of `bytes`; following bytes are ignored. The CRC is not checked.
     pub fn parse(bytes: &'a [u8]) -> Result<Batch<'a>, BatchError> {
         let header = BatchHeader::parse(bytes)?;
         let size = header.size_bytes();
@@ -23,7 +23,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The records as they are stored: compressed, when the attributes say so.
+    /// The stored records: compressed, if the attributes say so.
     pub fn payload(&self) -> &'a [u8] {
         &self.bytes[BatchHeader::LEN..]
     }
@@ -34,9 +34,9 @@ pub fn batches(bytes: &[u8]) -> Batches<'_> {
     Batches { bytes, position: 0, failed: false }
 }
 
-/// The batches of a slice, one after another. Ends at the end of the bytes, or after the first error: an
-/// incomplete last batch is [`BatchError::Truncated`], which a reader of a fetch response drops and the
-/// recovery of a segment cuts off at [`Batches::position`].
+/// The batches of a slice, one after another. Ends at the end of the bytes, or after the first error: an incomplete
+/// last batch is [`BatchError::Truncated`], which a reader of a fetch response drops, and where recovery truncates a
+/// segment ([`Batches::position`]).
 #[derive(Clone, Debug)]
 pub struct Batches<'a> {
     bytes: &'a [u8],

@@ -1,8 +1,8 @@
 //! Builds a batch: records are written one after another into one buffer, behind the room for the header,
 //! which is filled in at the end. The inner loop of the load generator and of every coordinator's append.
 //!
-//! An append writes each byte once and allocates nothing once the buffer has grown to the size of a batch:
-//! the buffer's length is its room, `end` is where the next record goes. With a codec, the records are
+//! An append writes each byte once and allocates nothing once the buffer has grown to the size of a batch: the
+//! buffer's length is its capacity, `end` is the position of the next record. With a codec, the records are
 //! compressed as a whole into a second buffer when the batch is finished.
 
 use std::fmt;
@@ -19,11 +19,11 @@ use crate::varint;
 use thalweg_ids::{LeaderEpoch, Offset};
 use thalweg_ids::{NO_SEQUENCE, ProducerEpoch, ProducerId};
 
-/// Bytes that a batch may have before compression: half of what its length field can say, so that no codec's
-/// worst case overflows it.
+/// Maximum size of a batch before compression: half of the range of its length field, so that no codec's worst case
+/// overflows it.
 pub const BUILT_BATCH_BYTES_MAX: usize = 1 << 30;
 
-/// What a batch is built as.
+/// The properties of a batch to build.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BatchOptions {
     /// 0 for a producer, whose offsets the broker assigns.
@@ -34,7 +34,7 @@ pub struct BatchOptions {
     pub compression: Compression,
     /// The codec's level; none for Kafka's default. The nearest that the codec has is taken.
     pub compression_level: Option<i32>,
-    /// When given, the batch is of type LogAppendTime and this is the time of all its records.
+    /// If set, the batch is of type LogAppendTime and this is the time of all its records.
     pub log_append_time_ms: Option<i64>,
     /// The idempotent producer, or [`ProducerId::NONE`].
     pub producer_id: ProducerId,
@@ -68,7 +68,7 @@ impl Default for BatchOptions {
 
 /// A record would make the batch larger than [`BUILT_BATCH_BYTES_MAX`]. The batch is as it was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("A record of {record_bytes} bytes does not fit into a batch that has {batch_bytes} bytes already")]
+#[error("A record of {record_bytes} bytes does not fit into a batch of {batch_bytes} bytes")]
 pub struct BatchFull {
     /// Size of the record.
     pub record_bytes: usize,
@@ -82,13 +82,12 @@ pub struct BatchBuilder {
     compressor: Compressor,
     /// The header's room, the records, and room for more: all of it initialised, `end` bytes of it used.
     buffer: Vec<u8>,
-    /// What an empty buffer grows to at once.
+    /// The size that an empty buffer grows to at once.
     room: usize,
     end: usize,
     /// The finished batch, when there is a codec.
     compressed: Vec<u8>,
-    /// Compressed size of the last finished batch in thousandths of its size: what the next one is estimated
-    /// by.
+    /// Compressed size of the last finished batch in thousandths of its size: the estimate for the next one.
     ratio_permille: usize,
     bytes_max: usize,
     record_count: i32,
@@ -159,7 +158,7 @@ impl BatchBuilder {
         self.options.transactional = transactional;
     }
 
-    /// What the batch is built as.
+    /// The properties of the batch.
     pub fn options(&self) -> &BatchOptions {
         &self.options
     }
@@ -201,8 +200,8 @@ impl BatchBuilder {
         layout.record_bytes
     }
 
-    /// Appends a record. In a batch with the time of its append, `timestamp` is written all the same, as
-    /// Kafka does, and no reader looks at it.
+    /// Appends a record. In a batch with the time of its append, `timestamp` is written anyway, as in Kafka, and
+    /// ignored by readers.
     #[inline]
     pub fn append(
         &mut self,
@@ -229,7 +228,7 @@ impl BatchBuilder {
         Ok(())
     }
 
-    /// Appends a control record: its kind as the key, and the value that goes with it.
+    /// Appends a control record: its kind as the key, and its value.
     pub fn append_control(
         &mut self,
         timestamp: i64,
@@ -240,9 +239,8 @@ impl BatchBuilder {
         self.append(timestamp, Some(&kind.key()), Some(value), &[])
     }
 
-    /// Completes the batch and shows it, where it is: header, CRC and compression are done now. Nothing, when
-    /// there is no record. The batch stays until [`BatchBuilder::reset`]; appending to it and finishing again
-    /// is allowed.
+    /// Completes the batch and returns it: fills in header, CRC and compression. Empty if there is no record. The
+    /// batch stays until [`BatchBuilder::reset`]; appending to it and finishing again is allowed.
     pub fn finish(&mut self) -> &[u8] {
         if self.is_empty() {
             return &[];

@@ -1,5 +1,5 @@
-//! What a batch must satisfy before it is stored: [`verify`] for any batch, [`check`] for one from a
-//! producer. Neither opens the records.
+//! Checks of a batch before it is stored: [`verify`] for any batch, [`check`] for one from a producer. Neither opens
+//! the records.
 //!
 //! The rules are those of Kafka's `UnifiedLog.analyzeAndValidateRecords` and `LogValidator.validateBatch`, in
 //! their order, so that a batch with two faults is answered as Kafka answers it. Left to others: the topic's
@@ -23,8 +23,7 @@ use thalweg_ids::Offset;
 /// lengths and the count of headers.
 const RECORD_BYTES_MIN: usize = 7;
 
-/// Checks that `bytes` are exactly one whole batch with the CRC that it claims: what recovery and followers
-/// need.
+/// Checks that `bytes` are exactly one complete batch with a valid CRC, for recovery and followers.
 pub fn verify(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
     let header = exactly_one(bytes)?;
     verify_crc(&header, bytes)?;
@@ -81,7 +80,7 @@ fn verify_crc(header: &BatchHeader, bytes: &[u8]) -> Result<(), CrcMismatch> {
     if computed == header.crc { Ok(()) } else { Err(CrcMismatch { stored: header.crc, computed }) }
 }
 
-/// A count that the records cannot have, without a look at them: it would take offsets for nothing, 2^31 a batch.
+/// Rejects a count that the records cannot have, without reading them: it would waste offsets, up to 2^31 per batch.
 fn check_room(header: &BatchHeader, records_bytes: usize) -> Result<(), InvalidRecordCount> {
     let record_count = header.record_count;
     match usize::try_from(record_count) {

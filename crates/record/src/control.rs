@@ -1,5 +1,5 @@
-//! The keys of control records: which kind of marker or message a record of a control batch is. The values
-//! are given and read by others, who know their schemas.
+//! The keys of control records: the kind of marker or message in a control batch. The values belong to other crates,
+//! which have their schemas.
 
 /// The kind of a control record (Kafka's `ControlRecordType`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -8,7 +8,7 @@ pub enum ControlRecordType {
     Abort,
     /// The end of a committed transaction.
     Commit,
-    /// KRaft: a new leader begins its epoch.
+    /// KRaft: a new leader starts its epoch.
     LeaderChange,
     /// KRaft: the first record of a snapshot.
     SnapshotHeader,
@@ -54,8 +54,8 @@ impl ControlRecordType {
         [0, 0, high, low]
     }
 
-    /// The kind that a key names; none for one that is unknown, which readers skip. Keys of later versions
-    /// begin like those of version 0.
+    /// The kind that a key names; `None` if it is unknown; readers skip those. Keys of later versions start like
+    /// those of version 0.
     pub fn parse_key(key: &[u8]) -> Result<Option<ControlRecordType>, InvalidControlKey> {
         match key {
             &[high, low, type_high, type_low, ..] if i16::from_be_bytes([high, low]) >= 0 => {

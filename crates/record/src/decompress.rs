@@ -1,10 +1,10 @@
 //! Decompression of a batch's records into a buffer that is used again, never beyond its limit.
 //!
-//! A hostile batch of a megabyte can claim, or even hold, terabytes. So no size in a frame is believed: the
-//! output grows as bytes appear, and the moment it passes the limit the batch is refused. Memory is bounded
-//! by the limit, and before that by what the compressed bytes at hand can at most become.
+//! A hostile batch of a megabyte can claim, or even hold, terabytes. So no size in a frame is trusted: the output
+//! grows with the data, and a batch that exceeds the limit is refused. Memory is bounded by the limit, and by the
+//! largest possible output of the compressed bytes.
 //!
-//! Kafka's own readers are the measure of what is accepted: what Java clients can read is read here.
+//! Everything that Kafka's Java clients can read is accepted.
 
 mod gzip;
 mod lz4;
@@ -20,45 +20,44 @@ use crate::attributes::Compression;
 pub use stream::RecordScratch;
 pub(crate) use stream::RecordStream;
 
-/// The limit of a [`DecompressBuffer`] unless another is given: 128 MiB, 128 times what a batch may have by
-/// Kafka's default `message.max.bytes`.
+/// The limit of a [`DecompressBuffer`] unless another is given: 128 MiB, 128 times Kafka's default
+/// `message.max.bytes`.
 ///
-/// One limit holds for all who open stored batches. Were it higher for produce than for compaction, a compacted topic
-/// would take keys that compaction never sees.
+/// One limit applies to all readers of stored batches. With a higher limit for produce than for compaction, a
+/// compacted topic could contain keys that compaction never sees.
 pub const DECOMPRESSED_BYTES_MAX_DEFAULT: usize = 128 << 20;
 
 /// Growth of the output when the stream is not known to be longer.
 const CHUNK_BYTES: usize = 16 << 10;
 
-/// What decompression refuses.
+/// Errors of decompression.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecompressError {
     /// The records are larger than the limit.
     #[error(transparent)]
     TooLarge(#[from] DecompressedTooLarge),
-    /// The bytes are not what the codec writes.
+    /// The bytes are invalid for the codec.
     #[error(transparent)]
     Corrupt(#[from] CorruptPayload),
 }
 
-/// The records are larger than the limit once they are decompressed. Kafka has no such limit;
-/// RECORD_LIST_TOO_LARGE comes nearest.
+/// The decompressed records exceed the limit. Kafka has no such limit; RECORD_LIST_TOO_LARGE comes nearest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("Records compressed with {compression} take more than {limit_bytes} bytes when decompressed")]
+#[error("Records compressed with {compression} exceed {limit_bytes} bytes when decompressed")]
 pub struct DecompressedTooLarge {
     /// The codec.
     pub compression: Compression,
-    /// The limit that was given.
+    /// The limit.
     pub limit_bytes: usize,
 }
 
-/// The bytes are not what the codec writes. Kafka: INVALID_RECORD.
+/// The bytes are invalid for the codec. Kafka: INVALID_RECORD.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Records compressed with {compression} are corrupt: {reason}")]
 pub struct CorruptPayload {
     /// The codec.
     pub compression: Compression,
-    /// What the decoder says.
+    /// The decoder's message.
     pub reason: String,
 }
 
@@ -76,7 +75,7 @@ impl Default for DecompressBuffer {
 }
 
 impl DecompressBuffer {
-    /// A buffer without memory yet, which takes up to `limit_bytes`.
+    /// An empty buffer without memory, with a limit of `limit_bytes`.
     pub fn new(limit_bytes: usize) -> DecompressBuffer {
         DecompressBuffer { bytes: Vec::new(), limit_bytes }
     }
@@ -127,7 +126,7 @@ impl Output<'_> {
         CorruptPayload { compression: self.compression, reason: reason.to_string() }.into()
     }
 
-    /// Bytes that may still come.
+    /// Remaining bytes up to the limit.
     fn allowed(&self) -> usize {
         self.limit_bytes - self.bytes.len()
     }
@@ -152,7 +151,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// Appends what `fill` writes into at most `room` bytes; it returns how many it wrote.
+    /// Appends what `fill` writes into at most `room` bytes; it returns the number of bytes written.
     fn fill<E>(
         &mut self,
         room: usize,
@@ -188,9 +187,8 @@ fn inflate(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressErro
     }
 }
 
-/// Frames one after another. The window that a frame asks for is the library's own memory, at most 128 MiB
-/// (what Kafka's reader takes, and what level 22 asks for); of it, only what the stream has filled is ever
-/// touched.
+/// Consecutive frames. The window of a frame is the library's own memory, at most 128 MiB (the limit of Kafka's
+/// reader, and the window of level 22); only the filled part is touched.
 fn zstd(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
     let mut context = DCtx::create();
     let mut input = InBuffer::around(payload);
@@ -210,7 +208,7 @@ fn zstd(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> 
             let result = context.decompress_stream(&mut space, &mut input);
             (result, output.bytes.len() == output.bytes.capacity())
         };
-        // The allocator may give more room than was asked for, and the decoder fills what there is.
+        // The allocator may reserve more than requested, and the decoder fills all of it.
         if output.bytes.len() > output.limit_bytes {
             return Err(output.too_large());
         }

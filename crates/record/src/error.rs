@@ -1,10 +1,10 @@
-//! What can be wrong with a batch, one struct per failure. Each names the error code that Kafka answers with;
-//! the broker does the mapping, for this crate does not know the protocol.
+//! Faults of a batch, one struct per failure. Each names Kafka's error code; the broker does the mapping, because
+//! this crate does not know the protocol.
 
 use thalweg_ids::Offset;
 use thalweg_ids::ProducerId;
 
-/// What [`crate::batches`], [`crate::verify`] and [`crate::check`] refuse.
+/// Errors of [`crate::batches`], [`crate::verify`] and [`crate::check`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BatchError {
     /// The bytes end before the batch does.
@@ -31,7 +31,7 @@ pub enum BatchError {
     /// A producer assigned offsets.
     #[error(transparent)]
     NonZeroBaseOffset(#[from] NonZeroBaseOffset),
-    /// The last offset lies before the base offset.
+    /// The last offset is below the base offset.
     #[error(transparent)]
     InvalidOffsetRange(#[from] InvalidOffsetRange),
     /// The batch claims no record.
@@ -54,7 +54,7 @@ pub enum BatchError {
 /// The bytes end before the batch does: the usual tail of a fetch. Kafka, from a producer: INVALID_RECORD (it sees
 /// no batch at all).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("Record batch needs {needed} bytes, {available} are there")]
+#[error("Record batch needs {needed} bytes, but only {available} are present")]
 pub struct TruncatedBatch {
     /// Bytes that the batch needs, as far as is known yet.
     pub needed: usize,
@@ -62,10 +62,10 @@ pub struct TruncatedBatch {
     pub available: usize,
 }
 
-/// The length field leaves no room for a header. Kafka: CORRUPT_MESSAGE. Also what a preallocated, still
-/// empty tail of a segment reads as.
+/// The length field leaves no room for a header. Kafka: CORRUPT_MESSAGE. Also the result of reading the preallocated
+/// empty end of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("Batch length {batch_length} is smaller than the 49 bytes that a v2 header takes")]
+#[error("Batch length {batch_length} is smaller than the 49 bytes of a v2 header")]
 pub struct BatchLengthTooSmall {
     /// The length field.
     pub batch_length: i32,
@@ -109,7 +109,7 @@ pub struct CrcMismatch {
 }
 
 /// Codec ids 5 to 7 belong to no codec. Kafka: an IllegalArgumentException, which clients see as
-/// UNKNOWN_SERVER_ERROR; UNSUPPORTED_COMPRESSION_TYPE says it better.
+/// UNKNOWN_SERVER_ERROR; UNSUPPORTED_COMPRESSION_TYPE is more precise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Unknown compression type id: {id}")]
 pub struct UnknownCompression {
@@ -121,11 +121,11 @@ pub struct UnknownCompression {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("The baseOffset of the record batch should be 0, but it is {base_offset}")]
 pub struct NonZeroBaseOffset {
-    /// What the producer wrote.
+    /// The producer's value.
     pub base_offset: Offset,
 }
 
-/// The last offset lies before the base offset. Kafka: INVALID_RECORD.
+/// The last offset is below the base offset. Kafka: INVALID_RECORD.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Batch has an invalid offset range: last offset delta {last_offset_delta}")]
 pub struct InvalidOffsetRange {

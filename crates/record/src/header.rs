@@ -43,7 +43,7 @@ pub struct BatchHeader {
     pub attributes: Attributes,
     /// Offset of the last record less the base offset. Stays when the cleaner drops records.
     pub last_offset_delta: i32,
-    /// What the records' timestamp deltas count from: the first record's timestamp. Milliseconds.
+    /// Base of the records' timestamp deltas: the first record's timestamp. Milliseconds.
     pub base_timestamp: i64,
     /// The largest timestamp of the records, or the time of the append. Milliseconds.
     pub max_timestamp: i64,
@@ -89,8 +89,7 @@ impl BatchHeader {
         })
     }
 
-    /// Why less than a header's bytes are no batch: what they show to be wrong already, else that they are
-    /// short.
+    /// Error for less than a header's bytes: a fault that they already show, otherwise that they are too short.
     fn short(bytes: &[u8]) -> BatchError {
         if let (Some(length), Some(&magic)) = (bytes.get(LENGTH_AT..LOG_OVERHEAD), bytes.get(MAGIC_AT)) {
             let length = i32::from_be_bytes(length.try_into().expect("the range is four bytes long"));

@@ -1,7 +1,7 @@
-//! Writing a batch anew with some of its records: what log compaction does.
+//! Rewrites a batch with a subset of its records, for log compaction.
 //!
-//! The batch keeps its offsets, its producer, its epoch, its codec and its flags; only the records that are left, the
-//! timestamps that describe them and, when asked for, the delete horizon change (Kafka's `MemoryRecords.filterTo`).
+//! The batch keeps its offsets, its producer, its epoch, its codec and its flags; only the retained records, their
+//! timestamps and, optionally, the delete horizon change (Kafka's `MemoryRecords.filterTo`).
 
 use crate::attributes::{Attributes, Compression, TimestampType};
 use crate::builder::{RecordLayout, complete};

@@ -19,7 +19,7 @@ use crate::varint::{self, VarintFault};
 use thalweg_ids::Offset;
 use thalweg_ids::{NO_SEQUENCE, increment_sequence};
 
-/// What reading the records of a batch refuses. Kafka: INVALID_RECORD, for all of it.
+/// Errors of reading the records of a batch. Kafka: INVALID_RECORD for all of them.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecordError {
     /// The codec is unknown.
@@ -45,7 +45,7 @@ pub enum RecordError {
 pub struct MalformedRecord {
     /// Which record of the batch, from 0.
     pub index: i32,
-    /// What is wrong with it.
+    /// The fault.
     pub fault: RecordFault,
 }
 
@@ -56,9 +56,9 @@ pub enum RecordFault {
     #[error("its bytes end early")]
     Short,
     /// The record's fields end before its length does.
-    #[error("its length is larger than its fields")]
+    #[error("its length exceeds its fields")]
     Long,
-    /// An integer goes on for more bytes than it may have.
+    /// An integer has more bytes than its maximum.
     #[error("an integer does not end")]
     Varint,
     /// The number of headers is negative, or larger than the bytes that are left.

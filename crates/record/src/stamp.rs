@@ -1,9 +1,9 @@
-//! What the broker writes into a batch that it appends.
+//! The bytes that the broker writes into an appended batch.
 //!
-//! Base offset, length and leader epoch are the first 16 bytes and lie outside the CRC: a patched copy of
-//! them and the rest as it came make the stored batch ([`stamped_head`]). A timestamp lies inside it:
-//! [`stamped_header`] gives the 61 patched bytes with the new CRC, so that even a LogAppendTime topic copies
-//! no record. Both have forms that patch in place.
+//! Base offset, length and leader epoch are the first 16 bytes and are outside the CRC: a patched copy of them and
+//! the received rest form the stored batch ([`stamped_head`]). A timestamp is inside it: [`stamped_header`] gives the
+//! 61 patched bytes with the new CRC, so that even a LogAppendTime topic copies no record. Both have forms that patch
+//! in place.
 //!
 //! Compressed batches are no exception: the codec begins after the header, and readers take the time of every
 //! record of a LogAppendTime batch from its max timestamp.
@@ -17,7 +17,7 @@ use crate::header::{
 };
 use thalweg_ids::{LeaderEpoch, Offset};
 
-/// Bytes of a batch that lie outside its CRC and are the broker's to write.
+/// Bytes of a batch that are outside its CRC and written by the broker.
 pub const STAMPED_HEAD_LEN: usize = 16;
 
 /// The first 16 bytes of the batch with `header`, once it has got its place in the log.
@@ -42,8 +42,8 @@ pub fn stamp_head(batch: &mut [u8], base_offset: Offset, leader_epoch: LeaderEpo
     batch[LOG_OVERHEAD..STAMPED_HEAD_LEN].copy_from_slice(&leader_epoch.0.to_be_bytes());
 }
 
-/// The 61 bytes of the header of `batch` at its place in the log, with the timestamp of a LogAppendTime topic
-/// when `log_append_time_ms` is given. The CRC is computed anew only then.
+/// The 61 bytes of the header of `batch` at its place in the log, with the timestamp of a LogAppendTime topic if
+/// `log_append_time_ms` is given. Only then is the CRC recomputed.
 pub fn stamped_header(
     batch: &Batch<'_>,
     base_offset: Offset,
@@ -67,8 +67,8 @@ pub fn stamp_log_append_time(batch: &mut [u8], now_ms: i64) -> Result<BatchHeade
     stamp_max_timestamp(batch, TimestampType::LogAppendTime, now_ms)
 }
 
-/// Sets timestamp type and max timestamp of a whole batch (Kafka's `setMaxTimestamp`), with a new CRC when
-/// either changes; what comes after the batch is left alone. Returns the header as it is now.
+/// Sets timestamp type and max timestamp of a whole batch (Kafka's `setMaxTimestamp`), with a new CRC if either
+/// changes; bytes after the batch are ignored. Returns the new header.
 pub fn stamp_max_timestamp(
     batch: &mut [u8],
     timestamp_type: TimestampType,

@@ -1,25 +1,25 @@
-//! What a topic demands of a producer's records, checked in one walk over them: that they are as many as the header
-//! counts and well-formed, offsets without gaps, keys on compacted topics, timestamps within bounds (KIP-937). Says
-//! which record failed, as a Produce response does.
+//! Validates a producer's records by a topic's rules, in one walk: their count matches the header, they are
+//! well-formed, offsets have no gaps, compacted topics have keys, timestamps are within bounds (KIP-937). Names the
+//! failed record, as a Produce response does.
 //!
 //! # What the header alone can tell
 //! Kafka's `LogValidator` looks at every record of every batch, and so does [`validate_records`].
-//! [`RecordRules::header_suffices`] says what can be left out for producers that are trusted to write what they claim:
+//! [`RecordRules::header_suffices`] decides what can be skipped for trusted producers:
 //!
 //! - A topic with LogAppendTime has no producer's timestamps to check.
 //! - `message.timestamp.after.max.ms` (one hour by default) bounds the largest timestamp, and that is the
 //!   header's max timestamp. Only when it is out of bounds are the records read, to name the ones that are.
 //! - `message.timestamp.before.max.ms` bounds the smallest, which no field holds: the base timestamp is the
 //!   first record's. By default it is unlimited; a topic that limits it pays for the walk.
-//! - A header whose max timestamp lies before its base timestamp is wrong. The walk gives the true one, which
-//!   the caller then writes with [`crate::stamp_max_timestamp`], as Kafka does for every batch.
+//! - A header whose max timestamp is before its base timestamp is wrong. The walk returns the true one, which the
+//!   caller then writes with [`crate::stamp_max_timestamp`], as Kafka does for every batch.
 //!
-//! What is given up where the header suffices:
+//! Accepted risks if the header suffices:
 //!
-//! - A max timestamp between the base timestamp and the true maximum is believed. It harms the topic's lookups by
-//!   time, and nothing else.
-//! - Records that are not what the header counts, or not well-formed, under a CRC that is right, are stored. The CRC
-//!   rules accidents out; what is left is a producer that is broken or hostile, and consumers that cannot go on.
+//! - A max timestamp between the base timestamp and the true maximum is trusted. It affects only the topic's lookups
+//!   by time.
+//! - Malformed records, or a wrong count, under a valid CRC are stored. The CRC excludes accidents; what remains are
+//!   faulty or hostile producers, and consumers that cannot continue.
 //!
 //! # Where the walk differs from Kafka's
 //! - Offsets with gaps are refused. Kafka stores those of uncompressed batches as they are, and fails with
@@ -39,7 +39,7 @@ use thalweg_ids::Offset;
 /// How many failed records are named; the rest are only counted.
 pub const REFUSED_RECORDS_MAX: usize = 1000;
 
-/// What a topic demands of records.
+/// A topic's rules for records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordRules {
     /// The broker's time, which the timestamps' bounds count from.
@@ -81,8 +81,8 @@ impl RecordRules {
             && self.is_in_bounds(header.base_timestamp)
     }
 
-    /// The first and the last timestamp that the topic takes. Kafka takes the difference to its clock in 64 bits that
-    /// wrap: even where the past is not limited, a timestamp 2^63 ms ago is too old.
+    /// The minimum and maximum timestamp of the topic. Kafka computes the difference to its clock in wrapping 64
+    /// bits: even if the past is not limited, a timestamp 2^63 ms ago is too old.
     fn timestamp_bounds(&self) -> (i64, i64) {
         let earliest = self.now_ms.saturating_sub(self.timestamp_before_max_ms);
         (earliest, self.now_ms.saturating_add(self.timestamp_after_max_ms))
@@ -94,7 +94,7 @@ impl RecordRules {
     }
 }
 
-/// What [`validate_records`] learns about the records of a good batch.
+/// The result of [`validate_records`] for a valid batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordsSummary {
     /// The largest timestamp of the records, which the header should have as its max timestamp.
@@ -136,7 +136,7 @@ pub struct RefusedRecords {
 pub struct RefusedRecord {
     /// Which record of the batch, from 0: Kafka's `BatchIndex`.
     pub index: i32,
-    /// Why; its text is what Kafka's `BatchIndexErrorMessage` says.
+    /// The reason, with the text of Kafka's `BatchIndexErrorMessage`.
     pub reason: RefusalReason,
 }
 
@@ -151,9 +151,9 @@ pub enum RefusalReason {
     TimestampOutOfRange {
         /// Of the record, in milliseconds.
         timestamp: i64,
-        /// The earliest that the topic takes.
+        /// The minimum.
         earliest: i64,
-        /// The latest that the topic takes.
+        /// The maximum.
         latest: i64,
     },
     /// The offsets of a producer's batch count up without gaps.
@@ -195,8 +195,8 @@ pub fn validate_records(
     judge.end(walked?)
 }
 
-/// As [`validate_records`], for who needs the records themselves: each is given to `take`, though one of them may be
-/// refused in the end. Compressed records are decompressed as a whole into `buffer`.
+/// As [`validate_records`], for callers that need the records: each is passed to `take`, even if a later one is
+/// refused. Compressed records are decompressed as a whole into `buffer`.
 pub fn validate_each<'b>(
     batch: &Batch<'b>,
     rules: &RecordRules,
@@ -219,14 +219,14 @@ pub fn validate_each<'b>(
     judge.end(payload_bytes)
 }
 
-/// What is known of a batch's records so far.
+/// The state of validating a batch's records.
 struct Judge {
     base_offset: Offset,
-    /// What the timestamp deltas are added to: the append time in a batch that has one, where their mask is 0.
+    /// Base of the timestamp deltas: the append time in a batch that has one, where their mask is 0.
     base_timestamp: i64,
     timestamp_delta_mask: i64,
     needs_key: bool,
-    /// What the rules say of timestamps, as bounds that are quick to compare with.
+    /// The rules for timestamps, as precomputed bounds.
     earliest: i64,
     latest: i64,
     index: i32,

@@ -9,7 +9,7 @@
 pub(crate) enum VarintFault {
     /// The bytes end first.
     Short,
-    /// It goes on for more bytes than its width allows.
+    /// It has more bytes than its width allows.
     Long,
 }
 
@@ -85,7 +85,7 @@ fn next(bytes: &[u8], at: &mut usize) -> Result<u8, VarintFault> {
     Ok(byte)
 }
 
-/// The zigzag form of `value`, as [`len`] and [`write`] take it.
+/// The zigzag form of `value`, for [`len`] and [`write`].
 #[inline]
 pub(crate) fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)).cast_unsigned()
@@ -97,7 +97,7 @@ pub(crate) fn zigzag_len(len: usize) -> u64 {
     u64::try_from(len).expect("a usize has at most 64 bits") << 1
 }
 
-/// Bytes that `raw` takes.
+/// Encoded length of `raw` in bytes.
 #[inline]
 pub(crate) fn len(raw: u64) -> usize {
     // ceil(bits / 7) without a division: right for every width up to 64 bits, with at least one byte.

@@ -1,10 +1,10 @@
 //! The walk over the records of a producer's batch: every length and integer is read once, keys and values are
 //! passed over. No record is built and nothing is copied or allocated.
 //!
-//! Owns: what a well-formed record is, for records at hand ([`walk_slice`]) and for records that a codec yields
-//! in pieces ([`walk_stream`]). Refuses what Kafka's `DefaultRecord.readFrom` refuses. Kafka reads compressed
-//! records more loosely on produce (it ignores a record's own length) and refuses such a batch only in its
-//! consumers; here it is refused at once.
+//! Owns: the definition of a well-formed record, for records in memory ([`walk_slice`]) and records decompressed in
+//! pieces ([`walk_stream`]). Refuses what Kafka's `DefaultRecord.readFrom` refuses. Kafka reads compressed records
+//! more loosely on produce (it ignores a record's own length) and refuses such a batch only in its consumers; here it
+//! is refused at once.
 
 use std::mem::replace;
 use std::ops::Range;
@@ -13,17 +13,17 @@ use crate::decompress::RecordStream;
 use crate::record::{BytesAfterLastRecord, MalformedRecord, RecordError, RecordFault};
 use crate::varint;
 
-/// A record of more bytes than this is walked field by field as its bytes come, so that it takes no memory.
+/// A larger record is walked field by field as its bytes arrive, so that it takes no memory.
 const WHOLE_RECORD_BYTES_MAX: usize = 64 << 10;
 /// The longest integer of a record.
 const VARINT_BYTES_MAX: usize = 10;
 
-/// What the walk learns about a record.
+/// The fields of a record that the walk returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct WalkedRecord {
-    /// What its timestamp adds to the base timestamp of the batch.
+    /// Difference of its timestamp to the base timestamp of the batch.
     pub(crate) timestamp_delta: i64,
-    /// What its offset adds to the base offset of the batch.
+    /// Difference of its offset to the base offset of the batch.
     pub(crate) offset_delta: i32,
     /// Whether it has a key.
     pub(crate) has_key: bool,
@@ -107,8 +107,8 @@ fn walk_whole_records(
     Ok((at, index))
 }
 
-/// The shortest way over what most records are: small numbers, no headers, and not at the end of the bytes. `None` for
-/// any other, good or bad: [`walk_any_record`] decides.
+/// Fast path for most records: small numbers, no headers, and not at the end of the bytes. `None` for any other,
+/// valid or not: [`walk_any_record`] decides.
 #[inline]
 fn walk_plain_record(bytes: &[u8], at: usize, visit: &mut impl FnMut(WalkedRecord)) -> Option<usize> {
     let mut head = SmallIntegers::at(bytes, at)?;
@@ -127,7 +127,7 @@ fn walk_plain_record(bytes: &[u8], at: usize, visit: &mut impl FnMut(WalkedRecor
         return None;
     }
     let timestamp_delta = i64::from(varint::signed(timestamp_delta));
-    // Given on rather than returned: through registers, a third of the time.
+    // Passed on rather than returned: through registers, this takes a third of the time.
     visit(WalkedRecord {
         timestamp_delta,
         offset_delta: varint::signed(offset_delta),
@@ -136,23 +136,24 @@ fn walk_plain_record(bytes: &[u8], at: usize, visit: &mut impl FnMut(WalkedRecor
     Some(end)
 }
 
-/// What the records of a run have in common: size, key length, value length, and the widths of both deltas.
+/// The common shape of a run of records: size, key length, value length, and the widths of both deltas.
 ///
-/// A walk that reads the size of a record to find the next one waits for memory at every record. Here the next record is
-/// taken to have the shape of the one before, and two comparisons show whether it has: they wait for nothing, and a
-/// record takes less than half the time.
+/// A walk that reads the size of a record to find the next one waits for memory at every record. Here the next record
+/// is assumed to have the shape of the one before, and two comparisons confirm it without waiting: a record takes
+/// less than half the time.
 struct Shape {
     size: usize,
-    /// The bits of a record's first word that its shape fixes: all but the attributes, the timestamp delta and what
-    /// follows the key's length.
+    /// The bits of a record's first word that its shape fixes: all but the attributes, the timestamp delta and the
+    /// bytes after the key's length.
     head_mask: u64,
     /// Those bits of the first record.
     head: u64,
-    /// What the next offset delta adds to `head`. Its bytes but the last go on, also after a carry.
+    /// Increment of `head` for the next offset delta. All its bytes but the last have the continuation bit, also
+    /// after a carry.
     offset_step: u64,
     offset_continues: u64,
     offset_delta: i32,
-    /// The first offset delta that takes more bytes.
+    /// The first offset delta that needs more bytes.
     offset_delta_end: i32,
     timestamp_bits: u64,
     timestamp_shift: usize,
@@ -252,13 +253,13 @@ fn without_continues(bytes: u32) -> u32 {
 /// Eight bytes from which integers of up to three bytes each are taken.
 struct SmallIntegers {
     word: u64,
-    /// Bytes that were taken: more than there are, when the last integer goes beyond them.
+    /// Consumed bytes: more than available if the last integer exceeds them.
     taken: usize,
 }
 
 impl SmallIntegers {
     const BYTES: usize = 8;
-    /// The bit of each byte that says that its integer goes on.
+    /// The continuation bit of each byte.
     const CONTINUES: u64 = 0x8080_8080_8080_8080;
 
     #[inline]
@@ -368,7 +369,7 @@ fn skip(body: &[u8], at: &mut usize, len: i32) -> Result<(), RecordFault> {
     Ok(())
 }
 
-/// Walks over a record that is larger than what is kept of a stream.
+/// Walks over a record that is larger than the window of a stream.
 fn walk_long_record(stream: &mut RecordStream<'_, '_>, index: i32) -> Result<WalkedRecord, RecordError> {
     let mut record = LongRecord { stream, index, left: VARINT_BYTES_MAX };
     let size = record.number()?;
@@ -399,7 +400,7 @@ fn walk_long_record(stream: &mut RecordStream<'_, '_>, index: i32) -> Result<Wal
     Ok(WalkedRecord { timestamp_delta, offset_delta, has_key: key_len >= 0 })
 }
 
-/// A record of which only a part is in memory at a time.
+/// A record of which only a part is in memory at any time.
 struct LongRecord<'a, 'p, 's> {
     stream: &'a mut RecordStream<'p, 's>,
     index: i32,
@@ -494,7 +495,7 @@ mod tests {
         random.random_range(0..limit)
     }
 
-    /// Runs of records of one shape, as most producers write them, and what breaks them.
+    /// Runs of records of one shape, as most producers write them, with interruptions.
     fn random_records(random: &mut SmallRng, runs: usize, run_max: usize) -> (Vec<u8>, i32) {
         let mut builder = BatchBuilder::new(BatchOptions::default());
         let (key, value) = ([7; 200], [0x81; 9000]);
@@ -543,8 +544,8 @@ mod tests {
         }
     }
 
-    /// Records whose offset deltas count up as bytes do, not as integers of the format: what a carry leaves is
-    /// another integer.
+    /// Records whose offset deltas count up as bytes, not as integers of the format: a carry produces another
+    /// integer.
     #[test]
     fn carries_into_other_integers_are_not_followed() {
         for (width, first) in [(1, 0u32), (2, 0x01_80), (3, 0x01_80_80)] {

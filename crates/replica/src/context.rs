@@ -1,4 +1,4 @@
-//! What a partition sees of the broker that it is on.
+//! The broker's state that partitions need.
 
 use crate::isr_changes::IsrChanges;
 use crate::leadership::IsrMember;
@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_metadata::ImageCell;
 
-/// What a partition needs to know beyond itself.
 #[derive(Debug)]
 pub struct ReplicaContext {
     /// `node.id`.
@@ -25,8 +24,8 @@ pub struct ReplicaContext {
 }
 
 impl ReplicaContext {
-    /// Whether a follower's broker may be in sync: it is there, neither fenced nor leaving, and the process that fetched
-    /// is the one that is registered.
+    /// Whether a follower's broker may be in sync: it is registered, neither fenced nor shutting down, and the
+    /// process that fetched is the registered one.
     pub fn is_eligible(&self, member: IsrMember) -> bool {
         let image = self.image.get();
         image.broker(member.id).is_some_and(|broker| {

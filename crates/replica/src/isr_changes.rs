@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_wire::Uuid;
 use tokio::sync::Notify;
 
-/// A partition, whatever its topic is called: the topic's id, and the index.
+/// A partition, independent of its topic's name: the topic's id, and the index.
 pub type PartitionKey = (Uuid, i32);
 
-/// Changes by their partitions.
+/// Changes by partition.
 pub(crate) type Changes = BTreeMap<PartitionKey, IsrChange>;
 
 /// The changes that wait to be sent.
@@ -44,8 +44,7 @@ impl IsrCounters {
 }
 
 impl IsrChanges {
-    /// Wants a change to be sent. It takes the place of an older one of the same partition, which the partition has given
-    /// up by then.
+    /// Queues a change. It replaces an older one of the same partition, which the partition has given up.
     pub fn submit(&self, topic_id: Uuid, partition: i32, change: IsrChange) {
         self.waiting.lock().insert((topic_id, partition), change);
         self.submitted.notify_one();

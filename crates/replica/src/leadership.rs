@@ -1,13 +1,13 @@
-//! What a leader knows of the other replicas of a partition, and what follows from it: how far records are replicated,
-//! who joins the in-sync replicas and who leaves them (Kafka's `Partition`, `PartitionState` and `Replica`).
+//! The leader's view of the other replicas of a partition: the high watermark, and changes of the in-sync replicas
+//! (Kafka's `Partition`, `PartitionState` and `Replica`).
 //!
-//! Owns: the in-sync replicas as the controller has them, the change that is under way, and of each follower the log
-//! end, the time at which it was last caught up, and the epoch of its broker. Refuses: the log, the clock, the image
-//! and the network; all come as arguments.
+//! Owns: the committed in-sync replicas, the pending change, and for each follower the log end, the time when it was
+//! last caught up, and its broker epoch. Refuses: access to the log, the clock, the image and the network; their
+//! values are arguments.
 //!
-//! The rule that everything serves: a replica that the controller may elect has all records below the high watermark.
-//! While a change is under way nobody here knows whether the controller has made it. So the high watermark waits for the
-//! *maximal* in-sync replicas: those before the change and those after it.
+//! The main invariant: a replica that the controller may elect has all records below the high watermark. While a
+//! change is pending it is unknown whether the controller has made it. So the high watermark waits for the *maximal*
+//! in-sync replicas: those before the change and those after it.
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,7 @@ use thalweg_metadata::{PartitionEpoch, PartitionRegistration};
 use thalweg_record::Offset;
 use tokio::time::Instant;
 
-/// What a follower lacks, as its leader knows.
+/// The lag of a follower, from its leader's view.
 #[derive(Clone, Copy, Debug)]
 pub struct FollowerLag {
     /// The broker.
@@ -48,7 +48,7 @@ pub struct IsrChange {
     pub grows: bool,
 }
 
-/// What the controller says of a change.
+/// The controller's answer to a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeOutcome {
     /// It is made: the registration as it is now.
@@ -62,16 +62,16 @@ pub enum ChangeOutcome {
     },
     /// It is not made, and the registration is as it was.
     Refused,
-    /// The controller knows another registration; the image will bring it.
+    /// The controller has another registration; the image will show it.
     Outdated,
 }
 
 #[derive(Debug, Clone)]
 struct Follower {
     id: i32,
-    /// What it has, by its last fetch in this epoch.
+    /// Its log end, by its last fetch in this epoch.
     end: Option<Offset>,
-    /// Where its log begins, by the same.
+    /// Its log start, by the same fetch.
     start: Option<Offset>,
     /// When it was known to have everything for the last time.
     caught_up: Option<Instant>,
@@ -95,17 +95,17 @@ pub struct Leadership {
     partition_epoch: PartitionEpoch,
     /// `replica.lag.time.max.ms`.
     lag_max: Duration,
-    /// Where the epoch begins in the log.
+    /// The start offset of the epoch.
     epoch_start: Offset,
-    /// As far as the controller has told.
+    /// Committed by the controller.
     isr: Vec<i32>,
     pending: Option<IsrChange>,
     followers: Vec<Follower>,
 }
 
 impl Leadership {
-    /// Begins to lead, in an epoch that begins at `epoch_start`: followers in sync are trusted for `lag_max`, and what
-    /// they have becomes known when they fetch.
+    /// Starts leading, in an epoch that starts at `epoch_start`: in-sync followers are trusted for `lag_max`, and
+    /// their log ends become known when they fetch.
     pub fn new(
         node_id: i32,
         registration: &PartitionRegistration,
@@ -127,9 +127,9 @@ impl Leadership {
         leadership
     }
 
-    /// Takes over a registration of the same leader epoch. A newer one decides a change that was under way. One that an
-    /// answer of the controller has told of before may still bring other replicas; the in-sync ones are known, and a
-    /// change that has begun since stays.
+    /// Applies a registration of the same leader epoch. A newer one ends the pending change. One already known from
+    /// the controller's answer may still change the assigned replicas, but not the in-sync ones, and a later pending
+    /// change stays.
     pub fn on_registration(&mut self, registration: &PartitionRegistration, now: Instant) {
         if registration.partition_epoch < self.partition_epoch {
             return;
@@ -161,17 +161,17 @@ impl Leadership {
         self.partition_epoch
     }
 
-    /// Where the leader's epoch begins in the log.
+    /// The start offset of the leader's epoch.
     pub fn epoch_start(&self) -> Offset {
         self.epoch_start
     }
 
-    /// The in-sync replicas that the controller has told of.
+    /// The in-sync replicas, as committed by the controller.
     pub fn isr(&self) -> &[i32] {
         &self.isr
     }
 
-    /// The change that is under way.
+    /// The pending change.
     pub fn pending(&self) -> Option<&IsrChange> {
         self.pending.as_ref()
     }
@@ -181,7 +181,7 @@ impl Leadership {
         self.followers.iter().any(|follower| follower.id == id)
     }
 
-    /// Whether the leader is in sync with nobody, and nobody is about to join it: its own log end is all that counts.
+    /// Whether no other replica is in sync or about to join: only the leader's own log end counts.
     pub fn is_alone(&self) -> bool {
         self.pending.is_none() && self.isr.iter().all(|id| *id == self.node_id)
     }
@@ -212,14 +212,14 @@ impl Leadership {
         follower.broker_epoch = Some(broker_epoch);
     }
 
-    /// A follower's log begins at `start`.
+    /// Sets the start offset of a follower's log.
     pub fn on_log_start(&mut self, id: i32, start: Offset) {
         if let Some(follower) = self.followers.iter_mut().find(|follower| follower.id == id) {
             follower.start = Some(start);
         }
     }
 
-    /// The lowest start of the logs of all replicas that are alive; `None` while one of them has not told (Kafka's
+    /// The lowest log start of all live replicas; `None` while one of them is unknown (Kafka's
     /// `lowWatermarkIfLeader`).
     pub fn low_watermark(&self, own_start: Offset, is_alive: impl Fn(i32) -> bool) -> Option<Offset> {
         let mut alive = self.followers.iter().filter(|follower| is_alive(follower.id));
@@ -283,7 +283,7 @@ impl Leadership {
         Some(IsrMember { id: follower.id, broker_epoch: follower.broker_epoch? })
     }
 
-    /// The change that lets a follower join, if it has what it takes.
+    /// The change that adds a follower, if it is eligible.
     pub fn expand(
         &mut self,
         id: i32,
@@ -332,7 +332,8 @@ impl Leadership {
         change
     }
 
-    /// The controller has answered. Says whether the in-sync replicas, or those that count as such, have changed.
+    /// Applies the controller's answer. Returns whether the in-sync replicas, or those that count as such, have
+    /// changed.
     pub fn on_outcome(&mut self, change: &IsrChange, outcome: &ChangeOutcome) -> bool {
         if self.pending.as_ref() != Some(change) {
             // The image was faster, and has decided.

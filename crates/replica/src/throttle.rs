@@ -1,9 +1,9 @@
 //! Replication throttles: how fast replicas that are being moved may be copied (KIP-73, Kafka's `ReplicationQuotaManager`).
 //!
-//! A throttle has a rate for the whole broker, one on the leading side and one on the following side. It holds for the replicas
-//! that a topic lists, and only while they are not in sync: a replica that keeps up is never held back, or it would fall out
-//! of the in-sync replicas. What was copied is counted in samples of a second; while the rate over the last few of
-//! them is above the limit, nothing is copied. Owns the samples. Refuses to know partitions and the network.
+//! A throttle has a rate for the whole broker, one on the leading side and one on the following side. It applies to
+//! the replicas that a topic lists, and only while they are not in sync: throttling an in-sync replica would remove
+//! it from the in-sync set. Copied bytes are counted in samples of a second; while the rate over the last few of them
+//! is above the limit, nothing is copied. Owns the samples. Refuses to know partitions and the network.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// A throttle over so many samples of this length.
+    /// A throttle over this number of samples of this length.
     pub fn new(limit: u64, samples: usize, sample: Duration) -> Self {
         let window = Window { length: sample, kept: samples.max(1), samples: VecDeque::new() };
         Self { limit: AtomicU64::new(limit), copied: AtomicU64::new(0), window: Mutex::new(window) }
@@ -80,7 +80,7 @@ impl Window {
         }
     }
 
-    /// Drops what lies before the window.
+    /// Drops samples before the window.
     fn forget(&mut self, now: Instant) {
         let window = self.length.saturating_mul(u32::try_from(self.kept).unwrap_or(u32::MAX));
         while self.samples.front().is_some_and(|(began, _)| now.saturating_duration_since(*began) >= window) {
@@ -88,7 +88,7 @@ impl Window {
         }
     }
 
-    /// Bytes per second since the first sample began, and over one sample at the least (Kafka's `SimpleRate`).
+    /// Bytes per second since the first sample started, over at least one sample (Kafka's `SimpleRate`).
     fn rate(&mut self, now: Instant) -> u64 {
         self.forget(now);
         let Some((began, _)) = self.samples.front() else { return 0 };
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn what_is_copied_under_a_limit_keeps_to_it() {
         let (throttle, start) = (throttle(1_000_000), Instant::now());
-        // A fetch of 300 kB is under way whenever the limit allows one, as fast as it can be had.
+        // A fetch of 300 kB is sent whenever the limit allows one, without delay.
         for round in 0..6_000 {
             let now = start + round * Duration::from_millis(10);
             if !throttle.is_exceeded(now) {

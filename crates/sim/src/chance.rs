@@ -1,14 +1,14 @@
-//! The lots of a simulation, all of which follow from its seed.
+//! The seeded randomness of a simulation.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// A source of lots.
+/// A source of random numbers.
 #[derive(Clone, Debug)]
 pub struct Chance(SmallRng);
 
 impl Chance {
-    /// The lots of a seed, for one purpose: what another purpose draws does not change them.
+    /// Random numbers from a seed, for one purpose: independent of those for other purposes.
     pub fn new(seed: u64, purpose: u64) -> Chance {
         Chance(SmallRng::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ purpose))
     }

@@ -1,5 +1,5 @@
-//! What must hold once all is quiet: every acknowledged record is where it was said to be, each producer's records are
-//! there once and in their order, what was read is what is there, and replicas are equal to the byte.
+//! Final checks of a quiet cluster: every acknowledged record is at its acknowledged offset, each producer's records
+//! exist once and in order, reads match the log, and replicas are identical.
 
 use crate::history::{Acknowledged, Known, Name};
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ pub fn differences(topic: &str, partition: i32, replicas: &[(String, Vec<u8>)]) 
     different.map(difference).collect()
 }
 
-/// Checks the log of one replica of a partition. Returns what is wrong.
+/// Checks the log of one replica of a partition. Returns the faults.
 pub fn check(partition: i32, log: &[u8], known: &Known) -> Vec<String> {
     let mut wrong = Vec::new();
     let records = match records(partition, log) {
@@ -152,7 +152,7 @@ mod tests {
         Name { producer: PRODUCER, number }
     }
 
-    /// A log of these records of one producer, each in a batch of its own.
+    /// A log of these records of one producer, each in its own batch.
     fn log(numbers: &[u64]) -> Vec<u8> {
         let batch = |(offset, number): (i64, &u64)| {
             let options = BatchOptions { base_offset: Offset(offset), ..BatchOptions::default() };
@@ -163,7 +163,7 @@ mod tests {
         (0..).zip(numbers).flat_map(batch).collect()
     }
 
-    /// What is known when the first two records were acknowledged, and the first was read.
+    /// The history if the first two records were acknowledged, and the first was read.
     fn known() -> Known {
         let acknowledged = Acknowledged { first: name(0), records: 2, offset: Some(0) };
         Known {

@@ -17,12 +17,12 @@ use thalweg_client::{
 use thalweg_record::{DecompressBuffer, Offset};
 use tokio::time::Instant;
 
-/// How long anything may take that a client asks for.
+/// Timeout of clients' requests.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// A client that failed tries again after this.
 pub(crate) const AGAIN: Duration = Duration::from_millis(300);
 
-/// What all clients share.
+/// State shared by all clients.
 #[derive(Clone)]
 pub struct Clients {
     /// How they connect.
@@ -31,18 +31,18 @@ pub struct Clients {
     pub bootstrap: Vec<String>,
     /// How many partitions the topic has.
     pub partitions: i32,
-    /// What they know.
+    /// Their history.
     pub history: History,
-    /// Set when producers are to come to their end.
+    /// Set when producers must finish.
     pub ending: Arc<AtomicBool>,
-    /// Producers that have not come to their end.
+    /// Number of producers that have not finished.
     pub producing: Arc<AtomicUsize>,
     /// The seed.
     pub seed: u64,
 }
 
 impl Clients {
-    /// Runs so many of each as the plan wants, for as long as it is polled.
+    /// Runs the plan's clients, as long as it is polled.
     pub async fn run(self, plan: &Plan) {
         let Plan { producers, consumers, members, transactional, .. } = *plan;
         let mut tasks = tokio::task::JoinSet::new();
@@ -94,12 +94,12 @@ impl Clients {
         let config = ProducerConfig {
             linger,
             batch_bytes,
-            // A few batches: one who makes records faster than the network takes them waits, and has no backlog of minutes
-            // when all is to come to rest.
+            // A few batches: a producer that is faster than the network waits, and has no backlog of minutes when the
+            // cluster must come to rest.
             buffer_bytes: 20 * batch_bytes,
             in_flight_max: usize::try_from(chance.between(1, 5)).unwrap_or(5),
             retry_backoff: Duration::from_millis(chance.between(10, 200)),
-            // Nothing is given up: what became of it must be known in the end.
+            // Never give up: the outcome must be known in the end.
             delivery_timeout: Duration::from_secs(3600),
             max_block: Duration::from_secs(3600),
             metadata_max_age: Duration::from_secs(5),
@@ -164,8 +164,8 @@ impl Clients {
         .await;
     }
 
-    /// Reads all of a topic, again and again from where it was, for as long as it is polled. `take` is given what comes of a
-    /// partition, and the offset that was to come next, which it moves.
+    /// Reads all of a topic, repeatedly from the last position, as long as it is polled. `take` gets a partition's
+    /// records, and the next expected offset, which it advances.
     pub(crate) async fn read(
         &self,
         name: &str,
@@ -188,7 +188,7 @@ impl Clients {
             };
             let consumer = Consumer::new(self.cluster(name).await, config);
             if let Err(error) = self.read_from(name, topic, consumer, &mut positions, &mut take).await {
-                tracing::info!(name, error, "A reader begins again");
+                tracing::info!(name, error, "Restarting a reader");
             }
             tokio::time::sleep(AGAIN).await;
         }
@@ -226,12 +226,12 @@ impl Clients {
     }
 }
 
-/// Takes note of how a batch ended.
+/// Records the outcome of a batch.
 fn ended(history: &History, producer: u32, delivery: &Delivery<'_>) {
     let partition = delivery.partition;
     let mut offset = match delivery.result {
         Ok(offset) => (offset != Offset::NONE).then_some(offset.0),
-        // The producer is dropped with its process, and nothing is known of what was under way.
+        // The producer was dropped with its process; the outcome of batches in flight is unknown.
         Err(DeliveryError::Closed(_)) => return,
         Err(error) => {
             let what = format!("partition {partition}: {} records were refused: {error}", delivery.records);

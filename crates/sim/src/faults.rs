@@ -1,4 +1,4 @@
-//! What happens to the machines of a simulation, and when.
+//! The faults of a simulation, and their times.
 
 use crate::chance::Chance;
 use crate::network::MachineId;
@@ -25,7 +25,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Faults by lots.
+    /// Random faults.
     pub fn new(chance: Chance, plan: Plan) -> Faults {
         Faults { chance, plan, next_ms: 0, heals_ms: None, count: 0, lost_power: Vec::new(), replaced: None }
     }
@@ -40,7 +40,7 @@ impl Faults {
         self.replaced.map(|(id, _)| id)
     }
 
-    /// Does what is due.
+    /// Triggers due faults.
     pub fn act(&mut self, simulation: &mut Simulation) {
         let now_ms = simulation.now_ms;
         if self.heals_ms.is_some_and(|at_ms| at_ms <= now_ms) {
@@ -76,7 +76,7 @@ impl Faults {
         }
     }
 
-    /// All faults end: what is cut is healed, what is down is started.
+    /// Ends all faults: heals cuts, starts stopped processes.
     pub fn end(&mut self, simulation: &mut Simulation) {
         simulation.network.heal();
         for id in CONTROLLER..=BROKERS {
@@ -95,9 +95,9 @@ impl Faults {
         if takes_brokers && !self.plan.flushes && !self.is_renewed(simulation) {
             return false;
         }
-        // The controller does not know of an empty disk before its broker registers. Were all others fenced before that
-        // one, only the empty replica would be left in sync. A death of all does not do that, nor a controller that stands
-        // still: sessions end in the order in which they were renewed last, and those of a time together.
+        // The controller learns of an empty disk only when its broker registers. If all others were fenced before,
+        // only the empty replica would be in sync. The death of all brokers does not cause this, nor a paused
+        // controller: sessions expire in the order of their last renewal, and simultaneous ones together.
         let loses_replicas = hides_brokers || kind == Kind::PowerFailures;
         !loses_replicas || Self::are_registered_again(simulation, self.replaced.as_slice())
     }
@@ -176,23 +176,23 @@ impl Faults {
         }
     }
 
-    /// What is acknowledged lies in the page caches of the in-sync replicas, and is safe as long as one of them keeps
-    /// its power. So power may fail when all are in sync, as the processes that run now. Where everything is synced,
-    /// it may fail at any time, and the controller always syncs.
+    /// Acknowledged records are in the page caches of the in-sync replicas, and are safe as long as one of them keeps
+    /// its power. So power may fail when all running processes are in sync. If everything is synced, it may fail at
+    /// any time; the controller always syncs.
     fn may_fail(&self, simulation: &Simulation, id: MachineId) -> bool {
         if self.plan.flushes || id == CONTROLLER {
             return true;
         }
-        // Who is cut off, held up or about to stop looks in sync for a while, and may be fenced before the one that has lost
-        // its power: that one would be left alone in sync.
+        // A broker that is cut off, paused or about to stop looks in sync for a while, and may be fenced before the
+        // one that has lost its power, which would then be alone in sync.
         self.heals_ms.is_none()
             && !is_one_leaving(simulation)
             && self.is_renewed(simulation)
             && simulation.unsettled().is_none()
     }
 
-    /// Whether all brokers that have lost power are registered anew, and all know. Until then the controller counts them
-    /// as in sync, with all that they have lost; were all others taken away meanwhile, they would lead.
+    /// Whether all brokers that lost power have registered again, and all know. Until then the controller counts them
+    /// as in sync although they lost records; if all others were taken away meanwhile, they would lead.
     fn is_renewed(&self, simulation: &Simulation) -> bool {
         Self::are_registered_again(simulation, &self.lost_power)
     }
@@ -224,14 +224,14 @@ impl Faults {
             && simulation.unsettled().is_none()
     }
 
-    /// Replaces the disk of a broker, if none of what is acknowledged may be lost by it.
+    /// Replaces the disk of a broker, if no acknowledged record is lost by that.
     fn replace(&mut self, simulation: &mut Simulation, id: MachineId) -> bool {
         if !self.may_replace(simulation) {
             return false;
         }
         let Some(broker) = simulation.machines[id].broker() else { return false };
         self.replaced = Some((id, broker.registered.epoch()));
-        tracing::info!(id, "Disk is replaced");
+        tracing::info!(id, "Replaced a disk");
         simulation.machines[id].replace_disk();
         self.start_again(simulation, id);
         true
@@ -276,7 +276,7 @@ impl Faults {
     }
 }
 
-/// Whether a broker is held up, or was told to stop: the others may not know yet that it is not there.
+/// Whether a broker is paused, or was asked to stop: the others may not know yet that it is gone.
 fn is_one_leaving(simulation: &Simulation) -> bool {
     (1..=BROKERS)
         .any(|id| simulation.machines[id].is_held(simulation.now_ms) || simulation.machines[id].is_stopping())

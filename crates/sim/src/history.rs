@@ -1,4 +1,4 @@
-//! What the clients of a simulation know: what they sent, what was acknowledged and where, what they read.
+//! The history seen by the clients of a simulation: sent records, acknowledged offsets, and reads.
 
 use crate::ledger::Ledger;
 use crate::network::Network;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The topic of all clients.
 pub const TOPIC: &str = "events";
 
-/// A record, as its value says: the producer, and which of the producer's records for the partition it is.
+/// The identity of a record, from its value: the producer, and the record's number for the partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     /// The producer.
@@ -27,7 +27,7 @@ impl Name {
         value
     }
 
-    /// Reads a value; nothing where it is none of ours.
+    /// Parses a value; `None` if it is not one of ours.
     pub fn of_value(value: &[u8], partition: i32) -> Option<Name> {
         let text = std::str::from_utf8(value).ok()?;
         let mut parts = text.split(' ');
@@ -49,34 +49,34 @@ pub struct Acknowledged {
     pub offset: Option<i64>,
 }
 
-/// What is known, shared by all clients.
+/// The history, shared by all clients.
 #[derive(Clone, Default)]
 pub struct History(Arc<Mutex<Known>>);
 
-/// What is known.
+/// The recorded events.
 #[derive(Default)]
 pub struct Known {
     /// By partition.
     pub acknowledged: BTreeMap<i32, Vec<Acknowledged>>,
     /// How many records were sent, by partition and producer.
     pub sent: BTreeMap<(i32, u32), u64>,
-    /// What was read at each offset, by partition.
+    /// The record read at each offset, by partition.
     pub read: BTreeMap<i32, BTreeMap<i64, Name>>,
     /// How far the group has committed for certain, by partition.
     pub committed: BTreeMap<i32, i64>,
     /// Transactions.
     pub ledger: Ledger,
-    /// What must never be and was.
+    /// Violations of invariants.
     pub violations: Vec<String>,
 }
 
 impl History {
-    /// Looks at what is known, or adds to it.
+    /// Reads or extends the history.
     pub fn with<T>(&self, work: impl FnOnce(&mut Known) -> T) -> T {
         work(&mut self.0.lock())
     }
 
-    /// Says that something happened that must not.
+    /// Records a violation.
     pub fn violation(&self, what: String) {
         tracing::error!(what, "Violation");
         self.0.lock().violations.push(what);

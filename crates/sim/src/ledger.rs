@@ -1,6 +1,6 @@
-//! What is known of transactions: which were committed, and what a reader of committed records was given. What must hold:
-//! of a committed transaction each record is there once and in its order, of any other none, and one of which nobody knows how
-//! it was decided is there in all of its partitions or in none.
+//! The history of transactions: their outcomes, and the records returned to a reader of committed records. Invariant:
+//! each record of a committed transaction appears once and in order, of an aborted one none, and one with an unknown
+//! outcome appears in all of its partitions or in none.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ pub const LEDGER: &str = "ledger";
 /// A transaction: the producer, and which of the producer's transactions it is.
 pub type Id = (u32, u64);
 
-/// A record of a transaction, as its value says.
+/// The identity of a transaction's record, from its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Entry {
     /// The transaction.
@@ -28,7 +28,7 @@ impl Entry {
         value
     }
 
-    /// Reads a value; nothing where it is none of ours.
+    /// Parses a value; `None` if it is not one of ours.
     fn of_value(value: &[u8], partition: i32) -> Option<Entry> {
         let text = std::str::from_utf8(value).ok()?;
         let mut parts = text.split(' ');
@@ -43,11 +43,11 @@ impl Entry {
 /// How a transaction was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
-    /// Nobody has asked to commit it.
+    /// No commit was requested.
     NotCommitted,
-    /// It was asked for, and no answer came.
+    /// A commit was requested, without an answer.
     Unknown,
-    /// The coordinator has said so.
+    /// The coordinator has confirmed it.
     Committed,
 }
 
@@ -60,19 +60,19 @@ pub struct Transaction {
     pub records: BTreeMap<i32, u64>,
 }
 
-/// What is known.
+/// The recorded events.
 #[derive(Debug, Default, Hash)]
 pub struct Ledger {
     /// All transactions.
     pub transactions: BTreeMap<Id, Transaction>,
-    /// What was read at each offset, by partition.
+    /// The record read at each offset, by partition.
     read: BTreeMap<i32, BTreeMap<i64, Entry>>,
-    /// How far was read, by partition: behind markers and what was aborted, too.
+    /// The read position of each partition, including markers and aborted records.
     pub positions: BTreeMap<i32, i64>,
 }
 
 impl Ledger {
-    /// A record was read. Says what is wrong with that.
+    /// A record was read. Returns a fault, if any.
     pub fn read(&mut self, partition: i32, offset: i64, value: Option<&[u8]>) -> Option<String> {
         let Some(entry) = value.and_then(|value| Entry::of_value(value, partition)) else {
             return Some(format!("{LEDGER}-{partition}: nobody sent what was read at offset {offset}"));
@@ -87,7 +87,7 @@ impl Ledger {
         self.transactions.values().filter(|transaction| transaction.fate == Fate::Committed).count() as u64
     }
 
-    /// What is wrong; with all that should be there only where everything was read.
+    /// The faults; missing records count only if everything was read.
     pub fn check(&self, all_is_read: bool) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut found: BTreeMap<Id, BTreeMap<i32, u64>> = BTreeMap::new();

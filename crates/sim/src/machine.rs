@@ -1,7 +1,7 @@
 //! A simulated machine: its disk, its clocks, and the process that runs on it.
 //!
-//! A process has a runtime of its own with one thread and a clock that stands still, which the simulation moves tick by
-//! tick. So a process can be killed between two ticks with all its tasks, or be held up while time goes on without it.
+//! A process has its own runtime with one thread and a paused clock, which the simulation advances tick by tick. So a
+//! process can be killed between two ticks with all its tasks, or be paused while time continues.
 
 use crate::network::{MachineId, Network};
 use parking_lot::Mutex;
@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// The time of day when a simulation begins, in milliseconds since 1970.
+/// The start time of a simulation, in milliseconds since 1970.
 const BEGINS_MS: i64 = 1_800_000_000_000;
 
 /// How a process ended.
@@ -26,11 +26,11 @@ const BEGINS_MS: i64 = 1_800_000_000_000;
 pub enum Ended {
     /// It was asked to.
     Stopped,
-    /// By itself, for this reason.
+    /// Failed, for this reason.
     Failed(String),
 }
 
-/// What is known of a process from outside.
+/// The externally visible state of a process.
 #[derive(Default)]
 struct Seen {
     broker: Option<Arc<Broker>>,
@@ -91,7 +91,7 @@ impl SimMachine {
         self.process.as_ref()?.seen.lock().ended.clone()
     }
 
-    /// Starts a broker, or a controller where the properties say so.
+    /// Starts a broker, or a controller, by the properties.
     pub fn start_node(&mut self, now_ms: u64, properties: &ServerProperties) {
         let machine = Machine {
             clock: self.clock.clone(),
@@ -133,7 +133,7 @@ impl SimMachine {
         self.process = Some(Process { runtime, began, seen, stop: Some(stop) });
     }
 
-    /// Asks the process to end in order.
+    /// Asks the process to stop cleanly.
     pub fn stop(&mut self) {
         if let Some(process) = &mut self.process {
             drop(process.stop.take());
@@ -150,7 +150,7 @@ impl SimMachine {
         self.end(true);
     }
 
-    /// The machine loses its power; `draw` says what is left of what was not synced.
+    /// The machine loses power; `draw` decides which unsynced data survives.
     pub fn lose_power(&mut self, draw: Draw<'_>) {
         self.end(false);
         self.disk.lose_power(draw);
@@ -170,17 +170,17 @@ impl SimMachine {
         drop(process);
     }
 
-    /// Holds the process up until then: it does nothing, and nobody is told.
+    /// Pauses the process until then, unnoticed.
     pub fn hold_until(&mut self, until_ms: u64) {
         self.held_until_ms = until_ms;
     }
 
-    /// Whether the process is held up.
+    /// Whether the process is paused.
     pub fn is_held(&self, now_ms: u64) -> bool {
         now_ms < self.held_until_ms
     }
 
-    /// Sets the wall clock off by so much from the true time.
+    /// Sets the offset of the wall clock from the true time.
     pub fn set_clock_off(&mut self, off_ms: i64) {
         self.clock_off_ms = off_ms;
     }
@@ -200,7 +200,7 @@ impl SimMachine {
         let was_held = std::mem::take(&mut self.held_until_ms) != 0;
         process.runtime.block_on(async {
             if was_held {
-                // All the time that went by goes by at once.
+                // All the elapsed time passes at once.
                 tokio::time::advance(target.saturating_duration_since(Instant::now())).await;
             }
             tokio::time::sleep_until(target).await;

@@ -1,4 +1,4 @@
-//! Runs seeds of the simulation, several at a time, and says which of them found something.
+//! Runs seeds of the simulation, several at once, and prints those that found something.
 
 use clap::Parser;
 use std::io::Write;
@@ -7,21 +7,21 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_sim::{Outcome, Plan, run_plan};
 
-/// Runs a cluster in simulation, once for each seed, and checks that nothing acknowledged is lost and that the cluster comes
-/// to rest after the last fault. Exits with 1 if a seed fails either check.
+/// Runs a cluster in simulation, once for each seed, and checks that no acknowledged record is lost and that the
+/// cluster recovers after the last fault. Exits with 1 if a seed fails either check.
 #[derive(Parser)]
 #[command(name = "thalweg-sim", version)]
 struct Arguments {
     /// The seeds: one, or FROM..TO without the last.
     #[arg(long, value_parser = seeds)]
     seeds: Range<u64>,
-    /// How many run at a time.
+    /// Number of concurrent runs.
     #[arg(long, default_value_t = 1)]
     threads: usize,
     /// Runs each seed twice and compares.
     #[arg(long)]
     twice: bool,
-    /// Shows what the processes log, as `RUST_LOG` says.
+    /// Print the logs of the processes, filtered by `RUST_LOG`.
     #[arg(long)]
     log: bool,
 }
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     if found == 0 && restless == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Where two runs of a seed begin to differ.
+/// The first difference between two runs of a seed.
 fn difference(first: &Outcome, second: &Outcome) -> Option<String> {
     if first.digest == second.digest {
         return None;
@@ -99,7 +99,7 @@ fn print(outcome: &Outcome) {
     }
 }
 
-/// A reader that is gone does not matter: the exit code tells.
+/// A closed output does not matter: the exit code has the result.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }

@@ -1,5 +1,5 @@
-//! Members of a consumer group: each reads its share and commits how far it has come. What must hold: whoever is given a
-//! partition begins where the group has left off or later, never before an offset whose commit was acknowledged.
+//! Members of a consumer group: each reads its share and commits its position. Invariant: the new owner of a
+//! partition starts at the last acknowledged commit or later, never before it.
 
 use crate::chance::Chance;
 use crate::clients::{AGAIN, Clients};
@@ -20,7 +20,7 @@ impl Clients {
         loop {
             let cluster = self.cluster(&format!("member-{id}")).await;
             if let Err(error) = self.be_member_once(id, cluster, &mut chance).await {
-                tracing::info!(id, %error, "A member begins again");
+                tracing::info!(id, %error, "Restarting a member");
             }
             tokio::time::sleep(AGAIN).await;
         }
@@ -68,7 +68,7 @@ impl Clients {
         // One whose partitions are another's by now must have been refused.
         self.check_positions(id, consumer, &before, "has committed");
         for (partition, position) in positions(consumer) {
-            // Another may have gone on from there before this answer came.
+            // Another may have continued from there before this answer arrived.
             self.history.with(|known| {
                 let committed = known.committed.entry(partition).or_default();
                 *committed = position.max(*committed);
@@ -89,7 +89,7 @@ impl Clients {
     }
 }
 
-/// How far a consumer has come in each of its partitions.
+/// The position of a consumer in each of its partitions.
 fn positions(consumer: &Consumer) -> BTreeMap<i32, i64> {
     let position = |at: TopicPartition| Some((at.partition, consumer.position(&at)?.0));
     consumer.assignment().filter_map(position).collect()

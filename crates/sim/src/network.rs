@@ -1,9 +1,9 @@
-//! The simulated network: machines, ports, connections, and what happens to them.
+//! The simulated network: machines, ports, connections, and their faults.
 //!
-//! Owns: every byte between two machines. A connection keeps its order, as TCP does; connections among each other do
-//! not, since each has delays of its own. A cut in one direction holds what goes that way until it is healed, as TCP
-//! sends again what was lost; a process that ends resets its connections, and a machine without power is silent.
-//! Refuses: time of its own; [`Network::advance`] is told what time it is.
+//! Owns: every byte between two machines. Like TCP, a connection keeps its order; different connections have
+//! different delays. A cut in one direction holds data until it is healed, like TCP's retransmission; a process that
+//! ends resets its connections, and a machine without power is silent. Has no clock; [`Network::advance`] sets the
+//! time.
 
 mod stream;
 
@@ -22,22 +22,22 @@ use thalweg_net::Network as BrokerNetwork;
 pub(crate) use stream::End;
 use stream::{Machine, Port};
 
-/// What may be on its way in one direction of a connection before the sender waits.
+/// Maximum number of bytes in flight in one direction of a connection before the sender waits.
 const WINDOW_BYTES: usize = 128 * 1024;
 
 /// A machine of the network, by its place in the list of names.
 pub type MachineId = usize;
 
-/// How long messages take.
+/// Delays of messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Delays {
-    /// At the least; one tick or more.
+    /// The minimum; one tick or more.
     pub least_ms: u64,
-    /// At the most, as a rule.
+    /// The usual maximum.
     pub usual_ms: u64,
-    /// One message in so many takes long.
+    /// One message in this many takes long.
     pub long_one_in: u32,
-    /// How long those take, at the most.
+    /// The maximum of those.
     pub long_ms: u64,
 }
 
@@ -60,7 +60,7 @@ struct State {
     due: BTreeSet<(u64, u64, Side)>,
     history: DefaultHasher,
     delivered: u64,
-    /// What was delivered, where somebody wants to compare.
+    /// The delivered messages, if a trace is recorded.
     trace: Option<Vec<String>>,
 }
 
@@ -70,7 +70,7 @@ struct Listener {
     waker: Option<Waker>,
 }
 
-/// An end of a connection: who connected, or who was connected to.
+/// An end of a connection: the connecting or the accepting one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Side {
     Client,
@@ -84,7 +84,7 @@ struct Connection {
     random: SmallRng,
 }
 
-/// One end of a connection, and what is on its way to it.
+/// One end of a connection, and the data in flight to it.
 struct Half {
     machine: MachineId,
     phase: Phase,
@@ -100,7 +100,7 @@ struct Half {
 enum Phase {
     Connecting,
     Open,
-    /// All has come that will.
+    /// No more data will arrive.
     Ended,
     Reset,
     /// Its process has let it go, or has ended.
@@ -167,7 +167,7 @@ impl Network {
         })))
     }
 
-    /// What a broker on a machine is given.
+    /// The network of a broker on a machine.
     pub fn of_broker(&self, machine: MachineId) -> BrokerNetwork {
         let here = Machine { network: self.clone(), machine };
         BrokerNetwork::simulated(Arc::new(here), self.connector(machine))
@@ -186,7 +186,7 @@ impl Network {
         })
     }
 
-    /// Delivers what is due at this time.
+    /// Delivers messages that are due.
     pub fn advance(&self, now_ms: u64) {
         let mut wakers = Vec::new();
         {
@@ -208,7 +208,7 @@ impl Network {
         self.0.lock().cuts.insert((from, to));
     }
 
-    /// Lets everything pass again; what was held comes with a delay.
+    /// Removes all cuts; held messages arrive with a delay.
     pub fn heal(&self) {
         let mut state = self.0.lock();
         state.cuts.clear();
@@ -284,7 +284,7 @@ impl Network {
         self.0.lock().has_power[machine] = true;
     }
 
-    /// What was delivered so far, in one number: equal for two runs that went the same way.
+    /// A hash of all deliveries so far: equal for two identical runs.
     pub fn history(&self) -> u64 {
         self.0.lock().history.finish()
     }
@@ -294,12 +294,12 @@ impl Network {
         self.0.lock().delivered
     }
 
-    /// Begins to keep every message, as a line of text.
+    /// Starts recording every message, as a line of text.
     pub fn keep_trace(&self) {
         self.0.lock().trace = Some(Vec::new());
     }
 
-    /// What was kept.
+    /// The recorded trace.
     pub fn take_trace(&self) -> Vec<String> {
         self.0.lock().trace.take().unwrap_or_default()
     }
@@ -428,7 +428,7 @@ impl State {
                 wakers.extend(other.writer.take());
                 wakers.extend(connection.half(to).writer.take());
             }
-            // Nobody is there any more.
+            // The receiver is gone.
             Message::Bytes(_) if matches!(half.phase, Phase::Gone) => {
                 self.send(id, to.other(), Message::Reset);
             }

@@ -21,10 +21,10 @@ use thalweg_wire::request::{
 const LOOK: Duration = Duration::from_millis(100);
 /// Kafka's kind of resource that a topic is.
 const OF_TOPIC: i8 = 2;
-/// Kafka's kind of election that takes a replica which is not in sync.
+/// Kafka's kind of election that allows a replica which is not in sync.
 const UNCLEAN: i8 = 1;
 
-/// What the operator is to do.
+/// An operator's task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
     /// The preferred leaders lead.
@@ -33,13 +33,13 @@ pub enum Task {
     Reassign(i32, Vec<i32>),
     /// `min.insync.replicas` of the topic.
     MinInsync(u8),
-    /// An unclean election in a partition of any topic. The replicas are put into this order first, as the first of them that
-    /// is up is elected: a replica that is known to be empty comes last.
+    /// An unclean election in a partition of any topic. The replicas are put into this order first, because the first
+    /// live one is elected: a replica known to be empty is last.
     ElectUnclean(String, i32, Vec<i32>),
 }
 
 impl Task {
-    /// Something to do, by lot, for a topic with so many partitions on brokers 1 to 3.
+    /// A random task, for a topic with this many partitions on brokers 1 to 3.
     pub fn draw(chance: &mut Chance, partitions: i32) -> Task {
         match chance.below(4) {
             0 => Task::ElectPreferred,
@@ -59,7 +59,7 @@ impl Task {
     }
 }
 
-/// What is to be done still. Clones share it.
+/// The pending tasks. Clones share them.
 #[derive(Clone, Default)]
 pub struct Tasks(Arc<Mutex<Queue>>);
 
@@ -76,7 +76,7 @@ impl Tasks {
         self.0.lock().waiting.push_back(task);
     }
 
-    /// Whether nothing is left to do, nor under way.
+    /// Whether no task is pending or running.
     pub fn are_done(&self) -> bool {
         let queue = self.0.lock();
         queue.waiting.is_empty() && !queue.busy
@@ -89,7 +89,7 @@ impl Tasks {
         next
     }
 
-    /// Does one after the other, for as long as it is polled. What fails is not tried again.
+    /// Runs the tasks one at a time, as long as it is polled. Failed ones are not retried.
     pub async fn work(self, connector: Connector, bootstrap: Vec<String>) {
         loop {
             tokio::time::sleep(LOOK).await;

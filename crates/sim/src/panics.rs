@@ -1,4 +1,4 @@
-//! Panics of a simulation's thread: a task that panics is caught by its runtime, and must be noticed all the same.
+//! Detects panics of a simulation's thread: a runtime catches the panic of a task, but it must not go unnoticed.
 
 use std::cell::RefCell;
 use std::sync::Once;
@@ -7,7 +7,7 @@ thread_local! {
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Begins to take note of panics, in all threads that call this.
+/// Starts recording panics, in all threads that call this.
 pub fn watch() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

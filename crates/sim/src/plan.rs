@@ -1,16 +1,15 @@
-//! What a run is like: its size, its network, the kinds of faults in it. All of it follows from the seed.
+//! The plan of a run: its size, its network, its kinds of faults, all derived from the seed.
 
 use crate::chance::Chance;
 use crate::history::TOPIC;
 use crate::ledger::LEDGER;
 use crate::network::Delays;
 
-/// How long a step of the simulation is. No message is faster, so what happens on two machines within a step cannot
-/// depend on each other.
+/// Length of a simulation step. No message is faster, so events on two machines within a step are independent.
 pub const TICK_MS: u64 = 4;
 
-/// What may happen to a cluster in a run. Not every run has everything: a rare order of two kinds of faults is found
-/// sooner where others do not end it.
+/// The kinds of faults. Not every run has all of them: a rare order of two kinds is found sooner if others do not
+/// interfere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Connections are reset.
@@ -19,11 +18,11 @@ pub enum Kind {
     Cuts,
     /// Processes are killed and started again.
     Kills,
-    /// Brokers are stopped in order and started again.
+    /// Brokers are stopped cleanly and restarted.
     Stops,
-    /// Machines lose their power, and with it what was not synced.
+    /// Machines lose power, and with it unsynced data.
     PowerFailures,
-    /// Processes are held up.
+    /// Processes are paused.
     Holds,
     /// Wall clocks jump.
     ClockJumps,
@@ -31,11 +30,11 @@ pub enum Kind {
     SlowDisks,
     /// An operator moves replicas and leaders.
     Operator,
-    /// A broker is killed and comes back with an empty disk.
+    /// A broker is killed and returns with an empty disk.
     Replacements,
     /// All brokers are killed at once, sometimes with the controller, and sometimes one of them is replaced.
     Blackouts,
-    /// The controller is held up for longer than a session lasts.
+    /// The controller is paused for longer than a session.
     HeldController,
 }
 
@@ -52,11 +51,11 @@ impl Kind {
         Kind::SlowDisks,
         Kind::Operator,
     ];
-    /// The kinds that are added in half of the runs. They have draws of their own, so that other runs stay what they were.
+    /// Kinds added in half of the runs. They use separate random numbers, so that other runs do not change.
     pub const OF_LOST_REPLICAS: [Kind; 3] = [Kind::Replacements, Kind::Blackouts, Kind::HeldController];
 }
 
-/// What a run is like.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Partitions of the topic, three replicas each.
@@ -67,15 +66,15 @@ pub struct Plan {
     pub consumers: u32,
     /// Members of a group.
     pub members: u32,
-    /// Producers of transactions, to a topic of their own. None of them in most runs: what others do is as it was before.
+    /// Producers of transactions, to their own topic. Most runs have none, so that these runs do not change.
     pub transactional: u32,
-    /// How long messages take.
+    /// Delays of messages.
     pub delays: Delays,
-    /// How long faults go on.
+    /// Duration of the faults.
     pub faults_ms: u64,
     /// The longest time between two faults.
     pub pause_ms_max: u64,
-    /// What may happen.
+    /// The kinds of faults.
     pub kinds: Vec<Kind>,
     /// Whether every record is synced before it is acknowledged: power may fail anywhere and at any time then.
     pub flushes: bool,

@@ -1,4 +1,4 @@
-//! One run of a cluster from a seed: begin, faults while clients work, then quiet, then the check.
+//! One run of a cluster from a seed: start, faults while clients work, a quiet phase, the check.
 
 use crate::chance::Chance;
 use crate::check;
@@ -30,20 +30,20 @@ const NAMES: [&str; 5] = ["controller", "b1", "b2", "b3", "clients"];
 
 /// Within this time the cluster must be as it should after the last fault.
 const QUIET_WITHIN_MS: u64 = 90_000;
-/// How long a process that ended by itself stays down.
+/// How long a failed process stays down.
 const DOWN_MS: u64 = 1_000;
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The seed.
     pub seed: u64,
     /// Everything that happened in one number: the same for the same seed.
     pub digest: u64,
-    /// What must not have been.
+    /// Violations of invariants.
     pub violations: Vec<String>,
-    /// What was not at rest in time after the last fault, if anything: nothing is lost by that, and replicas are not
-    /// compared then.
+    /// The reason why the cluster was not at rest in time after the last fault, if any: this is no data loss, and
+    /// replicas are not compared then.
     pub unrest: Option<String>,
     /// How many records were acknowledged.
     pub acknowledged: u64,
@@ -71,7 +71,7 @@ pub struct Simulation {
     pub now_ms: u64,
     /// When a machine's process is to be started.
     pub starts: Vec<Option<u64>>,
-    /// What the operator is to do.
+    /// The operator's tasks.
     pub tasks: Tasks,
     plan: Plan,
     history: History,
@@ -79,7 +79,7 @@ pub struct Simulation {
     unrest: Option<String>,
 }
 
-/// Runs a seed as its plan says.
+/// Runs a seed by its plan.
 pub fn run(seed: u64) -> Outcome {
     run_plan(seed, Plan::of(seed))
 }
@@ -170,7 +170,7 @@ impl Simulation {
         self.history.with(|known| known.violations.is_empty()) && !panics::happened()
     }
 
-    /// Whether it came to hold in time.
+    /// Whether the condition held in time.
     fn wait_until(&mut self, within_ms: u64, holds: impl Fn(&Simulation) -> bool) -> bool {
         let until_ms = self.now_ms + within_ms;
         while self.now_ms < until_ms {
@@ -185,7 +185,7 @@ impl Simulation {
         false
     }
 
-    /// One tick: what is due is delivered, then every machine runs up to the new time.
+    /// One tick: delivers due messages, then every machine runs up to the new time.
     fn step(&mut self) {
         self.now_ms += TICK_MS;
         self.network.advance(self.now_ms);
@@ -201,7 +201,7 @@ impl Simulation {
             {
                 if let Ended::Failed(why) = ended {
                     let name = &self.machines[id].name;
-                    tracing::info!(name, why, "A process has ended");
+                    tracing::info!(name, why, "Process ended");
                 }
                 self.machines[id].kill();
                 self.starts[id] = Some(self.now_ms + DOWN_MS);
@@ -216,7 +216,7 @@ impl Simulation {
         self.machines[id].start_node(now_ms, &properties);
     }
 
-    /// What is not as it should be without faults; nothing when all brokers serve and all replicas are in sync.
+    /// A deviation from the faultless state; `None` if all brokers serve and all replicas are in sync.
     pub fn unsettled(&self) -> Option<String> {
         let mut offsets = Vec::new();
         for id in 1..=BROKERS {
@@ -277,7 +277,7 @@ impl Simulation {
         elections > 0
     }
 
-    /// What is not as it should be once all is quiet.
+    /// A deviation from the quiet state.
     fn unquiet(&self) -> Option<String> {
         if let Some(why) = self.unsettled() {
             return Some(why);
@@ -343,7 +343,7 @@ impl Simulation {
         machines.map(|id| (id, self.machines[id].name.clone())).collect()
     }
 
-    /// The machine whose broker leads a partition in the newest leader epoch that any broker knows.
+    /// The machine whose broker leads a partition in the newest leader epoch known to any broker.
     fn leader(&self, partition: i32) -> Option<MachineId> {
         let brokers = (1..=BROKERS).filter_map(|id| self.machines[id].broker());
         let registrations = brokers.filter_map(|broker| broker.image().partition(TOPIC, partition).cloned());
@@ -351,8 +351,7 @@ impl Simulation {
         MachineId::try_from(newest.leader).ok()
     }
 
-    /// Looks at what is on the disks, of all replicas, and of what was read; only at what leaders have, where the cluster has
-    /// not come to rest.
+    /// Checks the disks of all replicas, and the reads; if the cluster is not at rest, only the leaders' disks.
     fn check(&self) {
         let mut wrong = Vec::new();
         for partition in 0..self.plan.partitions {
@@ -364,7 +363,7 @@ impl Simulation {
                     wrong.extend(check::differences(topic, partition, &logs));
                 }
             }
-            // Without a leader, nobody says which of the replicas is right.
+            // Without a leader it is unknown which replica is right.
             if let Some(leader) = self.leader(partition) {
                 let log = log(leader, TOPIC);
                 wrong.extend(self.history.with(|known| check::check(partition, &log, known)));
@@ -444,7 +443,7 @@ fn properties(id: MachineId, plan: &Plan) -> ServerProperties {
     properties
 }
 
-/// What happens on the clients' machine: topics are made, then clients work.
+/// The work on the clients' machine: creates topics, then runs the clients.
 async fn clients(clients: Clients, plan: Plan, tasks: Tasks) {
     create_topics(&clients.connector, &clients.bootstrap, &plan).await;
     let operator = tasks.work(clients.connector.clone(), clients.bootstrap.clone());
@@ -487,7 +486,7 @@ async fn create_topics(connector: &Connector, bootstrap: &[String], plan: &Plan)
     }
 }
 
-/// Turns the feature on or off, whatever a new cluster has.
+/// Sets the feature, regardless of a new cluster's default.
 fn eligible_leader_replicas(on: bool) -> UpdateFeaturesRequest {
     const UPGRADE: i8 = 1;
     const SAFE_DOWNGRADE: i8 = 2;

@@ -1,5 +1,5 @@
-//! Clients of transactions: producers that write to several partitions and commit, take back, or are gone in between, and
-//! a reader of committed records. They act as clients of transaction.version 2 do (KIP-890).
+//! Clients of transactions: producers that write to several partitions and commit, abort, or disappear, and a reader
+//! of committed records. They behave like clients of transaction.version 2 (KIP-890).
 
 use crate::chance::Chance;
 use crate::clients::{AGAIN, Clients};
@@ -15,14 +15,14 @@ use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceD
 use thalweg_wire::request::{EndTxnRequest, InitProducerIdRequest, ProduceRequest};
 use thalweg_wire::{ErrorCode, Records, Request};
 
-/// The coordinator takes back what is open for so long.
+/// The coordinator aborts transactions that are open for this long.
 const TRANSACTION_TIMEOUT_MS: i32 = 10_000;
 /// The newest Produce that names topics by their names; it adds partitions to transactions as it writes to them.
 const PRODUCE_VERSION: i16 = 12;
 /// EndTxn that answers with the epoch of the next transaction.
 const END_VERSION: i16 = 5;
 
-/// The producer's place is another's, or its transaction has ended without it: it begins anew.
+/// The producer was fenced, or its transaction has ended without it: it restarts.
 struct Lost;
 
 struct Transactional {
@@ -53,12 +53,12 @@ impl Clients {
             number += 1;
             tokio::time::sleep(Duration::from_millis(chance.below(300))).await;
         }
-        // What it has left open is taken back.
+        // Its open transaction is aborted.
         producer.begin().await;
         self.producing.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Reads what is committed.
+    /// Reads committed records.
     pub(crate) async fn audit(self) {
         let history = &self.history;
         self.read("auditor", LEDGER, true, |chunk, buffer, next| {
@@ -68,7 +68,7 @@ impl Clients {
                 wrong.into_iter().for_each(|what| history.violation(what));
                 ControlFlow::Continue(())
             })?;
-            // Behind markers and what was taken back, too.
+            // Including markers and aborted records.
             *next = chunk.next.0;
             history.with(|known| known.ledger.positions.insert(partition, *next));
             Ok(())
@@ -90,7 +90,7 @@ impl Transactional {
         }
     }
 
-    /// Begins under its id, as a process does that has started anew: what was open is taken back.
+    /// Starts under its id, like a restarted process: the open transaction is aborted.
     async fn begin(&mut self) {
         let request = InitProducerIdRequest {
             transactional_id: Some(self.name.clone()),
@@ -171,7 +171,7 @@ impl Transactional {
                 }
                 Ok(_) | Err(_) => {
                     tokio::time::sleep(AGAIN).await;
-                    // The next attempt tells when nobody is there.
+                    // The next attempt reports an unreachable cluster.
                     let _ = self.cluster.refresh(&[LEDGER.to_owned()], false).await;
                 }
             }

@@ -1,7 +1,7 @@
 //! The command line: one subcommand per file.
 //!
-//! Exit codes: 0 when it is done, 1 when it failed, 2 when it was asked for the wrong thing. `cluster status` has
-//! others besides, by the health of the cluster.
+//! Exit codes: 0 for success, 1 for a failure, 2 for invalid arguments. `cluster status` has more, by the health of
+//! the cluster.
 
 mod cluster;
 mod connect;
@@ -45,7 +45,7 @@ pub struct Cli {
     command: Command,
 }
 
-/// The texts of the commands stand at their arguments.
+/// The help texts of the commands are at their arguments.
 #[derive(Subcommand, Debug)]
 enum Command {
     Serve(serve::Serve),
@@ -69,9 +69,9 @@ enum Command {
 }
 
 impl Cli {
-    /// Does what was asked.
+    /// Runs the command.
     pub fn run(&self) -> anyhow::Result<()> {
-        // Nothing is drawn where standard error is no terminal.
+        // Nothing is drawn if standard error is not a terminal.
         let bars = MultiProgress::new();
         if let Command::Serve(serve) = &self.command {
             return serve.run(&bars);
@@ -85,7 +85,7 @@ impl Cli {
             return stream.run(&bars);
         }
         failure::log_to_standard_error("warn", &bars);
-        // One thread: what a tool costs is its own work, not handing it from thread to thread.
+        // One thread: a tool's cost should be its own work, not switching between threads.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(self.run_tool(&bars))
     }

@@ -1,5 +1,5 @@
-//! Streams that `thalweg serve` hosts (`streams.enabled`): a host on a runtime of its own, so that no stream holds up
-//! the broker. It talks to the cluster as any client does, by a listener of this broker.
+//! Streams that `thalweg serve` hosts (`streams.enabled`): a host on its own runtime, so that streams cannot delay
+//! the broker. It uses the cluster like any client, through a listener of this broker.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Begins to host. Streams run as soon as their definitions are read.
+    /// Starts hosting. Streams run as soon as their definitions are read.
     pub fn start(server: &Server, settings: &StreamSettings) -> anyhow::Result<Streams> {
         let own = own_address(server).context("streams.enabled: the broker has no listener")?;
         let settings = HostSettings {
@@ -49,7 +49,7 @@ impl Streams {
             .thread_stack_size(STACK_BYTES)
             .enable_all()
             .build()
-            .context("The runtime of streams could not be started")?;
+            .context("Cannot start the runtime of streams")?;
         let (started, host) = watch::channel(None);
         let (stopping, stop) = watch::channel(false);
         runtime.spawn(start(settings, started, stop));
@@ -61,7 +61,7 @@ impl Streams {
         rest::router(self.host.clone())
     }
 
-    /// What streams do.
+    /// Metrics of streams.
     pub fn metrics(&self) -> crate::http::metrics::Source {
         let host = self.host.clone();
         Box::new(move |page: &mut Exposition| {
@@ -70,7 +70,7 @@ impl Streams {
         })
     }
 
-    /// Stops all streams in order: what is on its way arrives.
+    /// Stops all streams cleanly: messages in flight are delivered.
     pub async fn stop(&self) {
         self.stopping.send_replace(true);
         let host = self.host.borrow().clone();
@@ -81,7 +81,7 @@ impl Streams {
 }
 
 impl Drop for Streams {
-    /// What still runs is not waited for.
+    /// Running streams are not waited for.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -114,15 +114,15 @@ async fn start(
                 return;
             }
             Err(error) => {
-                tracing::warn!(%error, "The definitions of streams cannot be read; it is tried again");
+                tracing::warn!(%error, "Failed to read stream definitions, retrying");
                 tokio::time::sleep(AGAIN).await;
             }
         }
     }
 }
 
-/// The cluster that streams use: by `own`, the first listener of this broker, unless another way is named. Reads the file of
-/// client settings, so that what is wrong in it is told before anything starts.
+/// The cluster that streams use: through `own`, the first listener of this broker, unless another is configured.
+/// Reads the file of client settings, so that its faults are reported before anything starts.
 pub fn cluster(settings: &StreamSettings, own: &str) -> anyhow::Result<Cluster> {
     if let Some(servers) = &settings.bootstrap {
         bootstrap_servers(servers).context("streams.bootstrap.servers")?;
@@ -142,7 +142,7 @@ pub fn cluster(settings: &StreamSettings, own: &str) -> anyhow::Result<Cluster> 
     if bootstrap == own && protocol != "PLAINTEXT" {
         return Err(Usage(format!(
             "streams.client.config has security.protocol={protocol}, and this broker's first listener is PLAINTEXT: \
-             streams.bootstrap.servers=HOST:PORT of a listener that speaks it would be right"
+             streams.bootstrap.servers=HOST:PORT must name a listener with that protocol"
         ))
         .into());
     }

@@ -1,5 +1,5 @@
-//! The lab is calibrated, in a reduced form: percentiles and knee of real workers against what is true. A test binary of its
-//! own, so that no other test takes the processors meanwhile.
+//! The lab is calibrated, in a reduced form: percentiles and knee of real workers against true values. A separate
+//! test binary, so that no other test uses the processors meanwhile.
 #![expect(
     clippy::print_stderr,
     reason = "an attempt that failed is shown, and a test that is skipped says so"
@@ -11,7 +11,7 @@ use thalweg_lab::worker::Driver;
 /// A debug build on a busy machine of two processors is no laboratory. A coordinated omission would still show: it takes
 /// four fifths from the overload's median, and the stall from the stalls' p99.
 const LIMITS: Limits = Limits { percentile: 0.1, knee: 0.1 };
-/// Whole measurements, at the most: another program may have had the machine during one.
+/// Maximum number of measurements: another program may have disturbed one.
 const ATTEMPTS: u32 = 3;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -1,8 +1,8 @@
-//! The newest value of something, and tasks that wait until it changes. What it offers has the names of tokio's `watch`.
+//! A watch channel with reproducible wake-up order; its API has the names of tokio's `watch`.
 //!
-//! That one draws lots: a task that waits is put on one of several lists by chance, so the order in which tasks wake
-//! differs from run to run, and with it what a simulation does. Here a receiver has its list from its beginning on, and
-//! lists are told one after the other. There are several so that connections on different cores do not meet at one lock.
+//! Tokio puts a waiting task on a random one of several lists, so tasks wake in a different order in each run, and
+//! simulations differ. Here a receiver is assigned to a list when it is created, and lists are notified in order.
+//! There are several lists so that connections on different cores do not contend for one lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -23,11 +23,11 @@ struct Shared<T> {
     receivers: AtomicUsize,
 }
 
-/// Who changes the value. When it is dropped, receivers are told that nothing more will come.
+/// Changes the value. Dropping it notifies receivers that no more changes follow.
 #[derive(Debug)]
 pub struct Sender<T>(Arc<Shared<T>>);
 
-/// Who looks at the value and waits for changes. A clone has seen what the original has.
+/// Reads the value and waits for changes. A clone has seen the same version as the original.
 #[derive(Debug)]
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
@@ -39,7 +39,7 @@ pub struct Receiver<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
 
-/// A value, and who has seen it.
+/// Creates a value with its sender and a receiver that has seen it.
 pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
     let sender = Sender::new(value);
     let receiver = sender.subscribe();
@@ -58,7 +58,7 @@ impl<T> Shared<T> {
 }
 
 impl<T> Sender<T> {
-    /// A value that nobody waits for yet.
+    /// Creates a value without receivers.
     pub fn new(value: T) -> Sender<T> {
         Sender(Arc::new(Shared {
             value: RwLock::new(value),
@@ -74,12 +74,12 @@ impl<T> Sender<T> {
         self.0.receiver(self.0.version.load(Ordering::Acquire))
     }
 
-    /// The value. Not to be held over an await: it is locked meanwhile.
+    /// The value. Do not hold it over an await: it is locked meanwhile.
     pub fn borrow(&self) -> RwLockReadGuard<'_, T> {
         self.0.value.read()
     }
 
-    /// Another value; returns the one before. Everybody who waits is told, even if it is the same.
+    /// Replaces the value; returns the old one. Notifies all waiters, even if the value is equal.
     pub fn send_replace(&self, value: T) -> T {
         let mut before = value;
         self.send_if_modified(|known| {
@@ -89,7 +89,7 @@ impl<T> Sender<T> {
         before
     }
 
-    /// Changes the value. Everybody who waits is told if `change` says that it did; returns what it said.
+    /// Changes the value. Notifies all waiters if `change` returns `true`; returns its result.
     pub fn send_if_modified(&self, change: impl FnOnce(&mut T) -> bool) -> bool {
         let changed = {
             let mut value = self.0.value.write();

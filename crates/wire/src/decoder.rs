@@ -1,8 +1,8 @@
 //! Reads Kafka's primitive types from a frame.
 //!
-//! The frame is shared, so `bytes` fields are slices of it. Every length and count is checked against the bytes
-//! that are left before it is used; an array's count is checked against the fewest bytes its elements can take,
-//! so what a message costs in memory is bounded by what its sender paid in bytes.
+//! The frame is shared, so `bytes` fields are slices of it. Every length and count is checked against the remaining
+//! bytes before it is used; an array's count is checked against the minimum size of its elements. So the memory of a
+//! message is bounded by its size.
 
 use crate::Uuid;
 use bytes::{Buf, Bytes};
@@ -13,39 +13,39 @@ use bytes::{Buf, Bytes};
 pub struct DecodeError {
     /// Where in the frame.
     pub position: usize,
-    /// What is wrong there.
+    /// The fault.
     pub problem: DecodeProblem,
 }
 
-/// What is wrong with a message.
+/// A fault of a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeProblem {
-    #[error("{needed} bytes are needed and {left} are left")]
+    #[error("{needed} bytes needed, {left} left")]
     Truncated { needed: usize, left: usize },
-    #[error("{left} bytes are left behind the end of the message")]
+    #[error("{left} bytes follow the end of the message")]
     Trailing { left: usize },
-    #[error("a length of {length}, where {left} bytes are left")]
+    #[error("length {length}, with {left} bytes left")]
     Length { length: i64, left: usize },
-    #[error("{count} elements, where {left} bytes are left")]
+    #[error("{count} elements, with {left} bytes left")]
     Count { count: i64, left: usize },
-    #[error("arrays and tagged fields of more than {max} elements in all; ask in several requests")]
+    #[error("more than {max} elements in arrays and tagged fields; split the request")]
     Elements { max: usize },
-    #[error("null, where this version allows none")]
+    #[error("null, which this version does not allow")]
     Null,
     #[error("a variable-length integer of more than five bytes, or beyond 32 bits")]
     Varint,
     #[error("a string that is not UTF-8")]
     Utf8,
-    #[error("tagged field {tag} takes {used} bytes and announces {size}")]
+    #[error("tagged field {tag} has {used} bytes instead of {size}")]
     TaggedFieldSize { tag: u32, used: usize, size: usize },
-    #[error("{value} announces whether a struct is present; 1 or -1 would be right")]
+    #[error("{value} as the presence of a struct; expected 1 or -1")]
     Presence { value: i8 },
 }
 
 /// A reading position in a frame. A clone reads on from there.
 #[derive(Clone, Debug)]
 pub struct Decoder {
-    /// What is left to read.
+    /// The remaining bytes.
     rest: Bytes,
     /// The length of the whole, from which the position follows.
     total: usize,
@@ -77,7 +77,7 @@ impl Decoder {
         self.total - self.rest.len()
     }
 
-    /// What is left, as a slice of the frame.
+    /// The remaining bytes, as a slice of the frame.
     pub fn rest(&self) -> Bytes {
         self.rest.clone()
     }
@@ -209,7 +209,7 @@ impl Decoder {
         self.not_null(value)
     }
 
-    /// A `string` that may be null, where `nullable` says so.
+    /// A `string` that may be null if `nullable` is set.
     pub fn nullable_string(&mut self, flexible: bool, nullable: bool) -> Result<Option<String>, DecodeError> {
         let Some(length) = self.length(flexible, true)? else { return self.null_if(None, nullable) };
         // Kafka holds to this in compact strings too, whose lengths could be longer.
@@ -229,7 +229,7 @@ impl Decoder {
         self.not_null(value)
     }
 
-    /// `bytes` or `records` that may be null, where `nullable` says so.
+    /// `bytes` or `records` that may be null if `nullable` is set.
     pub fn nullable_bytes(&mut self, flexible: bool, nullable: bool) -> Result<Option<Bytes>, DecodeError> {
         match self.length(flexible, false)? {
             None => self.null_if(None, nullable),
@@ -237,13 +237,13 @@ impl Decoder {
         }
     }
 
-    /// The count of an array whose elements take at least `min_size` bytes each.
+    /// The count of an array whose elements have at least `min_size` bytes each.
     pub fn array_len(&mut self, flexible: bool, min_size: usize) -> Result<usize, DecodeError> {
         let value = self.nullable_array_len(flexible, true, min_size)?;
         self.not_null(value)
     }
 
-    /// The count of an array that may be null, where `nullable` says so.
+    /// The count of an array that may be null if `nullable` is set.
     pub fn nullable_array_len(
         &mut self,
         flexible: bool,
@@ -269,7 +269,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Whether a struct that may be null is there. Where it may not be null, it is, and no byte says so.
+    /// Whether a nullable struct is present. A struct that is not nullable always is, and has no byte for it.
     pub fn is_present(&mut self, nullable: bool) -> Result<bool, DecodeError> {
         if !nullable {
             return Ok(true);
@@ -286,8 +286,8 @@ impl Decoder {
         Ok(self.uvarint()? != 0)
     }
 
-    /// Reads the tagged fields at the end of a struct: `read` takes those it knows and says so; the others, of
-    /// later versions, are passed over.
+    /// Reads the tagged fields at the end of a struct: `read` returns whether it knows a field; unknown ones, of
+    /// later versions, are skipped.
     pub fn tagged_fields(
         &mut self,
         mut read: impl FnMut(&mut Decoder, u32) -> Result<bool, DecodeError>,
@@ -309,7 +309,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Passes over the tagged fields of a struct that knows none.
+    /// Skips the tagged fields of a struct that has none.
     pub fn skip_tagged_fields(&mut self) -> Result<(), DecodeError> {
         self.tagged_fields(|_, _| Ok(false))
     }

@@ -1,7 +1,7 @@
 //! Writes Kafka's primitive types.
 //!
-//! Records that lie in a file are not copied here: the encoder writes their length and remembers the [`Gap`], and
-//! whoever sends the frame puts the bytes in there.
+//! Records in a file are not copied: the encoder writes their length and remembers the [`Gap`], and the sender of the
+//! frame fills it.
 
 use crate::{Records, Uuid};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -13,9 +13,9 @@ pub enum EncodeError {
     NotInVersion { message: &'static str, field: &'static str, version: i16 },
     #[error("{field} of {message} is null, which version {version} does not allow")]
     Null { message: &'static str, field: &'static str, version: i16 },
-    #[error("a string of {length} bytes, where at most 32767 can be sent")]
+    #[error("a string of {length} bytes exceeds the maximum of 32767")]
     StringTooLong { length: usize },
-    #[error("{length} bytes or elements, where at most 2147483647 can be sent")]
+    #[error("{length} bytes or elements exceed the maximum of 2147483647")]
     TooLong { length: usize },
 }
 
@@ -34,7 +34,7 @@ impl EncodeError {
 /// A place in the encoded bytes where records from elsewhere belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// How many encoded bytes come before.
+    /// Number of encoded bytes before it.
     pub position: usize,
     /// How many bytes belong there.
     pub len: usize,
@@ -61,17 +61,17 @@ impl Encoder {
         Self { buf: BytesMut::with_capacity(capacity), gaps: Vec::new() }
     }
 
-    /// Goes on writing behind the bytes of `buf`.
+    /// Continues writing behind the bytes of `buf`.
     pub fn append_to(buf: BytesMut) -> Self {
         Self { buf, gaps: Vec::new() }
     }
 
-    /// What was written; the records of gaps are not in it.
+    /// The encoded bytes, without the records of gaps.
     pub fn into_bytes(self) -> Bytes {
         self.buf.freeze()
     }
 
-    /// What was written, and where records belong in it.
+    /// The encoded bytes, and the positions of records in them.
     pub fn into_parts(self) -> (BytesMut, Vec<Gap>) {
         (self.buf, self.gaps)
     }
@@ -178,8 +178,8 @@ impl Encoder {
         Ok(())
     }
 
-    /// A `string` for people: the text of an error. It may repeat what a client sent, with words around it that make
-    /// it longer than a string can be; what does not fit is cut off, so that the error itself is always told.
+    /// An error message as a `string`. It may quote a client's input and exceed the maximum length of a string; then
+    /// it is truncated, so that the error is always reported.
     pub fn text(&mut self, value: &str, flexible: bool) {
         let end = value.floor_char_boundary(STRING_BYTES_MAX);
         self.string(&value[..end], flexible).expect("it was cut to what fits");
@@ -247,7 +247,7 @@ impl Encoder {
 pub struct TaggedFields(Vec<(u32, Encoder)>);
 
 impl TaggedFields {
-    /// Adds what `write` writes under `tag`.
+    /// Adds the output of `write` under `tag`.
     pub fn add(
         &mut self,
         tag: u32,

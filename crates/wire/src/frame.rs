@@ -1,7 +1,7 @@
 //! Frames: four bytes of length, a header, a message.
 //!
 //! The header's version follows from the API and its version (KIP-482), with one exception: the response to
-//! ApiVersions keeps header 0 at all versions, so that a client can read it before it knows what the broker speaks.
+//! ApiVersions keeps header 0 at all versions, so that a client can read it before it knows the broker's versions.
 
 use crate::data::{RequestHeader, ResponseHeader};
 use crate::{ApiKey, DecodeError, Decoder, EncodeError, Encoder, Gap, Message, Request};
@@ -20,18 +20,18 @@ pub fn response_header_version(key: ApiKey, version: i16) -> i16 {
     if key != ApiKey::ApiVersions && version >= key.flexible_from() { 1 } else { 0 }
 }
 
-/// The key, version and correlation id that begin every request, whatever its header's version.
+/// The key, version and correlation id at the start of every request, independent of its header's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestPrefix {
     /// The API's key, known or not.
     pub api_key: i16,
     /// Its version, served or not.
     pub api_version: i16,
-    /// What the response repeats.
+    /// Repeated in the response.
     pub correlation_id: i32,
 }
 
-/// Reads what begins every request and leaves `frame` (without its length) as it is.
+/// Reads the common start of every request and leaves `frame` (without its length) unchanged.
 pub fn peek_request(frame: &Bytes) -> Result<RequestPrefix, DecodeError> {
     let mut d = Decoder::new(frame.clone());
     Ok(RequestPrefix { api_key: d.i16()?, api_version: d.i16()?, correlation_id: d.i32()? })

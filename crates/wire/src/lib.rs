@@ -3,8 +3,8 @@
 //!
 //! - [`request`] holds every request and response that Kafka 4.3 serves, at each of its versions, [`metadata`] the
 //!   records of the metadata log, [`group`] and [`transaction`] those of the coordinators, [`data`] headers and
-//!   what is embedded in other messages. Each message is one struct with the fields of all its versions; a field
-//!   that a version lacks holds its default.
+//!   messages embedded in others. Each message is one struct with the fields of all its versions; a field that a
+//!   version lacks has its default.
 //! - [`Decoder`] and [`Encoder`] are the primitives. [`frame`] puts a header and a message together.
 //! - [`Refuse`] makes the response to a request that is refused as a whole.
 //! - `schema/` describes the messages; `cargo xtask codegen` turns it into `src/generated/`.

@@ -1,4 +1,4 @@
-//! What every message can do, and what makes one a request.
+//! Traits of all messages and of requests.
 
 use crate::{ApiKey, DecodeError, Decoder, EncodeError, Encoder};
 use bytes::Bytes;
@@ -16,7 +16,7 @@ pub trait Message: Sized + Default + Clone + PartialEq + Debug {
     /// Whether lengths are compact, and tagged fields present, at this version (KIP-482).
     fn is_flexible(version: i16) -> bool;
 
-    /// Reads the message. The caller has checked that the version lies in the message's range.
+    /// Reads the message. The caller has checked that the version is in the message's range.
     fn decode(d: &mut Decoder, version: i16) -> Result<Self, DecodeError>;
 
     /// Writes the message. Fails where a field is set that the version cannot carry.
@@ -42,7 +42,7 @@ pub trait Message: Sized + Default + Clone + PartialEq + Debug {
 pub trait Request: Message {
     /// Its API.
     const KEY: ApiKey;
-    /// What answers it, at the same version.
+    /// Its response, of the same version.
     type Response: Message + 'static;
 }
 
@@ -58,7 +58,7 @@ pub enum RegistryError {
         min: i16,
         /// Its last version.
         max: i16,
-        /// What was asked for.
+        /// The requested version.
         version: i16,
     },
     /// It could not be read.

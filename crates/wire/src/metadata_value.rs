@@ -1,5 +1,6 @@
-//! How a metadata record lies in the value of a record of `__cluster_metadata` (Kafka's `MetadataRecordSerde`):
-//! frame version, record type and record version, each a variable-length integer, then the body.
+//! The encoding of a metadata record in the value of a record of `__cluster_metadata` (Kafka's
+//! `MetadataRecordSerde`): frame version, record type and record version, each a variable-length integer, then the
+//! body.
 
 use crate::{DecodeError, Decoder, EncodeError, Encoder, MetadataRecord};
 use bytes::Bytes;
@@ -9,9 +10,9 @@ const FRAME_VERSION: u32 = 1;
 /// A metadata record could not be read. A node that meets one must stop: to skip it is to diverge.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataValueError {
-    #[error("frame version {version}, where only 1 is known")]
+    #[error("frame version {version}; only 1 is supported")]
     FrameVersion { version: u32 },
-    #[error("a metadata record of type {key} at version {version} is not known")]
+    #[error("unknown metadata record of type {key} at version {version}")]
     Unknown { key: u32, version: u32 },
     #[error(transparent)]
     Decode(#[from] DecodeError),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 pub enum Records {
     /// The batches themselves.
     Inline(Bytes),
-    /// Their length; the bytes are put into the frame's [`Gap`](crate::Gap) by whoever sends it.
+    /// Their length; the sender puts the bytes into the frame's [`Gap`](crate::Gap).
     Elsewhere(usize),
 }
 

@@ -21,7 +21,7 @@ use crate::{ErrorCode, Request};
 
 /// A request whose response can carry a refusal.
 pub trait Refuse: Request {
-    /// The response of this version that refuses all that was asked for.
+    /// The response of this version that rejects the whole request.
     fn refuse(&self, code: ErrorCode, message: Option<&str>, version: i16) -> Self::Response;
 }
 

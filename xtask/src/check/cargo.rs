@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 pub fn command(workspace: &Workspace) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(&workspace.root);
-    // What `cargo run` says of xtask would be a changed environment to build scripts that read it: a build anew.
+    // Variables set by `cargo run` for xtask would change the environment of build scripts and cause a rebuild.
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
@@ -29,10 +29,10 @@ pub fn run(workspace: &Workspace, args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs cargo, which must have nothing to say but its result: a warning is a failure.
+/// Runs cargo, whose only output must be its result: a warning is a failure.
 ///
-/// Warnings are not denied by a flag of the compiler. That would end at the first crate that has one, since those
-/// that depend on it would not be looked at, and would share no build with a cargo that is called by hand.
+/// Warnings are not denied by a compiler flag. That would stop at the first crate with a warning, without checking
+/// its dependents, and could not share builds with a manual cargo run.
 pub fn run_without_a_word(workspace: &Workspace, args: &[&str]) -> Result<()> {
     let color = if std::io::stderr().is_terminal() { "always" } else { "auto" };
     let mut child = command(workspace)

@@ -1,17 +1,17 @@
-//! The tests, with the noise taken out: what passes is counted, the rest is shown as it comes.
+//! Runs the tests without noise: passing ones are counted, other output is printed.
 //!
-//! A test that cannot do its work here says so in a line `SKIPPED: what: how to run it` on standard error, past the
-//! test harness, and passes. Those lines are repeated at the end of the run.
+//! A test that cannot run here prints a line `SKIPPED: what: how to run it` to standard error, bypassing the test
+//! harness, and passes. Those lines are repeated at the end of the run.
 
 use super::{Workspace, cargo};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
-/// The result of a test binary that took this long is shown, with its time: these are what a quicker check begins with.
+/// The result of a test binary that takes this long is shown, with its time.
 const SLOW_S: f64 = 10.0;
 
-/// What the output of the test binaries told.
+/// The results in the output of the test binaries.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     passed: u32,
@@ -24,7 +24,7 @@ struct Outcome {
 pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
     let mut child = cargo::command(workspace)
         .args(["test", "--workspace", "--locked", "--no-fail-fast"])
-        // A failed test says what it expected; thirty lines of the test harness's frames would bury that.
+        // A failed test prints its expectation; thirty lines of the test harness's frames would bury it.
         .env("RUST_BACKTRACE", "0")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -51,7 +51,7 @@ pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
 }
 
 fn pass_on(output: impl Read, outcome: &mut Outcome) {
-    // Lines, and what is not UTF-8 in them, as well as they can be shown.
+    // Lines, with invalid UTF-8 replaced.
     for line in BufReader::new(output).split(b'\n').map_while(|line| line.ok()) {
         let line = String::from_utf8_lossy(&line);
         if outcome.take(&line) {
@@ -61,7 +61,7 @@ fn pass_on(output: impl Read, outcome: &mut Outcome) {
 }
 
 impl Outcome {
-    /// Takes note of a line; says whether it is worth showing.
+    /// Processes a line; returns whether to show it.
     fn take(&mut self, line: &str) -> bool {
         if let Some(what) = line.strip_prefix("SKIPPED: ") {
             self.skipped.push(what.to_owned());
@@ -88,7 +88,7 @@ fn count(counts: &str, word: &str) -> u32 {
     before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// The time at the end of `...; 0 filtered out; finished in 0.53s`.
+/// Parses the seconds at the end of `...; 0 filtered out; finished in 0.53s`.
 fn seconds(counts: &str) -> f64 {
     let time = counts.rsplit("finished in ").next().and_then(|time| time.strip_suffix('s'));
     time.and_then(|time| time.parse().ok()).unwrap_or(0.0)

@@ -5,12 +5,12 @@ use crate::schema::{Field, Schema, Struct, Type, Versions};
 use anyhow::{Context, Result, bail};
 use std::fmt::Write;
 
-/// Writes into the text being generated; a `String` takes all, so there is no error to hand on.
+/// Writes into the generated text; writing to a `String` cannot fail.
 macro_rules! out {
     ($out:expr, $($arg:tt)*) => { writeln!($out, $($arg)*).expect("a String takes all") };
 }
 
-/// What the generation of each struct of a message needs to know of the message.
+/// The context of a message for generating its structs.
 struct Message<'a> {
     schema: &'a Schema,
     structs: Vec<Struct>,
@@ -63,7 +63,7 @@ pub fn generate(schema: &Schema) -> Result<String> {
         out!(out, "\n/// `{}` of [`{}`].", nested.name, schema.name);
         write_struct(&mut out, &context, &nested.name, &nested.fields)?;
     }
-    // What a message does not use is not imported.
+    // Do not import unused names.
     for unused in ["TaggedFields", "Records", "Uuid"] {
         if count_word(&out, unused) == 1 {
             out = out.replacen(&format!(", {unused}"), "", 1);
@@ -223,7 +223,7 @@ fn default_value(field: &Field) -> Result<String> {
     Ok(if is_nullable(field) { format!("Some({value})") } else { value })
 }
 
-/// The fewest bytes that a value of the type takes at any version: what an array's count is checked against.
+/// The minimum size of a value of the type at any version: an array's count is checked against it.
 fn min_size(context: &Message<'_>, ty: &Type) -> usize {
     match ty {
         Type::Bool | Type::Int8 => 1,
@@ -254,7 +254,7 @@ fn min_size(context: &Message<'_>, ty: &Type) -> usize {
     }
 }
 
-/// How the field says whether lengths are compact: the message's flexibility, or the field's own.
+/// The expression for whether lengths are compact: the message's flexibility, or the field's own.
 fn flexible_of(context: &Message<'_>, field: &Field) -> String {
     match field.flexible {
         Some(versions) => condition(versions, context.schema.versions),
@@ -265,7 +265,7 @@ fn flexible_of(context: &Message<'_>, field: &Field) -> String {
     }
 }
 
-/// A function with its body. A parameter that the body does not name begins with an underscore.
+/// A function with its body. Parameters that the body does not use start with an underscore.
 fn function(head: &str, body: &str) -> String {
     let mut head = head.to_owned();
     for parameter in ["version", "e"] {
@@ -276,7 +276,7 @@ fn function(head: &str, body: &str) -> String {
     format!("{head} {{\n{body}}}")
 }
 
-/// What is read or written where a message is flexible, and says first whether it is, where versions differ in that.
+/// Code that depends on flexibility, preceded by its condition if versions differ.
 fn with_flexible(context: &Message<'_>, fields: &str, tagged: &str) -> String {
     match condition(context.schema.flexible, context.schema.versions).as_str() {
         "true" => format!("{fields}{tagged}"),
@@ -319,7 +319,7 @@ fn write_decode(out: &mut String, context: &Message<'_>, fields: &[&Field]) {
     out!(out, "{}\n", function(head, &body));
 }
 
-/// The condition under which a field stands in the body, not among the tagged fields.
+/// The condition under which a field is in the body, not among the tagged fields.
 fn untagged_condition(context: &Message<'_>, field: &Field) -> String {
     let valid = context.schema.versions;
     match field.tag {

@@ -1,4 +1,4 @@
-//! What is generated from many messages at once: family modules, API keys, error codes, the registry by name.
+//! Code generated from all messages together: family modules, API keys, error codes, the registry by name.
 
 use super::{Families, name};
 use crate::schema::{Schema, Versions};
@@ -87,7 +87,7 @@ pub fn api_keys(schemas: &[Schema]) -> String {
     out
 }
 
-/// The functions of `ApiKey` that tell its versions.
+/// The functions of `ApiKey` that return its versions.
 fn api_versions(out: &mut String, requests: &[&Schema]) {
     out!(out, "\n/// The versions that Kafka serves: the first, the last.");
     out!(out, "pub fn versions(self) -> (i16, i16) {{ match self {{");

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
-/// Where each family's JSON lies: our folder, the jar, the folder in the jar.
+/// The location of each family's JSON: our folder, the jar, the folder in the jar.
 const SOURCES: [(&str, &str, &str); 4] = [
     ("request", "kafka-clients-", "common/message/"),
     ("metadata", "kafka-metadata-", "common/metadata/"),
@@ -18,7 +18,7 @@ const SOURCES: [(&str, &str, &str); 4] = [
 /// A schema and the family (folder) that it belongs to.
 pub type Families = BTreeMap<&'static str, Vec<Schema>>;
 
-/// Reads every message of the jars on `classpath` (a list separated by colons; `dir/*` stands for its jars).
+/// Reads every message of the jars on `classpath` (a list separated by colons; `dir/*` means its jars).
 pub fn from_classpath(classpath: &str) -> Result<Families> {
     let mut families = Families::new();
     for (family, jar_prefix, folder) in SOURCES {
@@ -72,8 +72,8 @@ fn find_jar(classpath: &str, prefix: &str) -> Result<std::path::PathBuf> {
 
 /// Parses one JSON definition.
 fn parse(text: &str) -> Result<Schema> {
-    // Comments stand on lines of their own or behind the last token; no string holds two slashes except links
-    // in "about", which starts no line with them.
+    // Comments are on separate lines or after the last token; strings contain two slashes only in links in "about",
+    // never at the start of a line.
     let bare: String =
         text.lines().filter(|l| !l.trim_start().starts_with("//")).map(|l| format!("{l}\n")).collect();
     let json: Value = serde_json::from_str(&bare)?;
@@ -96,7 +96,7 @@ fn parse(text: &str) -> Result<Schema> {
             .transpose()?,
         listeners: listeners.iter().filter_map(|l| l.as_str().map(str::to_owned)).collect(),
         versions: versions(&json, "validVersions")?,
-        // A message of no version need not say which are flexible.
+        // A message without versions need not list its flexible versions.
         flexible: if json.get("flexibleVersions").is_some() {
             versions(&json, "flexibleVersions")?
         } else {
@@ -124,7 +124,7 @@ fn field(json: &Value) -> Result<Field> {
     };
     ensure!(tag.is_some() == json.get("taggedVersions").is_some(), "{name}: tag without taggedVersions");
     let default = match json.get("default") {
-        // A JSON null is no default to Kafka's generator; a field whose default is null says so in a string.
+        // Kafka's generator treats a JSON null as no default; a default of null is a string.
         None | Some(Value::Null) => None,
         Some(Value::String(text)) => Some(text.clone()),
         Some(other) => Some(other.to_string()),
@@ -151,7 +151,7 @@ fn string(json: &Value, key: &str) -> Result<String> {
     Ok(json.get(key).and_then(Value::as_str).with_context(|| format!("no {key}"))?.to_owned())
 }
 
-/// The versions in which a field or struct exists; a field that names none exists where it is tagged.
+/// The versions in which a field or struct exists; a field without them exists where it is tagged.
 fn existence(json: &Value) -> Result<Versions> {
     versions(json, if json.get("versions").is_some() { "versions" } else { "taggedVersions" })
 }

@@ -1,4 +1,4 @@
-//! The model of a message: what Kafka's JSON files and our compact description both say.
+//! The model of a message, common to Kafka's JSON files and our compact descriptions.
 //!
 //! `import` reads Kafka's JSON out of the jars, `text` reads and writes the compact description that is
 //! committed under `crates/wire/schema/`, and `codegen` turns the model into Rust. Facts only (names, types,
@@ -12,7 +12,7 @@ use anyhow::Result;
 use std::fmt;
 use std::path::Path;
 
-/// Writes the compact descriptions, or with `check` fails where the committed ones are not what Kafka's jars say.
+/// Writes the compact descriptions, or with `check` fails if the committed ones differ from Kafka's jars.
 pub fn run(root: &Path, classpath: &str, check: bool) -> Result<()> {
     let mut files = fresh::Files::new();
     for (family, schemas) in import::from_classpath(classpath)? {

@@ -1,18 +1,18 @@
-//! Lots that tokio and the standard library draw, in what the simulation runs: two runs of a seed would differ.
+//! Randomness of tokio and the standard library in simulated code: two runs of a seed would differ.
 
 use super::tree::{Tree, has_word};
 use super::{Finding, Rule};
 
 pub const RULE: Rule = Rule {
     name: "chance",
-    reason: "two runs of a seed go the same way only if nothing draws lots: docs/decisions/0007",
+    reason: "two runs of a seed are equal only without other randomness: docs/decisions/0007",
     check: |tree| Ok(check(tree)),
 };
 
-/// What runs in a simulation.
+/// Crates that run in a simulation.
 const CRATES: [&str; 9] =
     ["broker", "client", "config", "controller", "ids", "log", "metadata", "record", "wire"];
-/// What std gives another order each time.
+/// Collections of std with a random order.
 const HASHED: [&str; 2] = ["HashMap", "HashSet"];
 
 fn check(tree: &Tree) -> Vec<Finding> {

@@ -6,7 +6,7 @@ use super::{Finding, Rule};
 
 pub const RULE: Rule = Rule {
     name: "dependencies",
-    reason: "crates know only what their task needs (ARCHITECTURE.md); the lab and streams see any cluster from outside",
+    reason: "crates depend only on what they need (ARCHITECTURE.md); the lab and streams see clusters from outside",
     check: |tree| Ok(check(tree)),
 };
 

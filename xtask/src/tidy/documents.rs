@@ -1,4 +1,4 @@
-//! Documents name what exists.
+//! Documents name only existing files.
 
 use super::root::FOLDERS;
 use super::tree::Tree;
@@ -6,7 +6,7 @@ use super::{Finding, Rule};
 
 pub const RULE: Rule = Rule {
     name: "documents",
-    reason: "a document that names what is gone, or is too long to read, misleads",
+    reason: "a document that names missing files, or is too long to read, misleads",
     check: |tree| Ok(check(tree)),
 };
 
@@ -37,7 +37,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The documents of the project. The change log is not one of them: it speaks of what was.
+/// The documents of the project. The change log is excluded: it describes the past.
 fn is_document(path: &str) -> bool {
     let known = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"].contains(&path);
     known || (path.ends_with(".md") && FOLDERS.iter().any(|folder| path.starts_with(&format!("{folder}/"))))
@@ -62,7 +62,7 @@ fn is_gone(tree: &Tree, word: &str) -> bool {
     FOLDERS.contains(&first) || (path.ends_with(".rs") && !tree.paths().any(from_its_crate))
 }
 
-/// The targets of a line's links that lie in the repository.
+/// The targets of a line's links within the repository.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let local = targets.filter(|target| !target.contains("://") && !target.starts_with(['#', '/']));

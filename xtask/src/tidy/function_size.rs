@@ -5,7 +5,7 @@ use super::{Finding, Rule};
 
 pub const RULE: Rule = Rule {
     name: "function size",
-    reason: "a function that fits on a screen can be checked by eye; push the ifs up and keep the leaves pure",
+    reason: "a function that fits on a screen can be reviewed; push ifs up and keep leaves pure",
     check: |tree| Ok(check(tree)),
 };
 

@@ -1,18 +1,18 @@
-//! What is left lying about when one means to come back.
+//! Unfinished work left in the code.
 
 use super::tree::{Tree, has_word};
 use super::{Finding, Rule};
 
 pub const RULE: Rule = Rule {
     name: "leftovers",
-    reason: "what is not done is done now, or stays undone for a reason that stands beside it",
+    reason: "unfinished work is finished now, or has its reason beside it",
     check: |tree| Ok(check(tree)),
 };
 
 /// Macros that must not be called.
 const MACROS: [&str; 3] = ["dbg!", "todo!", "unimplemented!"];
 
-/// Words of a reason: fewer say only that there is one.
+/// Minimum number of words of a reason.
 const REASON_WORDS_MIN: usize = 4;
 
 fn check(tree: &Tree) -> Vec<Finding> {

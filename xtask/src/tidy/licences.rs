@@ -8,12 +8,12 @@ use std::process::Command;
 
 pub const RULE: Rule = Rule {
     name: "licences",
-    reason: "the binary goes out under Apache-2.0 with nothing asked of its users beyond notices",
+    reason: "the binary is distributed under Apache-2.0 and requires nothing of its users but notices",
     check,
 };
 
-/// Permissive licences. MPL-2.0 is not one of them: whoever passes the binary on would have to offer the source of
-/// such a crate, and no dependency is worth that yet.
+/// Permissive licences. MPL-2.0 is not one of them: distributors of the binary would have to offer the source of such
+/// a crate, and no dependency is worth that yet.
 const ALLOWED: [&str; 10] = [
     "0BSD",
     "Apache-2.0",
@@ -29,7 +29,7 @@ const ALLOWED: [&str; 10] = [
 
 fn check(tree: &Tree) -> Result<Vec<Finding>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    // Only what is built here: cargo has that at hand, and nothing else is to be downloaded for a look.
+    // Only packages built here: cargo has them locally, and nothing else is downloaded.
     let output = Command::new(cargo)
         .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", &host()?])
         .current_dir(&tree.root)

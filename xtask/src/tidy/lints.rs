@@ -6,7 +6,7 @@ use super::{Finding, Rule};
 
 pub const RULE: Rule = Rule {
     name: "lints",
-    reason: "a crate that does not name the workspace's lints is under none, and could hold unsafe code",
+    reason: "a crate without the workspace's lints has none, and could contain unsafe code",
     check: |tree| Ok(check(tree)),
 };
 

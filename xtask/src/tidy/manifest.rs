@@ -7,7 +7,7 @@ use super::tree::Tree;
 pub struct Entry<'a> {
     /// Counted from one.
     pub line: usize,
-    /// What stands in brackets above it.
+    /// The section heading above it.
     pub section: &'a str,
     pub key: &'a str,
     /// The value, and a comment behind it.
@@ -53,7 +53,7 @@ impl<'a> Manifest<'a> {
         name.map_or("", |entry| entry.value.trim_matches('"'))
     }
 
-    /// What the member depends on, in whatever way.
+    /// The member's dependencies, of any kind.
     pub fn dependencies(&self) -> impl Iterator<Item = Entry<'a>> {
         entries(self.text).filter(|entry| entry.section.ends_with("dependencies"))
     }

@@ -1,8 +1,8 @@
 //! Rules of the tree that the compiler does not know: a module for each, with its reason.
 //!
-//! Rules read the files that git knows or would add, so that what is ignored is not judged. They are quick and
-//! crude on purpose: they work on lines of code that rustfmt has formatted, and know no more of Rust than that needs.
-//! What a rule forbids, its own module has to name: rules on words leave this folder out.
+//! Rules read the files that git tracks or would add, so ignored files are not checked. They are simple on purpose:
+//! they work on lines formatted by rustfmt, with little knowledge of Rust. Rules must name what they forbid, so rules
+//! about words skip this folder.
 
 mod chance;
 mod dependencies;
@@ -41,7 +41,7 @@ impl Finding {
     }
 }
 
-/// A rule: what to call it, why it is there, and what breaks it.
+/// A rule: its name, its reason, and its check.
 struct Rule {
     name: &'static str,
     reason: &'static str,
@@ -65,7 +65,7 @@ const RULES: [Rule; 14] = [
     root::RULE,
 ];
 
-/// Checks every rule, prints what breaks them, and fails when something does.
+/// Checks every rule, prints violations, and fails if there are any.
 pub fn run(root: &Path) -> Result<()> {
     let tree = Tree::read(root)?;
     let mut broken = 0;

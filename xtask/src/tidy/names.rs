@@ -1,11 +1,11 @@
-//! Names that say nothing.
+//! Names without meaning.
 
 use super::tree::Tree;
 use super::{Finding, Rule};
 
 pub const RULE: Rule = Rule {
     name: "names",
-    reason: "a module without a noun of its own collects what nobody owns; if a thing has no home, its home is the noun it is about",
+    reason: "a module without a specific name collects leftovers; name it after the noun it is about",
     check: |tree| Ok(check(tree)),
 };
 
@@ -30,7 +30,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with the name that a line defines.
+/// The fault of the name that a line defines.
 fn complaint(line: &str) -> Option<String> {
     let words = line.trim_start();
     let words = match words.strip_prefix("pub") {

@@ -1,8 +1,10 @@
-//! The rooms of a crate, `src/<room>.rs` with the folder `src/<room>/`, lie on floors: no import runs up.
+//! No import cycles between the rooms of a crate (its top-level modules, `src/<room>.rs` with the folder
+//! `src/<room>/`).
 //!
-//! An import is a path from `crate`, `super` or `self` that ends in another room, in a `use` or in an expression. A name
-//! that the root re-exports is an import of the room that has it. Within a room, parents and children import each other as
-//! they like. Left out: tests, generated code, and the root itself, both what it imports and what it defines.
+//! An import is a path from `crate`, `super` or `self` that ends in another room, in a `use` or in an expression. A
+//! name that the root re-exports is an import of its defining room. Within a room, parents and children import each
+//! other as they like. Left out: tests, generated code, and the root itself, both what it imports and what it
+//! defines.
 
 use super::manifest::members;
 use super::tokens::{Token, tokens};
@@ -12,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub const RULE: Rule = Rule {
     name: "rooms",
-    reason: "a room can be read, tested and moved without the rooms above it; rooms in a circle are one room",
+    reason: "a room can be read, tested and moved without the rooms above it; rooms in a cycle are one room",
     check: |tree| Ok(check(tree, &ALLOWED)),
 };
 
@@ -142,7 +144,7 @@ fn arrows<'a>(tree: &'a Tree, folder: &str, findings: &mut Vec<Finding>) -> Arro
                 let message = "takes or passes on every name of the root: name them, to show their rooms";
                 findings.push(Finding::new(reading.path, import.line, message));
             }
-            // A name of the root may stand for another; a circle of them does not compile.
+            // A name of the root may be an alias; a cycle of them does not compile.
             while module_file(&path[..1]).is_none() {
                 let Some(whole) = names.get(path[0]).filter(|whole| whole[0] != path[0]) else { break };
                 path.splice(..1, whole.iter().copied());
@@ -160,7 +162,7 @@ fn arrows<'a>(tree: &'a Tree, folder: &str, findings: &mut Vec<Finding>) -> Arro
     arrows
 }
 
-/// What one file says.
+/// The imports of one file.
 struct Reading<'a> {
     path: &'a str,
     /// Its module, from the root of the crate on.
@@ -282,7 +284,7 @@ fn from_root<'a>(inside: &[&'a str], path: &[&'a str], is_use: bool) -> Option<V
     (!whole.is_empty()).then_some(whole)
 }
 
-/// Whether an attribute begins here that keeps what follows for tests.
+/// Whether an attribute here marks the next item as a test.
 fn is_test_attribute(tokens: &[Token<'_>]) -> bool {
     let words = ["#", "[", "cfg", "("];
     let condition = tokens.iter().skip(words.len()).map(|token| token.text).take_while(|text| *text != "]");

@@ -1,4 +1,4 @@
-//! The top folder: what a newcomer expects there, and nothing else.
+//! The top folder: only files that a newcomer expects.
 
 use super::tree::Tree;
 use super::{Finding, Rule};
@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 
 pub const RULE: Rule = Rule {
     name: "clean root",
-    reason: "the root is the first thing a newcomer sees; what is not for everybody has a better home",
+    reason: "newcomers see the root first; special files belong elsewhere",
     check: |tree| Ok(check(tree)),
 };
 
-/// What must be there.
+/// Required entries.
 const EXPECTED: [&str; 14] = [
     "ARCHITECTURE.md",
     "CHANGELOG.md",
@@ -28,7 +28,7 @@ const EXPECTED: [&str; 14] = [
     "xtask",
 ];
 
-/// What may be there besides.
+/// Other allowed entries.
 const ALLOWED: [&str; 10] = [
     ".cargo",
     ".ci",
@@ -42,7 +42,7 @@ const ALLOWED: [&str; 10] = [
     "workloads",
 ];
 
-/// The folders of the root: a path that begins with one of them is meant to lie in the repository.
+/// The folders of the root: a path that starts with one of them refers to the repository.
 pub const FOLDERS: [&str; 10] =
     [".cargo", ".ci", ".github", "compat", "crates", "docs", "examples", "scripts", "workloads", "xtask"];
 

@@ -5,7 +5,7 @@ use super::{Finding, Rule};
 
 pub const RULE: Rule = Rule {
     name: "file size",
-    reason: "a file is about one noun and can be read in one go; what is longer is about two",
+    reason: "a file has one subject and can be read in one go; a longer one has two",
     check: |tree| Ok(check(tree)),
 };
 

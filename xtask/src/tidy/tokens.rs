@@ -76,7 +76,7 @@ fn string(bytes: &[u8]) -> usize {
     (at + 1).min(bytes.len())
 }
 
-/// The length of a raw string; zero where none begins.
+/// The length of a raw string; zero if none starts here.
 fn raw_string(bytes: &[u8]) -> usize {
     let prefix = if bytes[0] == b'r' { 1 } else { 2 };
     if bytes.get(prefix - 1) != Some(&b'r') {

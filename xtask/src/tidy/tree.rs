@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// All files that git knows or would add, apart from what it is told to ignore.
+/// All files that git tracks or would add, except ignored ones.
 pub struct Tree {
     /// Where the files are; empty for a tree that was made up.
     pub root: PathBuf,
-    /// Texts by path; `None` where a file is not UTF-8.
+    /// Texts by path; `None` if a file is not UTF-8.
     files: BTreeMap<String, Option<String>>,
     folders: BTreeSet<String>,
 }
@@ -45,7 +45,7 @@ impl Tree {
         Self { root, files, folders }
     }
 
-    /// A tree of the files given, to try rules on.
+    /// A tree of the given files, for testing rules.
     #[cfg(test)]
     pub fn of(files: &[(&str, &str)]) -> Self {
         let files = files.iter().map(|(path, text)| ((*path).to_owned(), Some((*text).to_owned()))).collect();
@@ -79,14 +79,14 @@ impl Tree {
     }
 }
 
-/// The folders that a path lies in, the innermost first.
+/// The folders of a path, innermost first.
 fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(path.rsplit_once('/'), |(folder, _)| folder.rsplit_once('/'))
         .map(|(folder, _)| folder)
 }
 
 impl<'a> Source<'a> {
-    /// Whether the whole file is tests, or what tests need.
+    /// Whether the whole file is for tests.
     pub fn is_test(self) -> bool {
         is_test(self.path)
     }
@@ -108,12 +108,12 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Whether the file of this path is tests, or what tests need.
+/// Whether the file at this path is for tests.
 pub fn is_test(path: &str) -> bool {
     path.starts_with("compat/") || path.ends_with("/tests.rs") || path.contains("/tests/")
 }
 
-/// Whether `word` stands in `text` with nothing of a word before or behind it.
+/// Whether `word` occurs in `text` as a whole word.
 pub fn has_word(text: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word)

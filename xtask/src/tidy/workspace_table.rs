@@ -6,11 +6,11 @@ use super::{Finding, Rule};
 
 pub const RULE: Rule = Rule {
     name: "workspace table",
-    reason: "a dependency is adopted once, in the sorted table of the root manifest, and leaves when nobody uses it",
+    reason: "a dependency is adopted once, in the sorted table of the root manifest, and removed when unused",
     check: |tree| Ok(check(tree)),
 };
 
-/// More than this is a matrix that nobody tests.
+/// More features would be a matrix that is never tested.
 const FEATURES_MAX: usize = 3;
 
 fn check(tree: &Tree) -> Vec<Finding> {
@@ -26,7 +26,7 @@ fn check_table(tree: &Tree) -> Vec<Finding> {
     let table: Vec<_> = entries(text).filter(|entry| entry.section == "workspace.dependencies").collect();
     let mut findings = Vec::new();
     for pair in table.windows(2) {
-        // A blank line begins another part of the table.
+        // A blank line starts another part of the table.
         if pair[1].line == pair[0].line + 1 && pair[1].key < pair[0].key {
             let message = format!("{} belongs before {}", pair[1].key, pair[0].key);
             findings.push(Finding::new("Cargo.toml", pair[1].line, message));

@@ -1,9 +1,9 @@
 //! AlterConfigs (key 33), versions 0 to 2 (2 is flexible): replaces the whole configuration of resources. Deprecated since
 //! KIP-339 for IncrementalAlterConfigs, whose checks are here as well, where both have them.
 //!
-//! What concerns this broker is checked here, against its own file, before it is sent on: a change of its settings, or of
-//! those of all brokers (Kafka's `ConfigAdminManager`). The rest, and what passes, is the controller's. The answer puts
-//! both together, in the order of the request.
+//! Changes of this broker's settings, or of those of all brokers, are checked here against its own file before they
+//! are forwarded (Kafka's `ConfigAdminManager`). The controller handles those that pass, and all others. The answer
+//! combines both, in the order of the request.
 
 use super::{Call, forward};
 use crate::broker::Broker;
@@ -83,7 +83,7 @@ impl Verdicts {
         rest.map(|(resource, _)| resource).collect()
     }
 
-    /// Puts in what the controller says, and gives the answers for all.
+    /// Adds the controller's answers, and returns the answers for all.
     pub fn complete(self, answers: Result<HashMap<Named, Verdict>, ErrorCode>) -> Vec<(Named, Verdict)> {
         let of_controller = |named: &Named| match &answers {
             Ok(answers) => {
@@ -111,7 +111,7 @@ pub(super) fn node_id(name: &str) -> Result<i32, Verdict> {
     name.parse().map_err(|_| Verdict::invalid(format!("Node id must be an integer, but it is: {name}")))
 }
 
-/// Checks what is for this broker to check, and sends the rest on.
+/// Checks the changes of this broker, and forwards the rest.
 pub async fn handle(
     broker: Arc<Broker>,
     call: Arc<Call>,

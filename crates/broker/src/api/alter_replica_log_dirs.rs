@@ -1,12 +1,13 @@
 //! AlterReplicaLogDirs (key 34), versions 1 and 2 (2 is flexible): moves replicas of this broker to other data directories
 //! (KIP-113).
 //!
-//! The answer says that a move has begun; DescribeLogDirs shows how far it is. One for the directory in which the replica lies
-//! ends a move that is under way, one for a third directory takes its place. A replica that is not here yet is refused
-//! (REPLICA_NOT_AVAILABLE), and created in the directory when it comes. Refused as well: partitions that nobody knows
-//! (UNKNOWN_TOPIC_OR_PARTITION), directories that are not in `log.dirs` (LOG_DIR_NOT_FOUND) or offline (KAFKA_STORAGE_ERROR,
-//! also while another directory is: a second copy may lie in it), and topics whose names are too long for the directory of a
-//! copy (INVALID_TOPIC_EXCEPTION). Of a partition that is named twice, the last counts.
+//! The answer confirms the start of a move; DescribeLogDirs shows its progress. A request for the replica's current
+//! directory cancels a move, one for a third directory replaces it. A replica that is not here yet is refused
+//! (REPLICA_NOT_AVAILABLE), and later created in that directory. Also refused: unknown partitions
+//! (UNKNOWN_TOPIC_OR_PARTITION), directories that are not in `log.dirs` (LOG_DIR_NOT_FOUND) or offline
+//! (KAFKA_STORAGE_ERROR, also while another directory is: a second copy may lie in it), and topics whose names are
+//! too long for the directory of a copy (INVALID_TOPIC_EXCEPTION). Of a partition that is named twice, the last
+//! counts.
 
 use super::Call;
 use crate::broker::Broker;
@@ -22,13 +23,13 @@ use thalweg_wire::request::alter_replica_log_dirs_response::{
 };
 use thalweg_wire::request::{AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse};
 
-/// Begins the moves.
+/// Starts the moves.
 pub async fn handle(
     broker: Arc<Broker>,
     _: Arc<Call>,
     request: AlterReplicaLogDirsRequest,
 ) -> AlterReplicaLogDirsResponse {
-    // Directories are created, and copies that are given up renamed.
+    // Directories are created, and abandoned copies renamed.
     let disk = broker.log_dirs.disk().clone();
     let work = disk.spawn(move || begin_all(&broker, request.dirs));
     let result = |(partition_index, outcome): (i32, Result<(), ErrorCode>)| {
@@ -87,7 +88,7 @@ fn begin(broker: &Broker, topic: &str, index: i32, path: &Path) -> Result<(), Er
         Ok(true) => broker.replication.moves.begin(partition),
         Ok(false) => {}
         Err(error) => {
-            tracing::error!(?partition, path = %path.display(), %error, "A move to another log directory cannot begin");
+            tracing::error!(?partition, path = %path.display(), %error, "Failed to start moving a partition to another log directory");
             return Err(ErrorCode::KafkaStorageError);
         }
     }
@@ -100,7 +101,7 @@ fn not_here(broker: &Broker, topic: &str, index: i32, directory: Uuid) -> ErrorC
         return ErrorCode::UnknownTopicOrPartition;
     };
     if registered.replicas.contains(&broker.node_id) && !broker.log_dirs.are_complete() {
-        // It lies in the directory that is not there.
+        // It is in the offline directory.
         return ErrorCode::KafkaStorageError;
     }
     broker.replication.moves.prefer(known.id, index, directory, &image);

@@ -1,4 +1,4 @@
-//! Creates topics because a request asks for them: a client's, by `auto.create.topics.enable`, and the coordinators' own.
+//! Automatic topic creation: for clients, by `auto.create.topics.enable`, and for the coordinators.
 
 use super::{Call, forward};
 use crate::auto_topics::kind;
@@ -33,7 +33,7 @@ pub async fn create(broker: &Broker, names: Vec<String>, client: Option<&Call>) 
                     code != ErrorCode::None.code() && code != ErrorCode::TopicAlreadyExists.code()
                 };
                 let mut failed = response.topics.into_iter().filter(|topic| is_failure(topic.error_code));
-                // One of them says what is wrong with all, mostly; a client must not fill the log with names.
+                // Usually all have the same error; a client must not flood the log with names.
                 if let Some(topic) = failed.next() {
                     let code = topic.error_code;
                     let error =
@@ -46,7 +46,7 @@ pub async fn create(broker: &Broker, names: Vec<String>, client: Option<&Call>) 
                             message,
                             others,
                             omitted,
-                            "A topic could not be created"
+                            "Failed to create a topic"
                         );
                     }
                 } else if topic_name::is_internal(kind) && broker.auto_topics.succeeded(kind) {
@@ -55,7 +55,7 @@ pub async fn create(broker: &Broker, names: Vec<String>, client: Option<&Call>) 
             }
             Err(error) => {
                 if let Some(omitted) = broker.auto_topics.failed(kind, &error, now) {
-                    tracing::warn!(topic = started.names[0], error, omitted, "Topics could not be created");
+                    tracing::warn!(topic = started.names[0], error, omitted, "Failed to create topics");
                 }
             }
         }

@@ -1,9 +1,9 @@
-//! DeleteRecords (key 21), versions 0 to 2 (2 is flexible): moves the start of partitions forward, so that what lies
-//! before it is gone.
+//! DeleteRecords (key 21), versions 0 to 2 (2 is flexible): moves the log start offset of partitions forward, and so
+//! deletes earlier records.
 //!
-//! An offset of -1 stands for the high watermark. The answer is the low watermark: the lowest start among the replicas.
-//! Refused: internal topics (INVALID_TOPIC_EXCEPTION), topics that are compacted and not deleted (POLICY_VIOLATION), and
-//! offsets beyond the high watermark (OFFSET_OUT_OF_RANGE).
+//! An offset of -1 means the high watermark. The answer is the low watermark: the lowest start among the replicas.
+//! Refused: internal topics (INVALID_TOPIC_EXCEPTION), topics that are compacted and not deleted (POLICY_VIOLATION),
+//! and offsets beyond the high watermark (OFFSET_OUT_OF_RANGE).
 //!
 //! The answer waits until every replica that is alive has dropped the records (REQUEST_TIMED_OUT if that takes too long).
 //!
@@ -29,7 +29,7 @@ use tokio::time::Instant;
 /// The low watermark of a partition that was refused.
 const NO_LOW_WATERMARK: i64 = -1;
 
-/// What was deleted here, and must be elsewhere before it is told.
+/// Deletions done here, which other replicas must complete before the answer.
 struct Deleted {
     partition: Arc<Partition>,
     log_start: Offset,
@@ -80,7 +80,7 @@ fn delete(broker: &Broker, request: DeleteRecordsRequest) -> Outcomes {
     outcomes
 }
 
-/// As Kafka: a partition that is named twice is asked for once, by the last offset.
+/// As in Kafka: a repeated partition is processed once, with the last offset.
 fn each_once(named: Vec<DeleteRecordsTopic>) -> Vec<DeleteRecordsTopic> {
     let mut topics = Vec::new();
     let name = |topic: &DeleteRecordsTopic| topic.name.clone();
@@ -124,6 +124,6 @@ fn delete_before(broker: &Broker, topic: &str, index: i32, offset: i64) -> Resul
     }
     let partition = broker.partitions.get(topic, index).ok_or(ErrorCode::NotLeaderOrFollower)?;
     let (log_start, epoch) = partition.delete_records(offset)?;
-    tracing::debug!(?partition, log_start_offset = log_start.0, "Records are deleted");
+    tracing::debug!(?partition, log_start_offset = log_start.0, "Deleted records");
     Ok(Deleted { partition, log_start, epoch })
 }

@@ -15,7 +15,7 @@ use thalweg_wire::request::describe_client_quotas_request::ComponentData;
 use thalweg_wire::request::describe_client_quotas_response::{EntityData, EntryData, ValueData};
 use thalweg_wire::request::{DescribeClientQuotasRequest, DescribeClientQuotasResponse};
 
-/// What an entity must have of one type.
+/// The filter for one type of an entity.
 enum Wanted<'a> {
     /// This name; none for the default of the type.
     Exactly(Option<&'a str>),

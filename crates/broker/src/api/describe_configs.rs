@@ -1,8 +1,8 @@
-//! DescribeConfigs (key 32), versions 1 to 4: the value of every key of a resource, where it comes from, and what it hides.
+//! DescribeConfigs (key 32), versions 1 to 4: the value of every key of a resource, its source and its synonyms.
 //!
 //! Topics, this broker, the defaults of all brokers (the empty name), groups (KIP-848) and subscriptions to clients'
 //! metrics (KIP-714) are described from the tables of [`thalweg_config`] and the image. Version 1 adds sources and
-//! synonyms, version 3 types and documentation. A broker's configuration is told by that broker alone.
+//! synonyms, version 3 types and documentation. Only a broker itself describes its configuration.
 //!
 //! Departures: a resource that is named again with the same keys is described once (Kafka repeats it); a broker's keys that
 //! are not served appear only when they are set; the documentation is our own; there are no loggers whose level could be
@@ -23,11 +23,11 @@ use thalweg_wire::request::describe_configs_response::{
 };
 use thalweg_wire::request::{DescribeConfigsRequest, DescribeConfigsResponse};
 
-/// What Kafka tells with INVALID_REQUEST where it has no more to say.
+/// Kafka's generic message for INVALID_REQUEST.
 const MALFORMED: &str = "This most likely occurs because of a request being malformed by the client library or the \
                          message was sent to an incompatible broker. See the broker logs for more details.";
 
-/// What is said of resources that no longer fit into the answer.
+/// The message for resources that no longer fit into the answer.
 const TOO_MUCH: &str = "The configurations do not fit into one answer: describe fewer resources at once.";
 
 /// A resource that cannot be described.
@@ -122,14 +122,14 @@ fn check_broker(broker: &Broker, name: &str, or: &str) -> Result<(), Refusal> {
     Err((ErrorCode::InvalidRequest, message))
 }
 
-/// What the client wants to see of each key.
+/// The fields of each key that the client requested.
 struct Show {
     synonyms: bool,
     documentation: bool,
 }
 
 impl Show {
-    /// What an answer takes for these.
+    /// Size of these in an answer.
     fn answer_bytes(&self, configs: &[DescribedConfig]) -> usize {
         let text = |text: Option<&str>| text.map_or(0, str::len);
         let config = |config: &DescribedConfig| {

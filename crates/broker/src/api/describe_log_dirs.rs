@@ -1,9 +1,9 @@
 //! DescribeLogDirs (key 35), versions 1 to 5: the data directories, their partitions, and the sizes of both.
 //!
-//! No topics (null) ask for all partitions, an empty list for none. Version 2 is flexible, 3 has an error of its own, 4
-//! adds the size and the free space of the volume (KIP-827), 5 whether the directory takes no new partitions (KIP-1066):
-//! directories cannot be cordoned here. A copy that will take the place of a partition in another directory is a future
-//! log, whose lag is what it misses.
+//! Null topics mean all partitions, an empty list none. Version 2 is flexible, 3 has a separate error, 4 adds the
+//! size and the free space of the volume (KIP-827), 5 whether the directory takes no new partitions (KIP-1066):
+//! directories cannot be cordoned here. A copy that will replace a partition in another directory is a future log,
+//! with its lag.
 
 use super::Call;
 use crate::broker::Broker;
@@ -22,7 +22,7 @@ const UNKNOWN_BYTES: i64 = -1;
 /// The lag of a partition that is not open here.
 const UNKNOWN_LAG: i64 = -1;
 
-/// The partitions that are asked for; `None` asks for all.
+/// The requested partitions; `None` means all.
 type Asked = Option<HashMap<String, HashSet<i32>>>;
 
 /// Describes every directory.

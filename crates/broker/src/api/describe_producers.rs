@@ -11,7 +11,7 @@ use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_producers_response::{PartitionResponse, ProducerState, TopicResponse};
 use thalweg_wire::request::{DescribeProducersRequest, DescribeProducersResponse};
 
-/// What an answer takes for a producer.
+/// Size of a producer in an answer.
 const PRODUCER_BYTES: usize = 40;
 /// "No transaction is open."
 const NO_TRANSACTION: i64 = -1;
@@ -30,7 +30,7 @@ pub fn handle(broker: &Broker, _: &Call, request: DescribeProducersRequest) -> D
             }
             Ok(()) => None,
         };
-        // Kafka answers a partition as often as it is named; no client can tell.
+        // Kafka repeats repeated partitions; clients do not notice the difference.
         let seen = seen.entry(topic.name.clone()).or_default();
         let indexes = topic.partition_indexes.iter().filter(|index| seen.insert(**index));
         let partitions = indexes.map(|&partition_index| match &refusal {

@@ -1,4 +1,4 @@
-//! DescribeTopicPartitions (key 75), version 0: topics with their partitions, a page at a time (KIP-966).
+//! DescribeTopicPartitions (key 75), version 0: topics with their partitions, page by page (KIP-966).
 
 use super::Call;
 use super::metadata::{TOPIC_OPERATIONS, visible_leader};

@@ -1,6 +1,6 @@
-//! DescribeUserScramCredentials (key 50), version 0 (KIP-554): which users have SCRAM credentials, and how often their
-//! passwords are hashed; never what comes of it. From the image: this version logs nobody in, but its cluster may have users,
-//! for brokers that do or for a version to come.
+//! DescribeUserScramCredentials (key 50), version 0 (KIP-554): the users with SCRAM credentials and their iteration
+//! counts; never the hashes. From the image: this version authenticates no clients, but its cluster may have users
+//! for other brokers or later versions.
 
 use super::Call;
 use crate::broker::Broker;
@@ -13,7 +13,7 @@ use thalweg_wire::request::describe_user_scram_credentials_response::{
 };
 use thalweg_wire::request::{DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse};
 
-/// Describes the users that are asked for, or all.
+/// Describes the requested users, or all.
 pub fn handle(
     broker: &Broker,
     _: &Call,

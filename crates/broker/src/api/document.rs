@@ -33,15 +33,14 @@ const INTRODUCTION: &str = "\
 # Protocol
 
 <!-- Written from the table in crates/broker/src/api/mod.rs by the test `docs_are_fresh` in api/document.rs; \
-run it with UPDATE_DOCS=1 to write this page anew. -->
+run it with UPDATE_DOCS=1 to update this page. -->
 
-Thalweg speaks Apache Kafka's protocol and no other: these are the APIs of a Kafka broker, their numbers, the versions that
-are served here, and those that Kafka 4.3 serves. ApiVersions tells clients the same. Every request of a served version is
-read by Kafka's schema to the byte; one that is not served ends the connection, as in Kafka, and ApiVersions in a version
-that is too new is answered with what is served.
+Thalweg speaks only Apache Kafka's protocol. The table lists the APIs of a Kafka broker, their keys, the versions served here, and those
+served by Kafka 4.3; ApiVersions returns the same. Requests are decoded strictly by Kafka's schema. As in Kafka, an API or version that is
+not served closes the connection, and an ApiVersions request that is too new returns the served versions.
 
-The last column names what a client can notice. Requests that change the cluster go to the controller as they came, by
-KRaft's own requests; the answer comes when this broker sees the change.
+The last column names differences that clients can notice. Requests that change the cluster are forwarded unchanged to the controller, by
+KRaft's own requests; the answer is sent when this broker sees the change.
 
 ## Served
 
@@ -50,9 +49,9 @@ KRaft's own requests; the answer comes when this broker sees the change.
 const NOT_SERVED: &str = "
 ## Not served
 
-These are not in the answer to ApiVersions, so clients know that they are missing.
+ApiVersions does not list these, so clients know that they are missing.
 
-| Why | APIs |
+| Reason | APIs |
 |---|---|
 ";
 
@@ -60,33 +59,29 @@ fn range(min: i16, max: i16) -> String {
     if min == max { min.to_string() } else { format!("{min}-{max}") }
 }
 
-/// The versions that Kafka tells its clients of.
+/// The versions that Kafka advertises to clients.
 fn kafkas(key: ApiKey) -> String {
     let (min, max) = key.versions();
     range(min, if key.last_version_is_unstable() { max - 1 } else { max })
 }
 
-/// What a client can notice about a served API, beside its versions.
+/// Differences of a served API that clients can notice, besides its versions.
 fn differs(api: &Api) -> &'static str {
     match api.key {
         ApiKey::Produce => {
-            "advertised from version 0, which is refused, as Kafka does for the sake of librdkafka; records are opened \
-             only where the topic demands it, so what a producer packed wrongly under a right CRC is stored, where Kafka \
-             refuses it"
+            "advertised from version 0, which is refused, as Kafka does for librdkafka; with `thalweg.produce.validation=header` malformed records under a valid CRC are stored, which Kafka refuses"
         }
         ApiKey::FindCoordinator => "groups and transactions: share groups are not served yet",
-        ApiKey::InitProducerId => "version 6 where `unstable.api.versions.enable` is on",
-        ApiKey::ListOffsets => {
-            "nothing is in tiered storage; CORRUPT_MESSAGE where the search meets records that cannot be read"
-        }
-        ApiKey::DeleteRecords => "what is deleted stays deleted through a crash",
+        ApiKey::InitProducerId => "version 6 if `unstable.api.versions.enable` is on",
+        ApiKey::ListOffsets => "no tiered storage; CORRUPT_MESSAGE if the search meets unreadable records",
+        ApiKey::DeleteRecords => "deleted records stay deleted after a crash",
         ApiKey::DescribeConfigs => {
-            "keys that are not served appear only when they are set; a broker has no loggers"
+            "keys that are not served appear only if they are set; a broker has no loggers"
         }
-        ApiKey::IncrementalAlterConfigs => "the levels of loggers cannot be changed",
-        ApiKey::DescribeClientQuotas | ApiKey::AlterClientQuotas => "quotas are stored, and not enforced yet",
+        ApiKey::IncrementalAlterConfigs => "log levels cannot be changed",
+        ApiKey::DescribeClientQuotas | ApiKey::AlterClientQuotas => "quotas are stored, but not enforced yet",
         ApiKey::DescribeUserScramCredentials | ApiKey::AlterUserScramCredentials => {
-            "credentials are stored, and no listener of this broker asks for them yet"
+            "credentials are stored, but no listener of this broker uses them yet"
         }
         ApiKey::DescribeAcls | ApiKey::CreateAcls | ApiKey::DeleteAcls => {
             "always SECURITY_DISABLED, as Kafka answers without an authorizer"

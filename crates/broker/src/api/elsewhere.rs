@@ -1,4 +1,4 @@
-//! Partitions that a client looks for at the wrong broker: which error says so, and who leads (KIP-951).
+//! Requests for partitions led elsewhere: the error, and the current leader (KIP-951).
 
 use crate::broker::Broker;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use thalweg_wire::{ErrorCode, Uuid};
 /// A topic as a request names it.
 #[derive(Clone, Copy, Debug)]
 pub enum Named<'a> {
-    /// By its id, where the version knows ids (KIP-516).
+    /// By its id, in versions with topic ids (KIP-516).
     Id(Uuid),
     /// By its name.
     Name(&'a str),
@@ -44,8 +44,8 @@ impl Named<'_> {
         }
     }
 
-    /// Who leads a partition, and in which epoch: as its replica here knows it, or as the cluster's metadata has it where
-    /// there is none. -1 and -1 where nobody knows.
+    /// Leader and epoch of a partition, from its replica here, or from the image if there is none. -1 and -1 if
+    /// unknown.
     pub fn leader(self, broker: &Broker, index: i32) -> (i32, i32) {
         if let Some(partition) = self.here(broker).and_then(|topic| topic.partition(index)) {
             return partition.leader();

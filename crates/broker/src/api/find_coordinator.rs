@@ -1,8 +1,7 @@
 //! FindCoordinator (key 10), versions 0 to 6: the broker that coordinates a group, or the transactions of an id.
 //!
-//! It is the leader of the partition of `__consumer_offsets` or `__transaction_state` that the name falls on; the topic is
-//! created when somebody looks for the first coordinator. Version 4 asks for many at once (KIP-699). Share groups are not
-//! served yet.
+//! It is the leader of the partition of `__consumer_offsets` or `__transaction_state` that the name hashes to; the
+//! topic is created at the first request. Version 4 finds several at once (KIP-699). Share groups are not served yet.
 
 use super::Call;
 use super::auto_create;

@@ -1,5 +1,5 @@
-//! Requests that the controller serves, sent on in an Envelope (KIP-590): the request's own bytes, who asked, and
-//! from where. The controller's answer comes back as bytes and goes to the client as it is.
+//! Forwards requests to the controller in an Envelope (KIP-590): the request's own bytes, the principal, and the
+//! client's address. The controller's answer is passed to the client unchanged.
 //!
 //! Forwarded are the changes to topics, partitions, configurations and features; everything that reads the cluster
 //! is answered from the image. So that a client which makes a change and then asks this broker sees the change, the
@@ -18,8 +18,7 @@ use thalweg_wire::request::describe_quorum_request::{PartitionData, TopicData};
 use thalweg_wire::request::{DescribeQuorumRequest, EnvelopeRequest};
 use thalweg_wire::{ApiKey, DecodeError, Decoder, Encoder, ErrorCode, Message, Refuse, Request};
 
-/// The APIs whose requests go on to the controller, as a whole or in parts: they are served at versions that it serves
-/// too.
+/// APIs that are forwarded to the controller, wholly or in part: only versions that the controller serves are served.
 const FORWARDED: [ApiKey; 15] = [
     ApiKey::CreateTopics,
     ApiKey::DeleteTopics,
@@ -51,10 +50,10 @@ pub fn served_with_controller(broker: &Broker, api: &Api) -> Option<(i16, i16)> 
 /// The principal of every client: no listener authenticates yet.
 const ANONYMOUS: &str = "ANONYMOUS";
 
-/// How long an answer waits for this broker's image to show what the controller has done.
+/// How long an answer waits for this broker's image to show the change.
 const SHOWN_WITHIN: Duration = Duration::from_millis(500);
 
-/// Sends the request on and answers with what the controller answers, or without it with what Kafka's broker answers.
+/// Forwards the request and returns the controller's answer, or, without one, the answer of Kafka's broker.
 pub fn handle<R>(broker: &Arc<Broker>, call: Call, mut d: Decoder) -> Result<Reply, DecodeError>
 where
     R: Refuse + Send + 'static,
@@ -72,7 +71,7 @@ where
                 call.answered(&broker);
                 return Reply::Now(Frame::with_length(answer));
             }
-            // The client connects anew and asks what is served now.
+            // The client reconnects and asks for the versions again.
             Err(Failure::UnsupportedVersion) => {
                 return Reply::Close(format!(
                     "the controller does not serve {:?} {}",
@@ -93,13 +92,13 @@ where
     })))
 }
 
-/// Why there is no answer of the controller's to a request, as Kafka's `ForwardingManagerImpl` tells them apart.
+/// Reasons for a missing answer of the controller, as distinguished by Kafka's `ForwardingManagerImpl`.
 enum Failure {
     /// There was no controller for too long, or it went away.
     NoAnswer,
-    /// The controller takes no envelopes from this broker, or none as it makes them. A client is not told why.
+    /// The controller rejects envelopes from this broker, or in this form. Clients do not learn the reason.
     Refused,
-    /// The controller does not serve the request's version: another one led when the client asked what is served.
+    /// The controller does not serve the request's version: another one led when the client asked for the versions.
     UnsupportedVersion,
 }
 
@@ -112,16 +111,16 @@ async fn ask(broker: &Broker, call: &Call, request: Bytes) -> Result<Bytes, Fail
             (Some(ErrorCode::UnsupportedVersion), _) => Err(Failure::UnsupportedVersion),
             (error, _) => {
                 let error = error.unwrap_or(ErrorCode::UnknownServerError);
-                tracing::warn!(address = %call.peer.address, ?api, version, %error, "Controller refused a request that was forwarded");
+                tracing::warn!(address = %call.peer.address, ?api, version, %error, "Controller rejected a forwarded request");
                 Err(Failure::Refused)
             }
         },
         Err(error) if error.is_absence() => {
-            tracing::debug!(?api, version, %error, "A request was not forwarded");
+            tracing::debug!(?api, version, %error, "Request was not forwarded");
             Err(Failure::NoAnswer)
         }
         Err(error) => {
-            tracing::warn!(address = %call.peer.address, ?api, version, %error, "A request could not be forwarded");
+            tracing::warn!(address = %call.peer.address, ?api, version, %error, "Failed to forward a request");
             Err(Failure::Refused)
         }
     }
@@ -144,7 +143,7 @@ fn words(api: ApiKey, failure: ErrorCode) -> Option<&'static str> {
     })
 }
 
-/// Waits until the image shows what was committed by now. Where that is, the quorum itself tells.
+/// Waits until the image shows everything committed by now. The quorum returns that offset.
 async fn shown(broker: &Broker) {
     let mut changes = broker.registered.controller.image_changes();
     let partitions = vec![PartitionData::default()];
@@ -164,14 +163,14 @@ async fn shown(broker: &Broker) {
     }
 }
 
-/// Sends a request on that was made of the client's, in its name, and gives the controller's answer to it.
+/// Forwards a request derived from the client's, in its name, and returns the controller's answer.
 pub async fn send<R: Request>(broker: &Broker, call: &Call, request: &R) -> Result<R::Response, ErrorCode> {
     let answer = send_at(broker, call, request, call.version).await?;
     shown(broker).await;
     Ok(answer)
 }
 
-/// As [`send`], at a version of its own, and without waiting for the image.
+/// As [`send`], with a given version, and without waiting for the image.
 pub async fn send_at<R: Request>(
     broker: &Broker,
     call: &Call,
@@ -191,7 +190,7 @@ pub async fn send_at<R: Request>(
 
 fn unusable(call: &Call, error: &dyn std::error::Error) -> ErrorCode {
     let address = call.peer.address;
-    tracing::error!(%address, api = ?call.key, version = call.version, %error, "A request could not be forwarded");
+    tracing::error!(%address, api = ?call.key, version = call.version, %error, "Failed to forward a request");
     ErrorCode::UnknownServerError
 }
 

@@ -1,7 +1,7 @@
 //! The APIs of classic consumer groups: JoinGroup (11), SyncGroup (14), Heartbeat (12), LeaveGroup (13), OffsetCommit
 //! (8), OffsetFetch (9), OffsetDelete (47), ListGroups (16), DescribeGroups (15), DeleteGroups (42).
 //!
-//! All of it is the coordinator's (`thalweg_coordinator::group`); here a request is handed to it with who asks.
+//! The coordinator (`thalweg_coordinator::group`) does the work; requests are passed to it with their client.
 
 use super::Call;
 use crate::broker::Broker;

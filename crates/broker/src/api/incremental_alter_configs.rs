@@ -1,5 +1,5 @@
-//! IncrementalAlterConfigs (key 44), versions 0 and 1 (KIP-339; 1 is flexible): changes single keys of resources: sets
-//! them, takes them back, adds to lists and takes from them.
+//! IncrementalAlterConfigs (key 44), versions 0 and 1 (KIP-339; 1 is flexible): changes single keys of resources:
+//! set, delete, append to lists, subtract from lists.
 //!
 //! Checked here and sent on as AlterConfigs is. Departures: an operation that does not exist is answered for its resource
 //! alone, where Kafka fails the whole request; the levels of loggers (KIP-412) cannot be changed, so every logger is
@@ -18,7 +18,7 @@ use thalweg_wire::request::incremental_alter_configs_request::AlterConfigsResour
 use thalweg_wire::request::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use thalweg_wire::request::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
 
-/// Checks what is for this broker to check, and sends the rest on.
+/// Checks the changes of this broker, and forwards the rest.
 pub async fn handle(
     broker: Arc<Broker>,
     call: Arc<Call>,

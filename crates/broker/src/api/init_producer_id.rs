@@ -1,12 +1,12 @@
 //! InitProducerId (key 22), versions 0 to 5, and 6 where unstable ones are served: an id and an epoch for an
 //! idempotent or a transactional producer.
 //!
-//! Without a transactional id it is an id that nobody had before. With one it is the coordinator's word
-//! (`thalweg_coordinator::transaction`): whoever had the id before is fenced, and its open transaction is aborted
-//! first. Version 3 lets a producer name the id and epoch that it had, to go on after an error (KIP-360); version 4
-//! tells PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before. Version 6 begins a two-phase commit, which another
-//! system leads (KIP-939), where `transaction.two.phase.commit.enable` is on; to go on with a prepared transaction,
-//! Kafka does not know either.
+//! Without a transactional id it returns a new id. With one the coordinator decides
+//! (`thalweg_coordinator::transaction`): the previous producer is fenced, and its open transaction is aborted first.
+//! In version 3 a producer sends its id and epoch, to continue after an error (KIP-360); version 4 returns
+//! PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before. Version 6 begins a two-phase commit, which another system
+//! leads (KIP-939), where `transaction.two.phase.commit.enable` is on; to go on with a prepared transaction, Kafka
+//! does not know either.
 
 use super::Call;
 use crate::broker::Broker;
@@ -41,7 +41,7 @@ async fn producer(broker: &Broker, request: InitProducerIdRequest) -> Result<Pro
         (id, epoch) => Some(Producer { id, epoch }),
     };
     let Some(id) = request.transactional_id else {
-        // A producer that names an id of its own wants its epoch raised; it gets a new id instead, as from Kafka.
+        // A producer that sends its own id wants its epoch raised; it gets a new id instead, as in Kafka.
         return Ok(Producer { id: broker.producer_ids.next().await?, epoch: 0 });
     };
     let timeout_ms = request.transaction_timeout_ms;

@@ -1,8 +1,8 @@
-//! Requests that take long: served beside the runtime's workers, a few at a time.
+//! Serves long requests outside the runtime's workers, a few at a time.
 //!
-//! A worker serves many connections, and a request is decided without a pause. So one that can take milliseconds gives its
-//! worker back first and goes on as a blocking thread would, where the system's scheduler shares the processors out. Few are
-//! under way at once: each may take much memory while it is decided.
+//! A worker serves many connections, and a request is decided without a pause. So one that can take milliseconds
+//! releases its worker first and continues like a blocking thread, under the system's scheduler. Few run at once:
+//! each may use much memory.
 //!
 //! Owns: which requests those are, and how many elements a request may have.
 
@@ -12,20 +12,20 @@ use std::sync::Arc;
 use thalweg_net::Reply;
 use thalweg_wire::{ApiKey, Decoder};
 
-/// Elements that the arrays of one request may have in all. Kafka has no such bound; an element of two bytes takes a hundred
-/// and more once it is read and answered.
+/// Maximum number of array elements in one request. Kafka has no such limit; an element of two bytes needs a hundred
+/// and more once it is decoded and answered.
 pub const ELEMENTS_MAX: usize = 1_000_000;
 
 /// Frames from this length on are served beside the workers.
 const LARGE: usize = 64 * 1024;
 /// Topics from which on a short request that lists them is served beside the workers too.
 const MANY_TOPICS: usize = 2_000;
-/// Whether a request takes so long that a worker is not kept for it.
+/// Whether a request takes so long that it must not block a worker.
 pub(super) fn is_large(broker: &Broker, key: ApiKey, frame_len: usize) -> bool {
     match key {
-        // Its bytes cost little each; it takes care itself of many elements and of what is dear to look into.
+        // Its bytes are cheap; it limits the cost of many elements and of validation itself.
         ApiKey::Produce => false,
-        // These go through all that there is of something, whatever their own size.
+        // These process all entries of some kind, whatever their own size.
         ApiKey::ListGroups
         | ApiKey::ListTransactions
         | ApiKey::DescribeLogDirs
@@ -55,7 +55,7 @@ pub(super) fn serve(broker: &Arc<Broker>, serve: Serve, call: Call, d: Decoder) 
         std::future::poll_fn(|cx| {
             let polled = disk.work_in_place(|| answer.as_mut().poll(cx));
             if polled.is_pending() {
-                // What it waits for may need a place itself.
+                // The future may need a slot itself.
                 drop(place.take());
             }
             polled

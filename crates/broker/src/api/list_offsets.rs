@@ -1,8 +1,8 @@
 //! ListOffsets (key 2), versions 1 to 11: offsets by time, and the ends of the log.
 //!
-//! A time of -1 asks for the end that the reader may see (isolation counts), -2 for the log start, -3 for the record
-//! with the largest timestamp (version 7), -4 for the log start on local disk (version 8), -5 for the end of tiered
-//! storage (version 9), -6 for what is not tiered yet (version 11); nothing is tiered here.
+//! A timestamp of -1 means the end visible to the reader (by its isolation level), -2 for the log start, -3 for the
+//! record with the largest timestamp (version 7), -4 for the log start on local disk (version 8), -5 for the end of
+//! tiered storage (version 9), -6 for what is not tiered yet (version 11); nothing is tiered here.
 
 use super::Call;
 use super::elsewhere::Named;
@@ -22,7 +22,7 @@ use thalweg_wire::request::{ListOffsetsRequest, ListOffsetsResponse};
 pub fn handle(broker: &Broker, call: &Call, request: ListOffsetsRequest) -> ListOffsetsResponse {
     let reader = match request.replica_id {
         id if id >= 0 => Reader::Follower { id, broker_epoch: -1 },
-        // Kafka's debugging consumer sees what replicas see.
+        // Kafka's debugging consumer has the visibility of replicas.
         -2 => Reader::Internal,
         _ => Reader::Client,
     };
@@ -57,7 +57,7 @@ pub fn handle(broker: &Broker, call: &Call, request: ListOffsetsRequest) -> List
     merge(&mut response.topics, topics.collect(), name, |first, again| {
         first.partitions.extend(again.partitions)
     });
-    // As Kafka: what is named twice is refused once.
+    // As in Kafka: repeated partitions get one error.
     for topic in &mut response.topics {
         let mut seen = HashSet::default();
         topic.partitions.retain(|partition| seen.insert(partition.partition_index));

@@ -1,8 +1,8 @@
 //! Metadata (key 3), versions 0 to 13: the brokers, and topics with their leaders, from the image.
 //!
-//! A topic that does not exist is created when the request allows it (version 4) and `auto.create.topics.enable`
-//! says so; the answer is then LEADER_NOT_AVAILABLE, or the new topic when the image already has it. Version 10
-//! adds topic ids, version 12 asks by id; version 13 reports when a client should bootstrap anew (KIP-1102).
+//! A missing topic is created if the request allows it (version 4) and `auto.create.topics.enable` is on; the answer
+//! is then LEADER_NOT_AVAILABLE, or the new topic when the image already has it. Version 10 adds topic ids, version
+//! 12 asks by id; version 13 reports when a client should bootstrap again (KIP-1102).
 //!
 //! Versions 10 and 11 have a field for the id and cannot be asked by it: as in Kafka, such a request is refused as a
 //! whole, topic by topic.
@@ -56,7 +56,7 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
         Some(topics) if topics.is_empty() && call.version == 0 => None,
         topics => topics,
     };
-    // As Kafka's, which makes a set of what it is asked for: each topic is answered once.
+    // As in Kafka, which collects the requested topics in a set: each topic is answered once.
     let asked = asked.map(|mut topics| {
         let mut seen = HashSet::default();
         topics.retain(|topic| seen.insert((topic.topic_id, topic.name.clone())));
@@ -105,7 +105,7 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
 fn refused(topics: &[MetadataRequestTopic]) -> MetadataResponse {
     let topics = topics.iter().map(|topic| MetadataResponseTopic {
         error_code: ErrorCode::InvalidRequest.code(),
-        // These versions know no topic without a name.
+        // In these versions every topic has a name.
         name: Some(topic.name.clone().unwrap_or_default()),
         topic_id: topic.topic_id,
         topic_authorized_operations: OPERATIONS_OMITTED,
@@ -135,7 +135,8 @@ fn brokers(image: &Image, listener: &str) -> Vec<MetadataResponseBroker> {
         .collect()
 }
 
-/// The leader as clients of a listener see it: one that they cannot reach there is none, and the error says so.
+/// The leader as visible to clients of a listener: a leader without this listener is reported as missing, with an
+/// error.
 pub fn visible_leader(image: &Image, listener: &str, partition: &PartitionRegistration) -> (ErrorCode, i32) {
     let leader = image.broker(partition.leader);
     if leader.is_some_and(|broker| !broker.fenced && broker.endpoint(listener).is_some()) {
@@ -170,11 +171,10 @@ impl Detail<'_> {
             Some(topic) => self.topic(topic),
             None => MetadataResponseTopic {
                 error_code: error.code(),
-                // Asked by id, a topic has no name that could be told.
+                // Requested by id, an unknown topic has no name.
                 name: asked.name.clone().filter(|_| asked.topic_id.is_zero()),
                 topic_id: asked.topic_id,
-                // What may be done with a name does not depend on whether there is a topic of it; an id that nobody
-                // has stands for no name.
+                // The allowed operations of a name do not depend on its existence; an unknown id has no name.
                 topic_authorized_operations: match error {
                     ErrorCode::UnknownTopicId => OPERATIONS_OMITTED,
                     _ => self.operations(),

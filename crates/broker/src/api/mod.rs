@@ -1,9 +1,9 @@
 //! Kafka's APIs: a file for each, and one table that serves requests and answers ApiVersions.
 //!
-//! A request takes this way: [`ApiHandler::handle`] reads what begins every request, finds the API in [`SERVED`],
-//! decodes the header and the message, and calls the API's function. An API that is not in the table is not served
-//! and not in ApiVersions; a version outside the table's closes the connection, as Kafka does, except for
-//! ApiVersions itself, which answers at version 0 what is served.
+//! [`ApiHandler::handle`] reads the common start of a request, finds the API in [`SERVED`], decodes the header and
+//! the message, and calls the API's function. An API that is not in the table is not served and not in ApiVersions; a
+//! version outside the table's closes the connection, as Kafka does, except for ApiVersions itself, which answers at
+//! version 0 with the served APIs.
 
 mod acls;
 mod alter_configs;
@@ -47,36 +47,36 @@ use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Request};
 use tokio::time::Instant;
 
-/// One request on its way: who asks, and at which version.
+/// One request in progress: client and version.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The API.
     pub key: ApiKey,
     /// The version of request and response.
     pub version: i16,
-    /// What the response repeats.
+    /// Repeated in the response.
     pub correlation_id: i32,
     /// The client's name for itself.
     pub client_id: Option<String>,
-    /// Who is at the other end.
+    /// The client.
     pub peer: Arc<Peer>,
-    /// When it came.
-    pub came: Instant,
-    /// The request as it came, from its header on: what is forwarded to the controller. Empty in a call that waits for
-    /// anything else, so that the request's memory is free meanwhile.
+    /// When it was received.
+    pub received_at: Instant,
+    /// The request's bytes, from its header on, for forwarding. Empty in a call that waits for anything else, so that
+    /// the request's memory is freed.
     pub frame: Bytes,
 }
 
 impl Call {
     /// Counts the request as answered.
     pub fn answered(&self, broker: &Broker) {
-        broker.requests.answered(broker.requests.label(self.key), self.version, self.came);
+        broker.requests.answered(broker.requests.label(self.key), self.version, self.received_at);
     }
 
     /// Counts the request as answered, and the errors in the answer.
     fn answered_with(&self, broker: &Broker, response: &dyn Any) {
         let label = broker.requests.label(self.key);
-        broker.requests.answered(label, self.version, self.came);
+        broker.requests.answered(label, self.version, self.received_at);
         broker.requests.failed_in(label, response);
     }
 
@@ -84,7 +84,7 @@ impl Call {
     pub fn reply<R: Request>(&self, response: &R::Response) -> Reply {
         match encode_response(response, self.key, self.version, self.correlation_id) {
             Ok((bytes, _)) if bytes.len() > ANSWER_BYTES_MAX => Reply::Close(format!(
-                "the answer to {:?} takes {} bytes, and {} are the most: ask for less at once",
+                "the answer to {:?} has {} bytes, more than the limit of {}: split the request",
                 self.key,
                 bytes.len(),
                 ANSWER_BYTES_MAX
@@ -94,7 +94,7 @@ impl Call {
                 // A name that is as long as can be, with more put to it (as to make a member id), is the client's fault.
                 if !matches!(error, EncodeError::StringTooLong { .. }) {
                     let address = self.peer.address;
-                    tracing::error!(%address, api = ?self.key, version = self.version, %error, "An answer could not be encoded");
+                    tracing::error!(%address, api = ?self.key, version = self.version, %error, "Failed to encode an answer");
                 }
                 Reply::Close(format!("the answer to {:?} could not be encoded: {error}", self.key))
             }
@@ -110,7 +110,7 @@ pub struct Api {
     pub key: ApiKey,
     /// The first version served.
     pub min: i16,
-    /// The last version served, unless [`Api::last`] knows of another.
+    /// The last version served, unless [`Api::last`] decides otherwise.
     pub max: i16,
     serve: Serve,
 }
@@ -211,7 +211,7 @@ pub fn served(key: ApiKey) -> Option<&'static Api> {
     SERVED.iter().find(|api| api.key == key)
 }
 
-/// What a client is told of its being fenced: before a version of each API it knows another word for it.
+/// The error for a fenced client: versions before `known_from` of each API get an older code.
 fn fenced_before(known_from: i16, version: i16, error: ErrorCode) -> ErrorCode {
     match error {
         ErrorCode::ProducerFenced if version < known_from => ErrorCode::InvalidProducerEpoch,
@@ -279,7 +279,7 @@ impl Handler for ApiHandler {
     }
 
     fn handle(&self, peer: &mut Arc<Peer>, frame: Bytes) -> Reply {
-        let came = Instant::now();
+        let received_at = Instant::now();
         let prefix = match peek_request(&frame) {
             Ok(prefix) => prefix,
             Err(error) => return Reply::Close(format!("a request without a header: {error}")),
@@ -309,7 +309,7 @@ impl Handler for ApiHandler {
             correlation_id: prefix.correlation_id,
             client_id: header.client_id,
             peer: Arc::clone(peer),
-            came,
+            received_at,
             frame,
         };
         if large::is_large(&self.broker, api.key, call.frame.len()) {
@@ -322,7 +322,7 @@ impl Handler for ApiHandler {
     }
 }
 
-/// A request that is not what its version says closes its connection.
+/// A request that does not match its version closes its connection.
 fn unreadable(key: ApiKey, version: i16, error: &DecodeError) -> Reply {
     Reply::Close(format!("{key:?} version {version}: {error}"))
 }

@@ -1,5 +1,5 @@
-//! OffsetForLeaderEpoch (key 23), versions 2 to 4: where a leader epoch ends, for clients that check whether what they
-//! have read was truncated (KIP-320).
+//! OffsetForLeaderEpoch (key 23), versions 2 to 4: the end offset of a leader epoch, for clients that check for
+//! truncation (KIP-320).
 
 use super::Call;
 use super::elsewhere::Named;

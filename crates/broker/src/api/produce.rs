@@ -1,17 +1,17 @@
 //! Produce (key 0), versions 3 to 13.
 //!
-//! The request is split by partition, each part is appended under its partition's lock, inline: when this
-//! function returns, the order of everything in the request is fixed. The answer is ready at once, unless acks=all
-//! waits for replicas or the flush policy wants the disk first; meanwhile the connection reads on.
+//! The request is split by partition, each part is appended under its partition's lock, inline: when this function
+//! returns, the order of everything in the request is fixed. The answer is ready at once, unless acks=all waits for
+//! replicas or the flush policy for the disk; meanwhile the connection reads on.
 //!
-//! One refused partition does not fail the others. acks=0 gets no answer; where a part of it fails, the connection is
-//! closed, which is the only way to tell. Version 8 adds errors for single records (KIP-467), version 10 the
-//! current leader (KIP-951), version 11 TRANSACTION_ABORTABLE, version 12 adds partitions to their transaction by itself
-//! (KIP-890), version 13 names topics by id (KIP-516). Versions 0 to 2 are refused (KIP-896).
+//! One refused partition does not fail the others. acks=0 gets no answer; if a part of it fails, the connection is
+//! closed, which is the only possible signal. Version 8 adds errors for single records (KIP-467), version 10 the
+//! current leader (KIP-951), version 11 TRANSACTION_ABORTABLE, version 12 adds partitions to their transaction
+//! implicitly (KIP-890), version 13 names topics by id (KIP-516). Versions 0 to 2 are refused (KIP-896).
 //!
-//! The first batch of a transaction waits for its coordinator's word (`verify`), and a batch whose records take long to
-//! look into waits for a thread that does it (`large`); no further request of the connection is looked at meanwhile,
-//! so that the order stays.
+//! The first batch of a transaction waits for verification by its coordinator (`verify`), and a batch that takes long
+//! to validate waits for a thread (`large`); the connection serves no further request meanwhile, which keeps the
+//! order.
 
 mod large;
 mod verify;
@@ -37,18 +37,19 @@ use thalweg_wire::{DecodeError, DecodeProblem, Decoder, ErrorCode, Message, Reco
 use tokio::time::Instant;
 use verify::{Begun, Guards};
 
-/// From this version on, a client that asks the wrong broker is told which is the right one (KIP-951).
+/// From this version on, answers name the current leader (KIP-951).
 const TELLS_LEADER: i16 = 10;
 /// From this version on, topics are named by their ids.
 const BY_TOPIC_ID: i16 = 13;
 /// From this version on, batches may be compressed with zstd (KIP-110).
 const KNOWS_ZSTD: i16 = 7;
-/// With so many partitions, a request is served beside the runtime's workers: each takes some microseconds.
+/// Number of partitions from which on a request is served outside the runtime's workers: each takes some
+/// microseconds.
 const MANY_PARTITIONS: usize = 1_000;
-/// With so many elements, it is read there too.
+/// With this many elements, it is also decoded there.
 const MANY_ELEMENTS: usize = 2 * MANY_PARTITIONS;
 
-/// Appends what the request brings, and answers when its acks say so.
+/// Appends the request's batches, and answers according to its acks.
 pub fn handle(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, DecodeError> {
     let few = ProduceRequest::decode(&mut d.clone().with_elements_max(MANY_ELEMENTS), call.version);
     match few {
@@ -80,7 +81,7 @@ fn begin(broker: &Arc<Broker>, mut call: Call, request: ProduceRequest) -> Reply
     }
 }
 
-/// Appends all batches, and says what is to be waited for.
+/// Appends all batches, and returns what must be waited for.
 fn append(broker: &Arc<Broker>, call: Call, request: ProduceRequest, mut guards: Guards) -> Reply {
     let mut appends = Appends::new(request.acks);
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
@@ -96,7 +97,7 @@ fn append(broker: &Arc<Broker>, call: Call, request: ProduceRequest, mut guards:
     if partitions < MANY_PARTITIONS {
         append_all();
     } else {
-        // Other connections are served meanwhile; this one waits, so the order of its requests holds.
+        // Other connections are served meanwhile; this one waits, so that the order of its requests holds.
         broker.log_dirs.disk().work_in_place(append_all);
     }
     let Appends { acks, waits, large, .. } = appends;
@@ -111,7 +112,7 @@ fn append(broker: &Arc<Broker>, call: Call, request: ProduceRequest, mut guards:
     }))
 }
 
-/// Answers once what was appended is as durable as the request wants it.
+/// Answers once the appended batches are as durable as requested.
 fn acknowledge(
     broker: &Arc<Broker>,
     call: Call,
@@ -149,8 +150,8 @@ fn answer(broker: &Broker, call: &Call, mut response: ProduceResponse) -> Reply 
     call.reply::<ProduceRequest>(&response)
 }
 
-/// Says of each partition that is led elsewhere who leads it, and where that broker is: the producer asks nobody for metadata
-/// before it sends again.
+/// Adds the leader and its address to each partition led elsewhere, so that the producer can resend without asking
+/// for metadata.
 fn tell_leaders(broker: &Broker, call: &Call, response: &mut ProduceResponse) {
     let mut leaders = Vec::new();
     for topic in &mut response.responses {
@@ -211,19 +212,18 @@ fn without_answer(response: &ProduceResponse) -> Reply {
     }
 }
 
-/// Where a partition stands in a request and its answer: its topic's place, and its own.
+/// The position of a partition in a request and its answer: the index of its topic, and its own.
 type Place = (usize, usize);
 
-/// What has become of a request's batches so far, beside their entries in the answer.
+/// The progress of a request's batches, besides their entries in the answer.
 struct Appends {
     acks: i16,
-    /// What may still be looked into here and now.
+    /// The remaining budget for validation on this task.
     budget: OpeningBudget,
     waits: Vec<(Place, Durable)>,
     /// Batches that were left for later.
     large: Vec<Large>,
-    /// The partitions that these are for: what follows for the same partition is left for later too, so that it stays
-    /// behind.
+    /// Partitions of deferred batches: later batches for the same partition are deferred too, to keep their order.
     held_up: HashSet<(Uuid, i32)>,
 }
 
@@ -309,7 +309,7 @@ fn is_zstd(records: &[u8]) -> bool {
     header.is_ok_and(|header| header.attributes.compression() == Ok(Compression::Zstd))
 }
 
-/// The entry of a batch that is in the log; notes what is to be waited for before it is answered.
+/// The entry of an appended batch; records what must be waited for before the answer.
 fn accepted(
     partition: &Arc<Partition>,
     acks: i16,

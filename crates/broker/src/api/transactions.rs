@@ -1,5 +1,5 @@
-//! The APIs by which a producer makes its transactions: AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26),
-//! TxnOffsetCommit (28); and those by which they are looked at: DescribeTransactions (65), ListTransactions (66).
+//! The APIs of transactional producers: AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26), TxnOffsetCommit
+//! (28); and those that describe transactions: DescribeTransactions (65), ListTransactions (66).
 //!
 //! The decisions are the coordinator's (`thalweg_coordinator::transaction`), and for offsets the group's
 //! (`thalweg_coordinator::group`).
@@ -30,11 +30,11 @@ use thalweg_wire::request::*;
 
 /// From this version of AddPartitionsToTxn on, brokers ask, for many transactions at once.
 const BETWEEN_BROKERS: i16 = 4;
-/// The level of transaction.version of a client that knows each end of a transaction by its epoch.
+/// The level of transaction.version of a client with an epoch per transaction.
 const NEWER: i16 = 2;
 
-/// AddPartitionsToTxn. Versions 0 to 3 are a producer's: one transaction. Versions 4 and 5 are a broker's (KIP-890): many,
-/// and a transaction may be asked about instead of added to. Version 2 tells PRODUCER_FENCED.
+/// AddPartitionsToTxn. Versions 0 to 3 are a producer's: one transaction. Versions 4 and 5 are a broker's (KIP-890):
+/// several transactions, with verification as an alternative to adding. Version 2 returns PRODUCER_FENCED.
 pub async fn add_partitions(
     broker: Arc<Broker>,
     call: Arc<Call>,
@@ -135,7 +135,8 @@ pub async fn add_offsets(
     }
 }
 
-/// EndTxn, versions 0 to 5. From version 5 on, each end raises the producer's epoch, and the answer tells it (KIP-890).
+/// EndTxn, versions 0 to 5. From version 5 on, each end raises the producer's epoch, and the answer returns it
+/// (KIP-890).
 pub async fn end(broker: Arc<Broker>, call: Arc<Call>, request: EndTxnRequest) -> EndTxnResponse {
     let end = EndRequest {
         id: request.transactional_id,
@@ -156,8 +157,9 @@ pub async fn end(broker: Arc<Broker>, call: Arc<Call>, request: EndTxnRequest) -
     }
 }
 
-/// TxnOffsetCommit, versions 0 to 5: offsets that count when the transaction commits. Version 3 brings the member and its
-/// generation (KIP-447), version 4 TRANSACTION_ABORTABLE, version 5 adds the group to the transaction by itself.
+/// TxnOffsetCommit, versions 0 to 5: offsets that count when the transaction commits. Version 3 adds the member and
+/// its generation (KIP-447), version 4 TRANSACTION_ABORTABLE; version 5 adds the group to the transaction
+/// automatically.
 pub async fn commit_offsets(
     broker: Arc<Broker>,
     call: Arc<Call>,
@@ -179,7 +181,7 @@ pub async fn commit_offsets(
     response
 }
 
-/// Asks the transaction's coordinator whether the transaction commits offsets of the group, or has it added.
+/// Asks the transaction's coordinator to verify that the transaction commits offsets of the group, or to add it.
 async fn verify_commit(
     broker: &Broker,
     version: i16,
@@ -203,7 +205,7 @@ async fn verify_commit(
     }
     let guard = guarded.pop().map_or(Ok(VerificationGuard::NONE), |(_, guard)| guard);
     let guard = guard.map_err(|error| match error {
-        // A client that knows no better tries again with this one.
+        // Older clients retry on this error.
         ErrorCode::NetworkException => ErrorCode::CoordinatorLoadInProgress,
         ErrorCode::NotLeaderOrFollower => ErrorCode::NotCoordinator,
         other => other,

@@ -1,7 +1,7 @@
-//! WriteTxnMarkers (key 27), versions 1 and 2: the coordinator of a transaction has its end written into the partitions
-//! that are led here. Each marker is answered by partition; the answer waits for the replicas. Version 2 tells the level of
-//! transaction.version by which the transaction was made (KIP-1228): with it, a marker of an epoch that has ended already
-//! is refused. kafka-transactions.sh aborts hanging transactions with it too.
+//! WriteTxnMarkers (key 27), versions 1 and 2: the coordinator of a transaction writes its end into the partitions
+//! led here. Each marker is answered by partition; the answer waits for the replicas. Version 2 has the transaction's
+//! level of transaction.version (KIP-1228): with it, a marker of an epoch that has ended already is refused.
+//! kafka-transactions.sh aborts hanging transactions with it too.
 
 use super::Call;
 use crate::broker::Broker;
@@ -16,7 +16,7 @@ use thalweg_wire::request::write_txn_markers_response::{
 use thalweg_wire::request::{WriteTxnMarkersRequest, WriteTxnMarkersResponse};
 use tokio::time::Instant;
 
-/// Markers that are under way at once, so that a long request does not take a task's memory for each.
+/// Number of concurrent markers, so that a long request does not need a task's memory for each.
 const AT_ONCE: usize = 1_000;
 
 /// Writes all markers, and answers when each has its place on the replicas, or has not in time.
@@ -50,7 +50,7 @@ pub async fn handle(
     WriteTxnMarkersResponse { markers: results }
 }
 
-/// Where a marker goes, in the order of the request.
+/// The destinations of a marker, in the order of the request.
 fn writes(marker: &WritableTxnMarker) -> impl Iterator<Item = (Marker, &str, i32)> {
     let end = Marker {
         producer_id: ProducerId(marker.producer_id),
@@ -64,7 +64,7 @@ fn writes(marker: &WritableTxnMarker) -> impl Iterator<Item = (Marker, &str, i32
     })
 }
 
-/// What became of a marker, with the next of the codes.
+/// The results of a marker, from the next error codes.
 fn topic_results(
     marker: &WritableTxnMarker,
     codes: &mut impl Iterator<Item = i16>,

@@ -20,9 +20,9 @@ fn open(sessions: &FetchSessions, partitions: i32, now_ms: i64) -> i32 {
 }
 
 /// An answer in which nothing is new, or all partitions have records.
-fn told(wanted: &Wanted, has_records: bool) -> Vec<(Key, Told, bool)> {
-    let told = Told { error_code: 0, high_watermark: 7, log_start_offset: 0 };
-    wanted.iter().map(|(key, _)| (key.clone(), told, has_records)).collect()
+fn answered(wanted: &Wanted, has_records: bool) -> Vec<(Key, Answered, bool)> {
+    let answered = Answered { error_code: 0, high_watermark: 7, log_start_offset: 0 };
+    wanted.iter().map(|(key, _)| (key.clone(), answered, has_records)).collect()
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn a_fetch_waits_for_no_other_session() {
     let _walked_over = slot.session.lock();
     let (fetch, wanted) = sessions.begin(12, request(two, 1, 0), NOW_MS).expect("goes on");
     assert_eq!((fetch, wanted.len()), (SessionFetch::Incremental { id: two }, 3));
-    assert_eq!(sessions.finish(fetch, &told(&wanted, false)), [true; 3]);
+    assert_eq!(sessions.finish(fetch, &answered(&wanted, false)), [true; 3]);
     assert_ne!(open(&sessions, 3, NOW_MS), 0);
     sessions.begin(12, request(two, -1, 0), NOW_MS).expect("ends");
     assert_eq!(sessions.len(), 2);
@@ -68,7 +68,7 @@ fn partitions_with_records_move_to_the_end_and_forgotten_ones_go() {
     let id = open(&sessions, 5, NOW_MS);
     let order = |wanted: &Wanted| wanted.iter().map(|(key, _)| key.partition).collect::<Vec<_>>();
     let (fetch, wanted) = sessions.begin(12, request(id, 1, 0), NOW_MS).expect("goes on");
-    let mut answer = told(&wanted, false);
+    let mut answer = answered(&wanted, false);
     (answer[1].2, answer[3].2) = (true, true);
     sessions.finish(fetch, &answer);
     let (fetch, wanted) = sessions.begin(12, request(id, 2, 0), NOW_MS).expect("goes on");
@@ -80,7 +80,7 @@ fn partitions_with_records_move_to_the_end_and_forgotten_ones_go() {
     let request = FetchRequest { forgotten_topics_data: vec![forgotten], ..request(id, 3, 0) };
     let (fetch, wanted) = sessions.begin(12, request, NOW_MS).expect("goes on");
     assert_eq!(order(&wanted), [0, 4, 1]);
-    assert_eq!(sessions.finish(fetch, &told(&wanted, false)), [false; 3]);
+    assert_eq!(sessions.finish(fetch, &answered(&wanted, false)), [false; 3]);
 }
 
 /// Clients with 10,000 partitions each that fetch as fast as they can: prints fetches per second.
@@ -100,8 +100,8 @@ fn sessions_of_many_clients_go_on_side_by_side() {
                         for epoch in 1..=100 {
                             let (fetch, wanted) =
                                 sessions.begin(12, request(id, epoch, 0), NOW_MS).expect("goes on");
-                            let mut answer = told(&wanted, false);
-                            answer.iter_mut().step_by(2).for_each(|told| told.2 = has_records);
+                            let mut answer = answered(&wanted, false);
+                            answer.iter_mut().step_by(2).for_each(|answered| answered.2 = has_records);
                             sessions.finish(fetch, &answer);
                         }
                     });

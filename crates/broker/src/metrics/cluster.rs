@@ -1,5 +1,5 @@
-//! The cluster: what this broker has seen of its metadata, and what the controller in this process knows (Kafka's
-//! `KafkaController`, `ControllerStats` and `broker-metadata-metrics`).
+//! The cluster: this broker's view of its metadata, and the controller in this process (Kafka's `KafkaController`,
+//! `ControllerStats` and `broker-metadata-metrics`).
 
 use super::exposition::{Kind, Number};
 use super::{Family, Figures};
@@ -28,14 +28,14 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_server_broker_metadata_metrics_last_applied_record_offset",
         kind: Kind::Gauge,
-        help: "The offset in the metadata log up to which this broker has acted.",
+        help: "The last offset of the metadata log that this broker has applied.",
         labels: &[],
         read: |figures, out| of_image(figures, out, |image, _| image.offset().into()),
     },
     Family {
         name: "kafka_server_broker_metadata_metrics_last_applied_record_timestamp",
         kind: Kind::Gauge,
-        help: "When that record was written, in milliseconds since 1970.",
+        help: "The timestamp of that record, in milliseconds since 1970.",
         labels: &[],
         read: |figures, out| of_image(figures, out, |image, _| image.provenance().timestamp_ms.into()),
     },
@@ -65,7 +65,7 @@ pub(super) const FAMILIES: &[Family] = &[
     of_controller!(
         "kafka_controller_kafkacontroller_fencedbrokercount",
         Gauge,
-        "Brokers that are registered and fenced: they do not answer, have not started yet, or have left.",
+        "Brokers that are registered and fenced: unresponsive, starting or stopped.",
         |c| brokers(c, true).into()
     ),
     of_controller!("kafka_controller_kafkacontroller_globaltopiccount", Gauge, "Topics.", |c| c
@@ -87,7 +87,7 @@ pub(super) const FAMILIES: &[Family] = &[
     of_controller!(
         "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
         Gauge,
-        "Partitions that another than their preferred replica leads.",
+        "Partitions not led by their preferred replica.",
         |c| partitions(&c.committed, |p| !p.has_preferred_leader()).into()
     ),
     of_controller!(
@@ -99,46 +99,44 @@ pub(super) const FAMILIES: &[Family] = &[
     of_controller!(
         "kafka_controller_kafkacontroller_lastappliedrecordoffset",
         Gauge,
-        "The offset of the last record that decisions are made from.",
+        "The offset of the last record that the controller's decisions are based on.",
         |c| (c.end_offset - 1).into()
     ),
     of_controller!(
         "kafka_controller_kafkacontroller_timedoutbrokerheartbeatcount_total",
         Counter,
-        "Brokers that were fenced because they had sent no heartbeat for broker.session.timeout.ms.",
+        "Brokers fenced because they sent no heartbeat for broker.session.timeout.ms.",
         |c| c.ended_sessions.into()
     ),
     of_controller!(
         "kafka_controller_kafkacontroller_eventqueueoperationsstartedcount_total",
         Counter,
-        "Requests that the controller has decided.",
+        "Requests processed by the controller.",
         |c| c.requests.into()
     ),
     of_controller!(
         "thalweg_controller_event_queue_size",
         Gauge,
-        "Requests that wait for the controller's decision.",
+        "Requests waiting for the controller.",
         |c| c.waiting_requests.into()
     ),
     of_controller!(
         "thalweg_controller_disk_full_refusals_total",
         Counter,
-        "Requests that were refused because the disk of the metadata log was full.",
+        "Requests refused because the disk of the metadata log was full.",
         |c| c.refused_on_full_disk.into()
     ),
-    of_controller!("thalweg_controller_epoch", Gauge, "The epoch in which the controller leads.", |c| c
-        .epoch
-        .into()),
+    of_controller!("thalweg_controller_epoch", Gauge, "The controller's epoch.", |c| c.epoch.into()),
     of_controller!(
         "thalweg_controller_leader_elections_total",
         Counter,
-        "Leaders of partitions that the controller has elected.",
+        "Partition leaders elected by the controller.",
         |c| c.elections.into()
     ),
     of_controller!(
         "kafka_controller_controllerstats_uncleanleaderelections_total",
         Counter,
-        "Those of them that were not in sync: records may be lost.",
+        "Elected leaders that were not in sync: records may be lost.",
         |c| c.unclean_elections.into()
     ),
 ];

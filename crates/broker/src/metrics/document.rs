@@ -9,7 +9,7 @@ pub fn metrics_page() -> String {
     for chapter in CHAPTERS {
         let _ = write!(
             page,
-            "\n## {}\n\n| Metric | Kind | Labels | What it tells |\n|---|---|---|---|\n",
+            "\n## {}\n\n| Metric | Kind | Labels | Meaning |\n|---|---|---|---|\n",
             chapter.title
         );
         for family in chapter.families {
@@ -19,7 +19,7 @@ pub fn metrics_page() -> String {
                 Kind::Gauge => "gauge",
                 Kind::Summary => "summary",
             };
-            // A String takes everything.
+            // Writing to a String cannot fail.
             let _ =
                 writeln!(page, "| `{}` | {kind} | {} | {} |", family.name, labels.join(", "), family.help);
         }
@@ -31,7 +31,7 @@ const INTRODUCTION: &str = "\
 # Metrics
 
 <!-- Written from the tables in crates/broker/src/metrics by the test `docs_are_fresh`; \
-run it with UPDATE_DOCS=1 to write this page anew. -->
+run it with UPDATE_DOCS=1 to update this page. -->
 
 With `http.listener=HOST:PORT` in its properties, a node serves `/metrics` in Prometheus' text format over HTTP:
 
@@ -47,20 +47,19 @@ scrape_configs:
       - targets: ['localhost:9090']
 ```
 
-Names are those under which Kafka's own metrics appear through the Prometheus JMX exporter with its example rules for Kafka, so
-that dashboards and alerts made for Kafka read them. What Kafka has no metric for begins with `thalweg_`, or has the name of
-the exporter that people use for it. As there, a metric of topics has a sample for each topic and one for all of them, without the
-label; sum over one or the other.
+Names are those of Kafka's own metrics behind the Prometheus JMX exporter with its example rules for Kafka, so dashboards and alerts
+for Kafka work. Metrics that Kafka lacks begin with `thalweg_`, or have the name of a widely used exporter. As in Kafka, a metric of
+topics has a sample per topic and one for all topics, without the label; sum over one or the other.
 
-A broker that hosts streams tells of them too: [streams.md](streams.md#streams-as-a-service) lists what.
+A broker that hosts streams also exposes [their metrics](streams.md#streams-as-a-service).
 
-The server has neither TLS nor authentication. Keep it to the machine, or to a network that only operators reach.
+The server has neither TLS nor authentication. Bind it to the machine, or to a network for operators only.
 
-A counter begins at 0 when the process starts. What went through a topic begins at 0 again when its last partition has left
-the broker; the sample for all topics goes on. Quantiles are those of the last one to two minutes, and NaN where nothing came.
+Counters start at 0 when the process starts. Counters of a topic restart at 0 when its last partition has left the broker; the sample
+for all topics continues. Quantiles cover the last one to two minutes, and are NaN without requests.
 
-A process that is a controller alone tells of the cluster and of the process; one that is a broker alone leaves out
-what only controllers know. With Apache Kafka's controllers, those tell it by themselves.
+A process with only the controller role exposes cluster and process metrics; one with only the broker role leaves out controller metrics.
+Apache Kafka's controllers expose their own.
 ";
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
 //! Prometheus' text format, version 0.0.4: families of samples, one line for each sample.
 //!
-//! Owns the form: names, labels, escapes, numbers. Refuses to know what is counted.
+//! Owns the form: names, labels, escapes, numbers. Knows no metrics.
 
 use std::fmt::Write;
 
 /// The value of the header Content-Type.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What a family's samples mean.
+/// The type of a family's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only rises, until the process starts anew. Its name ends in `_total`.
+    /// Only rises, until the process restarts. Its name ends in `_total`.
     Counter,
     /// Rises and falls.
     Gauge,
@@ -68,7 +68,7 @@ impl From<f64> for Number {
 }
 
 impl Exposition {
-    /// Begins a family. All its samples follow before the next one begins.
+    /// Starts a family. All its samples follow before the next one starts.
     pub fn family<'a>(
         &'a mut self,
         name: &'a str,
@@ -77,7 +77,7 @@ impl Exposition {
         labels: &'a [&'a str],
     ) -> Samples<'a> {
         let start = self.text.len();
-        // A String takes everything.
+        // Writing to a String cannot fail.
         let _ = writeln!(self.text, "# HELP {name} {}", help.replace('\\', "\\\\").replace('\n', "\\n"));
         let _ = writeln!(self.text, "# TYPE {name} {}", kind.name());
         let head = self.text.len();
@@ -117,7 +117,7 @@ impl Samples<'_> {
         self.line("", values, Some(("quantile", quantile)), Number::Real(number));
     }
 
-    /// Adds how often a summary was added to, and the sum of what was.
+    /// Adds the count and the sum of a summary.
     pub fn count_and_sum(&mut self, values: &[&str], count: u64, sum: f64) {
         self.line("_count", values, None, count.into());
         self.line("_sum", values, None, sum.into());

@@ -1,4 +1,4 @@
-//! What is gathered before families are written: every partition is looked at once, under one hold of its lock.
+//! Values gathered before families are written: every partition is read once, under one hold of its lock.
 
 use super::Metrics;
 use crate::broker::Broker;
@@ -21,16 +21,16 @@ pub struct Figures {
     pub(super) controller: Option<ControllerFigures>,
 }
 
-/// What a broker holds.
+/// Values of a broker.
 pub(super) struct BrokerFigures {
     broker: Arc<Broker>,
     /// The image at that moment.
     pub image: Arc<Image>,
     /// Every partition, by topic and number.
     pub partitions: Vec<PartitionFigures>,
-    /// What went through topics that have partitions here.
+    /// Traffic of topics with partitions here.
     pub topics: BTreeMap<Arc<str>, Traffic>,
-    /// What went through all topics, those that have left among them.
+    /// Traffic of all topics, including those that have left.
     pub traffic: Traffic,
     /// The groups that this broker coordinates.
     pub groups: Vec<GroupFigures>,
@@ -62,7 +62,7 @@ impl Figures {
 }
 
 impl BrokerFigures {
-    /// The partitions themselves.
+    /// The partitions.
     pub fn replicas(&self) -> &Partitions {
         &self.broker.partitions
     }

@@ -20,7 +20,7 @@ macro_rules! of_state {
 pub(super) const FAMILIES: &[Family] = &[
     of_state!("numgroups", "", "Groups that this broker coordinates."),
     of_state!("numgroupsempty", "Empty", "Those without members."),
-    of_state!("numgroupspreparingrebalance", "PreparingRebalance", "Those whose members are to join anew."),
+    of_state!("numgroupspreparingrebalance", "PreparingRebalance", "Those whose members are rejoining."),
     of_state!(
         "numgroupscompletingrebalance",
         "CompletingRebalance",
@@ -30,7 +30,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_coordinator_group_groupmetadatamanager_numoffsets",
         kind: Kind::Gauge,
-        help: "Offsets that these groups have committed.",
+        help: "Committed offsets of these groups.",
         labels: &[],
         read: |figures, out| {
             let Some(broker) = figures.broker() else { return };
@@ -52,7 +52,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_consumergroup_current_offset",
         kind: Kind::Gauge,
-        help: "The offset that such a group has committed.",
+        help: "The group's committed offset.",
         labels: &["consumergroup", "topic", "partition"],
         read: |figures, out| {
             for group in figures.broker().into_iter().flat_map(|broker| &broker.groups) {
@@ -65,7 +65,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_consumergroup_lag",
         kind: Kind::Gauge,
-        help: "Offsets between that and the high watermark, where this broker has a replica of the partition.",
+        help: "Offsets between the committed offset and the high watermark, if this broker has a replica of the partition.",
         labels: &["consumergroup", "topic", "partition"],
         read: lags,
     },

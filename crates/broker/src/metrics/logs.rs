@@ -18,7 +18,7 @@ macro_rules! of_log {
 
 /// The families.
 pub(super) const FAMILIES: &[Family] = &[
-    of_log!("size", "Bytes of a log.", |p| p.size_bytes.into()),
+    of_log!("size", "Size of a log in bytes.", |p| p.size_bytes.into()),
     of_log!("numlogsegments", "Its segments.", |p| p.segments.into()),
     of_log!("logstartoffset", "Its first offset.", |p| p.log_start.0.into()),
     of_log!("logendoffset", "The offset of its next record.", |p| p.log_end.0.into()),

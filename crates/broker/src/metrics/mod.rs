@@ -1,12 +1,12 @@
-//! Metrics: what a node can tell of itself, in the names under which Kafka's users find it.
+//! The metrics of a node, with the names that Kafka's users know.
 //!
-//! The tables of families are all there is: a family has a name, a meaning, and a function that reads its samples.
-//! [`Metrics::expose`] writes them, `docs/metrics.md` lists them. Names are those that the JMX exporter, with the
-//! rules that come with it, gives to Kafka's own metrics, so that dashboards made for Kafka read them; what Kafka
-//! does not have begins with `thalweg_`.
+//! Everything is in the tables of families: a family has a name, a meaning, and a function that reads its samples.
+//! [`Metrics::expose`] writes them, `docs/metrics.md` lists them. Names are those of Kafka's metrics behind the JMX
+//! exporter with its example rules, so that dashboards for Kafka work; metrics that Kafka lacks begin with
+//! `thalweg_`.
 //!
-//! Nothing here costs a record anything. Partitions count under their locks, requests in relaxed additions, and everything
-//! else is read where it lies when somebody asks.
+//! Metrics cost nothing per record. Partitions count under their locks, requests in relaxed additions, and everything
+//! else is read in place at scrape time.
 
 mod cluster;
 pub mod document;
@@ -32,9 +32,9 @@ use thalweg_log::Clock;
 pub struct Family {
     /// Its name.
     pub name: &'static str,
-    /// What its samples mean.
+    /// The type of its samples.
     pub kind: Kind,
-    /// What it tells, in a sentence or two.
+    /// Its meaning, in a sentence or two.
     pub help: &'static str,
     /// The labels of its samples.
     pub labels: &'static [&'static str],
@@ -79,7 +79,7 @@ impl Metrics {
         Metrics { broker, controller, clock, started_ms }
     }
 
-    /// Writes all families. It looks at each partition and may take milliseconds where there are thousands.
+    /// Writes all families. It reads each partition, which may take milliseconds for thousands of them.
     pub fn expose(&self, page: &mut Exposition) {
         let figures = Figures::gather(self);
         for family in CHAPTERS.iter().flat_map(|chapter| chapter.families) {

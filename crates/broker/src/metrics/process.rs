@@ -1,4 +1,4 @@
-//! The process, as Prometheus' clients name what the system tells of one, and connections.
+//! Metrics of the process, with the names of Prometheus' client libraries, and of connections.
 
 use super::Family;
 use super::exposition::Kind;
@@ -9,7 +9,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "process_cpu_seconds_total",
         kind: Kind::Counter,
-        help: "Processor time, of the process and of the system in its name.",
+        help: "User and system CPU time of the process, in seconds.",
         labels: &[],
         read: |_, out| {
             if let Some(seconds) = cpu_seconds() {
@@ -20,7 +20,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "process_resident_memory_bytes",
         kind: Kind::Gauge,
-        help: "Memory that the process holds, without the page cache.",
+        help: "Resident memory of the process, without the page cache.",
         labels: &[],
         read: |_, out| {
             if let Some(bytes) = status("VmRSS:") {
@@ -65,7 +65,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "process_max_fds",
         kind: Kind::Gauge,
-        help: "How many there may be.",
+        help: "The limit of open file descriptors.",
         labels: &[],
         read: |_, out| {
             if let Some(max) = rustix::process::getrlimit(rustix::process::Resource::Nofile).current {
@@ -76,14 +76,14 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "process_start_time_seconds",
         kind: Kind::Gauge,
-        help: "When the node was started, in seconds since 1970.",
+        help: "Start time of the node, in seconds since 1970.",
         labels: &[],
         read: |figures, out| out.add(&[], seconds(figures.started_ms)),
     },
     Family {
         name: "thalweg_uptime_seconds",
         kind: Kind::Gauge,
-        help: "How long ago that was.",
+        help: "Seconds since the start.",
         labels: &[],
         read: |figures, out| out.add(&[], seconds(figures.now_ms - figures.started_ms)),
     },
@@ -97,7 +97,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_server_socket_server_metrics_connection_count",
         kind: Kind::Gauge,
-        help: "Connections to the broker's listeners that are open.",
+        help: "Open connections to the broker's listeners.",
         labels: &[],
         read: |figures, out| {
             if let Some(broker) = figures.broker() {
@@ -108,7 +108,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_server_socket_server_metrics_connection_creation_total",
         kind: Kind::Counter,
-        help: "Connections that were accepted.",
+        help: "Accepted connections.",
         labels: &[],
         read: |figures, out| {
             if let Some(broker) = figures.broker() {
@@ -119,7 +119,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_network_socketserver_memorypoolused",
         kind: Kind::Gauge,
-        help: "Memory that requests take, of what queued.max.request.bytes allows.",
+        help: "Memory used by requests, limited by queued.max.request.bytes.",
         labels: &[],
         read: |figures, out| {
             if let Some(broker) = figures.broker() {
@@ -130,7 +130,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "thalweg_unread_answers_bytes",
         kind: Kind::Gauge,
-        help: "Memory of answers that their clients do not take.",
+        help: "Memory of answers that clients have not read.",
         labels: &[],
         read: |figures, out| {
             if let Some(broker) = figures.broker() {
@@ -141,7 +141,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "thalweg_connections_refused_total",
         kind: Kind::Counter,
-        help: "Connections that were turned away by max.connections or max.connections.per.ip, or to leave open files to logs.",
+        help: "Connections rejected by max.connections or max.connections.per.ip, or to keep file descriptors for logs.",
         labels: &[],
         read: |figures, out| {
             if let Some(broker) = figures.broker() {
@@ -152,7 +152,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_server_fetchsessioncache_numincrementalfetchsessions",
         kind: Kind::Gauge,
-        help: "Fetch sessions that the broker remembers.",
+        help: "Cached fetch sessions.",
         labels: &[],
         read: |figures, out| {
             if let Some(broker) = figures.broker() {
@@ -167,7 +167,7 @@ fn seconds(ms: i64) -> f64 {
     ms as f64 / 1000.0
 }
 
-/// Where the system tells it as Linux does.
+/// On systems with Linux' `/proc`.
 #[expect(clippy::cast_precision_loss, reason = "ticks are far below 2^53")]
 fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;

@@ -1,4 +1,4 @@
-//! Replicas: who leads, who is in sync, who lags (Kafka's `ReplicaManager`, `Partition`, `FetcherLagMetrics`).
+//! Replicas: leaders, in-sync replicas, lag (Kafka's `ReplicaManager`, `Partition`, `FetcherLagMetrics`).
 
 use super::exposition::{Kind, Number, Samples};
 use super::{Family, Figures};
@@ -38,7 +38,7 @@ macro_rules! of_throttle {
         Family {
             name: concat!("thalweg_", $name, "_throttled_bytes_total"),
             kind: Kind::Counter,
-            help: concat!("Bytes ", $what, " whose copying is throttled, while there is a limit."),
+            help: concat!("Bytes ", $what, " while a limit is set."),
             labels: &[],
             read: |figures, out| {
                 if let Some(broker) = figures.broker() {
@@ -57,13 +57,13 @@ pub(super) const FAMILIES: &[Family] = &[
     of_broker!(
         "offlinereplicacount",
         Gauge,
-        "Replicas that the cluster places here and that could not be opened, as on a failed disk.",
+        "Replicas assigned to this broker that could not be opened, for example on a failed disk.",
         |b| super::cluster::replicas_of(&b.image, b.node_id).saturating_sub(b.partitions.len()) as u64
     ),
     of_broker!(
         "underreplicatedpartitions",
         Gauge,
-        "Partitions led here of which not all replicas are in sync.",
+        "Partitions led here whose replicas are not all in sync.",
         |b| count(b, is_under_replicated)
     ),
     of_broker!(
@@ -75,7 +75,7 @@ pub(super) const FAMILIES: &[Family] = &[
     of_broker!(
         "atminisrpartitioncount",
         Gauge,
-        "Partitions led here with just min.insync.replicas in sync: one more lost, and acks=all is refused.",
+        "Partitions led here with exactly min.insync.replicas in sync: if one more is lost, acks=all is refused.",
         |b| count(b, is_at_min_isr)
     ),
     of_broker!(
@@ -87,40 +87,39 @@ pub(super) const FAMILIES: &[Family] = &[
     of_broker!(
         "isrshrinks_total",
         Counter,
-        "Times that a leader here had followers dropped from the replicas in sync.",
+        "Removals of followers from the in-sync replicas of a partition led here.",
         |b| b.replication.context.isr_changes.counters().shrinks.load(Ordering::Relaxed)
     ),
     of_broker!(
         "isrexpands_total",
         Counter,
-        "Times that a leader here had a follower added to the replicas in sync.",
+        "Additions of followers to the in-sync replicas of a partition led here.",
         |b| b.replication.context.isr_changes.counters().expands.load(Ordering::Relaxed)
     ),
     of_broker!(
         "failedisrupdates_total",
         Counter,
-        "Changes of replicas in sync that the controller did not make.",
+        "Changes of in-sync replicas that the controller rejected.",
         |b| b.replication.context.isr_changes.counters().failures.load(Ordering::Relaxed)
     ),
     of_partition!("replicascount", "Replicas of a partition led here.", |p| p.replicas.into()),
     of_partition!("insyncreplicascount", "Its replicas in sync.", |p| p.in_sync.into()),
-    of_partition!("underreplicated", "1 where not all of them are in sync.", |p| is_under_replicated(p)
-        .into()),
-    of_partition!("underminisr", "1 where fewer than min.insync.replicas are in sync.", |p| {
+    of_partition!("underreplicated", "1 if not all of them are in sync.", |p| is_under_replicated(p).into()),
+    of_partition!("underminisr", "1 if fewer than min.insync.replicas are in sync.", |p| {
         is_under_min_isr(p).into()
     }),
-    of_partition!("atminisr", "1 where just min.insync.replicas are in sync.", |p| is_at_min_isr(p).into()),
+    of_partition!("atminisr", "1 if exactly min.insync.replicas are in sync.", |p| is_at_min_isr(p).into()),
     of_partition!(
         "laststableoffsetlag",
-        "Offsets between the last stable offset and the high watermark: what an open transaction holds back.",
+        "Offsets between the last stable offset and the high watermark, held back by an open transaction.",
         |p| (p.high_watermark.0 - p.last_stable_offset.0).into()
     ),
-    of_throttle!(leader_throttle, "leaderreplication", "sent to other replicas"),
-    of_throttle!(follower_throttle, "followerreplication", "fetched by replicas here"),
+    of_throttle!(leader_throttle, "leaderreplication", "sent to throttled replicas on other brokers"),
+    of_throttle!(follower_throttle, "followerreplication", "fetched by throttled replicas here"),
     Family {
         name: "thalweg_replica_lag",
         kind: Kind::Gauge,
-        help: "Offsets that a follower of a partition led here is behind the log end, as its last fetch told.",
+        help: "Offsets that a follower of a partition led here is behind the log end, by its last fetch.",
         labels: &["topic", "partition", "follower"],
         read: follower_lags,
     },

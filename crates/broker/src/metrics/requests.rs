@@ -1,4 +1,4 @@
-//! Families of the requests: counts, errors and times by API.
+//! Request metric families: counts, errors and times by API.
 
 use super::exposition::{Kind, Samples};
 use super::{Family, Figures};
@@ -22,14 +22,14 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_network_requestmetrics_errors_total",
         kind: Kind::Counter,
-        help: "Errors in answers to producers and consumers; each partition, topic or group counts for itself.",
+        help: "Errors in answers to producers and consumers; each partition, topic or group counts.",
         labels: &["request", "error"],
         read: refusals,
     },
     Family {
         name: "kafka_network_requestmetrics_totaltimems",
         kind: Kind::Summary,
-        help: "Milliseconds from reading a request to having its answer, with the time that it was made to wait.",
+        help: "Milliseconds from reading a request to its complete answer, including waiting time.",
         labels: &["request"],
         read: times,
     },
@@ -44,7 +44,7 @@ fn longest(bucket: usize) -> u64 {
     ((5 + quarter as u64) << (power - 2)) - 1
 }
 
-/// The time within which a share of what was counted lies, in milliseconds; not a number where nothing was.
+/// The time below which a share of the requests lies, in milliseconds; NaN without requests.
 fn quantile(counts: &Counts, share: f64) -> f64 {
     let total: u64 = counts.iter().sum();
     if total == 0 {
@@ -79,7 +79,7 @@ fn difference(of: &Counts, before: &Counts) -> Counts {
     std::array::from_fn(|bucket| of[bucket].saturating_sub(before[bucket]))
 }
 
-/// Kafka counts a fetch by who sent it, and once more as a fetch.
+/// Kafka counts a fetch by its sender, and again as a fetch.
 fn name(api: &ApiMetrics) -> String {
     match api.key {
         None => "FetchFollower".to_owned(),
@@ -185,7 +185,7 @@ mod tests {
             difference(&now[produce.0], &begin[produce.0]).iter().sum::<u64>()
         };
         metrics.answered(produce, 9, start);
-        // Whoever scrapes does so every 15 seconds.
+        // Scrapes every 15 seconds.
         let counts: Vec<_> = (0..=12).map(|scrape| count_at(15 * scrape)).collect();
         assert_eq!(counts, [1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0]);
         metrics.answered(produce, 9, start);

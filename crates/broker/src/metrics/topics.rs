@@ -1,4 +1,4 @@
-//! What goes through topics (Kafka's `BrokerTopicMetrics`): a sample for each topic that has a partition here, and one
+//! The traffic of topics (Kafka's `BrokerTopicMetrics`): a sample for each topic that has a partition here, and one
 //! without the label for all of them together.
 
 use super::exposition::{Kind, Samples};
@@ -20,14 +20,14 @@ macro_rules! by_topic {
 /// The families.
 pub(super) const FAMILIES: &[Family] = by_topic! {
     "messagesin" messages_in "Records that producers sent and that were appended."
-    "bytesin" bytes_in "Bytes that producers sent, as they were stored."
-    "bytesout" bytes_out "Bytes that consumers were sent."
-    "replicationbytesin" replication_bytes_in "Bytes that this broker's replicas took from their leaders."
-    "replicationbytesout" replication_bytes_out "Bytes that replicas on other brokers were sent."
+    "bytesin" bytes_in "Bytes that producers sent and that were stored."
+    "bytesout" bytes_out "Bytes sent to consumers."
+    "replicationbytesin" replication_bytes_in "Bytes that this broker's replicas fetched from their leaders."
+    "replicationbytesout" replication_bytes_out "Bytes sent to replicas on other brokers."
     "totalproducerequests" produce_requests "Produce requests; each partition of a request counts."
     "totalfetchrequests" fetch_requests "Fetch requests of consumers and followers; each partition of a request counts."
-    "failedproducerequests" failed_produce_requests "Produce requests that a partition here refused."
-    "failedfetchrequests" failed_fetch_requests "Fetch requests that a partition here refused."
+    "failedproducerequests" failed_produce_requests "Produce requests rejected by a partition; each partition of a request counts."
+    "failedfetchrequests" failed_fetch_requests "Fetch requests rejected by a partition; each partition of a request counts."
 };
 
 fn each(figures: &Figures, out: &mut Samples<'_>, field: fn(&Traffic) -> u64) {

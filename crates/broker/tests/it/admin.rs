@@ -1,5 +1,5 @@
-//! What administrators do: settings that take effect while the broker runs, records deleted, directories and producers
-//! looked at, quotas stored. And what of it outlives the broker.
+//! Administration: settings that change at run time, deleted records, descriptions of directories and producers,
+//! stored quotas, and their persistence.
 
 use crate::running::Running;
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ async fn an_error_that_repeats_the_longest_name_is_told_on_a_connection_that_liv
     broker.stop().await;
 }
 
-/// Produces one batch with one value of so many bytes to partition 0; the code of the answer.
+/// Produces one batch with one value of this size to partition 0; returns the error code.
 async fn produce(broker: &Broker, topic: &str, bytes: usize, options: BatchOptions) -> i16 {
     let mut builder = BatchBuilder::new(options);
     let now_ms = broker.server().broker.clock.now_ms();
@@ -248,7 +248,7 @@ async fn deleted_records_stay_deleted() {
     assert_eq!(delete_records(&broker, "t", 9, 0).await, (-1, ErrorCode::UnknownTopicOrPartition.code()));
     assert_eq!(delete_records(&broker, "compacted", 0, 0).await, (-1, ErrorCode::PolicyViolation.code()));
 
-    // What a crash leaves behind: everything but an orderly end.
+    // The state after a crash: no clean stop.
     let copy = data();
     copy_dir(dir.path(), copy.path());
     broker.stop().await;

@@ -1,4 +1,4 @@
-//! A broker in a process of its own: what a process holds can be measured there, and its limits can be set.
+//! A broker in a separate process, whose resources can be measured and limited.
 
 use crate::running::configuration;
 use std::io::{BufRead, BufReader, Lines, Read};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use thalweg_client::{Connection, ConnectionOptions};
 
-/// What the process reads its configuration from: the directory, then properties, a line each.
+/// The configuration of the process: the directory, then properties, one per line.
 const CONFIGURATION: &str = "THALWEG_TEST_BROKER";
 
 /// A broker that runs until this is dropped.
@@ -19,7 +19,7 @@ pub struct ChildBroker {
 }
 
 impl ChildBroker {
-    /// Starts a broker with its data in `dir` and these properties, that may have so many open files.
+    /// Starts a broker with its data in `dir`, these properties, and this limit of open files.
     pub fn start(dir: &Path, properties: &[(&str, &str)], open_files: Option<u32>) -> ChildBroker {
         let itself = std::env::current_exe().expect("the test runs from a file");
         let mut configuration = dir.to_str().expect("a path in UTF-8").to_owned();
@@ -61,7 +61,7 @@ impl ChildBroker {
         kib * 1024
     }
 
-    /// Stops the broker in order, and waits until it has.
+    /// Stops the broker cleanly, and waits for its end.
     pub fn stop(mut self) {
         drop(self.process.stdin.take());
         let status = self.process.wait().expect("it is a child");

@@ -42,7 +42,7 @@ async fn join(dir: &Path, node_id: &str, controller: &str) -> Running {
     Running::start(dir, &properties).await
 }
 
-/// The ids of the brokers that a broker tells of.
+/// The ids of the brokers in a broker's metadata.
 async fn brokers(broker: &Running) -> BTreeSet<i32> {
     let nobody = MetadataRequest { topics: Some(Vec::new()), ..Default::default() };
     broker.ask(&nobody).await.brokers.iter().map(|broker| broker.node_id).collect()
@@ -132,7 +132,7 @@ async fn a_controller_without_a_broker_serves_brokers_elsewhere() {
     broker.stop().await;
     controller.stop().await;
 
-    // Both come back with what they had.
+    // Both return with their data.
     let port = ("listeners", &*format!("CONTROLLER://{address}"));
     let controller = start_controller(configuration(dirs[0].path(), &[alone[0], alone[1], port])).await;
     let controller = controller.expect("it starts again");

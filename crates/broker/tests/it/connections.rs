@@ -31,7 +31,7 @@ async fn answers_leave_in_the_order_of_the_requests_slow_ones_too() {
     let topic = Topic::create(&broker, "topic", 3, &[]).await;
     let mut raw = Raw::connect(&broker).await;
     let started = Instant::now();
-    // The acknowledged ones wait for the disk, the fetches for records that never come.
+    // The acknowledged ones wait for the disk, the fetches for records that never arrive.
     let first = raw.send(&produce(12, &topic, 0, -1, batch(&[b"a"])), 12).await;
     let slow = raw.send(&long_poll(&topic, 1, Duration::from_millis(200)), 12).await;
     let unanswered = raw.send(&produce(12, &topic, 1, 0, batch(&[b"b"])), 12).await;
@@ -109,7 +109,7 @@ async fn frames_may_come_in_pieces() {
     }
     assert!(raw.answer::<ProduceRequest>(2, 9).await.is_some());
 
-    // Whoever goes away in the middle leaves nothing behind.
+    // A client that disconnects in the middle leaves nothing behind.
     raw.send_bytes(&frame[..end]).await;
     drop(raw);
     let mut other = Raw::connect(&broker).await;
@@ -131,7 +131,7 @@ async fn a_frame_that_is_no_frame_closes_its_connection_only() {
         raw.send_bytes(&[0; 7]).await;
         assert!(raw.is_closed_within(soon).await, "a length of {length}");
     }
-    // Every request cut short, with a length that says so.
+    // Every request truncated, with a matching length.
     let whole =
         encode_request(&produce(9, &topic, 0, 1, batch(&[b"x"])), 9, 1, None).expect("fits").slice(4..);
     for length in 0..whole.len() - 1 {
@@ -221,7 +221,7 @@ async fn the_broker_stops_soon_whatever_its_clients_wait_for() {
     broker
         .ask(&FindCoordinatorRequest { coordinator_keys: vec!["group".to_owned()], ..Default::default() })
         .await;
-    // A member that does not come back keeps the second one waiting for a minute.
+    // A member that does not return makes the second one wait for a minute.
     let mut members = [Raw::connect(&broker).await, Raw::connect(&broker).await];
     let joined = loop {
         let answer = members[0].ask(&join(""), 3).await.expect("an answer");
@@ -268,7 +268,7 @@ async fn the_broker_stops_soon_whatever_its_clients_wait_for() {
     assert!(started.elapsed() < Duration::from_secs(30), "it took {:?}", started.elapsed());
     let acknowledged = producer.await.expect("no panic");
     assert!(acknowledged > 0);
-    // Whatever the poll is told, it is told at once.
+    // Whatever the poll's answer is, it arrives at once.
     if let Some(answer) = polling.answer::<FetchRequest>(poll, 12).await {
         assert_eq!(answer.error_code, 0);
     }

@@ -1,5 +1,5 @@
-//! What a request costs: no API takes time that grows faster than the request, whatever is named in it, and nobody else has to
-//! wait meanwhile. The walk is over the table of served APIs and their schema, so a new one is in it without a line here.
+//! The cost of a request: no API's time grows faster than its request, whatever its content, and no other client has
+//! to wait. Covers the table of served APIs by their schema, so new ones are included automatically.
 
 #![expect(
     clippy::disallowed_methods,
@@ -109,7 +109,7 @@ fn values(topic: &Topic) -> Values {
     }
 }
 
-/// Sends a frame, and says how long the answer took and how long it is; the broker may close the connection instead.
+/// Sends a frame, and returns the time and the length of the answer; the broker may close the connection instead.
 async fn time(stream: &mut Option<TcpStream>, broker: &Running, frame: &[u8]) -> (Duration, Option<usize>) {
     let mut connection = match stream.take() {
         Some(connection) => connection,
@@ -177,7 +177,7 @@ async fn no_request_costs_more_than_its_size() {
     broker.stop().await;
 }
 
-/// Pings on a connection of its own, and says when it stops what the longest wait was.
+/// Pings on a separate connection, and returns the longest wait at its end.
 struct Pinger {
     stop: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<Duration>,
@@ -187,7 +187,7 @@ impl Pinger {
     fn start(address: std::net::SocketAddr) -> Pinger {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        // A thread, so that the test's own work is no part of what is measured.
+        // A thread, so that the test's own work is not measured.
         let thread = std::thread::spawn(move || {
             let mut stream = std::net::TcpStream::connect(address).expect("it listens");
             stream.set_nodelay(true).expect("a TCP connection");
@@ -214,7 +214,7 @@ impl Pinger {
     }
 }
 
-/// How often a request is sent before a ping is believed to have waited for it.
+/// Number of tries before a ping counts as delayed by the request.
 const TRIES: usize = 4;
 
 /// How many elements the requests have during which others are served, and how long these may wait then. Without optimisation,

@@ -73,7 +73,7 @@ async fn topics_are_refused_when_descriptors_run_out() {
     let (topic, partition, code) = refused.expect("480 partitions are more than 256 descriptors allow");
     assert_eq!(code, ErrorCode::KafkaStorageError.code());
     assert!(accepted.len() >= 64, "{} partitions were accepted, too few", accepted.len());
-    // Connections cannot take what is left either.
+    // Connections cannot take the rest either.
     let mut connections = Vec::new();
     for _ in 0..2 * OPEN_FILES {
         connections.push(TcpStream::connect(broker.address).await.expect("the kernel accepts it"));
@@ -99,7 +99,7 @@ async fn topics_are_refused_when_descriptors_run_out() {
         assert_eq!(end_offset(&client, topic, *partition).await, 2, "{} {partition}", topic.name);
     }
     broker.stop();
-    // With more descriptors, what was refused is made up for.
+    // With more descriptors, the refused partitions are opened.
     let broker = ChildBroker::start(dir.path(), &properties, Some(4 * OPEN_FILES));
     let client = broker.client().await;
     assert_eq!(written(&client, &topic, partition).await, 0);

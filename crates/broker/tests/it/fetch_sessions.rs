@@ -69,7 +69,7 @@ async fn a_session_tells_only_what_is_new() {
         assert_eq!(brought(&consumer.fetch(Vec::new()).await), [(2, 2)], "as it was asked for before");
         assert_eq!(brought(&consumer.fetch(vec![fetch_partition(2, 2)]).await), []);
 
-        // An error is told until it is gone.
+        // An error is repeated until it is gone.
         for _ in 0..2 {
             let beyond = consumer.fetch(vec![fetch_partition(1, 50)]).await;
             assert_eq!(beyond.responses[0].partitions[0].error_code, ErrorCode::OffsetOutOfRange.code());
@@ -77,7 +77,7 @@ async fn a_session_tells_only_what_is_new() {
         assert_eq!(brought(&consumer.fetch(vec![fetch_partition(1, 0)]).await), [(1, 0)], "so is its end");
         assert_eq!(brought(&consumer.fetch(Vec::new()).await), []);
 
-        // What is forgotten is not told of any more.
+        // Forgotten partitions are not reported any more.
         let forgotten = ForgottenTopic {
             topic: topic.name_until(12, version),
             topic_id: topic.id_after(12, version),
@@ -115,7 +115,7 @@ async fn a_session_is_kept_in_step_and_ends_when_told() {
     assert_eq!(consumer.fetch(Vec::new()).await.error_code, ErrorCode::InvalidFetchSessionEpoch.code());
     let other = FetchRequest { session_id: consumer.id + 1, ..consumer.request(Vec::new()) };
     assert_eq!(consumer.send(other).await.error_code, ErrorCode::FetchSessionIdNotFound.code());
-    // One that names topics otherwise is told so.
+    // A request with another kind of topic names gets an error.
     consumer.epoch = 2;
     consumer.version = 12;
     assert_eq!(consumer.fetch(Vec::new()).await.error_code, ErrorCode::FetchSessionTopicIdError.code());
@@ -150,7 +150,7 @@ async fn sessions_have_a_bound_and_those_beyond_it_are_served_without() {
     assert!(ids[0] != 0 && ids[1] != 0 && ids[0] != ids[1]);
     assert_eq!(ids[2..], [0, 0]);
     assert_eq!(broker.server().broker.fetch_sessions.len(), 2);
-    // Whoever gives its own up makes room.
+    // A client that ends its own session makes room.
     let last = FetchRequest { session_id: ids[0], ..fetch(18, &topic, Vec::new()) };
     assert_eq!(broker.ask(&last).await.error_code, 0);
     assert_ne!(Consumer::new(&broker, &topic, 18).fetch(vec![fetch_partition(0, 0)]).await.session_id, 0);

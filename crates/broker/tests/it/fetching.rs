@@ -96,7 +96,7 @@ async fn a_fetch_waits_for_enough_bytes_and_no_longer() {
     let both = || vec![fetch_partition(0, 0), fetch_partition(1, 0)];
     let waiting =
         |min_bytes, max_wait_ms| FetchRequest { min_bytes, max_wait_ms, ..fetch(18, &topic, both()) };
-    // Nothing comes: the time is over.
+    // Nothing arrives: the time is over.
     let started = Instant::now();
     assert!(raw.ask(&waiting(1, 150), 18).await.is_some());
     assert!(started.elapsed() >= Duration::from_millis(150));
@@ -110,21 +110,21 @@ async fn a_fetch_waits_for_enough_bytes_and_no_longer() {
     let elapsed = started.elapsed();
     assert!(elapsed >= Duration::from_millis(100) && elapsed < Duration::from_secs(30), "{elapsed:?}");
     assert!(answer.responses[0].partitions.iter().all(|partition| values(partition).len() == 1));
-    // What is there already counts.
+    // Existing bytes count.
     let id = raw.send(&waiting(3 * size, 60_000), 18).await;
     tokio::time::sleep(Duration::from_millis(50)).await;
     let started = Instant::now();
     put(&broker, &topic, 1, batch(&[b"x"])).await;
     assert!(raw.answer::<FetchRequest>(id, 18).await.is_some());
     assert!(started.elapsed() < Duration::from_secs(30));
-    // Where it is enough, nothing is waited for; nor with an error.
+    // With enough bytes there is no wait; nor with an error.
     let started = Instant::now();
     assert!(raw.ask(&waiting(size, 60_000), 18).await.is_some());
     let beyond = FetchRequest { max_wait_ms: 60_000, ..fetch(18, &topic, vec![fetch_partition(0, 99)]) };
     assert!(raw.ask(&beyond, 18).await.is_some());
     let unknown = FetchRequest { max_wait_ms: 60_000, ..fetch(18, &Topic::unknown(), both()) };
     assert!(raw.ask(&unknown, 18).await.is_some());
-    // More than the limits can ever bring is not waited for.
+    // A minimum beyond the limits is not waited for.
     let mut small = waiting(i32::MAX, 60_000);
     small.max_bytes = size;
     assert!(raw.ask(&small, 18).await.is_some());
@@ -140,7 +140,7 @@ async fn a_deleted_topic_and_a_new_one_of_its_name_are_told_apart() {
     let broker = start(&dir).await;
     let old = Topic::create(&broker, "topic", 1, &[]).await;
     fill(&broker, &old, &[2], 10).await;
-    // Whoever waits for records of a topic that goes learns so at once.
+    // A fetch waiting for a topic that is deleted is answered at once.
     let mut raw = Raw::connect(&broker).await;
     let waits = FetchRequest { max_wait_ms: 60_000, ..fetch(18, &old, vec![fetch_partition(0, 2)]) };
     let id = raw.send(&waits, 18).await;
@@ -197,7 +197,7 @@ async fn what_is_deleted_is_out_of_range() {
     broker.stop().await;
 }
 
-/// Offset, timestamp and leader epoch that a time stands for in partition 0 of "topic".
+/// Offset, timestamp and leader epoch for a timestamp in partition 0 of "topic".
 async fn list(broker: &Running, timestamp: i64, isolation_level: i8) -> (i64, i64, i32) {
     let partition = ListOffsetsPartition { partition_index: 0, timestamp, ..Default::default() };
     let topic = ListOffsetsTopic { name: "topic".to_owned(), partitions: vec![partition] };
@@ -279,7 +279,7 @@ async fn clients_of_another_epoch_are_fenced() {
         let answer = broker.ask(&ListOffsetsRequest { topics: vec![asked], ..Default::default() }).await;
         assert_eq!(ErrorCode::from_i16(answer.topics[0].partitions[0].error_code), Some(expected));
     }
-    // Records 2 and 3 are not of epoch 0: whoever has them from there is told where it ends.
+    // Records 2 and 3 are not of epoch 0: a reader that has them from there gets the end of that epoch.
     let mut partition = fetch_partition(0, 3);
     partition.last_fetched_epoch = 0;
     let data = ask_for(&broker, fetch(18, &topic, vec![partition])).await;

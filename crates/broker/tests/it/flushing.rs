@@ -1,4 +1,4 @@
-//! `flush.messages=1`: what is acknowledged is on the medium, and one sync serves all producers who wait.
+//! `flush.messages=1`: acknowledged records are on disk, and one sync serves all waiting producers.
 
 use crate::raw::Raw;
 use crate::records::{Topic, batch, produce};

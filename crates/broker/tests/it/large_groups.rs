@@ -1,4 +1,4 @@
-//! Groups whose record does not fit into `__consumer_offsets`: they are told so, and what was there stays.
+//! Groups whose record does not fit into `__consumer_offsets`: they get an error, and the previous state stays.
 
 use crate::records::Topic;
 use crate::running::Running;
@@ -22,7 +22,7 @@ async fn start(dir: &tempfile::TempDir) -> Running {
     broker
 }
 
-/// The only member of a group joins, with metadata of so many bytes.
+/// The only member of a group joins, with metadata of this size.
 async fn join(broker: &Running, member_id: &str, bytes: usize) -> JoinGroupResponse {
     let metadata = Bytes::from(vec![0; bytes]);
     let request = JoinGroupRequest {

@@ -1,4 +1,4 @@
-//! A whole broker with its embedded controller, from outside: requests over its listener, and what comes of them.
+//! A whole broker with its embedded controller, tested from outside through its listener.
 
 mod admin;
 mod apache;

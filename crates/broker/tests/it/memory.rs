@@ -1,4 +1,4 @@
-//! What requests and answers may take of memory, all connections together: measured in a process of its own.
+//! The memory of requests and answers over all connections, measured in a separate process.
 
 use crate::child::ChildBroker;
 use crate::records::{Topic, batch, fetch, fetch_partition, produce};
@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 const MIB: usize = 1 << 20;
 const FRAME_MAX: usize = 8 * MIB;
 const BUDGET: usize = 32 * MIB;
-/// What the process may take beyond the budget: what an allocator keeps, and what serving needs.
+/// Allowance of the process beyond the budget: the allocator's reserve, and serving itself.
 const SLACK: u64 = 24 << 20;
 
 const PROPERTIES: &[(&str, &str)] = &[
@@ -83,7 +83,7 @@ async fn partial_requests_stay_within_their_budget() {
     assert!(taken > BUDGET / 2, "{taken} bytes were taken, too few to say anything");
     let grown_by = grown(&broker, before);
     assert!(grown_by < BUDGET as u64 + SLACK, "it grew by {} MiB", grown_by >> 20);
-    // All are completed at once, each on a task of its own.
+    // All are completed at once, each on its own task.
     let ends = senders.into_iter().map(|(mut stream, sent)| {
         let frame = frame.clone();
         tokio::spawn(async move {

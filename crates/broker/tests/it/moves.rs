@@ -1,4 +1,5 @@
-//! Moves between the data directories of a broker: they go on beside the clients, through a crash and under a throttle.
+//! Moves between the data directories of a broker: they continue beside clients, through a crash and under a
+//! throttle.
 
 use crate::records::{Topic, batch, batch_at, get, put, values};
 use crate::running::Running;
@@ -37,7 +38,7 @@ impl Dirs {
         Running::start(self.root.path(), &properties).await
     }
 
-    /// What is said of the partition in each directory.
+    /// The description of the partition in each directory.
     async fn describe(&self, broker: &Running, topic: &Topic) -> [Option<DescribeLogDirsPartition>; 2] {
         let described = broker.ask(&DescribeLogDirsRequest { topics: None }).await;
         [0, 1].map(|index| {
@@ -48,7 +49,7 @@ impl Dirs {
         })
     }
 
-    /// In which of them the log of the partition lies.
+    /// The directory that contains the partition's log.
     async fn place(&self, broker: &Running, topic: &Topic) -> usize {
         let described = self.describe(broker, topic).await;
         let is_log =

@@ -1,5 +1,4 @@
-//! What becomes of a producer's batches: acknowledged, refused with a reason, stamped, compressed anew, told apart from
-//! those that were sent before.
+//! A producer's batches: acknowledged, refused with a reason, stamped, recompressed, detected as duplicates.
 
 use crate::raw::Raw;
 use crate::records::{Topic, batch, batch_at, fetched_bytes, get, produce, put, values};
@@ -79,7 +78,7 @@ async fn each_kind_of_acks_means_what_it_says() {
     raw.send(&produce(12, &topic, 0, 0, batch(&[b"unanswered"])), 12).await;
     assert!(raw.ask(&ApiVersionsRequest::default(), 0).await.is_some());
     assert_eq!(values(&get(&broker, &topic, 2).await), [(2, b"unanswered".to_vec())]);
-    // The only way to say that it failed.
+    // The only way to report that it failed.
     raw.send(&produce(12, &Topic::unknown(), 0, 0, batch(&[b"x"])), 12).await;
     assert!(raw.is_closed_within(Duration::from_secs(30)).await);
     broker.stop().await;
@@ -280,7 +279,7 @@ async fn a_batch_that_grows_without_its_codec_is_measured_as_it_would_be_stored(
 fn check_stored(stored: &Bytes) -> BatchHeader {
     let header = batches(stored).next().expect("a batch").expect("a whole one").header;
     let mut first = BytesMut::from(&stored[..header.size_bytes()]);
-    // What the broker has written is not what a producer may say.
+    // The fields that the broker writes are not the producer's to set.
     first[..8].copy_from_slice(&0i64.to_be_bytes());
     check(&first).expect("a sound batch")
 }

@@ -1,4 +1,4 @@
-//! A peer that sends what it likes: frames as bytes, and what comes back as bytes.
+//! A peer that sends arbitrary bytes as frames, and returns the received bytes.
 
 use crate::running::Running;
 use bytes::{Bytes, BytesMut};
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 /// The longest that any answer may take here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A connection without any knowledge of what goes over it.
+/// A connection that knows nothing of its content.
 pub struct Raw {
     pub stream: TcpStream,
     next_correlation_id: i32,
@@ -51,14 +51,14 @@ impl Raw {
         Some(frame.freeze())
     }
 
-    /// The answer to the request of this id, the next to come.
+    /// The answer to the request with this id, which must be next.
     pub async fn answer<R: Request>(&mut self, id: i32, version: i16) -> Option<R::Response> {
         let frame = self.frame().await?;
         let decoded = decode_response::<R>(frame.clone(), version);
         let (answered, response) =
             decoded.unwrap_or_else(|error| panic!("{} version {version}: {error}", R::NAME));
         assert_eq!(answered, id, "answers come in the order of the requests");
-        // Nothing was left behind: what was read is as long as what was sent.
+        // Nothing is left over: the response was read completely.
         let header = if R::Response::is_flexible(version) && R::KEY != thalweg_wire::ApiKey::ApiVersions {
             5
         } else {

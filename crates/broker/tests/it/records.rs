@@ -22,7 +22,8 @@ pub struct Topic {
 }
 
 impl Topic {
-    /// Creates a topic on this broker, and waits until it knows of it: on a busy machine, that may come after the answer.
+    /// Creates a topic on this broker, and waits until the broker knows it: on a busy machine, this may be after the
+    /// answer.
     pub async fn create(broker: &Running, name: &str, partitions: i32, configs: &[(&str, &str)]) -> Topic {
         let configs = configs.iter().map(|(name, value)| CreatableTopicConfig {
             name: (*name).to_owned(),
@@ -57,7 +58,7 @@ impl Topic {
         Topic { name: "unknown".to_owned(), id: Uuid(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef) }
     }
 
-    /// What a version has that names topics by name up to `last_by_name`: the name, or nothing.
+    /// The name in versions that identify topics by name, up to `last_by_name`; otherwise empty.
     pub fn name_until(&self, last_by_name: i16, version: i16) -> String {
         if version <= last_by_name { self.name.clone() } else { String::new() }
     }

@@ -1,5 +1,5 @@
-//! What outlives a broker: after an orderly stop everything, after a crash whatever was acknowledged. A crash is a copy
-//! of the directories, taken while the broker writes to them.
+//! Data that survives: everything after a clean stop, acknowledged records after a crash. A crash is a copy of the
+//! directories, taken while the broker writes to them.
 
 use crate::records::{Topic, batch, batch_at, get, put, values};
 use crate::running::Running;
@@ -208,7 +208,7 @@ fn copy(from: &Path, to: &Path) {
         if path.is_dir() {
             copy(&path, &to);
         } else if let Err(error) = std::fs::copy(&path, &to) {
-            // Files of the broker come and go meanwhile.
+            // Files of the broker appear and disappear meanwhile.
             assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{}", path.display());
         }
     }
@@ -302,7 +302,7 @@ async fn a_crash_with_a_torn_tail_and_without_hints_is_recovered_from() {
     }
     logs.sort();
     assert!(logs.len() > 1, "{logs:?}");
-    // The write that was under way: half of a batch, where the last one ends.
+    // An interrupted write: half of a batch behind the last one.
     let last = logs.pop().expect("a segment");
     let mut bytes = std::fs::read(&last).expect("a segment");
     let end = bytes.iter().rposition(|byte| *byte != 0).expect("records") + 1;

@@ -1,4 +1,4 @@
-//! A broker on a free port of this machine, with data of its own, and a connection to it.
+//! A broker on a free port of this machine, with its own data, and a connection to it.
 
 use std::path::Path;
 use thalweg_broker::{Server, start};
@@ -37,7 +37,7 @@ impl Running {
         Running { server, address, connection: connected.expect("the broker answers") }
     }
 
-    /// Ends as a process does that is killed: nothing is told, flushed or closed. Returns when nothing of it is left.
+    /// Ends like a killed process: without notice, flush or close. Returns when everything is stopped.
     pub async fn kill(self) {
         let left = std::sync::Arc::downgrade(&self.server.broker);
         drop(self);
@@ -77,7 +77,7 @@ impl Running {
         &self.server
     }
 
-    /// Stops in order.
+    /// Stops cleanly.
     pub async fn stop(self) {
         self.connection.close();
         self.server.stop().await;

@@ -1,6 +1,6 @@
-//! A broker that stops while it is used, without a controlled shutdown (`controlled.shutdown.enable=false`), so that it
-//! leads its partitions to the last moment: what was acknowledged is there afterwards, and what comes when the logs
-//! are closed is refused.
+//! A broker that stops while in use, without a controlled shutdown (`controlled.shutdown.enable=false`), so that it
+//! leads its partitions to the end: acknowledged records exist afterwards, and requests during the closing of logs
+//! are refused.
 
 use crate::raw::Raw;
 use crate::records::{Topic, batch, fetch, fetch_partition, get, produce, put, values};
@@ -95,7 +95,7 @@ async fn committed(broker: &Running, topic: &Topic) -> i64 {
     }
 }
 
-/// Asks, until the broker closes the connection; gives the numbers of the requests that it said yes to.
+/// Repeats requests until the broker closes the connection; returns the numbers of the successful ones.
 fn ask_on<R>(
     mut raw: Raw,
     progress: &Arc<AtomicUsize>,

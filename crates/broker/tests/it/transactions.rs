@@ -1,5 +1,5 @@
-//! Transactions, by the older protocol and by that of transaction.version 2: what readers of committed records see, what
-//! is refused, and what a restart leaves.
+//! Transactions, by the older protocol and by transaction.version 2: visibility for readers of committed records,
+//! refusals, and restarts.
 
 use crate::records::{Topic, batch_at, fetch, fetch_partition, produce, values};
 use crate::running::Running;
@@ -77,7 +77,7 @@ async fn ask_at<R: Request>(connection: &Connection, request: &R, version: i16) 
     connection.send_at(request, version).await.expect("an answer")
 }
 
-/// Asks until the answer is not one that has a client come again.
+/// Retries as long as the answer is retriable.
 pub async fn patiently<T>(mut ask: impl AsyncFnMut() -> (ErrorCode, T)) -> (ErrorCode, T) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -123,7 +123,7 @@ impl Transactional {
         own
     }
 
-    /// InitProducerId, until it is not told to come again.
+    /// InitProducerId, with retries.
     pub async fn init(&mut self, place: &impl Place, timeout_ms: i32) -> ErrorCode {
         let request = InitProducerIdRequest {
             transactional_id: Some(self.id.clone()),
@@ -287,7 +287,7 @@ impl Transactional {
     }
 }
 
-/// What the coordinator says of an id.
+/// The coordinator's description of an id.
 pub async fn describe(place: &impl Place, id: &str) -> describe_transactions_response::TransactionState {
     let request = DescribeTransactionsRequest { transactional_ids: vec![id.to_owned()] };
     ask(place.coordinator(id).await, &request).await.transaction_states.remove(0)

@@ -24,7 +24,7 @@ const REQUESTS: usize = 2000;
 #[derive(Clone)]
 struct Generous {
     served: Arc<AtomicUsize>,
-    /// Whether answers come a moment later, in order.
+    /// Whether answers are delayed, in order.
     later: bool,
 }
 
@@ -99,7 +99,7 @@ async fn deaf_peer(later: bool) {
     peer.write_all(&requests).await.expect("they fit into the socket's buffers");
     tokio::time::sleep(Duration::from_millis(300)).await;
     let unheard = served.load(Ordering::Relaxed);
-    // What the sockets of both sides hold, the answers that may wait, and no more.
+    // The content of both sockets, the answers that may wait, and no more.
     assert!(unheard <= 150, "{unheard} answers were made for a peer that reads none");
 
     let mut answer = vec![0; ANSWER_LEN];
@@ -184,7 +184,7 @@ async fn slow_readers_of_files_are_not_idle() {
     slow_reader(Huge(Some(Arc::new(file)))).await;
 }
 
-/// Answers that are not read: what they take together is bounded, and those that read are served.
+/// Answers that are not read: their total memory is limited, and clients that read are served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_answers_stay_within_their_bound() {
     const MAX: usize = 4 * HUGE_LEN;

@@ -175,7 +175,7 @@ async fn topics_and_brokers_can_trust_their_producers_at_run_time() {
     assert_eq!(set_validation(&broker, TOPIC, "topic", "records").await, 0);
     assert_eq!(put().await, ErrorCode::InvalidRecord);
     assert_ne!(set_validation(&broker, TOPIC, "topic", "some").await, 0);
-    // For all brokers; a topic of its own mind stays with it.
+    // For all brokers; a topic with its own setting keeps it.
     assert_eq!(set_validation(&broker, BROKER, "", "header").await, 0);
     let other = Topic::create(&broker, "other", 1, &[]).await;
     assert_eq!(code(&crate::records::put(&broker, &other, 1, opaque.clone()).await), ErrorCode::None);

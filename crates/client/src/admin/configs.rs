@@ -10,7 +10,7 @@ use thalweg_wire::request::{DescribeConfigsRequest, IncrementalAlterConfigsReque
 use super::{Admin, Outcomes, refused};
 use crate::error::ClientError;
 
-/// What has a configuration.
+/// A resource with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConfigResource {
     /// A topic.
@@ -48,7 +48,7 @@ impl ConfigResource {
 pub struct ConfigEntry {
     /// The value; none when it is sensitive.
     pub value: Option<String>,
-    /// Whether it is not set for this resource, but comes from a default.
+    /// Whether it is a default, not set for this resource.
     pub is_default: bool,
     /// Whether it can only be changed by a restart.
     pub read_only: bool,
@@ -56,16 +56,16 @@ pub struct ConfigEntry {
     pub is_sensitive: bool,
 }
 
-/// What to do with a value.
+/// A change of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigOperation {
     /// Sets it.
     Set(String),
-    /// Goes back to the default.
+    /// Resets to the default.
     Delete,
     /// Adds to a list.
     Append(String),
-    /// Takes from a list.
+    /// Subtracts from a list.
     Subtract(String),
 }
 
@@ -74,7 +74,7 @@ pub enum ConfigOperation {
 pub struct ConfigChange {
     /// The property.
     pub name: String,
-    /// What to do with it.
+    /// The change.
     pub operation: ConfigOperation,
 }
 
@@ -118,7 +118,7 @@ impl Admin {
         Ok(outcomes)
     }
 
-    /// Changes configurations, or with `validate_only` says whether it could. Properties that are not named stay.
+    /// Changes configurations, or with `validate_only` checks whether it could. Other properties do not change.
     pub async fn alter_configs(
         &self,
         changes: &BTreeMap<ConfigResource, Vec<ConfigChange>>,
@@ -165,7 +165,7 @@ fn by_broker(resources: impl Iterator<Item = ConfigResource>) -> BTreeMap<Option
     by_broker
 }
 
-/// The resources by the names that an answer gives them.
+/// The resources by their names in answers.
 fn by_name(resources: Vec<ConfigResource>) -> BTreeMap<(i8, String), ConfigResource> {
     resources.into_iter().map(|resource| (resource.named(), resource)).collect()
 }

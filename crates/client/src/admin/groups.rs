@@ -20,12 +20,12 @@ use crate::offsets::{
     read_committed_offsets,
 };
 
-/// A group, as a list has it.
+/// A group, as listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupListing {
     /// Its name.
     pub group: String,
-    /// What its members do: `consumer` as a rule.
+    /// The protocol type of its members: usually `consumer`.
     pub protocol_type: String,
     /// Its state, such as `Stable` or `Empty`; empty when the broker does not report it.
     pub state: String,
@@ -38,7 +38,7 @@ pub struct GroupListing {
 pub struct GroupDescription {
     /// Its state, such as `Stable` or `Empty`.
     pub state: String,
-    /// What its members do: `consumer` as a rule.
+    /// The protocol type of its members: usually `consumer`.
     pub protocol_type: String,
     /// How its partitions are assigned, while it has members.
     pub protocol: String,
@@ -55,7 +55,7 @@ pub struct GroupMember {
     pub group_instance_id: Option<String>,
     /// `client.id`.
     pub client_id: String,
-    /// Where it is.
+    /// Its address.
     pub client_host: String,
     /// The partitions that it reads.
     pub assignment: Vec<TopicPartition>,
@@ -125,7 +125,7 @@ impl Admin {
         outcomes
     }
 
-    /// What a group has committed: for these partitions, or for all that there are.
+    /// The committed offsets of a group: of these partitions, or of all.
     pub async fn list_group_offsets(
         &self,
         group: &str,

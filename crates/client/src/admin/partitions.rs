@@ -35,7 +35,7 @@ impl Admin {
             for (at, outcome) in self.delete_once(&left).await? {
                 outcomes.insert(at, outcome);
             }
-            // What passes, such as a leader that has moved, is tried again.
+            // Transient errors, such as a moved leader, are retried.
             let failure = |at: &TopicPartition| outcomes.get(at)?.as_ref().err();
             left.retain(|at, _| failure(at).is_some_and(ClientError::is_retriable));
             let pause = left.keys().find_map(failure).and_then(|error| retry.pause_after(error));

@@ -54,14 +54,14 @@ pub struct CreatedTopic {
 pub struct ClusterDescription {
     /// Its id.
     pub cluster_id: String,
-    /// The broker that takes administrative requests.
+    /// The broker for administrative requests.
     pub controller_id: Option<i32>,
     /// Its brokers.
     pub brokers: Vec<BrokerAddress>,
 }
 
 impl Admin {
-    /// Creates topics, or with `validate_only` says whether it could.
+    /// Creates topics, or with `validate_only` checks whether it could.
     pub async fn create_topics(
         &self,
         topics: &[NewTopic],

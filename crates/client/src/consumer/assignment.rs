@@ -1,8 +1,8 @@
 //! The partitions that a consumer reads, and how far it is in each. Pure: the consumer and its fetchers share it behind a
 //! lock.
 //!
-//! A partition has two positions: the offset after what was handed to the caller, which is committed, and the offset after
-//! what was fetched, which is ahead of it. A seek moves both, and makes what is under way stale.
+//! A partition has two positions: the offset after the returned records, which is committed, and the offset after the
+//! fetched records, which is ahead of it. A seek moves both, and makes fetches in flight stale.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,22 +15,22 @@ use super::chunk::Chunk;
 use crate::metadata::Metadata;
 use crate::offsets::{CommittedOffset, TopicPartition};
 
-/// What one partition is at.
+/// The state of one partition.
 #[derive(Debug)]
 struct Reading {
-    /// Where to begin, until the offset is found.
+    /// The start position, until the offset is known.
     start: Option<StartAt>,
-    /// The offset after what was handed to the caller, and the epoch of the leader that wrote what is before it.
+    /// The offset after the returned records, and the leader epoch of the record before it.
     position: Offset,
     position_epoch: LeaderEpoch,
-    /// The offset after what was fetched.
+    /// The offset after the fetched records.
     fetch_from: Offset,
-    /// What is known to be committed.
+    /// The last known committed offset.
     committed: Option<Offset>,
     /// Changes with each seek.
     version: u64,
     paused: bool,
-    /// It is being given up: nothing more is read of it.
+    /// It is being revoked: nothing more is read from it.
     revoked: bool,
     topic_id: Uuid,
     leader: Option<i32>,
@@ -67,7 +67,7 @@ impl Reading {
 }
 
 impl Assignment {
-    /// Begins to read a partition.
+    /// Starts reading a partition.
     pub(super) fn add(&mut self, at: TopicPartition, start: StartAt, metadata: &Metadata) {
         let reading = Reading {
             start: Some(start),
@@ -123,7 +123,7 @@ impl Assignment {
         self.partitions.retain(|_, reading| !reading.revoked);
     }
 
-    /// The next version of a partition: what is under way is stale, and is fetched again.
+    /// Starts a new version of a partition: fetches in flight are stale, and are repeated.
     fn renew(&mut self, at: &TopicPartition) -> Option<&mut Reading> {
         self.next_version += 1;
         let reading = self.partitions.get_mut(at)?;
@@ -132,7 +132,7 @@ impl Assignment {
         Some(reading)
     }
 
-    /// Goes on elsewhere. Where it goes on anyway, what is under way stays good.
+    /// Continues at another position. If that is the current one, fetches in flight stay valid.
     pub(super) fn seek(&mut self, at: &TopicPartition, start: StartAt) {
         let is_there =
             |reading: &Reading| reading.start.is_none() && start == StartAt::Offset(reading.position);
@@ -152,7 +152,7 @@ impl Assignment {
         }
     }
 
-    /// The offset to begin at was found, unless the caller has sought another meanwhile.
+    /// Sets the offset found for the start position, unless the caller has sought meanwhile.
     pub(super) fn found(&mut self, at: &TopicPartition, version: u64, offset: Offset, committed: bool) {
         if let Some(reading) = self.partitions.get_mut(at).filter(|reading| reading.version == version) {
             reading.start = None;
@@ -180,7 +180,7 @@ impl Assignment {
         paused.map(|(at, _)| at.clone()).collect()
     }
 
-    /// The partitions whose offsets have to be found, each with its version and where to begin.
+    /// The partitions whose offsets must be determined, each with its version and start position.
     pub(super) fn without_position(&self) -> Vec<(TopicPartition, u64, StartAt)> {
         let readings = self.partitions.iter().filter(|(_, reading)| !reading.revoked);
         readings.filter_map(|(at, reading)| Some((at.clone(), reading.version, reading.start?))).collect()
@@ -225,7 +225,7 @@ impl Assignment {
         true
     }
 
-    /// What can be fetched from a broker now.
+    /// The partitions to fetch from a broker now.
     pub(super) fn targets(&self, broker: i32, now: Instant) -> Vec<Target> {
         let readable = self.partitions.iter().filter(|(_, reading)| {
             reading.start.is_none()
@@ -271,8 +271,8 @@ impl Assignment {
         }
     }
 
-    /// The broker does not have the offset. A follower may lack what the leader has, which is read then; true when it was the
-    /// leader that said so.
+    /// The broker does not have the offset. A follower may lack records of the leader, which is read then; returns
+    /// whether it was the leader.
     pub(super) fn out_of_range(&mut self, target: &Target) -> bool {
         self.current(target).is_some_and(|reading| reading.replica.take().is_none())
     }
@@ -297,7 +297,7 @@ impl Assignment {
         self.partitions.get_mut(&target.at).filter(is_current)
     }
 
-    /// Takes over who leads.
+    /// Applies new leaders.
     pub(super) fn apply(&mut self, metadata: &Metadata) {
         let partitions: Vec<TopicPartition> = self.partitions.keys().cloned().collect();
         for at in partitions {

@@ -12,10 +12,10 @@ use crate::offsets::TopicPartition;
 pub enum AssignmentStrategy {
     /// `range`: of each topic, every member gets a run of neighbouring partitions.
     Range,
-    /// `roundrobin`: the partitions of all topics are dealt out in turn.
+    /// `roundrobin`: the partitions of all topics are distributed in rotation.
     RoundRobin,
-    /// `cooperative-sticky`: as even as can be, and members keep what they have; only partitions that move are revoked
-    /// (KIP-429).
+    /// `cooperative-sticky`: as even as possible, and members keep their partitions; only partitions that move are
+    /// revoked (KIP-429).
     CooperativeSticky,
 }
 
@@ -52,14 +52,14 @@ impl AssignmentStrategy {
     }
 }
 
-/// What the leader knows of a member.
+/// The leader's information about a member.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Subscriber {
     pub(super) id: String,
     /// `group.instance.id` of a static member.
     pub(super) instance_id: Option<String>,
     pub(super) topics: BTreeSet<String>,
-    /// What it had when it joined, and in which generation it was given that.
+    /// Its partitions when it joined, and the generation of that assignment.
     pub(super) owned: Vec<TopicPartition>,
     pub(super) generation: i32,
 }

@@ -1,4 +1,4 @@
-//! What a fetch brought from one partition: whole batches, as the bytes that came, and the walk over their records.
+//! Fetched records of one partition: whole batches, as received, and the walk over their records.
 
 use std::ops::ControlFlow;
 
@@ -18,13 +18,13 @@ pub struct Chunk {
     pub at: TopicPartition,
     /// The batches, perhaps with the beginning of one more.
     pub bytes: Bytes,
-    /// The first offset that was asked for; the first batch may begin before it.
+    /// The requested offset; the first batch may start before it.
     pub start: Offset,
     /// The offset after the last record.
     pub next: Offset,
     /// The epoch of the leader that wrote the last batch.
     pub leader_epoch: LeaderEpoch,
-    /// The end of what consumers may see, when the broker answered.
+    /// The end of the range visible to consumers, when the broker answered.
     pub high_watermark: Offset,
     pub(super) aborted: Vec<AbortedTransaction>,
     pub(super) check_crcs: bool,
@@ -42,7 +42,7 @@ pub enum ChunkError {
         at: TopicPartition,
         /// Where the fetch began.
         start: Offset,
-        /// What is wrong.
+        /// The fault.
         source: BatchError,
     },
     /// The records of a batch are broken.
@@ -52,7 +52,7 @@ pub enum ChunkError {
         at: TopicPartition,
         /// The first offset of the batch.
         base: Offset,
-        /// What is wrong.
+        /// The fault.
         source: RecordError,
     },
 }
@@ -140,7 +140,7 @@ impl<'a> Aborted<'a> {
         batch.header.attributes.is_transactional() && self.producers.contains(&batch.header.producer_id.0)
     }
 
-    /// A marker that aborts ends what is hidden of its producer.
+    /// An abort marker ends the hidden records of its producer.
     fn control(&mut self, batch: &Batch<'_>, buffer: &mut DecompressBuffer) {
         if self.transactions.is_empty() {
             return;

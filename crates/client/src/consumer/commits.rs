@@ -1,5 +1,5 @@
-//! The commits of a consumer, one after the other: what is to be committed while one is under way is gathered into the next,
-//! so that a later offset is never overtaken by an earlier one, and a coordinator that is gone holds nothing up but commits.
+//! The commits of a consumer, one at a time: offsets committed during a request are collected for the next one, so
+//! that an earlier offset never overtakes a later one, and a lost coordinator delays only commits.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -74,7 +74,7 @@ impl Commits {
         Commits { coordinator, config, shared, queue: Mutex::default() }
     }
 
-    /// Commits, after what is under way.
+    /// Commits, after the request in flight.
     pub(super) fn commit(
         self: &Arc<Self>,
         by: GroupMetadata,
@@ -86,7 +86,8 @@ impl Commits {
             return Commit(end);
         }
         let mut queue = self.queue.lock();
-        // What a generation has left over, its successor cannot commit: the partitions may be another member's.
+        // Offsets of an earlier generation cannot be committed by a later one: the partitions may be another
+        // member's.
         if let Some(stale) = queue.next.take_if(|next| next.by != by) {
             stale.end(&Err(superseded(&by.group)));
         }

@@ -6,7 +6,7 @@ use super::assignor::AssignmentStrategy;
 use crate::connection::ConnectionOptions;
 use crate::properties::{InvalidSetting, Properties};
 
-/// Where a consumer begins when it has no offset, or one that the log no longer has.
+/// The start of a consumer without an offset, or with one that the log no longer has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OffsetReset {
     /// `earliest`.
@@ -28,19 +28,19 @@ pub struct ConsumerConfig {
     pub session_timeout: Duration,
     /// `heartbeat.interval.ms`.
     pub heartbeat_interval: Duration,
-    /// `max.poll.interval.ms`: time that members have to rejoin, and that a member may take between two polls before it
+    /// `max.poll.interval.ms`: time for members to rejoin, and maximum time of a member between two polls before it
     /// leaves.
     pub rebalance_timeout: Duration,
     /// `partition.assignment.strategy`. Members keep their partitions while the group rebalances if all of these are
     /// cooperative.
     pub assignment_strategies: Vec<AssignmentStrategy>,
-    /// `client.rack`: followers in this rack are read from, where the cluster's replica selector says so (KIP-392).
+    /// `client.rack`: reads from followers in this rack, if the cluster's replica selector allows it (KIP-392).
     pub rack: Option<String>,
     /// `exclude.internal.topics`: whether patterns pass over Kafka's own topics.
     pub exclude_internal_topics: bool,
     /// `auto.offset.reset`.
     pub offset_reset: OffsetReset,
-    /// `enable.auto.commit` and `auto.commit.interval.ms`: how often the offsets of what was handed out are committed.
+    /// `enable.auto.commit` and `auto.commit.interval.ms`: interval of committing the offsets of returned records.
     pub auto_commit: Option<Duration>,
     /// `fetch.min.bytes`.
     pub fetch_bytes_min: i32,
@@ -92,9 +92,9 @@ impl Default for ConsumerConfig {
 }
 
 impl ConsumerConfig {
-    /// Takes the consumer's settings out of `properties`; what is left there is none of them.
+    /// Takes the consumer's settings from `properties`; unknown ones remain.
     pub fn take(properties: &mut Properties) -> Result<ConsumerConfig, InvalidSetting> {
-        // Deserializers are Java classes; bytes are what this consumer gives. The socket's buffer is the system's to size.
+        // Deserializers are Java classes; this consumer returns bytes. The system sizes the socket's buffer.
         for unused in ["key.deserializer", "value.deserializer", "receive.buffer.bytes"] {
             properties.take(unused);
         }

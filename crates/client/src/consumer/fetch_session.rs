@@ -13,14 +13,14 @@ use crate::offsets::TopicPartition;
 /// A session.
 #[derive(Debug, Default)]
 pub(super) struct FetchSession {
-    /// Zero until the broker has given one.
+    /// Zero until the broker has assigned one.
     pub(super) id: i32,
     /// Zero asks for a new one.
     pub(super) epoch: i32,
     known: BTreeMap<TopicPartition, Known>,
 }
 
-/// What the broker knows of a partition.
+/// The broker's state of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Known {
     topic_id: Uuid,
@@ -75,7 +75,7 @@ impl FetchSession {
         topics
     }
 
-    /// The broker has answered: it knows the targets now. Without a session, all are named again the next time.
+    /// The broker has answered: it knows the targets now. Without a session, all are sent again the next time.
     pub(super) fn answered(&mut self, session_id: i32, targets: &[Target]) {
         if session_id == 0 {
             *self = FetchSession::default();

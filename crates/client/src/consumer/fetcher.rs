@@ -1,8 +1,9 @@
 //! The fetcher task of one broker: fetches one request ahead of the consumer, over a dedicated connection, because the broker
 //! holds a fetch that finds no records. An idle consumer sends one fetch per `fetch.max.wait.ms`.
 //!
-//! While the consumer reads one answer, the next is under way: a fetch needs only the offset after the last batch, which is
-//! in the batch's head. What is wanted is looked up before each request; a change meanwhile makes its answer stale.
+//! While the consumer reads one answer, the next request is in flight: a fetch needs only the offset after the last
+//! batch, which is in the batch's head. The targets are read before each request; a later change makes its answer
+//! stale.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use crate::offsets::TopicPartition;
 
 /// The first version of Fetch that names topics by their ids.
 const TOPIC_IDS_FROM: i16 = 13;
-/// A session that is not wanted, or was not given.
+/// No session requested or assigned.
 const NO_SESSION: (i32, i32) = (0, -1);
 
 /// A result of a fetcher.
@@ -42,15 +43,15 @@ pub(super) enum Fetched {
     Redirected,
     /// Partitions have moved, or the broker is gone: metadata is needed.
     Stale(ClientError),
-    /// It makes no sense to go on.
+    /// The fetcher cannot continue.
     Failed(ClientError),
 }
 
-/// What a consumer and its fetchers share.
+/// State shared by a consumer and its fetchers.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     pub(super) assignment: Mutex<Assignment>,
-    /// Told when partitions to fetch have come or gone.
+    /// Notified when partitions to fetch are added or removed.
     pub(super) changed: Notify,
     pub(super) demand: Demand,
 }
@@ -200,7 +201,7 @@ impl Fetcher {
         Ok((connection.send_with(&request, options).await?, version >= TOPIC_IDS_FROM))
     }
 
-    /// Takes the batches out of an answer and moves the positions behind them.
+    /// Takes the batches from an answer and advances the positions.
     fn read(&self, targets: &[Target], response: FetchResponse, by_id: bool) -> Answer {
         let mut answer = Answer::default();
         let names: BTreeMap<Uuid, &Arc<str>> =
@@ -211,7 +212,7 @@ impl Fetcher {
                 true => names.get(&topic.topic_id).map(|name| Arc::clone(name)),
                 false => Some(topic.topic.into()),
             };
-            // What was not asked for is not wanted.
+            // Ignore partitions that were not requested.
             let Some(name) = name else { continue };
             for partition in topic.partitions {
                 let at = TopicPartition::new(Arc::clone(&name), partition.partition_index);

@@ -1,8 +1,8 @@
 //! The state that a consumer shares with its group member, which runs as a separate task (`member`): assignments go to the
 //! consumer; acknowledged revocations and the time of the last poll go to the member. Joining never blocks the consumer.
 //!
-//! Partitions that are to be revoked stay the member's until the consumer polls again: whatever it does with them before,
-//! such as committing, it does as a member of the old generation.
+//! Revoked partitions belong to the member until the consumer polls again: until then it can commit for them as a
+//! member of the old generation.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use crate::error::ClientError;
 use crate::metadata::Metadata;
 use crate::offsets::{GroupMetadata, TopicPartition};
 
-/// What happens to a member.
+/// An event of a member.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     /// It has joined, and has these partitions beside those that it kept.
     Assigned(Vec<TopicPartition>),
     /// It is to give these up.
     Revoked(Vec<TopicPartition>),
-    /// The group has given these to others already.
+    /// The group has already reassigned these.
     Lost(Vec<TopicPartition>),
-    /// It makes no sense to go on.
+    /// The member cannot continue.
     Failed(ClientError),
 }
 
-/// What both sides know.
+/// State shared by both sides.
 #[derive(Debug)]
 pub(super) struct Membership {
     state: Mutex<State>,
@@ -89,7 +89,7 @@ impl Membership {
         state.topics.iter().chain(state.shared_out.keys()).cloned().collect()
     }
 
-    /// Notes what a leader has shared out; another member, nothing.
+    /// Records the counts of an assignment, if this member leads.
     pub(super) fn set_shared_out(&self, counts: BTreeMap<String, usize>) {
         self.state.lock().shared_out = counts;
     }
@@ -106,7 +106,7 @@ impl Membership {
         }
     }
 
-    /// Whether the member has to join again because of what the consumer wants.
+    /// Whether the member must rejoin because the consumer's subscription has changed.
     pub(super) fn take_rejoin(&self) -> bool {
         std::mem::take(&mut self.state.lock().rejoin)
     }
@@ -115,7 +115,7 @@ impl Membership {
         self.state.lock().leaving
     }
 
-    /// The consumer polls: it has given up what was revoked.
+    /// The consumer polls: it has released the revoked partitions.
     fn begin_poll(&self) {
         let mut state = self.state.lock();
         state.polling = true;
@@ -144,7 +144,7 @@ impl Membership {
         state.events.front().filter(|_| !state.giving_up).cloned()
     }
 
-    /// The consumer has dealt with the oldest event. Revoked partitions are given up with the next poll.
+    /// The consumer has processed the oldest event. Revoked partitions are released at the next poll.
     pub(super) fn handled(&self) {
         let mut state = self.state.lock();
         match state.events.front() {
@@ -163,7 +163,7 @@ impl Membership {
         self.state.lock().events.iter().any(|event| matches!(event, Event::Revoked(_)))
     }
 
-    /// Withdraws what was revoked: it is lost.
+    /// Withdraws revoked partitions: they are lost.
     pub(super) fn lose_revoked(&self) -> BTreeSet<TopicPartition> {
         let mut state = self.state.lock();
         let mut lost = BTreeSet::new();

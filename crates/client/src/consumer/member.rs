@@ -1,9 +1,10 @@
 //! The task of a member of a classic consumer group: finds the coordinator, joins, shares the partitions out when it leads,
 //! and keeps the session alive, until the consumer leaves.
 //!
-//! With the eager protocol a member gives everything up before it joins again; with the cooperative one (KIP-429) it keeps
-//! its partitions, gives up what the new assignment lacks, and joins once more so that others can have that. Heartbeats go
-//! on all the time, over a connection of the member's own: a broker holds that up until all members have joined.
+//! With the eager protocol a member releases everything before it rejoins; with the cooperative one (KIP-429) it
+//! keeps its partitions, releases those that the new assignment lacks, and rejoins so that they can be assigned.
+//! Heartbeats continue all the time, over a connection of the member's own: a broker holds that up until all members
+//! have joined.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use crate::error::{ClientError, Refused, UnreadableResponse};
 use crate::offsets::{GroupMetadata, TopicPartition};
 use crate::retry::Backoff;
 
-/// Added to the time that a rebalance may take before the coordinator is given up.
+/// Added to the rebalance timeout before the coordinator is given up.
 const JOIN_GRACE: Duration = Duration::from_secs(5);
 
 /// A member of a group.
@@ -37,7 +38,7 @@ pub(super) struct Member {
     config: Arc<ConsumerConfig>,
     membership: Arc<Membership>,
     connection: Option<Connection>,
-    /// What was assigned to it and not given up.
+    /// Its assigned partitions that are not released.
     owned: BTreeSet<TopicPartition>,
     /// The generation in which that was.
     owned_in: i32,
@@ -46,10 +47,10 @@ pub(super) struct Member {
     backoff: Backoff,
 }
 
-/// What ends a time of heartbeats.
+/// The reason for the end of a heartbeat phase.
 #[derive(Debug)]
 enum Pulse {
-    /// The revoked partitions were given up.
+    /// The revoked partitions were released.
     Done,
     /// The group rebalances, or the consumer wants something else.
     Rejoin,
@@ -81,7 +82,7 @@ impl Member {
         self.config.assignment_strategies.iter().all(|strategy| strategy.is_cooperative())
     }
 
-    /// Is a member until the consumer leaves. An error that is final goes to the consumer.
+    /// Runs until the consumer leaves. Final errors are passed to the consumer.
     pub(super) async fn run(mut self) -> Result<(), ClientError> {
         loop {
             match self.be_member().await {
@@ -120,7 +121,7 @@ impl Member {
             self.membership.tell(Event::Assigned(added));
             return self.beat_until(false).await;
         }
-        // No other member may have these before they are given up, which the next join says.
+        // No other member may get these before they are released, which the next join reports.
         match self.revoke(revoked).await {
             Pulse::Done => {
                 self.membership.tell(Event::Assigned(added));
@@ -130,13 +131,13 @@ impl Member {
         }
     }
 
-    /// Waits until the consumer has given partitions up. A rebalance that begins meanwhile has time until then.
+    /// Waits until the consumer has released partitions. A rebalance that starts meanwhile waits for that.
     async fn revoke(&mut self, partitions: BTreeSet<TopicPartition>) -> Pulse {
         self.membership.tell(Event::Revoked(partitions.into_iter().collect()));
         self.beat_until(true).await
     }
 
-    /// Heartbeats until the consumer has given up what was revoked, or until something happens.
+    /// Sends heartbeats until the consumer has released the revoked partitions, or until an event.
     async fn beat_until(&mut self, revoking: bool) -> Pulse {
         loop {
             if self.membership.is_leaving() {
@@ -189,7 +190,7 @@ impl Member {
         match beaten.await {
             Ok(()) => Pulse::Done,
             Err(error) => match self.judge(error) {
-                // The session goes on with the new coordinator, if it is found in time.
+                // The session continues with the new coordinator, if it is found in time.
                 Ok(_) => {
                     self.beat_at = Instant::now() + self.backoff.next();
                     Pulse::Done
@@ -199,7 +200,8 @@ impl Member {
         }
     }
 
-    /// Maps an error to what the member does next. Returns retriable errors, and forgets the coordinator where it may have moved.
+    /// Maps an error to the member's next step. Returns retriable errors, and forgets the coordinator if it may have
+    /// moved.
     fn judge(&mut self, error: ClientError) -> Result<ClientError, Pulse> {
         match error.error_code() {
             Some(ErrorCode::RebalanceInProgress | ErrorCode::MemberIdRequired) => Err(Pulse::Rejoin),
@@ -243,7 +245,7 @@ impl Member {
                 }
             };
             let again = self.judge(error)?;
-            tracing::debug!(error = %again, "Joining the group again");
+            tracing::debug!(error = %again, "Rejoining the group");
             tokio::time::sleep(self.backoff.next()).await;
         }
     }
@@ -311,7 +313,8 @@ impl Member {
         Ok(response)
     }
 
-    /// The leader's work: who gets what, by the strategy that the coordinator has chosen from those that all members know.
+    /// The leader's task: assigns partitions, by the strategy that the coordinator selected from those common to all
+    /// members.
     async fn assign(
         &self,
         joined: &JoinGroupResponse,
@@ -337,7 +340,7 @@ impl Member {
         Ok(assigned.collect())
     }
 
-    /// The coordinator has forgotten this member: it begins again, without partitions.
+    /// The coordinator has forgotten this member: restart without partitions.
     fn forget(&mut self) {
         self.lose();
         self.membership.set_member("", -1);
@@ -351,7 +354,7 @@ impl Member {
         }
     }
 
-    /// Leaves the group until the consumer polls again: others can read what it does not.
+    /// Leaves the group until the consumer polls again, so that others can read its partitions.
     async fn pause(&mut self) {
         let interval_ms = self.config.rebalance_timeout.as_millis();
         tracing::warn!(

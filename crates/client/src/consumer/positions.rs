@@ -1,4 +1,4 @@
-//! Where a consumer begins in its partitions: at offsets that it finds with the leaders, or that its group has committed.
+//! Start positions of a consumer: from the leaders, or committed by its group.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::retry::Retry;
 type Wanted = (TopicPartition, u64);
 
 impl Consumer {
-    /// What the group has committed for these partitions; those without a committed offset are left out. Waits while
-    /// an open transaction holds offsets of the group.
+    /// The committed offsets of these partitions; those without one are omitted. Waits while an open transaction
+    /// holds offsets of the group.
     pub async fn committed(
         &self,
         partitions: &[TopicPartition],
@@ -36,8 +36,8 @@ impl Consumer {
         Ok(coordinator.ask(self.retry(), make, read).await?)
     }
 
-    /// Asks the leaders for offsets: the beginnings, the ends (with `isolation.level=read_committed`, of what is decided), or
-    /// the first records at or after a time.
+    /// Asks the leaders for offsets: the start, the end (with `isolation.level=read_committed`, the last stable
+    /// offset), or the first records at or after a time.
     pub async fn list_offsets(
         &self,
         wanted: &[(TopicPartition, OffsetSpec)],
@@ -121,7 +121,7 @@ impl Consumer {
         let found = self.cluster.list_offsets(&wanted, self.config.read_committed).await;
         for ((at, version), _) in specs {
             match found.get(&at) {
-                // No record is that young: begin with the next.
+                // No record is that new: start with the next one.
                 Some(Ok(found)) if found.offset < Offset(0) => {
                     self.shared.assignment.lock().seek(&at, StartAt::Spec(OffsetSpec::Latest));
                 }
@@ -133,7 +133,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Where to begin in a partition that has no offset, or one that its log does not have.
+    /// The start position in a partition without an offset, or with one that its log lacks.
     pub(super) fn reset_spec(
         &self,
         at: &TopicPartition,

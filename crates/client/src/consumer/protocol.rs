@@ -12,13 +12,13 @@ use thalweg_wire::{DecodeError, Decoder, Message};
 use super::assignor::{AssignmentStrategy, Subscriber};
 use crate::offsets::TopicPartition;
 
-/// The version of subscriptions that is written: with owned partitions, generation and rack. Older members read what they
-/// know of it.
+/// The version of written subscriptions: with owned partitions, generation and rack. Older members read the fields
+/// they know.
 const SUBSCRIPTION_VERSION: i16 = 3;
 /// The version of assignments that is written; every member reads it.
 const ASSIGNMENT_VERSION: i16 = 1;
 
-/// What the leader needs to know about a member.
+/// The leader's information about a member.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Subscription<'a> {
     pub(super) topics: &'a [String],
@@ -28,7 +28,7 @@ pub(super) struct Subscription<'a> {
     pub(super) rack: Option<&'a str>,
 }
 
-/// A subscription as one of the protocols of JoinGroup. Members of the eager protocol have given everything up.
+/// A subscription as one of the protocols of JoinGroup. Members of the eager protocol have released everything.
 pub(super) fn write_subscription(subscription: &Subscription<'_>, strategy: AssignmentStrategy) -> Bytes {
     let sticky = strategy.is_cooperative();
     let owned = by_topic(subscription.owned.iter().filter(|_| sticky));

@@ -1,4 +1,4 @@
-//! What a consumer subscribes to, and the metadata that it takes: names of topics, or a pattern that names are matched with.
+//! A consumer's subscription, and the metadata it needs: topic names, or a pattern.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,11 +29,11 @@ pub(super) enum Subscription {
 
 /// A text is no regular expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{pattern:?} is no regular expression: {reason}")]
+#[error("{pattern:?} is not a regular expression: {reason}")]
 pub struct InvalidPattern {
     /// The text.
     pub pattern: String,
-    /// What is wrong.
+    /// The fault.
     pub reason: String,
 }
 
@@ -64,7 +64,7 @@ impl Subscription {
 }
 
 impl Consumer {
-    /// Looks at the metadata: who leads, and for a member of a group, which topics and partitions there are.
+    /// Refreshes the metadata: leaders, and for a group member the existing topics and partitions.
     pub(super) async fn refresh(&mut self) -> Result<(), ConsumerError> {
         let now = Instant::now();
         self.refresh_at = now + self.config.retry_backoff;
@@ -127,7 +127,7 @@ impl Consumer {
     }
 }
 
-/// When to look again for topics that are about to come, or may.
+/// When to check again for missing topics.
 fn missing(topics: &BTreeSet<String>, metadata: &Metadata, backoff: Duration) -> Option<Duration> {
     let errors = topics.iter().filter_map(|name| metadata.topics.get(name)?.error);
     errors
@@ -165,6 +165,6 @@ mod tests {
         assert_eq!(matched(".*", true).len(), 3);
         assert_eq!(matched(".*", false).len(), 4);
         let error = Subscription::pattern("(").expect_err("it is not closed");
-        assert!(error.to_string().starts_with("\"(\" is no regular expression"), "{error}");
+        assert!(error.to_string().starts_with("\"(\" is not a regular expression"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! What the caller and the senders share: the partitions with their queues, the memory, and who leads what.
+//! State shared by the caller and the senders: the partitions with their queues, the memory, and the leaders.
 //!
 //! One lock guards it. The caller takes it for each record, uncontended as a rule; a sender takes it once to gather a
 //! request and twice when one was answered. Batches are finished, written and reported outside of it.
@@ -17,10 +17,10 @@ use super::partition::{Identity, InTransaction, PartitionQueue, Readiness};
 use super::transaction::{Transaction, TransactionError};
 use crate::metadata::{Metadata, TopicMetadata};
 
-/// Partitions that are looked at to find the one with the shortest queue.
+/// Number of partitions compared to find the one with the shortest queue.
 const STICKY_CANDIDATES: usize = 16;
 
-/// A batch under way, and whose it is.
+/// A batch in flight, and its partition.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) partition: usize,
@@ -38,15 +38,15 @@ pub(super) struct Topic {
 /// A broker that leads partitions.
 #[derive(Debug)]
 pub(super) struct Broker {
-    /// Told when there may be something to send.
+    /// Notified when there may be something to send.
     pub(super) wake: Arc<Notify>,
     pub(super) address: String,
     partitions: Vec<usize>,
-    /// Where the next request begins to gather, so that a small `max.request.size` starves no partition.
+    /// The partition where the next request starts, so that a small `max.request.size` starves none.
     begin: usize,
 }
 
-/// What [`Accumulator::join`] did.
+/// The outcome of [`Accumulator::join`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Joined {
     /// The record is in the open batch.
@@ -65,11 +65,11 @@ pub(super) struct Accumulator {
     pub(super) identity: Option<Identity>,
     /// Of a transactional producer.
     pub(super) transaction: Option<Transaction>,
-    /// Told when the coordinator of transactions has to hear of partitions.
+    /// Notified when partitions must be registered with the transaction coordinator.
     pub(super) registration: Arc<Notify>,
-    /// Batches that wait or are under way.
+    /// Batches that wait or are in flight.
     pub(super) incomplete: usize,
-    /// Whether everything is to be sent at once, whatever `linger.ms` says.
+    /// Whether everything is to be sent at once, regardless of `linger.ms`.
     pub(super) flushing: bool,
     /// Whether the producer is about to end.
     pub(super) closing: bool,
@@ -122,8 +122,8 @@ impl Accumulator {
         }
     }
 
-    /// Fails when no record may be taken, because no transaction is open that could be committed. Batches are open only while
-    /// one may, so this stands before opening one.
+    /// Fails if no record may be added, because no transaction is open that could be committed. Batches are open only
+    /// while one may, so check this before opening one.
     pub(super) fn check_open(&self) -> Result<(), Arc<TransactionError>> {
         self.transaction.as_ref().map_or(Ok(()), |transaction| transaction.check_open("send"))
     }
@@ -146,7 +146,7 @@ impl Accumulator {
             None => Batch::new(config, now),
         };
         let charged = config.batch_bytes.max(BatchHeader::LEN + batch.record_bytes(record));
-        // A record larger than all the memory is let in alone, rather than never.
+        // A record larger than the whole memory is admitted alone, rather than never.
         if self.used_bytes > 0 && self.used_bytes + charged > config.buffer_bytes {
             self.free.push(batch);
             self.starving = true;
@@ -178,7 +178,7 @@ impl Accumulator {
         };
     }
 
-    /// The coordinator knows that these partitions are in the transaction.
+    /// The coordinator has registered these partitions.
     pub(super) fn registered(&mut self, partitions: &[usize]) {
         for &partition in partitions {
             self.partitions[partition].in_transaction = InTransaction::Yes;
@@ -193,7 +193,7 @@ impl Accumulator {
         }
     }
 
-    /// The transaction has ended, and the next begins with `identity`.
+    /// The transaction has ended, and the next uses `identity`.
     pub(super) fn transaction_ended(&mut self, identity: Option<Identity>) {
         self.identity = identity.or(self.identity);
         for queue in &mut self.partitions {
@@ -206,14 +206,14 @@ impl Accumulator {
         !self.closing && self.transaction.as_ref().is_none_or(Transaction::may_retry)
     }
 
-    /// Notes that a batch was given up: its transaction cannot be committed.
+    /// Records a failed batch: its transaction cannot be committed.
     pub(super) fn batch_failed(&mut self, batch: &Batch, error: &DeliveryError) {
         if let Some(transaction) = &mut self.transaction {
             transaction.batch_failed(error, batch.sequence.is_some());
         }
     }
 
-    /// Takes what waits, if its transaction cannot be committed.
+    /// Takes waiting batches, if their transaction cannot be committed.
     pub(super) fn drop_waiting(&mut self) -> Vec<Taken> {
         if self.transaction.as_ref().is_none_or(|transaction| !transaction.drops_batches()) {
             return Vec::new();
@@ -230,7 +230,7 @@ impl Accumulator {
         dropped
     }
 
-    /// Tells the sender of a partition's leader.
+    /// Notifies the sender of a partition's leader.
     pub(super) fn wake(&self, partition: usize) {
         let leader = self.partitions[partition].leader;
         if let Some(broker) = leader.and_then(|id| self.brokers.get(&id)) {
@@ -238,15 +238,15 @@ impl Accumulator {
         }
     }
 
-    /// Tells all senders.
+    /// Notifies all senders.
     pub(super) fn wake_all(&self) {
         for broker in self.brokers.values() {
             broker.wake.notify_one();
         }
     }
 
-    /// The partition for the next records without a key: in turn, and of the next few the one with the shortest queue
-    /// (the adaptive part of KIP-794). Partitions without a leader are passed over when there are others.
+    /// The partition for the next records without a key: in rotation, and of the next few the one with the shortest
+    /// queue (the adaptive part of KIP-794). Partitions without a leader are skipped if there are others.
     pub(super) fn next_sticky(&self, topic: usize, after: usize) -> usize {
         let partitions = &self.topics[topic].partitions;
         let count = partitions.len();
@@ -259,8 +259,8 @@ impl Accumulator {
             .unwrap_or(0)
     }
 
-    /// Takes what can be sent to a broker now: at most one batch of each of its partitions, up to `max.request.size`. When
-    /// nothing can, says from when on something may.
+    /// Takes the batches for a broker now: at most one of each of its partitions, up to `max.request.size`. If there
+    /// are none, returns when there may be.
     ///
     /// Only full and lingered batches are taken; Kafka's producer sends the others along, which makes requests smaller.
     pub(super) fn take(
@@ -300,7 +300,7 @@ impl Accumulator {
         (taken, next)
     }
 
-    /// Takes the batches that waited longer than they may. They have been sent to nobody, or have come back.
+    /// Takes expired batches. They have not been sent, or have been returned.
     pub(super) fn take_expired(
         &mut self,
         config: &ProducerConfig,
@@ -326,7 +326,7 @@ impl Accumulator {
         expired
     }
 
-    /// Takes everything that waits: the producer ends.
+    /// Takes all waiting batches: the producer stops.
     pub(super) fn take_all(&mut self) -> Vec<Taken> {
         let queues = self.partitions.iter_mut().enumerate();
         queues
@@ -336,7 +336,7 @@ impl Accumulator {
             .collect()
     }
 
-    /// Gives the memory of a batch back that came to its end.
+    /// Releases the memory of a completed batch.
     pub(super) fn release(&mut self, batch: Box<Batch>) {
         self.used_bytes -= batch.charged;
         self.incomplete -= 1;
@@ -346,7 +346,7 @@ impl Accumulator {
         }
     }
 
-    /// Takes up what the cluster says: leaders, addresses, new partitions.
+    /// Applies the cluster's metadata: leaders, addresses, new partitions.
     pub(super) fn apply(&mut self, metadata: &Metadata) {
         for topic in 0..self.topics.len() {
             let name = Arc::clone(&self.topics[topic].name);

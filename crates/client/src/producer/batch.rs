@@ -1,11 +1,12 @@
-//! A batch on its way: the records, written straight into the bytes that will be sent, and what its end must tell.
+//! A batch: the records, written straight into the bytes that will be sent, and the report of their outcome.
 
 use thalweg_record::{BatchBuilder, BatchOptions, Header, ProducerEpoch, ProducerId};
 use tokio::time::Instant;
 
 use super::ProducerConfig;
 
-/// A batch may have this many times `batch.size` before compression: what bounds its memory when records compress well.
+/// Maximum size of a batch before compression, in multiples of `batch.size`: limits its memory if records compress
+/// well.
 const UNCOMPRESSED_FACTOR: usize = 8;
 
 /// A record to send.
@@ -23,10 +24,10 @@ pub struct ProducerRecord<'a> {
     pub value: Option<&'a [u8]>,
     /// The headers.
     pub headers: &'a [Header<'a>],
-    /// When it was handed over, or should have been: what its latency is counted from. Lingering and the delivery timeout
-    /// count from when its batch was opened.
+    /// When it was added, or should have been: the start of its latency. Linger time and delivery timeout start when
+    /// its batch was opened.
     pub sent_at: Instant,
-    /// The caller's own number of it, told again in [`SentRun`]. Numbers that follow one another cost nothing.
+    /// The caller's number for it, returned in [`SentRun`]. Consecutive numbers cost nothing.
     pub number: u64,
 }
 
@@ -41,23 +42,23 @@ pub struct SentRun {
     pub records: u32,
 }
 
-/// A batch that waits or is under way. Batches are used again, with their buffers.
+/// A batch that waits or is in flight. Batches and their buffers are reused.
 #[derive(Debug)]
 pub(crate) struct Batch {
     builder: BatchBuilder,
     /// The order in which the batches of a partition were opened.
     pub(super) number: u64,
-    /// When the first record came.
+    /// When the first record was added.
     pub(super) created: Instant,
     /// How often it was sent.
     pub(super) attempts: u32,
     /// The sequence of its first record, once it has one.
     pub(super) sequence: Option<i32>,
-    /// Bytes of `buffer.memory` that it takes.
+    /// Its share of `buffer.memory`, in bytes.
     pub(super) charged: usize,
     /// Bytes of the values in it.
     pub(super) value_bytes: u64,
-    /// Whether no more records come.
+    /// Whether it accepts no more records.
     pub(super) sealed: bool,
     /// Whether header and CRC are written.
     finished: bool,
@@ -133,12 +134,12 @@ impl Batch {
         self.builder.record_count()
     }
 
-    /// What the batch will take in a request, about, until it is finished.
+    /// Estimated size of the batch in a request, until it is finished.
     pub(super) fn size_estimate(&self) -> usize {
         if self.finished { self.builder.finished().len() } else { self.builder.size_estimate() }
     }
 
-    /// Gives the batch its identity. One that was finished with another is finished anew.
+    /// Sets the batch's identity. A batch finished with another one is finished again.
     pub(super) fn identify(&mut self, id: ProducerId, epoch: ProducerEpoch, sequence: i32) {
         self.builder.set_producer(id, epoch, sequence);
         self.sequence = Some(sequence);

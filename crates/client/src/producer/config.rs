@@ -7,7 +7,7 @@ use thalweg_record::Compression;
 use crate::connection::ConnectionOptions;
 use crate::properties::{InvalidSetting, Properties};
 
-/// Requests in flight that a broker can still tell duplicates among: it remembers five batches per producer.
+/// Maximum requests in flight for which a broker can detect duplicates: it remembers five batches per producer.
 const IDEMPOTENT_IN_FLIGHT_MAX: usize = 5;
 
 /// When a record counts as sent.
@@ -15,7 +15,7 @@ const IDEMPOTENT_IN_FLIGHT_MAX: usize = 5;
 pub enum Acks {
     /// `acks=0`: when it is written to the socket.
     None,
-    /// `acks=1`: when the leader has it.
+    /// `acks=1`: acknowledged by the leader.
     Leader,
     /// `acks=all`: when all in-sync replicas have it.
     All,
@@ -41,7 +41,7 @@ pub struct ProducerConfig {
     pub batch_bytes: usize,
     /// `linger.ms`: time that a batch waits for more records.
     pub linger: Duration,
-    /// `buffer.memory`: bytes of batches that wait or are under way; beyond it the caller waits.
+    /// `buffer.memory`: bytes of batches that wait or are in flight; beyond it the caller waits.
     pub buffer_bytes: usize,
     /// `max.in.flight.requests.per.connection`.
     pub in_flight_max: usize,
@@ -53,9 +53,10 @@ pub struct ProducerConfig {
     pub compression_level: Option<i32>,
     /// `enable.idempotence`: retries neither duplicate nor reorder.
     pub idempotence: bool,
-    /// `transactional.id`: the name under which one producer at a time writes transactions. It needs idempotence.
+    /// `transactional.id`: the name under which one producer at a time writes transactions. It requires idempotence.
     pub transactional_id: Option<String>,
-    /// `transaction.timeout.ms`: the coordinator aborts what is open for longer, and fences the producer.
+    /// `transaction.timeout.ms`: the coordinator aborts transactions that are open for longer, and fences the
+    /// producer.
     pub transaction_timeout: Duration,
     /// `retries`.
     pub retries: u32,
@@ -99,9 +100,9 @@ impl Default for ProducerConfig {
 }
 
 impl ProducerConfig {
-    /// Takes the producer's settings out of `properties`; what is left there is none of them.
+    /// Takes the producer's settings from `properties`; unknown ones remain.
     pub fn take(properties: &mut Properties) -> Result<ProducerConfig, InvalidSetting> {
-        // Serializers and interceptors are Java classes; bytes are what this producer takes.
+        // Serializers and interceptors are Java classes; this producer takes bytes.
         for java in ["key.serializer", "value.serializer"] {
             properties.take(java);
         }
@@ -153,7 +154,7 @@ impl ProducerConfig {
     }
 
     /// Kafka's rules: idempotence, and with it transactions, need `acks=all`, retries, and at most five requests in
-    /// flight. Where it was not asked for, it gives way; where it was, the other setting is wrong.
+    /// flight. If it was not set explicitly, it is switched off; if it was, the other setting is an error.
     fn settle_idempotence(&mut self, wanted: bool) -> Result<(), InvalidSetting> {
         if !self.idempotence {
             return Ok(());

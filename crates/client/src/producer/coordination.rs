@@ -1,4 +1,5 @@
-//! The calls of a transactional producer, and what they ask of the coordinators of its transactional id and of groups.
+//! The calls of a transactional producer, and their requests to the coordinators of its transactional id and of
+//! groups.
 //!
 //! Decisions are in the pure state (`transaction`); this sends requests and reports their outcomes to it. A call that times
 //! out, or whose future is dropped, can be repeated: it continues where it was.
@@ -28,7 +29,7 @@ use crate::error::{ClientError, Refused};
 use crate::offsets::{CommittedOffset, GroupMetadata, TopicPartition};
 use crate::retry::Retry;
 
-/// The last versions of the older protocol: later ones say that the producer speaks that of KIP-890.
+/// The last versions of the older protocol: later ones mean that the producer uses that of KIP-890.
 const END_EXPLICIT_UNTIL: i16 = 4;
 const OFFSETS_EXPLICIT_UNTIL: i16 = 4;
 /// Later versions of AddPartitionsToTxn are for brokers only.
@@ -37,8 +38,8 @@ const ADD_PARTITIONS_UNTIL: i16 = 3;
 const BUMPS_FROM: i16 = 3;
 
 impl Producer {
-    /// Makes this producer the one that writes under its transactional id: an earlier one is fenced, and what it has left
-    /// open is aborted. To be called once, before the first transaction, and again as long as it fails undecided.
+    /// Takes over the transactional id: fences an earlier producer, and aborts its open transaction. Call it once,
+    /// before the first transaction, and again as long as its outcome is unknown.
     pub async fn init_transactions(&mut self) -> Result<(), TransactionError> {
         let transactions = self.transactions("init_transactions")?;
         transactions.with(|transaction| transaction.check_new())?;
@@ -50,7 +51,7 @@ impl Producer {
         Ok(())
     }
 
-    /// Begins a transaction. Sends nothing: the coordinator learns of it with the first record.
+    /// Starts a transaction. Sends nothing: the coordinator learns of it with the first record.
     pub fn begin_transaction(&mut self) -> Result<(), TransactionError> {
         self.transactions("begin_transaction")?.with(|transaction| transaction.begin())
     }
@@ -71,13 +72,13 @@ impl Producer {
         transactions.send_offsets(offsets, group).await
     }
 
-    /// Sends what waits, waits until all of it is stored, and commits the transaction. When a record was not stored the
-    /// transaction can only be aborted, and the error says why.
+    /// Sends waiting records, waits until all are stored, and commits the transaction. If a record was not stored the
+    /// transaction can only be aborted, and the error has the reason.
     pub async fn commit_transaction(&mut self) -> Result<(), TransactionError> {
         self.end_transaction(End::Commit).await
     }
 
-    /// Drops what waits and aborts the transaction: consumers that read committed records see nothing of it.
+    /// Drops waiting records and aborts the transaction: consumers that read committed records see nothing of it.
     pub async fn abort_transaction(&mut self) -> Result<(), TransactionError> {
         self.end_transaction(End::Abort).await
     }
@@ -145,7 +146,7 @@ impl Transactions {
         self.coordinator().key().to_owned()
     }
 
-    /// Waits until all batches have come to their ends and no partition is being registered.
+    /// Waits until all batches have completed and no partition is being registered.
     async fn settle(&self) -> Result<(), TransactionError> {
         let _flushing = Flushing::begin(&self.shared);
         loop {
@@ -184,7 +185,7 @@ impl Transactions {
         })
     }
 
-    /// Whether `transaction.version` lets partitions join transactions by themselves, as far as the coordinator says.
+    /// Whether `transaction.version` lets partitions join transactions implicitly, according to the coordinator.
     async fn speaks_implicitly(&self) -> bool {
         let Ok(connection) = self.coordinator().connection().await else {
             return self.with(|transaction| transaction.is_implicit());
@@ -338,7 +339,7 @@ impl Transactions {
                 let results = response.results_by_topic_v3_and_below.iter().flat_map(|topic| {
                     topic.results_by_partition.iter().map(move |partition| (&topic.name, partition))
                 });
-                // One that was not attempted only says that another was refused.
+                // A skipped item only means that another was refused.
                 let (skipped, refused): (Vec<_>, Vec<_>) = results
                     .filter(|(_, partition)| partition.partition_error_code != 0)
                     .partition(|(_, partition)| {

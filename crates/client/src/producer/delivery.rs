@@ -1,4 +1,4 @@
-//! The end of a batch: what is told to whom handed its records over.
+//! The completion of a batch, and its report to the caller.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub struct Delivery<'a> {
     pub result: Result<Offset, &'a DeliveryError>,
 }
 
-/// Why records were given up.
+/// Reasons for failed records.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DeliveryError {
     /// The broker refused them for good.
@@ -114,7 +114,7 @@ pub(super) fn report(
     (shared.report.lock())(&delivery);
 }
 
-/// Reports batches as given up for one reason, and gives their memory back.
+/// Reports batches as failed for one reason, and releases their memory.
 pub(super) fn fail(shared: &Shared, batches: Vec<Taken>, error: &DeliveryError) {
     let now = Instant::now();
     for taken in batches {
@@ -124,7 +124,7 @@ pub(super) fn fail(shared: &Shared, batches: Vec<Taken>, error: &DeliveryError) 
     shared.progress.notify_waiters();
 }
 
-/// Drops what waits to be sent: the transaction that it is part of cannot be committed.
+/// Drops waiting batches: their transaction cannot be committed.
 pub(super) fn drop_waiting(shared: &Shared) {
     let dropped = shared.accumulator.lock().drop_waiting();
     fail(shared, dropped, &DeliveryError::Aborted(TransactionAborted));

@@ -16,7 +16,7 @@ use super::{Shared, sender};
 use crate::error::{ClientError, Refused};
 use crate::metadata::Metadata;
 
-/// How often timeouts are looked for.
+/// Interval of the timeout check.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Runs until it is dropped, and its senders with it.
@@ -50,12 +50,12 @@ pub(super) async fn run(shared: Arc<Shared>) {
                     accumulator.identity = Some(identity);
                     accumulator.wake_all();
                 }
-                Err(error) => tracing::debug!(%error, "No producer id yet"),
+                Err(error) => tracing::debug!(%error, "Failed to get a producer id, retrying"),
             }
         }
         match refresh(&shared).await {
             Ok(_) => refreshed = Instant::now(),
-            Err(error) => tracing::debug!(%error, "No metadata"),
+            Err(error) => tracing::debug!(%error, "Failed to get metadata, retrying"),
         }
         start_senders(&shared, &mut senders, &mut sending);
     }
@@ -124,7 +124,7 @@ pub(super) async fn find_topic(shared: &Shared, name: &str) -> Result<(), Client
         let problem = match refresh(shared).await {
             Ok(metadata) => match metadata.topics.get(name) {
                 Some(topic) if topic.error.is_none() && !topic.partitions.is_empty() => {
-                    // The senders are started, and the producer id is asked for, while the caller goes on.
+                    // Starts the senders, and requests the producer id, while the caller continues.
                     shared.housekeeper.notify_one();
                     return Ok(());
                 }

@@ -1,11 +1,11 @@
-//! One partition's queue of batches and its sequence numbers. Pure: events and a `now` come in.
+//! One partition's queue of batches and its sequence numbers. Pure: driven by events and `now`.
 //!
-//! With idempotence, up to five batches are under way at a time, from when the first is stored. When one comes back,
-//! those behind it come back too, as out of order; all return to the queue in their order, and each is sent again
-//! only when none before it is under way. When a gap can never close (a batch was given up, or the broker has
-//! forgotten the producer), the partition waits until nothing is under way and starts again at sequence 0 with the
-//! next epoch (KIP-360). A transactional producer gets its epochs from the coordinator alone: there, a gap makes the
-//! transaction fail, and the next identity starts all partitions again.
+//! With idempotence, up to five batches are in flight once the first is stored. If one is returned, those behind it
+//! are returned too, as out of order; all return to the queue in their order, and each is resent only when none
+//! before it is in flight. When a gap can never close (a batch has failed, or the broker has forgotten the producer),
+//! the partition waits until nothing is under way and starts again at sequence 0 with the next epoch (KIP-360). A
+//! transactional producer gets its epochs from the coordinator alone: there, a gap makes the transaction fail, and
+//! the next identity starts all partitions again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::ProducerConfig;
 use super::batch::Batch;
 use crate::metadata::PartitionMetadata;
 
-/// Of so many batches of a producer a broker knows that it has them.
+/// Number of batches of a producer that a broker remembers.
 const BATCHES_REMEMBERED: usize = 5;
 
 /// Whether a partition is part of the open transaction.
@@ -30,7 +30,7 @@ pub(super) enum InTransaction {
     Yes,
 }
 
-/// The producer's id, and the epoch that partitions begin with.
+/// The producer's id, and the initial epoch of partitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
     pub(super) id: ProducerId,
@@ -68,19 +68,19 @@ struct Sequences {
     /// Its epoch, or a later one of this partition alone.
     epoch: ProducerEpoch,
     next: i32,
-    /// Batches from the oldest on whose end is not known, in order.
+    /// Batches from the oldest incomplete one on, in order.
     outstanding: VecDeque<Outstanding>,
-    /// Whether the partition must start again once nothing is under way.
+    /// Whether the partition must restart sequences once nothing is in flight.
     restart: bool,
     /// Whether a batch of this id and epoch is stored.
     known: bool,
 }
 
-/// A batch that was given a sequence.
+/// A batch with an assigned sequence.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     base_sequence: i32,
-    /// It came to its end before one that is older.
+    /// It completed before an older one.
     ended: bool,
 }
 
@@ -114,7 +114,7 @@ impl PartitionQueue {
         }
     }
 
-    /// Takes over who leads.
+    /// Applies the leader.
     pub(super) fn apply(&mut self, topic_id: Uuid, known: &PartitionMetadata) {
         self.topic_id = topic_id;
         self.leader = known.leader;
@@ -160,9 +160,9 @@ impl PartitionQueue {
         }
         match batch.sequence {
             Some(sequence) => sequences.is_oldest(sequence),
-            // A broker that does not know the producer takes any sequence: until the first batch is stored, a second one
-            // could overtake it. And it knows so many batches again: the oldest may be under way still to a broker that
-            // leads no longer, and is sent again when all behind it are stored.
+            // A broker that does not know the producer accepts any sequence: until the first batch is stored, a
+            // second one could overtake it. And it remembers only this many batches: the oldest may still be in
+            // flight to a former leader, and be resent when all behind it are stored.
             None => {
                 let room = sequences.known && sequences.outstanding.len() < BATCHES_REMEMBERED;
                 sequences.outstanding.is_empty() || (room && sequences.identity == identity)
@@ -170,7 +170,7 @@ impl PartitionQueue {
         }
     }
 
-    /// Takes the first batch to send it. [`PartitionQueue::readiness`] has just said that it may be.
+    /// Takes the first batch to send it. [`PartitionQueue::readiness`] has just allowed it.
     pub(super) fn take(&mut self, identity: Option<Identity>) -> Box<Batch> {
         if let Some(identity) = identity {
             self.settle_sequences(identity);
@@ -189,7 +189,7 @@ impl PartitionQueue {
         batch
     }
 
-    /// Starts again when that is due, or takes up the producer's id when it is new.
+    /// Restarts sequences if that is due, or applies a new producer id.
     fn settle_sequences(&mut self, identity: Identity) {
         let sequences = &mut self.sequences;
         let is_new = sequences.identity != identity;
@@ -223,13 +223,13 @@ impl PartitionQueue {
         batch.sequence.is_some_and(|sequence| self.sequences.is_oldest(sequence))
     }
 
-    /// A batch came to its end, stored or given up.
+    /// A batch completed, stored or failed.
     pub(super) fn ended(&mut self, batch: &Batch, stored: bool) {
         self.in_flight -= 1;
         self.forget(batch, stored);
     }
 
-    /// A batch is given up while it waits.
+    /// A waiting batch fails.
     pub(super) fn gave_up(&mut self, batch: &Batch) {
         self.forget(batch, false);
     }
@@ -247,12 +247,12 @@ impl PartitionQueue {
         self.sequences.known |= stored;
     }
 
-    /// The broker knows nothing of what came before: sequences start again when nothing is under way.
+    /// The broker lacks earlier batches: restart sequences once nothing is in flight.
     pub(super) fn sequence_lost(&mut self) {
         self.sequences.restart = true;
     }
 
-    /// A batch came back and is to be sent again: to its place in the queue.
+    /// A batch was returned for a retry: puts it back to its place in the queue.
     pub(super) fn retry(&mut self, batch: Box<Batch>, at: Instant) {
         self.in_flight -= 1;
         self.retry_at = Some(at);
@@ -268,7 +268,7 @@ mod tests {
 
     const IDENTITY: Identity = Identity { id: ProducerId(7), epoch: ProducerEpoch(0) };
 
-    /// A partition with so many full batches of a record each.
+    /// A partition with this many full batches of one record each.
     fn queue(batches: usize, config: &ProducerConfig, now: Instant) -> PartitionQueue {
         let mut queue = PartitionQueue::new("t".into(), Uuid(1), 0);
         for _ in 0..batches {

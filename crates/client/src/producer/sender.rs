@@ -1,8 +1,8 @@
 //! The sender task of one broker: gathers batches into requests, writes them, and reads the answers.
 //!
-//! A request is its encoded head and tail with the batches between them, written from where they are. Several requests are
-//! under way at a time (`max.in.flight.requests.per.connection`); answers come in their order. When the connection ends,
-//! all batches under way go back to their queues.
+//! A request is its encoded head and tail with the batches between them, written from where they are. Several
+//! requests are in flight (`max.in.flight.requests.per.connection`); answers arrive in their order. When the
+//! connection ends, all batches in flight return to their queues.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -31,13 +31,13 @@ use crate::stream::ByteStream;
 
 const RECONNECT_MIN: Duration = Duration::from_millis(50);
 const RECONNECT_MAX: Duration = Duration::from_secs(1);
-/// How often requests that wait for too long are looked for.
+/// Interval of the check for timed-out requests.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The last version of Produce that adds no partition to a transaction (KIP-890).
 const EXPLICIT_UNTIL: i16 = 11;
 
-/// A request under way.
+/// A request in flight.
 struct Flight {
     correlation_id: i32,
     version: i16,
@@ -72,7 +72,7 @@ pub(super) async fn run(shared: Arc<Shared>, broker: i32, wake: Arc<Notify>) {
             Ok(never) => match never {},
             Err(failure) => failure,
         };
-        tracing::debug!(broker, error = %failure, "The connection to the broker ended");
+        tracing::debug!(broker, error = %failure, "Connection to the broker was closed");
         let ended: Vec<Taken> = flights.into_iter().flat_map(|flight: Flight| flight.batches).collect();
         let message = failure.to_string();
         let outcomes = ended.into_iter().map(|taken| {
@@ -117,7 +117,7 @@ async fn session(
 #[derive(Clone, Copy)]
 struct Versions {
     newest: i16,
-    /// In transactions whose partitions the coordinator is told of.
+    /// Version for transactions whose partitions are registered with the coordinator.
     explicit: i16,
 }
 
@@ -184,12 +184,12 @@ impl Link<'_> {
         }
     }
 
-    /// Whether requests have to wait until this client has proved again who it is.
+    /// Whether requests must wait for re-authentication.
     fn renewal_is_due(&self) -> bool {
         self.negotiated.renew_at.is_some_and(|at| at <= Instant::now())
     }
 
-    /// Proves again who this client is (KIP-368), on a connection that has no request under way.
+    /// Re-authenticates (KIP-368), on a connection without requests in flight.
     async fn renew<S: ByteStream>(
         &mut self,
         frames: &mut FrameReader<ReadHalf<S>>,
@@ -206,7 +206,7 @@ impl Link<'_> {
         ConnectionClosed { peer: Arc::clone(&self.peer), reason }.into()
     }
 
-    /// Makes a request of what can be sent now.
+    /// Builds a request from the batches that can be sent now.
     fn gather(
         &mut self,
         flights: &mut VecDeque<Flight>,
@@ -311,7 +311,7 @@ impl Link<'_> {
         Ok(())
     }
 
-    /// What the answer says of each batch. It names the partitions in the order of the request, as a rule.
+    /// The outcome of each batch in the answer. It usually has the partitions in the order of the request.
     fn outcomes(
         &self,
         batches: Vec<Taken>,
@@ -392,7 +392,7 @@ fn set(mut timer: std::pin::Pin<&mut Sleep>, at: Instant) {
     }
 }
 
-/// Writes what it can of a request, from where the last write ended.
+/// Writes as much of a request as possible, from the end of the last write.
 async fn write_some<W: tokio::io::AsyncWrite + Unpin>(
     writer: &mut W,
     outgoing: Option<&Outgoing>,
@@ -472,7 +472,7 @@ fn settle(shared: &Shared, outcomes: Vec<(Taken, Outcome)>) {
     shared.progress.notify_waiters();
 }
 
-/// Puts a batch that failed back into its queue, or gives it up and says why.
+/// Returns a failed batch to its queue, or reports its failure.
 fn failed(
     shared: &Shared,
     taken: Taken,
@@ -490,14 +490,14 @@ fn failed(
     // Behind a batch that failed, all are out of order; that is no loss.
     let lost = out_of_sequence
         && (queue.is_oldest(&taken.batch) || error_code != ErrorCode::OutOfOrderSequenceNumber);
-    // What is lost of a transaction cannot be made good by storing the rest.
+    // Records lost from a transaction cannot be repaired by storing the rest.
     let mendable = !(lost && config.transactional_id.is_some());
     if (out_of_sequence || error_code.is_retriable()) && may_retry && mendable {
         if lost {
             let (topic, partition) = (&queue.topic, queue.partition);
             tracing::warn!(
                 %topic, partition, %error_code, why = message.as_deref(),
-                "The broker lacks what came before: the producer begins a new epoch, and records may be stored twice"
+                "The broker lacks earlier batches: starting a new producer epoch, records may be duplicated"
             );
             queue.sequence_lost();
             if accumulator.identity.is_some_and(|identity| queue.epochs_used_up(identity)) {

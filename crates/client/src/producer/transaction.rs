@@ -1,5 +1,5 @@
-//! The state of a transactional producer: which calls are allowed, what may be sent, and what a failure means for the open
-//! transaction. Pure: the driver (`coordination`) and the senders report events, and read off what is to be done.
+//! The state of a transactional producer: allowed calls, batches that may be sent, and the effect of failures on the
+//! open transaction. Pure: the driver (`coordination`) and the senders report events and read the next actions.
 //!
 //! Two protocols (KIP-890). With `transaction.version` 2 a partition joins the transaction with the first batch that it is
 //! sent, and every end of a transaction bumps the epoch. Before, each partition is registered with the coordinator
@@ -12,11 +12,11 @@ use thalweg_wire::ErrorCode;
 use super::delivery::DeliveryError;
 use crate::error::ClientError;
 
-/// The level of the feature `transaction.version` from which on partitions join transactions by themselves.
+/// The level of the feature `transaction.version` from which on partitions join transactions implicitly.
 pub(super) const IMPLICIT_FROM: i16 = 2;
 
 /// A call of a transactional producer failed. [`TransactionError::is_fatal`], [`TransactionError::is_abortable`] and
-/// [`TransactionError::is_retriable`] say what is left to do; a call that the state does not allow is none of these.
+/// [`TransactionError::is_retriable`] classify it; a call that the state does not allow is none of these.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TransactionError {
     /// Another producer has taken over the transactional id, or the coordinator has ended a transaction that was open for
@@ -25,16 +25,16 @@ pub enum TransactionError {
     Fenced {
         /// The id.
         transactional_id: Arc<str>,
-        /// The answer that says so.
+        /// The error in the answer.
         source: TransactionCause,
     },
     /// The producer can only be dropped.
-    #[error("The transactional producer cannot go on: {0}")]
+    #[error("The transactional producer cannot continue: {0}")]
     Fatal(#[source] TransactionCause),
-    /// The open transaction cannot be committed: abort it, then begin another.
-    #[error("The transaction has to be aborted: {0}")]
+    /// The open transaction cannot be committed: abort it, then start another.
+    #[error("The transaction must be aborted: {0}")]
     Abortable(#[source] TransactionCause),
-    /// The outcome is not known, because no answer came within `max.block.ms`: make the same call again.
+    /// The outcome is unknown, because no answer arrived within `max.block.ms`: repeat the call.
     #[error("The coordinator did not decide in time: {0}")]
     Undecided(#[source] TransactionCause),
     /// The state of the producer does not allow the call.
@@ -42,7 +42,7 @@ pub enum TransactionError {
     InvalidState(#[from] InvalidTransactionState),
 }
 
-/// What made a transaction fail.
+/// The cause of a failed transaction.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TransactionCause {
     /// A request to a coordinator.
@@ -59,13 +59,13 @@ impl From<ClientError> for TransactionCause {
     }
 }
 
-/// A call came at the wrong time.
+/// A call in the wrong state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{call} is not allowed now: {state}")]
 pub struct InvalidTransactionState {
     /// The call.
     pub call: &'static str,
-    /// What the producer is doing.
+    /// The producer's state.
     pub state: &'static str,
 }
 
@@ -93,7 +93,7 @@ impl TransactionError {
         matches!(self, TransactionError::Fenced { .. })
     }
 
-    /// Whether the transaction has to be aborted, after which the producer can go on.
+    /// Whether the transaction must be aborted, after which the producer can continue.
     pub fn is_abortable(&self) -> bool {
         matches!(self, TransactionError::Abortable(_))
     }
@@ -124,7 +124,7 @@ pub(super) enum End {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
-    /// The coordinator does not know the producer yet.
+    /// Not registered with the coordinator yet.
     New,
     /// Between transactions.
     Ready,
@@ -144,10 +144,10 @@ impl Phase {
     }
 }
 
-/// What ending a transaction takes.
+/// The steps to end a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ending {
-    /// Whether the coordinator may know of the transaction, so that EndTxn is needed.
+    /// Whether the coordinator may know the transaction, so that EndTxn is needed.
     pub(super) tells_coordinator: bool,
     /// Whether the producer needs another epoch, which its end does not bring.
     pub(super) bumps_epoch: bool,
@@ -158,11 +158,11 @@ pub(super) struct Ending {
 pub(super) struct Transaction {
     transactional_id: Arc<str>,
     phase: Phase,
-    /// Why the open transaction cannot be committed, or the producer cannot go on.
+    /// Why the open transaction cannot be committed, or the producer cannot continue.
     failure: Option<Arc<TransactionError>>,
-    /// Whether partitions join by themselves.
+    /// Whether partitions join implicitly.
     implicit: bool,
-    /// Whether the coordinator may know of the open transaction.
+    /// Whether the coordinator may know the open transaction.
     started: bool,
     /// Whether sequences have gaps that only another epoch closes.
     needs_epoch: bool,
@@ -199,7 +199,7 @@ impl Transaction {
         }
     }
 
-    /// The coordinator knows the producer.
+    /// The coordinator has registered the producer.
     pub(super) fn initialised(&mut self, implicit: bool) {
         self.phase = Phase::Ready;
         self.implicit = implicit;
@@ -214,7 +214,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Fails unless the open transaction takes records.
+    /// Fails unless the open transaction accepts records.
     pub(super) fn check_open(&self, call: &'static str) -> Result<(), Arc<TransactionError>> {
         match &self.failure {
             Some(failure) => Err(Arc::clone(failure)),
@@ -252,8 +252,8 @@ impl Transaction {
         !self.implicit
     }
 
-    /// Takes the partitions to register. [`Transaction::registered`] or [`Transaction::not_registered`] ends what this
-    /// begins.
+    /// Takes the partitions to register. [`Transaction::registered`] or [`Transaction::not_registered`] completes
+    /// this.
     pub(super) fn take_unregistered(&mut self) -> Vec<usize> {
         let taken = std::mem::take(&mut self.unregistered);
         self.registering = !taken.is_empty();
@@ -271,7 +271,7 @@ impl Transaction {
         self.registering
     }
 
-    /// Begins to end the transaction, or goes on with that.
+    /// Starts ending the transaction, or continues that.
     pub(super) fn end(&mut self, end: End) -> Result<(), TransactionError> {
         self.check_alive()?;
         let call = match end {
@@ -291,8 +291,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// All batches have come to their ends. Fails, and leaves the transaction open to be aborted, when it cannot be
-    /// committed.
+    /// All batches have completed. Fails, and leaves the transaction open to be aborted, if it cannot be committed.
     pub(super) fn flushed(&mut self) -> Result<Ending, TransactionError> {
         self.check_alive()?;
         if self.phase == Phase::Ending(End::Commit)
@@ -322,7 +321,7 @@ impl Transaction {
     /// The coordinator has answered with an error that is final, or did not answer in time.
     pub(super) fn refused(&mut self, error: ClientError) -> TransactionError {
         if error.is_retriable() {
-            // The coordinator may have added what the producer does not know to be added: only another epoch ends that.
+            // The coordinator may have added partitions unknown to the producer: only a new epoch ends that.
             self.needs_epoch |= !self.implicit && self.phase == Phase::Open;
             return TransactionError::Undecided(error.into());
         }
@@ -349,12 +348,12 @@ impl Transaction {
         self.fail(failure);
     }
 
-    /// A batch of the transaction was given up. `was_sent` says whether its place in the sequence is taken.
+    /// A batch of the transaction failed. `was_sent` tells whether its sequence is used.
     pub(super) fn batch_failed(&mut self, error: &DeliveryError, was_sent: bool) {
         self.needs_epoch |= was_sent;
         let cause = TransactionCause::Delivery(Arc::new(error.clone()));
         let failure = match cause.error_code() {
-            // The leader knows a newer epoch. EndTxn decides whether this producer is fenced.
+            // The leader has a newer epoch. EndTxn decides whether this producer is fenced.
             Some(ErrorCode::InvalidProducerEpoch) => TransactionError::Abortable(cause),
             _ => self.judge(cause),
         };
@@ -366,7 +365,7 @@ impl Transaction {
         self.needs_epoch = true;
     }
 
-    /// What an answer that is final means for the producer.
+    /// The effect of a final answer on the producer.
     fn judge(&self, cause: TransactionCause) -> TransactionError {
         let abortable = matches!(cause, TransactionCause::Delivery(_));
         match cause.error_code() {

@@ -11,12 +11,12 @@ pub(super) struct LoginModule {
     pub(super) options: BTreeMap<String, String>,
 }
 
-/// Why a line cannot be read. It says nothing of the line's values.
+/// Why a line cannot be parsed. Contains none of the line's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum JaasFault {
     #[error("it is empty")]
     Empty,
-    #[error("the control flag behind the class is not required, requisite, sufficient or optional")]
+    #[error("the control flag after the class is not required, requisite, sufficient or optional")]
     Flag,
     #[error("an option is not name=value")]
     Option,

@@ -1,5 +1,5 @@
-//! The same security under librdkafka's names, for those who use that library: whatever Kafka's settings named is handed over
-//! as it was read, so that both clients trust and show the same.
+//! The same security under librdkafka's names, for users of that library: the content named by Kafka's settings is
+//! passed on as read, so that both clients trust and present the same certificates.
 
 use rustls::pki_types::PrivateKeyDer;
 
@@ -15,7 +15,7 @@ impl Security {
             };
             match &tls.trusted {
                 Some(trusted) => properties.push(("ssl.ca.pem", certificates(trusted))),
-                // Its own OpenSSL does not know where this system keeps the certificates that it trusts.
+                // Its bundled OpenSSL does not know the system's trusted certificates.
                 None => properties.push(("ssl.ca.location", "probe".to_owned())),
             }
             if let Some((chain, key)) = &tls.identity {

@@ -1,10 +1,11 @@
-//! PEM: DER in base64 between a BEGIN and an END line. Whitespace inside does not matter, since settings hold PEM on one line
-//! too, with spaces or `\n` where lines would end. Keys under OpenSSL's old encryption are told apart and not opened.
+//! PEM: DER in base64 between a BEGIN and an END line. Whitespace inside is ignored, because settings contain PEM on
+//! one line too, with spaces or `\n` for line ends. Keys in OpenSSL's old encryption are recognised but not
+//! decrypted.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// What stands between a BEGIN and its END.
+/// The content between a BEGIN and its END.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Section {
     pub(super) label: String,
@@ -16,15 +17,15 @@ pub(super) struct Section {
 pub(super) enum PemFault {
     #[error("-----BEGIN {0}----- has no -----END {0}-----")]
     NoEnd(String),
-    #[error("what stands under -----BEGIN {0}----- is not base64")]
+    #[error("the content of -----BEGIN {0}----- is not base64")]
     NotBase64(String),
     #[error(
-        "the key is under OpenSSL's old encryption; openssl pkcs8 -topk8 -in KEY -out NEW_KEY writes it anew"
+        "the key uses OpenSSL's old encryption; convert it with openssl pkcs8 -topk8 -in KEY -out NEW_KEY"
     )]
     OldEncryption,
 }
 
-/// All sections of a text, in their order. What stands outside of them is passed over.
+/// All sections of a text, in order. Text outside of them is ignored.
 pub(super) fn sections(text: &str) -> Result<Vec<Section>, PemFault> {
     let text = text.replace("\\n", "\n");
     let mut found = Vec::new();

@@ -25,11 +25,11 @@ const JAAS: &str = "sasl.jaas.config";
 const MECHANISMS: &str = "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512";
 /// Random bytes of a nonce.
 const NONCE_LEN: usize = 24;
-/// The first version of SaslHandshake after which messages come in SaslAuthenticate, not bare.
+/// The first version of SaslHandshake after which messages are sent in SaslAuthenticate, not raw.
 const HANDSHAKE_VERSION: i16 = 1;
 /// Messages of an exchange. SCRAM has two.
 const ROUNDS_MAX: usize = 4;
-/// A broker takes no second exchange within a second.
+/// A broker accepts no second exchange within a second.
 const RENEWAL_MIN: Duration = Duration::from_secs(1);
 
 /// A user with a password, and the mechanism that proves it.
@@ -73,7 +73,7 @@ impl fmt::Debug for Credentials {
 
 /// A broker does not let a client in.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{peer} does not let this client in by {mechanism}: {fault}")]
+#[error("{peer} rejects this client by {mechanism}: {fault}")]
 pub struct AuthenticationFailed {
     /// The other side.
     pub peer: Arc<str>,
@@ -87,10 +87,10 @@ pub struct AuthenticationFailed {
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum AuthenticationFault {
     /// The listener has no SASL.
-    #[error("this listener asks for no SASL (security.protocol=PLAINTEXT or SSL would be right)")]
+    #[error("this listener does not use SASL (expected security.protocol=PLAINTEXT or SSL)")]
     NoSasl,
     /// The listener has other mechanisms.
-    #[error("this listener takes {} (sasl.mechanism)", .0.join(", "))]
+    #[error("this listener supports {} (sasl.mechanism)", .0.join(", "))]
     Mechanism(Vec<String>),
     /// User or password are wrong, as a rule.
     #[error(
@@ -102,16 +102,16 @@ pub enum AuthenticationFault {
         /// Its code.
         error_code: ErrorCode,
     },
-    /// The exchange is not as SCRAM has it, or the broker does not know the password.
+    /// The exchange violates SCRAM, or the broker does not know the password.
     #[error(transparent)]
     Scram(#[from] ScramFault),
     /// The broker asks for more messages than the mechanism has.
-    #[error("it asks for more than the mechanism has")]
+    #[error("it continues beyond the mechanism's messages")]
     Rounds,
     /// The connection ended meanwhile.
     #[error("the connection ended meanwhile: {0}")]
     Ended(CloseReason),
-    /// The answer did not come in time.
+    /// The answer did not arrive in time.
     #[error("it did not answer within {} ms", .0.as_millis())]
     NoAnswer(Duration),
 }
@@ -164,7 +164,7 @@ impl Credentials {
         &self.password
     }
 
-    /// The first message, and what makes the further ones.
+    /// The first message, and the state for further ones.
     fn begin(&self) -> (Option<Scram>, Vec<u8>) {
         match self.mechanism {
             Mechanism::Plain => (None, format!("\0{}\0{}", self.user, self.password).into_bytes()),

@@ -1,6 +1,6 @@
-//! The client's side of SCRAM (RFC 5802, with SHA-256 and SHA-512 of RFC 7677): proves that it knows a password without
-//! sending it, and has the broker prove that it knows it too. Pure: messages in, messages out. Like Kafka, it takes names and
-//! passwords as UTF-8 without further preparation, and binds no channel.
+//! The client's side of SCRAM (RFC 5802, with SHA-256 and SHA-512 of RFC 7677): proves that it knows a password
+//! without sending it, and verifies that the broker knows it too. Pure: messages in, messages out. Like Kafka, it
+//! uses names and passwords as UTF-8 without SASLprep, and no channel binding.
 
 use std::num::NonZeroU32;
 
@@ -8,9 +8,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::{digest, hmac, pbkdf2};
 
-/// Iterations that are asked for at the least; fewer would make a stolen exchange cheap to try passwords on.
+/// Minimum number of iterations; fewer would make it cheap to guess passwords from a captured exchange.
 const ITERATIONS_MIN: u32 = 4096;
-/// And at the most: the broker says the number, and this side spends the time. Kafka's brokers allow 16384.
+/// Maximum number of iterations: the broker chooses the number, and this side spends the time. Kafka's brokers allow
+/// 16384.
 const ITERATIONS_MAX: u32 = 1_000_000;
 /// "No channel binding", as every message after the first repeats it.
 const GS2_HEADER: &str = "n,,";
@@ -25,24 +26,24 @@ pub(super) enum Hash {
 /// Why an exchange fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScramFault {
-    /// A message is not as the mechanism has it.
-    #[error("its message {0} is not as SCRAM has it")]
+    /// A message does not have SCRAM's format.
+    #[error("its message {0} is not valid SCRAM")]
     Message(&'static str),
-    /// The nonce does not begin with ours.
-    #[error("it answers another exchange than this one")]
+    /// The nonce does not start with ours.
+    #[error("it answers another exchange")]
     Nonce,
     /// The number of iterations is out of bounds.
-    #[error("it asks for {0} iterations, where {ITERATIONS_MIN} to {ITERATIONS_MAX} are taken")]
+    #[error("it requests {0} iterations; expected {ITERATIONS_MIN} to {ITERATIONS_MAX}")]
     Iterations(u32),
     /// The broker's words for a refusal.
     #[error("it says {0}")]
     Refused(String),
     /// The broker does not know the password either.
-    #[error("it does not prove that it knows the password: it may not be the broker that it claims to be")]
+    #[error("it does not prove that it knows the password: it may be an impostor")]
     ServerSignature,
 }
 
-/// An exchange under way.
+/// An exchange in progress.
 pub(super) struct Scram {
     hash: Hash,
     password: String,
@@ -53,7 +54,7 @@ pub(super) struct Scram {
 
 enum State {
     First,
-    /// The broker's key, and what it has to have signed with it.
+    /// The broker's key, and the message it must have signed.
     Final {
         server_key: hmac::Key,
         auth_message: String,
@@ -85,7 +86,7 @@ impl Hash {
 }
 
 impl Scram {
-    /// Begins an exchange; `nonce` is text that was never used before. Gives the first message too.
+    /// Starts an exchange; `nonce` is a text that was never used before. Also returns the first message.
     pub(super) fn begin(hash: Hash, user: &str, password: &str, nonce: &str) -> (Scram, Vec<u8>) {
         let user = user.replace('=', "=3D").replace(',', "=2C");
         let first_bare = format!("n={user},r={nonce}");
@@ -94,7 +95,7 @@ impl Scram {
         (Scram { hash, password, nonce, first_bare, state: State::First }, message)
     }
 
-    /// What to send next; nothing when the broker has proved itself.
+    /// The next message; `None` when the broker is verified.
     pub(super) fn next(&mut self, message: &[u8]) -> Result<Option<Vec<u8>>, ScramFault> {
         match std::mem::replace(&mut self.state, State::Done) {
             State::First => self.prove(message).map(Some),

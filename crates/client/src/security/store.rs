@@ -1,8 +1,8 @@
 //! Certificates and private keys, from where Kafka's settings have them: PEM or PKCS12 files, or PEM in the setting itself.
 //!
-//! What a file is, its first bytes say; `ssl.truststore.type` and `ssl.keystore.type` need not be set. Java's own
-//! format, JKS, is refused with the command that converts it: nothing but Java writes it, and Java has written PKCS12
-//! by default since 9.
+//! The first bytes of a file tell its type; `ssl.truststore.type` and `ssl.keystore.type` need not be set. Java's own
+//! format, JKS, is refused with the command that converts it: only Java writes it, and Java has written PKCS12 by
+//! default since 9.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ const DER_SEQUENCE: u8 = 0x30;
 pub(super) struct Identity {
     pub(super) chain: Vec<CertificateDer<'static>>,
     pub(super) key: PrivateKeyDer<'static>,
-    /// The setting that it came from.
+    /// The setting that contains it.
     pub(super) setting: &'static str,
     pub(super) value: String,
 }
@@ -36,7 +36,7 @@ pub(super) struct Trusted {
     pub(super) value: String,
 }
 
-/// A text or the bytes of a file, and the setting that it came from.
+/// A text or the bytes of a file, and its setting.
 struct Source {
     setting: &'static str,
     value: String,
@@ -48,7 +48,7 @@ enum Content {
     Pkcs12(Vec<u8>),
 }
 
-/// Takes the settings of whom to trust.
+/// Takes the settings of trusted certificates.
 pub(super) fn take_trusted(properties: &mut Properties) -> Result<Option<Trusted>, InvalidSetting> {
     take_type(properties, "ssl.truststore.type")?;
     let password = properties.take("ssl.truststore.password");
@@ -76,7 +76,7 @@ pub(super) fn take_trusted(properties: &mut Properties) -> Result<Option<Trusted
     Ok(Some(Trusted { certificates, setting: source.setting, value: source.shown() }))
 }
 
-/// Takes the settings of who we are. None where no certificate is to be shown.
+/// Takes the settings of the client's identity; `None` without a client certificate.
 pub(super) fn take_identity(properties: &mut Properties) -> Result<Option<Identity>, InvalidSetting> {
     take_type(properties, "ssl.keystore.type")?;
     let store_password = properties.take("ssl.keystore.password");
@@ -115,7 +115,7 @@ pub(super) fn take_identity(properties: &mut Properties) -> Result<Option<Identi
     }
 }
 
-/// What the type says is what the file says too; a word that nobody knows is a mistake all the same.
+/// The type is detected from the file; an unknown type is an error anyway.
 fn take_type(properties: &mut Properties, key: &str) -> Result<(), InvalidSetting> {
     let Some(value) = properties.take(key) else { return Ok(()) };
     match value.trim().to_ascii_uppercase().as_str() {
@@ -162,7 +162,7 @@ fn read(setting: &'static str, path: String) -> Result<Source, InvalidSetting> {
     let bytes = std::fs::read(Path::new(path.trim())).map_err(unreadable)?;
     let content = if bytes.starts_with(&JKS_MAGIC) {
         let expected = format!(
-            "PEM or PKCS12, where this is JKS (keytool -importkeystore -srckeystore {path} -destkeystore {path}.p12 \
+            "PEM or PKCS12; this is JKS (keytool -importkeystore -srckeystore {path} -destkeystore {path}.p12 \
              -deststoretype PKCS12 converts it)"
         );
         return Err(invalid(setting, &path, expected));
@@ -172,7 +172,7 @@ fn read(setting: &'static str, path: String) -> Result<Source, InvalidSetting> {
         let sections = pem::sections(&String::from_utf8_lossy(&bytes))
             .map_err(|fault| invalid(setting, &path, format!("readable PEM ({fault})")))?;
         if sections.is_empty() {
-            return Err(invalid(setting, &path, "a file in PEM or PKCS12, which this is not,"));
+            return Err(invalid(setting, &path, "a file in PEM or PKCS12, which this is not"));
         }
         Content::Pem(sections)
     };

@@ -1,4 +1,4 @@
-//! TLS 1.2 and 1.3 by rustls, from Kafka's `ssl.` settings; and what a failed handshake means, in the words of those settings.
+//! TLS 1.2 and 1.3 by rustls, from Kafka's `ssl.` settings; and errors of handshakes, in terms of those settings.
 //!
 //! The broker's certificate must lead to a trusted one, or be one: brokers often show a certificate that signs itself, and Java
 //! takes that too. The name is checked apart from it, since Kafka lets it be left out
@@ -69,14 +69,14 @@ pub enum TlsFault {
     UnknownIssuer,
     /// The certificate is for other hosts.
     #[error(
-        "the broker's certificate is not for {host}{}; the broker has to be addressed by such a name, or \
-         ssl.endpoint.identification.algorithm set to nothing",
+        "the broker's certificate is not for {host}{}; address the broker by one of its names, or \
+         set ssl.endpoint.identification.algorithm to nothing",
         presented(.names)
     )]
     Name {
         /// How the broker was addressed.
         host: String,
-        /// What it is for.
+        /// Its names.
         names: Vec<String>,
     },
     /// The certificate, or one that it leads to, has expired.
@@ -88,24 +88,20 @@ pub enum TlsFault {
     /// Something else about the certificate.
     #[error("the broker's certificate cannot be accepted: {0}")]
     Certificate(String),
-    /// The broker wants to know who we are.
-    #[error(
-        "the broker wants a certificate of this client (ssl.keystore.location), or does not accept the one that it was shown"
-    )]
+    /// The broker requires a client certificate.
+    #[error("the broker requires a client certificate (ssl.keystore.location), or rejects the presented one")]
     ClientCertificate,
     /// The two sides have nothing in common.
     #[error("the two sides have no protocol version or cipher in common ({0})")]
     NothingInCommon(String),
     /// The other side does not speak TLS.
-    #[error(
-        "the other side does not speak TLS (with security.protocol, PLAINTEXT or SASL_PLAINTEXT may be right)"
-    )]
+    #[error("the peer does not speak TLS (security.protocol may have to be PLAINTEXT or SASL_PLAINTEXT)")]
     NotTls,
     /// The other side closed the connection.
-    #[error("the other side closed the connection in the handshake (a listener that speaks no TLS does so)")]
+    #[error("the peer closed the connection in the handshake (a listener without TLS does so)")]
     Closed,
     /// The address names no host that a certificate can be for.
-    #[error("{0:?} is no host name")]
+    #[error("{0:?} is not a host name")]
     HostName(String),
     /// Another end.
     #[error("{0}")]

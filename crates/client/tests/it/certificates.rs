@@ -1,4 +1,4 @@
-//! Certificates made for a test: an authority, and what it signs.
+//! Certificates made for a test: an authority, and its signatures.
 
 use std::path::{Path, PathBuf};
 
@@ -84,7 +84,7 @@ impl Signed {
         }
     }
 
-    /// One that signs itself, and says that it may sign others, as `openssl req -x509` makes it.
+    /// A self-signed certificate that may sign others, as `openssl req -x509` creates it.
     pub fn by_itself(names: &[&str]) -> Signed {
         let mut params = params(names, Valid::Now);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -44,7 +44,7 @@ async fn fill(kafka: &Kafka, topic: &str, count: usize) {
     produce(kafka, topic, ProducerConfig { batch_bytes: 500, ..ProducerConfig::default() }, &records).await;
 }
 
-/// Polls until it has so many records more.
+/// Polls until it has this many more records.
 async fn take(consumer: &mut Consumer, count: usize) -> Vec<Stored> {
     let mut records = Vec::new();
     let deadline = Instant::now() + PATIENCE;
@@ -203,7 +203,7 @@ fn librdkafka_member(kafka: &Kafka, topic: &str, group: &str) -> Option<Child> {
     }
 }
 
-/// Polls until the member has so many partitions; gives those that it was told to give up.
+/// Polls until the member has this many partitions; returns those that were revoked.
 async fn until_held(consumer: &mut Consumer, count: usize) -> usize {
     let (mut revoked, deadline) = (0, Instant::now() + PATIENCE);
     while consumer.assignment().count() != count {
@@ -221,7 +221,7 @@ async fn until_held(consumer: &mut Consumer, count: usize) -> usize {
     revoked
 }
 
-/// The sticky assignors of other clients and ours work on each other's subscriptions, whoever leads.
+/// The sticky assignors of other clients and ours use each other's subscriptions, whichever leads.
 async fn foreign_members_share_with_ours(
     kafka: &Kafka,
     name: &str,
@@ -287,7 +287,7 @@ async fn a_static_member_comes_back_without_a_rebalance(kafka: &Kafka) {
     again.close().await.expect("closed");
 }
 
-/// Reads what there is of a transaction, until no more comes, and writes it to another topic with the offsets.
+/// Reads the available part of a transaction, and writes it to another topic with the offsets.
 async fn pass(consumer: &mut Consumer, producer: &mut Producer, to: &str, aborts: bool) -> usize {
     let to = producer.topic(to).await.expect("the topic");
     let (mut passed, mut buffer) = (0, DecompressBuffer::default());

@@ -1,4 +1,4 @@
-//! The coordinator's side of the fake peer: one transactional id, by either protocol, which fails as a test tells it.
+//! The coordinator's side of the fake peer: one transactional id, by either protocol, with faults set by a test.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message};
 
 use crate::fake::{Answer, encode};
 
-/// What the peer serves for transactions, beside InitProducerId and Produce.
+/// The peer's APIs for transactions, besides InitProducerId and Produce.
 pub const SERVED: [ApiKey; 5] = [
     ApiKey::FindCoordinator,
     ApiKey::AddPartitionsToTxn,
@@ -25,7 +25,7 @@ pub const SERVED: [ApiKey; 5] = [
     ApiKey::EndTxn,
 ];
 
-/// What goes wrong with a request.
+/// A fault of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Trouble {
     Refuse(ErrorCode),

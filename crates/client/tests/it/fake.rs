@@ -1,4 +1,4 @@
-//! A peer that speaks the protocol over memory and fails as a test tells it. It holds records as a broker would: it checks
+//! A peer that speaks the protocol over memory, with faults set by a test. It stores records like a broker: it checks
 //! sequences of idempotent producers, and remembers the last five batches of each.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -89,7 +89,7 @@ pub struct State {
 pub struct Fake(Arc<Mutex<State>>);
 
 impl Fake {
-    /// A peer with one topic, which does with the batch of a partition what `script` says.
+    /// A peer with one topic, which handles the batch of a partition as `script` decides.
     pub fn new(partitions: usize, script: impl FnMut(i32) -> Act + Send + 'static) -> Fake {
         Fake(Arc::new(Mutex::new(State {
             coordinator: Coordinator::default(),
@@ -132,7 +132,7 @@ impl Fake {
 
     async fn serve(self, stream: DuplexStream) {
         let (reader, writer) = tokio::io::split(stream);
-        // The client closes when it has enough; what is told here is of no interest then.
+        // The client closes when it has enough; later answers do not matter.
         let _ = self.answer_all(FrameReader::new(reader, 64 << 20), writer).await;
     }
 
@@ -143,7 +143,7 @@ impl Fake {
     ) -> Result<(), CloseReason> {
         loop {
             let mut batch = vec![frames.next().await?];
-            // What is in the buffer already was in flight at the same time.
+            // Buffered requests were in flight at the same time.
             while let Some(frame) = frames.take()? {
                 batch.push(frame);
             }

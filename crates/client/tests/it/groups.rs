@@ -30,7 +30,7 @@ use crate::fake::TOPIC;
 
 pub const GROUP: &str = "g";
 const RACK: &str = "rack";
-/// What the group has committed.
+/// The group's committed offset.
 const COMMITTED: i64 = 7;
 const SERVED: [ApiKey; 10] = [
     ApiKey::ApiVersions,
@@ -51,7 +51,7 @@ pub struct Brokers {
     moved: Arc<AtomicBool>,
     /// Whether it moves when it is asked for offsets.
     moves: Arc<AtomicBool>,
-    /// What the next heartbeats are answered with.
+    /// The answers to the next heartbeats.
     heartbeats: Arc<Mutex<VecDeque<ErrorCode>>>,
     /// The requests of the member, with its generation where they have it.
     requests: Arc<Mutex<Vec<(ApiKey, i32)>>>,
@@ -256,7 +256,7 @@ async fn member(brokers: &Brokers, config: ConsumerConfig) -> Consumer {
     consumer
 }
 
-/// What the next polls bring that is not nothing.
+/// The next nonempty result of polling.
 async fn next(consumer: &mut Consumer) -> Polled {
     for _ in 0..100 {
         let polled = consumer.poll(Duration::from_secs(1)).await.expect("a poll");

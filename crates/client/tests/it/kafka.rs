@@ -1,5 +1,5 @@
-//! Against a real cluster: Apache Kafka, started from the jars that `KAFKA_CLASSPATH` names, or whatever listens at
-//! `TEST_BOOTSTRAP_SERVER`. Skipped, with a line that says so, when neither is set.
+//! Against a real cluster: Apache Kafka, started from the jars in `KAFKA_CLASSPATH`, or the cluster at
+//! `TEST_BOOTSTRAP_SERVER`. Skipped, with a message, if neither is set.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -56,7 +56,7 @@ impl Kafka {
 /// Records here are years old by their timestamps, and Kafka looks for such half a minute after its start.
 pub const KEEP_OLD_RECORDS: &str = "log.retention.ms=-1\n";
 
-/// Says in the summary of all tests that this one did not run; the test harness would keep a printed line to itself.
+/// Reports in the summary of all tests that this one did not run; the test harness would hide a printed line.
 pub fn skipped(what: &str) {
     let how = "export KAFKA_CLASSPATH=\"$(compat/kafka-jars/fetch)\", with Java 17 or later";
     writeln!(std::io::stderr(), "SKIPPED: {what}: {how}").expect("stderr takes a line");
@@ -132,7 +132,7 @@ pub async fn create(kafka: &Kafka, kind: &str, partitions: i32) -> String {
     let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 30_000, ..Default::default() };
     let response = cluster.send_controller(&request).await.expect("an answer");
     Refused::check(response.topics[0].error_code, None, || name.clone()).expect("created");
-    // A broker tells of a topic a moment before it leads it; what is sent in between without acks is lost.
+    // A broker reports a topic a moment before it leads it; records sent in between without acks are lost.
     let all =
         (0..partitions).map(|partition| (TopicPartition::new(name.as_str(), partition), OffsetSpec::Latest));
     let all: Vec<_> = all.collect();
@@ -303,7 +303,7 @@ async fn a_group_shares_and_takes_over(kafka: &Kafka) {
     assert_eq!(consume(&mut first, sent.len()).await.into_values().flatten().count(), sent.len());
     assert_eq!(first.assignment().count(), 4);
 
-    // A second member takes its share. Joining waits for the other, so each polls on a task of its own.
+    // A second member gets its share. Joining waits for the other, so each polls on its own task.
     let mut second = Consumer::connect(&kafka.bootstrap, of_group(&group)).await.expect("connected");
     second.subscribe(vec![topic.clone()]).expect("there is a group");
     let (one, other) = tokio::join!(tokio::spawn(until_shared(first)), tokio::spawn(until_shared(second)));

@@ -1,5 +1,4 @@
-//! The client against a scripted peer, which fails as told, and against Apache Kafka, where `KAFKA_CLASSPATH` says where
-//! it is.
+//! The client against a scripted peer with faults, and against Apache Kafka from `KAFKA_CLASSPATH`.
 #![allow(clippy::print_stdout, reason = "a test that is skipped says so, and a failing one names its seed")]
 
 mod admin_kafka;

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::fake::{Act, Fake, Stored, TOPIC};
 use crate::random::{record, seeded};
 
-/// What was reported.
+/// The reports.
 #[derive(Debug, Default)]
 struct Reports {
     stored: u64,
@@ -259,7 +259,7 @@ async fn without_acks_nothing_is_waited_for() {
     }
     producer.close().await;
     assert_eq!(reports.lock().expect("no panic").stored, 1000);
-    // What is written is not yet read.
+    // Written data is not read yet.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(fake.state().logs.iter().map(|log| log.records.len()).sum::<usize>(), 1000);
 }
@@ -312,7 +312,7 @@ async fn what_can_never_be_sent_is_refused_at_once() {
     assert!(matches!(producer.try_send(&record), Err(SendError::TooLarge(_))));
     let elsewhere = ProducerRecord { partition: Some(2), value: None, ..record };
     let error = producer.try_send(&elsewhere).expect_err("there is no such partition");
-    assert_eq!(error.to_string(), "Topic t has no partition 2: 0 to 1 would be right");
+    assert_eq!(error.to_string(), "Topic t has no partition 2: expected 0 to 1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -376,7 +376,7 @@ async fn linger_gathers_records_and_full_batches_do_not_wait() {
     let fake = Fake::new(1, |_| Act::Store);
     let config = ProducerConfig { linger: Duration::from_millis(50), ..ProducerConfig::default() };
     let (mut producer, topic, reports) = producer(&fake, config).await;
-    // The producer id comes first.
+    // The producer id is first.
     tokio::time::sleep(Duration::from_secs(1)).await;
     for number in 0..10 {
         send(&mut producer, topic, None, &plain(number)).await;

@@ -14,7 +14,7 @@ pub fn bytes(random: &mut SmallRng, max: usize) -> Vec<u8> {
     (0..len).map(|_| random.random()).collect()
 }
 
-/// A record whose value begins with its number, so that each is told from the others.
+/// A record whose value starts with its number, for identification.
 pub fn record(random: &mut SmallRng, number: u64, value_max: usize) -> Stored {
     let mut value = number.to_be_bytes().to_vec();
     value.extend(bytes(random, value_max));

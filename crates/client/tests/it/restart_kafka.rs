@@ -1,4 +1,4 @@
-//! A cluster that is killed and comes back: consumers and transactional producers go on, and nobody has to start again.
+//! A cluster that is killed and returns: consumers and transactional producers continue without a restart.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -82,7 +82,7 @@ async fn clients_outlive_a_restart_of_their_cluster() {
     producer.flush().await;
     assert!(kafka.kill());
     for _ in 0..20 {
-        // The marker behind the first record may come.
+        // The marker behind the first record may arrive.
         let polled = consumer.poll(POLL).await.expect("it is tried again");
         assert!(matches!(polled, Polled::Nothing | Polled::Chunk(_)), "{polled:?}");
     }

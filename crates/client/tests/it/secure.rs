@@ -1,4 +1,4 @@
-//! TLS and SASL against a peer in memory: who is let in, and what is said to whom is not.
+//! TLS and SASL against a peer in memory: admission, and secrecy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -59,7 +59,7 @@ impl Peer {
         }
     }
 
-    /// Answers until the client is gone, or does what it may not.
+    /// Answers until the client disconnects, or breaks the rules.
     async fn serve<S: ByteStream>(self, stream: S) {
         let (reader, mut writer) = tokio::io::split(stream);
         let mut frames = FrameReader::new(reader, 1 << 20);
@@ -238,7 +238,7 @@ async fn the_two_sides_find_out_that_only_one_speaks_tls() {
     assert!(error.to_string().contains("closed the connection in the handshake"), "{error}");
     let peer = Peer::with_tls(&authority.sign(&[HOST], Valid::Now));
     let error = connect(&peer, HOST, &[]).await.expect_err("it speaks TLS");
-    assert!(error.to_string().contains("security.protocol=SSL or SASL_SSL would be right"), "{error}");
+    assert!(error.to_string().contains("expected security.protocol=SSL or SASL_SSL"), "{error}");
 }
 
 #[tokio::test]
@@ -292,7 +292,7 @@ fn a_setting_that_cannot_be_names_itself_and_no_secret() {
             "ssl.truststore.location=/nowhere is invalid: a file that can be read",
         ),
         (&[("ssl.truststore.location", &jks)], "-deststoretype PKCS12 converts it"),
-        (&[("ssl.truststore.location", &text)], "a file in PEM or PKCS12, which this is not, would be right"),
+        (&[("ssl.truststore.location", &text)], "expected a file in PEM or PKCS12, which this is not"),
         (
             &[("ssl.truststore.location", &store)],
             "ssl.truststore.password=(not set) is invalid: the password of",
@@ -320,7 +320,7 @@ fn a_setting_that_cannot_be_names_itself_and_no_secret() {
         ),
         (
             &[("ssl.enabled.protocols", "TLSv1.1")],
-            "ssl.enabled.protocols=TLSv1.1 is invalid: TLSv1.2, TLSv1.3 would be right",
+            "ssl.enabled.protocols=TLSv1.1 is invalid: expected TLSv1.2, TLSv1.3",
         ),
         (&[("ssl.endpoint.identification.algorithm", "LDAPS")], "https, or nothing for no check"),
         (&[("ssl.truststore.type", "BCFKS")], "ssl.truststore.type=BCFKS is invalid: PEM or PKCS12"),
@@ -352,7 +352,7 @@ async fn a_listener_with_sasl_lets_in_who_knows_the_password() {
     let error = connect(&peer, HOST, &plain("hunter2")).await.expect_err("a wrong password");
     assert!(
         error.to_string().starts_with(
-            "broker.test:9093 does not let this client in by PLAIN: Authentication failed: Invalid username or password"
+            "broker.test:9093 rejects this client by PLAIN: Authentication failed: Invalid username or password"
         ),
         "{error}"
     );
@@ -360,12 +360,12 @@ async fn a_listener_with_sasl_lets_in_who_knows_the_password() {
     let mut scram = plain("secret");
     scram[1].1 = "SCRAM-SHA-256";
     let error = connect(&peer, HOST, &scram).await.expect_err("another mechanism");
-    assert!(error.to_string().ends_with("this listener takes PLAIN (sasl.mechanism)"), "{error}");
+    assert!(error.to_string().ends_with("this listener supports PLAIN (sasl.mechanism)"), "{error}");
     let error = connect(&Peer::default(), HOST, &plain("secret")).await.expect_err("no SASL");
-    assert!(error.to_string().contains("asks for no SASL (security.protocol=PLAINTEXT"), "{error}");
+    assert!(error.to_string().contains("does not use SASL (security.protocol=PLAINTEXT"), "{error}");
     let silent = connect(&peer, HOST, &[]).await.expect("versions are told to everybody");
     let error = heartbeat(&silent).await.expect_err("nothing else is");
-    assert!(error.to_string().contains("a listener that wants SASL does so"), "{error}");
+    assert!(error.to_string().contains("a SASL listener does so"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,5 @@
-//! TLS and SASL against Apache Kafka, with a listener of each kind, and stores that Java wrote. Skipped, with a line that says
-//! so, when `KAFKA_CLASSPATH` does not say where Kafka is.
+//! TLS and SASL against Apache Kafka, with a listener of each kind, and stores written by Java. Skipped, with a
+//! message, without `KAFKA_CLASSPATH`.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -74,7 +74,7 @@ async fn secured() -> Option<Secured> {
         .args(["--add-scram", "SCRAM-SHA-256=[name=bob,password=two]"])
         .status();
     assert!(format.expect("java runs").success(), "the data directory is formatted");
-    // The first lines that Kafka writes say what it does not like about its settings.
+    // Kafka's first lines report faults of its settings.
     let child =
         java(&classpath, "-Xmx512m").args(["kafka.Kafka", &properties]).stdout(Stdio::piped()).spawn();
     let inner = vec![format!("127.0.0.1:{inner}")];
@@ -239,7 +239,7 @@ async fn sessions_outlive_their_lifetime(kafka: &Secured) {
     let plain = format!("{PLAIN} username=\"ann\" password=\"plain-secret\";");
     let by_scram = [("sasl.mechanism", "SCRAM-SHA-512"), ("sasl.jaas.config", scram.as_str())];
     let by_plain = [("sasl.mechanism", "PLAIN"), ("sasl.jaas.config", plain.as_str())];
-    // Kafka ends connections that go on after the lifetime without proof.
+    // Kafka closes connections that continue after the lifetime without re-authentication.
     let lasting = Duration::from_secs(12);
     tokio::join!(
         kafka.works("scram", "SCRAM", &by_scram, lasting),
@@ -260,25 +260,25 @@ async fn what_kafka_refuses_is_explained(kafka: &Secured) {
         (
             "SCRAM",
             &scram("ann", "hunter2")[..],
-            "does not let this client in by SCRAM-SHA-512: Authentication failed",
+            "rejects this client by SCRAM-SHA-512: Authentication failed",
         ),
         ("SCRAM", &scram("nobody", "x"), "Authentication failed"),
-        ("SCRAM", &plain, "this listener takes SCRAM-SHA-512, SCRAM-SHA-256 (sasl.mechanism)"),
-        ("PLAIN", &plain, "does not let this client in by PLAIN: Authentication failed"),
+        ("SCRAM", &plain, "this listener supports SCRAM-SHA-512, SCRAM-SHA-256 (sasl.mechanism)"),
+        ("PLAIN", &plain, "rejects this client by PLAIN: Authentication failed"),
         (
             "TLS",
             &[("ssl.truststore.certificates", stranger.pem.as_str()), ("ssl.truststore.location", "")],
             "signed by none that is trusted here",
         ),
         ("MUTUAL", &[], "certificate of this client"),
-        ("TLS", &system, "security.protocol=SSL or SASL_SSL would be right"),
-        ("PLAIN", &system, "a listener that wants SASL does so"),
+        ("TLS", &system, "expected security.protocol=SSL or SASL_SSL"),
+        ("PLAIN", &system, "a SASL listener does so"),
         (
             "PLAIN",
             &[("security.protocol", "SSL"), ("ssl.truststore.location", &kafka.ca)],
-            "speaks no TLS does so",
+            "a listener without TLS does so",
         ),
-        ("TLS", &[("security.protocol", "SASL_SSL"), plain[0], plain[1], plain[2]], "asks for no SASL"),
+        ("TLS", &[("security.protocol", "SASL_SSL"), plain[0], plain[1], plain[2]], "does not use SASL"),
     ] {
         let error = kafka.connect(listener, settings).await.expect_err("a refusal");
         assert!(error.contains(words), "{listener}: {error}");

@@ -1,4 +1,4 @@
-//! The transactional producer against a coordinator that fails as told, by both protocols.
+//! The transactional producer against a coordinator with faults, by both protocols.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Transactions in a real cluster: what is committed is read once, what is aborted is not, and a producer that is replaced
-//! cannot go on. With both protocols: Apache Kafka is started with `transaction.version` 2, and with 0.
+//! Transactions in a real cluster: committed records are read once, aborted ones are not, and a replaced producer
+//! cannot continue. With both protocols: Apache Kafka is started with `transaction.version` 2, and with 0.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -91,7 +91,7 @@ async fn transactions(kafka: &Kafka, name: &str) {
     offsets_are_committed_with_the_transaction(kafka, &mut first, to, &topic, &id).await;
     committed.push("with offsets".to_owned());
 
-    // Another takes over: what is open is aborted, and the first is out.
+    // Another takes over: the open transaction is aborted, and the first is fenced.
     first.begin_transaction().expect("it is ready");
     send(&mut first, to, 0, "aborted by the next").await;
     first.flush().await;

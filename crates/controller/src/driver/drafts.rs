@@ -1,6 +1,6 @@
-//! Large requests are decided beside the controller's task, one at a time, each from a copy of the state: heartbeats, fetches
-//! and small requests go on meanwhile. What was decided is written if the state is still the one that was copied; otherwise
-//! the request is decided again.
+//! Large requests are decided beside the controller's task, one at a time, each from a copy of the state: heartbeats,
+//! fetches and small requests continue meanwhile. The decision is written if the state has not changed since;
+//! otherwise the request is decided again.
 //!
 //! Owns: which large requests wait, and that one does not wait for ever where the state keeps changing. How many there can be
 //! is bounded where they are read.
@@ -24,20 +24,20 @@ pub(super) struct Drafts {
 
 /// A request that is being decided.
 struct Draft {
-    /// Where the log of the state ended that it is decided from.
+    /// The log end of the copied state.
     base: i64,
     count: u32,
     reply: Reply,
     task: JoinHandle<Drafted>,
 }
 
-/// What was decided, and the request, if it may have to be decided again.
+/// The decision, and the request, if it may have to be decided again.
 struct Drafted {
     decision: Decision,
     decide: Option<Decide>,
 }
 
-/// A request that was decided: how, from which state, and who waits for it.
+/// A decided request: outcome, base state, and reply.
 pub(super) struct Done {
     outcome: Result<Drafted, JoinError>,
     base: i64,
@@ -46,9 +46,9 @@ pub(super) struct Done {
 }
 
 impl Driver {
-    /// Begins to decide a large request, or has it wait for the one before it.
+    /// Starts deciding a large request, or queues it behind the current one.
     pub(super) fn on_large(&mut self, decide: Decide, reply: Reply) {
-        self.standing.requested();
+        self.published.requested();
         self.drafts.waiting.push_back((decide, reply));
         self.next_draft();
     }
@@ -66,14 +66,14 @@ impl Driver {
         let (disk, _) = self.log.snapshot_place();
         let task = disk.spawn(move || {
             let decision = decide(&mut state, now);
-            // A request of a million names takes a while to free: here, if it is not needed any more.
+            // A request of a million names takes a while to free: do it here, if it is no longer needed.
             let is_final = decision.records.is_empty() || decision.answer.is_err();
             Drafted { decision, decide: (!is_final).then_some(decide) }
         });
         self.drafts.running = Some(Draft { base, count, reply, task });
     }
 
-    /// Writes and answers what was decided, or has it decided again.
+    /// Writes and answers the decision, or decides again.
     pub(super) fn on_drafted(&mut self, done: Done) {
         let Done { outcome, base, count, reply } = done;
         let Drafted { decision, decide } = match outcome {
@@ -95,7 +95,7 @@ impl Driver {
                     disk.work_in_place(|| decide(&mut self.state, now))
                 };
                 self.carry_out(decision, now, reply);
-                // Freed elsewhere, and nobody waits for that.
+                // Freed elsewhere, without waiting.
                 drop(disk.spawn(move || drop(decide)));
             }
         }

@@ -1,4 +1,4 @@
-//! From files to a driver that leads: recover, begin an epoch, write what an epoch begins with.
+//! From files to a driver that leads: recover, start an epoch, write its first records.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::quorum::{
 use crate::state::State;
 
 impl Driver {
-    /// Opens the log and begins to lead. Blocks.
+    /// Opens the log and starts to lead. Blocks.
     pub fn open(options: ControllerOptions, rules: Arc<dyn ConfigRules>) -> Result<Driver, StartError> {
         let (mut log, recovered) = MetadataLog::open(&options)?;
         if log.end_offset() == 0 && !options.may_format {
@@ -35,7 +35,7 @@ impl Driver {
             let (dir, voters) = (options.metadata_log_dir, recovered.voters);
             return Err(StartError::OtherVoters { dir, voters });
         }
-        // The next start takes the beginning of this epoch as proof that all before it is on the medium.
+        // The next start relies on this epoch's start as proof that everything before it is synced.
         log.flush()?;
         let epoch = begin_epoch(&options, &log)?;
         let seed = u64::try_from(Uuid::random().0 & u128::from(u64::MAX)).expect("64 bits fit");
@@ -68,7 +68,7 @@ impl Driver {
             unclean_election_at: None,
             sessions: SessionClock::new(options.broker_session_timeout, Instant::now()),
             clock: options.clock.clone(),
-            standing: Arc::default(),
+            published: Arc::default(),
             is_full: false,
             dead: false,
         };
@@ -76,7 +76,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Writes what an epoch begins with, and in a new log what a cluster begins with, and makes it durable.
+    /// Writes the first records of an epoch, and in a new log those of a cluster, and syncs them.
     fn lead(&mut self, options: &ControllerOptions, recovered: Recovered) -> Result<(), StartError> {
         let now = self.now();
         let is_new = self.log.end_offset() == 0;
@@ -103,7 +103,7 @@ impl Driver {
         self.write(&[registration], now).map_err(start_error)?;
         self.log.flush()?;
         self.commit(self.state.image().clone());
-        self.standing.lead(self.leader.epoch);
+        self.published.lead(self.leader.epoch);
         tracing::info!(
             epoch = self.leader.epoch,
             offset = self.log.end_offset(),
@@ -113,7 +113,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Has the cluster begin with what its directory was formatted with, if it was.
+    /// Starts the cluster with the records that its directory was formatted with, if any.
     fn begin_as_formatted(&mut self, options: &ControllerOptions) -> Result<bool, StartError> {
         let Some(records) = formatted_with(options)? else { return Ok(false) };
         let left_off = self.state.begin_with(records).map_err(|level| StartError::FormattedVersion {
@@ -123,10 +123,7 @@ impl Driver {
         if !left_off.is_empty() {
             let features =
                 left_off.iter().map(|(name, level)| format!("{name}={level}")).collect::<Vec<_>>().join(",");
-            tracing::warn!(
-                features,
-                "The directory was formatted with features that are not served; the cluster begins without them"
-            );
+            tracing::warn!(features, "Ignored formatted features that are not supported");
         }
         Ok(true)
     }

@@ -1,14 +1,14 @@
 //! The clock of sessions: real time, less the time in which the controller itself stood still.
 //!
-//! A controller that was held up (a process that was stopped, a machine that swaps, a disk that takes seconds) has heard
-//! nobody, and what brokers sent meanwhile lies in its sockets. By real time all their sessions would have ended together.
-//! So the time between two looks counts up to a bound; the task looks more often than that while it runs.
+//! A controller that was paused (a stopped process, a swapping machine, a disk that stalls for seconds) has received
+//! no heartbeats; they wait in its sockets. By real time all sessions would have expired together. So the time
+//! between two readings counts only up to a limit; a running task reads the clock more often than that.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The part of a session by which the clock goes on at the most between two looks.
+/// Fraction of a session by which the clock advances at most between two readings.
 const STEPS_OF_SESSION: u32 = 4;
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl SessionClock {
         SessionClock { elapsed: Duration::ZERO, looked_at: now, step_max }
     }
 
-    /// Goes on to now. Returns how long the controller stood still, if it did.
+    /// Advances to now. Returns the length of the controller's pause, if there was one.
     pub fn look(&mut self, now: Instant) -> Option<Duration> {
         let passed = now.saturating_duration_since(self.looked_at);
         self.looked_at = now;
@@ -38,13 +38,13 @@ impl SessionClock {
         i64::try_from(self.elapsed.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// When this time comes, if the controller does not stand still before.
+    /// When this time is reached, unless the controller is paused before.
     pub fn instant_of(&self, elapsed_ms: i64) -> Instant {
         let at = Duration::from_millis(u64::try_from(elapsed_ms).unwrap_or(0));
         self.looked_at + at.saturating_sub(self.elapsed)
     }
 
-    /// When to look again at the latest, so that a long wait is not taken for a stall.
+    /// The latest time of the next reading, so that a long wait does not look like a pause.
     pub fn next_look(&self) -> Instant {
         self.looked_at + self.step_max / 2
     }

@@ -1,5 +1,5 @@
-//! Snapshots of the image: after so many bytes or so much time, and where the next start would replay for long, which
-//! is at the end of a run that wrote much and after a start that had much to replay.
+//! Snapshots of the image: after a number of bytes or a time, and when the next start would replay for long: at the
+//! end of a run with many changes, and after a start with a long replay.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ pub(super) struct Snapshotting {
 }
 
 impl Driver {
-    /// Writes a snapshot of what is committed, in the background.
+    /// Writes a snapshot of the committed image, in the background.
     pub(super) fn begin_snapshot(&mut self) {
         self.snapshot_at = None;
         if self.snapshotting.is_some() {
@@ -73,7 +73,7 @@ impl Driver {
         self.on_snapshot((snapshot.id, Ok(written)));
     }
 
-    /// Takes note of how the writing ended.
+    /// Processes the outcome of the writing.
     pub(super) fn on_snapshot(
         &mut self,
         written: (SnapshotId, Result<Result<u64, SnapshotError>, JoinError>),
@@ -89,18 +89,18 @@ impl Driver {
                     end_offset = id.end_offset,
                     epoch = id.epoch,
                     size,
-                    "Snapshot of the metadata is written"
+                    "Wrote a metadata snapshot"
                 );
                 match self.log.add_snapshot(id, size, self.clock.now_ms()) {
                     Ok(()) => {}
                     Err(error) if error.is_shortage() => {
-                        tracing::warn!(%error, "Old metadata records stay until the next snapshot");
+                        tracing::warn!(%error, "Failed to delete old metadata records, retrying at the next snapshot");
                     }
                     Err(error) => self.die(&error),
                 }
             }
             // The log holds everything that the snapshot would have: nothing is lost but space.
-            Err(error) => tracing::error!(%error, "Snapshot of the metadata cannot be written"),
+            Err(error) => tracing::error!(%error, "Failed to write a metadata snapshot"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! DescribeQuorum: the voter, and who observes.
+//! DescribeQuorum: the voter and the observers.
 
 use thalweg_wire::request::describe_quorum_response::{
     Listener, Node, PartitionData, ReplicaState, TopicData,

@@ -18,14 +18,14 @@ use thalweg_wire::{ErrorCode, Records, Uuid};
 use super::{MetadataLog, SnapshotId};
 use crate::state::CLUSTER_METADATA_TOPIC;
 
-/// The most bytes that one response carries, whatever is asked for (Kafka's `MAX_FETCH_SIZE_BYTES`).
+/// Maximum size of a response, whatever is requested (Kafka's `MAX_FETCH_SIZE_BYTES`).
 const RESPONSE_BYTES_MAX: i32 = 8 * 1024 * 1024;
 /// Observers that are remembered for DescribeQuorum.
 const OBSERVERS_MAX: usize = 1024;
 /// An observer that has not fetched for so long is forgotten (Kafka's `OBSERVER_SESSION_TIMEOUT_MS`).
 const OBSERVER_SESSION_MS: i64 = 300_000;
 
-/// Who leads, for the head of each response.
+/// The leader, for the head of each response.
 #[derive(Debug)]
 pub(crate) struct Leader {
     pub node_id: i32,
@@ -80,7 +80,7 @@ pub(crate) struct FetchAsk {
     last_fetched_epoch: i32,
     current_epoch: i32,
     max_bytes: i32,
-    /// What the observer holds to be the high watermark.
+    /// The high watermark known to the observer.
     high_watermark: i64,
     pub max_wait_ms: i32,
 }
@@ -94,14 +94,14 @@ pub(crate) struct FetchAnswer {
 /// Whether an answer is worth sending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ready {
-    /// There is something to tell.
+    /// There is news.
     Now,
     /// Nothing has happened; the observer may be kept waiting.
     MayWait,
 }
 
 impl FetchAsk {
-    /// What a request asks for, or the answer that it gets for being malformed.
+    /// The parameters of a request, or the answer to a malformed one.
     pub fn read(
         request: &FetchRequest,
         leader: &Leader,
@@ -178,7 +178,7 @@ impl FetchAsk {
     }
 }
 
-/// What a request's idea of the epoch is answered with.
+/// The error for a request with a different epoch, if any.
 fn epoch_error(theirs: i32, ours: i32) -> Option<ErrorCode> {
     match theirs.cmp(&ours) {
         std::cmp::Ordering::Less => Some(ErrorCode::FencedLeaderEpoch),
@@ -193,7 +193,7 @@ enum Position {
     Diverging { epoch: i32, end_offset: i64 },
 }
 
-/// Where an observer stands that has everything below `offset`, the last of it from `epoch`.
+/// The position of an observer that has everything below `offset`, the last of it from `epoch`.
 fn position(log: &MetadataLog, offset: i64, epoch: i32) -> Position {
     let start = log.start_offset();
     if let Some(latest) = log.latest_snapshot() {
@@ -269,7 +269,7 @@ pub(crate) fn fetch_snapshot(
         match piece {
             None => ErrorCode::PositionOutOfRange,
             Some(Err(error)) => {
-                tracing::error!(snapshot = id.file_name(), %error, "Snapshot of the metadata log cannot be read");
+                tracing::error!(snapshot = id.file_name(), %error, "Failed to read a metadata snapshot");
                 ErrorCode::UnknownServerError
             }
             Some(Ok(None)) => ErrorCode::SnapshotNotFound,

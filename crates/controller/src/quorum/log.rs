@@ -72,25 +72,25 @@ pub(crate) fn encode_control_batch(
 pub(crate) enum AppendFailure {
     /// The disk is full; later there may be room.
     Full(std::io::Error),
-    /// The log takes no more batches.
+    /// The log is closed for appends.
     Dead(AppendError),
 }
 
-/// What was found in the log.
+/// The recovered content of the log.
 #[derive(Debug)]
 pub(crate) struct Recovered {
     pub image: Arc<Image>,
-    /// The offset of each broker's registration, where the log still has it.
+    /// The offset of each broker's registration, if the log still contains it.
     pub registered_at: HashMap<i32, i64>,
     /// Whether the log ends within a metadata transaction.
     pub open_transaction: bool,
-    /// The level of `kraft.version`; none in a log that says nothing of it.
+    /// The level of `kraft.version`; `None` if the log has none.
     pub kraft_version: Option<i16>,
     /// The voters that the log names last; empty where it names none.
     pub voters: Vec<i32>,
 }
 
-/// What a replay begins with.
+/// The starting point of a replay.
 struct Base {
     image: Arc<Image>,
     kraft_version: Option<i16>,
@@ -118,7 +118,7 @@ struct SnapshotFile {
 }
 
 impl MetadataLog {
-    /// Opens the log, creating it when there is none, and replays what is in it.
+    /// Opens the log, creating it if there is none, and replays it.
     pub fn open(options: &ControllerOptions) -> Result<(MetadataLog, Recovered), StartError> {
         let disk = options.disk.clone();
         let dir = options.metadata_log_dir.join(LOG_DIR);
@@ -139,8 +139,8 @@ impl MetadataLog {
         Ok((opened, recovered))
     }
 
-    /// The image of the newest snapshot that can be read, or the empty one. A log that does not reach a snapshot is
-    /// dropped in its favour; one that lies wholly behind it is what a crash before its cleaning leaves.
+    /// The image of the newest snapshot that can be read, or the empty one. A log that ends before a snapshot is
+    /// dropped; one that starts at its end is left by a crash before cleaning.
     fn load_snapshot(&mut self) -> Result<Base, StartError> {
         let log_start = self.log.log_start_offset().0;
         let mut failure: Option<SnapshotError> = None;
@@ -154,7 +154,7 @@ impl MetadataLog {
                 }
                 Ok(_) => break,
                 Err(error) => {
-                    tracing::error!(snapshot = id.file_name(), %error, "Snapshot of the metadata log is of no use");
+                    tracing::error!(snapshot = id.file_name(), %error, "Ignored an invalid metadata snapshot");
                     self.snapshots.remove(&id);
                     failure.get_or_insert(error);
                 }
@@ -162,8 +162,8 @@ impl MetadataLog {
         }
         match failure {
             _ if log_start == 0 => {
-                // Those that the directory was formatted for, where `kafka-storage format` was told. What is in the log later
-                // stands above it.
+                // Those that the directory was formatted for by `kafka-storage format`. Records in the log override
+                // them.
                 let formatted = snapshot::load(&self.disk, &self.dir, SnapshotId::BOOTSTRAP);
                 let voters = formatted.ok().and_then(|formatted| formatted.voters);
                 Ok(Base { image: Arc::new(Image::empty()), kraft_version: None, voters })
@@ -211,7 +211,7 @@ impl MetadataLog {
         }
         let open_transaction = loader.in_transaction();
         if open_transaction {
-            // What the transaction has done so far is undone by the abort that this controller writes first.
+            // The abort that this controller writes first undoes the transaction's records.
             let abort = MetadataRecord::AbortTransaction(Default::default());
             loader.load(loader_position(&loader, log_end), [&abort])?;
         }
@@ -231,18 +231,18 @@ impl MetadataLog {
         self.log.log_start_offset().0
     }
 
-    /// The epoch of the last batch, or of the snapshot that stands for it; 0 in an empty log.
+    /// The epoch of the last batch, or of the snapshot that replaces it; 0 in an empty log.
     pub fn last_epoch(&self) -> i32 {
         let snapshot = self.latest_snapshot().map_or(0, |id| id.epoch);
         self.log.latest_epoch().map_or(snapshot, |epoch| epoch.0.max(snapshot))
     }
 
-    /// Begins an epoch at the end of the log.
+    /// Starts an epoch at the end of the log.
     pub fn begin_epoch(&mut self, epoch: i32) {
         self.log.assign_leader_epoch_start(LeaderEpoch(epoch));
     }
 
-    /// Where an epoch ends: the latest epoch that is not above it, and its end.
+    /// The end of an epoch: the latest epoch that is not above it, and its end.
     pub fn end_of_epoch(&self, epoch: i32) -> (i32, i64) {
         match self.log.end_offset_for_epoch(LeaderEpoch(epoch)) {
             Some(end) => (end.leader_epoch.0, end.end_offset.0),
@@ -265,24 +265,24 @@ impl MetadataLog {
         }
     }
 
-    /// Whether the next start would replay so much that a snapshot now costs less: more than a start notices, and more
-    /// than the snapshot itself would be.
+    /// Whether the next start's replay would cost more than a snapshot now: a noticeable time, and more bytes than
+    /// the snapshot.
     pub fn replay_is_long(&self) -> bool {
         let snapshot = self.snapshots.values().next_back().map_or(0, |file| file.size);
         self.bytes_since_snapshot >= LONG_REPLAY_BYTES.max(snapshot.saturating_mul(2))
     }
 
-    /// What to sync so that everything appended so far is durable.
+    /// The files to sync so that everything appended so far is durable.
     pub fn flush_target(&mut self) -> Result<Option<FlushTarget>, LogError> {
         self.log.flush_target()
     }
 
-    /// Whether a write or a sync has failed, so that the log takes no more.
+    /// Whether a write or a sync has failed, so that the log is closed for appends.
     pub fn is_poisoned(&self) -> bool {
         self.log.poison().is_some()
     }
 
-    /// Notes the outcome of a sync. What is durable is committed: there is no other voter.
+    /// Records the outcome of a sync. Synced records are committed: there is no other voter.
     pub fn complete_flush(
         &mut self,
         target: &FlushTarget,
@@ -329,7 +329,7 @@ impl MetadataLog {
         self.snapshots.keys().next().copied()
     }
 
-    /// A piece of a snapshot and its whole size; none when there is no such snapshot.
+    /// A piece of a snapshot and its total size; `None` if it does not exist.
     pub fn read_snapshot(
         &self,
         id: SnapshotId,
@@ -345,13 +345,13 @@ impl MetadataLog {
         Ok(Some((bytes.into(), file.size)))
     }
 
-    /// Where snapshots are written, and through what.
+    /// The disk and the directory of snapshots.
     pub fn snapshot_place(&self) -> (Disk, PathBuf) {
         (self.disk.clone(), self.dir.clone())
     }
 
-    /// Takes note of a snapshot that was written, and lets go what is no longer needed: old snapshots by size and
-    /// age, and the part of the log that lies before the oldest one left.
+    /// Adds a written snapshot, and deletes old data: old snapshots by size and age, and the log before the oldest
+    /// remaining one.
     pub fn add_snapshot(&mut self, id: SnapshotId, size: u64, now_ms: i64) -> Result<(), LogError> {
         self.snapshots.insert(id, SnapshotFile { size, modified_ms: now_ms });
         self.clean(now_ms)
@@ -375,15 +375,15 @@ impl MetadataLog {
             match self.log.delete_records(offset) {
                 Ok(_) => {}
                 Err(thalweg_log::DeleteRecordsError::Log(error)) => return Err(error),
-                Err(error) => tracing::warn!(%error, "Old metadata records cannot be let go"),
+                Err(error) => tracing::warn!(%error, "Failed to delete old metadata records"),
             }
         }
         self.log.purge_deleted(now_ms);
         Ok(())
     }
 
-    /// Writes what a cluster is formatted with: the bootstrap files that `kafka-storage format` leaves. `records` are those
-    /// that it begins with, where it was not formatted before.
+    /// Writes the bootstrap files of a new cluster, like `kafka-storage format`. `records` are the first records if
+    /// the directory was not formatted before.
     pub fn format(
         &self,
         options: &ControllerOptions,
@@ -419,19 +419,19 @@ impl MetadataLog {
     }
 }
 
-/// What a directory was formatted with: by a controller of ours, or by `kafka-storage format` before its first start.
+/// The bootstrap file of a directory: from our controller, or from `kafka-storage format` before its first start.
 fn bootstrap_file(options: &ControllerOptions) -> PathBuf {
     options.metadata_log_dir.join("bootstrap.checkpoint")
 }
 
-/// The records of the file that the directory was formatted with; none where there is no such file.
+/// The records of the bootstrap file; `None` if there is no such file.
 pub(crate) fn formatted_with(
     options: &ControllerOptions,
 ) -> Result<Option<Vec<MetadataRecord>>, SnapshotError> {
     snapshot::read_bootstrap(&options.disk, &bootstrap_file(options))
 }
 
-/// Where a loader stands, when the abort of its transaction is replayed ahead of being written.
+/// The position of a loader, when the abort of its transaction is replayed before it is written.
 fn loader_position(loader: &Loader, log_end: i64) -> thalweg_metadata::Provenance {
     thalweg_metadata::Provenance { offset: log_end - 1, ..loader.image().provenance() }
 }
@@ -467,8 +467,8 @@ fn open_log(options: &ControllerOptions, dir: &std::path::Path) -> Result<Partit
     let clock = options.clock.clone();
     let has_segment = options.disk.list(dir)?.iter().any(|listed| listed.name.ends_with(".log"));
     if has_segment {
-        // Everything is read anyway, so everything is checked: a torn tail is cut, whatever the last stop was. Damage
-        // to what was synced is no torn tail: without it, topics would be missing and their data be taken for strays.
+        // Everything is read anyway, so everything is checked: a torn tail is truncated after any stop. Damage to
+        // synced records is not a torn tail: without them, topics would be missing and their data treated as strays.
         let found = OpenOptions { reaches_latest_epoch: true, ..OpenOptions::new(false) };
         let mut log = PartitionLog::open(home, name, config, clock, &found)?;
         options.disk.tell_missed_hints();

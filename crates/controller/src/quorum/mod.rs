@@ -46,13 +46,15 @@ pub enum StartError {
     Append(#[from] thalweg_log::AppendError),
     #[error("the metadata log cannot be read: {0}")]
     Batch(#[from] MetadataBatchError),
-    #[error("the metadata log holds a record that does not fit: {0}")]
+    #[error("the metadata log contains an invalid record: {0}")]
     Replay(#[from] thalweg_metadata::ReplayError),
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
     #[error(transparent)]
     QuorumState(#[from] QuorumStateError),
-    #[error("the metadata log begins at offset {log_start} and there is no snapshot of what came before")]
+    #[error(
+        "the metadata log starts at offset {log_start} and there is no snapshot of the records before it"
+    )]
     NoSnapshot { log_start: i64 },
     #[error(
         "there is no metadata log in {} (metadata.log.dir), and log.dirs hold partitions of a cluster: a new one would \
@@ -70,8 +72,8 @@ pub enum StartError {
     )]
     OtherVoters { dir: PathBuf, voters: Vec<i32> },
     #[error(
-        "{} was formatted with metadata.version {level}, and the embedded controller begins clusters with 3.9-IV0 (21) to \
-         4.3-IV0 (30): kafka-storage format --release-version 3.9 would be right, or no file",
+        "{} was formatted with metadata.version {level}, and the embedded controller starts clusters with 3.9-IV0 (21) to \
+         4.3-IV0 (30): use kafka-storage format --release-version 3.9, or no file",
         path.display()
     )]
     FormattedVersion { path: PathBuf, level: i16 },

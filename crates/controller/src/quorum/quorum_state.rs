@@ -1,4 +1,4 @@
-//! `quorum-state`: the epoch that this node has seen, and who leads it (Kafka's `FileQuorumStateStore`).
+//! `quorum-state`: the latest epoch that this node has seen, and its leader (Kafka's `FileQuorumStateStore`).
 //!
 //! ```text
 //! {"leaderId":1,"leaderEpoch":7,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}

@@ -25,7 +25,7 @@ use crate::batches::{self as metadata_batches, ControlRecord, MetadataBatch, Met
 const SUFFIX: &str = ".checkpoint";
 /// The most bytes of values in one batch.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
-/// Files larger than this are not snapshots of ours, nor of any cluster that this process could hold.
+/// Larger files are not snapshots of this program, nor of any cluster that this process could hold.
 const FILE_BYTES_MAX: u64 = 2 * 1024 * 1024 * 1024;
 
 /// A snapshot cannot be used.
@@ -75,7 +75,7 @@ impl SnapshotId {
     }
 }
 
-/// What a snapshot is made of.
+/// The content of a snapshot.
 #[derive(Clone, Debug)]
 pub(crate) struct SnapshotContent {
     pub id: SnapshotId,
@@ -131,7 +131,7 @@ impl SnapshotContent {
     }
 }
 
-/// Writes a snapshot's bytes; says how many they are.
+/// Writes a snapshot's bytes; returns their number.
 pub(super) fn write_file(disk: &Disk, path: PathBuf, bytes: &[u8]) -> Result<u64, SnapshotError> {
     match disk.replace(&path, bytes, Durability::Synced) {
         Ok(()) => Ok(bytes.len() as u64),
@@ -139,7 +139,7 @@ pub(super) fn write_file(disk: &Disk, path: PathBuf, bytes: &[u8]) -> Result<u64
     }
 }
 
-/// What was read from a snapshot.
+/// The content read from a snapshot.
 #[derive(Debug)]
 pub(crate) struct LoadedSnapshot {
     pub image: Arc<Image>,
@@ -154,7 +154,7 @@ pub(crate) fn load(disk: &Disk, dir: &Path, id: SnapshotId) -> Result<LoadedSnap
     parse(&read_file(disk, &path)?, id, &path)
 }
 
-/// The records of the file that a directory was formatted with; none where there is no such file.
+/// The records of a bootstrap file; `None` if it does not exist.
 pub(crate) fn read_bootstrap(disk: &Disk, path: &Path) -> Result<Option<Vec<MetadataRecord>>, SnapshotError> {
     let bytes = match read_file(disk, path) {
         Err(SnapshotError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -1,4 +1,4 @@
-//! AlterPartition: a leader proposes who is in sync.
+//! AlterPartition: a leader proposes in-sync replicas.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl State {
             let new_leader = change.leader != NO_LEADER_CHANGE && change.leader != broker;
             records.push(record);
             if new_leader {
-                // The change completed a reassignment that takes the leadership away: both a record and an error.
+                // The change completed a reassignment that moves leadership away: both a record and an error.
                 return Err(ErrorCode::NewLeaderElected);
             }
         }
@@ -99,7 +99,7 @@ impl State {
         isr: &[BrokerState],
     ) -> Result<(), ErrorCode> {
         if data.leader_epoch > partition.leader_epoch || data.partition_epoch > partition.partition_epoch.0 {
-            // The leader knows more than this controller: another must have taken over.
+            // The leader has a newer epoch than this controller: another must have taken over.
             return Err(ErrorCode::NotController);
         }
         if data.leader_epoch < partition.leader_epoch {
@@ -127,7 +127,7 @@ impl State {
         }
         let eligible = |state: &BrokerState| {
             self.image.broker(state.broker_id).is_some_and(|registration| {
-                // A log in a directory that the controller does not know is not told from the one that was lost.
+                // A log in an unknown directory cannot be distinguished from the lost one.
                 let is_known = partition.isr.contains(&state.broker_id)
                     || partition
                         .directory(state.broker_id)
@@ -141,7 +141,7 @@ impl State {
     }
 }
 
-/// Before version 3 the ISR came without the epochs of its brokers.
+/// Before version 3 the ISR had no broker epochs.
 fn proposed_isr(data: &PartitionData, version: i16) -> Vec<BrokerState> {
     if version >= 3 {
         return data.new_isr_with_epochs.clone();

@@ -1,4 +1,4 @@
-//! Brokers come, beat, and go (Kafka's `ClusterControlManager`).
+//! Registration, heartbeats and shutdown of brokers (Kafka's `ClusterControlManager`).
 
 use std::collections::BTreeSet;
 
@@ -17,8 +17,7 @@ use super::elections::{Moving, Returning};
 use super::heartbeats::{BrokerState, Wish};
 use super::{ApiError, Now, Outcome, State};
 
-/// The epoch of a broker that is not registered: not even the -1 with which a broker says that it does not know its
-/// former one.
+/// The epoch of an unregistered broker: not even -1, which a broker sends if it does not know its previous epoch.
 const NOT_REGISTERED: BrokerEpoch = BrokerEpoch(-2);
 
 /// Sessions that have ended.
@@ -65,7 +64,7 @@ impl State {
                 record.broker_epoch = existing.epoch.0;
             }
             None => {
-                // What the earlier process held is taken from it first.
+                // First take the earlier process's leaderships away.
                 let returning = self.returning(request, registered.as_deref());
                 self.leader_and_isr_updates(Moving::Returns(&returning), &mut records);
                 record.broker_epoch = self.next_offset;
@@ -77,7 +76,7 @@ impl State {
         Ok(Outcome::new(records, BrokerRegistrationResponse { broker_epoch, ..Default::default() }))
     }
 
-    /// What a new process is in comparison with the one that was registered before.
+    /// Compares a new process with the one registered before.
     fn returning(
         &self,
         request: &BrokerRegistrationRequest,
@@ -226,7 +225,7 @@ impl State {
         };
         let current = self.heartbeats.current(id);
         let next = self.heartbeats.next(id, wish, registered_at, || self.has_leaderships(id));
-        // Directories first: a broker that is unfenced by this request leads nothing that lies in a lost one.
+        // Directories first: a broker that is unfenced by this request must not lead partitions in a lost one.
         let mut records = self.directory_changes(&registration, request);
         if next != current {
             let moved = self.staged(&records, |state| state.state_change(&registration, next));
@@ -270,7 +269,7 @@ impl State {
         records
     }
 
-    /// Fences brokers all at once: none of them takes the place of another.
+    /// Fences all brokers at once: none of them becomes leader in place of another.
     fn fence_records(&self, registrations: &[&BrokerRegistration], records: &mut Vec<VersionedRecord>) {
         let ids: Vec<i32> = registrations.iter().map(|registration| registration.id).collect();
         self.leader_and_isr_updates(Moving::Leave(&ids), records);
@@ -308,8 +307,8 @@ impl State {
         records
     }
 
-    /// The records that fence the brokers whose sessions have ended; none when all are well. Sessions that end together are
-    /// ended together: the order of their last heartbeats says nothing of which replica is the better one.
+    /// The records that fence brokers with expired sessions; `None` if there are none. Sessions that expire at about
+    /// the same time are fenced together: the order of the last heartbeats does not show which replica is better.
     pub fn fence_stale_brokers(&self, now: Now) -> Option<Fencing> {
         let ids = self.heartbeats.stale(now);
         let stale: Vec<_> = ids
@@ -320,7 +319,7 @@ impl State {
             tracing::info!(
                 broker = registration.id,
                 epoch = registration.epoch.0,
-                "Session of broker has ended and it is fenced"
+                "Fenced a broker whose session expired"
             );
         }
         let mut records = Vec::new();

@@ -15,10 +15,10 @@ use thalweg_wire::{ErrorCode, MetadataRecord};
 
 use super::{ApiError, MIN_INSYNC_REPLICAS, Outcome, RECORDS_PER_REQUEST_MAX, State, names};
 
-/// The longest value, which is what a string in a record can hold.
+/// The longest value: the maximum of a string in a record.
 const VALUE_BYTES_MAX: usize = 32_767;
 
-/// What becomes of one setting.
+/// The change of one setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     Set(String),
@@ -27,7 +27,7 @@ pub(super) enum Operation {
     Subtract(String),
 }
 
-/// What became of one resource of a request.
+/// The outcome for one resource of a request.
 struct Altered<'a> {
     kind: i8,
     name: &'a str,
@@ -59,7 +59,7 @@ impl State {
         Ok(Outcome::new(records, IncrementalAlterConfigsResponse { responses, ..Default::default() }))
     }
 
-    /// AlterConfigs: what is not named is removed.
+    /// AlterConfigs: settings that are not listed are removed.
     pub fn alter_configs(
         &self,
         request: &AlterConfigsRequest,
@@ -91,8 +91,8 @@ impl State {
         Ok(Outcome::new(records, AlterConfigsResponse { responses, ..Default::default() }))
     }
 
-    /// Alters the resources of a request, each on its own: what is wrong with one leaves the others alone. One that is
-    /// named twice is refused once. `operations` says what is wanted of a resource, given what is set for it.
+    /// Alters each resource of a request separately: an error in one does not affect the others. Repeated resources
+    /// get one error. `operations` returns the changes of a resource, given its current settings.
     fn alter_each<'a, R>(
         &self,
         resources: &'a [R],
@@ -139,9 +139,9 @@ impl State {
         Ok((records, altered))
     }
 
-    /// Who is eligible to lead follows from `min.insync.replicas`: where that changes, nobody is until the next change
-    /// of the partition (KIP-966). While a partition has no leader, nothing is committed, and its replicas stay what they
-    /// were: Kafka forgets them, and the partition has no leader ever after.
+    /// Eligibility depends on `min.insync.replicas`: after a change, no replica is eligible until the next change of
+    /// the partition (KIP-966). While a partition has no leader, nothing is committed, and its eligible replicas are
+    /// kept: Kafka forgets them, and the partition stays leaderless forever.
     fn clear_eligible(&self, records: &mut Vec<VersionedRecord>) {
         if !self.has_elr() {
             return;
@@ -163,7 +163,7 @@ impl State {
         records.extend(clear);
     }
 
-    /// The records that say of the partitions without a leader who is eligible, in one topic or in all.
+    /// The records that preserve the eligible replicas of leaderless partitions, in one topic or in all.
     fn eligible_without_leader(&self, topic_name: &str) -> Vec<VersionedRecord> {
         let mut records = Vec::new();
         let topics = self.image.topics().sorted().into_iter();
@@ -252,7 +252,7 @@ impl State {
             if name == MIN_INSYNC_REPLICAS {
                 self.check_min_isr(resource, value.as_ref())?;
             }
-            // For brokers a record is written even if nothing changes, so that they read their files anew
+            // For brokers a record is written even if nothing changes, so that they read their files again
             // (KAFKA-14136).
             if value.as_ref() != current || resource.kind == ConfigResourceKind::Broker {
                 let record = ConfigRecord {

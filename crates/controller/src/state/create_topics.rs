@@ -21,7 +21,7 @@ use super::{ApiError, CLUSTER_METADATA_TOPIC, Outcome, RECORDS_PER_REQUEST_MAX, 
 /// The most partitions that one request may create (Kafka's `MAX_PARTITIONS_PER_BATCH`).
 const PARTITIONS_PER_REQUEST_MAX: i64 = 10_000;
 
-/// Topics whose names metrics may take for another's, by the names that metrics show.
+/// Topics whose names collide in metrics, by the name that metrics show.
 type Collisions = HashMap<String, Arc<str>>;
 
 impl State {
@@ -96,7 +96,7 @@ impl State {
 
     /// Looks at the topics that there are. Two new ones of the same request may collide with one another, as in Kafka.
     fn check_new_name(&self, name: &str, collisions: &Collisions) -> Result<(), ApiError> {
-        // A name that exists is told so even where it is one that could no longer be created.
+        // An existing name is reported as such, even if it could no longer be created.
         if self.image.topic(name).is_some() {
             let message = format!("Topic '{name}' already exists.");
             return Err(ApiError::new(ErrorCode::TopicAlreadyExists, message));
@@ -241,7 +241,7 @@ impl State {
         Ok(partitions.into_values().collect())
     }
 
-    /// Checks replicas that somebody chose by hand.
+    /// Checks a manual assignment.
     pub(super) fn check_assignment(
         &self,
         replicas: &[i32],

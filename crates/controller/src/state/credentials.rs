@@ -1,5 +1,5 @@
-//! SCRAM credentials of users (Kafka's `ScramControlManager`, KIP-554). Clients send passwords salted and hashed; what is
-//! kept is what tells whether somebody knows one, and not the salted password, by which one could log in.
+//! SCRAM credentials of users (Kafka's `ScramControlManager`, KIP-554). Clients send passwords salted and hashed; the
+//! stored keys verify a password, but cannot be used to log in, unlike the salted password.
 //!
 //! Departure: a salted password of no bytes is refused in words; Kafka answers UNKNOWN_SERVER_ERROR.
 
@@ -30,7 +30,8 @@ struct Mechanism {
 }
 
 impl State {
-    /// AlterUserScramCredentials. A user is altered once in a request, whatever the mechanism, or not at all.
+    /// AlterUserScramCredentials. A user may appear once in a request, whatever the mechanism; repeated users are
+    /// refused.
     pub fn alter_user_scram_credentials(
         &self,
         request: &AlterUserScramCredentialsRequest,
@@ -103,7 +104,7 @@ impl State {
         }))
     }
 
-    /// What any change to a user's credential needs.
+    /// Common checks of a change to a user's credential.
     fn check(&self, user: &str, mechanism: i8) -> Result<Mechanism, ApiError> {
         if !self.metadata_version().has_scram() {
             let message = "The current metadata.version does not support SCRAM";

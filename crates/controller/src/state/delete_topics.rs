@@ -10,7 +10,7 @@ use thalweg_wire::{ErrorCode, MetadataRecord, Uuid};
 
 use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State};
 
-/// What is asked for once, and what twice.
+/// Topics requested once, and repeatedly.
 #[derive(Default)]
 struct Asked<T: Ord> {
     once: BTreeSet<T>,

@@ -1,4 +1,4 @@
-//! AssignReplicasToDirs: a broker tells in which of its directories its replicas lie.
+//! AssignReplicasToDirs: a broker reports the directories of its replicas.
 
 use std::collections::BTreeMap;
 

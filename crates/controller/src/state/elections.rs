@@ -1,4 +1,4 @@
-//! Who leads, as brokers come and go, and when asked (ElectLeaders).
+//! Leader elections, when brokers come and go, and on request (ElectLeaders).
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State, Words};
 /// How many leaders one periodic pass elects.
 const ELECTIONS_PER_PASS_MAX: usize = 1_000;
 
-/// Brokers that come or go while records are made, ahead of their registrations.
+/// A broker whose registration is about to change, while records are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moving<'a> {
     /// They leave the ISRs and may not lead.
     Leave(&'a [i32]),
-    /// It may lead although the image still has it fenced.
+    /// It may lead although it is still fenced in the image.
     Comes(i32),
     /// A new process registers.
     Returns(&'a Returning),
@@ -30,17 +30,17 @@ pub(super) enum Moving<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Returning {
     pub broker: i32,
-    /// The earlier one was not stopped in order: the last records that it acknowledged may be lost, so that it is not
-    /// eligible to lead (KIP-966).
+    /// The earlier process did not stop cleanly: its last acknowledged records may be lost, so it is not eligible to
+    /// lead (KIP-966).
     pub unclean: bool,
     /// The directories that it has.
     pub directories: Vec<Uuid>,
-    /// Whether a directory is missing that the earlier process had at the end.
+    /// Whether a directory of the earlier process is missing.
     pub lacks_directory: bool,
 }
 
 impl Returning {
-    /// What is left of the broker's replica of a partition.
+    /// The state of the broker's replica of a partition.
     pub fn log(&self, partition: &PartitionRegistration) -> ReplicaLog {
         let Some(directory) = partition.directory(self.broker) else { return ReplicaLog::Kept };
         if self.directories.is_empty() || partition.replicas.len() == 1 {
@@ -57,7 +57,7 @@ impl Returning {
     }
 }
 
-/// What a periodic pass over partitions made.
+/// The outcome of a periodic pass over partitions.
 #[derive(Debug)]
 pub(crate) struct Pass {
     pub records: Vec<VersionedRecord>,
@@ -85,7 +85,7 @@ impl State {
         self.image.topics().iter().any(|topic| topic.partitions.values().any(|p| p.leader == broker))
     }
 
-    /// The records that take brokers out of the ISRs, or give partitions without a leader to one.
+    /// The records that remove brokers from ISRs, or give leaderless partitions a leader.
     pub(super) fn leader_and_isr_updates(&self, moving: Moving<'_>, records: &mut Vec<VersionedRecord>) {
         let partitions = match moving {
             Moving::Leave(gone) => {
@@ -105,7 +105,7 @@ impl State {
         self.update_partitions(moving, &partitions, records);
     }
 
-    /// As [`State::leader_and_isr_updates`], for the partitions whose replica lies in a directory of the broker.
+    /// As [`State::leader_and_isr_updates`], for partitions whose replica is in a directory of the broker.
     pub(super) fn updates_for_directory(
         &self,
         broker: i32,

@@ -1,4 +1,4 @@
-//! Features: what a new cluster begins with, and UpdateFeatures.
+//! Features: those of a new cluster, and UpdateFeatures.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ const UNSAFE_DOWNGRADE: i8 = 3;
 /// The first metadata version with which a cluster is begun here, 3.9-IV0: `kraft.version` 1 needs it.
 const FIRST_BEGUN: i16 = 21;
 
-/// What goes before the reason of one feature.
+/// Prefix of one feature's reason.
 const ALL_OR_NONE: &str = "The update failed for all features since the following feature had an error: ";
 
 fn feature_level(name: &str, feature_level: i16) -> VersionedRecord {
@@ -28,7 +28,7 @@ fn feature_level(name: &str, feature_level: i16) -> VersionedRecord {
     VersionedRecord::new(MetadataRecord::FeatureLevel(record), 0)
 }
 
-/// The feature levels with which a cluster begins that was not formatted, as `kafka-storage format` writes them.
+/// The feature levels of a new cluster that was not formatted, as `kafka-storage format` writes them.
 pub(super) fn of_new_cluster(others: &BTreeMap<String, i16>) -> Vec<VersionedRecord> {
     let first = feature_level(feature::METADATA_VERSION, MetadataVersion::LATEST.level());
     let others = others.iter().map(|(name, level)| feature_level(name, *level));
@@ -41,14 +41,14 @@ fn turns_elr_on(record: &VersionedRecord) -> bool {
 }
 
 impl State {
-    /// What a new cluster begins with.
+    /// The first records of a new cluster.
     pub fn bootstrap_records(&self) -> Vec<VersionedRecord> {
         self.bootstrap.clone()
     }
 
-    /// Has a new cluster begin with what its directory was formatted with, `kafka-storage format`'s features and
-    /// credentials. Gives the features that are left off, since they are not served; fails with a metadata version with
-    /// which no cluster is begun.
+    /// Uses the records that the directory was formatted with, `kafka-storage format`'s features and credentials.
+    /// Returns the features that are left off because they are not served; fails for a metadata version that new
+    /// clusters cannot have.
     pub fn begin_with(&mut self, formatted: Vec<MetadataRecord>) -> Result<Vec<(String, i16)>, i16> {
         let mut left_off = Vec::new();
         let mut records = Vec::with_capacity(formatted.len());
@@ -84,8 +84,8 @@ impl State {
         range.contains(finalized.feature_level)
     }
 
-    /// The records with which a controller begins to lead: the features of a new cluster, in a transaction, or the
-    /// end of a transaction that an earlier controller left open.
+    /// The first records of a new leader: the features of a new cluster, in a transaction, or the end of a
+    /// transaction that an earlier controller left open.
     pub fn activation_records(&self, open_transaction: bool) -> Vec<VersionedRecord> {
         let mut records = Vec::new();
         let mut push = |record| records.push(VersionedRecord::new(record, 0));
@@ -134,7 +134,7 @@ impl State {
         if request.validate_only {
             records.clear();
         }
-        // From version 2 on success is told once, for all.
+        // From version 2 on success is reported once, for all.
         let results = match version {
             2.. => Vec::new(),
             _ => request
@@ -188,7 +188,7 @@ impl State {
         match name {
             feature::METADATA_VERSION => self.update_metadata_version(level, kind).map(Some),
             feature::KRAFT_VERSION if level == current => Ok(None),
-            // Its voters would have to be recorded with it, which only a quorum with others to tell needs.
+            // It would require recorded voters, which only a quorum of several needs.
             feature::KRAFT_VERSION => {
                 refuse("The version of this quorum is what it was formatted with.".to_owned())
             }

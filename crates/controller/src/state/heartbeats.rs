@@ -1,4 +1,4 @@
-//! The sessions of brokers, and what a heartbeat makes of them (Kafka's `BrokerHeartbeatManager`).
+//! The sessions of brokers, and the effects of heartbeats (Kafka's `BrokerHeartbeatManager`).
 
 use std::collections::BTreeMap;
 
@@ -24,13 +24,13 @@ impl BrokerState {
 /// do not keep a session open.
 const TOGETHER: i64 = 4;
 
-/// No registration has it.
+/// An epoch that no registration has.
 const NO_EPOCH: BrokerEpoch = BrokerEpoch(-1);
 
 #[derive(Clone, Debug)]
 struct Tracked {
     fenced: bool,
-    /// What the broker said last; -1 for nothing.
+    /// The broker's last reported offset; -1 if none.
     metadata_offset: i64,
     /// The offset that all active brokers must have reached before it may go, while it is leaving.
     shutdown_offset: Option<i64>,
@@ -38,11 +38,11 @@ struct Tracked {
     contact: Option<(BrokerEpoch, i64)>,
     /// Whether that was a heartbeat, and not the beginning of this controller's leadership.
     heard: bool,
-    /// Whether it was told that it may go, and was not heard since.
+    /// Whether it was allowed to stop, and has been silent since.
     may_go: bool,
 }
 
-/// What a heartbeat asks for.
+/// The wishes in a heartbeat.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wish {
     pub metadata_offset: i64,
@@ -105,8 +105,8 @@ impl Heartbeats {
         }
     }
 
-    /// A broker is told that it may go. Once it is fenced too, its session keeps nobody from registering: the next process
-    /// of its node need not wait for the end of a session that nobody will renew. Kafka's controller lets it wait.
+    /// Allows a broker to stop. Once it is fenced too, its session does not block registrations: the next process of
+    /// its node need not wait for a session that will not be renewed. Kafka's controller makes it wait.
     pub fn let_go(&mut self, broker: i32) {
         if let Some(tracked) = self.brokers.get_mut(&broker) {
             tracked.may_go = true;
@@ -164,7 +164,7 @@ impl Heartbeats {
         }
     }
 
-    /// Where a heartbeat takes a broker.
+    /// The next state of a broker after a heartbeat.
     pub fn next(&self, broker: i32, wish: Wish, registered_at: i64, leads: impl Fn() -> bool) -> BrokerState {
         match self.current(broker) {
             BrokerState::Fenced if wish.want_shut_down => BrokerState::ShutdownNow,
@@ -190,8 +190,8 @@ impl Heartbeats {
         }
     }
 
-    /// When the next session of an unfenced broker ends. Brokers that fell silent at the same time beat at different times
-    /// before: sessions that end soon after the first are waited for, and end with it.
+    /// When the next session of an unfenced broker expires. Brokers that failed at the same time had different
+    /// heartbeat times: sessions that expire soon after the first are waited for, and expire with it.
     pub fn next_end_ms(&self) -> Option<i64> {
         let unfenced = self.brokers.values().filter(|tracked| !tracked.fenced);
         let ends = unfenced.filter_map(|t| t.contact.map(|(_, at)| at.saturating_add(self.timeout_ms)));
@@ -206,7 +206,7 @@ impl Heartbeats {
         contacts.any(|(_, at)| monotonic_ms - at < self.timeout_ms)
     }
 
-    /// Lets sessions that have ended end anew in a while.
+    /// Postpones expired sessions for a while.
     pub fn postpone(&mut self, now: Now, by_ms: i64) {
         let earliest = now.monotonic_ms.saturating_sub(self.timeout_ms).saturating_add(by_ms);
         for (_, at) in self.brokers.values_mut().filter_map(|tracked| tracked.contact.as_mut()) {

@@ -42,7 +42,7 @@ pub(crate) use names::CLUSTER_METADATA_TOPIC;
 /// The most records that one request may cause (Kafka's `MAX_RECORDS_PER_USER_OP`).
 pub(crate) const RECORDS_PER_REQUEST_MAX: usize = 10_000;
 
-/// What the words of refusals may take in one answer.
+/// Maximum size of error messages in one answer.
 const WORDS_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
@@ -65,7 +65,7 @@ impl ApiError {
     }
 }
 
-/// What Kafka's clients are told where a controller has no words of its own.
+/// Kafka's default message for an error code.
 fn default_message(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::UnknownTopicOrPartition => "This server does not host this topic-partition.",
@@ -101,15 +101,14 @@ impl Words {
     }
 }
 
-/// The time, twice: `wall_ms` for what is written, `monotonic_ms` for sessions. The latter leaves out time in which the
-/// controller stood still.
+/// The time, twice: `wall_ms` for records, `monotonic_ms` for sessions. The latter excludes pauses of the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Now {
     pub wall_ms: i64,
     pub monotonic_ms: i64,
 }
 
-/// What a request makes: records to be written as one batch, and the answer once they are committed.
+/// The outcome of a request: records to write as one batch, and the answer once they are committed.
 #[derive(Debug)]
 pub(crate) struct Outcome<R> {
     pub records: Vec<VersionedRecord>,
@@ -126,8 +125,8 @@ impl<R> Outcome<R> {
     }
 }
 
-/// The state that decisions are made from: the image with all records so far, committed or not, and what a controller
-/// knows beyond the log.
+/// The state for decisions: the image with all records so far, committed or not, and the controller's state outside
+/// the log.
 #[derive(Clone)]
 pub(crate) struct State {
     pub node_id: i32,
@@ -136,12 +135,12 @@ pub(crate) struct State {
     default_replication_factor: i16,
     delete_topics: bool,
     supported_features: BTreeMap<String, VersionRange>,
-    /// What the log of a new cluster begins with.
+    /// The first records of a new cluster.
     bootstrap: Vec<VersionedRecord>,
     pub kraft_version: i16,
     rules: Arc<dyn ConfigRules>,
     image: Arc<Image>,
-    /// Where the next record will lie in the log.
+    /// The offset of the next record in the log.
     next_offset: i64,
     /// The offset of the record that registered each broker, which it must have seen before it is unfenced.
     registered_at: HashMap<i32, i64>,
@@ -171,7 +170,7 @@ impl State {
         }
     }
 
-    /// A copy that a request can be decided from while this one goes on.
+    /// A copy for deciding a request while this one continues.
     pub fn draft(&mut self) -> State {
         let rng = SmallRng::from_rng(&mut self.rng);
         State { rng, ..self.clone() }
@@ -182,14 +181,14 @@ impl State {
         &self.image
     }
 
-    /// Where the next record will lie.
+    /// The offset of the next record.
     pub fn next_offset(&self) -> i64 {
         self.next_offset
     }
 
-    /// Begins to lead, after the log was read into `image` up to `next_offset`. Other brokers get a session, for they
-    /// may live. The one in this process does not live yet: it may register as soon as the others are known to live or
-    /// not, and if it never does, because the node has given up that role, it is fenced like any other.
+    /// Starts to lead, after the log was read into `image` up to `next_offset`. Other brokers get a session, because
+    /// they may be alive. The one in this process is not yet: it may register as soon as the others' state is known,
+    /// and if it never does, because the node no longer has that role, it is fenced like any other.
     pub fn activate(
         &mut self,
         image: Arc<Image>,
@@ -213,7 +212,7 @@ impl State {
         }
     }
 
-    /// Replays records that were just made, as they will lie in the log: one after another from `next_offset`.
+    /// Replays new records, at consecutive offsets from `next_offset`.
     pub fn apply(&mut self, records: &[VersionedRecord], epoch: i32, now: Now) -> Result<(), ReplayError> {
         if records.is_empty() {
             return Ok(());
@@ -252,7 +251,7 @@ impl State {
         Ok(())
     }
 
-    /// What a decision would be if records that are not written yet were.
+    /// Runs a decision as if these unwritten records had been written.
     fn staged<R>(&mut self, records: &[VersionedRecord], decide: impl FnOnce(&State) -> R) -> R {
         if records.is_empty() {
             return decide(self);
@@ -297,7 +296,7 @@ impl State {
         features
     }
 
-    /// What this node supports.
+    /// The features that this node supports.
     pub fn supported_features(&self) -> &BTreeMap<String, VersionRange> {
         &self.supported_features
     }

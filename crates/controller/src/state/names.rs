@@ -1,8 +1,8 @@
-//! Which names topics may have besides the rules of [`topic_name`]: none that metrics could take for another's.
+//! Rules for topic names besides [`topic_name`]: no collisions in metrics.
 
 use thalweg_metadata::topic_name;
 
-/// The topic of the metadata log itself, which nobody may create.
+/// The topic of the metadata log, which cannot be created.
 pub(crate) const CLUSTER_METADATA_TOPIC: &str = "__cluster_metadata";
 
 /// Why a name is refused, in Kafka's words.
@@ -10,7 +10,7 @@ pub(super) fn refusal(name: &str) -> Option<String> {
     topic_name::check(name).err().map(|error| error.to_string())
 }
 
-/// Whether metrics could not tell the name from another.
+/// Whether the name could collide in metrics.
 pub(super) fn has_collision_characters(name: &str) -> bool {
     name.contains(['.', '_'])
 }

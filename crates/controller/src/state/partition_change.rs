@@ -1,10 +1,10 @@
-//! The record that changes a partition: who is in sync, who leads, how a reassignment ends (Kafka's
+//! Builds the record that changes a partition: in-sync replicas, leader, end of a reassignment (Kafka's
 //! `PartitionChangeBuilder`).
 //!
-//! Without the feature `eligible.leader.replicas.version` the ISR never becomes empty, and what the log says of
-//! eligible leader replicas is cleared by the first change. With it (KIP-966), who leaves an ISR that is below
-//! `min.insync.replicas` becomes eligible: it has all that is committed, for nothing is committed there any more. The
-//! ISR may become empty then, an eligible replica leads when it is back, and where nobody is left the last leader is
+//! Without the feature `eligible.leader.replicas.version` the ISR never becomes empty, and the first change clears
+//! eligible leader replicas recorded in the log. With it (KIP-966), a replica that leaves an ISR below
+//! `min.insync.replicas` becomes eligible: it has all committed records, because nothing more is committed. The ISR
+//! may then become empty, an eligible replica leads when it returns, and where nobody is left the last leader is
 //! remembered.
 
 use std::collections::BTreeSet;
@@ -18,12 +18,12 @@ use thalweg_wire::{MetadataRecord, Uuid};
 
 use super::State;
 
-/// How a leader is looked for.
+/// The kind of election.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Election {
     /// The preferred replica if it is in sync, else the present leader, else another in sync.
     Preferred,
-    /// The present leader if it may go on, else the first in sync.
+    /// The current leader if it may continue, otherwise the first in sync.
     Online,
     /// As `Online`, and if none is in sync, any replica that lives.
     Unclean,
@@ -34,10 +34,10 @@ pub(super) enum Election {
 pub(super) enum ReplicaLog {
     /// All of it.
     Kept,
-    /// The broker was not stopped in order: its end may be missing.
+    /// The broker did not stop cleanly: the end of its log may be missing.
     Suspect,
-    /// It lies in a directory that the broker does not have now. Where no other replica is known to be complete, it is
-    /// remembered: the directory may come back.
+    /// It is in a directory that the broker currently lacks. If no other replica is known to be complete, it is
+    /// remembered: the directory may return.
     Away,
     /// None.
     Gone,
@@ -55,7 +55,7 @@ pub(super) struct PartitionChange<'a> {
     elr_below: Option<usize>,
     elr: Vec<i32>,
     last_known: Vec<i32>,
-    /// A replica that may have lost what it acknowledged: it is eligible for nothing.
+    /// A replica that may have lost acknowledged records: it is not eligible.
     pub lost: Option<(i32, ReplicaLog)>,
     pub election: Election,
     pub isr: Vec<i32>,
@@ -72,7 +72,7 @@ struct Elected {
 }
 
 impl<'a> PartitionChange<'a> {
-    /// No change yet. `may_lead` says which brokers are up; the directory of the replica is looked at too.
+    /// No change yet. `may_lead` tells which brokers are up; the directory of the replica is checked too.
     pub fn new(
         state: &'a State,
         topic: &Topic,
@@ -177,7 +177,7 @@ impl<'a> PartitionChange<'a> {
         (self.isr.contains(&replica) || is_eligible) && self.is_up(replica)
     }
 
-    /// The last leader, when nobody else is left to ask. It may lack what others had acknowledged with it.
+    /// The last leader, if there is no other candidate. It may lack records that others had acknowledged with it.
     fn last_leader(&self) -> Option<i32> {
         let nobody_left = self.isr.is_empty() && self.elr.is_empty();
         let last = self.last_known.first().filter(|_| self.elr_below.is_some() && nobody_left);
@@ -228,8 +228,9 @@ impl<'a> PartitionChange<'a> {
         }
     }
 
-    /// Ends a reassignment when all that are to be added are in sync. A second reassignment may remove what the first was
-    /// still adding: nobody waits for such a replica. Kafka 4.3 does (since KAFKA-19975), and never comes to an end.
+    /// Ends a reassignment when all added replicas are in sync. A second reassignment may remove a replica that the
+    /// first was still adding: it is not waited for. Kafka 4.3 waits for it (since KAFKA-19975), and the reassignment
+    /// never ends.
     fn complete_reassignment(&mut self) {
         if self.removing.is_empty() && self.adding.is_empty() {
             return;
@@ -251,7 +252,7 @@ impl<'a> PartitionChange<'a> {
         self.adding.clear();
     }
 
-    /// Works out who is eligible once the ISR is what is wished for.
+    /// Computes the eligible replicas for the new ISR.
     fn note_eligible(&mut self) {
         let Some(min_isr) = self.elr_below else { return };
         if self.isr.len() >= min_isr {
@@ -260,16 +261,16 @@ impl<'a> PartitionChange<'a> {
         }
         let candidates: BTreeSet<i32> = self.elr.iter().chain(&self.partition.isr).copied().collect();
         let may_be = |id: &i32| {
-            // One that a reassignment has taken away has deleted what it had.
+            // A replica removed by a reassignment has deleted its log.
             self.replicas.contains(id) && !self.isr.contains(id) && Some(*id) != self.lost_replica()
         };
         self.elr = candidates.into_iter().filter(may_be).collect();
     }
 
-    /// Works out who is asked when nobody is in sync or eligible: the last leader first, as in Kafka, then those that were
-    /// eligible until they were not stopped in order, as long as nothing is committed without them. The leader may have
-    /// died with them, and be known to have lost its log only later. One whose log is not there any more comes last, or not
-    /// at all.
+    /// Computes the candidates when no replica is in sync or eligible: the last leader first, as in Kafka, then those
+    /// that were eligible until an unclean stop, as long as nothing is committed without them. The leader may have
+    /// died with them, and the loss of its log may become known only later. A replica whose log is gone is the last
+    /// candidate, or none.
     fn note_last_known(&mut self) {
         let Some(min_isr) = self.elr_below else { return };
         let Some((lost, log)) = self.lost else { return };
@@ -288,8 +289,8 @@ impl<'a> PartitionChange<'a> {
         }
     }
 
-    /// Without eligible leader replicas the ISR is all that is known of who is complete. While nobody leads, nothing is
-    /// acknowledged, and its members stay what they are; the first that returns leads.
+    /// Without eligible leader replicas only the ISR shows which replicas are complete. While there is no leader,
+    /// nothing is acknowledged, and its members are kept; the first that returns leads.
     fn keep_isr_without_leader(&mut self, record: &PartitionChangeRecord) {
         if self.elr_below.is_some() || record.isr.is_some() {
             return;
@@ -311,8 +312,8 @@ impl<'a> PartitionChange<'a> {
     }
 
     fn set_eligible(&mut self, record: &mut PartitionChangeRecord) {
-        // After an unclean election all others lack something, or have what the leader lacks. Where the leader alone is
-        // enough, since min.insync.replicas was lowered while nobody led, it commits what the others will lack.
+        // After an unclean election the other logs differ from the leader's. If the leader alone suffices, because
+        // min.insync.replicas was lowered while there was no leader, it commits records that the others lack.
         let is_unclean = record.isr.is_some();
         if is_unclean || self.elr_below.is_none_or(|min_isr| self.isr.len() >= min_isr) {
             self.elr.clear();
@@ -340,7 +341,7 @@ impl<'a> PartitionChange<'a> {
         }
     }
 
-    /// Whether a replica's log is gone, or others know what it would.
+    /// Whether a replica's log is gone, or others have all of its records.
     fn is_lost_for_good(&self, replica: i32) -> bool {
         self.lost.is_some_and(|(lost, log)| {
             let others_know = !self.elr.is_empty() || self.last_known.iter().any(|id| *id != replica);
@@ -374,7 +375,7 @@ impl<'a> PartitionChange<'a> {
     }
 }
 
-/// Where a new replica of a broker lies: its only directory, or what the broker will tell.
+/// The directory of a broker's new replica: its only one, or the one that the broker will report.
 pub(super) fn default_directory(image: &Image, broker: i32) -> Uuid {
     match image.broker(broker).map(|broker| broker.directories.as_slice()) {
         None => DIRECTORY_UNASSIGNED,

@@ -2,8 +2,8 @@
 //! `StripedReplicaPlacer`).
 //!
 //! Racks are taken round-robin, and the brokers of a rack round-robin too; unfenced brokers before fenced ones; the
-//! first replica, which will lead, is always unfenced. Starting points are random, so that not every topic begins
-//! on the first broker.
+//! first replica, which will lead, is always unfenced. Starting points are random, so that not every topic starts on
+//! the first broker.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use thalweg_wire::ErrorCode;
 
 use super::{ApiError, State};
 
-/// A broker that can take replicas.
+/// A broker that can get replicas.
 #[derive(Clone, Debug)]
 pub(super) struct UsableBroker {
     pub id: i32,
@@ -21,7 +21,7 @@ pub(super) struct UsableBroker {
     pub fenced: bool,
 }
 
-/// Brokers in turn: each once per epoch, beginning one further in each epoch.
+/// Brokers in rotation: each once per round, starting one further in each round.
 #[derive(Default)]
 struct Ring {
     brokers: Vec<i32>,
@@ -107,7 +107,7 @@ impl Racks {
             }
             first_rack = (first_rack + 1) % self.racks.len();
         }
-        // The rack of the first replica is passed over once, so that the second lies elsewhere.
+        // The rack of the first replica is skipped once, so that the second is in another one.
         let mut passed_over = Some(first_rack);
         let mut rack = self.offset;
         while replicas.len() < count {
@@ -156,7 +156,7 @@ pub(super) fn place(
 }
 
 impl State {
-    /// Places replicas on the brokers that can take some.
+    /// Places replicas on the available brokers.
     pub(super) fn place(
         &mut self,
         partitions: i32,

@@ -1,6 +1,6 @@
 //! AlterClientQuotas (Kafka's `ClientQuotaControlManager`): the limits of users, clients and addresses.
 //!
-//! Departure: the name of an address must be an address; Kafka takes the name of a host too, if it can be resolved.
+//! Departure: the entity `ip` must be an address; Kafka also accepts a host name that can be resolved.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ const IP: &str = "ip";
 /// The largest value of a quota that is a whole number of 64 bits; the next number of a double is beyond them.
 const LONG_MAX: f64 = 9_223_372_036_854_775_807.0;
 
-/// What a quota may be.
+/// The valid values of a quota.
 #[derive(Clone, Copy)]
 enum Quantity {
     Fraction,

@@ -99,7 +99,7 @@ async fn a_silent_broker_is_fenced_and_its_partitions_lose_or_change_their_leade
         assert_eq!((partition.leader, partition.isr.as_slice()), (2, [2].as_slice()));
     }
     for partition in image.topic("alone").unwrap().partitions.values() {
-        // The last in-sync replica stays in sync though it is gone: nobody else may lead.
+        // The last in-sync replica stays in sync although it is down: no other may lead.
         assert_eq!(partition.isr, partition.replicas);
         assert_eq!(partition.leader, if partition.replicas == [2] { 2 } else { -1 });
     }
@@ -118,7 +118,7 @@ async fn brokers_stay_in_sync_while_the_controller_is_held_up() {
     bench.create("t", 2, 2).await;
     for _ in 0..2 {
         std::thread::sleep(2 * session);
-        // The controller goes on before the next heartbeats arrive.
+        // The controller continues before the next heartbeats arrive.
         tokio::time::sleep(session / 20).await;
         for (id, epoch) in (1..).zip(epochs) {
             assert!(!bench.beat(id, epoch, i64::MAX, false, false).await.is_fenced);
@@ -159,7 +159,7 @@ async fn the_only_broker_may_leave_at_once() {
     bench.create("t", 2, 1).await;
     assert!(!bench.beat(1, one, i64::MAX, false, true).await.should_shut_down);
     assert!(bench.beat(1, one, i64::MAX, false, true).await.should_shut_down);
-    // The next process of this node is let in without waiting for a session to end.
+    // The next process of this node is admitted without waiting for a session to expire.
     let bench = bench.restart().await;
     let next = bench.join(1).await;
     assert!(next > one);
@@ -267,7 +267,7 @@ async fn wait_for_leader(bench: &Bench, wanted: i32) {
 }
 
 #[tokio::test]
-async fn the_controller_elects_of_itself_who_was_out_of_sync_and_gives_preferred_leaders_back_their_place() {
+async fn the_controller_runs_unclean_elections_and_restores_preferred_leaders() {
     let bench = Bench::with(|options| {
         options.unclean_election_interval = Duration::from_millis(10);
         options.rebalance_interval = Duration::from_millis(10);

@@ -130,7 +130,7 @@ async fn a_kafka_broker_joins_leads_and_leaves() {
     assert_eq!(registration.directories, [KAFKAS_DIRECTORY]);
     assert!(registration.endpoint("PLAINTEXT").is_some());
 
-    // It leads what it is given, and says so by keeping it.
+    // It leads its partition, and keeps doing so.
     let topic = CreatableTopic {
         name: "kept".to_owned(),
         num_partitions: -1,

@@ -1,5 +1,5 @@
-//! What a request costs the controller's one task: no API takes time that grows faster than the request. The walk is over all
-//! APIs that it serves and their schema, so a new one is in it without a line here.
+//! The cost of a request for the controller's one task: no API's time grows faster than its request. Covers all
+//! served APIs by their schema, so new ones are included automatically.
 
 #![expect(
     clippy::disallowed_methods,

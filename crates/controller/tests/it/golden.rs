@@ -63,7 +63,7 @@ fn kafkas_snapshot_is_the_image_of_its_log() {
     assert!(from_log.has_content_of(&from_snapshot), "{from_log:#?}\n{from_snapshot:#?}");
 }
 
-/// Features and listeners of a registration come in the order of a hash table there, and by name here.
+/// Features and listeners of a registration are in hash order there, and sorted by name here.
 fn in_order(record: &MetadataRecord) -> String {
     let mut record = record.clone();
     match &mut record {

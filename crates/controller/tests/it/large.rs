@@ -1,4 +1,4 @@
-//! Large requests and many at once: what they mean is what small ones mean, and nobody waits for them.
+//! Large requests and many at once: the same results as small ones, and no delays for others.
 
 #![expect(clippy::disallowed_methods, reason = "real time is what is measured")]
 
@@ -29,7 +29,7 @@ async fn small_requests_do_not_wait_for_a_large_one() {
     let request = DeleteTopicsRequest { topic_names, ..Default::default() };
     let frame = frame::encode_request(&request, 5, 7, None).expect("it fits");
     let controller = Arc::clone(&bench.controller);
-    // A task of its own: what it does on its own account keeps no small request waiting.
+    // A separate task: its own work must not delay small requests.
     let large = tokio::spawn(async move {
         let begun = Instant::now();
         let answer = controller.handle(frame.slice(LENGTH_LEN..)).await.expect("an answer");

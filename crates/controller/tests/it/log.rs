@@ -80,7 +80,7 @@ async fn a_log_that_went_another_way_is_told_where() {
     let bench = Bench::new().await.restart().await;
     let epoch = bench.epoch().await;
     let end = bench.fetch(epoch, 0, 0, 0).await.high_watermark;
-    // Somebody who believes that epoch 1 went on to the present end.
+    // An observer that believes that epoch 1 extends to the current end.
     let data = bench.fetch(epoch, end, 1, 0).await;
     assert_eq!(data.diverging_epoch.epoch, 1);
     assert!(data.diverging_epoch.end_offset > 0 && data.diverging_epoch.end_offset < end);

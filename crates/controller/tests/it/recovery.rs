@@ -1,4 +1,4 @@
-//! What is left after a crash at any byte.
+//! The state after a crash at any byte.
 
 use std::sync::Arc;
 
@@ -128,7 +128,7 @@ async fn damage_to_what_an_earlier_start_has_read_is_no_torn_tail() {
         let log = dir.path().join("__cluster_metadata-0/00000000000000000000.log");
         std::fs::write(&log, &bytes).unwrap();
         match Controller::start(options(dir.path()), Arc::new(Rules)).await {
-            // A leader epoch lies outside of the CRC.
+            // A leader epoch is outside the CRC.
             Ok(controller) => {
                 let image = Bench { dir, controller: Arc::new(controller) }.image().await;
                 assert!(image.topic("a").is_some() && image.topic("b").is_some());

@@ -1,4 +1,4 @@
-//! A controller in a directory of its own, asked by frames.
+//! A controller in its own directory, queried by frames.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -97,7 +97,7 @@ impl Bench {
         Bench { dir, controller: Arc::new(controller) }
     }
 
-    /// A stop in order and a start.
+    /// A clean stop and a start.
     pub async fn restart(self) -> Bench {
         self.controller.shutdown().await;
         let controller = Controller::start(options(self.dir.path()), Arc::new(Rules)).await.unwrap();

@@ -350,7 +350,7 @@ async fn leaders_are_elected_on_demand() {
     bench.beat(1, one, i64::MAX, true, false).await;
     assert_eq!(bench.image().await.partition("t", 0).unwrap().leader, 2);
     assert_eq!(code(0).await, ErrorCode::PreferredLeaderNotAvailable);
-    // The preferred leader comes back and is in sync again.
+    // The preferred leader returns and is in sync again.
     bench.beat(1, one, i64::MAX, false, false).await;
     let image = bench.image().await;
     let partition = image.partition("t", 0).unwrap();

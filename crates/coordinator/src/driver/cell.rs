@@ -1,4 +1,4 @@
-//! One shard with its lock: its writes go into the log while the lock is held, its answers to whoever waits.
+//! One shard with its lock: appends its writes under the lock, and sends its answers to waiting requests.
 
 use super::shards::Driver;
 use super::{Acknowledged, Appended, Moment, ReplayError, Shard, Ticket};
@@ -56,7 +56,7 @@ impl<S: Shard> Cell<S> {
         self.next_deadline_ms.load(Ordering::Acquire)
     }
 
-    /// Whether the shard is here, so that what it has begun is still its business.
+    /// Whether the shard is loaded, so that its pending work still matters.
     pub(crate) fn is_active(&self) -> bool {
         matches!(*self.state.lock(), State::Active(_))
     }
@@ -91,14 +91,14 @@ impl<S: Shard> Cell<S> {
             *state = State::Failed;
             let (partition, leader_epoch) = (self.partition, self.leader_epoch);
             if matches!(error, ReplayError::NotLeader) {
-                tracing::info!(partition, leader_epoch, "Led elsewhere by now: {} are not loaded", S::KEEPS);
+                tracing::info!(partition, leader_epoch, "Leadership has moved, not loading {}", S::KEEPS);
             } else {
-                tracing::error!(partition, leader_epoch, %error, "Could not load {}", S::KEEPS);
+                tracing::error!(partition, leader_epoch, %error, "Failed to load {}", S::KEEPS);
             }
         }
     }
 
-    /// The shard is let go.
+    /// The shard is unloaded.
     pub(super) fn unload(&self) {
         self.next_deadline_ms.store(i64::MAX, Ordering::Release);
         if let State::Active(active) = std::mem::replace(&mut *self.state.lock(), State::Gone) {
@@ -123,7 +123,7 @@ impl<S: Shard> Cell<S> {
         }
     }
 
-    /// A turn that nobody waits for.
+    /// A turn without an answer.
     pub(crate) fn turn(self: &Arc<Cell<S>>, change: impl FnOnce(&mut S, S::Turn)) {
         let mut state = self.state.lock();
         if let State::Active(active) = &mut *state {
@@ -162,7 +162,7 @@ impl<S: Shard> Cell<S> {
         receiver.await.map_err(|_| ErrorCode::NotCoordinator)
     }
 
-    /// Appends what the shard wants written, does what is due, passes on what else it has left, and takes the answers.
+    /// Appends the shard's writes, runs what is due, passes on other effects, and collects the answers.
     fn finish_turn(
         self: &Arc<Cell<S>>,
         shard: &mut S,
@@ -217,7 +217,7 @@ impl<S: Shard> Cell<S> {
 }
 
 impl<S: Shard> State<S> {
-    /// What a request is told when there is no shard to serve it.
+    /// The error for a request when no shard can serve it.
     fn error(&self) -> ErrorCode {
         match self {
             State::Loading => ErrorCode::CoordinatorLoadInProgress,
@@ -227,7 +227,7 @@ impl<S: Shard> State<S> {
     }
 }
 
-/// Hands answers to whoever waits. Those who have gone need none.
+/// Sends answers to waiting requests, if they still wait.
 fn reply<A>(replies: &mut Replies<A>, answers: Vec<(Ticket, A)>) {
     for (ticket, answer) in answers {
         if let Some(sender) = replies.remove(&ticket) {

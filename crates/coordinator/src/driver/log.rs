@@ -1,5 +1,4 @@
-//! The seam to `__consumer_offsets` and `__transaction_state`: what a coordinator wants from the log, and nothing about how
-//! it is kept.
+//! The seam to `__consumer_offsets` and `__transaction_state`: the operations that a coordinator needs of a log.
 
 use bytes::Bytes;
 use std::fmt;
@@ -21,13 +20,13 @@ pub trait CoordinatorLog: Send + Sync + 'static {
         append_as: AppendAs,
     ) -> Result<Appended, ErrorCode>;
 
-    /// The most bytes that a batch may take in this partition. What is larger need not be made at all.
+    /// Maximum size of a batch in this partition. Larger ones need not be built.
     fn batch_bytes_max(&self, _partition: i32) -> usize {
         usize::MAX
     }
 
-    /// Hands over the log from its start to its end, in order, in pieces of whole batches. Blocks; it is called on a
-    /// thread that may. Stops when `each` fails.
+    /// Reads the log from its start to its end, in order, in pieces of whole batches. Blocks; it is called on a
+    /// blocking thread. Stops when `each` fails.
     fn replay(
         &self,
         partition: i32,
@@ -48,8 +47,8 @@ pub struct Appended {
 pub enum Acknowledged {
     /// It counts already, as on a partition with one replica.
     Now,
-    /// It counts when the future says so. It fails when the batch will never be acknowledged here, because this
-    /// broker is not the leader any more.
+    /// Acknowledged when the future completes. It fails if the batch will never be acknowledged here, because this
+    /// broker is no longer the leader.
     Later(Pin<Box<dyn Future<Output = Result<(), ErrorCode>> + Send>>),
 }
 
@@ -66,13 +65,13 @@ impl fmt::Debug for Acknowledged {
 /// consumers back to the start.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The partition is led elsewhere by now. Whoever says so next says where.
-    #[error("The partition is not led here any more")]
+    /// The partition is led elsewhere by now.
+    #[error("This broker no longer leads the partition")]
     NotLeader,
     /// The log could not be read.
     #[error("The log could not be read: {reason}")]
     Read {
-        /// What the log says.
+        /// The log's error.
         reason: String,
     },
     /// Bytes that are no batch.
@@ -83,7 +82,7 @@ pub enum ReplayError {
     Records {
         /// Its base offset.
         offset: i64,
-        /// What is wrong.
+        /// The fault.
         error: RecordError,
     },
     /// A record that is no coordinator record.
@@ -91,12 +90,12 @@ pub enum ReplayError {
     Record {
         /// Its offset.
         offset: i64,
-        /// What is wrong.
+        /// The fault.
         error: RecordDecodeError,
     },
 }
 
-/// A key or value that is not what Kafka writes.
+/// A key or value in a format that Kafka does not write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordDecodeError {
     /// A record without a key.
@@ -106,7 +105,7 @@ pub enum RecordDecodeError {
     #[error(transparent)]
     Decode(#[from] DecodeError),
     /// A value of a version that is not known, from which nothing can be guessed.
-    #[error("its value has version {version}, and {max} is the last one known")]
+    #[error("its value has unknown version {version}; the last known one is {max}")]
     ValueVersion {
         /// The version found.
         version: i16,
@@ -114,7 +113,7 @@ pub enum RecordDecodeError {
         max: i16,
     },
     /// A transaction in a state that there is not.
-    #[error("its value says that a transaction is in state {status}, and there are states 0 to 7")]
+    #[error("its value has transaction state {status}; expected 0 to 7")]
     TransactionStatus {
         /// The state found.
         status: i8,

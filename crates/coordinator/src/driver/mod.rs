@@ -1,5 +1,5 @@
-//! What the coordinators of groups and of transactions are made of: shards that decide, each for one partition of the
-//! coordinator's topic, and the driver that writes what they decide and answers when that is acknowledged.
+//! The common structure of the group and transaction coordinators: shards, each for one partition of the
+//! coordinator's topic, make decisions; the driver writes them and answers once they are acknowledged.
 //!
 //! ```text
 //! Shards     the driver: finds shards, loads and unloads them as this broker is elected and resigns, sleeps until the
@@ -33,10 +33,10 @@ pub(crate) const BATCH_BYTES: usize = 512;
 /// The time at which something happens, by two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Milliseconds since 1970: what is written and compared with what was written.
+    /// Milliseconds since 1970: written to records and compared with them.
     pub wall_ms: i64,
-    /// Milliseconds since the broker's start: what timeouts are measured by. It never jumps, so that a corrected
-    /// clock does not end every session at once.
+    /// Milliseconds since the broker's start: for timeouts. It never jumps, so that a clock correction does not end
+    /// every session at once.
     pub monotonic_ms: i64,
 }
 
@@ -46,22 +46,22 @@ pub struct Ticket(pub u64);
 
 /// All that a coordinator keeps in one partition of its topic.
 ///
-/// It is driven in turns. A turn is one call that may change something: a request, a deadline, an acknowledgement. After
-/// each, the driver takes the writes that it left ([`Shard::next_write`]), appends each in order and says what became of it
-/// ([`Shard::written`] or [`Shard::refused`]), lets everything happen that is due, and takes the answers.
+/// It is driven in turns. A turn is one call that may change something: a request, a deadline, an acknowledgement.
+/// After each, the driver takes its writes ([`Shard::next_write`]), appends them in order and reports the outcome
+/// ([`Shard::written`] or [`Shard::refused`]), runs everything that is due, and takes the answers.
 pub(crate) trait Shard: Send + Sized + 'static {
-    /// What it keeps, as logs say it.
+    /// What it stores, for log lines.
     const KEEPS: &'static str;
-    /// What the shards of a broker share.
+    /// State shared by the shards of a broker.
     type Shared: Send + Sync + 'static;
-    /// What a turn happens with.
+    /// The context of a turn.
     type Turn: Copy;
-    /// What is to be appended as one batch.
+    /// The content of one batch to append.
     type Write;
-    /// What a request is told.
+    /// The answer to a request.
     type Answer: Send + 'static;
 
-    /// What a turn of now happens with.
+    /// The context of a turn now.
     fn turn(shared: &Self::Shared, now: Moment) -> Self::Turn;
     /// A shard that keeps nothing, of the leader of this epoch.
     fn new(shared: &Self::Shared, leader_epoch: i32, turn: Self::Turn) -> Self;
@@ -97,8 +97,8 @@ pub(crate) trait Shard: Send + Sized + 'static {
     fn expire_next(&mut self, turn: Self::Turn) -> bool;
     /// The answers that may go out.
     fn take_released(&mut self) -> Vec<(Ticket, Self::Answer)>;
-    /// Passes on what a turn has left beside writes and answers. Returns whether [`Shards::sleep`] is to end for it.
+    /// Passes on effects of a turn other than writes and answers. Returns whether they must wake [`Shards::sleep`].
     fn pass_on(&mut self, shared: &Self::Shared, cell: &Arc<Cell<Self>>) -> bool;
-    /// It goes elsewhere: whoever waits is sent there. Returns the answers.
+    /// Unloads the shard: waiting requests are redirected. Returns the answers.
     fn unload(self) -> Vec<(Ticket, Self::Answer)>;
 }

@@ -21,12 +21,12 @@ const LOADS_AT_ONCE: usize = 2;
 /// The longest sleep between looks at the deadlines, should there be none.
 const SLEEP_MAX: Duration = Duration::from_secs(600);
 
-/// What the cells of a coordinator have in common.
+/// State shared by the cells of a coordinator.
 pub(super) struct Driver<S: Shard> {
     pub(super) shared: S::Shared,
     pub(super) log: Arc<dyn CoordinatorLog>,
     pub(super) runtime: Handle,
-    /// Tells the sleeper that a deadline came nearer.
+    /// Notifies the sleeper of a nearer deadline.
     pub(super) wake: Notify,
     clock: Clock,
     started: Instant,
@@ -38,7 +38,7 @@ impl<S: Shard> Driver<S> {
         Moment { wall_ms: self.clock.now_ms(), monotonic_ms }
     }
 
-    /// Now, and what a turn of now happens with.
+    /// The time, and the context of a turn now.
     pub(super) fn turn(&self) -> (Moment, S::Turn) {
         let now = self.now();
         (now, S::turn(&self.shared, now))
@@ -48,7 +48,7 @@ impl<S: Shard> Driver<S> {
 /// The shards that this broker leads.
 pub(crate) struct Shards<S: Shard> {
     driver: Arc<Driver<S>>,
-    /// What shards are loaded from.
+    /// The disk that shards are loaded from.
     disk: Disk,
     cells: RwLock<BTreeMap<i32, Arc<Cell<S>>>>,
     next_ticket: AtomicU64,
@@ -79,17 +79,17 @@ impl<S: Shard> Shards<S> {
         }
     }
 
-    /// What the shards share.
+    /// State shared by the shards.
     pub(crate) fn shared(&self) -> &S::Shared {
         &self.driver.shared
     }
 
-    /// The time, as the shards are told it.
+    /// The time for the shards.
     pub(crate) fn now(&self) -> Moment {
         self.driver.now()
     }
 
-    /// This broker leads a partition. It is loaded in the background; until then requests are told to wait.
+    /// This broker leads a partition. It is loaded in the background; until then requests get a retriable error.
     pub(crate) fn elected(&self, partition: i32, leader_epoch: i32) {
         let (cell, earlier) = {
             let mut cells = self.cells.write();
@@ -107,13 +107,13 @@ impl<S: Shard> Shards<S> {
         self.driver.runtime.spawn(async move {
             let _permit = loads.acquire_owned().await.expect("the semaphore is never closed");
             if let Err(error) = disk.spawn(move || cell.load()).await {
-                tracing::error!(partition, %error, "Loading {} was broken off", S::KEEPS);
+                tracing::error!(partition, %error, "Loading {} was aborted", S::KEEPS);
             }
         });
     }
 
-    /// This broker does not lead the partition any more, or not in this epoch: whoever waits is sent elsewhere. Without an
-    /// epoch, the partition is gone.
+    /// This broker no longer leads the partition, or not in this epoch: waiting requests are redirected. Without an
+    /// epoch, the partition is deleted.
     pub(crate) fn resigned(&self, partition: i32, leader_epoch: Option<i32>) {
         let is_over = |cell: &Arc<Cell<S>>| leader_epoch.is_none_or(|epoch| cell.leader_epoch() <= epoch);
         let cell = {
@@ -130,12 +130,12 @@ impl<S: Shard> Shards<S> {
         self.cell(partition).is_ok_and(|cell| cell.is_active())
     }
 
-    /// The most bytes that a batch may take in the log of a partition.
+    /// Maximum size of a batch in the log of a partition.
     pub(crate) fn batch_bytes_max(&self, partition: i32) -> usize {
         self.driver.log.batch_bytes_max(partition)
     }
 
-    /// Does what is due in all shards.
+    /// Runs what is due in all shards.
     pub(crate) fn tick(&self) {
         let now_ms = self.now().monotonic_ms;
         for cell in self.all() {
@@ -145,7 +145,7 @@ impl<S: Shard> Shards<S> {
         }
     }
 
-    /// Sleeps until the next deadline and does what is due, or until the shards want something else looked at.
+    /// Sleeps until the next deadline and runs what is due, or until the shards need another check.
     pub(crate) async fn sleep(&self) {
         let woken = self.driver.wake.notified();
         let next_ms = self.all().iter().map(|cell| cell.next_deadline_ms()).min();
@@ -169,8 +169,7 @@ impl<S: Shard> Shards<S> {
         self.cells.read().values().cloned().collect()
     }
 
-    /// What looks at each shard see, as far as they serve. An error is that of a shard that is not loaded: what is not led
-    /// here is elsewhere, and no error.
+    /// Reads each serving shard. Returns an error if a shard is not loaded; partitions led elsewhere are skipped.
     pub(crate) fn read_all<R>(&self, read: impl Fn(&S) -> R) -> Result<Vec<R>, ErrorCode> {
         let seen = self.all().into_iter().map(|cell| cell.read(&read));
         seen.filter(|seen| !matches!(seen, Err(ErrorCode::NotCoordinator))).collect()

@@ -1,4 +1,4 @@
-//! Who asks, and what is answered.
+//! Clients of requests, and answers.
 
 use std::net::IpAddr;
 use thalweg_wire::ErrorCode;
@@ -9,12 +9,12 @@ use thalweg_wire::request::{
     SyncGroupResponse, TxnOffsetCommitResponse,
 };
 
-/// Who sent a request.
+/// The sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientInfo {
-    /// The client's name for itself: the start of the member ids that it is given.
+    /// The client id: the prefix of generated member ids.
     pub client_id: String,
-    /// Where it is, as Kafka writes it into the group's records: `/192.0.2.1`.
+    /// Its address, as Kafka writes it into the group's records: `/192.0.2.1`.
     pub client_host: String,
 }
 
@@ -32,7 +32,7 @@ impl ClientInfo {
     }
 }
 
-/// What a shard answers to a request.
+/// A shard's answer to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
     JoinGroup(JoinGroupResponse),
@@ -49,7 +49,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// The answer to the same request when what it waited for failed.
+    /// The answer to the same request when its write failed.
     pub fn failed(self, error: ErrorCode) -> Answer {
         let error_code = error.code();
         match self {
@@ -75,7 +75,7 @@ impl Answer {
             }
             Answer::TransactionEnded(_) => Answer::TransactionEnded(Err(error)),
             Answer::OffsetFetch(mut group) => {
-                // What Kafka answers to a fetch of stable offsets, and only there, sends the client elsewhere.
+                // Kafka redirects the client only for a fetch of stable offsets.
                 let error_code = match error {
                     ErrorCode::CoordinatorNotAvailable => ErrorCode::NotCoordinator.code(),
                     _ => error_code,
@@ -111,7 +111,7 @@ pub(super) fn sync_error(error: ErrorCode) -> SyncGroupResponse {
     SyncGroupResponse { error_code: error.code(), ..SyncGroupResponse::default() }
 }
 
-/// What a client is told when the log did not take a write, or did not acknowledge it
+/// The error for a client when the log rejected a write, or did not acknowledge it
 /// (`CoordinatorOperationExceptionHelper`).
 pub(super) fn write_error(error: ErrorCode) -> ErrorCode {
     match error {

@@ -1,5 +1,5 @@
 //! A group whose members agree on an assignment among themselves (`ClassicGroup`): its state, its members, and the
-//! counts that the decisions in [`join`], [`rebalance`], [`sync`] and [`leave`] rest on.
+//! counts used by [`join`], [`rebalance`], [`sync`] and [`leave`].
 //!
 //! ```text
 //!            join                  all joined             leader's assignment written
@@ -38,11 +38,11 @@ use thalweg_wire::request::list_groups_response::ListedGroup;
 /// The protocol type of consumers.
 const CONSUMER: &str = "consumer";
 
-/// Members that were given an id and have not come back with it, per group. Kafka has no such bound; beyond it a
-/// join is told that the group is full.
+/// Maximum number of members per group that were given an id and have not rejoined with it. Kafka has no such limit;
+/// beyond it a join gets GROUP_MAX_SIZE_REACHED.
 const PENDING_MEMBERS_MAX: usize = 16_384;
 
-/// Where a group stands. A group that is gone is not kept, so there is no `Dead`.
+/// The state of a group. A deleted group is not kept, so there is no `Dead`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GroupState {
     Empty,
@@ -69,13 +69,13 @@ impl fmt::Display for GroupState {
     }
 }
 
-/// What the end of a join phase means.
+/// The effect of the end of a join phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum JoinPhase {
-    /// Whoever has not joined by then is out.
+    /// Members that have not joined by then are removed.
     #[default]
     Rebalance,
-    /// A group that was empty looks whether more members came, and waits again if so.
+    /// A group that was empty checks for more members, and waits again if some arrived.
     Initial { delay_ms: i32, remaining_ms: i32 },
 }
 
@@ -96,16 +96,16 @@ pub(super) struct ClassicGroup {
     next_place: u64,
     /// Ids of the static members, by their instance ids.
     static_members: HashMap<String, Arc<str>>,
-    /// Ids that were given out and not come back yet (KIP-394), with the time until which they may.
+    /// Generated ids that have not rejoined yet (KIP-394), with their deadline.
     pending_members: HashMap<Arc<str>, Deadline>,
-    /// Members who have yet to ask for the assignment of this generation.
+    /// Members that have not requested the assignment of this generation.
     pending_sync: HashSet<Arc<str>>,
     awaiting_join: usize,
     /// How many members follow each protocol.
     supported_protocols: HashMap<String, usize>,
     /// Whether this generation's assignment is on its way into the log: a generation has one.
     is_assigned: bool,
-    /// What all consumers of the group subscribe to, where that can be told.
+    /// The topics that all consumers of the group subscribe to, if known.
     subscribed_topics: Option<BTreeSet<String>>,
     /// Whether someone joined since the initial rebalance began or was put off.
     new_member_added: bool,
@@ -142,7 +142,7 @@ impl ClassicGroup {
         }
     }
 
-    /// A group as the log has it.
+    /// A group from its record.
     pub(super) fn from_record(id: Arc<str>, value: GroupMetadataValue) -> ClassicGroup {
         let mut group = ClassicGroup::new(id, 0);
         group.state = if value.members.is_empty() { GroupState::Empty } else { GroupState::Stable };
@@ -191,7 +191,7 @@ impl ClassicGroup {
         CoordinatorRecord::GroupMetadata(GroupMetadataKey { group: self.id.to_string() }, Some(value))
     }
 
-    /// Where the group stands.
+    /// The state of the group.
     pub(super) fn state(&self) -> GroupState {
         self.state
     }
@@ -213,7 +213,7 @@ impl ClassicGroup {
         self.in_order().into_iter().map(|member| member.id.clone()).collect()
     }
 
-    /// Whether the group can be deleted for want of offsets: nobody is in it, nobody is about to be.
+    /// Whether the group can be deleted once it has no offsets: it has no members, and none are joining.
     pub(super) fn is_abandoned(&self) -> bool {
         self.state == GroupState::Empty && self.pending_members.is_empty()
     }
@@ -223,7 +223,7 @@ impl ClassicGroup {
         self.protocol_type.as_deref() == Some(CONSUMER)
     }
 
-    /// Whether its members read the topic. Consumers whose subscription cannot be told may read any.
+    /// Whether its members read the topic. Consumers with an unknown subscription may read any.
     pub(super) fn is_subscribed_to(&self, topic: &str) -> bool {
         match &self.subscribed_topics {
             Some(topics) => topics.contains(topic),
@@ -270,7 +270,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Whether a request comes from the member that it names: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID if not.
+    /// Checks that a request comes from the member it names: otherwise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
     pub(super) fn validate_member(&self, id: &str, instance_id: Option<&str>) -> Result<(), ErrorCode> {
         if let Some(instance_id) = instance_id {
             match self.static_members.get(instance_id) {
@@ -282,7 +282,7 @@ impl ClassicGroup {
         if self.members.contains_key(id) { Ok(()) } else { Err(ErrorCode::UnknownMemberId) }
     }
 
-    /// Whether offsets may be committed by whoever names itself so.
+    /// Whether this member may commit offsets.
     pub(super) fn validate_commit(
         &self,
         member_id: &str,
@@ -326,7 +326,7 @@ impl ClassicGroup {
         }
     }
 
-    /// The group goes: its deadlines are forgotten, and who waits is returned, joins first.
+    /// Dissolves the group: drops its deadlines, and returns waiting requests, joins first.
     pub(super) fn dissolve(&mut self, timers: &mut Timers) -> (Vec<Ticket>, Vec<Ticket>) {
         timers.cancel(&mut self.join_deadline);
         timers.cancel(&mut self.sync_deadline);
@@ -362,7 +362,7 @@ impl ClassicGroup {
         self.members.insert(member.id.clone(), member);
     }
 
-    /// Takes a member, or an id that was given out, out of the group. Whoever waits under the id is refused.
+    /// Removes a member, or a generated id. Its waiting requests get an error.
     fn remove(&mut self, cx: &mut Context<'_>, id: &str) {
         if let Some(mut deadline) = self.pending_members.remove(id) {
             cx.timers.cancel(&mut deadline);
@@ -411,7 +411,7 @@ impl ClassicGroup {
         self.state_since_ms = Some(wall_ms);
     }
 
-    /// What all members together subscribe to: nothing is known, unless all are consumers who say so.
+    /// The topics that all members together subscribe to; `None` unless all are consumers with a known subscription.
     fn topics_of_members(&self) -> Option<BTreeSet<String>> {
         if !self.is_of_consumers() {
             return None;

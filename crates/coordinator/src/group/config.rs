@@ -23,7 +23,7 @@ pub struct GroupConfig {
     pub offsets_retention_check_interval_ms: i64,
     /// `offsets.commit.timeout.ms`: how long a write waits for its acknowledgement.
     pub commit_timeout_ms: i64,
-    /// `offsets.topic.num.partitions`: partitions of `__consumer_offsets` until the topic exists and tells its own.
+    /// `offsets.topic.num.partitions`: partitions of `__consumer_offsets` until the topic exists.
     pub offsets_topic_partitions: i32,
     /// `offsets.topic.compression.codec`.
     pub offsets_topic_compression: Compression,

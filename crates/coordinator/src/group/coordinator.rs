@@ -1,5 +1,5 @@
-//! What the broker sees of the group coordinator. It decides nothing about groups: it passes requests to their shards, and
-//! gives answers the form of each version.
+//! The broker's interface to the group coordinator. It makes no decisions about groups: it passes requests to their
+//! shards, and formats answers for each version.
 
 mod admin;
 mod bounds;
@@ -18,10 +18,10 @@ use thalweg_log::disk::Disk;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::ErrorCode;
 
-/// The group coordinator of this broker: a function for each API, and what it must be told.
+/// The group coordinator of this broker: a function for each API, and for elections and deletions.
 ///
-/// Requests are checked for their form and answered here; authorisation is the caller's. Each function answers in
-/// the form of the version that it is given.
+/// Requests are checked for their form and answered here; authorisation is the caller's. Each function formats its
+/// answer for the given version.
 pub struct GroupCoordinator {
     topics: Arc<dyn Topics>,
     shards: Shards<Shard>,
@@ -52,14 +52,14 @@ impl GroupCoordinator {
         partition_for(group_id, partitions.unwrap_or(self.shards.shared().offsets_topic_partitions))
     }
 
-    /// This broker is the leader of a partition of `__consumer_offsets`. Its groups are loaded in the background;
-    /// until then their requests are told to wait.
+    /// This broker leads a partition of `__consumer_offsets`. Its groups are loaded in the background; until then
+    /// their requests get a retriable error.
     pub fn on_elected(&self, partition: i32, leader_epoch: i32) {
         self.shards.elected(partition, leader_epoch);
     }
 
-    /// This broker is not the leader of the partition any more, or not in this epoch: whoever waits is sent
-    /// elsewhere. Without an epoch, the partition is gone.
+    /// This broker no longer leads the partition, or not in this epoch: waiting requests are redirected. Without an
+    /// epoch, the partition is deleted.
     pub fn on_resigned(&self, partition: i32, leader_epoch: Option<i32>) {
         self.shards.resigned(partition, leader_epoch);
     }
@@ -93,12 +93,12 @@ impl GroupCoordinator {
         self.shards.is_loaded(partition)
     }
 
-    /// Does what is due in all shards. [`GroupCoordinator::run`] calls it when it must be.
+    /// Runs what is due in all shards. [`GroupCoordinator::run`] calls it in time.
     pub fn tick(&self) {
         self.shards.tick();
     }
 
-    /// Does what is due when it is due, for as long as it is polled.
+    /// Runs due work in time, as long as it is polled.
     pub async fn run(&self) {
         loop {
             self.shards.sleep().await;
@@ -110,7 +110,7 @@ impl GroupCoordinator {
         self.shards.shutdown();
     }
 
-    /// The groups that this broker coordinates, with what they have committed.
+    /// The groups that this broker coordinates, with their committed offsets.
     pub fn figures(&self) -> Vec<GroupFigures> {
         self.shards.all().iter().filter_map(|cell| cell.read(Shard::figures).ok()).flatten().collect()
     }

@@ -1,4 +1,4 @@
-//! What a group's decision wants done: answers, and a record with what follows when it is acknowledged.
+//! The effects of a group's decision: answers, and a record with its completion.
 
 use super::answer::{Answer, join_error, sync_error};
 use super::config::GroupConfig;
@@ -12,7 +12,7 @@ use thalweg_hash::HashMap;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{JoinGroupResponse, SyncGroupResponse};
 
-/// What a group decides with, and where it leaves its decisions.
+/// The context of a group's decisions, and their output.
 pub(super) struct Context<'a> {
     pub(super) now: Moment,
     pub(super) config: &'a GroupConfig,
@@ -24,24 +24,24 @@ pub(super) struct Context<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     pub(super) answers: Vec<(Ticket, Answer)>,
-    /// A record to write. The group's state has it already.
+    /// A record to write. The group's state already contains it.
     pub(super) write: Option<(CoordinatorRecord, Completion)>,
 }
 
-/// What follows when a group's record is acknowledged, or is not.
+/// Runs when a group's record is acknowledged, or fails.
 #[derive(Debug)]
 pub(super) enum Completion {
     /// The group exists. If it cannot be written, the join that made it fails.
     NewGroup { group: Arc<str>, ticket: Ticket },
     /// The last member is gone.
     EmptyGroup { group: Arc<str> },
-    /// The leader's assignment is given to the members, if it is still for their generation.
+    /// Sends the leader's assignment to the members, if it is still for their generation.
     Assignment { group: Arc<str>, generation: i32, leader: Arc<str>, assignment: HashMap<String, Bytes> },
-    /// A static member came back under a new id, and takes the place of the old one.
+    /// A static member returned under a new id, and replaces the old one.
     StaticMember(Box<StaticMember>),
 }
 
-/// A static member that came back in a stable group.
+/// A static member that returned to a stable group.
 #[derive(Debug)]
 pub(super) struct StaticMember {
     pub(super) group: Arc<str>,
@@ -52,7 +52,7 @@ pub(super) struct StaticMember {
     pub(super) new_id: Arc<str>,
     /// The leader before the return.
     pub(super) leader: Option<Arc<str>>,
-    /// What it had said before.
+    /// Its previous terms.
     pub(super) terms: Terms,
 }
 

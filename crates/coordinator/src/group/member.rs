@@ -17,7 +17,7 @@ pub(super) struct Protocol {
     pub(super) metadata: Bytes,
 }
 
-/// What a member says about itself when it joins.
+/// A member's parameters of its join.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     /// In the order of its preference, each name once.
@@ -27,7 +27,7 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// What a join says. The metadata is copied: a slice would keep the whole frame in memory.
+    /// The parameters of a join. The metadata is copied: a slice would keep the whole frame in memory.
     pub(super) fn of(request: &JoinGroupRequest) -> Terms {
         let mut names = HashSet::default();
         let protocols = request
@@ -66,7 +66,7 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// A member as the log knows it: it supports the one protocol that was chosen.
+    /// A member from its record: it supports only the chosen protocol.
     pub(super) fn from_record(record: MemberMetadata, protocol: Option<&str>, place: u64) -> Member {
         let rebalance_timeout_ms = match record.rebalance_timeout {
             -1 => record.session_timeout,
@@ -105,7 +105,7 @@ impl Member {
         }
     }
 
-    /// The member as it is described. Its metadata is told when the group is stable.
+    /// The member for DescribeGroups. Its metadata is included when the group is stable.
     pub(super) fn describe(&self, metadata: Bytes) -> DescribedGroupMember {
         DescribedGroupMember {
             member_id: self.id.to_string(),
@@ -117,7 +117,7 @@ impl Member {
         }
     }
 
-    /// What it says for a protocol; nothing, for one that it does not follow.
+    /// Its metadata for a protocol; empty if it does not support it.
     pub(super) fn metadata(&self, protocol: Option<&str>) -> Bytes {
         let name = protocol.unwrap_or_default();
         self.terms.protocols.iter().find(|p| p.name == name).map(|p| p.metadata.clone()).unwrap_or_default()

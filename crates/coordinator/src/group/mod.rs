@@ -1,5 +1,4 @@
-//! The coordinator of classic consumer groups: who is in a group, which generation it is in, who was assigned what,
-//! and which offsets it committed.
+//! The coordinator of classic consumer groups: members, generations, assignments and committed offsets.
 //!
 //! Behaves as Kafka's `org.apache.kafka.coordinator.group` does for the classic protocol. The consumer protocol of
 //! KIP-848, share groups and streams groups are not served; their records are passed over.
@@ -13,9 +12,9 @@
 //! ```
 //!
 //! A request becomes a call on the shard, which changes its state, and leaves behind a [`Write`] for the log. The
-//! driver appends it under the shard's lock, so the log has the order in which the shard decided, and tells the
-//! shard the offset. An answer is released when everything that was written before it is acknowledged; reads
-//! ([`GroupCoordinator::offset_fetch`], list, describe) see only what is acknowledged.
+//! driver appends it under the shard's lock, so the log has the order in which the shard decided, and passes the
+//! offset to the shard. An answer is released when all earlier writes are acknowledged; reads
+//! ([`GroupCoordinator::offset_fetch`], list, describe) see only the acknowledged state.
 
 mod answer;
 mod classic;

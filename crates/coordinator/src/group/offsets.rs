@@ -1,5 +1,5 @@
-//! What the groups of a shard committed (`OffsetMetadataManager`): the latest offsets, those that readers may see,
-//! and those of transactions that have not ended.
+//! The committed offsets of a shard's groups (`OffsetMetadataManager`): the latest offsets, those that readers may
+//! see, and those of transactions that have not ended.
 
 mod transactions;
 
@@ -21,15 +21,15 @@ pub struct OffsetAndMetadata {
     pub offset: i64,
     /// The leader epoch of the last record that was read, or -1.
     pub leader_epoch: i32,
-    /// What the committer added, as it came.
+    /// The committer's metadata, unchanged.
     pub metadata: String,
     /// When it was committed.
     pub commit_timestamp_ms: i64,
-    /// When it expires, where the committer said so (before version 5 of the request).
+    /// When it expires, if the committer set it (before version 5 of the request).
     pub expire_timestamp_ms: Option<i64>,
     /// The topic's id at the time, or zero where it was not known.
     pub topic_id: Uuid,
-    /// Where its record lies in `__consumer_offsets`.
+    /// The offset of its record in `__consumer_offsets`.
     pub record_offset: i64,
 }
 
@@ -69,12 +69,12 @@ impl OffsetAndMetadata {
     }
 }
 
-/// How much of the past a reader sees.
+/// The state that a reader sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
-    /// What is decided.
+    /// The decided state.
     Latest,
-    /// What is acknowledged.
+    /// The acknowledged state.
     Acknowledged,
 }
 
@@ -137,7 +137,7 @@ impl OffsetStore {
         self.transactions.is_open_for(group, topic, partition)
     }
 
-    /// Sets or removes an offset. `at` is where the log has it, when readers must wait for that to be acknowledged.
+    /// Sets or removes an offset. `at` is its record's offset, if readers must wait for its acknowledgement.
     pub(super) fn put(
         &mut self,
         group: &Arc<str>,
@@ -168,7 +168,7 @@ impl OffsetStore {
         }
     }
 
-    /// Readers may see what lies at or before this offset of the log.
+    /// Lets readers see changes at or before this offset of the log.
     pub(super) fn acknowledge(&mut self, last_offset: i64) {
         while self.unacknowledged.front().is_some_and(|change| change.at <= last_offset) {
             let Change { group, topic, partition, .. } =
@@ -209,8 +209,8 @@ impl OffsetStore {
         records
     }
 
-    /// Adds tombstones for what a group committed and nobody needs any more. Returns whether nothing remains.
-    /// `starts_ms` tells from when the retention of an offset counts, or that it is still needed.
+    /// Adds tombstones for expired offsets of a group. Returns whether none remain. `starts_ms` returns the start of
+    /// an offset's retention, or that it is still needed.
     pub(super) fn expire(
         &self,
         group: &str,

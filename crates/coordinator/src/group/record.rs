@@ -20,7 +20,7 @@ const OFFSET_COMMIT: i16 = 1;
 const GROUP_METADATA: i16 = 2;
 const GROUP_METADATA_VERSION: i16 = 3;
 const OFFSET_COMMIT_VERSION: i16 = 4;
-/// The one version that can say when an offset expires.
+/// The only version that can contain an expiry timestamp.
 const OFFSET_COMMIT_VERSION_WITH_EXPIRY: i16 = 1;
 
 /// A record of the group coordinator. Without a value it is a tombstone.

@@ -1,8 +1,8 @@
 //! All groups and offsets of one partition of `__consumer_offsets`: a state machine without clock, I/O or waiting.
 //!
-//! It is driven in turns (`crate::driver::Shard`). The rule for answers: one that came with a write waits for
-//! its acknowledgement, and any other waits for what was written before it. So nobody is told of a state that a
-//! failing broker could take back. Only reads are answered at once, from what is acknowledged.
+//! It is driven in turns (`crate::driver::Shard`). The rule for answers: an answer with a write waits for its
+//! acknowledgement, and any other waits for all earlier writes. So clients never see a state that a failing broker
+//! could lose. Only reads are answered at once, from the acknowledged state.
 
 mod admin;
 mod commit;
@@ -31,7 +31,7 @@ use thalweg_hash::HashMap;
 use thalweg_record::{DecompressBuffer, ProducerId};
 use thalweg_wire::ErrorCode;
 
-/// What waits for an acknowledgement.
+/// A write or answer that waits for an acknowledgement.
 #[derive(Debug)]
 struct Pending {
     last_offset: i64,
@@ -146,7 +146,7 @@ impl driver::Shard for Shard {
 
     fn refused(&mut self, write: Write, error: ErrorCode, now: Moment) {
         let error = write_error(error);
-        tracing::warn!(records = write.records.len(), %error, "A write of the group coordinator was refused");
+        tracing::warn!(records = write.records.len(), %error, "Group coordinator write was rejected");
         self.fail(write.answers, write.completion, error, now, true);
     }
 
@@ -228,7 +228,7 @@ impl Shard {
         Some((result, cx.effects))
     }
 
-    /// Takes what a group decided.
+    /// Applies a group's decision.
     fn settle(&mut self, effects: Effects, now: Moment) {
         match effects.write {
             Some((record, completion)) => self.writes.push_back(Write {
@@ -277,7 +277,7 @@ impl Shard {
         now.monotonic_ms.saturating_add(self.config.commit_timeout_ms)
     }
 
-    /// What follows when a group's record is acknowledged, or is not. Its answers waited long enough.
+    /// Completes a group's record after its acknowledgement or failure. Its answers need not wait any longer.
     fn complete(&mut self, completion: Completion, result: Result<(), ErrorCode>, now: Moment) {
         let group = completion.group().clone();
         let decided = self.with_group(&group, now, |group, cx| match completion {
@@ -288,7 +288,7 @@ impl Shard {
             }
             Completion::EmptyGroup { group } => {
                 if let Err(error) = result {
-                    tracing::warn!(%group, %error, "An empty group could not be written");
+                    tracing::warn!(%group, %error, "Failed to write an empty group");
                 }
             }
             Completion::Assignment { generation, leader, assignment, .. } => {
@@ -320,7 +320,7 @@ impl Shard {
         }
     }
 
-    /// A group that could not be written goes, as if it had never been.
+    /// Removes a group that could not be written.
     fn discard_group(&mut self, id: &str, error: ErrorCode) {
         let Some(slot) = self.groups.get_mut(id) else { return };
         if let Some(mut group) = slot.set(None) {

@@ -4,13 +4,13 @@ use bytes::Bytes;
 use thalweg_wire::data::ConsumerProtocolSubscription;
 use thalweg_wire::{Decoder, Message};
 
-/// The most topics that a consumer's metadata is read for. A name of two bytes takes a dozen times as many once it is read,
+/// Maximum number of topics in a consumer's metadata. A name of two bytes needs a dozen times its size once decoded,
 /// under the lock of all groups of a partition.
 const TOPICS_MAX: usize = 100_000;
 
 /// The topics named in a consumer's metadata: a version, then the message. Only the fields of version 0 are read,
-/// with which every version begins. Nothing, when the bytes are no such message, or name too many topics: groups may
-/// carry what they like.
+/// with which every version begins. `None` if the bytes are another kind of message, or name too many topics: groups
+/// may carry any metadata.
 pub(super) fn subscribed_topics(metadata: &Bytes) -> Option<Vec<String>> {
     let mut d = Decoder::new(metadata.clone()).with_elements_max(TOPICS_MAX);
     if d.i16().ok()? < 0 {

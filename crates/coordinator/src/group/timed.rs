@@ -1,4 +1,4 @@
-//! A value with a past: what is decided, and what readers may see of it until the log acknowledges the change.
+//! A value with history: the decided state, and the state visible to readers until the log acknowledges the change.
 
 use std::collections::VecDeque;
 
@@ -51,7 +51,7 @@ impl<V> Timed<V> {
         self.changed_from(before);
     }
 
-    /// The latest state came about by a change from `before`, which readers go on seeing.
+    /// The latest state replaced `before`, which readers continue to see.
     pub(super) fn changed_from(&mut self, before: Option<V>) {
         self.earlier.get_or_insert_default().push_back(before);
     }

@@ -1,9 +1,9 @@
 //! Every deadline of a shard, in one queue.
 //!
-//! A heartbeat moves its member's deadline forward and touches nothing else: the queue keeps the earlier moment,
-//! and when that comes, whoever is popped is put back at its real deadline. So a heartbeat costs a store, and the
-//! queue is looked at about once per member and session timeout. Entries are removed when their owner goes, so the
-//! queue never has more of them than there are members and rebalances.
+//! A heartbeat moves its member's deadline forward and touches nothing else: the queue keeps the earlier moment, and
+//! then the entry is put back at its real deadline. So a heartbeat costs a store, and the queue is accessed about
+//! once per member and session timeout. Entries are removed with their owner, so the queue has at most as many as
+//! there are members and rebalances.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(super) enum Timer {
     Join(Arc<str>),
     /// The end of a group's sync phase.
     Sync(Arc<str>),
-    /// A member's session, or a pending member's time to come back with its id.
+    /// A member's session, or the time for a pending member to rejoin with its id.
     Session(Arc<str>, Arc<str>),
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Sets a deadline. `timer` is asked for whose it is only when it has no entry yet.
+    /// Sets a deadline. `timer` is called for the owner only if it has no entry yet.
     pub(super) fn set(&mut self, deadline: &mut Deadline, at_ms: i64, timer: impl FnOnce() -> Timer) {
         deadline.at_ms = at_ms;
         let timer = match deadline.entry {
@@ -60,13 +60,13 @@ impl Timers {
         self.queue.keys().next().map(|&(at_ms, _)| at_ms)
     }
 
-    /// Takes a timer whose moment in the queue has come. Its owner passes its deadline to [`Timers::is_due`].
+    /// Takes a timer whose queued moment has passed. Its owner passes its deadline to [`Timers::is_due`].
     pub(super) fn pop(&mut self, now_ms: i64) -> Option<Timer> {
         let entry = self.queue.first_entry()?;
         if entry.key().0 > now_ms { None } else { Some(entry.remove()) }
     }
 
-    /// Whether the deadline of a popped timer has really come. When it was moved meanwhile, the timer goes back.
+    /// Whether the deadline of a popped timer has passed. If it was moved meanwhile, the timer is put back.
     pub(super) fn is_due(&mut self, deadline: &mut Deadline, timer: Timer, now_ms: i64) -> bool {
         deadline.entry = None;
         if deadline.at_ms <= now_ms {

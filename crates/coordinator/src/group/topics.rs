@@ -1,4 +1,4 @@
-//! What groups need to know about the cluster's topics.
+//! The cluster's topics, as groups need them.
 
 use thalweg_wire::Uuid;
 

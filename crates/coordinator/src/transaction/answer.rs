@@ -1,34 +1,34 @@
-//! What a shard answers.
+//! A shard's answers.
 
 use thalweg_wire::ErrorCode;
 
 /// A producer id and the epoch in which it may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Producer {
-    /// The id; -1 where nothing is to be said.
+    /// The id; -1 if there is none to return.
     pub id: i64,
-    /// The epoch; -1 where nothing is to be said.
+    /// The epoch; -1 if there is none to return.
     pub epoch: i16,
 }
 
 impl Producer {
-    /// Nothing is to be said.
+    /// No producer to return.
     pub const NONE: Producer = Producer { id: -1, epoch: -1 };
 }
 
-/// What a shard answers to a request.
+/// A shard's answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// To InitProducerId and EndTxn: the producer with which the client goes on.
+    /// To InitProducerId and EndTxn: the producer that the client continues with.
     Producer(Result<Producer, ErrorCode>),
     /// To AddPartitionsToTxn and AddOffsetsToTxn.
     Added(Result<(), ErrorCode>),
-    /// The request needs a producer id that nobody had before: it is to come again with one.
+    /// The request needs a new producer id: repeat it with one.
     NeedsProducerId,
 }
 
 impl Answer {
-    /// The answer to the same request when what it waited for failed.
+    /// The answer to the same request when its write failed.
     pub fn failed(self, error: ErrorCode) -> Answer {
         match self {
             Answer::Producer(_) => Answer::Producer(Err(error)),

@@ -13,8 +13,7 @@ pub struct TransactionConfig {
     pub remove_expired_interval_ms: i64,
     /// `transaction.two.phase.commit.enable`.
     pub two_phase_commit: bool,
-    /// `transaction.state.log.num.partitions`: partitions of `__transaction_state` until the topic exists and tells
-    /// its own.
+    /// `transaction.state.log.num.partitions`: partitions of `__transaction_state` until the topic exists.
     pub state_topic_partitions: i32,
 }
 

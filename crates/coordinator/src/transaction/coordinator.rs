@@ -1,5 +1,5 @@
-//! What the broker sees of the transaction coordinator. It decides nothing about transactions: it passes requests to the
-//! shards of their ids, and gets producer ids for them.
+//! The broker's interface to the transaction coordinator. It makes no decisions about transactions: it passes
+//! requests to the shards of their ids, and gets producer ids for them.
 
 use super::answer::{Answer, Producer};
 use super::config::TransactionConfig;
@@ -16,7 +16,7 @@ use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_transactions_response::TransactionState as Described;
 use thalweg_wire::request::list_transactions_response::TransactionState as Listed;
 
-/// What the coordinator sees of the cluster.
+/// The coordinator's view of the cluster.
 pub trait Cluster: Send + Sync + 'static {
     /// How many partitions `__transaction_state` has, if it exists.
     fn state_partition_count(&self) -> Option<i32>;
@@ -27,16 +27,16 @@ pub trait Cluster: Send + Sync + 'static {
 /// An id that needs a producer id, and the shard that it belongs to.
 pub(super) type NeedingId = (Arc<Cell<Shard>>, Arc<str>);
 
-/// What a producer says of two-phase commits (KIP-939).
+/// A producer's flags for two-phase commits (KIP-939).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TwoPhaseCommit {
-    /// Another system ends its transactions, whatever time that takes.
+    /// An external system ends its transactions, without a time limit.
     pub begins: bool,
-    /// It wants to go on with a transaction that is prepared.
+    /// It wants to continue a prepared transaction.
     pub keeps: bool,
 }
 
-/// What the shards share.
+/// State shared by the shards.
 pub(crate) struct ShardContext {
     pub(super) config: Arc<TransactionConfig>,
     pub(super) cluster: Arc<dyn Cluster>,
@@ -45,8 +45,8 @@ pub(crate) struct ShardContext {
     pub(super) markers: Arc<MarkerQueue>,
 }
 
-/// The transaction coordinator of this broker: a function for each API, without the forms of their versions, which are the
-/// business of `crate::api`; and what it must be told.
+/// The transaction coordinator of this broker: a function for each API, independent of versions, which `api` handles;
+/// and for elections.
 pub struct TransactionCoordinator {
     shards: Shards<Shard>,
 }
@@ -77,7 +77,7 @@ impl TransactionCoordinator {
         partition_for(id, cluster.state_partition_count().unwrap_or(config.state_topic_partitions))
     }
 
-    /// The same of an id that came with a request, which may be empty.
+    /// The same for the id of a request, which may be empty.
     fn partition(&self, id: &str) -> Result<i32, ErrorCode> {
         if id.is_empty() { Err(ErrorCode::InvalidRequest) } else { Ok(self.partition_for(id)) }
     }
@@ -87,14 +87,14 @@ impl TransactionCoordinator {
         &self.shards.shared().markers
     }
 
-    /// This broker is the leader of a partition of `__transaction_state`. Its ids are loaded in the background; until
-    /// then requests for them are told to wait.
+    /// This broker leads a partition of `__transaction_state`. Its ids are loaded in the background; until then their
+    /// requests get a retriable error.
     pub fn on_elected(&self, partition: i32, leader_epoch: i32) {
         self.shards.elected(partition, leader_epoch);
     }
 
-    /// This broker is not the leader of the partition any more, or not in this epoch: whoever waits is sent
-    /// elsewhere. Without an epoch, the partition is gone.
+    /// This broker no longer leads the partition, or not in this epoch: waiting requests are redirected. Without an
+    /// epoch, the partition is deleted.
     pub fn on_resigned(&self, partition: i32, leader_epoch: Option<i32>) {
         self.shards.resigned(partition, leader_epoch);
     }
@@ -104,7 +104,7 @@ impl TransactionCoordinator {
         self.shards.is_loaded(partition)
     }
 
-    /// Does what is due when it is due, for as long as it is polled. `new_id` gives a producer id that nobody had.
+    /// Runs due work in time, as long as it is polled. `new_id` returns a new producer id.
     pub async fn run<I, F>(&self, new_id: I)
     where
         I: Fn() -> F,
@@ -112,14 +112,14 @@ impl TransactionCoordinator {
     {
         loop {
             self.shards.sleep().await;
-            // Transactions took too long whose producers have no epoch left: each is aborted under a new producer id. What
-            // fails is found again at the next look for them.
+            // Timed-out transactions whose producers have used up their epochs: each is aborted under a new producer
+            // id. Failures are found again at the next check.
             let needing = std::mem::take(&mut *self.shards.shared().needing_ids.lock());
             for (cell, id) in needing {
                 match new_id().await {
                     Ok(new_id) => cell.turn(|shard, turn| shard.abort_timed_out(&id, Some(new_id), turn)),
                     Err(error) => {
-                        tracing::warn!(transactional_id = &*id, %error, "A late transaction waits for a producer id");
+                        tracing::warn!(transactional_id = &*id, %error, "Abort of a timed-out transaction waits for a producer id");
                     }
                 }
             }
@@ -162,7 +162,7 @@ impl TransactionCoordinator {
             transactional_id = request.id,
             producer_id = producer.id,
             producer_epoch = producer.epoch,
-            "A producer begins"
+            "Initialized a producer"
         );
         Ok(producer)
     }
@@ -195,7 +195,7 @@ impl TransactionCoordinator {
         cell.read(|shard| shard.verify_partitions(id, producer, partitions.iter()))?
     }
 
-    /// EndTxn. The producer with which the client goes on is told where its version wants to know it.
+    /// EndTxn. Returns the producer that the client continues with, if its version expects it.
     pub async fn end_transaction<F>(
         &self,
         request: EndRequest,

@@ -1,10 +1,10 @@
-//! Markers: the control records that end a transaction in a partition. This broker's coordinator has them written by the
-//! leaders of its transactions' partitions, be they here or elsewhere, and this broker's partitions take those of any
+//! Markers: the control records that end a transaction in a partition. This broker's coordinator sends them to the
+//! leaders of its transactions' partitions, here or elsewhere, and this broker's partitions accept those of any
 //! coordinator (Kafka's `TransactionMarkerChannelManager`).
 //!
-//! Owns: the way of a marker, until its partition has it. What fails is sent again, to whoever leads by then, for as long
-//! as the coordinator that ordered it is in office. One request is under way to each broker, with all markers that came
-//! together meanwhile.
+//! Owns: the delivery of a marker to its partition. Failed ones are retried, with the current leader, for as long as
+//! the coordinator that ordered it is in office. One request is in flight to each broker, with all markers collected
+//! meanwhile.
 
 use super::coordinator::TransactionCoordinator;
 use super::shard::{MarkerOrder, Shard};
@@ -63,7 +63,7 @@ pub struct MarkerWriter {
 }
 
 impl MarkerWriter {
-    /// Writes into these partitions, and tells these groups.
+    /// Writes into these partitions, and notifies these groups.
     pub fn new(partitions: Arc<Partitions>, groups: Arc<GroupCoordinator>, clock: Clock) -> MarkerWriter {
         MarkerWriter { partitions, groups, clock }
     }
@@ -113,7 +113,7 @@ impl MarkerWriter {
         .append_marker(marker.producer_id, marker.producer_epoch, end, marker.transaction_version)
         .map_err(|error| {
             let code = error.code();
-            tracing::debug!(partition = ?found, producer_id = marker.producer_id.0, %error, "Refused a marker");
+            tracing::debug!(partition = ?found, producer_id = marker.producer_id.0, %error, "Rejected a transaction marker");
             code
         })?;
         match Partition::durable(&found, -1, &appended) {
@@ -128,7 +128,7 @@ impl MarkerWriter {
 struct Sending {
     cell: Arc<Cell<Shard>>,
     order: Arc<MarkerOrder>,
-    /// Where the order is still to be carried out, as far as this way goes.
+    /// The partitions that are still to be written by this route.
     partitions: TopicPartitions,
 }
 
@@ -144,13 +144,13 @@ impl Sending {
         }
     }
 
-    /// Takes what became of partitions. Says which are to be sent again.
+    /// Processes results of partitions. Returns those to be retried.
     fn settle(self, results: Vec<((Arc<str>, i32), ErrorCode)>) -> Option<Sending> {
         let (mut written, mut again) = (Vec::new(), Vec::new());
         for ((topic, partition), error) in results {
             match error {
                 ErrorCode::None => written.push((topic, partition)),
-                // Nobody could have written to a partition that takes no markers.
+                // A partition that accepts no markers cannot contain transactional records.
                 ErrorCode::UnsupportedForMessageFormat | ErrorCode::UnsupportedVersion => {
                     written.push((topic, partition));
                 }
@@ -159,12 +159,12 @@ impl Sending {
                     tracing::info!(
                         transactional_id = &*order.id, producer_id = order.producer_id,
                         producer_epoch = order.producer_epoch, coordinator_epoch = order.coordinator_epoch,
-                        %topic, partition, %error, "A marker is of the past; no more of its kind are sent"
+                        %topic, partition, %error, "Transaction marker is stale and is not retried"
                     );
                     return None;
                 }
                 error => {
-                    tracing::debug!(transactional_id = &*self.order.id, %topic, partition, %error, "A marker is sent again");
+                    tracing::debug!(transactional_id = &*self.order.id, %topic, partition, %error, "Retrying a transaction marker");
                     again.push((topic, partition));
                 }
             }
@@ -201,20 +201,20 @@ impl MarkerQueue {
     }
 }
 
-/// Where a partition's marker goes.
+/// The destination of a partition's marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Destination {
     /// The partition is led here.
     Here,
     /// Another broker leads it.
     Broker(i32),
-    /// Nobody does at the moment.
+    /// No leader at the moment.
     Nobody,
     /// It does not exist, and needs no marker.
     Nowhere,
 }
 
-/// What sends the markers that the coordinators of this broker order.
+/// Sends the markers of this broker's coordinators.
 #[derive(Debug)]
 pub struct MarkerSender {
     node_id: i32,
@@ -225,7 +225,7 @@ pub struct MarkerSender {
 }
 
 impl MarkerSender {
-    /// Sends what this coordinator orders: to `writer` for partitions that this node leads, to its peers for others.
+    /// Sends orders to `writer` for partitions that this node leads, to its peers for others.
     pub fn new(
         node_id: i32,
         transactions: &TransactionCoordinator,
@@ -272,7 +272,7 @@ impl MarkerSender {
                 biased;
                 Some(ended) = tasks.join_next() => {
                     if let Err(error) = ended {
-                        tracing::error!(%error, "Sending markers has panicked");
+                        tracing::error!(%error, "Sending transaction markers panicked");
                     }
                 }
                 () = queue.news.notified() => {}
@@ -319,7 +319,7 @@ async fn write_here(sender: Arc<MarkerSender>, sending: Sending) {
     }
 }
 
-/// All of them, each beginning before any has to be waited for.
+/// Joins all futures, each polled once before any is waited for.
 pub async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut begun: Vec<_> = futures.map(|future| Begun::Running(Box::pin(future))).collect();
     std::future::poll_fn(|cx| {
@@ -333,8 +333,8 @@ pub async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Out
         Poll::Ready(())
     })
     .await;
-    // From here on one after another: each end wakes this task, and looking at all of them each time would take as many looks
-    // as there are squared.
+    // From here on sequentially: each completion wakes this task, and polling all of them each time would be
+    // quadratic.
     let mut outputs = Vec::with_capacity(begun.len());
     for each in begun {
         outputs.push(match each {
@@ -375,7 +375,7 @@ async fn serve_peer(sender: Arc<MarkerSender>, id: i32, outgoing: Arc<MarkerQueu
             }
             Err(error) => {
                 let markers = sendings.len();
-                tracing::info!(broker = id, markers, %error, "Markers could not be sent and are sent again");
+                tracing::info!(broker = id, markers, %error, "Failed to send transaction markers, retrying");
                 connection = None;
                 // Another broker may lead by then.
                 send_again(Arc::clone(&sender.queue), sendings).await;
@@ -422,7 +422,7 @@ fn by_topic(partitions: &TopicPartitions) -> Vec<WritableTxnMarkerTopic> {
     topics.collect()
 }
 
-/// What a broker says of one marker's partitions. What it does not mention is sent again.
+/// Processes a broker's answer for one marker's partitions. Missing ones are retried.
 fn take_answer(sending: Sending, response: &WriteTxnMarkersResponse) -> Option<Sending> {
     let id = sending.order.producer_id;
     let told = response.markers.iter().filter(|marker| marker.producer_id == id);

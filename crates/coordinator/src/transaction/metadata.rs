@@ -1,4 +1,4 @@
-//! One transactional id: what is known of it, and each state that it may go to next (Kafka's `TransactionMetadata`).
+//! One transactional id: its state, and all transitions (Kafka's `TransactionMetadata`).
 //!
 //! Owns: how producer id, epoch, partitions and times change from one state to the next. Refuses: deciding whether a
 //! request may have the change; that is the shard's.
@@ -12,13 +12,13 @@ use thalweg_wire::ErrorCode;
 pub const NO_PRODUCER_ID: i64 = -1;
 /// "No epoch."
 pub const NO_PRODUCER_EPOCH: i16 = -1;
-/// From this level of transaction.version on, each transaction has an epoch of its own (KIP-890).
+/// From this level of transaction.version on, each transaction has its own epoch (KIP-890).
 pub const EPOCH_PER_TRANSACTION: i16 = 2;
 
 /// Partitions by topic and number.
 pub type Partitions = BTreeSet<(Arc<str>, i32)>;
 
-/// What is known of a transactional id.
+/// The state of a transactional id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionMetadata {
     /// The producer that may write.
@@ -31,9 +31,8 @@ pub struct TransactionMetadata {
     pub producer_epoch: i16,
     /// The epoch before, by which a repeated request is known. It is not in the log.
     pub last_producer_epoch: i16,
-    /// How long a transaction may take.
+    /// The transaction timeout.
     pub timeout_ms: i32,
-    /// Where it stands.
     pub state: TransactionState,
     /// Where the transaction has written, and no marker is yet.
     pub partitions: Partitions,
@@ -46,7 +45,7 @@ pub struct TransactionMetadata {
 }
 
 impl TransactionMetadata {
-    /// An id that nobody has used.
+    /// An unused id.
     pub fn new(producer_id: i64, timeout_ms: i32, now_ms: i64) -> TransactionMetadata {
         TransactionMetadata {
             producer_id,
@@ -68,7 +67,7 @@ impl TransactionMetadata {
         is_exhausted(self.producer_epoch)
     }
 
-    /// Whether another system decides when its transactions end, however long that takes (KIP-939).
+    /// Whether an external system ends its transactions, without a time limit (KIP-939).
     pub fn is_two_phase_commit(&self) -> bool {
         self.timeout_ms == i32::MAX
     }
@@ -78,7 +77,7 @@ impl TransactionMetadata {
         self.start_ms.saturating_add(i64::from(self.timeout_ms))
     }
 
-    /// The producer with which the client goes on once the transaction has ended.
+    /// The producer that the client continues with after the transaction.
     pub fn producer_after_end(&self) -> (i64, i16) {
         if self.client_version >= EPOCH_PER_TRANSACTION && self.next_producer_id != NO_PRODUCER_ID {
             (self.next_producer_id, 0)
@@ -91,8 +90,8 @@ impl TransactionMetadata {
         TransactionMetadata { state, previous_producer_id: self.producer_id, ..self.clone() }
     }
 
-    /// A producer begins, in the next epoch. One that names the epoch that it had goes on; one that repeats itself
-    /// gets the same answer (KIP-360); one that names another is fenced.
+    /// A producer starts, in the next epoch. One that names its current epoch continues; a repeated request gets the
+    /// same answer (KIP-360); one that names another epoch is fenced.
     pub fn initialised(
         &self,
         timeout_ms: i32,
@@ -118,7 +117,7 @@ impl TransactionMetadata {
         })
     }
 
-    /// A producer begins under a new id, since the epochs of the one before are used up.
+    /// A producer starts under a new id, because the epochs of the old one are used up.
     pub fn rotated(
         &self,
         producer_id: i64,
@@ -138,7 +137,7 @@ impl TransactionMetadata {
         }
     }
 
-    /// The transaction writes to more partitions; the first of them begin it.
+    /// Adds partitions to the transaction; the first ones start it.
     pub fn with_partitions(
         &self,
         added: &Partitions,
@@ -154,8 +153,7 @@ impl TransactionMetadata {
         }
     }
 
-    /// It is decided how the transaction ends. `is_empty` says that none had begun: an abort raises the epoch all the
-    /// same.
+    /// Decides the end of the transaction. `is_empty` means that none had started: an abort still raises the epoch.
     pub fn decided(
         &self,
         outcome: Outcome,
@@ -194,7 +192,7 @@ impl TransactionMetadata {
     }
 }
 
-/// Whether an epoch is the last that a producer may be given: the one behind it is kept for fencing.
+/// Whether an epoch is the last that a producer may get: the next one is reserved for fencing.
 pub fn is_exhausted(epoch: i16) -> bool {
     epoch >= i16::MAX - 1
 }

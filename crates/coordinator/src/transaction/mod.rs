@@ -1,9 +1,9 @@
-//! The coordinator of transactions: who may write under a transactional id, which partitions its transaction has
-//! written to, and how it ends in all of them.
+//! The coordinator of transactions: the producer of a transactional id, the partitions of its transaction, and its
+//! end in all of them.
 //!
 //! Behaves as Kafka's `TransactionCoordinator`, with both of its protocols: that of KIP-98, in which the producer
 //! names its partitions first, and that of KIP-890 (transaction.version 2), in which the leaders do, and each
-//! transaction has an epoch of its own.
+//! transaction has its own epoch.
 //!
 //! ```text
 //! TransactionCoordinator   requests, and producer ids for them; the driver below it is `crate::driver`
@@ -13,8 +13,8 @@
 //! Verifier                 asks the coordinator, for a leader, whether a transaction may write to its partitions
 //! ```
 //!
-//! A change is decided, written to the log, and happens when the log acknowledges it. Meanwhile the id is busy, and
-//! every other request for it is told to come again (CONCURRENT_TRANSACTIONS). The end of a transaction is two
+//! A change is decided, written to the log, and applied when the log acknowledges it. Meanwhile the id is busy, and
+//! every other request for it gets a retriable error (CONCURRENT_TRANSACTIONS). The end of a transaction is two
 //! changes: the decision, after which nothing can stop it and the client is answered, and the completion, once all
 //! markers are in their partitions. A coordinator that is elected finishes what it finds decided.
 

@@ -1,4 +1,4 @@
-//! Ids for idempotent producers: given out from blocks of a thousand that the controller allocates (KIP-730).
+//! Ids for idempotent producers, from blocks of a thousand that the controller allocates (KIP-730).
 
 use std::sync::Arc;
 use thalweg_membership::RegisteredBroker;
@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 #[derive(Debug)]
 pub struct ProducerIds {
     broker: Arc<RegisteredBroker>,
-    /// What is left of the present block.
+    /// The rest of the current block.
     block: Mutex<Block>,
 }
 
@@ -21,12 +21,12 @@ struct Block {
 }
 
 impl ProducerIds {
-    /// None yet: they are asked for when one is wanted.
+    /// Starts without a block: one is requested when needed.
     pub fn new(broker: Arc<RegisteredBroker>) -> ProducerIds {
         ProducerIds { broker, block: Mutex::default() }
     }
 
-    /// A producer id that nobody had before.
+    /// A new producer id.
     pub async fn next(&self) -> Result<i64, ErrorCode> {
         let mut block = self.block.lock().await;
         if block.next >= block.end {
@@ -47,11 +47,11 @@ async fn allocate(broker: &RegisteredBroker) -> Result<Block, ErrorCode> {
         }),
         Ok(response) => {
             let error = ErrorCode::from_i16(response.error_code);
-            tracing::warn!(?error, "The controller gave no producer ids");
+            tracing::warn!(?error, "Controller returned no producer ids");
             Err(ErrorCode::CoordinatorLoadInProgress)
         }
         Err(error) => {
-            tracing::warn!(%error, "Producer ids could not be asked for");
+            tracing::warn!(%error, "Failed to request producer ids");
             Err(ErrorCode::CoordinatorLoadInProgress)
         }
     }

@@ -22,7 +22,7 @@ const TRANSACTION_LOG: i16 = 0;
 pub struct TransactionRecord {
     /// The transactional id.
     pub id: String,
-    /// What is known of it from here on.
+    /// Its new state.
     pub metadata: Option<TransactionMetadata>,
 }
 

@@ -1,10 +1,10 @@
 //! All transactional ids of one partition of `__transaction_state`: a state machine without clock, I/O or waiting.
 //!
-//! It is driven in turns (`crate::driver::Shard`). Beside writes and answers, a turn leaves the markers that are to be
-//! sent ([`Shard::take_orders`]) and the ids that wait for a producer id ([`Shard::take_needing_ids`]).
+//! It is driven in turns (`crate::driver::Shard`). Besides writes and answers, a turn produces the markers to be sent
+//! ([`Shard::take_orders`]) and the ids that wait for a producer id ([`Shard::take_needing_ids`]).
 //!
-//! An id changes when its record is acknowledged, and has one change under way at the most. So what an answer tells, and
-//! what the next request meets, is never taken back by a broker that fails.
+//! An id changes when its record is acknowledged, and has at most one pending change. So neither an answer nor a
+//! state seen by the next request is lost with a failing broker.
 
 mod admin;
 mod end;
@@ -34,7 +34,7 @@ use thalweg_wire::ErrorCode;
 /// How long a completion that could not be written rests.
 const RETRY_MS: i64 = 100;
 
-/// What a turn happens with.
+/// The context of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// When.
@@ -52,10 +52,10 @@ pub struct Write {
     answer: Option<(Ticket, Answer)>,
 }
 
-/// What happens when a write is acknowledged.
+/// The effect of an acknowledged write.
 #[derive(Debug)]
 enum Change {
-    /// An id goes to its next state.
+    /// An id changes to its next state.
     To {
         id: Arc<str>,
         target: Box<TransactionMetadata>,
@@ -69,7 +69,7 @@ enum Change {
 #[derive(Debug)]
 struct Entry {
     current: TransactionMetadata,
-    /// The state of the change that is under way.
+    /// The state of the pending change.
     pending: Option<TransactionState>,
     /// Whether the epoch was raised to fence a producer and could not be written: it is not raised again.
     has_failed_fence: bool,
@@ -234,12 +234,12 @@ impl Shard {
         }
     }
 
-    /// What is known of an id.
+    /// The state of an id.
     pub fn metadata(&self, id: &str) -> Option<&TransactionMetadata> {
         self.entries.get(id).map(|entry| &entry.current)
     }
 
-    /// The markers that are to be sent. What becomes of them is told by [`Shard::markers_written`].
+    /// The markers to be sent. [`Shard::markers_written`] reports their outcome.
     pub fn take_orders(&mut self) -> Vec<MarkerOrder> {
         std::mem::take(&mut self.orders)
     }
@@ -266,7 +266,7 @@ impl Shard {
         let encoded =
             encode_key(id).and_then(|key| Ok((key, Some(encode_value(&target, turn.transaction_version)?))));
         let Ok(record) = encoded else {
-            // An id or a topic is longer than the format can say.
+            // An id or a topic is too long for the format.
             self.released.extend(answer.map(|(t, answer)| (t, answer.failed(ErrorCode::InvalidRequest))));
             return;
         };
@@ -277,7 +277,7 @@ impl Shard {
         self.writes.push_back(Write { records: vec![record], change, answer });
     }
 
-    /// An acknowledged write takes effect.
+    /// Applies an acknowledged write.
     fn happens(&mut self, write: Write, turn: Turn) {
         self.released.extend(write.answer);
         match write.change {
@@ -306,17 +306,17 @@ impl Shard {
                 let Some(entry) = self.entries.get_mut(&id) else { return };
                 if matches!(target.state, TransactionState::CompleteCommit | TransactionState::CompleteAbort)
                 {
-                    // All partitions have the marker; only the log does not know it yet.
+                    // All partitions have the marker; only the log does not have it yet.
                     self.retries.push_back((turn.now.monotonic_ms.saturating_add(RETRY_MS), id));
                     return;
                 }
-                tracing::info!(transactional_id = &*id, %error, "A change of a transaction could not be written");
+                tracing::info!(transactional_id = &*id, %error, "Failed to write a transaction change");
                 entry.pending = None;
-                // With an epoch for each transaction the epoch is raised anew each time, since it was not kept.
+                // With an epoch per transaction the epoch is raised again each time, because it was not stored.
                 entry.has_failed_fence |= fences && target.client_version < EPOCH_PER_TRANSACTION;
             }
             Change::Forget(ids) => {
-                tracing::info!(ids = ids.len(), %error, "Expired transactional ids could not be removed");
+                tracing::info!(ids = ids.len(), %error, "Failed to remove expired transactional ids");
                 for id in ids {
                     if let Some(entry) = self.entries.get_mut(&id) {
                         entry.pending = None;
@@ -340,7 +340,7 @@ impl Shard {
     }
 }
 
-/// What a client is told when the log did not take a write, or did not acknowledge it.
+/// The error for a client when the log rejected a write, or did not acknowledge it.
 fn write_error(error: ErrorCode) -> ErrorCode {
     match error {
         ErrorCode::UnknownTopicOrPartition

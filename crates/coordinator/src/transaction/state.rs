@@ -1,6 +1,6 @@
 //! The states of a transactional id, with the numbers and names that Kafka gives them.
 
-/// Where a transactional id stands.
+/// The state of a transactional id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TransactionState {
     /// It has a producer, and no transaction since.
@@ -17,7 +17,7 @@ pub enum TransactionState {
     CompleteAbort,
     /// The id is about to be forgotten.
     Dead,
-    /// Another producer takes the id over, and the transaction of the one before is to be aborted.
+    /// Another producer takes over the id, and the transaction of the previous one will be aborted.
     PrepareEpochFence,
 }
 
@@ -44,7 +44,7 @@ impl TransactionState {
         TransactionState::ALL.get(usize::try_from(id).ok()?).copied()
     }
 
-    /// What users call it.
+    /// Its name for users.
     pub fn name(self) -> &'static str {
         match self {
             TransactionState::Empty => "Empty",
@@ -80,9 +80,9 @@ impl TransactionState {
 /// How a transaction ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// What it wrote counts.
+    /// Its writes count.
     Commit,
-    /// What it wrote never was.
+    /// Its writes are discarded.
     Abort,
 }
 

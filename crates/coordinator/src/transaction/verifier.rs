@@ -1,11 +1,11 @@
-//! What a leader asks before it takes the first batch of a transaction: whether its partition belongs to the
-//! transaction, or that it be added (KIP-890; Kafka's `AddPartitionsToTxnManager`).
+//! A leader's check before the first batch of a transaction: it verifies that its partition belongs to the
+//! transaction, or adds it (KIP-890; Kafka's `AddPartitionsToTxnManager`).
 //!
-//! Otherwise a batch that was long under way could arrive after its transaction has ended, and would begin one that nobody
-//! ends. Only the first batch of a transaction in a partition asks; later ones find it under way.
+//! Otherwise a delayed batch could arrive after its transaction has ended, and would start one that never ends. Only
+//! the first batch of a transaction in a partition asks; later ones find it open.
 //!
-//! Each coordinator elsewhere is asked with one request at a time, which carries all questions that came together
-//! meanwhile: whoever finds the connection free asks for all who wait.
+//! Each remote coordinator gets one request at a time, with all verifications collected meanwhile: the task that
+//! finds the connection free asks for all that wait.
 
 use super::answer::Producer;
 use super::coordinator::TransactionCoordinator;
@@ -33,10 +33,10 @@ use tokio::sync::oneshot;
 /// The first version of AddPartitionsToTxn that is between brokers.
 const BETWEEN_BROKERS: i16 = 4;
 
-/// What the request's version lets a leader do, and tell.
+/// What the request's version allows a leader to do, and to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verification {
-    /// It asks; the client does not know TRANSACTION_ABORTABLE.
+    /// Verification; the client does not know TRANSACTION_ABORTABLE.
     Older,
     /// It asks.
     Asks,
@@ -63,8 +63,8 @@ impl Verification {
         }
     }
 
-    /// The error as this client is told it.
-    fn told(self, error: ErrorCode) -> ErrorCode {
+    /// The error as returned to this client.
+    fn client_error(self, error: ErrorCode) -> ErrorCode {
         match error {
             ErrorCode::ProducerFenced => ErrorCode::InvalidProducerEpoch,
             ErrorCode::TransactionAbortable if self == Verification::Older => ErrorCode::InvalidTxnState,
@@ -73,7 +73,7 @@ impl Verification {
     }
 }
 
-/// A partition with the guard by which the batch is known that was asked for, or why it is not asked.
+/// A partition with the guard of the batch to verify, or an error.
 pub type Guarded = (Arc<Partition>, Result<VerificationGuard, ErrorCode>);
 
 /// A question that waits.
@@ -98,7 +98,7 @@ pub struct Verifier {
     image: Arc<ImageCell>,
     transactions: Arc<TransactionCoordinator>,
     peers: Arc<Peers>,
-    /// `transaction.partition.verification.enable`, for those who look at each batch.
+    /// `transaction.partition.verification.enable`, read for each batch.
     is_enabled: AtomicBool,
     nodes: Mutex<HashMap<i32, Arc<Node>>>,
 }
@@ -109,7 +109,7 @@ impl std::fmt::Debug for Verifier {
     }
 }
 
-/// Begins the verification of a producer's batches, each with the first sequence that it has. Nothing waits here.
+/// Starts the verification of a producer's batches, each with its first sequence. Does not wait.
 pub fn begin(
     producer: Producer,
     batches: impl IntoIterator<Item = (Arc<Partition>, i32)>,
@@ -127,7 +127,7 @@ pub fn begin(
     batches.into_iter().map(guard).collect()
 }
 
-/// Whether somebody must be asked.
+/// Whether the coordinator must be asked.
 pub fn must_ask(guarded: &[Guarded]) -> bool {
     guarded.iter().any(|(_, guard)| guard.as_ref().is_ok_and(|guard| *guard != VerificationGuard::NONE))
 }
@@ -144,7 +144,7 @@ impl Verifier {
         Verifier { node_id, image, transactions, peers, is_enabled, nodes }
     }
 
-    /// Takes over `transaction.partition.verification.enable`.
+    /// Sets `transaction.partition.verification.enable`.
     pub fn enable(&self, is_enabled: bool) {
         self.is_enabled.store(is_enabled, Ordering::Relaxed);
     }
@@ -154,7 +154,7 @@ impl Verifier {
         self.is_enabled.load(Ordering::Relaxed)
     }
 
-    /// Asks the coordinator about the partitions that have guards. What it refuses loses its guard.
+    /// Asks the coordinator about the partitions that have guards. Rejected ones lose their guard.
     pub async fn ask(
         &self,
         id: &str,
@@ -176,8 +176,8 @@ impl Verifier {
                 Err(error) => *error,
             };
             if guard.is_ok() && error != ErrorCode::None {
-                tracing::debug!(?partition, transactional_id = id, %error, "A partition is not of the transaction");
-                *guard = Err(verification.told(error));
+                tracing::debug!(?partition, transactional_id = id, %error, "Partition is not part of the transaction");
+                *guard = Err(verification.client_error(error));
             }
         }
     }
@@ -219,7 +219,7 @@ impl Verifier {
         loop {
             match answered.try_recv() {
                 Ok(answer) => return answer,
-                // Whoever asked for it has given up half-way.
+                // The task that asked has given up.
                 Err(oneshot::error::TryRecvError::Closed) => return Err(ErrorCode::NetworkException),
                 Err(oneshot::error::TryRecvError::Empty) => {}
             }
@@ -227,7 +227,7 @@ impl Verifier {
             match send(&self.peers, leader, &mut connection, &questions).await {
                 Ok(response) => answer_all(questions, &response),
                 Err(error) => {
-                    tracing::info!(coordinator = leader, %error, "A transaction could not be verified");
+                    tracing::info!(coordinator = leader, %error, "Failed to verify a transaction");
                     *connection = None;
                     for question in questions {
                         let _ = question.answer.send(Err(ErrorCode::NetworkException));
@@ -313,7 +313,7 @@ fn answer_all(questions: Vec<Question>, response: &AddPartitionsToTxnResponse) {
                 };
                 Ok(partitions.iter().map(of).collect())
             }
-            // Clients have no business with what brokers may do.
+            // Clients need not know about the permissions of brokers.
             ErrorCode::ClusterAuthorizationFailed => Err(ErrorCode::InvalidTxnState),
             error => Err(error),
         };

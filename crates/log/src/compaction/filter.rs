@@ -1,4 +1,4 @@
-//! What becomes of one batch in a compaction (Kafka's `RecordFilter` in `Cleaner.cleanInto`).
+//! Decides what compaction does with one batch (Kafka's `RecordFilter` in `Cleaner.cleanInto`).
 //!
 //! Owns: the rules. Refuses: reading or writing files.
 
@@ -16,14 +16,14 @@ use crate::segment::transactions::AbortedTransaction;
 /// Memory that a buffer keeps after a large batch.
 const KEPT_BUFFER_BYTES: usize = 1024 * 1024;
 
-/// The last data record of a producer, or only its epoch when a marker came last.
+/// The last data record of a producer, or only its epoch if a marker was last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastRecord {
     pub(crate) offset: Option<Offset>,
     pub(crate) epoch: ProducerEpoch,
 }
 
-/// What one round of compaction goes by.
+/// The parameters of one round of compaction.
 pub(super) struct Round<'a> {
     pub(super) map: &'a OffsetMap,
     pub(super) producers: &'a HashMap<ProducerId, LastRecord>,
@@ -33,7 +33,7 @@ pub(super) struct Round<'a> {
     pub(super) delete_retention_ms: i64,
 }
 
-/// What the batches that went by mean for those behind them.
+/// State of earlier batches that affects later ones.
 #[derive(Debug, Default)]
 pub(super) struct Passed {
     pub(super) transactions: Transactions,
@@ -51,7 +51,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Gives back what only a large batch needed.
+    /// Releases memory that only a large batch needed.
     pub(super) fn shrink(&mut self) {
         if self.buffer.capacity() > KEPT_BUFFER_BYTES {
             self.buffer.shrink_to(KEPT_BUFFER_BYTES);
@@ -79,11 +79,11 @@ impl Scratch {
 pub(super) enum Unreadable {
     #[error(transparent)]
     Record(#[from] RecordError),
-    #[error("a record has offset {0}, which lies outside of its batch")]
+    #[error("a record has offset {0}, which is outside its batch")]
     Outside(Offset),
 }
 
-/// The record, if it can be read and lies where its batch says: another offset might supersede what came later.
+/// The record, if it is readable and its offset is within its batch; another offset might supersede later records.
 fn within<'a>(
     header: &BatchHeader,
     record: Result<Record<'a>, RecordError>,
@@ -93,7 +93,7 @@ fn within<'a>(
     if is_within { Ok(record) } else { Err(Unreadable::Outside(record.offset)) }
 }
 
-/// What becomes of a batch.
+/// The decision on a batch.
 pub(super) enum Verdict {
     /// It stays as it is.
     Keep,
@@ -101,7 +101,7 @@ pub(super) enum Verdict {
     KeepUnread(Unreadable),
     /// It stays with fewer records, or with a delete horizon.
     Replace(Vec<u8>),
-    /// It goes.
+    /// The batch is removed.
     Drop,
 }
 
@@ -112,7 +112,7 @@ pub(super) struct Judgement {
 }
 
 impl Round<'_> {
-    /// Judges one batch; batches come in the order of the log.
+    /// Decides on one batch; call it in log order.
     pub(super) fn judge(
         &self,
         batch: &Batch<'_>,
@@ -208,7 +208,7 @@ impl Round<'_> {
         if record.offset > self.map.latest() {
             return true;
         }
-        // A record without a key cannot be asked for by its key; the broker refuses them in compacted topics.
+        // A record without a key cannot be superseded; the broker refuses such records in compacted topics.
         let Some(key) = record.key else { return false };
         let is_last = !self.map.supersedes(key, record.offset);
         is_last && (record.value.is_some() || !self.has_expired(header, passed))

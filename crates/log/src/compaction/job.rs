@@ -1,7 +1,7 @@
-//! A compaction as it was planned, and what becomes of it.
+//! A planned compaction and its outcome.
 //!
-//! Owns: what a pass may read, which segments become one, and what is said of the outcome. Refuses: reading batches
-//! (see `pass`), and touching the old segments; the partition replaces them when it takes the outcome over.
+//! Owns: what a pass may read, which segments become one, and the statistics. Refuses: reading batches (see `pass`),
+//! and touching the old segments; the partition replaces them when it installs the outcome.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::segment::{Home, Segment};
 /// Batches that one line each names; the others are counted.
 pub(super) const NAMED_MAX: usize = 8;
 
-/// Why a compaction came to nothing; the log is as it was.
+/// Why a compaction failed; the log is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum CompactionError {
     /// A file could not be read or written.
@@ -47,7 +47,7 @@ pub enum CompactionError {
     },
 }
 
-/// What a compaction has done.
+/// Statistics of a compaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CompactionStats {
     /// Keys in the dirty part.
@@ -112,7 +112,7 @@ pub struct CompactionJob {
     /// Held for as long as segments must stay.
     #[expect(dead_code, reason = "the log counts who holds it")]
     pub(crate) exclusion: Arc<()>,
-    /// Bytes that the map of keys may take (`log.cleaner.dedupe.buffer.size`).
+    /// Bytes for the map of keys (`log.cleaner.dedupe.buffer.size`).
     pub dedupe_buffer_bytes: usize,
 }
 
@@ -131,18 +131,16 @@ pub struct CompactionOutcome {
     /// The log is compacted up to here.
     pub(crate) cleaned_to: Offset,
     pub(crate) newly_unread: NewlyUnread,
-    /// What was done.
     pub stats: CompactionStats,
 }
 
 impl CompactionJob {
-    /// Begins the pass; [`CompactionPass::step`] goes on with it.
+    /// Starts the pass; [`CompactionPass::step`] continues it.
     pub fn begin(&self) -> CompactionPass {
         CompactionPass::new(self)
     }
 
-    /// Does the whole pass. Blocks for as long as it takes to read the log and write it again; call it without the
-    /// partition's lock.
+    /// Runs the whole pass. Blocks while it reads and rewrites the log; call it without the partition's lock.
     pub fn run(&self) -> Result<CompactionOutcome, CompactionError> {
         let mut pass = self.begin();
         loop {
@@ -158,19 +156,19 @@ impl CompactionJob {
         }
     }
 
-    /// Removes what the job has written. Call it without the partition's lock.
+    /// Removes the files that the job has written. Call it without the partition's lock.
     pub fn discard(&self) {
         for source in &self.sources {
             let home = self.home.with_suffix(CLEANED_SUFFIX);
             for path in Segment::paths(&home, source.base_offset) {
                 if let Err(error) = home.disk.remove(&path) {
-                    tracing::warn!(path = %path.display(), %error, "Half of a compaction cannot be removed");
+                    tracing::warn!(path = %path.display(), %error, "Failed to remove an incomplete compaction");
                 }
             }
         }
     }
 
-    /// The aborted transactions with records below `upper` whose marker lies in the segment at `base` or later.
+    /// The aborted transactions with records below `upper` whose marker is in the segment at `base` or later.
     pub(super) fn aborted_from(&self, base: Offset, upper: Offset) -> Vec<AbortedTransaction> {
         let mut found = Vec::new();
         for (_, entries) in self.aborted.iter().filter(|(segment, _)| *segment >= base) {
@@ -211,7 +209,7 @@ impl CompactionJob {
 pub(super) fn next_offset_of(home: &Home, base: Offset, name: &str) -> io::Result<Offset> {
     let file = home.disk.open(&home.dir.join(name))?;
     let mut scan = HeaderScan::new(&file, 0, file.len()?);
-    // Without a batch it replaces its own offset at the least.
+    // Without a batch it replaces at least its own offset.
     let mut next = base + 1;
     loop {
         match scan.next() {

@@ -1,15 +1,15 @@
 //! The last offset of each key, as far as memory allows.
 //!
 //! Owns: a bounded map from a hash of the key to an offset. Refuses: keeping keys: 128 bits of two keyed hashes
-//! stand for a key, and that two keys of one log share them is not to be expected. (64 bits would be: a lost
-//! record in every few billion compactions of a million keys is too many.)
+//! represent a key; collisions within a log are not expected. (With 64 bits they are: a lost record in every few
+//! billion compactions of a million keys is too many.)
 
 use std::hash::{BuildHasher, RandomState};
 
 use thalweg_hash::HashMap;
 use thalweg_record::Offset;
 
-/// Bytes that an entry takes, with the room that a hash map leaves free.
+/// Bytes per entry, including the free space of a hash map.
 const ENTRY_BYTES: usize = 48;
 
 /// The last offset of each key.
@@ -19,12 +19,12 @@ pub(super) struct OffsetMap {
     second: RandomState,
     offsets: HashMap<(u64, u64), i64>,
     entries_max: usize,
-    /// Everything up to here was looked at.
+    /// All records up to here have been added.
     latest: Offset,
 }
 
 impl OffsetMap {
-    /// A map of about so many bytes, for records from `start` on.
+    /// A map of about this many bytes, for records from `start` on.
     pub(super) fn new(bytes_max: usize, start: Offset) -> OffsetMap {
         OffsetMap {
             first: RandomState::new(),
@@ -39,7 +39,7 @@ impl OffsetMap {
         (self.first.hash_one(key), self.second.hash_one(key))
     }
 
-    /// Notes a record. Says `false` when there is no room for its key.
+    /// Adds a record. Returns `false` if there is no room for its key.
     pub(super) fn put(&mut self, key: &[u8], offset: Offset) -> bool {
         let hash = self.hash(key);
         if self.offsets.len() >= self.entries_max && !self.offsets.contains_key(&hash) {
@@ -49,12 +49,12 @@ impl OffsetMap {
         true
     }
 
-    /// Says that everything up to `offset` was looked at.
+    /// Sets the end of the records that have been added.
     pub(super) fn set_latest(&mut self, offset: Offset) {
         self.latest = self.latest.max(offset);
     }
 
-    /// Everything up to here was looked at.
+    /// The end of the records that have been added.
     pub(super) fn latest(&self) -> Offset {
         self.latest
     }

@@ -1,7 +1,7 @@
 //! One pass over a log: first the map of keys is made, then the new segments.
 //!
-//! Owns: reading the old segments and writing the new ones beside them, step by step, so that whoever drives the pass
-//! may rest between two steps or give it up. Refuses: touching the old segments.
+//! Owns: reading the old segments and writing the new ones beside them, in steps, so that the caller can pause
+//! between them or abandon the pass. Refuses: touching the old segments.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,7 +26,7 @@ use crate::segment::{Home, LOG_SUFFIX, Piece, Segment, WriteError};
 /// Bytes that gather before they are written.
 const WRITE_CHUNK: usize = 256 * 1024;
 
-/// A step ends once it has read so many bytes.
+/// A step ends after reading this many bytes.
 const STEP_BYTES: u64 = 1024 * 1024;
 
 /// How far a step has brought a pass.
@@ -41,7 +41,7 @@ pub enum Step {
     Done(CompactionOutcome),
 }
 
-/// A compaction under way. Dropped early, it leaves files that [`CompactionJob::discard`] removes.
+/// A compaction in progress. Dropped early, it leaves files that [`CompactionJob::discard`] removes.
 #[derive(Debug)]
 pub struct CompactionPass {
     scratch: Scratch,
@@ -56,7 +56,7 @@ pub struct CompactionPass {
 enum Stage {
     /// The first walk, over the dirty segments.
     Mapping { left: Range<usize>, reading: Option<Reading>, transactions: Transactions },
-    /// The second walk, over all segments up to where the map goes.
+    /// The second walk, over all segments covered by the map.
     Cleaning { groups: VecDeque<Range<usize>>, group: Option<Group>, passed: Passed, cleaned: Vec<Cleaned> },
 }
 
@@ -100,7 +100,7 @@ impl CompactionPass {
         }
     }
 
-    /// Goes on with the pass of `job`. Blocks for the time that it takes to read and write about a megabyte; call it without
+    /// Continues the pass of `job`. Blocks for the time it takes to read and write about a megabyte; call it without
     /// the partition's lock.
     pub fn step(&mut self, job: &CompactionJob) -> Result<Step, CompactionError> {
         check_may_wait("A compaction", &job.home.dir);
@@ -139,7 +139,7 @@ impl CompactionPass {
         CompactionOutcome { cleaned, cleaned_to: self.map.latest() + 1, newly_unread, stats: self.stats }
     }
 
-    /// Goes on with the second walk, if it has begun. Says whether it has ended.
+    /// Continues the second walk, if it has started. Returns whether it has ended.
     fn clean(&mut self, job: &CompactionJob, bytes: &mut u64) -> Result<bool, CompactionError> {
         let CompactionPass { scratch, map, stats, newly_unread, stage } = self;
         let Stage::Cleaning { groups, group, passed, cleaned } = stage else { return Ok(false) };
@@ -182,7 +182,7 @@ struct Mapping<'a> {
 }
 
 impl Mapping<'_> {
-    /// Reads for one step. Says whether the map is ready: all was read, or there is no room for more keys.
+    /// Reads for one step. Returns whether the map is ready: everything was read, or it has no room for more keys.
     fn go_on(
         &mut self,
         left: &mut Range<usize>,
@@ -214,7 +214,7 @@ impl Mapping<'_> {
         Ok(false)
     }
 
-    /// Notes the keys of a batch. Says `false` when the map is full.
+    /// Adds the keys of a batch. Returns `false` if the map is full.
     fn note_keys(&mut self, batch: &Batch<'_>) -> Result<bool, CompactionError> {
         let (job, header) = (self.job, &batch.header);
         if header.attributes.is_control() {
@@ -239,7 +239,7 @@ impl Mapping<'_> {
     }
 }
 
-/// The second walk: what stays is copied.
+/// The second walk: copies the retained records.
 struct Cleaning<'a> {
     job: &'a CompactionJob,
     round: Round<'a>,
@@ -251,7 +251,7 @@ struct Cleaning<'a> {
 }
 
 impl Cleaning<'_> {
-    /// Copies for one step. Says whether all sources of the group are copied.
+    /// Copies for one step. Returns whether all sources of the group are copied.
     fn go_on(&mut self, group: &mut Group) -> Result<bool, CompactionError> {
         let job = self.job;
         while *self.bytes < STEP_BYTES {
@@ -363,7 +363,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes the rest, syncs, and closes; says how many bytes there are.
+    /// Writes the rest, syncs and closes; returns the number of bytes.
     fn finish(mut self, config: &LogConfig) -> io::Result<u64> {
         self.write(config)?;
         self.segment.finish(&self.home)?;

@@ -1,7 +1,7 @@
 //! Transactions during a compaction: which batches were aborted, and which markers are still needed (Kafka's
 //! `CleanedTransactionMetadata`).
 //!
-//! Owns: following the transactions while the batches go by in order. Refuses: going back.
+//! Owns: tracking transactions while batches are visited in order. Refuses: going back.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use thalweg_record::{BatchHeader, ControlRecordType, Offset, ProducerId};
 
 use crate::segment::transactions::AbortedTransaction;
 
-/// The transactions as far as the walk has come.
+/// The transactions at the current position of the walk.
 #[derive(Debug, Default)]
 pub(super) struct Transactions {
     /// Aborted transactions that have not begun yet, by their first offset and producer.
@@ -22,7 +22,7 @@ pub(super) struct Transactions {
 }
 
 impl Transactions {
-    /// Tells of aborted transactions whose marker lies further on.
+    /// Adds aborted transactions whose marker is further on.
     pub(super) fn expect(&mut self, aborted: impl IntoIterator<Item = AbortedTransaction>) {
         for transaction in aborted {
             self.ahead.insert((transaction.first_offset, transaction.producer_id), transaction);
@@ -56,8 +56,8 @@ impl Transactions {
         }
     }
 
-    /// Looks at a control batch. Says whether its transaction has no batch left, so that the marker may go in
-    /// time, and gives the entry that the transaction index still needs.
+    /// Processes a control batch. Returns whether its transaction has no batch left, so that the marker may expire,
+    /// and the entry that the transaction index still needs.
     pub(super) fn end(
         &mut self,
         header: &BatchHeader,

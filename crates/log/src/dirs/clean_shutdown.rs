@@ -1,11 +1,11 @@
-//! `.kafka_cleanshutdown`: the marker that a log directory was left in order.
+//! `.kafka_cleanshutdown`: the marker of a clean shutdown of a log directory.
 //!
 //! ```text
 //! {"version":0,"brokerEpoch":<epoch>}
 //! ```
 //! It is written last when a broker stops, durably, and removed before anything else when one starts.
 //!
-//! Owns: the format. Refuses: meaning anything by its content: that it exists is what counts.
+//! Owns: the format. Refuses: giving its content a meaning: only its existence counts.
 
 use std::io;
 use std::path::Path;
@@ -21,8 +21,8 @@ pub fn write(disk: &Disk, dir: &Path, broker_epoch: i64) -> io::Result<()> {
     disk.replace(&dir.join(FILE), text.as_bytes(), Durability::Synced)
 }
 
-/// Reads the marker and removes it durably. Outer `None`: there is none, the stop was not clean. Inner `None`:
-/// it does not tell the broker's epoch.
+/// Reads the marker and removes it durably. Outer `None`: there is none, the stop was not clean. Inner `None`: it
+/// lacks the broker epoch.
 pub fn take(disk: &Disk, dir: &Path) -> io::Result<Option<Option<i64>>> {
     let path = dir.join(FILE);
     let Some(bytes) = disk.read_if_exists(&path)? else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! What opening log directories and creating partitions fail with.
+//! Errors of opening log directories and creating partitions.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub enum OpenError {
     /// One belongs to another cluster.
     #[error(transparent)]
     WrongClusterId(#[from] WrongClusterId),
-    /// One says of itself what makes no sense.
+    /// A directory's `meta.properties` is invalid.
     #[error(transparent)]
     BadMetaProperties(#[from] BadMetaProperties),
     /// Two are copies of each other.
@@ -80,7 +80,6 @@ pub struct WrongClusterId {
 pub struct BadMetaProperties {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong.
     pub reason: String,
 }
 
@@ -112,7 +111,7 @@ pub struct DuplicatePartition {
 #[derive(Debug, thiserror::Error)]
 #[error("no log directory of log.dirs can be used: {reasons}")]
 pub struct NoDirectory {
-    /// What is wrong with each.
+    /// The reason for each.
     pub reasons: String,
 }
 
@@ -125,25 +124,24 @@ pub enum CreateError {
     /// The directory for it is not online.
     #[error(transparent)]
     Offline(#[from] DirectoryOffline),
-    /// The disk says no.
+    /// An I/O error.
     #[error("the partition cannot be created: {0}")]
     Io(#[from] io::Error),
 }
 
 /// A partition that is there already.
 #[derive(Debug, thiserror::Error)]
-#[error("partition {name} is in log directory {} already", path.display())]
+#[error("partition {name} is already in log directory {}", path.display())]
 pub struct PartitionExists {
     /// The partition.
     pub name: TopicPartition,
-    /// Where it is.
     pub path: PathBuf,
 }
 
-/// No directory is online, or not the one in which the partition lies.
+/// No directory is online, or not the one that contains the partition.
 #[derive(Debug, thiserror::Error)]
-#[error("no log directory is online for the partition; asked for: {directory:?}")]
+#[error("no log directory is online for the partition; requested: {directory:?}")]
 pub struct DirectoryOffline {
-    /// The directory that was asked for.
+    /// The requested directory.
     pub directory: Option<Uuid>,
 }

@@ -6,10 +6,9 @@
 //! node.id=<number>
 //! directory.id=<22 characters>
 //! ```
-//! Version 0 says `broker.id` instead of `node.id` and has no `directory.id`; it is read, and rewritten as
-//! version 1.
+//! Version 0 has `broker.id` instead of `node.id` and has no `directory.id`; it is read, and rewritten as version 1.
 //!
-//! Owns: the format. Refuses: directories of others; whoever reads compares.
+//! Owns: the format. Refuses: comparing ids; the caller does.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +21,7 @@ use thalweg_ids::Uuid;
 /// The name of the file in the log directory.
 pub const FILE: &str = "meta.properties";
 
-/// What the file says; everything may be missing in version 0.
+/// The content of the file; everything may be missing in version 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetaProperties {
     /// The cluster's id.
@@ -47,7 +46,7 @@ pub fn write(disk: &Disk, dir: &Path, cluster_id: &str, node_id: i32, directory_
 /// Why the file was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The disk says no.
+    /// An I/O error.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// It makes no sense.

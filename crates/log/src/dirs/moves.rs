@@ -5,13 +5,13 @@
 //! <topic>-<partition>.<hex>-delete/   with the same hex: the log whose place it takes
 //! ```
 //!
-//! Owns: creating such a copy, and putting it in the place of the log so that a stop at any moment leaves one of the two
-//! whole. Refuses: copying; the broker does, which knows when the log changes.
+//! Owns: creating such a copy, and replacing the log with it, so that a stop at any moment leaves one of them
+//! complete. Refuses: copying; the broker does, which knows when the log changes.
 //!
-//! When a copy takes the log's place, the log's directory is renamed first, and that is on the medium before the copy loses
-//! its `-future`: there are never two logs of one partition. A stop between the two leaves a copy beside a `-delete` that
-//! only this copy can have, and the next start finishes what was begun. A copy without either waits for its log: that lies
-//! in a directory that is offline, and the copy may lack what only the log has.
+//! When a copy takes the log's place, the log's directory is renamed first, and this is synced before the copy loses
+//! its `-future`: there are never two logs of one partition. A stop between the two leaves a copy beside a `-delete`
+//! that only this copy can have, and the next start finishes the move. A copy without either waits for its log: the
+//! log is in an offline directory, and the copy may lack some of its records.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
 
 impl LogDirs {
-    /// The directory at this path, as `log.dirs` has it, and whether it is online; `None` for a path that is not there.
+    /// The directory at this path, as spelled in `log.dirs`, and whether it is online; `None` if the path is unknown.
     pub fn directory_at(&self, path: &Path) -> Option<(Option<Uuid>, bool)> {
         let is_it = |known: &Path| std::path::absolute(known).is_ok_and(|known| known == path);
         if let Some(dir) = self.dirs.iter().find(|dir| is_it(dir.state.path())) {
@@ -39,7 +39,7 @@ impl LogDirs {
         self.failed.iter().any(|failed| is_it(&failed.path)).then_some((None, false))
     }
 
-    /// Whether every directory of `log.dirs` is there. While one is not, nobody knows what lies in it.
+    /// Whether every directory of `log.dirs` was opened. The content of a missing one is unknown.
     pub fn are_complete(&self) -> bool {
         self.are_all_online()
     }
@@ -70,7 +70,7 @@ impl LogDirs {
         self.futures.lock().remove(name)
     }
 
-    /// All copies that were found when the directories were opened and that nobody has taken.
+    /// All copies found when the directories were opened and not taken yet.
     pub fn take_futures(&self) -> Vec<PartitionLog> {
         self.futures.lock().drain().map(|(_, future)| future).collect()
     }
@@ -96,7 +96,7 @@ impl LogDirs {
             copy: future.dir().to_owned(),
             place: new.path().join(name.dir_name()),
         };
-        // What is promised of the log start must hold in the new directory too, if the power fails right away.
+        // The promised log start offset must hold in the new directory too, even after a power failure right away.
         new.write_checkpoint(Checkpoint::LogStart)?;
         if let Err(error) = places.change(&old, &new) {
             if let Err(back) = places.change_back(old.path()) {
@@ -107,13 +107,13 @@ impl LogDirs {
         future.succeed(current, places.place);
         std::mem::swap(current, future);
         future.leave(places.retired.clone());
-        // What others look at belongs to the new log now, under whose name it was registered here.
+        // Offsets published for readers belong to the new log, which is registered here under the same name.
         old.unregister(&name, current.published());
         new.register(name.clone(), Arc::clone(current.published()));
         let due_ms = self.clock.now_ms().saturating_add(current.config().file_delete_delay_ms);
         old.doom(due_ms, places.retired);
         if let Err(error) = old.forget_checkpoints(&name) {
-            tracing::warn!(dir = %old.path().display(), %error, "Checkpoints name a partition that has moved away");
+            tracing::warn!(dir = %old.path().display(), %error, "Failed to remove a moved partition from the checkpoints");
         }
         Ok(())
     }
@@ -142,7 +142,7 @@ impl Places<'_> {
         sync(new)
     }
 
-    /// Undoes as much as was done. The log must have its name on the medium before anything else is said to be in it.
+    /// Undoes the completed renames. The name of the log must be synced before it is used again.
     fn change_back(&self, old: &Path) -> io::Result<()> {
         if self.disk.exists(&self.place) {
             self.disk.rename(&self.place, &self.copy)?;
@@ -155,7 +155,7 @@ impl Places<'_> {
     }
 }
 
-/// Finishes what a stop has interrupted: a copy whose log has made way for it becomes the log. Of several copies one is kept.
+/// Finishes an interrupted move: a copy whose log was renamed away becomes the log. Of several copies one is kept.
 pub(super) fn settle(disk: &Disk, jobs: &mut Vec<Job>, deleted: &HashSet<String>) {
     let logs: HashSet<_> =
         jobs.iter().filter(|job| job.future.is_none()).map(|job| job.name.clone()).collect();
@@ -169,7 +169,7 @@ pub(super) fn settle(disk: &Disk, jobs: &mut Vec<Job>, deleted: &HashSet<String>
         let placed = disk.rename(&copy, &place).and_then(|()| disk.sync_dir(job.state.path()));
         match placed {
             Ok(()) => {
-                tracing::info!(from = %copy.display(), to = %place.display(), "Move of a partition between log directories is finished");
+                tracing::info!(from = %copy.display(), to = %place.display(), "Finished moving a partition between log directories");
                 job.future = None;
             }
             Err(error) => job.state.fail(&format!("{} cannot take its place: {error}", copy.display())),
@@ -184,12 +184,13 @@ pub(super) fn settle(disk: &Disk, jobs: &mut Vec<Job>, deleted: &HashSet<String>
         if !beside_log && taken.insert((job.name.clone(), None)) {
             return true;
         }
-        // It was given up, and a power failure has brought it back, or its directory was offline: the log has all of it.
-        tracing::warn!(path = %copy.display(), "Second copy of a partition is deleted");
+        // It was abandoned, and a power failure restored it, or its directory was offline: the log has all of its
+        // records.
+        tracing::warn!(path = %copy.display(), "Deleted a second copy of a partition");
         let retired = job.state.path().join(job.name.delete_dir_name());
         match disk.rename(copy, &retired) {
             Ok(()) => job.state.doom(0, retired),
-            Err(error) => tracing::warn!(path = %copy.display(), %error, "It cannot be deleted"),
+            Err(error) => tracing::warn!(path = %copy.display(), %error, "Failed to delete a second copy of a partition"),
         }
         false
     });

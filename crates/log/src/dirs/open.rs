@@ -1,8 +1,8 @@
 //! Opening log directories and all partitions in them.
 //!
 //! Owns: the order of a start. Lock; `meta.properties`; the marker of a clean stop, removed before anything is
-//! changed; the checkpoints; then the partitions, in parallel. Refuses: starting on somebody else's directory.
-//! A directory that cannot be used is left out with a report, and the others go on.
+//! changed; the checkpoints; then the partitions, in parallel. Refuses: directories of another node or cluster. A
+//! directory that cannot be used is reported and skipped; the others continue.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::segment::Home;
 use crate::topic_partition::{DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, TopicPartition};
 use thalweg_ids::Uuid;
 
-/// The topic of the metadata log, which the controller keeps and nobody else opens.
+/// The topic of the metadata log, which only the controller opens.
 const CLUSTER_METADATA_TOPIC: &str = "__cluster_metadata";
 
 /// How to open log directories.
@@ -67,14 +67,14 @@ struct Locked {
 pub(super) struct Job {
     pub(super) state: Arc<DirState>,
     pub(super) name: TopicPartition,
-    /// Where it lies, if it is a copy that will take the place of the log in another directory.
+    /// Its path, if it is a copy that will replace the log in another directory.
     pub(super) future: Option<PathBuf>,
     options: OpenOptions,
 }
 
 impl LogDirs {
-    /// The cluster's id as the first of the directories has it that has one. Changes nothing and takes no lock; what is
-    /// wrong with a directory is told when it is opened.
+    /// The cluster id of the first directory that has one. Changes nothing and takes no lock; faults of a directory
+    /// are reported when it is opened.
     pub fn recorded_cluster_id(disk: &Disk, dirs: &[PathBuf]) -> Option<String> {
         dirs.iter().find_map(|dir| meta_properties::read(disk, dir).ok()??.cluster_id)
     }
@@ -116,7 +116,7 @@ impl LogDirs {
             return Err(NoDirectory { reasons: reasons.join("; ") }.into());
         }
         moves::settle(&options.disk, &mut jobs, &deleted);
-        // One that moved is in another directory; a copy may be all that is left of one, or take its place.
+        // A moved partition is in another directory; a copy may be all that is left of it, or replace it.
         for job in &jobs {
             lost.remove(&job.name);
         }
@@ -136,7 +136,7 @@ impl LogDirs {
 }
 
 fn fail(failed: &mut Vec<FailedDir>, path: &Path, reason: String) {
-    tracing::error!(dir = %path.display(), reason, "Log directory cannot be used");
+    tracing::error!(dir = %path.display(), reason, "Failed to open a log directory");
     failed.push(FailedDir { path: path.to_owned(), reason });
 }
 
@@ -154,7 +154,7 @@ fn lock_dir(disk: &Disk, path: &Path) -> Result<Result<Locked, String>, OpenErro
     }
 }
 
-/// The cluster's id, after comparing what the directories and the configuration say.
+/// The cluster id, after comparing the directories and the configuration.
 fn agree_on_cluster(options: &LogDirsOptions, locked: &[Locked]) -> Result<String, OpenError> {
     let mut cluster_id = options.cluster_id.clone();
     let mut ids: HashMap<Uuid, &Path> = HashMap::default();
@@ -211,13 +211,13 @@ fn open_dir(
         }
         if listed.name.ends_with(STRAY_DIR_SUFFIX) {
             let stray = path.join(&listed.name);
-            tracing::warn!(path = %stray.display(), "Log was set aside; delete it when nobody misses it");
+            tracing::warn!(path = %stray.display(), "Found a log that was set aside; delete it if it is not needed");
             continue;
         }
         let copied = TopicPartition::from_future_dir_name(&listed.name);
         let future = copied.is_some().then(|| path.join(&listed.name));
         let Some(name) = copied.or_else(|| TopicPartition::from_dir_name(&listed.name)) else {
-            tracing::info!(dir = %path.display(), name = listed.name, "Directory is not that of a partition");
+            tracing::info!(dir = %path.display(), name = listed.name, "Ignored a directory that is not a partition");
             continue;
         };
         if &*name.topic == CLUSTER_METADATA_TOPIC {
@@ -253,8 +253,8 @@ fn check_duplicates(dirs: &[LogDir], jobs: &[Job]) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Opens partitions on several threads; gives those that are copies apart. One that cannot be read takes its directory
-/// offline.
+/// Opens partitions on several threads; returns copies separately. A partition that cannot be read takes its
+/// directory offline.
 fn open_partitions(
     options: &LogDirsOptions,
     jobs: Vec<Job>,

@@ -1,9 +1,9 @@
-//! The descriptors of the process: how many there may be, and who takes them.
+//! The descriptors of the process: their limit and their use.
 //!
-//! Owns: the limit (`RLIMIT_NOFILE`), the count of open log files and of connections, and who is refused before there are none
-//! left. Connections leave a share to logs, and new partitions leave some to the logs that are there: they roll, are read,
-//! flushed and checkpointed, and each of that opens files for a moment. Refuses: counting what else is open; a share is set
-//! aside for it.
+//! Owns: the limit (`RLIMIT_NOFILE`), the count of open log files and of connections, and the decision whom to refuse
+//! before none are left. Connections leave a share to logs, and new partitions leave some to existing logs, which
+//! open files briefly to roll, read, flush and checkpoint. Refuses: counting other files; a share is reserved for
+//! them.
 
 use std::io;
 use std::sync::Arc;
@@ -15,8 +15,7 @@ use rustix::process::{Resource, getrlimit};
 /// The share of all descriptors that connections leave to logs, and the most that this is.
 const LOG_SHARE: usize = 4;
 const LOG_SHARE_MAX: usize = 16 * 1024;
-/// The share that new partitions leave to those that are there, and to all that is not counted: at least so many, at the
-/// most so many.
+/// The share that new partitions leave to existing ones and to uncounted files, with its minimum and maximum.
 const WORK_SHARE: usize = 8;
 const WORK_MIN: usize = 48;
 const WORK_MAX: usize = 1024;
@@ -35,8 +34,7 @@ struct Counted {
 /// There are too few descriptors left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{taken} of {max} file descriptors are taken and the rest is kept for logs: a higher limit of open files (RLIMIT_NOFILE, \
-     `ulimit -n`) would be right"
+    "{taken} of {max} file descriptors are in use and the rest is reserved for logs: raise the limit of open files (RLIMIT_NOFILE, `ulimit -n`)"
 )]
 pub struct TooFewDescriptors {
     /// How many log files and connections are open.
@@ -47,7 +45,7 @@ pub struct TooFewDescriptors {
 
 impl From<TooFewDescriptors> for io::Error {
     fn from(error: TooFewDescriptors) -> io::Error {
-        // What the system would say a moment later, with the reason.
+        // The error that the system would return a moment later, with the reason.
         io::Error::new(io::Error::from(Errno::MFILE).kind(), error)
     }
 }
@@ -59,18 +57,18 @@ impl Descriptors {
         limit.map_or(Descriptors(None), Descriptors::limited)
     }
 
-    /// So many.
+    /// A budget of this size.
     pub fn limited(max: usize) -> Descriptors {
         let (files, connections) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Descriptors(Some(Arc::new(Counted { max, files, connections })))
     }
 
-    /// How many there may be; `None` where that is not limited, or nothing has one.
+    /// The limit of descriptors; `None` if there is none.
     pub fn max(&self) -> Option<usize> {
         self.0.as_ref().map(|counted| counted.max)
     }
 
-    /// How many connections there may be when no log file is open; `None` where that is not limited.
+    /// The maximum number of connections if no log file is open; `None` if there is no limit.
     pub fn connections_max(&self) -> Option<usize> {
         self.0.as_ref().map(|counted| counted.connections_max())
     }
@@ -89,7 +87,7 @@ impl Descriptors {
         counted.check(counted.max.saturating_sub(counted.work()))
     }
 
-    /// Takes a descriptor for a connection.
+    /// Reserves a descriptor for a connection.
     pub fn open_connection(&self) -> Result<OpenConnection, TooFewDescriptors> {
         if let Some(counted) = &self.0 {
             counted.check(counted.connections_max())?;
@@ -100,7 +98,7 @@ impl Descriptors {
 }
 
 impl Counted {
-    /// What is left to the logs that are there, and to what is not counted.
+    /// The reserve for existing logs and uncounted files.
     fn work(&self) -> usize {
         (self.max / WORK_SHARE).clamp(WORK_MIN, WORK_MAX)
     }
@@ -139,8 +137,8 @@ impl Drop for OpenConnection {
     }
 }
 
-/// Whether an error says that the process, or the system, has too many files open. Nothing was done then, and a later attempt
-/// may succeed.
+/// Whether the error means that the process or the system has too many open files. Nothing was done, and a later
+/// attempt may succeed.
 pub fn lacks_descriptors(error: &io::Error) -> bool {
     let refused = |error: &io::Error| {
         error.get_ref().is_some_and(|reason| reason.downcast_ref::<TooFewDescriptors>().is_some())

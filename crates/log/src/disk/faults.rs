@@ -1,13 +1,13 @@
 //! Faults that a test injects into a disk: full, failing to write, failing to sync, lacking descriptors, hanging.
 //!
-//! Owns: the plan of what fails next. Refuses: randomness; a test says what fails and when.
+//! Owns: the planned faults. Refuses: randomness; a test sets what fails and when.
 
 use std::io;
 use std::path::Path;
 
 use parking_lot::{Condvar, Mutex};
 
-/// What fails on a [`super::Disk`], changed by a test while the log runs.
+/// Faults of a [`super::Disk`], changed by a test while the log runs.
 #[derive(Debug, Default)]
 pub struct Faults {
     plan: Mutex<Plan>,
@@ -33,7 +33,7 @@ impl Faults {
         self.plan.lock().suffix = suffix.to_owned();
     }
 
-    /// Leaves room for `free_bytes` more bytes, after which the disk is full; `None` takes the limit away.
+    /// Leaves room for `free_bytes` more bytes, after which the disk is full; `None` removes the limit.
     pub fn set_free_bytes(&self, free_bytes: Option<u64>) {
         self.plan.lock().free_bytes = free_bytes;
     }
@@ -57,7 +57,7 @@ impl Faults {
         if self.plan.lock().lacking_descriptors { Err(rustix::io::Errno::MFILE.into()) } else { Ok(()) }
     }
 
-    /// Makes syncs and removals hang, or lets all that hang go on.
+    /// Makes syncs and removals hang, or releases those that hang.
     pub fn set_hanging(&self, hanging: bool) {
         self.plan.lock().hanging = hanging;
         self.changed.notify_all();

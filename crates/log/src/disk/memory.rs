@@ -1,12 +1,11 @@
-//! A disk in memory that loses at a power failure what was not synced, as the disk of a machine does.
+//! A disk in memory that loses unsynced data at a power failure, like a real one.
 //!
-//! Owns: files with what a reader sees and what is on the medium, names with the changes that no sync has covered, and
-//! the faults of such a disk: slow work, a sync that is a lie, power that fails. Refuses: chance of its own; whoever
-//! lets the power fail draws the lots.
+//! Owns: files with visible and synced content, names with unsynced changes, and faults: slow work, syncs that lie,
+//! power failures. Refuses: randomness; the caller provides it at a power failure.
 //!
-//! It behaves like a journaling file system: changes of names reach the medium in their order, and any sync brings all
-//! that came before it, or only a sync of a directory does, as POSIX allows ([`MemoryDisk::set_names_apart`]). Bytes reach
-//! it in any order, page by page; those of pages that did not are as before, or zero.
+//! It behaves like a journaling file system: changes of names are persisted in order, by any sync, or only by a sync
+//! of the directory, as POSIX allows ([`MemoryDisk::set_names_apart`]). Bytes are persisted in any order, page by
+//! page; other pages keep their old content, or are zero.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -20,10 +19,10 @@ use parking_lot::Mutex;
 use super::{FileFacts, Listed};
 use crate::clock::Clock;
 
-/// What reaches the medium as a whole.
+/// The unit that is persisted as a whole.
 const PAGE: usize = 4096;
 
-/// Draws a number below the one that is given.
+/// Returns a random number below the given one.
 pub type Draw<'a> = &'a mut dyn FnMut(u64) -> u64;
 
 type Delays = Box<dyn FnMut() -> Duration + Send>;
@@ -113,28 +112,28 @@ impl MemoryDisk {
         })
     }
 
-    /// From now on a sync says that it is done and does nothing.
+    /// From now on a sync reports success and does nothing.
     pub fn set_syncs_lie(&self, lie: bool) {
         self.syncs_lie.store(lie, Ordering::SeqCst);
     }
 
-    /// From now on the sync of a file leaves names alone, its own too: that takes a sync of the directory.
+    /// From now on the sync of a file does not persist names, not even its own: only a sync of the directory does.
     pub fn set_names_apart(&self, apart: bool) {
         self.names_apart.store(apart, Ordering::SeqCst);
     }
 
-    /// Work that is handed to the disk takes as long as `delays` says from now on.
+    /// Delays blocking disk work by the values of `delays` from now on.
     pub fn set_delays(&self, delays: impl FnMut() -> Duration + Send + 'static) {
         *self.delays.lock() = Some(Box::new(delays));
     }
 
-    /// The process ends at once. What it wrote is in the page cache and stays; its open files and locks are gone.
+    /// The process ends at once. Its writes are in the page cache and stay; its open files and locks are gone.
     pub fn end_process(&self) {
         self.life.fetch_add(1, Ordering::SeqCst);
         self.names.lock().locks.clear();
     }
 
-    /// The machine loses its power, and the process ends with it. Of what was not synced, `draw` says what is left.
+    /// The machine loses power, and the process ends. `draw` decides which unsynced data survives.
     pub fn lose_power(&self, draw: Draw<'_>) {
         self.end_process();
         let mut names = self.names.lock();
@@ -359,7 +358,7 @@ impl Content {
         }
     }
 
-    /// What is left of the file. A cut takes place before the writes that follow it, or neither does.
+    /// The content that survives. A truncation takes effect before the writes that follow it, or neither does.
     fn after_power_failure(&self, draw: Draw<'_>) -> Content {
         let (old, new) = (&self.on_medium, &self.seen);
         let keeps = draw(3);
@@ -380,7 +379,7 @@ impl Content {
         let mut left = vec![0; len];
         for (index, page) in left.chunks_mut(PAGE).enumerate() {
             let at = index * PAGE;
-            // Most pages get there: what was lost is most often the end.
+            // Most pages survive: usually the end is lost.
             let source = if draw(8) == 0 { base } else { new.as_slice() };
             let available = source.get(at..).unwrap_or_default();
             let count = available.len().min(page.len());
@@ -391,7 +390,7 @@ impl Content {
 }
 
 impl MemoryFile {
-    /// The file of a process that has ended can be neither read nor written.
+    /// The file of an ended process can be neither read nor written.
     fn is_alive(&self) -> io::Result<()> {
         if self.life == self.disk.life.load(Ordering::SeqCst) {
             Ok(())
@@ -436,7 +435,7 @@ impl MemoryFile {
     pub(super) fn sync_data(&self) -> io::Result<()> {
         self.is_alive()?;
         if !self.disk.syncs_lie.load(Ordering::SeqCst) {
-            // The journal goes first, and with it the name of the file.
+            // The journal is written first, and with it the name of the file.
             if !self.disk.names_apart.load(Ordering::SeqCst) {
                 self.disk.sync_names();
             }

@@ -1,8 +1,9 @@
-//! Where a thread must not wait for the disk: under the lock of a partition, or all who append and read wait too.
+//! Detects threads that wait for the disk under the lock of a partition, because all appends and reads would wait
+//! too.
 //!
-//! Owns the mark of the thread, and the panic when it syncs, removes a file, or reads and decompresses many batches all the
-//! same. It looks in builds with debug assertions only, and costs nothing in others. Refuses to know locks: the code that
-//! takes a lock sets the mark.
+//! Owns the mark of the thread, and the panic when it syncs, removes a file, or reads and decompresses many batches
+//! nevertheless. It checks only in builds with debug assertions, and costs nothing in others. Knows no locks: the
+//! code that takes a lock sets the mark.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -17,12 +18,12 @@ thread_local! {
 #[must_use]
 pub struct NoWaits(#[expect(dead_code, reason = "it is held, not used")] Before);
 
-/// While it lives, this thread may wait for the disk all the same.
+/// Allows this thread to wait for the disk during its lifetime.
 #[derive(Debug)]
 #[must_use]
 pub struct WaitsAllowed(#[expect(dead_code, reason = "it is held, not used")] Before);
 
-/// What held before, which holds again when this is dropped. It belongs to its thread.
+/// Restores the previous state of its thread when dropped.
 #[derive(Debug)]
 struct Before {
     forbidden: bool,
@@ -51,7 +52,7 @@ impl NoWaits {
     }
 }
 
-/// Allows it from here on; each place says why.
+/// Allows waiting from here on; the caller gives the reason.
 pub fn allow_waits(_reason: &'static str) -> WaitsAllowed {
     WaitsAllowed(Before::set(false))
 }

@@ -1,4 +1,4 @@
-//! Searching across what is on disk and what waits in memory.
+//! Searches across entries on disk and in memory.
 
 use super::*;
 use crate::testing::TempDir;

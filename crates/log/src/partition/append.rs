@@ -1,8 +1,7 @@
 //! Appending batches: as the leader, which gives them their offsets, and as a follower, which keeps them.
 //!
-//! Owns: the order of things in an append. Judge all batches; roll; note the epoch; write everything in one
-//! gather write; then, and only then, change what is in memory. Refuses: any batch once a write has failed in a
-//! way that leaves doubt.
+//! Owns: the steps of an append. Validate all batches; roll; record the epoch; write everything in one gather write;
+//! only then change memory. Refuses: any batch after a write failure that leaves the file in doubt.
 
 use thalweg_record::{
     Batch, BatchHeader, LeaderEpoch, NO_TIMESTAMP, Offset, STAMPED_HEAD_LEN, TimestampType, batches,
@@ -22,9 +21,9 @@ use crate::segment::{Piece, WriteError};
 /// How an append as the leader is judged.
 #[derive(Clone, Copy, Debug)]
 pub struct AppendOptions {
-    /// Who wrote the batches: a client, or a coordinator of the cluster.
+    /// The writer of the batches: a client, or a coordinator of the cluster.
     pub origin: AppendOrigin,
-    /// The guard of a transactional batch, where transactions are verified; `None` where they are not.
+    /// The guard of a transactional batch, if transactions are verified.
     pub guard: Option<VerificationGuard>,
     /// The transaction version of the request that carries a marker.
     pub transaction_version: i16,
@@ -36,7 +35,7 @@ impl Default for AppendOptions {
     }
 }
 
-/// What an append has done.
+/// The outcome of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppendInfo {
     /// Offset of the first record; of the original one when this was a duplicate.
@@ -58,7 +57,7 @@ pub struct AppendInfo {
     pub flush_due: bool,
 }
 
-/// A batch as it will be stored: a patched head and the rest as it came.
+/// A batch as it will be stored: a patched head and the received rest.
 struct Stored<'a> {
     header: BatchHeader,
     head: Head,
@@ -66,7 +65,7 @@ struct Stored<'a> {
 }
 
 enum Head {
-    /// As it came.
+    /// Unchanged.
     Same,
     /// Base offset and leader epoch are new.
     Stamped([u8; STAMPED_HEAD_LEN]),
@@ -168,7 +167,7 @@ impl PartitionLog {
         self.append_replicated(&stored)
     }
 
-    /// Whether a batch of the leader can come next: behind `before`, or at the log end.
+    /// Whether a batch of the leader can follow: after `before`, or at the log end.
     fn check_follows(
         &self,
         header: &BatchHeader,
@@ -195,7 +194,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Where the last batch leaves a gap before it and what follows goes back, it is as likely to be damaged as that.
+    /// If the last batch leaves a gap and its successor goes back, either may be damaged.
     fn drop_behind_gap(&self, stored: &mut Vec<Stored<'_>>) {
         let Some(last) = stored.pop() else { return };
         let expected = stored.last().map_or(self.log_end, |before| before.header.next_offset());
@@ -209,7 +208,7 @@ impl PartitionLog {
         self.health.oddities.gaps = self.health.oddities.gaps.max(1);
     }
 
-    /// Appends what a follower got, in as many writes as it takes segments.
+    /// Appends replicated batches, with one write per segment.
     fn append_replicated(&mut self, stored: &[Stored<'_>]) -> Result<AppendInfo, AppendError> {
         let mut info = self.nothing_appended();
         let mut rest = stored;
@@ -293,7 +292,7 @@ impl PartitionLog {
         Ok(stored)
     }
 
-    /// Compares the batches with what is remembered of their producers.
+    /// Compares the batches with the state of their producers.
     fn judge(&mut self, stored: &[Stored<'_>], options: AppendOptions) -> Result<Judged, AppendError> {
         let mut prepared = PreparedAppend::default();
         for Stored { header, bytes, .. } in stored {
@@ -320,7 +319,7 @@ impl PartitionLog {
         Ok(Judged::New(prepared))
     }
 
-    /// Writes judged batches and applies what they change.
+    /// Writes validated batches and applies their changes.
     fn append_stored(
         &mut self,
         stored: &[Stored<'_>],

@@ -1,8 +1,8 @@
 //! Compaction, as far as it needs the partition's lock: planning a job, and putting new segments in the place of
 //! old ones.
 //!
-//! Owns: when there is enough to compact, and the order of renames that makes the replacement whole or not there
-//! (see `compaction`). Refuses: taking over an outcome when the log was cut meanwhile, and syncing under the lock.
+//! Owns: when there is enough to compact, and the order of renames that makes the replacement atomic (see
+//! `compaction`). Refuses: installing an outcome if the log was truncated meanwhile, and syncing under the lock.
 
 use std::cmp::Ordering;
 use std::io;
@@ -24,8 +24,8 @@ use crate::segment::{FoundFiles, Segment};
 /// Kafka's `log.cleaner.dedupe.buffer.size`.
 const DEDUPE_BUFFER_BYTES_DEFAULT: usize = 128 * 1024 * 1024;
 
-/// How much a log needs compaction. The greatest comes first: what is older than `max.compaction.lag.ms`, then the
-/// largest dirty share.
+/// How much a log needs compaction. The greatest comes first: logs with records older than `max.compaction.lag.ms`,
+/// then the largest dirty share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dirtiness {
     /// Whether something is older than `max.compaction.lag.ms`.
@@ -55,11 +55,11 @@ pub(super) struct Cleaning {
     pub(super) cleaned_to: Offset,
     /// Alive while a compaction is planned or runs.
     running: Weak<()>,
-    /// Batches below it that compaction cannot read were logged.
+    /// Unreadable batches below it were logged.
     pub(super) unread_named_to: Offset,
 }
 
-/// What a job may compact, and how much that is needed.
+/// The part that a job may compact, and its urgency.
 struct Cleanable {
     dirtiness: Dirtiness,
     sources: Vec<Source>,
@@ -96,7 +96,7 @@ impl CompactionSwap {
         if let Some(state) = &self.state
             && let Err(error) = state.write_cleaner_checkpoint()
         {
-            tracing::warn!(dir = %self.log_dir.display(), %error, "Cleaner checkpoint cannot be written yet");
+            tracing::warn!(dir = %self.log_dir.display(), %error, "Failed to write the cleaner checkpoint, retrying later");
         }
     }
 }
@@ -112,7 +112,7 @@ impl PartitionLog {
         self.cleaning.running.strong_count() > 0
     }
 
-    /// Whether what the job finds is still of this log: it was not cut, closed, moved or deleted.
+    /// Whether the outcome of the job still applies: the log was not truncated, closed, moved or deleted.
     pub fn is_current(&self, job: &CompactionJob) -> bool {
         self.health.poison.is_none()
             && job.truncations == self.flushing.truncations
@@ -222,9 +222,9 @@ impl PartitionLog {
         Ok(first.is_some_and(|first| first >= 0 && now_ms.saturating_sub(first) > lag_ms))
     }
 
-    /// Puts the new segments in the place of the old ones. When the log was cut meanwhile it stays as it is: `None` then,
-    /// and the job is to be [discarded](CompactionJob::discard). Else the swap is to be synced without the lock, and
-    /// [completed](PartitionLog::complete_compaction).
+    /// Replaces the old segments by the new ones. Returns `None` and changes nothing if the log was truncated
+    /// meanwhile; then [discard](CompactionJob::discard) the job. Otherwise sync the swap without the lock, and then
+    /// [complete](PartitionLog::complete_compaction) it.
     pub fn finish_compaction(
         &mut self,
         job: &CompactionJob,
@@ -233,7 +233,7 @@ impl PartitionLog {
         let is_current =
             self.is_current(job) && outcome.cleaned.iter().all(|cleaned| self.range_of(cleaned).is_some());
         if !is_current {
-            tracing::info!(partition = %self.name, "Log has changed while it was compacted, and stays as it is");
+            tracing::info!(partition = %self.name, "Discarded a compaction because the log changed meanwhile");
             return Ok(None);
         }
         let mut renamed = Vec::new();
@@ -264,8 +264,8 @@ impl PartitionLog {
         }))
     }
 
-    /// Takes note of the outcome of [`CompactionSwap::sync`]: from now on the log counts as compacted, and the old files
-    /// may be removed. After a failed sync the log takes no more batches, as after that of a flush.
+    /// Records the outcome of [`CompactionSwap::sync`]: the log now counts as compacted, and the old files may be
+    /// removed. A failed sync closes the log for appends, as in a flush.
     pub fn complete_compaction(
         &mut self,
         swap: &mut CompactionSwap,
@@ -290,7 +290,7 @@ impl PartitionLog {
         let CompactionStats { keys, bytes_before, bytes_after, .. } = stats;
         tracing::info!(
             partition = %self.name, keys, bytes_before, bytes_after, cleaned_to = self.cleaning.cleaned_to.0,
-            "Log is compacted"
+            "Compacted a log"
         );
         self.name_unread(&swap.newly_unread);
         Ok(stats)
@@ -302,14 +302,14 @@ impl PartitionLog {
             tracing::warn!(
                 partition = %self.name, base_offset = batch.base_offset.0, last_offset = batch.last_offset.0,
                 reason = batch.reason,
-                "Batch cannot be read by compaction and stays, with all tombstones and transaction markers after it"
+                "Compaction kept an unreadable batch, and all tombstones and transaction markers after it"
             );
         }
         let others = newly.count - newly.named.len() as u64;
         if others > 0 {
             tracing::warn!(
                 partition = %self.name, batches = others, end_offset = newly.end.0,
-                "More batches cannot be read by compaction and stay"
+                "Compaction kept more unreadable batches"
             );
         }
     }
@@ -323,7 +323,7 @@ impl PartitionLog {
         (there.eq(cleaned.replaces.iter().copied()) && range.end < self.segments.len()).then_some(range)
     }
 
-    /// Gives the files of a new segment the names of the old ones, and says what those are called now.
+    /// Renames the files of a new segment to the names of the old ones, and returns the new names of those.
     fn swap_in(&mut self, cleaned: &Cleaned) -> io::Result<Vec<PathBuf>> {
         let range = self.range_of(cleaned).expect("checked before the first replacement");
         let base = cleaned.base_offset;

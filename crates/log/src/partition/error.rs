@@ -1,4 +1,4 @@
-//! What the operations of a partition fail with.
+//! Errors of the operations on a partition.
 
 use std::io;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub enum AppendError {
     /// Replicated batches whose offsets do not rise.
     #[error(transparent)]
     OffsetsOutOfOrder(#[from] OffsetsOutOfOrder),
-    /// Replicated batches that begin below the log end.
+    /// Replicated batches that start below the log end.
     #[error(transparent)]
     UnexpectedOffset(#[from] UnexpectedOffset),
     /// Replicated batches that leave out offsets, in a log that has none to leave out.
@@ -39,11 +39,11 @@ pub enum AppendError {
     /// Too many files are open: nothing was stored, and a later append may succeed (KAFKA_STORAGE_ERROR).
     #[error("too many files are open: {0}")]
     TooManyOpenFiles(io::Error),
-    /// A write or a sync has failed before, in this log or another of its directory, and the log takes no more
-    /// batches (KAFKA_STORAGE_ERROR).
-    #[error("the log takes no more batches: {reason}")]
+    /// A write or a sync has failed before, in this log or another of its directory, and the log is closed for
+    /// appends (KAFKA_STORAGE_ERROR).
+    #[error("the log is closed for appends: {reason}")]
     Poisoned {
-        /// What failed.
+        /// The failure.
         reason: Arc<str>,
     },
     /// The log could not be read or written (KAFKA_STORAGE_ERROR).
@@ -63,7 +63,7 @@ impl From<LogError> for AppendError {
 /// A log that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The operating system says so.
+    /// An I/O error.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// A stored batch is damaged.
@@ -82,7 +82,7 @@ pub enum LogError {
     UnreadableRecords {
         /// Base offset of the batch.
         base_offset: Offset,
-        /// What is wrong with them.
+        /// The fault.
         reason: String,
     },
     /// Batches that had been synced are gone from the end of the log.
@@ -93,16 +93,16 @@ pub enum LogError {
         /// Up to where it had been synced.
         synced_to: Offset,
     },
-    /// A write or a sync has failed before: what is in the log cannot be made durable any more.
+    /// A write or a sync has failed before: the log cannot be made durable any more.
     #[error("the log has failed: {reason}")]
     Poisoned {
-        /// What failed.
+        /// The failure.
         reason: Arc<str>,
     },
 }
 
 impl LogError {
-    /// Whether it passes by itself and has spoilt nothing; see [`disk::is_shortage`].
+    /// Whether the error is transient and harmless; see [`disk::is_shortage`].
     pub fn is_shortage(&self) -> bool {
         matches!(self, LogError::Io(error) if disk::is_shortage(error))
     }
@@ -140,9 +140,9 @@ pub enum DeleteRecordsError {
 
 /// An offset that is not in the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("offset {offset} is not within {first} and {last}")]
+#[error("offset {offset} is not between {first} and {last}")]
 pub struct OffsetOutOfRange {
-    /// The offset that was asked for.
+    /// The requested offset.
     pub offset: Offset,
     /// The smallest that would do.
     pub first: Offset,
@@ -172,9 +172,9 @@ pub struct OffsetsOutOfOrder {
     pub expected: Offset,
 }
 
-/// Replicated batches that begin below the log end.
+/// Replicated batches that start below the log end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the batch begins at {first}, below the log end {log_end}")]
+#[error("the batch starts at {first}, below the log end {log_end}")]
 pub struct UnexpectedOffset {
     /// Base offset of the first batch.
     pub first: Offset,
@@ -182,9 +182,9 @@ pub struct UnexpectedOffset {
     pub log_end: Offset,
 }
 
-/// Replicated batches that begin behind the log end, in a log that is not compacted.
+/// Replicated batches that start behind the log end, in a log that is not compacted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the batch begins at {first}, and offsets from {expected} on are missing before it")]
+#[error("the batch starts at {first}, and offsets from {expected} on are missing before it")]
 pub struct OffsetsMissing {
     /// Base offset of the batch.
     pub first: Offset,
@@ -194,7 +194,7 @@ pub struct OffsetsMissing {
 
 /// A replicated batch whose leader epoch is below that of the batch before, or above that of the leader.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the batch at {first} has leader epoch {found}, which is not within {earliest} and {latest}")]
+#[error("the batch at {first} has leader epoch {found}, which is not between {earliest} and {latest}")]
 pub struct UnexpectedEpoch {
     /// Base offset of the batch.
     pub first: Offset,

@@ -1,13 +1,13 @@
-//! What no CRC covers: the base offset and the leader epoch of stored batches, compared with what lies around them.
+//! Checks the fields that no CRC covers: the base offset and the leader epoch of stored batches, by their neighbours.
 //!
-//! In a log as a broker wrote it each batch begins where the one before ends, and has the epoch that the checkpoint names for
-//! its offset. Compaction, replication from a compacted log, and other brokers leave gaps, so an offset that jumps is no damage
-//! yet: it counts as a gap once the next batch, or the next segment, goes on behind it. A batch whose offset was
-//! damaged upwards is contradicted by the one that follows, and one whose offset was damaged downwards by the one
-//! before.
+//! In a log written by a leader each batch starts where the one before ends, and has the epoch that the checkpoint
+//! has for its offset. Compaction, replication from a compacted log, and other brokers leave gaps, so an offset that
+//! jumps is not damage in itself: it counts as a gap if the next batch, or the next segment, continues behind it. A
+//! batch whose offset was damaged upwards is contradicted by its successor, and one damaged downwards by its
+//! predecessor.
 //!
-//! Where one bit is wrong and the batches around leave no other place, base offset and epoch are put right: the rest
-//! of the batch is what its CRC says. Everything else is a fault.
+//! If one bit is wrong and the neighbours leave no other possibility, base offset and epoch are repaired: the CRC
+//! vouches for the rest of the batch. Everything else is a fault.
 //!
 //! Owns: that judgement, and the repair. Refuses: reading records, and cutting; see `recover` and `read`.
 
@@ -20,22 +20,22 @@ use crate::epochs::LeaderEpochs;
 use crate::scan::{BatchFault, CorruptBatch, HeaderScan, Placed, ScanError};
 use crate::topic_partition::TopicPartition;
 
-/// Some bytes of a segment, and what is known of the log around them.
+/// A region of a segment, with the known parts of the log around it.
 #[derive(Clone, Copy)]
 pub(super) struct Region<'a> {
     pub name: &'a TopicPartition,
     /// Base offset of the segment.
     pub segment: Offset,
     pub file: &'a LogFile,
-    /// Where a batch begins.
+    /// The start of a batch.
     pub from: u64,
-    /// Batches that begin here or behind are not judged.
+    /// Batches from here on are not checked.
     pub to: u64,
     /// Where the batches of the segment end.
     pub size_bytes: u64,
     /// Where the batch before ends.
     pub expected: Offset,
-    /// Where the next segment begins.
+    /// The base offset of the next segment.
     pub next_base: Option<Offset>,
     /// The epochs of the checkpoint; none, when that is of no use.
     pub epochs: &'a LeaderEpochs,
@@ -57,10 +57,10 @@ pub(super) struct Gap {
     pub found: Offset,
 }
 
-/// What was found.
+/// The result.
 #[derive(Debug, Default)]
 pub(super) struct Examined {
-    /// The first batch that is damaged and cannot be put right. Nothing behind it was looked at.
+    /// The first damaged batch that cannot be repaired. Nothing behind it was checked.
     pub fault: Option<CorruptBatch>,
     /// The gaps that later batches confirm.
     pub gaps: u64,
@@ -68,15 +68,15 @@ pub(super) struct Examined {
     pub first_gap: Option<Gap>,
     /// A gap before the last batch of all, which nothing confirms.
     pub doubt: Option<Gap>,
-    /// Whether a batch was put right.
+    /// Whether a batch was repaired.
     pub mended: bool,
-    /// Where the batches that were looked at end.
+    /// The end of the last checked batch.
     pub end: u64,
     /// The offset after the last of them.
     pub next_offset: Offset,
 }
 
-/// What a recovery has found odd in the order of a log, and could not judge: the topic's policy was not known yet.
+/// Suspicious gaps that recovery found and could not classify, because the topic's cleanup policy was unknown.
 #[derive(Debug, Default)]
 pub(super) struct Oddities {
     pub gaps: u64,
@@ -92,7 +92,7 @@ impl Oddities {
         self.doubt = examined.doubt;
     }
 
-    /// Nothing is known of what lies from `end` on, which is no part of the log any more.
+    /// Discards findings from `end` on, which is no longer part of the log.
     pub(super) fn forget_from(&mut self, end: Offset) {
         self.doubt = self.doubt.filter(|gap| gap.found < end);
         if self.first_gap.is_some_and(|gap| gap.found >= end) {
@@ -107,18 +107,18 @@ enum Judgement {
     Gap,
     Doubt,
     Damaged,
-    /// Damaged, and this is what it was.
+    /// Damaged; the original value.
     Was(Offset),
 }
 
 enum EpochJudgement {
     Sound,
-    /// Damaged, and this is what it was.
+    /// Damaged; the original value.
     Was(LeaderEpoch),
     Damaged(CorruptBatch),
 }
 
-/// Compares the batches of a region with each other, and puts right what can be.
+/// Checks the batches of a region against each other, and repairs them where possible.
 pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
     let mut examined = Examined { end: region.from, next_offset: region.expected, ..Examined::default() };
     let mut scan = HeaderScan::new(region.file, region.from, region.size_bytes);
@@ -127,7 +127,7 @@ pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
     while let Some(mut batch) = current.filter(|batch| batch.position < region.to) {
         let expected = examined.next_offset;
         if region.next_base.is_some_and(|next_base| expected >= next_base) {
-            // What lies here was cut before, and has come back.
+            // These bytes were truncated before, and have reappeared.
             break;
         }
         let next = next_header(&mut scan)?;
@@ -143,7 +143,7 @@ pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
             && let Some(before) = &before
             && let Some(fault) = region.damage_in(before)?
         {
-            // Its length or its count of records is wrong, and what seems to follow it does not.
+            // Its length or record count is wrong, and what seems to follow does not.
             examined.fault = Some(fault);
             return Ok(examined);
         }
@@ -190,7 +190,7 @@ pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
     Ok(examined)
 }
 
-/// The next header; none where the bytes are no batch.
+/// The next header; `None` if the bytes are not a batch.
 fn next_header(scan: &mut HeaderScan<'_>) -> io::Result<Option<Placed>> {
     match scan.next() {
         Ok(batch) => Ok(batch),
@@ -219,7 +219,7 @@ impl Region<'_> {
         let end = batch.header.next_offset();
         let records = i64::from(batch.header.last_offset_delta) + 1;
         let expected_end = Offset(expected.0.saturating_add(records));
-        // What comes behind, and where that begins at the earliest.
+        // The next batch, and its smallest possible offset.
         let bound = next.map(|next| next.header.base_offset).or(self.next_base);
         let is_in_reach = end.0 > found.0 && end.0.saturating_sub(1 + self.segment.0) <= i64::from(i32::MAX);
         let is_contradicted = found < expected || !is_in_reach || bound.is_some_and(|bound| bound < end);
@@ -231,7 +231,7 @@ impl Region<'_> {
         if bound.is_some() { Judgement::Gap } else { Judgement::Doubt }
     }
 
-    /// What is wrong with the bytes of a batch.
+    /// The damage in the bytes of a batch, if any.
     fn damage_in(&self, batch: &Placed) -> io::Result<Option<CorruptBatch>> {
         let mut bytes = vec![0; batch.header.size_bytes()];
         let read = self.file.read_at(&mut bytes, batch.position)?;
@@ -250,14 +250,14 @@ impl Region<'_> {
         let Some(known) = self.epochs.at(batch.header.base_offset) else {
             return Ok(EpochJudgement::Sound);
         };
-        // Where the batches around have other epochs than the checkpoint knows, the checkpoint is not to be believed.
+        // If the neighbours' epochs disagree with the checkpoint, the checkpoint is not trusted.
         let agrees =
             |other: &Placed| self.epochs.at(other.header.base_offset) == Some(other.header.leader_epoch);
         if found == known || !before.is_none_or(agrees) || !next.is_none_or(agrees) {
             return Ok(EpochJudgement::Sound);
         }
         let is_one_bit = (found.0 ^ known.0).count_ones() == 1;
-        // At the end of what was synced, an epoch may have begun that the checkpoint has lost.
+        // At the end of the synced part, the checkpoint may have lost an epoch.
         let is_certain = next.is_some() || batch.header.next_offset() <= self.synced_to;
         if is_one_bit && is_certain && self.damage_in(batch)?.is_none() {
             return Ok(EpochJudgement::Was(known));
@@ -277,7 +277,7 @@ impl Region<'_> {
             partition = %self.name, segment = self.segment.0, position = batch.position,
             found_offset = batch.header.base_offset.0, expected_offset = base_offset.0,
             found_epoch = batch.header.leader_epoch.0, expected_epoch = epoch.0,
-            "Batch had a damaged bit that its CRC does not cover, and is put right"
+            "Repaired a flipped bit outside the batch's CRC"
         );
         batch.header.base_offset = base_offset;
         batch.header.leader_epoch = epoch;

@@ -1,8 +1,8 @@
 //! Making batches durable, and closing.
 //!
-//! Owns: what has to be synced for the recovery point to rise. Refuses: syncing under the partition's lock: the
-//! caller takes a [`FlushTarget`], drops the lock, syncs, takes the lock again and reports the outcome. Appends
-//! that came meanwhile are covered by the next flush, so one sync serves many appends.
+//! Owns: what must be synced before the recovery point can rise. Refuses: syncing under the partition's lock: the
+//! caller takes a [`FlushTarget`], drops the lock, syncs, takes the lock again and reports the outcome. Later appends
+//! are covered by the next flush, so one sync serves many appends.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,18 +15,19 @@ use super::{PartitionLog, metadata};
 use crate::checkpoint::LEADER_EPOCH_FILE;
 use crate::disk::{self, Disk, Durability, LogFile};
 
-/// What to sync so that everything below an offset is durable.
+/// The files to sync so that everything below an offset is durable.
 #[derive(Debug)]
 pub struct FlushTarget {
     up_to: Offset,
     /// The directory of the log.
     log_dir: PathBuf,
     files: Vec<Arc<LogFile>>,
-    /// The transaction indexes of the segments: what is below the recovery point is not read again to make them anew.
+    /// The transaction indexes of the segments: batches below the recovery point are not read again to rebuild them.
     txn_indexes: Vec<PathBuf>,
     disk: Disk,
     epoch_file: Option<(PathBuf, u64)>,
-    /// With the name of the directory goes whose it is: without that, any topic of the name may claim it.
+    /// Synced with the name of the directory: without the topic id in it, any topic of that name may claim the
+    /// directory.
     metadata_file: Option<PathBuf>,
     /// The directories with changed names in them, each with the changes that a sync of it covers.
     dir: Option<(PathBuf, u64)>,
@@ -34,8 +35,8 @@ pub struct FlushTarget {
     truncations: u64,
 }
 
-/// Changes of names, and how many of them are on the medium. Both only rise: a flush that began before a change says
-/// nothing about it, and one that comes to nothing leaves the changes to the next.
+/// Counts renames, and how many of them are synced. Both only rise: a flush that started before a rename does not
+/// cover it, and a failed one leaves it to the next.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     changes: u64,
@@ -52,7 +53,7 @@ impl Names {
         self.changes
     }
 
-    /// What a sync covers that begins now; `None` when there is nothing to sync.
+    /// The count that a sync started now covers; `None` if there is nothing to sync.
     pub(super) fn unsynced(&self) -> Option<u64> {
         (self.changes > self.synced).then_some(self.changes)
     }
@@ -69,7 +70,7 @@ pub(super) struct Flushing {
     pub(super) recovery_point: Offset,
     /// Whether the checkpoint on disk may be above the recovery point, since a truncation.
     pub(super) recovery_point_sank: bool,
-    /// Counts truncations, so that a flush that began before one is not taken for one after.
+    /// Counts truncations, to detect a truncation during a flush.
     pub(super) truncations: u64,
     /// Names in the directory.
     pub(super) names: Names,
@@ -79,7 +80,7 @@ pub(super) struct Flushing {
 }
 
 impl Flushing {
-    /// Of a log that is durable up to here.
+    /// The state of a log that is durable up to this recovery point.
     pub(super) fn new(recovery_point: Offset, now_ms: i64) -> Flushing {
         Flushing {
             recovery_point,
@@ -103,7 +104,7 @@ impl FlushTarget {
         self.log_dir == log.home.dir
     }
 
-    /// The disk to be waited for.
+    /// The disk of the log.
     pub fn disk(&self) -> &Disk {
         &self.disk
     }
@@ -155,8 +156,8 @@ impl PartitionLog {
         self.health.poison.is_none() && active.base_offset > self.flushing.recovery_point
     }
 
-    /// What to sync so that everything that is in the log now is durable; `None` when it is already. An error once a
-    /// write or sync has failed: nobody may be told that his records are durable then.
+    /// The files to sync so that everything in the log is durable; `None` if it already is. Fails after an earlier
+    /// failed write or sync: then records must not be reported as durable.
     pub fn flush_target(&mut self) -> Result<Option<FlushTarget>, LogError> {
         self.flush_target_up_to(self.log_end)
     }
@@ -197,11 +198,11 @@ impl PartitionLog {
         }))
     }
 
-    /// Takes note of the outcome of a flush. After a failed one the log takes no more batches: the kernel may
-    /// have dropped what it could not write, and a later sync would not say so.
+    /// Records the outcome of a flush. A failed one closes the log for appends: the kernel may have dropped unwritten
+    /// data, and a later sync would not report it.
     pub fn complete_flush(&mut self, target: &FlushTarget, outcome: io::Result<()>) -> Result<(), LogError> {
         if !target.is_of(self) {
-            // What is known of the other says nothing of this one.
+            // The state of the other file does not apply to this one.
             return Ok(());
         }
         if let Err(error) = outcome {
@@ -246,8 +247,8 @@ impl PartitionLog {
         }
     }
 
-    /// Writes out what is only in memory (epochs, producers, index entries), gives resources back and takes no
-    /// more batches. The stop is a clean one once [`crate::LogDirs::close`] has synced everything.
+    /// Writes out state that is only in memory (epochs, producers, index entries), releases resources and closes the
+    /// log for appends. The stop is clean once [`crate::LogDirs::close`] has synced everything.
     pub fn close(&mut self) -> Result<(), LogError> {
         if self.health.poison.is_some() {
             return Ok(());

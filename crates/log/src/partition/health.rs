@@ -1,7 +1,7 @@
-//! Whether a log can be written and read, and what was already logged about that.
+//! Whether a log can be written and read, and the failures that were already logged.
 //!
-//! Owns: the reason why a log takes no more batches, and the last failures, so that each is logged once. Refuses:
-//! judging a failure: who met it knows whether the log can go on.
+//! Owns: the reason why a log is closed for appends, and the last failures, so that each is logged once. Refuses:
+//! judging a failure: the failed operation knows whether the log can continue.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::scan::CorruptBatch;
 /// The health of one log.
 #[derive(Debug, Default)]
 pub(super) struct Health {
-    /// Why nothing is appended any more.
+    /// Why the log is closed for appends, if it is.
     pub(super) poison: Option<Arc<str>>,
-    /// Anomalies that recovery found in the batches.
+    /// Gaps and damage that recovery found.
     pub(super) oddities: Oddities,
     /// The segment and the position of the damaged batch that was logged last.
     noted_damage: Option<(Offset, u64)>,
@@ -27,19 +27,19 @@ pub(super) struct Health {
 }
 
 impl Health {
-    /// Of a log in which recovery found these anomalies.
+    /// The health of a log in which recovery found these anomalies.
     pub(super) fn new(oddities: Oddities) -> Health {
         Health { oddities, ..Health::default() }
     }
 }
 
 impl PartitionLog {
-    /// Why the log takes no more batches, when it does not.
+    /// Why the log is closed for appends, if it is.
     pub fn poison(&self) -> Option<&str> {
         self.health.poison.as_deref()
     }
 
-    /// Refuses all further appends; what is in the log is still served.
+    /// Refuses all further appends; the log is still readable.
     pub(super) fn set_poison(&mut self, reason: String) {
         if self.health.poison.is_none() {
             if let Some(state) = &self.state {
@@ -49,22 +49,22 @@ impl PartitionLog {
         }
     }
 
-    /// As [`PartitionLog::set_poison`], where the disk is not to blame: other logs of the directory go on.
+    /// As [`PartitionLog::set_poison`], for causes other than the disk: other logs of the directory continue.
     pub(super) fn refuse_appends(&mut self, reason: String) {
         if self.health.poison.is_none() {
-            tracing::error!(partition = %self.name, dir = %self.home.dir.display(), reason, "Log takes no more batches");
+            tracing::error!(partition = %self.name, dir = %self.home.dir.display(), reason, "Log is closed for appends after a failure");
             self.health.poison = Some(reason.into());
         }
     }
 
-    /// Logs why a log that is not given up takes no batch, once for a row of failures: its clients are told no more than a code.
+    /// Logs why a healthy log refuses appends, once per series of failures: clients only get an error code.
     pub(super) fn note_outcome(&mut self, appended: &Result<AppendInfo, AppendError>) {
         match appended {
             Ok(_) => self.health.failed_append = None,
             Err(AppendError::Log(error)) if self.health.poison.is_none() => {
                 let reason = error.to_string();
                 if self.health.failed_append.as_deref() != Some(&reason) {
-                    tracing::error!(partition = %self.name, reason, "Batches cannot be appended");
+                    tracing::error!(partition = %self.name, reason, "Failed to append batches");
                     self.health.failed_append = Some(reason.into());
                 }
             }
@@ -80,7 +80,7 @@ impl PartitionLog {
         self.health.noted_damage = Some((segment, fault.position));
         tracing::error!(
             partition = %self.name, segment = segment.0, position = fault.position, %fault,
-            "Batch is damaged and is not served"
+            "Batch is damaged and cannot be served"
         );
     }
 }

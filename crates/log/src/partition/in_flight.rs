@@ -1,9 +1,9 @@
 //! Finding again the batches that were in flight, which a producer snapshot leaves out.
 //!
-//! A snapshot holds the last batch of each producer, but a producer has up to five requests in flight, and one
-//! whose answers were lost with the process sends all of them again. When few batches follow the snapshot, the
-//! others lie before it, in the last megabytes of the log. They are looked for there, backwards, block by block,
-//! until no producer that wrote lately can miss any.
+//! A snapshot holds the last batch of each producer, but a producer has up to five requests in flight, and resends
+//! all of them if the answers were lost with the process. If few batches follow the snapshot, the others are before
+//! it, in the last megabytes of the log. They are searched backwards, block by block, until no recent producer can
+//! miss any.
 //!
 //! Owns: how far to look. Refuses: reading more than headers, and more than the end of the log; a batch further
 //! back was answered long before the stop.
@@ -18,16 +18,16 @@ use crate::producers::{BATCHES_REMEMBERED, BatchMetadata, Producers};
 use crate::scan::{HeaderScan, ScanError};
 use crate::segment::{Home, Segment};
 
-/// Bytes at the end of the log that can hold batches in flight: five large ones of several producers, or five of
+/// Bytes at the end of the log that can contain batches in flight: five large ones of several producers, or five of
 /// the usual size of hundreds.
 const IN_FLIGHT_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Bytes that are looked at first. Each further block is twice as large.
+/// Bytes searched first. Each further block is twice as large.
 const FIRST_BLOCK_BYTES: u64 = 64 * 1024;
-/// A producer gives a batch up after `delivery.timeout.ms`, two minutes by default: who was silent for longer
-/// before the newest batch of all has nothing in flight that matters.
+/// A producer gives up a batch after `delivery.timeout.ms`, two minutes by default: a producer that was silent for
+/// longer before the newest batch has no relevant batches in flight.
 const SILENT_MS: i64 = 120_000;
 
-/// Adds to `producers` the batches at the end of the log that may still be in flight.
+/// Adds the batches at the end of the log that may still be in flight to `producers`.
 pub(super) fn recall_in_flight(
     home: &Home,
     segments: &mut [Segment],
@@ -60,7 +60,7 @@ struct Recall<'a> {
 }
 
 impl Recall<'_> {
-    /// Looks through one segment from its end; says whether that was enough.
+    /// Searches one segment from its end; returns whether that was enough.
     fn search(&mut self, segment: &mut Segment) -> Result<bool, ScanError> {
         let mut end = segment.size_bytes();
         loop {

@@ -1,12 +1,12 @@
 //! Opening a partition that is on disk, and creating one.
 //!
-//! Owns: what is believed after a clean stop and what is rebuilt after another. Refuses: believing a checkpoint
-//! or an index that does not fit the batches.
+//! Owns: what is trusted after a clean stop and rebuilt after any other. Refuses: checkpoints and indexes that do not
+//! match the batches.
 //!
-//! After a clean stop the log end is found from the last index entry and a few headers; nothing else is read of
-//! the log, and no file stays open. After any other stop every batch from the recovery point on is read and
-//! checked; the first that is not whole and valid ends the log. The indexes of these segments, the transaction
-//! indexes, the leader epochs and the producers are made anew from the batches.
+//! After a clean stop the log end is found from the last index entry and a few headers; nothing else is read of the
+//! log, and no file stays open. After any other stop every batch from the recovery point on is read and checked; the
+//! first incomplete or invalid one ends the log. The indexes of these segments, the transaction indexes, the leader
+//! epochs and the producers are rebuilt from the batches.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -37,10 +37,10 @@ use crate::segment::{
 use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
 
-/// What is known about a partition before it is opened.
+/// State of a partition known before it is opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// Whether the process that had it open before stopped in order.
+    /// Whether the previous process closed it cleanly.
     pub clean: bool,
     /// From the recovery point checkpoint: all below is on the medium.
     pub recovery_point: Offset,
@@ -98,9 +98,9 @@ impl PartitionLog {
         let segment = match written {
             Ok(segment) => segment,
             Err(error) => {
-                // What is there of it would be in the way of the next attempt. Nothing was in the directory before.
+                // Leftovers would obstruct the next attempt. The directory was empty before.
                 if let Err(error) = home.disk.remove_dir(&home.dir) {
-                    tracing::warn!(dir = %home.dir.display(), %error, "Half a partition cannot be removed");
+                    tracing::warn!(dir = %home.dir.display(), %error, "Failed to remove an incomplete partition");
                 }
                 return Err(error);
             }
@@ -244,15 +244,15 @@ impl Loading {
         if !epochs_are_known || self.epochs_are_short(log_start) {
             self.rebuild_epochs(name, log_start)?;
         }
-        // What the checks opened is closed again: most partitions are idle.
+        // Files that the checks opened are closed again: most partitions are idle.
         for segment in &mut self.segments {
             self.home.disk.unless_full(segment.release(&self.home))?;
         }
         Ok(())
     }
 
-    /// The log end after a clean stop, when it is where the checkpoint says; `None` when the end of the log is not what a clean
-    /// stop leaves.
+    /// The log end after a clean stop, if it matches the checkpoint; `None` if the end of the log does not look like
+    /// a clean stop.
     fn clean_end(
         &mut self,
         name: &TopicPartition,
@@ -268,20 +268,20 @@ impl Loading {
             Ok(next) => {
                 tracing::error!(
                     partition = %name, segment, log_end = next.0, recovery_point = recovery_point.0,
-                    "Log does not end where it was closed in order"
+                    "Log does not end where it was cleanly closed"
                 );
                 Ok(None)
             }
             Err(ScanError::Io(error)) => Err(error.into()),
             Err(ScanError::Corrupt(fault)) => {
-                tracing::error!(partition = %name, segment, %fault, "Log is damaged although it was closed in order");
+                tracing::error!(partition = %name, segment, %fault, "Log is damaged although it was cleanly closed");
                 Ok(None)
             }
         }
     }
 
-    /// Loads the newest snapshot that is whole and not above `end`; deletes those above it, which describe what
-    /// is not there any more.
+    /// Loads the newest complete snapshot that is not above `end`; deletes those above it, which describe truncated
+    /// batches.
     pub(super) fn load_producers(
         &mut self,
         config: &LogConfig,
@@ -305,7 +305,7 @@ impl Loading {
                         return Ok(());
                     }
                     Err(error) => {
-                        tracing::warn!(path = %path.display(), %error, "Producer snapshot is of no use");
+                        tracing::warn!(path = %path.display(), %error, "Ignored an invalid producer snapshot");
                     }
                 }
             }
@@ -316,11 +316,11 @@ impl Loading {
         Ok(())
     }
 
-    /// All of the log lies below the log start: it begins anew there.
+    /// All of the log is below the log start: restart it empty there.
     fn restart_at(&mut self, name: &TopicPartition, log_start: Offset, now_ms: i64) -> Result<(), LogError> {
         tracing::warn!(
             partition = %name, log_end = self.log_end.0, log_start = log_start.0,
-            "Log ends below its start and begins anew there"
+            "Log ends below its start offset and restarts empty there"
         );
         for mut segment in std::mem::take(&mut self.segments) {
             for path in segment.mark_deleted(&self.home, true)? {
@@ -347,10 +347,10 @@ impl Loading {
         matches!(batch, Ok(Some(batch)) if batch.header.leader_epoch.0 >= 0)
     }
 
-    /// Makes the leader epochs anew from all batches. The first epoch is taken to begin with the log: its first
+    /// Rebuilds the leader epochs from all batches. The first epoch is assumed to start with the log: its first
     /// batches may have been compacted away.
     fn rebuild_epochs(&mut self, name: &TopicPartition, log_start: Offset) -> Result<(), LogError> {
-        tracing::warn!(partition = %name, "Leader epochs are made anew from the batches");
+        tracing::warn!(partition = %name, "Rebuilt leader epochs from the batches");
         self.epochs.clear();
         for segment in &mut self.segments {
             let file = segment.file(&self.home)?;
@@ -377,7 +377,7 @@ impl Loading {
     }
 }
 
-/// Sorts out the files of a partition's directory, finishing or undoing what an earlier process began.
+/// Scans the files of a partition's directory, finishing or undoing interrupted operations.
 fn sort_out(home: &Home) -> io::Result<Found> {
     let mut found = Found::default();
     let listed = crate::compaction::settle_swaps(home, home.disk.list(&home.dir)?)?;
@@ -401,7 +401,7 @@ fn sort_out(home: &Home) -> io::Result<Found> {
         }
     }
     for (&offset, files) in found.segments.iter().filter(|(_, files)| !files.log) {
-        tracing::warn!(dir = %home.dir.display(), offset = offset.0, "Index without a log is deleted");
+        tracing::warn!(dir = %home.dir.display(), offset = offset.0, "Deleted an index without a log");
         for (there, suffix) in [
             (files.index, INDEX_SUFFIX),
             (files.time_index, TIME_INDEX_SUFFIX),

@@ -4,8 +4,8 @@
 //! version: 0
 //! topic_id: <22 characters>
 //! ```
-//! Owns: the format. Refuses: repairing; a file that makes no sense counts as missing, with a warning, and the
-//! broker writes the id again once the cluster tells it.
+//! Owns: the format. Refuses: repairing; an invalid file counts as missing, with a warning, and the broker writes the
+//! id again once it is known.
 
 use std::io;
 use std::path::Path;
@@ -28,7 +28,7 @@ pub fn read(disk: &Disk, dir: &Path) -> io::Result<Option<Uuid>> {
     let Some(bytes) = disk.read_if_exists(&path)? else { return Ok(None) };
     let topic_id = std::str::from_utf8(&bytes).ok().and_then(parse);
     if topic_id.is_none() {
-        tracing::warn!(path = %path.display(), "Partition metadata is of no use");
+        tracing::warn!(path = %path.display(), "Ignored invalid partition metadata");
     }
     Ok(topic_id)
 }

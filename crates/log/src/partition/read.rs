@@ -1,8 +1,7 @@
 //! Reading: which bytes of which file answer a fetch.
 //!
-//! Owns: finding whole batches between an offset and a bound, and what has to hold of them before they are served. Refuses:
-//! reading the records; the caller sends the
-//! slice from the file to the socket.
+//! Owns: finding whole batches between an offset and a bound, and checking them before they are served. Refuses:
+//! reading the records; the caller sends the slice from the file to the socket.
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use crate::disk::LogFile;
 use crate::scan::ScanError;
 use crate::segment::transactions::AbortedTransaction;
 
-/// Positions that are remembered: where the last reads ended, which is where the next ones begin.
+/// Remembered positions: where the last reads ended, and the next ones start.
 const HINTS_MAX: usize = 8;
 
 /// Segments besides the active one whose files reads keep open.
@@ -44,7 +43,7 @@ struct Hint {
     position: u64,
 }
 
-/// Where batches begin, as earlier reads found out.
+/// Known batch positions from earlier reads.
 #[derive(Debug, Default)]
 pub(super) struct ReadHints {
     hints: Vec<Hint>,
@@ -80,17 +79,15 @@ const COMPARED_BYTES_MAX: u64 = 1 << 20;
 
 /// Batches that can be served.
 struct Sound {
-    /// Where they begin.
     start: u64,
     /// Where they end, and the offset after them, when others follow that cannot be served with them.
     end: Option<(u64, Offset)>,
 }
 
 impl PartitionLog {
-    /// Finds whole batches that begin with the one containing `from`, lie below `upper_bound` (the high
-    /// watermark, the last stable offset, or the log end for a follower) and make no more than `max_bytes`. When
-    /// the first batch is larger than that, it comes alone if `min_one_message` asks for it. `None` when there is
-    /// nothing to send.
+    /// Finds whole batches, starting with the one that contains `from`, that are below `upper_bound` (the high
+    /// watermark, the last stable offset, or the log end for a follower) and make no more than `max_bytes`. If the
+    /// first batch is larger, it is returned alone if `min_one_message` is set. `None` when there is nothing to send.
     pub fn read(
         &mut self,
         from: Offset,
@@ -116,7 +113,7 @@ impl PartitionLog {
         Ok(None)
     }
 
-    /// The slice of one segment; the outer `None` when all of it lies below `from`.
+    /// The slice of one segment; the outer `None` if all of it is below `from`.
     fn read_segment(
         &mut self,
         index: usize,
@@ -139,8 +136,8 @@ impl PartitionLog {
         read.map(Some)
     }
 
-    /// Where the first batch begins whose last offset is not below `from`, and what can be served with it. Batches that were
-    /// found on disk are compared with each other first: no CRC covers their offsets and epochs.
+    /// The position of the first batch whose last offset is not below `from`, and the servable range there. Batches
+    /// found on disk are first checked against each other: no CRC covers their offsets and epochs.
     fn sound_position_of(
         &mut self,
         index: usize,
@@ -172,15 +169,15 @@ impl PartitionLog {
         if fault.position > start {
             Ok(Some(Sound { start, end: Some((fault.position, examined.next_offset)) }))
         } else if let Some(first) = first.filter(|_| fault.position < start && contains) {
-            // The damage lies before what is asked for.
+            // The damage is before the requested offset.
             Ok(Some(Sound { start, end: Some((first.end(), first.header.next_offset())) }))
         } else {
             Err(LogError::Corrupt { segment: base, fault })
         }
     }
 
-    /// As [`PartitionLog::position_of`], where all of the segment seems to lie below `offset`: a batch whose offset is damaged
-    /// must not be passed by.
+    /// As [`PartitionLog::position_of`], for a segment that seems to be below `offset`: a batch with a damaged offset
+    /// must not be skipped.
     fn position_or_damage(&mut self, index: usize, offset: Offset) -> Result<Option<u64>, LogError> {
         let found = self.position_of(index, offset)?;
         let (base, size_bytes) = (self.segments[index].base_offset, self.segments[index].size_bytes());
@@ -195,8 +192,8 @@ impl PartitionLog {
         if examined.mended { self.position_of(index, offset) } else { Ok(None) }
     }
 
-    /// Compares the batches up to `end` with each other, from a batch on that lies before that with `from`; says where that
-    /// begins.
+    /// Checks the batches up to `end` against each other, starting before the one with `from`; returns the position
+    /// of that one.
     fn examine_around(
         &mut self,
         index: usize,
@@ -234,7 +231,7 @@ impl PartitionLog {
         Ok((near, examined))
     }
 
-    /// Where the first batch begins whose last offset is not below `offset`, in one segment.
+    /// The position of the first batch in one segment whose last offset is not below `offset`.
     fn position_of(&mut self, index: usize, offset: Offset) -> Result<Option<u64>, LogError> {
         let base = self.segments[index].base_offset;
         if offset <= base {
@@ -259,7 +256,7 @@ impl PartitionLog {
         let base = self.segments[index].base_offset;
         let segment_end = self.segments.get(index + 1).map_or(self.log_end, |next| next.base_offset);
         let size_bytes = self.segments[index].size_bytes();
-        // The bound as a position: the end of the segment, or where the batch begins that is not wholly below it.
+        // The bound as a position: the end of the segment, or the first batch that is not wholly below it.
         let (bound, bound_offset) = if upper_bound >= segment_end {
             (size_bytes, segment_end)
         } else {
@@ -295,7 +292,7 @@ impl PartitionLog {
         Ok(Some(LogSlice { file, position: start, len, end_offset }))
     }
 
-    /// Where the batch begins that is not wholly below `upper_bound`, or the segment ends.
+    /// The position of the first batch that is not wholly below `upper_bound`, or the end of the segment.
     fn position_of_bound(&mut self, index: usize, upper_bound: Offset) -> Result<u64, ScanError> {
         let segment = &mut self.segments[index];
         let base = segment.base_offset;
@@ -321,12 +318,12 @@ impl PartitionLog {
             && let Some(oldest) = self.segments[..active].iter_mut().find(|segment| segment.is_open())
             && let Err(error) = oldest.release(&self.home)
         {
-            tracing::warn!(partition = %self.name, %error, "Segment cannot be closed");
+            tracing::warn!(partition = %self.name, %error, "Failed to close a segment");
         }
     }
 
-    /// The transactions that were aborted and have records between `from` and `upper`: what a consumer of
-    /// committed data must skip in a slice of these offsets.
+    /// The aborted transactions with records between `from` and `upper`, which a consumer of committed data must
+    /// skip.
     pub fn aborted_transactions(
         &self,
         from: Offset,

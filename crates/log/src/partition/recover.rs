@@ -1,7 +1,7 @@
-//! Recovery: what a stop that was not clean has left, read and checked batch by batch.
+//! Recovery after an unclean stop: reads and checks the log batch by batch.
 //!
-//! Owns: finding where the log ends, and making anew what depends on it. Refuses: keeping anything in the log after the first
-//! batch that is not whole and valid; what is cut is logged, and kept beside the log where it holds batches.
+//! Owns: finding the log end, and rebuilding what depends on it. Refuses: keeping anything after the first incomplete
+//! or invalid batch. Truncated bytes are logged, and kept beside the log if they contain batches.
 
 use thalweg_record::Offset;
 
@@ -53,7 +53,7 @@ impl Loading {
                 self.recover_segment(index, name, config, recovery_point, synced_to, examined.fault)?;
             index += 1;
             let next = self.segments.get(index).map(|segment| segment.base_offset);
-            // One that begins below the end of the one before was left in its place, and has come back.
+            // A segment that starts below the end of the one before was left behind, and has reappeared.
             if cut_bytes > 0 || next.is_some_and(|next| next < self.log_end) {
                 self.set_segments_aside(index, name)?;
             }
@@ -64,7 +64,7 @@ impl Loading {
         if self.log_end < recovery_point {
             tracing::error!(
                 partition = %name, log_end = self.log_end.0, recovery_point = recovery_point.0,
-                "Records that had been synced are gone"
+                "Synced records are missing"
             );
         }
         recall_in_flight(&self.home, &mut self.segments, &mut self.producers)?;
@@ -86,8 +86,8 @@ impl Loading {
         Ok(())
     }
 
-    /// Cuts what a segment that was synced has behind its last batch, before the next segment begins: it was cut before,
-    /// and has come back with the power.
+    /// Truncates bytes behind the last batch of a synced segment, before the next segment: they were truncated
+    /// before, and have reappeared after a power failure.
     fn cut_leftovers(
         &mut self,
         index: usize,
@@ -102,7 +102,7 @@ impl Loading {
                 segment.batch_at(&self.home, last.position).map_err(LogError::in_segment(base))?
             }
             Err(ScanError::Io(error)) => return Err(error.into()),
-            // Damage below the recovery point is for those to meet who read it.
+            // Damage below the recovery point is left to its readers.
             Ok(None) | Err(ScanError::Corrupt(_)) => None,
         };
         let Some(last) = last else { return Ok(()) };
@@ -115,13 +115,13 @@ impl Loading {
         let expected = first.filter(|_| near > 0).map_or(base, |first| first.header.base_offset);
         let examined = self.examine_from(index, name, options, &self.epochs.clone(), near, expected)?;
         if examined.next_offset != limit || examined.fault.is_some() {
-            // Damage below the recovery point is for those to meet who read it.
+            // Damage below the recovery point is left to its readers.
             return Ok(());
         }
         let (end, segment) = (examined.end, &mut self.segments[index]);
         if end < segment.size_bytes() {
             let cut_bytes = segment.size_bytes() - end;
-            tracing::warn!(partition = %name, segment = base.0, cut_bytes, "Segment has bytes behind its last batch and is cut");
+            tracing::warn!(partition = %name, segment = base.0, cut_bytes, "Truncated bytes behind the last batch of a segment");
             segment.cut(&self.home, end)?;
             segment.truncate_transactions(&self.home, limit)?;
             segment.rebuild_indexes(&self.home).map_err(LogError::in_segment(base))?;
@@ -129,7 +129,7 @@ impl Loading {
         Ok(())
     }
 
-    /// Where the segment behind this one begins, if it has a batch: what lies there or beyond is none of this one's.
+    /// The base offset of the next segment, if it has a batch: bytes from there on do not belong to this one.
     fn next_begins_at(&mut self, index: usize) -> Option<Offset> {
         let next = self.segments.get_mut(index + 1)?;
         let first = next.batch_at(&self.home, 0).ok()??;
@@ -178,7 +178,8 @@ impl Loading {
         Ok(examine(region)?)
     }
 
-    /// Reads one segment to its end, to the first batch that is not valid, or to `fault`; says how many bytes were cut.
+    /// Reads one segment to its end, to the first invalid batch, or to `fault`; returns the number of truncated
+    /// bytes.
     fn recover_segment(
         &mut self,
         index: usize,
@@ -211,7 +212,7 @@ impl Loading {
             .and_then(|()| recovery.check_rest(&file, readable_bytes))
             .and_then(|()| fault.map_or(Ok(()), |fault| Err(fault.into())));
         let (log_end, valid_bytes, aborted) = (recovery.expected, recovery.valid_bytes, recovery.aborted);
-        // What is behind the end was cut before: nothing is lost, and the next segment goes on from here.
+        // Bytes behind the end were truncated before: nothing is lost, and the next segment continues here.
         let is_leftover = recovery.overlaps || limit == Some(log_end);
         self.log_end = log_end;
         let mut cut_bytes = size_bytes - valid_bytes;
@@ -223,7 +224,7 @@ impl Loading {
             Err(ScanError::Corrupt(fault)) if log_end < synced_to || is_synced(&fault, synced_to) => {
                 return Err(LogError::Corrupt { segment: segment.base_offset, fault });
             }
-            // What was made ready for appends that did not come: nothing is lost.
+            // Space prepared for later appends: nothing is lost.
             Err(ScanError::Corrupt(_)) if follows && is_zeros(&file, valid_bytes, size_bytes)? => {
                 cut_bytes = 0;
             }
@@ -232,15 +233,15 @@ impl Loading {
                 let aside = SetAside::keep_end(&self.home, name, segment, valid_bytes, log_end)?;
                 tracing::error!(
                     partition = %name, segment = segment.base_offset.0, %fault, cut_bytes, log_end = log_end.0,
-                    kept_in = %aside.dir().display(), "Log is damaged and is cut; what it held from there on is set aside"
+                    kept_in = %aside.dir().display(), "Truncated a damaged log; set aside what followed the damage"
                 );
             }
             Err(ScanError::Corrupt(fault)) => tracing::warn!(
                 partition = %name, segment = segment.base_offset.0, %fault, cut_bytes, log_end = log_end.0,
-                "Log ends with bytes that are no valid batch and is cut"
+                "Truncated invalid bytes at the end of a log"
             ),
         }
-        // Also when nothing is cut: space that was reserved beyond the end is given back.
+        // Also when nothing is truncated: this releases space reserved beyond the end.
         segment.cut(&self.home, valid_bytes)?;
         segment.replace_aborted(&self.home, &aborted)?;
         self.home.disk.unless_full(segment.finish(&self.home))?;
@@ -258,7 +259,7 @@ impl Loading {
             tracing::error!(
                 partition = %name, segment = segment.base_offset.0, size_bytes = segment.size_bytes(),
                 log_end = self.log_end.0, kept_in = %aside.dir().display(),
-                "Segment does not follow the one before, whose end is cut or lost, and is set aside"
+                "Set aside a segment that does not follow the one before, whose end was truncated or lost"
             );
         }
         aside.take_from(&mut self.segments, index)?;
@@ -266,7 +267,7 @@ impl Loading {
     }
 }
 
-/// Whether what does not follow is a batch that was synced: the one before it has a wrong offset, which no CRC covers.
+/// Whether the mismatching batch was synced: then the one before it has a wrong offset, which no CRC covers.
 fn is_synced(fault: &CorruptBatch, synced_to: Offset) -> bool {
     synced_to > Offset::ZERO
         && matches!(fault.reason, BatchFault::OffsetsOutOfOrder { base_offset, .. } if base_offset < synced_to.0)
@@ -283,7 +284,7 @@ struct Recovery<'a> {
     aborted: Vec<AbortedTransaction>,
     /// The smallest base offset that the next batch may have.
     expected: Offset,
-    /// Where the next segment begins.
+    /// The base offset of the next segment.
     limit: Option<Offset>,
     /// Whether a batch reaches beyond that.
     overlaps: bool,
@@ -292,8 +293,8 @@ struct Recovery<'a> {
 }
 
 impl Recovery<'_> {
-    /// Takes what lies wholly below the recovery point, which was synced: only headers are read, for the indexes
-    /// and the producers. A batch is taken once another follows it: else its length may be damaged.
+    /// Accepts the synced part below the recovery point by its headers only, for the indexes and the producers. A
+    /// batch counts once another follows it; otherwise its length may be damaged.
     fn skim(&mut self, file: &LogFile, size_bytes: u64, recovery_point: Offset) -> Result<(), ScanError> {
         let mut scan = HeaderScan::new(file, 0, size_bytes);
         let mut before = None;

@@ -1,7 +1,7 @@
 //! Bringing producers and epochs up to date from batches that are in the log.
 //!
-//! Owns: what a stored batch tells about producers, transactions and epochs. Refuses: judging; what was stored
-//! was accepted once.
+//! Owns: the effect of stored batches on producers, transactions and epochs. Refuses: validation; stored batches were
+//! accepted once.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use crate::scan::{HeaderScan, Placed, ScanError};
 use crate::segment::transactions::AbortedTransaction;
 use crate::segment::{Home, Segment};
 
-/// A control record is a few bytes; it is never compressed, but a hostile header may say so.
+/// A control record is a few bytes; it is never compressed, but a hostile header may claim so.
 const CONTROL_BATCH_BYTES_MAX: usize = 64 * 1024;
 
 /// The marker in a control batch, when it ends a transaction.
@@ -47,7 +47,7 @@ pub(super) fn replay_producers(
     let mut prepared = PreparedAppend::default();
     let marker = end_marker(header, bytes);
     if let Err(error) = producers.prepare(&mut prepared, header, marker, AppendOrigin::Replication, 0) {
-        tracing::warn!(offset = header.base_offset.0, %error, "A stored batch does not fit its producer's state");
+        tracing::warn!(offset = header.base_offset.0, %error, "Stored batch does not match its producer's state");
         return None;
     }
     let aborted = producers.aborted_by(&prepared).pop();
@@ -57,7 +57,7 @@ pub(super) fn replay_producers(
     aborted
 }
 
-/// Notes the epoch of a stored batch. The first epoch begins at `first_start`, or with the batch if that is lower.
+/// Records the epoch of a stored batch. The first epoch starts at `first_start`, or with the batch if that is lower.
 pub(super) fn replay_epoch(epochs: &mut LeaderEpochs, header: &BatchHeader, first_start: Offset) {
     match epochs.latest() {
         None => epochs.assign(header.leader_epoch, header.base_offset.min(first_start)),
@@ -84,7 +84,7 @@ pub(super) fn replay_segments(
         match replay_segment(home, segment, producers, start, end) {
             Ok(()) => {}
             Err(ScanError::Io(error)) => return Err(error.into()),
-            // What cannot be read tells nothing of producers, and is no reason not to serve the rest.
+            // An unreadable batch has no effect on producers, and must not block the rest.
             Err(ScanError::Corrupt(fault)) => {
                 let (dir, segment) = (home.dir.display(), segment.base_offset.0);
                 tracing::error!(%dir, segment, %fault, "Segment is damaged");
@@ -124,7 +124,7 @@ fn replay_segment(
     Ok(())
 }
 
-/// The transactions whose markers lie in a segment and abort them; `producers` are as of its base offset.
+/// The transactions aborted by markers in a segment; `producers` is the state at its base offset.
 pub(super) fn aborted_in(
     home: &Home,
     segment: &mut Segment,

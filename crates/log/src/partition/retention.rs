@@ -12,9 +12,8 @@ use crate::scan::ScanError;
 
 impl PartitionLog {
     /// Raises the log start to `offset` (DeleteRecords, or the log start of the leader) and deletes the segments
-    /// that lie wholly below it, unless the log is being compacted: they go with the next retention then. Says what
-    /// the log start is now. The new log start is durable once [`crate::LogDirs::checkpoint_log_starts`] has written
-    /// it.
+    /// wholly below it, or, during a compaction, leaves them to the next retention. Returns the log start. The new
+    /// log start is durable once [`crate::LogDirs::checkpoint_log_starts`] has written it.
     pub fn delete_records(&mut self, offset: Offset) -> Result<Offset, DeleteRecordsError> {
         // A log that is closed writes no checkpoint any more that would keep the promise.
         if let Some(reason) = &self.health.poison {
@@ -43,9 +42,8 @@ impl PartitionLog {
         self.publish();
     }
 
-    /// Deletes the segments that the policies allow to go. Says how many went. A log that is only compacted
-    /// loses only what lies below the log start. One that is being compacted loses nothing: call it again when that is
-    /// done.
+    /// Deletes the segments that the policies allow. Returns their number. A log that is only compacted loses only
+    /// segments below the log start. One that is being compacted loses nothing: call it again afterwards.
     pub fn delete_old_segments(&mut self, now_ms: i64) -> Result<usize, LogError> {
         if self.is_being_compacted() {
             return Ok(0);
@@ -125,7 +123,7 @@ impl PartitionLog {
         Ok(newest_ms)
     }
 
-    /// Whether all records of a segment are below the high watermark. An empty active segment never goes.
+    /// Whether all records of a segment are below the high watermark. An empty active segment is never deleted.
     fn is_replicated(&self, index: usize) -> bool {
         match self.segments.get(index + 1) {
             Some(next) => self.high_watermark >= next.base_offset,
@@ -147,9 +145,9 @@ impl PartitionLog {
         for mut segment in removed {
             tracing::info!(
                 partition = %self.name, segment = segment.base_offset.0, size_bytes = segment.size_bytes(),
-                log_start = self.log_start.0, "Segment is deleted"
+                log_start = self.log_start.0, "Deleted a segment"
             );
-            // The snapshot at the segment's base goes with it, unless it is the newest.
+            // The snapshot at the segment's base is deleted too, unless it is the newest.
             match segment.mark_deleted(&self.home, true) {
                 Ok(renamed) => self.doom(renamed),
                 Err(error) => failed = Some(error),

@@ -18,7 +18,7 @@ use crate::segment::{DELETED_SUFFIX, SNAPSHOT_SUFFIX, Segment};
 const OPEN_SEGMENTS_MAX: usize = 4;
 
 impl PartitionLog {
-    /// Rolls when the batches that are about to be appended ask for it. Says whether it did.
+    /// Rolls if the batches to be appended require it. Returns whether it did.
     pub(super) fn roll_if_needed<'h>(
         &mut self,
         headers: impl Iterator<Item = &'h BatchHeader>,
@@ -44,7 +44,7 @@ impl PartitionLog {
         if !due {
             return Ok(false);
         }
-        // From the log end on, so that nothing lies between segments: after a power failure a gap is what was not written out.
+        // From the log end on, so that segments are contiguous: after a power failure a gap means unwritten data.
         let in_reach = last_offset - self.log_end <= i64::from(i32::MAX);
         let base = first_offset.filter(|_| !in_reach).unwrap_or(self.log_end);
         self.roll(base).map_err(|error| match error {
@@ -65,7 +65,7 @@ impl PartitionLog {
         let first = match active.first_timestamp(&self.home) {
             Ok(first) => first,
             Err(ScanError::Io(error)) => return Err(error.into()),
-            // Its age has to do: what is appended has nothing to do with the batch that is damaged.
+            // Fall back to its age: the append has nothing to do with the damaged batch.
             Err(ScanError::Corrupt(fault)) => {
                 self.note_damage(base, &fault);
                 None
@@ -79,8 +79,8 @@ impl PartitionLog {
         Ok(waited_ms > self.config.segment_ms.saturating_sub(self.jitter_ms(base)))
     }
 
-    /// What is taken off `segment.ms` for this segment: spread by the base offset and the partition, so that
-    /// partitions that began together do not all roll together.
+    /// The reduction of `segment.ms` for this segment, by its base offset and partition, so that partitions created
+    /// together do not all roll together.
     fn jitter_ms(&self, base: Offset) -> i64 {
         let jitter = self.config.segment_jitter_ms.min(self.config.segment_ms);
         if jitter <= 0 {
@@ -93,7 +93,7 @@ impl PartitionLog {
         i64::try_from(mixed % jitter.unsigned_abs()).unwrap_or(0)
     }
 
-    /// Leaves the active segment and begins one at `first_offset`, or where the log ends if that is higher.
+    /// Closes the active segment and starts one at `first_offset`, or at the log end if that is higher.
     pub(super) fn roll(&mut self, first_offset: Offset) -> Result<(), LogError> {
         let base = first_offset.max(self.log_end);
         let now_ms = self.clock.now_ms();
@@ -111,7 +111,7 @@ impl PartitionLog {
             let renamed = empty.mark_deleted(&self.home, true)?;
             self.doom(renamed);
         } else {
-            // The new files come first: when there is no room for them, the segment in use stays as it is.
+            // Create the new files first: if there is no room for them, the active segment stays unchanged.
             let next = Segment::create(&self.home, base, now_ms)?;
             self.home.disk.unless_full(active.finish(&self.home))?;
             self.segments.push(next);
@@ -150,7 +150,7 @@ impl PartitionLog {
         let closable = self.segments.len().saturating_sub(OPEN_SEGMENTS_MAX + 1);
         for segment in self.segments[..closable].iter_mut().filter(|segment| segment.is_open()) {
             if let Err(error) = segment.release(&self.home) {
-                tracing::warn!(partition = %self.name, %error, "Segment cannot be closed");
+                tracing::warn!(partition = %self.name, %error, "Failed to close a segment");
             }
         }
     }
@@ -169,7 +169,7 @@ impl PartitionLog {
                 Ok(()) => renamed.push(to),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    tracing::warn!(offset = offset.0, %error, "Producer snapshot cannot be removed");
+                    tracing::warn!(offset = offset.0, %error, "Failed to remove a producer snapshot");
                 }
             }
         }

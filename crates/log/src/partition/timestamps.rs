@@ -1,8 +1,8 @@
 //! Finding records by their time.
 //!
-//! Owns: the answers to ListOffsets, inside compressed batches too. A search takes turns: under the partition's lock it
-//! finds the segment and the place in it ([`PartitionLog::search_on`]), without the lock it reads and decompresses batches
-//! ([`RecordScan::run`]). Refuses: knowing how far a client may read; the caller compares the answer with its bound.
+//! Owns: the answers to ListOffsets, inside compressed batches too. A search alternates: under the partition's lock
+//! it finds the segment and the position ([`PartitionLog::search_on`]); without the lock it reads and decompresses
+//! batches ([`RecordScan::run`]). Refuses: the client's upper bound; the caller compares the answer with it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct TimestampedOffset {
     pub offset: Offset,
     /// The record's timestamp.
     pub timestamp: i64,
-    /// The epoch of the leader that appended it; `None` when the batch does not say.
+    /// The epoch of the leader that appended it; `None` if the batch has none.
     pub leader_epoch: Option<LeaderEpoch>,
 }
 
@@ -32,9 +32,9 @@ pub struct TimestampedOffset {
 #[derive(Debug)]
 pub struct TimestampSearch {
     wanted: Wanted,
-    /// Segments below it were looked at.
+    /// Segments below it are done.
     next: Offset,
-    /// Of these, the largest timestamp and an offset that has it.
+    /// The largest timestamp in these, and an offset that has it.
     newest: Option<(i64, Offset)>,
     /// The log's count of rewrites when the search began.
     rewrites: Option<u64>,
@@ -64,7 +64,7 @@ impl TimestampSearch {
     }
 }
 
-/// What a turn under the lock has found.
+/// The result of a step under the lock.
 #[derive(Debug)]
 pub enum SearchTurn {
     /// There is no such record.
@@ -89,7 +89,7 @@ pub struct RecordScan {
 }
 
 impl PartitionLog {
-    /// Goes on with a search. It begins again where the log was cut or compacted since its last turn.
+    /// Continues a search. It restarts if the log was truncated or compacted since the last step.
     pub fn search_on(&mut self, search: &mut TimestampSearch) -> Result<SearchTurn, LogError> {
         if search.rewrites != Some(self.rewrites) {
             *search =
@@ -126,7 +126,7 @@ impl PartitionLog {
         Ok(SearchTurn::GoOn)
     }
 
-    /// Whether a scan that failed may have read what was cut from the log, so that the search is to go on.
+    /// Whether a failed scan may have read truncated bytes, so that the search must continue.
     pub fn has_outrun(&self, search: &TimestampSearch) -> bool {
         search.rewrites != Some(self.rewrites)
     }
@@ -213,7 +213,7 @@ impl RecordScan {
                 fault: CorruptBatch { position: placed.position, reason },
             };
             let batch = Batch::parse(&bytes[..read]).map_err(|error| corrupt(BatchFault::Batch(error)))?;
-            // The CRC tells a damaged disk from a producer that sent nonsense.
+            // The CRC distinguishes a damaged disk from a producer that sent malformed records.
             let unreadable = |error: RecordError| match thalweg_record::verify(batch.bytes) {
                 Err(damage) => corrupt(BatchFault::Batch(damage)),
                 Ok(_) => LogError::UnreadableRecords {

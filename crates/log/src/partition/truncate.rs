@@ -1,4 +1,4 @@
-//! Cutting the end of the log: what a follower does when its log has parted from the leader's.
+//! Truncates the end of the log: for a follower whose log has diverged from the leader's.
 //!
 //! Owns: keeping segments, epochs, producers and offsets consistent. Refuses: deciding how far to go back.
 
@@ -22,9 +22,9 @@ const CUTTING: &str =
     "a log that is cut is one that nobody writes to, and must not be written to before it is synced";
 
 impl PartitionLog {
-    /// Drops all records at and above `offset`. Says whether any went. Epochs that begin at or above the log end
-    /// are dropped in any case. The batch that contains `offset` goes whole, and the log ends where the last batch does that
-    /// is left: were it to end at `offset`, what comes next would leave a hole.
+    /// Drops all records at and above `offset`. Returns whether there were any. Epochs that start at or above the log
+    /// end are always dropped. The batch that contains `offset` is dropped whole, and the log ends with the last
+    /// remaining batch: ending at `offset` would leave a gap.
     pub fn truncate_to(&mut self, offset: Offset) -> Result<bool, LogError> {
         let _allowed = disk::allow_waits(CUTTING);
         if offset >= self.log_end {
@@ -34,7 +34,7 @@ impl PartitionLog {
         // Records below the high watermark were acknowledged, and this may be their last copy.
         let aside = if offset < self.high_watermark { Some(self.keep_from(offset)?) } else { None };
         if let Err(error) = self.cut_from(offset, aside.as_ref()) {
-            // What was cut, and what not, is known again after a restart.
+            // A restart determines again what was truncated.
             let reason = format!("the log cannot be truncated to offset {offset}: {error}");
             match error {
                 LogError::Corrupt { .. } => self.refuse_appends(reason),
@@ -61,7 +61,7 @@ impl PartitionLog {
         };
         tracing::error!(
             partition = %self.name, offset = offset.0, high_watermark = self.high_watermark.0, log_end = self.log_end.0,
-            kept_in = %aside.dir().display(), "Log is truncated below its high watermark; what goes is set aside"
+            kept_in = %aside.dir().display(), "Truncated a log below its high watermark; set aside the truncated records"
         );
         Ok(aside)
     }
@@ -97,7 +97,8 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Cuts the newest segment; says where its batches end. One that is damaged before `offset` is cut there.
+    /// Truncates the newest segment; returns the end of its batches. If it is damaged before `offset`, it is
+    /// truncated there.
     fn truncate_active(&mut self, offset: Offset) -> Result<Offset, LogError> {
         let active = self.segments.last_mut().expect("the segment with the offset was kept");
         let base = active.base_offset;
@@ -128,7 +129,7 @@ impl PartitionLog {
         tracing::error!(
             partition = %self.name, segment = base.0, %fault, offset = offset.0, log_end = end.0,
             kept_in = %aside.dir().display(),
-            "Log is damaged before the offset to which it is truncated, and is cut there; what goes is set aside"
+            "Log is damaged below its truncation offset; truncated it at the damage and set aside the rest"
         );
         active.cut(&self.home, position)?;
         file.sync_data()?;
@@ -137,8 +138,8 @@ impl PartitionLog {
         active.read_next_offset(&self.home).map_err(LogError::in_segment(base))
     }
 
-    /// Where the last batch ends, when the newest segment ends at `end` and may have none: in a log without gaps, segments
-    /// that begin behind the end of the one before go.
+    /// The end of the last batch, when the newest segment ends at `end` and may have none: in a log without gaps,
+    /// segments that start behind the end of the one before are removed.
     fn end_without_gap(&mut self, end: Offset) -> Result<Offset, LogError> {
         let mut end = end;
         while !self.may_have_gaps()
@@ -158,15 +159,15 @@ impl PartitionLog {
         Ok(end)
     }
 
-    /// Whether offsets without a batch are no sign of damage: compaction leaves them, and so does replication of what was
-    /// compacted elsewhere.
+    /// Whether offsets without a batch are normal: compaction leaves gaps, and so does replication from a compacted
+    /// log.
     pub(super) fn may_have_gaps(&self) -> bool {
         self.config.cleanup_policy.compact
             || self.cleaning.cleaned_to > Offset::ZERO
             || self.health.oddities.gaps > 0
     }
 
-    /// From where on the log may not be what its leader has: a recovery found a gap there that nothing explains.
+    /// The offset from which the log may differ from its leader's: recovery found an unexplained gap there.
     pub fn doubtful_from(&self) -> Option<Offset> {
         let Oddities { first_gap, doubt, .. } = &self.health.oddities;
         let explained = self.config.cleanup_policy.compact || self.cleaning.cleaned_to > Offset::ZERO;
@@ -174,9 +175,9 @@ impl PartitionLog {
         Some(gap.expected)
     }
 
-    /// Ends the log where batches are missing between two segments of which the first is not known to be synced: a power
-    /// failure spares any of them, and may take whole batches from the end of one. For logs that are not compacted: what was
-    /// compacted before, as far as that is known, has other gaps. Says where it ends, if it does so earlier now.
+    /// Truncates the log where batches are missing between two segments and the first is not known to be synced: a
+    /// power failure may remove whole batches from the end of either. For logs that are not compacted; a formerly
+    /// compacted part has other gaps. Returns the new end if it is lower.
     pub fn end_at_gap(&mut self) -> Result<Option<Offset>, LogError> {
         let end_before = self.log_end;
         self.end_before_doubt()?;
@@ -189,19 +190,19 @@ impl PartitionLog {
             if end < next && end >= self.flushing.recovery_point && next > self.cleaning.cleaned_to {
                 tracing::warn!(
                     partition = %self.name, log_end = end.0, next = next.0,
-                    "Log ends before its next segment begins: what lies between was not written out"
+                    "Log ends before its next segment begins: the bytes between were never written"
                 );
                 let aside = SetAside::create(&self.home, &self.name)?;
                 for lost in &self.segments[index + 1..] {
                     tracing::error!(
                         partition = %self.name, segment = lost.base_offset.0, size_bytes = lost.size_bytes(),
                         log_end = end.0, kept_in = %aside.dir().display(),
-                        "Segment does not follow the one before, whose end is lost, and is set aside"
+                        "Set aside a segment that does not follow the one before, whose end is lost"
                     );
                 }
                 aside.take_from(&mut self.segments, index + 1)?;
                 if end < self.log_start {
-                    // Offsets below the log start are not given out again.
+                    // Offsets below the log start are not assigned again.
                     self.truncate_fully_and_start_at(self.log_start, None)?;
                 } else {
                     self.truncate_to(end)?;
@@ -212,8 +213,8 @@ impl PartitionLog {
         Ok((self.log_end < end_before).then_some(self.log_end))
     }
 
-    /// Names the gap that recovery found in a log that should have none, and takes its last batch away where that alone lies
-    /// behind one: its offset is damaged, which no CRC covers.
+    /// Logs a gap that recovery found in a log without compaction, and removes the last batch if it alone is behind
+    /// the gap: its offset, which no CRC covers, is damaged.
     fn end_before_doubt(&mut self) -> Result<(), LogError> {
         if self.cleaning.cleaned_to > Offset::ZERO {
             return Ok(());
@@ -234,13 +235,13 @@ impl PartitionLog {
         tracing::error!(
             partition = %self.name, segment = gap.segment.0, position = gap.position,
             expected = gap.expected.0, found = gap.found.0, kept_in = %aside.dir().display(),
-            "The last batch of a log that is not compacted leaves a gap before it, and is set aside"
+            "Set aside the last batch, which leaves a gap in a log that is not compacted"
         );
         self.truncate_to(gap.expected.max(self.log_start))?;
         Ok(())
     }
 
-    /// Drops everything and begins anew at `offset`; the log start is `log_start`, or `offset`.
+    /// Drops everything and restarts at `offset`; the log start is `log_start`, or `offset`.
     pub fn truncate_fully_and_start_at(
         &mut self,
         offset: Offset,
@@ -262,9 +263,8 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Has an empty segment take the place of all that are there, on the medium too: a power failure must not leave the end of
-    /// a log without its beginning, nor bring back what goes. An error comes with what could not be done to a segment, and
-    /// leaves one, since a log without any is none.
+    /// Replaces all segments by an empty one, durably: a power failure must neither leave the end of a log without
+    /// its beginning nor restore removed segments. After an error one segment remains, because a log must have one.
     fn begin_segments_at(&mut self, offset: Offset) -> Result<(), (&'static str, io::Error)> {
         let renamed =
             segment::drop_from(&mut self.segments, 1, &self.home).map_err(|error| ("renamed", error))?;
@@ -278,7 +278,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// The recovery point sinks with the log end, and no flush that is under way may raise it again.
+    /// The recovery point drops with the log end, and no flush in progress may raise it again.
     fn after_truncation(&mut self) {
         self.flushing.truncations += 1;
         self.rewrites += 1;
@@ -290,12 +290,12 @@ impl PartitionLog {
         self.cleaning.unread_named_to = self.cleaning.unread_named_to.min(self.log_end);
         self.set_high_watermark(self.high_watermark);
         if let Err(error) = self.epochs.write(&self.home.disk, &self.home.dir, Durability::PageCache) {
-            tracing::warn!(partition = %self.name, %error, "Leader epochs cannot be written yet");
+            tracing::warn!(partition = %self.name, %error, "Failed to write leader epochs, retrying later");
         }
         self.note_txn_indexes();
         self.publish();
         self.flushing.recovery_point_sank = true;
-        // Without room for that the log takes no batches until there is.
+        // Without space for that the log is closed for appends until there is.
         if let Err(error) = self.lower_recovery_point()
             && !disk::is_disk_full(&error)
         {
@@ -303,8 +303,8 @@ impl PartitionLog {
         }
     }
 
-    /// Has the checkpoint say no more than the recovery point after a truncation. Until it does, nothing is appended: a
-    /// crash would take for synced what is not.
+    /// Lowers the checkpoint to the recovery point after a truncation. Nothing is appended before: recovery would
+    /// treat unsynced batches as synced.
     pub(super) fn lower_recovery_point(&mut self) -> io::Result<()> {
         if self.flushing.recovery_point_sank {
             let _allowed = disk::allow_waits(CUTTING);
@@ -316,7 +316,7 @@ impl PartitionLog {
         Ok(())
     }
 
-    /// Takes the producers from the newest snapshot at or below the log end and replays the batches after it.
+    /// Loads the producers from the newest snapshot at or below the log end and replays the batches after it.
     fn reload_producers(&mut self) -> Result<(), LogError> {
         let verifications = std::mem::take(&mut self.producers.verifications);
         self.producers = Producers::starting_at(self.segments[0].base_offset.0);
@@ -337,7 +337,7 @@ impl PartitionLog {
                         break;
                     }
                     Err(error) => {
-                        tracing::warn!(path = %path.display(), %error, "Producer snapshot is of no use");
+                        tracing::warn!(path = %path.display(), %error, "Ignored an invalid producer snapshot");
                     }
                 }
             }

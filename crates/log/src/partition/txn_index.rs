@@ -3,12 +3,13 @@
 //! ```text
 //! transaction-index-checkpoint    text like the checkpoints: "base length crc" for each segment with a .txnindex
 //! ```
-//! A `.txnindex` has neither a length nor a checksum, and a segment without aborted transactions has none. So one that is
-//! missing, cut or damaged would show aborted records as committed. The checkpoint says what there was when segments were left,
-//! replaced, cut or closed; an index that differs is made again from the batches. Apache Kafka leaves the file alone.
+//! A `.txnindex` has neither a length nor a checksum, and a segment without aborted transactions has none. So a
+//! missing, truncated or damaged index would show aborted records as committed. The checkpoint records the indexes
+//! when segments are rolled, replaced, truncated or closed; an index that differs is rebuilt from the batches. Apache
+//! Kafka ignores the file.
 //!
-//! Owns: the checkpoint, and making an index again. Refuses: judging an index where there is no checkpoint, as in a directory
-//! that Apache Kafka left.
+//! Owns: the checkpoint, and rebuilding an index. Refuses: judging an index without a checkpoint, as in a directory
+//! written by Apache Kafka.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,7 +27,7 @@ use crate::segment::{Home, SNAPSHOT_SUFFIX, Segment};
 use crate::topic_partition::TopicPartition;
 
 impl PartitionLog {
-    /// Notes what the transaction indexes are now. Without any, no file comes into being.
+    /// Records the current transaction indexes. Without any, no file is created.
     pub(super) fn write_txn_checkpoint(&mut self) -> io::Result<()> {
         write(&self.home, &mut self.segments)
     }
@@ -34,7 +35,7 @@ impl PartitionLog {
     /// As [`PartitionLog::write_txn_checkpoint`], where a failure costs no more than an index that is made again.
     pub(super) fn note_txn_indexes(&mut self) {
         if let Err(error) = self.write_txn_checkpoint() {
-            tracing::warn!(partition = %self.name, %error, "Checkpoint of the transaction indexes cannot be written yet");
+            tracing::warn!(partition = %self.name, %error, "Failed to write the transaction index checkpoint, retrying later");
         }
     }
 }
@@ -69,7 +70,7 @@ impl Loading {
         let expected = match checkpoint::read_txn_indexes(&self.home.disk, &path) {
             Ok(expected) => Some(expected),
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "Checkpoint of the transaction indexes is of no use");
+                tracing::warn!(path = %path.display(), %error, "Ignored an invalid transaction index checkpoint");
                 None
             }
         };
@@ -83,7 +84,7 @@ impl Loading {
             }
             tracing::warn!(
                 partition = %name, segment = base.0,
-                "Transaction index is not what it was, and is made again from the batches"
+                "Transaction index does not match its checkpoint; rebuilding it from the batches"
             );
             self.remake_txn_index(index, config, now_ms)?;
             remade = true;

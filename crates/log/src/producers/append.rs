@@ -1,5 +1,5 @@
-//! Judging the batches of one append against what is remembered of their producers (Kafka's
-//! `ProducerAppendInfo` and `UnifiedLog.analyzeAndValidateProducerState`).
+//! Validates the batches of one append against the state of their producers (Kafka's `ProducerAppendInfo` and
+//! `UnifiedLog.analyzeAndValidateProducerState`).
 //!
 //! Owns: the rules for epochs, sequences, duplicates and transactions. Refuses: changing anything before the
 //! batches are written; what it prepares is applied afterwards.
@@ -17,14 +17,14 @@ use super::verification::VerificationGuard;
 use super::{BatchMetadata, ProducerEntry, Producers};
 use crate::segment::transactions::AbortedTransaction;
 
-/// Where the batches of an append come from, which decides how strictly they are judged.
+/// The source of an append's batches, which decides how strictly they are validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendOrigin {
     /// A producer: everything is checked.
     Client,
     /// A group or transaction coordinator of this cluster: epochs are checked, sequences are not.
     Coordinator,
-    /// The leader of this partition, or this log itself during recovery: what was accepted once is accepted.
+    /// The leader of this partition, or this log itself during recovery: the batches were accepted before.
     Replication,
 }
 
@@ -58,7 +58,7 @@ pub struct PreparedProducer {
     /// The producer.
     pub producer_id: ProducerId,
     pub(super) updated: ProducerEntry,
-    /// First offsets of the transactions that begin.
+    /// First offsets of started transactions.
     pub(super) started: Vec<i64>,
     /// Whether the log knew the producer before.
     current_epoch: ProducerEpoch,
@@ -66,18 +66,18 @@ pub struct PreparedProducer {
     current_is_empty: bool,
 }
 
-/// What an append will change.
+/// The changes an append will make.
 #[derive(Debug, Default)]
 pub struct PreparedAppend {
     /// The producers with their next states.
     pub producers: Vec<PreparedProducer>,
     /// The transactions that end.
     pub completed: Vec<CompletedTransaction>,
-    /// Where each producer stands in the list, once there are many.
+    /// The position of each producer in the list, once there are many.
     index: HashMap<ProducerId, usize>,
 }
 
-/// Up to so many producers are found by looking at each.
+/// Up to this many producers are searched linearly.
 const SEARCHED_PRODUCERS_MAX: usize = 8;
 
 impl PreparedAppend {
@@ -102,7 +102,8 @@ impl PreparedAppend {
 }
 
 impl Producers {
-    /// What the transaction index has to say of the transactions that a prepared append aborts, before it is applied.
+    /// The entries that the transaction index needs for the transactions aborted by a prepared append, before it is
+    /// applied.
     pub fn aborted_by(&self, prepared: &PreparedAppend) -> Vec<AbortedTransaction> {
         if !prepared.completed.iter().any(|completed| completed.aborted) {
             return Vec::new();
@@ -137,7 +138,7 @@ impl Producers {
         self.get(header.producer_id).and_then(|entry| entry.find_duplicate(header))
     }
 
-    /// Whether a transactional batch needs the coordinator's word, and `guard` does not prove that it was given.
+    /// Whether a transactional batch needs verification by the coordinator, and `guard` does not prove it.
     pub fn check_transaction(
         &self,
         header: &BatchHeader,
@@ -163,8 +164,8 @@ impl Producers {
         }
     }
 
-    /// Judges one batch with its offsets assigned, and adds what it will change to `prepared`. `marker` is the
-    /// content of a control batch that ends a transaction.
+    /// Validates one batch with its offsets assigned, and adds its changes to `prepared`. `marker` is the content of
+    /// a control batch that ends a transaction.
     pub fn prepare(
         &mut self,
         prepared: &mut PreparedAppend,
@@ -295,7 +296,7 @@ impl PreparedProducer {
         }
         let error = InvalidProducerEpoch { producer_id: self.producer_id, epoch, current, offset };
         if origin == AppendOrigin::Replication {
-            tracing::warn!(%error, "A replicated batch has a stale producer epoch");
+            tracing::warn!(%error, "Replicated batch has a stale producer epoch");
             return Ok(());
         }
         Err(error.into())
@@ -335,7 +336,7 @@ impl PreparedProducer {
             if origin != AppendOrigin::Replication {
                 return Err(error.into());
             }
-            tracing::info!(%error, "A replicated marker has a stale coordinator epoch");
+            tracing::info!(%error, "Replicated marker has a stale coordinator epoch");
         }
         let completed = self.updated.transaction_start.take().map(|first_offset| CompletedTransaction {
             producer_id: self.producer_id,

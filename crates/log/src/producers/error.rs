@@ -1,4 +1,4 @@
-//! What an append of an idempotent or transactional producer is refused for.
+//! Reasons to refuse an append of an idempotent or transactional producer.
 
 use thalweg_record::{Offset, ProducerEpoch, ProducerId};
 
@@ -29,7 +29,7 @@ pub struct OutOfOrderSequence {
     pub sequence: i32,
     /// The offset that the batch would have had.
     pub offset: Offset,
-    /// What was expected.
+    /// The violated expectation.
     pub fault: SequenceFault,
 }
 
@@ -43,7 +43,7 @@ pub enum SequenceFault {
         last_sequence: i32,
     },
     /// A new epoch begins with sequence 0.
-    #[error("epoch {epoch} is new, the current one is {current}, and a new epoch begins with sequence 0")]
+    #[error("epoch {epoch} is new, the current one is {current}, and a new epoch starts with sequence 0")]
     NewEpochNotZero {
         /// The batch's epoch.
         epoch: ProducerEpoch,
@@ -51,7 +51,7 @@ pub enum SequenceFault {
         current: ProducerEpoch,
     },
     /// A transaction of a producer without state begins with sequence 0 (transaction version 2).
-    #[error("a transactional producer without state begins with sequence 0")]
+    #[error("a transactional producer without state starts with sequence 0")]
     NoStateNotZero,
     /// A request with a lower sequence is still being verified.
     #[error("the lowest sequence seen while the transaction is verified is {lowest_sequence}")]
@@ -79,7 +79,7 @@ pub struct InvalidProducerEpoch {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTransactionState {
     /// A plain batch inside a transaction.
-    #[error("producer {producer_id} has a transaction open and wrote outside of it at offset {offset}")]
+    #[error("producer {producer_id} has an open transaction and wrote outside it at offset {offset}")]
     NotTransactional {
         /// The producer.
         producer_id: ProducerId,

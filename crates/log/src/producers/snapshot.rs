@@ -47,7 +47,7 @@ pub enum BadSnapshot {
         version: i16,
     },
     /// Its length does not fit its number of entries.
-    #[error("it has {len} bytes, which is not what its entries need")]
+    #[error("it has {len} bytes, which does not match its entries")]
     WrongLength {
         /// Bytes of the file.
         len: usize,

@@ -1,5 +1,5 @@
-//! Guards of transactional appends: a partition takes the first batch of a transaction only after the
-//! coordinator has confirmed that the partition belongs to it (KIP-890).
+//! Guards of transactional appends: a partition accepts the first batch of a transaction only after the coordinator
+//! has confirmed that it belongs to the transaction (KIP-890).
 //!
 //! Owns: one guard per producer whose transaction is being confirmed. Refuses: asking the coordinator.
 
@@ -24,7 +24,7 @@ pub(super) struct Verification {
     pub(super) supports_epoch_bump: bool,
 }
 
-/// The verifications under way in a partition.
+/// The verifications in progress in a partition.
 #[derive(Debug, Default)]
 pub struct Verifications {
     by_producer: HashMap<ProducerId, Verification>,
@@ -32,7 +32,7 @@ pub struct Verifications {
 }
 
 impl Verifications {
-    /// Begins a verification, or joins the one under way.
+    /// Starts a verification, or joins the one in progress.
     pub fn start(
         &mut self,
         producer_id: ProducerId,
@@ -61,7 +61,7 @@ impl Verifications {
         verification.guard
     }
 
-    /// Whether `guard` is the one of the verification under way for the producer.
+    /// Whether `guard` belongs to the producer's verification in progress.
     pub fn holds(&self, producer_id: ProducerId, guard: VerificationGuard) -> bool {
         guard != VerificationGuard::NONE
             && self.by_producer.get(&producer_id).is_some_and(|verification| verification.guard == guard)

@@ -1,7 +1,7 @@
 //! Which batches of a segment were compared with each other.
 //!
-//! What this process has written needs no comparison. What it found on disk does, once, before it is served: base offset and
-//! leader epoch lie outside the CRC, and only the batches around tell whether they are right.
+//! Batches written by this process need no comparison. Batches found on disk do, once, before they are served: base
+//! offset and leader epoch are outside the CRC, and only neighbouring batches can confirm them.
 //!
 //! Owns: the memory of that, in a bounded number of stretches. Refuses: comparing; see `partition::examine`.
 
@@ -9,10 +9,10 @@ use thalweg_record::Offset;
 
 use super::Segment;
 
-/// Stretches of a segment that are remembered: one for each of so many readers.
+/// Number of remembered stretches of a segment: one for each of this many readers.
 const STRETCHES_MAX: usize = 16;
 
-/// What is known of a segment's batches.
+/// Comparison state of a segment's batches.
 #[derive(Debug, Default)]
 pub(super) struct Compared {
     /// The batches below this position were found on disk, and nothing has compared them with each other.
@@ -32,7 +32,7 @@ pub struct Judged {
 }
 
 impl Compared {
-    /// Of a segment that was found with so many bytes.
+    /// For a segment that was found with this size.
     pub(super) fn found(size_bytes: u64) -> Compared {
         Compared { unknown_to: size_bytes, stretches: Vec::new() }
     }

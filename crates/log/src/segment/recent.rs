@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-/// Batches that are remembered: 6 KiB at the most for each partition that is being written.
+/// The number of remembered batches: at most 6 KiB for each partition that is being written.
 const RECENT_MAX: usize = 512;
 
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ struct RecentBatch {
     position: u32,
 }
 
-/// A batch boundary: where a batch begins, and its base offset.
+/// A batch boundary: position and base offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boundary {
     /// Position of the batch's first byte.
@@ -59,7 +59,7 @@ impl RecentBatches {
         Some(self.batches.get(index).map(RecentBatch::boundary))
     }
 
-    /// The last batch that begins at or before `position`, when that is known here.
+    /// The last remembered batch that starts at or before `position`.
     pub fn last_at_or_before(&self, position: u64) -> Option<Boundary> {
         let after = self.batches.partition_point(|batch| u64::from(batch.position) <= position);
         after.checked_sub(1).map(|index| self.batches[index].boundary())

@@ -1,4 +1,4 @@
-//! The transaction index of a segment: `.txnindex`, the aborted transactions whose marker lies in it.
+//! The transaction index of a segment: `.txnindex`, the aborted transactions whose marker is in it.
 //!
 //! ```text
 //! 34 bytes an entry, big-endian, in the order of their last offsets:
@@ -39,7 +39,7 @@ pub struct AbortedTransaction {
 }
 
 impl Segment {
-    /// The aborted transactions whose marker lies in this segment.
+    /// The aborted transactions whose marker is in this segment.
     pub fn aborted_transactions(&self, home: &Home) -> io::Result<Vec<AbortedTransaction>> {
         if !self.has_txn_index {
             return Ok(Vec::new());
@@ -60,8 +60,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Has the transaction index say this and nothing else. One that says it already is left alone, so that a full disk
-    /// is in nobody's way.
+    /// Replaces the content of the transaction index. Does not write if it is unchanged, so that a full disk does not
+    /// matter.
     pub fn replace_aborted(&mut self, home: &Home, aborted: &[AbortedTransaction]) -> io::Result<()> {
         if self.aborted_transactions(home)? != aborted {
             self.txn_index_sum = None;
@@ -94,8 +94,8 @@ impl Segment {
     }
 }
 
-/// Adds entries to the index file, creating it for the first. After an error none of them counts: it is cut back to what
-/// it was.
+/// Adds entries to the index file, creating it for the first. After an error none of them counts: the file is
+/// truncated to its previous length.
 fn append(disk: &Disk, path: &Path, entries: &[AbortedTransaction]) -> io::Result<()> {
     let file = disk.open_or_create(path)?;
     let whole = file.len()? / ENTRY_BYTES as u64 * ENTRY_BYTES as u64;
@@ -103,8 +103,8 @@ fn append(disk: &Disk, path: &Path, entries: &[AbortedTransaction]) -> io::Resul
     file.write_all_at(&bytes, whole).or_else(|error| file.set_len(whole).and(Err(error)))
 }
 
-/// Has the index file hold these entries; without any, the file goes. It is overwritten in place, where there is room on a
-/// full disk too: a stop in the middle leaves a segment that is recovered, and its index made anew.
+/// Replaces the entries of the index file; without any, removes it. It is overwritten in place, which works on a full
+/// disk too: after a stop in the middle, the segment is recovered and its index rebuilt.
 fn replace(disk: &Disk, path: &Path, entries: &[AbortedTransaction]) -> io::Result<()> {
     if entries.is_empty() {
         return disk.remove(path);

@@ -1,7 +1,7 @@
 //! Appending to a segment, cutting it, and making room ahead of its end.
 //!
-//! Owns: what a failed write leaves behind (nothing: the file is cut back to the last whole append). Refuses:
-//! going on after it could not be cut back.
+//! Owns: cleaning up after a failed write: the file is truncated to the last complete append. Refuses: further
+//! appends if that fails.
 
 use std::io::{self, IoSlice};
 use std::sync::LazyLock;
@@ -14,7 +14,7 @@ use crate::disk::{self, LogFile};
 use crate::index::{OffsetEntry, TimeEntry};
 use crate::scan::{CorruptBatch, ScanError};
 
-/// The index interval when an index is made anew without knowing the topic's settings.
+/// The index interval for rebuilding an index without the topic's settings.
 pub(super) const INDEX_INTERVAL_DEFAULT: u32 = 4096;
 
 /// A partition that has written less than this since it was opened gets no space reserved: a thousand quiet
@@ -30,24 +30,24 @@ pub enum WriteError {
     /// The disk is full; the segment is as it was, and the next append may succeed.
     #[error("the disk is full: {0}")]
     DiskFull(io::Error),
-    /// The write failed; what the file holds beyond its known end is not certain.
+    /// The write failed; the bytes beyond the known end of the file are undefined.
     #[error("the write failed: {0}")]
     Failed(io::Error),
 }
 
 /// Appends up to this size are made into pages that are there already.
 ///
-/// The kernel makes pages as large as the write that first touches them. A file that grows by small appends is made of
-/// single pages, and making those costs three times what the copy into them costs.
+/// The kernel creates pages as large as the write that first touches them. A file that grows by small appends
+/// consists of single pages, and creating those costs three times the copy into them.
 const SMALL_APPEND_BYTES_MAX: u64 = 64 * 1024;
 
 /// Pages are made up to a multiple of this.
 const PAGES_BYTES: u64 = 128 * 1024;
 
-/// What pages are made of. Never written, so it takes no memory of its own.
+/// Source of the zeros. Never written, so it takes no memory.
 static ZEROS: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; PAGES_BYTES as usize].into());
 
-/// What lies ready beyond the last batch: reserved blocks beyond the end of the file, and zeros within it.
+/// Space ready beyond the last batch: reserved blocks beyond the end of the file, and zeros within it.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     reserved_to: u64,
@@ -57,7 +57,7 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// Makes room for the next write. A refusal is no failure: the write itself will tell.
+    /// Makes room for the next write. Errors are ignored: the write itself will report them.
     fn before_write(&mut self, file: &LogFile, size_bytes: u64, incoming: u64, config: &LogConfig) {
         self.grown_bytes += incoming;
         if self.refused || config.preallocate_bytes == 0 || self.grown_bytes < PREALLOCATE_AFTER_BYTES {
@@ -70,7 +70,7 @@ impl Ahead {
             if wanted { self.make_pages(file, size_bytes, incoming) } else { Ok(()) }
         });
         if let Err(error) = made {
-            tracing::debug!(%error, "No room can be made ahead of the end of a segment");
+            tracing::debug!(%error, "Failed to preallocate space at the end of a segment");
             self.refused = true;
         }
     }
@@ -113,7 +113,7 @@ impl Ahead {
         self.zeroed_to > size_bytes
     }
 
-    /// Gives back what lies beyond the last batch.
+    /// Releases space beyond the last batch.
     pub(super) fn release(&mut self, file: &LogFile, size_bytes: u64) -> io::Result<()> {
         if self.reserved_to.max(self.zeroed_to) > size_bytes {
             file.set_len(size_bytes)?;
@@ -162,14 +162,14 @@ impl Segment {
 
     fn undo_write(&mut self, file: &LogFile, error: io::Error) -> WriteError {
         if let Err(cut) = file.set_len(self.size_bytes) {
-            tracing::error!(%error, %cut, "Segment cannot be cut back after a failed write");
+            tracing::error!(%error, %cut, "Failed to truncate a segment after a failed write");
             return WriteError::Failed(cut);
         }
         self.ahead = Ahead::default();
         if disk::is_disk_full(&error) { WriteError::DiskFull(error) } else { WriteError::Failed(error) }
     }
 
-    /// Notes where a batch is: in memory, and in the indexes when the last entry lies far enough back.
+    /// Records the position of a batch: in memory, and in the indexes if the last entry is far enough back.
     pub fn index_batch(&mut self, home: &Home, position: u64, header: &BatchHeader, interval_bytes: u32) {
         let relative_offset = self.relative(header.last_offset());
         if self.first_timestamp.is_none() && position == 0 {
@@ -179,7 +179,7 @@ impl Segment {
         if header.max_timestamp > max.timestamp {
             *max = TimeEntry { timestamp: header.max_timestamp, relative_offset };
         }
-        // Only a file that nobody should have made so large has batches that an index cannot point to.
+        // Only a file that should not be this large has batches beyond the range of an index.
         let Ok(position) = u32::try_from(position) else { return };
         if self.bytes_since_index_entry > u64::from(interval_bytes) {
             let path = || home.file(self.base_offset, INDEX_SUFFIX);
@@ -191,8 +191,8 @@ impl Segment {
         self.recent.push(self.relative(header.base_offset), relative_offset, position);
     }
 
-    /// Reads the newest timestamp and what the time index ends with, before the first append after opening. A batch on the way
-    /// that is damaged is no reason to take no more: the timestamps that are known have to do. It is returned once.
+    /// Reads the newest timestamp and the last entry of the time index, before the first append after opening. A
+    /// damaged batch on the way does not block appends: the known timestamps suffice. It is returned once.
     pub fn prepare_append(&mut self, home: &Home) -> io::Result<Option<CorruptBatch>> {
         if self.max_timestamp.is_some() {
             return Ok(None);
@@ -221,7 +221,7 @@ impl Segment {
             None => match self.times.last(&home.disk, &path()) {
                 Ok(last) => last.map_or(NO_TIME.timestamp, |entry| entry.timestamp),
                 Err(error) => {
-                    tracing::warn!(path = %path().display(), %error, "Time index cannot be read");
+                    tracing::warn!(path = %path().display(), %error, "Failed to read a time index");
                     return;
                 }
             },
@@ -233,8 +233,8 @@ impl Segment {
         }
     }
 
-    /// Ends the writing to this segment: the time index gets its last entry, the indexes reach their files,
-    /// reserved space is given back. The `.log` file stays open for those who read.
+    /// Finishes writing to this segment: adds the last time index entry, writes the indexes, releases reserved space.
+    /// The `.log` file stays open for readers.
     pub fn finish(&mut self, home: &Home) -> io::Result<()> {
         if self.indexes == IndexTrust::Checked {
             self.append_max_timestamp(home);
@@ -247,7 +247,7 @@ impl Segment {
         written
     }
 
-    /// Cuts the file at `size_bytes`, which is where a batch ends, whatever the indexes say.
+    /// Truncates the file at `size_bytes`, the end of a batch, regardless of the indexes.
     pub fn cut(&mut self, home: &Home, size_bytes: u64) -> io::Result<()> {
         let file = self.file(home)?;
         if size_bytes < self.size_bytes || self.has_zeros() {
@@ -261,7 +261,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Drops the batches from the one that contains `offset` on. Says how many bytes went.
+    /// Drops the batches from the one that contains `offset` on. Returns the number of bytes dropped.
     pub fn truncate(&mut self, home: &Home, offset: Offset) -> Result<u64, ScanError> {
         let Some(boundary) = self.locate(home, offset)? else { return Ok(0) };
         let cut_bytes = self.size_bytes - boundary.position;
@@ -277,8 +277,8 @@ impl Segment {
         self.times.truncate(disk, &path, kept)?;
         self.truncate_transactions(home, offset)?;
         self.cut(home, boundary.position)?;
-        // Were the batches to come back after a power failure, those that are appended in their place might be missing, and
-        // what follows those be there: nothing would tell that the log is none that ever was.
+        // If the batches reappeared after a power failure while newer ones were missing, the log would be one that
+        // never existed.
         self.file(home)?.sync_data()?;
         self.bytes_since_index_entry = 0;
         self.first_timestamp = None;

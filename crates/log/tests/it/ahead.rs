@@ -7,7 +7,7 @@ use crate::support::*;
 
 const MIB: usize = 1024 * 1024;
 
-/// Appends batches of about so many bytes until the log has grown by two mebibytes; says what it then holds.
+/// Appends batches of about this size until the log has grown by two mebibytes; returns its content.
 fn grow(log: &mut thalweg_log::PartitionLog, batch_bytes: usize) -> Vec<u8> {
     let until = log.size_bytes() + 2 * MIB as u64;
     while log.size_bytes() < until {
@@ -107,7 +107,7 @@ fn zeros_before_a_segment_that_follows_are_no_damage() {
     assert_eq!(bench.read_file(&name).len(), whole_segment);
     drop(log);
 
-    // Zeros in place of a batch are damage: what comes after it is gone, as after any other.
+    // Zeros in place of a batch are damage: the rest is dropped, as after any other damage.
     let mut damaged = bench.read_file(&name);
     let half = damaged.len() / 2;
     damaged[half..].fill(0);

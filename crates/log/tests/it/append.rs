@@ -1,4 +1,4 @@
-//! What an append does to offsets, bytes and segments.
+//! The effect of an append on offsets, bytes and segments.
 
 use thalweg_log::{AppendError, AppendOptions, LogConfig};
 use thalweg_record::{Batch, LeaderEpoch, Offset, TimestampType, batches, verify};

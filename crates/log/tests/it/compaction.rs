@@ -1,4 +1,4 @@
-//! Log compaction: what stays, and what a stop in the middle leaves.
+//! Log compaction: retained records, and the state after an interrupted run.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -97,7 +97,7 @@ fn the_last_value_of_each_key_stays_at_its_offset() {
         assert_eq!(keys.len(), below.len(), "one record a key below the active segment");
         assert_eq!(log.cleaned_to(), active);
         assert!(compact(&mut log, NOW_MS).is_none(), "nothing is dirty");
-        // It goes on, survives any stop, and is compacted again.
+        // It continues, survives any stop, and is compacted again.
         fill(&mut log, codec);
         let wanted = latest(&mut log);
         drop(log);
@@ -310,7 +310,7 @@ fn a_stop_in_the_middle_leaves_the_old_or_the_new() {
     }
 }
 
-/// A value whose batch takes so many bytes when it is decompressed, and a few when it is not.
+/// A value whose batch is large when decompressed, and small when compressed.
 fn put_large(log: &mut PartitionLog, key: &str, bytes: usize) {
     let mut builder =
         BatchBuilder::new(BatchOptions { compression: Compression::Zstd, ..BatchOptions::default() });
@@ -361,7 +361,7 @@ fn nothing_deleted_returns_behind_an_unread_batch() {
     let mut log = bench.create();
     put(&mut log, &[("early", Some("value")), ("kept", Some("value"))]);
     put(&mut log, &[("early", None)]);
-    // What a broker of another kind may have stored, or this one before its topic was compacted.
+    // A batch that another kind of broker may have stored, or this one before its topic was compacted.
     put_large(&mut log, "gone", 129 << 20);
     put(&mut log, &[("gone", None)]);
     for round in 0..4 {

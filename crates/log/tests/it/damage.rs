@@ -1,4 +1,5 @@
-//! A bit that flips in the header of a stored batch, on every kind of stop: what is read is what was written, or nothing.
+//! A flipped bit in the header of a stored batch, after every kind of stop: reads return the written bytes, or
+//! nothing.
 
 use thalweg_log::disk::{Disk, MemoryDisk};
 use thalweg_log::{AppendError, AppendOptions, CleanupPolicy, LogConfig, OpenOptions, PartitionLog};
@@ -8,7 +9,7 @@ use crate::support::*;
 
 const HEADER_BITS: usize = BatchHeader::LEN * 8;
 
-/// A log of three segments and two leader epochs that was closed in order, with what its files and its batches were.
+/// A cleanly closed log of three segments and two leader epochs, with its original files and batches.
 struct Original {
     bench: Bench,
     files: Vec<(std::path::PathBuf, Vec<u8>)>,
@@ -95,8 +96,8 @@ impl Original {
         }
     }
 
-    /// What a reader gets that checks CRCs, from `from` on: whole batches, up to an error or to the end. Says whether it met an
-    /// error.
+    /// The result of a reader that checks CRCs, from `from` on: whole batches, up to an error or the end. Also
+    /// returns whether it met an error.
     fn read(&self, log: &mut PartitionLog, from: Offset) -> (Vec<(BatchHeader, Vec<u8>)>, bool) {
         let (mut read, mut from) = (Vec::new(), from);
         let end = log.log_end_offset();
@@ -118,7 +119,7 @@ impl Original {
         }
     }
 
-    /// All that is read must be what was written, without a hole in it.
+    /// All reads must return the written records, without a gap.
     fn check(&self, log: &mut PartitionLog, what: &str) -> usize {
         let (read, failed) = self.read(log, Offset(0));
         for (index, (header, bytes)) in read.iter().enumerate() {
@@ -135,7 +136,7 @@ impl Original {
         read.len()
     }
 
-    /// Whether a batch fits where the flipped bit of its base offset puts it: within the gap around it. Nothing tells then.
+    /// Whether a batch fits at the offset of the flipped bit, within the gap around it: this cannot be detected.
     fn is_hidden(&self, batch: usize, bit: usize) -> bool {
         let header = self.batches[batch].header;
         let found = header.base_offset.0 ^ i64::MIN.rotate_right(u32::try_from(bit).expect("it is small"));

@@ -1,4 +1,4 @@
-//! Log directories: whose they are, what is in them, and how they are left.
+//! Log directories: ownership, content, and clean shutdown.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -186,7 +186,7 @@ fn log_that_was_removed_while_no_broker_ran_is_known_as_lost() {
     let (dirs, logs) = open(options(&[dir.path()])).expect("opens again");
     assert_eq!(logs.len(), 1);
     assert_eq!([0, 1, 2, 3].map(|index| dirs.has_lost(&partition(index))), [false, true, true, false]);
-    // It is still known after a start that came to nothing, and no longer once the log has begun again.
+    // It is still known after a failed start, and no longer once the log has restarted empty.
     drop((dirs, logs));
     let (dirs, logs) = open(options(&[dir.path()])).expect("opens again");
     assert!(dirs.has_lost(&partition(1)));
@@ -258,7 +258,7 @@ fn truncation_lowers_the_recovery_point_on_disk() {
 }
 
 #[test]
-fn a_truncation_on_a_full_disk_holds_appends_back_until_the_recovery_point_is_lowered() {
+fn truncation_on_a_full_disk_blocks_appends_until_the_recovery_point_is_lowered() {
     let dir = TempDir::new();
     let faults = Arc::new(Faults::default());
     faults.only("checkpoint.tmp");
@@ -293,7 +293,7 @@ fn a_directory_that_fails_does_not_take_the_others_with_it() {
 }
 
 #[test]
-fn a_partition_whose_directory_is_gone_is_made_anew_unless_it_may_lie_in_one_that_is_offline() {
+fn a_partition_without_directory_is_recreated_unless_a_directory_is_offline() {
     let (one, two) = (TempDir::new(), TempDir::new());
     let (dirs, _) = open(options(&[one.path(), two.path()])).expect("opens");
     let gone = Some(Uuid::random());

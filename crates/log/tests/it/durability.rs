@@ -1,4 +1,4 @@
-//! Flushing: when it is due, and what it covers.
+//! Flushing: when it is due, and its coverage.
 
 use thalweg_log::LogConfig;
 use thalweg_record::Offset;
@@ -14,7 +14,7 @@ fn one_sync_covers_all_appends_before_it() {
     assert!(log.needs_flush(NOW_MS));
     let target = log.flush_target().expect("a target").expect("something to sync");
     assert_eq!(target.up_to(), Offset(2));
-    // While the sync is under way, without the lock, more comes.
+    // More is appended while the sync runs without the lock.
     append(&mut log, &Spec::new(1).build());
     let outcome = target.sync();
     log.complete_flush(&target, outcome).expect("synced");

@@ -54,7 +54,7 @@ fn truncation_drops_records_epochs_and_producer_state() {
             let last = log.producer(ProducerId(7)).map_or(-1, |producer| producer.last_sequence());
             assert_eq!(i64::from(last), target / 2 * 2 - 1);
             assert!(!log.truncate_to(Offset(99)).expect("beyond the end"));
-            // The log goes on, and looks the same after a restart.
+            // The log continues, and is the same after a restart.
             log.append_as_leader(&Spec::new(3).build(), LeaderEpoch(9), Default::default())
                 .expect("accepted");
             assert_eq!(end_of(&log, 9), Some((9, end + 3)));
@@ -83,7 +83,7 @@ fn an_epoch_without_records_survives_a_clean_stop() {
     let mut log = epoch_log(&bench);
     log.assign_leader_epoch_start(LeaderEpoch(8));
     log.close().expect("closes");
-    // The cache is cut at the log end when it is loaded: an epoch that begins there has no record.
+    // The cache is truncated at the log end when it is loaded: an epoch that starts there has no record.
     assert_eq!(bench.open_clean().latest_epoch(), Some(LeaderEpoch(5)));
     let text = String::from_utf8(bench.read_file("leader-epoch-checkpoint")).expect("text");
     assert_eq!(text, "0\n4\n1 0\n2 4\n5 6\n8 10\n");

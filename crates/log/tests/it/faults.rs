@@ -147,8 +147,8 @@ fn a_partition_that_could_not_be_created_can_be_created_later() {
     }
 }
 
-/// Every file that a log writes finds the disk full, one after the other: appends are refused until there is room, what
-/// was accepted is served and complete after a crash, and nothing needs a restart.
+/// Each file that a log writes finds the disk full in turn: appends are refused until there is room, accepted records
+/// are served and complete after a crash, and no restart is needed.
 #[test]
 fn a_full_disk_under_any_of_the_files_is_no_failure() {
     for suffix in [".txnindex", "index", ".snapshot", ".snapshot.tmp", "checkpoint", "checkpoint.tmp", ""] {
@@ -237,7 +237,7 @@ fn a_marker_that_finds_no_room_leaves_no_aborted_transaction_behind() {
     assert_eq!(known.iter().map(|aborted| aborted.last_offset).collect::<Vec<_>>(), [Offset(2)]);
 }
 
-/// What is below the recovery point is not read again: the aborted transactions there must be on the medium too.
+/// Batches below the recovery point are not read again, so their aborted transactions must be synced too.
 #[test]
 fn a_flush_covers_the_transaction_index() {
     let (bench, faults) = faulty(LogConfig::default(), ".txnindex");
@@ -250,7 +250,7 @@ fn a_flush_covers_the_transaction_index() {
     assert!(log.poison().is_some());
 }
 
-/// Whatever opens a file is refused while too many are open, and goes on afterwards without a restart.
+/// Everything that opens a file fails while too many are open, and works afterwards without a restart.
 #[test]
 fn log_outlives_a_lack_of_descriptors() {
     let config = LogConfig { segment_bytes: 400, flush_messages: 1, ..LogConfig::default() };

@@ -14,7 +14,7 @@ use thalweg_record::{
 
 use crate::support::*;
 
-/// What the dump tool says of one file.
+/// The dump tool's output for one file.
 fn dump(class_path: &str, file: &Path, options: &[&str]) -> String {
     let output = Command::new("java")
         .args(["-cp", class_path, "org.apache.kafka.tools.DumpLogSegments", "--files"])
@@ -23,7 +23,7 @@ fn dump(class_path: &str, file: &Path, options: &[&str]) -> String {
         .output()
         .expect("java is installed");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // Of every segment that does not begin with offset 0, Kafka's own included, the tool says this.
+    // The tool prints this for every segment that does not start at offset 0, including Kafka's own.
     let errors = String::from_utf8_lossy(&output.stderr);
     let only_the_first =
         errors.matches("is followed by").count() == errors.matches("  -1 is followed by").count();
@@ -215,7 +215,7 @@ fn recovering_a_directory_of_kafka_gives_what_its_checkpoints_say() {
         };
         assert_eq!(of(clean), of(recovered), "{}", clean.name());
     }
-    // What recovery has made anew is, byte for byte, what Kafka had written.
+    // Rebuilt files are byte-identical to Kafka's.
     let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/kafka-4.3.1");
     let mut compared = 0;
     for partition in ["plain-0", "transactions-0", "empty-0"] {

@@ -1,7 +1,7 @@
 //! Killing the process: everything that was acknowledged is there afterwards.
 //!
-//! The test starts itself again as a child that appends and tells what was accepted, kills it at some moment, and
-//! opens the directory.
+//! The test starts itself as a child that appends and reports accepted records, kills it at some moment, and opens
+//! the directory.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ fn open(dir: PathBuf) -> (LogDirs, Vec<PartitionLog>) {
     LogDirs::open(LogDirsOptions::new(vec![dir], 1), |_| Arc::new(config.clone())).expect("opens")
 }
 
-/// The child: not a test by itself.
+/// The child process: not a test of its own.
 #[test]
 #[ignore = "started by the test below"]
 #[expect(clippy::print_stdout, reason = "the child tells its parent what was accepted")]

@@ -1,4 +1,4 @@
-//! Moving a partition to another log directory: the change of places, and what a stop in the middle of it leaves.
+//! Moving a partition to another log directory: the final switch, and the state after an interrupted one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -126,7 +126,7 @@ fn a_copy_waits_for_its_log_and_is_found_again() {
     let futures: Vec<_> = dirs.describe().into_iter().flat_map(|dir| dir.partitions).collect();
     assert_eq!(futures.iter().filter(|partition| partition.is_future).count(), 1);
 
-    // Without its log, it is not taken for one: the log may be where it cannot be seen.
+    // Without its log, a copy does not replace it: the log may be in an unavailable directory.
     machine.memory.end_process();
     drop((dirs, logs, copy));
     machine.disk.remove_dir(Path::new("/one/t-0")).expect("removes");

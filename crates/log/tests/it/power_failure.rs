@@ -1,5 +1,5 @@
-//! The power fails, on a disk that forgets what was not synced: what was flushed is there, and nothing else is made up.
-//! Seeded histories of all that is done to a log, on one that lies in a log directory with its checkpoints.
+//! Power failures on a disk that forgets unsynced data: flushed records survive, and nothing is invented. Seeded
+//! histories of all operations on a log in a log directory with its checkpoints.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::support::*;
 const PLAIN_PRODUCERS: i64 = 3;
 const PRODUCERS: i64 = 5;
 
-/// A batch as it lies in the log.
+/// A stored batch.
 #[derive(Clone)]
 struct Stored {
     header: BatchHeader,
@@ -39,7 +39,7 @@ impl Stored {
     }
 }
 
-/// A log on a disk that loses power now and then.
+/// A log on a disk that occasionally loses power.
 struct History {
     random: SmallRng,
     disk: Arc<MemoryDisk>,
@@ -52,11 +52,11 @@ struct History {
     under_way: Vec<FlushTarget>,
     /// Every batch that was ever in the log.
     seen: HashSet<Vec<u8>>,
-    /// Every two batches that ever followed each other, by what makes each unlike others at its place.
+    /// Every pair of batches that ever followed each other, by their identity.
     followed: HashSet<[(i64, i32, u32); 2]>,
     /// The log start that was promised to hold.
     promised_start: i64,
-    /// The next sequence of each producer, by what the log knows.
+    /// The next sequence of each producer, from the log's view.
     open_transactions: HashSet<i64>,
 }
 
@@ -218,7 +218,7 @@ impl History {
         }
     }
 
-    /// Somebody else leads, with another end of the log, and then this one again.
+    /// Another leader takes over with a different log end, and then this one again.
     fn truncate(&mut self) {
         let back = [3, 30][self.random.random_range(0..2)];
         let to = self.log.log_end_offset() - self.random.random_range(0..back);
@@ -238,7 +238,7 @@ impl History {
         self.log.set_high_watermark(self.log.log_end_offset());
         let Some(job) = self.log.plan_compaction(self.clock.now_ms()).expect("plans") else { return };
         let outcome = job.run().expect("compacts");
-        // Requests and retention come between, and the power may fail before the names are synced.
+        // Requests and retention may come between, and the power may fail before the names are synced.
         if self.chance(3) {
             self.delete_records();
         }
@@ -290,7 +290,7 @@ impl History {
         self.check(&before, start, safe_to);
         self.epoch = self.log.latest_epoch().map_or(0, |epoch| epoch.0).max(self.epoch) + 1;
         self.know_transactions();
-        // What was deleted before, and compacted as long as it lay there, may be there again.
+        // Deleted batches, and those compacted away, may reappear.
         self.note_what_is_there();
     }
 
@@ -303,7 +303,7 @@ impl History {
         let safe: Vec<Stored> =
             before.iter().filter(|batch| batch.next() <= safe_to && batch.next() > start).cloned().collect();
         if self.config.cleanup_policy.compact {
-            // What was compacted may be as it was before, or after.
+            // Compacted records may be in their old or their new state.
             let offsets: HashSet<i64> = records(&there).into_iter().map(|(offset, _)| offset).collect();
             for (key, offset) in last_of_keys(&safe) {
                 assert!(offset < start || offsets.contains(&offset), "{key:?} at {offset} was flushed");
@@ -314,7 +314,7 @@ impl History {
                 assert!(same, "the batch at {} was flushed, up to {safe_to}", batch.base());
             }
         }
-        // What was deleted may be there again, in part; of that nothing is promised.
+        // Deleted records may reappear in part, without any guarantee.
         let kept: Vec<Stored> = there.iter().filter(|batch| batch.next() > start).cloned().collect();
         self.check_that_nothing_is_made_up(&kept);
         self.check_what_is_derived(&there);
@@ -364,7 +364,8 @@ impl History {
         }
         for (id, sequence) in sequences {
             let known = self.log.producer(id).map(|producer| producer.last_sequence());
-            // Compaction drops a producer's batch where a later one is there, which the power may take. A snapshot knows more then.
+            // Compaction drops a producer's batch if a later one exists, which the power failure may remove. A
+            // snapshot knows more then.
             let is_right =
                 known == Some(sequence) || (self.config.cleanup_policy.compact && known > Some(sequence));
             assert!(
@@ -403,7 +404,7 @@ fn what_was_flushed_survives() {
             let (from, to) = seeds.split_once("..").expect("THALWEG_POWER_SEEDS is a range like 0..1000");
             (from.parse().expect("a number")..to.parse().expect("a number")).collect()
         }
-        // What was truncated came back: in the middle of a log, and its end without its beginning.
+        // Truncated batches reappeared: in the middle of a log, and its end without its beginning.
         Err(_) => (0..200).chain([1493, 2044]).collect(),
     };
     let failed: Vec<u64> =

@@ -48,7 +48,7 @@ fn sequences_must_follow() {
     let ProducerError::OutOfOrderSequence(gap) = gap else { panic!("{gap}") };
     assert_eq!(gap.fault, SequenceFault::NotNext { last_sequence: 2 });
     try_append(&mut log, Spec::new(1).producer(9, 0, 3)).expect("the next");
-    // A producer that is not known may begin anywhere: its state may have expired.
+    // An unknown producer may start with any sequence: its state may have expired.
     try_append(&mut log, Spec::new(1).producer(10, 5, 77)).expect("unknown producer");
     assert_eq!(log.log_end_offset(), Offset(5));
 }
@@ -132,7 +132,7 @@ fn assert_five_are_recognised(log: &mut PartitionLog, written: i32, what: &str) 
 
 #[test]
 fn batches_in_flight_are_recognised_after_any_stop() {
-    // Segments of many batches, of three, and of one: the five lie in one segment or in as many.
+    // Segments of many batches, of three, and of one: the five are in one segment or in five.
     for segment_bytes in [100_000, 2000, 500, 200] {
         for written in 6..16 {
             let bench =
@@ -141,7 +141,7 @@ fn batches_in_flight_are_recognised_after_any_stop() {
             append_in_order(&mut log, 0, written);
             let (base, end) = (*log.segment_offsets().last().expect("a segment"), log.log_end_offset());
             drop(log);
-            // What was synced before: nothing, all but the active segment, everything.
+            // The synced part: nothing, all but the active segment, everything.
             for recovery_point in [Offset(0), base, end] {
                 let mut log = bench.open(&OpenOptions { recovery_point, ..OpenOptions::new(false) });
                 let what = format!("segments of {segment_bytes}, recovery point {recovery_point:?}");

@@ -1,4 +1,4 @@
-//! Opening after a stop at any byte, and with files that lie.
+//! Opening after a stop at any byte, and with invalid files.
 
 use thalweg_log::{LogConfig, OpenOptions};
 use thalweg_record::{BatchHeader, Offset, batches};
@@ -43,13 +43,13 @@ fn a_torn_tail_is_cut_at_the_last_whole_batch() {
         assert_eq!(log.log_end_offset(), next, "cut at {cut}");
         assert_eq!(bench.read_file(&log_name(0)).len(), valid);
         assert!(read_all(&mut log, Offset(0), 1 << 20) == whole[..valid]);
-        // What was cut can be appended again.
+        // Truncated records can be appended again.
         append(&mut log, &Spec::new(2).build());
         assert_eq!(log.log_end_offset(), next + 2);
     }
 }
 
-/// What a power failure leaves of segments that were not synced: any of them, as long or as short as it likes.
+/// Unsynced segments after a power failure: any of them, with any length.
 #[test]
 fn a_log_can_be_ended_where_whole_batches_are_missing_at_the_end_of_a_segment() {
     let config = LogConfig { segment_bytes: 400, ..LogConfig::default() };
@@ -82,7 +82,8 @@ fn a_log_can_be_ended_where_whole_batches_are_missing_at_the_end_of_a_segment() 
     }
 }
 
-/// A truncation within a batch leaves a gap, behind which the log goes on; a second one, to the end of that gap, finds it again.
+/// A truncation within a batch leaves a gap, behind which the log continues; a second one, to the end of that gap,
+/// finds it again.
 #[test]
 fn what_follows_a_gap_that_truncations_have_left_is_there_after_a_crash() {
     let bench = Bench::with(LogConfig { segment_bytes: 1000, ..LogConfig::default() });
@@ -116,7 +117,7 @@ fn zeroes_and_garbage_after_the_end_are_cut() {
     }
 }
 
-/// Verified one by one, they would take minutes.
+/// Verified one at a time, they would take minutes.
 #[test]
 fn what_looks_like_headers_of_long_batches_is_set_aside_and_not_verified_for_ever() {
     const TAIL_BYTES: usize = 2 << 20;
@@ -142,7 +143,7 @@ fn a_flipped_bit_anywhere_ends_the_log_before_its_batch() {
     let whole = fill(&bench, 6);
     let ends = ends(&whole);
     for at in 0..whole.len() {
-        // Base offset's high bytes and the leader epoch lie outside the CRC.
+        // Base offset's high bytes and the leader epoch are outside the CRC.
         let batch_start = ends.iter().map(|&(end, _)| end).rfind(|&end| end <= at).unwrap_or(0);
         if (12..16).contains(&(at - batch_start)) || at - batch_start < 8 {
             continue;

@@ -17,7 +17,7 @@ use tracing::field::Field;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// The time at which tests begin.
+/// The start time of tests.
 pub const NOW_MS: i64 = 1_700_000_000_000;
 
 /// A fresh directory, removed when dropped.
@@ -41,7 +41,7 @@ impl Drop for TempDir {
     }
 }
 
-/// One partition in a directory of its own, to be opened again and again.
+/// A partition in its own directory, to be opened repeatedly.
 pub struct Bench {
     pub dir: TempDir,
     pub disk: Disk,
@@ -111,7 +111,7 @@ impl Bench {
 }
 
 impl Bench {
-    /// The directories with what the log has given up.
+    /// The directories with parts removed from the log.
     pub fn set_aside(&self) -> Vec<PathBuf> {
         let listed = self.disk.list(self.dir.path()).expect("lists").into_iter();
         listed
@@ -183,7 +183,7 @@ impl Spec {
     }
 }
 
-/// A batch of this many records as its header says, whose payload is no gzip, with the right CRC.
+/// A batch whose header claims this many records, whose payload is not gzip, with a valid CRC.
 pub fn unreadable(records: usize) -> Vec<u8> {
     let mut bytes = Spec::new(records).compression(Compression::Gzip).build();
     bytes[BatchHeader::LEN..].fill(0x77);
@@ -207,7 +207,7 @@ pub fn marker(id: i64, epoch: i16, kind: ControlRecordType, coordinator_epoch: i
     builder.finish().to_vec()
 }
 
-/// Appends what must be accepted.
+/// Appends a batch that must be accepted.
 pub fn append(log: &mut PartitionLog, batch: &[u8]) -> AppendInfo {
     log.append_as_leader(batch, LeaderEpoch(0), AppendOptions::default()).expect("the batch is accepted")
 }
@@ -244,15 +244,15 @@ pub fn headers(log: &mut PartitionLog) -> Vec<BatchHeader> {
     batches(&bytes).map(|batch| batch.expect("whole batches").header).collect()
 }
 
-/// Plans, runs and takes over a compaction, as the broker does with the lock between. `None` when nothing is to be done, or
-/// when the log has changed meanwhile.
+/// Plans, runs and installs a compaction, like the broker with the lock in between. `None` if there is nothing to do,
+/// or if the log has changed meanwhile.
 pub fn compact(log: &mut PartitionLog, now_ms: i64) -> Option<CompactionStats> {
     let job = log.plan_compaction(now_ms).expect("plans")?;
     let outcome = job.run().expect("compacts");
     take_over(log, &job, outcome)
 }
 
-/// Takes the outcome of a compaction over.
+/// Installs the outcome of a compaction.
 pub fn take_over(
     log: &mut PartitionLog,
     job: &CompactionJob,
@@ -268,7 +268,7 @@ pub fn take_over(
     Some(stats)
 }
 
-/// What is warned of on this thread.
+/// Warnings logged on this thread.
 pub struct Warnings(pub Arc<Mutex<Vec<String>>>);
 
 impl Subscriber for Warnings {

@@ -1,4 +1,4 @@
-//! Truncation below the high watermark: what is given up stays beside the log, and no start loads it.
+//! Truncation below the high watermark: truncated records are kept beside the log, and no start loads them.
 
 use std::path::Path;
 use std::sync::Arc;

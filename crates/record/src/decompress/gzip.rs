@@ -1,4 +1,4 @@
-//! The head and the trailer of a gzip member (RFC 1952), for the one reader that goes piece by piece.
+//! The head and the trailer of a gzip member (RFC 1952), for the streaming reader.
 
 use flate2::Crc;
 
@@ -11,7 +11,7 @@ const COMMENT: u8 = 0x10;
 
 const ENDS_EARLY: &str = "the head of a gzip member ends early";
 
-/// What follows the head of a member: deflated bytes.
+/// The deflated bytes after the head of a member.
 pub(super) fn after_head(bytes: &[u8]) -> Result<&[u8], &'static str> {
     let (head, mut rest) = bytes.split_at_checked(HEAD_BYTES).ok_or(ENDS_EARLY)?;
     if !head.starts_with(&MAGIC_AND_DEFLATE) {
@@ -40,7 +40,7 @@ pub(super) fn after_head(bytes: &[u8]) -> Result<&[u8], &'static str> {
     Ok(rest)
 }
 
-/// What follows the trailer of a member, which sums up what was inflated.
+/// The bytes after the trailer of a member, which contains checksum and size of the inflated data.
 pub(super) fn after_trailer<'p>(bytes: &'p [u8], inflated: &Crc) -> Result<&'p [u8], &'static str> {
     const TRAILER_ENDS_EARLY: &str = "the trailer of a gzip member ends early";
     let (crc, rest) = bytes.split_first_chunk::<4>().ok_or(TRAILER_ENDS_EARLY)?;

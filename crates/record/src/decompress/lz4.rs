@@ -1,9 +1,8 @@
 //! The LZ4 frame format, read block by block, without a buffer between.
 //!
-//! As Kafka's `Lz4BlockInputStream`: one frame with an end mark, whatever follows it ignored; the checksums
-//! of the head and of blocks are verified, that of the content is not (the batch has its own CRC); reserved
-//! bits and dictionaries are refused. Beyond Kafka, blocks may refer to earlier ones of the frame: python's
-//! lz4 writes such frames.
+//! As Kafka's `Lz4BlockInputStream`: one frame with an end mark, following bytes ignored; the checksums of the head
+//! and of blocks are verified, that of the content is not (the batch has its own CRC); reserved bits and dictionaries
+//! are refused. Beyond Kafka, blocks may refer to earlier ones of the frame: python's lz4 writes such frames.
 
 use twox_hash::XxHash32;
 
@@ -14,11 +13,11 @@ const MAGIC: u32 = 0x184d_2204;
 const STORED: u32 = 1 << 31;
 /// How far back a match can reach.
 const WINDOW_BYTES: usize = 64 << 10;
-/// A byte of a block becomes at most 255 (of a length that goes on); the rest covers the smallest blocks.
+/// A byte of a block expands to at most 255 (a continued length); the rest covers the smallest blocks.
 const EXPANSION_MAX: usize = 255;
 const EXPANSION_EXTRA: usize = 64;
 
-/// What the head of a frame says about its blocks.
+/// The block properties in the head of a frame.
 struct Frame {
     independent_blocks: bool,
     block_checksums: bool,
@@ -33,12 +32,12 @@ pub(super) struct Lz4Blocks<'p> {
     ended: bool,
 }
 
-/// A block as it lies in the frame.
+/// A block of a frame.
 pub(super) struct Lz4Block<'p> {
     pub(super) bytes: &'p [u8],
     /// Whether the block is not compressed.
     pub(super) is_stored: bool,
-    /// What the block can become at most; its size, when it is stored.
+    /// The maximum decompressed size; the exact size if it is stored.
     pub(super) decompressed_bytes_max: usize,
 }
 
@@ -76,7 +75,7 @@ impl<'p> Lz4Blocks<'p> {
     }
 }
 
-/// Decompresses a block that is not stored, and says how many bytes it has become.
+/// Decompresses a block that is not stored, and returns its size.
 pub(super) fn decompress_block(
     block: &[u8],
     history: &[u8],

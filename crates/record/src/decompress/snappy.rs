@@ -4,15 +4,15 @@
 //! ```text
 //! magic 82 "SNAPPY" 00 | version i32 | compatible version i32 | ( block length i32 | raw block )*
 //! ```
-//! The 16 bytes of the head may come again between blocks, where streams were concatenated.
+//! The 16 bytes of the head may repeat between blocks of concatenated streams.
 
 use super::{DecompressError, Output};
 
 const MAGIC: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
 const FRAME_HEAD_BYTES: usize = 16;
 
-/// No element of a raw block makes more of its bytes than a copy with a two-byte offset: 64 bytes out of 3. A
-/// block that claims more lies, and must not cost memory.
+/// No element of a raw block expands more than a copy with a two-byte offset: 64 bytes out of 3. A block that claims
+/// more is invalid, and must not cost memory.
 const EXPANSION_MAX: usize = 22;
 
 /// The raw blocks of a stream, one after another.
@@ -33,7 +33,7 @@ impl<'p> SnappyBlocks<'p> {
         SnappyBlocks { rest: payload, framed: payload.starts_with(&MAGIC), ended: false }
     }
 
-    /// The next block; none at the end.
+    /// The next block; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<SnappyBlock<'p>>, String> {
         while self.framed && self.rest.starts_with(&MAGIC) {
             self.rest = self.rest.get(FRAME_HEAD_BYTES..).ok_or("the frame's head ends early")?;

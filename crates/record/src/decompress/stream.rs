@@ -1,9 +1,9 @@
-//! Decompression of a batch's records piece by piece, for the walk over a producer's batch: what was walked over is
-//! overwritten by what comes next, so that records of any size take the memory of one piece.
+//! Streaming decompression of a batch's records, for the walk over a producer's batch: each piece overwrites the one
+//! before, so that records of any size need the memory of one piece.
 //!
-//! Owns: the memory that is used again from batch to batch ([`RecordScratch`]), and the limit on what a batch may
-//! become. A piece is 64 KiB of gzip and zstd, and a block of LZ4 and snappy: at most 4 MiB, and 22 times the
-//! compressed block. Accepts and refuses the same streams as [`super::DecompressBuffer`].
+//! Owns: the memory that is reused between batches ([`RecordScratch`]), and the limit of the decompressed size. A
+//! piece is 64 KiB of gzip and zstd, and a block of LZ4 and snappy: at most 4 MiB, and 22 times the compressed block.
+//! Accepts and refuses the same streams as [`super::DecompressBuffer`].
 
 use std::fmt;
 
@@ -15,15 +15,15 @@ use super::snappy::SnappyBlocks;
 use super::{CorruptPayload, DecompressError, DecompressedTooLarge, gzip};
 use crate::attributes::Compression;
 
-/// A piece of a stream that is not made of blocks.
+/// Size of a piece of a codec without blocks.
 const PIECE_BYTES: usize = 64 << 10;
 /// The window that is kept from batch to batch.
 const WINDOW_BYTES_KEPT: usize = 1 << 20;
-/// The most that a kept zstd context may take. Windows of levels up to 19 fit.
+/// Maximum size of a zstd context that is kept. Windows of levels up to 19 fit.
 const ZSTD_BYTES_KEPT: usize = 10 << 20;
 
-/// The memory of [`crate::validate_records`]: a window and the tables of the codecs that came so far. Keeps about
-/// ten megabytes at most between batches, most often less than one.
+/// The memory of [`crate::validate_records`]: a window and the tables of the codecs used so far. Keeps at most about
+/// ten megabytes between batches, usually less than one.
 #[derive(Default)]
 pub struct RecordScratch {
     window: Window,
@@ -65,7 +65,7 @@ impl RecordScratch {
         Ok(RecordStream { decoder, window, compression, limit_bytes, bytes: 0 })
     }
 
-    /// Gives back what an unusual batch made it take.
+    /// Releases memory that only an unusual batch needed.
     pub(crate) fn trim(&mut self) {
         self.window.trim();
         if self.zstd.as_ref().is_some_and(|context| context.sizeof() > ZSTD_BYTES_KEPT) {
@@ -137,12 +137,12 @@ enum Decoder<'p, 's> {
 }
 
 impl RecordStream<'_, '_> {
-    /// What is decompressed and not consumed.
+    /// Decompressed bytes that are not consumed yet.
     pub(crate) fn unread(&self) -> &[u8] {
         &self.window.bytes[self.window.start..self.window.end]
     }
 
-    /// Passes over `bytes` of what is unread.
+    /// Consumes `bytes` of the unread ones.
     pub(crate) fn consume(&mut self, bytes: usize) {
         self.window.start += bytes;
     }
@@ -188,7 +188,7 @@ fn corrupt(reason: impl ToString) -> Fault {
     Fault::Corrupt(reason.to_string())
 }
 
-/// The next block that is not empty; 0 bytes at the end. Its bytes are behind the window's end.
+/// The next nonempty block; 0 bytes at the end. Its bytes are behind the window's end.
 fn read_snappy(blocks: &mut SnappyBlocks<'_>, window: &mut Window, allowed: usize) -> Result<usize, Fault> {
     while let Some(block) = blocks.next().map_err(corrupt)? {
         if block.decompressed_bytes > allowed {
@@ -228,7 +228,7 @@ struct Gzip<'p, 's> {
     member: Member,
 }
 
-/// Where a gzip stream stands.
+/// The state of a gzip stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Member {
     /// Before the first.
@@ -274,8 +274,8 @@ fn within_piece(bytes: u64) -> usize {
     usize::try_from(bytes).expect("no more than the slices that were given")
 }
 
-/// Frames one after another. The window that a frame asks for is the library's own memory, at most 128 MiB, of which
-/// only what the stream has filled is ever touched.
+/// Consecutive frames. The window of a frame is the library's own memory, at most 128 MiB, of which only the filled
+/// part is touched.
 struct Zstd<'p, 's> {
     input: InBuffer<'p>,
     context: &'s mut DCtx<'static>,

@@ -1,4 +1,4 @@
-//! What the builder writes is what is read back.
+//! Built batches read back equal.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};

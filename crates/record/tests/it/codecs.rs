@@ -1,4 +1,4 @@
-//! The shapes of compressed records that clients write, and the limit on what they become.
+//! The shapes of compressed records that clients write, and the limit on their decompressed size.
 
 use std::io::Write;
 
@@ -107,8 +107,7 @@ fn zstd_frames_one_after_another_are_one_stream() {
         decompressed(Compression::Zstd, &frame[..frame.len() - 1]),
         Err(DecompressError::Corrupt(_))
     ));
-    // Level 22 asks for a window of 128 MiB when it does not know the size beforehand, as Java's streams do
-    // not.
+    // Level 22 requests a window of 128 MiB if the size is unknown, as in Java's streams.
     let mut encoder = zstd::Encoder::new(Vec::new(), 22).expect("a known level");
     encoder.write_all(&text).expect("memory takes all");
     let frame = encoder.finish().expect("memory takes all");

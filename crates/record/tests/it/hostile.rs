@@ -16,7 +16,7 @@ use crate::samples::{CODECS, T, golden, golden_names, pattern};
 const LIMIT_BYTES: usize = 300_000;
 
 thread_local! {
-    /// Used again for every batch, as a broker does: what a damaged one leaves behind must not matter to the next.
+    /// Reused for every batch, as in a broker: leftovers of a damaged one must not affect the next.
     static SCRATCH: RefCell<RecordScratch> = RefCell::default();
 }
 
@@ -71,7 +71,7 @@ fn truncated_batches() {
         let bytes = golden(&format!("{name}.bin"));
         for len in (0..bytes.len()).step_by(bytes.len().div_ceil(600)) {
             read_all(&bytes[..len], &mut buffer);
-            // With a length that fits what is left, so that the walk reaches the torn records.
+            // With a matching length, so that the walk reaches the torn records.
             let mut torn = bytes[..len].to_vec();
             if len >= 61 {
                 torn[8..12].copy_from_slice(&u32::try_from(len - 12).expect("small").to_be_bytes());

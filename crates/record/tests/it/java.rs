@@ -1,5 +1,5 @@
-//! Kafka's own classes read what the builder writes. Runs when KAFKA_CLASSPATH names the libs of a Kafka 4.3
-//! distribution (`/path/to/kafka/libs/*`) and `java` is there.
+//! Kafka's own classes read built batches. Runs if KAFKA_CLASSPATH names the libs of a Kafka 4.3 distribution
+//! (`/path/to/kafka/libs/*`) and `java` is installed.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What a producer may send, and which fault is named when there are two.
+//! Rules for producers' batches, and which of two faults is reported.
 
 use thalweg_record::{
     BatchBuilder, BatchError, BatchHeader, BatchOptions, ProducerId, batches, check, crc, verify,

@@ -1,4 +1,4 @@
-//! What the broker writes into a batch leaves it whole.
+//! Stamping keeps a batch valid.
 
 use thalweg_record::{
     Batch, BatchBuilder, BatchError, BatchOptions, DecompressBuffer, LeaderEpoch, Offset, TimestampType,

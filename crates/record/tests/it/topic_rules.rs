@@ -85,7 +85,7 @@ fn with_kafkas_defaults_the_header_suffices_until_the_future_begins() {
     assert!(!limited.header_suffices(&header(&batch(Compression::None, &[(T, None)]))));
 }
 
-/// Kafka takes the difference to its clock in 64 bits that wrap.
+/// Kafka computes the difference to its clock in wrapping 64 bits.
 #[test]
 fn timestamps_too_old_for_64_bits_are_out_of_range() {
     let rules = RecordRules::defaults(T);

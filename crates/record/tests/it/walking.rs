@@ -1,5 +1,5 @@
-//! The walk over the records of a producer's batch: what it accepts and refuses, in pieces as at once, and what it
-//! costs.
+//! The walk over the records of a producer's batch: accepted and refused records, in pieces and at once, and its
+//! cost.
 
 use std::io::Write;
 
@@ -37,7 +37,7 @@ fn batch_of(codec: Compression, payload: &[u8], count: i32) -> Vec<u8> {
     batch
 }
 
-/// What a codec makes of these bytes.
+/// These bytes, compressed with a codec.
 fn compressed(codec: Compression, bytes: &[u8]) -> Vec<u8> {
     match codec {
         Compression::None => bytes.to_vec(),
@@ -99,7 +99,7 @@ fn records_of_every_size_are_walked_in_pieces() {
     }
 }
 
-/// What Kafka's own classes wrote is walked over in pieces as it is read as a whole.
+/// Records written by Kafka's own classes give the same result in pieces as at once.
 #[test]
 fn golden_batches_are_walked_as_they_are_read() {
     let mut scratch = RecordScratch::new();
@@ -171,7 +171,7 @@ fn malformed_records_are_named_in_every_codec() {
     }
 }
 
-/// The same faults in a record of which only a part is in memory at a time.
+/// The same faults in a record of which only a part is in memory at any time.
 #[test]
 fn malformed_records_larger_than_a_piece_are_named() {
     let value = pattern(200_000);
@@ -257,7 +257,7 @@ fn what_a_batch_becomes_is_limited() {
     }
 }
 
-/// A count that is reached ends the walk, whatever else the stream holds.
+/// Reaching the count ends the walk, whatever else the stream contains.
 #[test]
 fn records_beyond_the_count_are_not_decompressed() {
     let payload = [&records(few)[..], &vec![0; 64 << 20]].concat();

@@ -67,7 +67,7 @@ fn a_replica_that_has_caught_up_is_waited_for_if_it_may_join() {
     let mut leader = leading(&[1, 2], 10, now);
     leader.on_fetch(2, 7, Offset(20), Offset(20), now);
     leader.on_fetch(3, 7, Offset(20), Offset(20), now);
-    // The leader goes on, and 2 with it; 3 has been caught up a moment ago.
+    // The leader continues, and so does 2; 3 was caught up a moment ago.
     leader.on_fetch(2, 7, Offset(30), Offset(30), now);
     assert_eq!(leader.high_watermark(Offset(30), 1, now, anybody), Some(Offset(20)));
     assert_eq!(leader.high_watermark(Offset(30), 1, now, |m| m.id != 3), Some(Offset(30)));
@@ -183,7 +183,7 @@ fn consumers_are_sent_to_a_near_replica_that_has_what_they_want() {
 fn a_follower_that_keeps_up_with_a_busy_leader_stays() {
     let mut now = Instant::now();
     let mut leader = leading(&[1, 2], 0, now);
-    // Never at the end, but always at where the end was at the fetch before.
+    // Never at the end, but always at the end of the previous fetch.
     for round in 0..100 {
         now += Duration::from_secs(1);
         leader.on_fetch(2, 7, Offset(round * 10), Offset(round * 10 + 10), now);
@@ -191,7 +191,7 @@ fn a_follower_that_keeps_up_with_a_busy_leader_stays() {
     }
 }
 
-/// A follower of the model: what it has stored, and the epoch of its broker.
+/// A follower of the model: its stored records, and its broker epoch.
 #[derive(Debug)]
 struct Replica {
     stored: i64,
@@ -207,7 +207,7 @@ struct Model {
     high_watermark: i64,
     min_isr: usize,
     replicas: BTreeMap<i32, Replica>,
-    /// What the controller has: in-sync replicas, the registration's epoch, broker epochs.
+    /// The controller's state: in-sync replicas, the registration's epoch, broker epochs.
     isr: Vec<i32>,
     partition_epoch: i32,
     /// Registrations on their way to the leader, and brokers as the leader's image has them.
@@ -281,7 +281,7 @@ impl Model {
             return;
         }
         let at = self.random.random_range(0..self.proposed.len());
-        // A proposal that stays may be decided again: its answer was lost and it is sent anew.
+        // A proposal may be decided twice: its answer was lost and it is retried.
         let change = if self.random.random_bool(0.7) {
             self.proposed.swap_remove(at)
         } else {
@@ -323,7 +323,7 @@ impl Model {
         }
     }
 
-    /// A broker comes back without the end of its log: the controller takes it out of the ISR first.
+    /// A broker returns without the end of its log: the controller removes it from the ISR first.
     fn follower_restarts(&mut self) {
         let id = self.random.random_range(2..=3);
         let replica = self.replicas.get_mut(&id).expect("a replica");

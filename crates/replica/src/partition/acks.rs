@@ -1,33 +1,33 @@
 //! Requests that wait for an offset: to produce, for the high watermark; to delete, for the low watermark.
 //!
-//! Each is woken alone when its offset is reached, so that a rise costs what it releases and no more.
+//! Each is woken individually when its offset is reached, so that a rise costs only what it releases.
 
 use std::collections::VecDeque;
 use thalweg_record::Offset;
 use tokio::sync::oneshot;
 
-/// Those who wait on one partition, by the offset that they wait for.
+/// The waiters of one partition, by offset.
 #[derive(Debug, Default)]
 pub(super) struct AckWaiters {
     waiting: VecDeque<(Offset, oneshot::Sender<()>)>,
-    /// How many there may be before the abandoned ones are looked for.
+    /// Number of waiters at which abandoned ones are removed.
     sweep_at: usize,
 }
 
 impl AckWaiters {
-    /// Whether nobody waits.
+    /// Whether there are no waiters.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// What is told when the watermark reaches `offset`, or when there is another reason to look again.
+    /// Completes when the watermark reaches `offset`, or when waiters must check again for another reason.
     pub(super) fn wait(&mut self, offset: Offset) -> oneshot::Receiver<()> {
         if self.waiting.len() >= self.sweep_at.max(16) {
             self.waiting.retain(|(_, sender)| !sender.is_closed());
             self.sweep_at = 2 * self.waiting.len();
         }
         let (sender, receiver) = oneshot::channel();
-        // Whoever appended later waits later, but for a few that overtake each other.
+        // Later appends wait for later offsets, except for a few that overtake each other.
         let behind = self.waiting.iter().rev().take_while(|(other, _)| *other > offset).count();
         self.waiting.insert(self.waiting.len() - behind, (offset, sender));
         receiver
@@ -37,7 +37,7 @@ impl AckWaiters {
     pub(super) fn reach(&mut self, watermark: Offset) {
         while self.waiting.front().is_some_and(|(offset, _)| *offset <= watermark) {
             if let Some((_, sender)) = self.waiting.pop_front() {
-                // Who waited may have given up.
+                // The waiter may be gone.
                 let _ = sender.send(());
             }
         }

@@ -15,13 +15,13 @@ const MARKER_BYTES: usize = 128;
 /// How the partition is to judge a batch that belongs to a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AppendAs {
-    /// What proves that the transaction's coordinator was asked about the partition; none where that is not wanted.
+    /// Proof of verification by the transaction's coordinator; `None` if verification is off.
     pub guard: Option<VerificationGuard>,
     /// The level of transaction.version by which the transaction was made that a marker ends.
     pub transaction_version: i16,
 }
 
-/// What an append has done.
+/// The outcome of an append.
 #[derive(Clone, Copy, Debug)]
 pub struct Appended {
     /// The offset of the first record.
@@ -43,8 +43,8 @@ pub struct Appended {
 impl Partition {
     /// Appends a producer's batch. When this returns, its place in the log is fixed.
     ///
-    /// A batch of a transaction comes with the guard by which its verification is known; none where transactions are not
-    /// verified. `None` when it takes more than the budget to look into the batch: nothing has been done.
+    /// A transactional batch has the guard of its verification, or none if transactions are not verified. Returns
+    /// `None`, without any effect, if validating the batch exceeds the budget.
     pub fn append_from_client(
         &self,
         records: &Bytes,
@@ -128,7 +128,7 @@ impl Partition {
         self.append(batch, -1, Some(epoch), options)
     }
 
-    /// The most bytes that a batch may take here, `max.message.bytes`.
+    /// Maximum size of a batch, `max.message.bytes`.
     pub fn batch_bytes_max(&self) -> usize {
         self.state.lock().settings.max_message_bytes as usize
     }

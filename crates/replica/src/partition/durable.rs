@@ -19,10 +19,10 @@ pub struct Durable {
 }
 
 impl Partition {
-    /// What an append must wait for before it is acknowledged; `None` when it may be at once.
+    /// The future that an append must wait for before it is acknowledged; `None` if there is none.
     pub fn durable(partition: &Arc<Partition>, acks: i16, appended: &Appended) -> Option<Durable> {
         if acks == 0 {
-            // Nobody waits; the housekeeping flushes what the policy wants flushed.
+            // No waiter; periodic flushing applies the policy.
             return None;
         }
         let behind = acks == -1 && !appended.replicated;
@@ -55,10 +55,10 @@ impl Durable {
         }
     }
 
-    /// What to answer; or, when that is not known yet, what tells that it may be.
+    /// The answer; or, while it is unknown, a notification to check again.
     fn verdict(&self, offset: Offset) -> Result<Result<(), ErrorCode>, oneshot::Receiver<()>> {
         let mut state = self.partition.state.lock();
-        // A leader that was elected anew still has what it appended.
+        // A leader that was elected again still has its appends.
         let high_watermark = state.high_watermark();
         match state.leader_mut().filter(|leader| self.epoch >= leader.led_since) {
             None => return Ok(Err(ErrorCode::NotLeaderOrFollower)),

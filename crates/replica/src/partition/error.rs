@@ -1,4 +1,4 @@
-//! Why records were not appended, and the one place that says so in Kafka's codes.
+//! Reasons for a refused append, and their mapping to Kafka's codes.
 
 use super::Partition;
 use thalweg_log::ProducerError;
@@ -8,16 +8,16 @@ use thalweg_wire::ErrorCode;
 /// Why an append was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// The partition, the request or the replicas say no.
+    /// Refused by the partition, the request or the replicas.
     #[error("{0}")]
     Code(ErrorCode),
     /// The batch is not one that a producer may send.
     #[error(transparent)]
     Batch(#[from] BatchError),
-    /// The records in it are not what the topic takes.
+    /// Its records violate the topic's rules.
     #[error(transparent)]
     Records(#[from] ValidateRecordsError),
-    /// The batch is larger than the topic takes.
+    /// The batch exceeds the topic's limit.
     #[error("The record batch size of {size} bytes exceeds max.message.bytes={max}")]
     TooLarge {
         /// The batch.
@@ -30,7 +30,7 @@ pub enum AppendError {
         "Unable to verify the partition has been added to the transaction. Underlying error: {underlying}"
     )]
     Unverified {
-        /// What the transaction's coordinator said.
+        /// The answer of the transaction's coordinator.
         underlying: ErrorCode,
     },
     /// Its partition does not belong to the transaction.
@@ -66,7 +66,7 @@ impl AppendError {
         }
     }
 
-    /// What the client is told beside the code; nothing where the code says all.
+    /// The message for the client beside the code; `None` if the code suffices.
     pub fn message(&self) -> Option<String> {
         match self {
             AppendError::Code(_) => None,
@@ -78,7 +78,7 @@ impl AppendError {
         }
     }
 
-    /// The records that the topic does not take.
+    /// The records that violate the topic's rules.
     pub fn record_errors(&self) -> &[RefusedRecord] {
         match self {
             AppendError::Records(ValidateRecordsError::Refused(refused)) => &refused.records,
@@ -141,23 +141,23 @@ fn log(error: &thalweg_log::AppendError) -> ErrorCode {
     }
 }
 
-/// What a coordinator reports to its clients when it cannot write (Kafka's `convertToApiException`).
+/// The error that a coordinator returns to its clients when it cannot write (Kafka's `convertToApiException`).
 pub fn coordinator_error(partition: &Partition, error: &AppendError) -> ErrorCode {
     match error.code() {
         code @ (ErrorCode::NotEnoughReplicas | ErrorCode::RequestTimedOut) => {
-            tracing::debug!(?partition, ?code, "A coordinator's write has to wait for replicas");
+            tracing::debug!(?partition, ?code, "Coordinator write waits for replicas");
             ErrorCode::CoordinatorNotAvailable
         }
         ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch | ErrorCode::KafkaStorageError => {
-            tracing::warn!(?partition, %error, "A coordinator could not write");
+            tracing::warn!(?partition, %error, "Coordinator write failed");
             ErrorCode::NotCoordinator
         }
         code @ (ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge) => {
-            tracing::warn!(?partition, %error, "A coordinator could not write");
+            tracing::warn!(?partition, %error, "Coordinator write failed");
             code
         }
         _ => {
-            tracing::error!(?partition, %error, "A coordinator could not write");
+            tracing::error!(?partition, %error, "Coordinator write failed");
             ErrorCode::UnknownServerError
         }
     }

@@ -6,10 +6,10 @@ use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::ErrorCode;
 use tokio::time::Instant;
 
-/// Who reads: it decides how far.
+/// The reader, which decides the visible end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// A consumer, up to what is replicated.
+    /// A consumer, up to the high watermark.
     Client,
     /// This broker's own coordinators and Kafka's debugging consumer, up to the log end.
     Internal,
@@ -17,7 +17,7 @@ pub enum Reader {
     Follower {
         /// The broker.
         id: i32,
-        /// Its epoch; -1 when it does not say.
+        /// Its epoch; -1 if not given.
         broker_epoch: i64,
     },
 }
@@ -31,32 +31,32 @@ pub enum Isolation {
     ReadCommitted,
 }
 
-/// What to read.
+/// The parameters of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchFrom {
     /// The first offset.
     pub offset: Offset,
     /// The most bytes.
     pub max_bytes: usize,
-    /// Whether a first batch that is larger comes all the same.
+    /// Whether a larger first batch is returned anyway.
     pub at_least_one: bool,
-    /// The leader epoch that the reader knows.
+    /// The leader epoch known to the reader.
     pub current_leader_epoch: Option<LeaderEpoch>,
     /// The epoch of the last batch that the reader holds.
     pub last_fetched_epoch: Option<LeaderEpoch>,
-    /// Who reads.
+    /// The reader.
     pub reader: Reader,
     /// Which records.
     pub isolation: Isolation,
     /// Whether a consumer may read from a follower (KIP-392).
     pub from_any_replica: bool,
-    /// Where the reader's own log begins; -1 when it has none or does not say.
+    /// The start offset of the reader's own log; -1 if it has none or does not report it.
     pub reader_start: Offset,
     /// Whether this is the fetch's first read. Later reads of a waiting fetch bring no news of its follower.
     pub first_pass: bool,
 }
 
-/// What was read.
+/// The result.
 #[derive(Debug)]
 pub struct FetchRead {
     /// The batches; `None` when there is none to read.
@@ -83,7 +83,7 @@ pub struct FetchRead {
 pub type FetchError = ErrorCode;
 
 impl Partition {
-    /// Finds what to read.
+    /// Finds the batches to send.
     pub fn fetch(&self, from: &FetchFrom) -> Result<FetchRead, FetchError> {
         let mut state = self.state.lock();
         let read = self.fetch_locked(&mut state, from);
@@ -93,12 +93,12 @@ impl Partition {
         }
         read.inspect_err(|error| {
             if *error == ErrorCode::KafkaStorageError {
-                tracing::error!(partition = ?self, offset = from.offset.0, "A log could not be read");
+                tracing::error!(partition = ?self, offset = from.offset.0, "Failed to read a log");
             }
         })
     }
 
-    /// What a follower may be sent now: nothing, where it is copied under a throttle that is exceeded.
+    /// Limits a follower's read: nothing while it exceeds its throttle.
     fn throttled(&self, state: &State, from: &FetchFrom) -> FetchFrom {
         let held_back = match from.reader {
             Reader::Follower { id, .. } => {
@@ -137,7 +137,7 @@ impl Partition {
 }
 
 impl State {
-    /// What is told where nothing is read.
+    /// The answer without records.
     pub(super) fn nothing_read(&self) -> FetchRead {
         FetchRead {
             slice: None,

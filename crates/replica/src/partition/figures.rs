@@ -1,4 +1,4 @@
-//! What is told of a partition to whoever watches the broker.
+//! Figures of a partition for metrics.
 
 use super::Partition;
 use super::role::Role;
@@ -19,7 +19,7 @@ pub struct PartitionFigures {
     pub replicas: usize,
     pub in_sync: usize,
     pub min_in_sync: usize,
-    /// Whether replicas come or go.
+    /// Whether replicas are being added or removed.
     pub is_reassigned: bool,
     pub log_start: Offset,
     pub log_end: Offset,
@@ -40,12 +40,12 @@ impl Partition {
         self.outgoing.count(bytes, to_follower);
     }
 
-    /// What went through it.
+    /// Its traffic.
     pub fn traffic(&self) -> Traffic {
         self.outgoing.complete(self.state.lock().traffic)
     }
 
-    /// How it stands.
+    /// Its current state.
     pub fn figures(partition: &Partition) -> PartitionFigures {
         let state = partition.state.lock();
         let (log, registration) = (&state.log, &state.registration);

@@ -1,4 +1,4 @@
-//! Flushing with group commit: whoever needs the medium waits for a turn, and one sync serves all who waited.
+//! Flushing with group commit: waiters queue for a turn, and one sync serves all of them.
 
 use super::Partition;
 use std::sync::Arc;
@@ -31,16 +31,16 @@ impl Partition {
         }
         loop {
             let target = partition.state.lock().log.flush_target();
-            // What was synced may have made way for a copy in another directory meanwhile.
+            // The synced log may have been replaced by a copy in another directory meanwhile.
             if Partition::sync(partition, target).await? != Synced::Another {
                 return Ok(());
             }
         }
     }
 
-    /// Flushes what the policy wants flushed by now: old records, and segments that were left.
+    /// Flushes as far as the policy requires by now: old records, and rolled segments.
     pub async fn flush_if_due(partition: &Arc<Partition>, now_ms: i64) {
-        // One at a time, as those who wait for the medium: one sync serves all.
+        // One at a time, like those that wait for durability: one sync serves all.
         let _turn = partition.flushing.turn.lock().await;
         let target = {
             let log = &mut partition.state.lock().log;
@@ -52,22 +52,22 @@ impl Partition {
                 return;
             }
         };
-        // A failure is reported by the log, which takes no more batches after it.
+        // The log reports the failure, and is then closed for appends.
         let _ = Partition::sync(partition, target).await;
     }
 
-    /// Syncs, and has the log take note of the outcome, whether or not somebody still waits for it: the kernel tells of a
-    /// failure once, and a connection that ends meanwhile must not take it along.
+    /// Syncs, and passes the outcome to the log even if the caller is gone: the kernel reports a failure once, and it
+    /// must not get lost with a closed connection.
     async fn sync(
         partition: &Arc<Partition>,
         target: Result<Option<FlushTarget>, thalweg_log::LogError>,
     ) -> Result<Synced, ErrorCode> {
         let target = match target {
             Ok(Some(target)) => target,
-            // Nothing to sync, or a log that is refused: its next append says why.
+            // Nothing to sync, or a failed log: its next append returns the reason.
             Ok(None) => return Ok(Synced::This),
             Err(error) => {
-                tracing::error!(?partition, %error, "Flushing failed");
+                tracing::error!(?partition, %error, "Failed to flush a log");
                 return Err(ErrorCode::KafkaStorageError);
             }
         };
@@ -82,7 +82,7 @@ impl Partition {
                 completed.map(|()| if is_this { Synced::This } else { Synced::Another })
             };
             completed.map_err(|error| {
-                tracing::error!(partition = ?synced, %error, "Flushing failed");
+                tracing::error!(partition = ?synced, %error, "Failed to flush a log");
                 ErrorCode::KafkaStorageError
             })
         });

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use thalweg_log::{AppendError, EpochEnd, LogError, OffsetsMissing};
 use thalweg_record::{LeaderEpoch, Offset};
 
-/// How often a gap in the leader's log is refused before it is taken for what the leader has.
+/// How often a gap in the leader's log is rejected before it is accepted.
 const GAP_REFUSALS: u32 = 3;
 
-/// Where a follower goes on to fetch.
+/// The position of a follower's next fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchPosition {
     /// The log end.
@@ -24,10 +24,10 @@ pub struct FetchPosition {
     pub log_start_offset: Offset,
 }
 
-/// What became of records of the leader.
+/// The outcome of appending the leader's records.
 #[derive(Clone, Copy, Debug)]
 pub struct Replicated {
-    /// Where to go on.
+    /// The next position.
     pub next: FetchPosition,
     /// Whether the flush policy wants the records on the medium before the leader may count on them.
     pub flush_due: bool,
@@ -55,7 +55,7 @@ impl Partition {
         Ok(state.fetch_position())
     }
 
-    /// Appends what the leader has sent for `from`, as it came, and takes over its high watermark and log start.
+    /// Appends the leader's batches for `from` unchanged, and takes over its high watermark and log start offset.
     pub fn append_from_leader(
         &self,
         epoch: LeaderEpoch,
@@ -72,15 +72,15 @@ impl Partition {
                 Err(AppendError::UnexpectedOffset(found))
                     if found.first >= state.log.high_watermark() || state.log.is_empty() =>
                 {
-                    // The leader has a batch around the log end: what is here in its place is not the leader's.
-                    tracing::warn!(partition = ?self, first = found.first.0, end = from.0, "Drops records that the leader does not have");
+                    // The leader has a batch around the log end: the records here differ from the leader's.
+                    tracing::warn!(partition = ?self, first = found.first.0, end = from.0, "Dropping records that the leader lacks");
                     state.truncate_to(found.first)?;
                     state.log.append_as_follower(records, epoch)?
                 }
                 Err(AppendError::OffsetsMissing(gap)) if state.leader_insists_on(&gap, high_watermark) => {
                     tracing::error!(
                         partition = ?self, expected = gap.expected.0, found = gap.first.0,
-                        "The leader has no batch for these offsets, and this log goes on without them, as if they had been compacted"
+                        "The leader has no batch for these offsets; skipping them as if compacted"
                     );
                     state.log.accept_gaps();
                     state.log.append_as_follower(records, epoch)?
@@ -98,7 +98,7 @@ impl Partition {
         Ok(Replicated { next: state.fetch_position(), flush_due })
     }
 
-    /// Cuts what the leader does not have, by where the largest common epoch ends there (KIP-595).
+    /// Truncates records that the leader lacks, by the end of the largest common epoch there (KIP-595).
     pub fn truncate_to_leader(
         &self,
         epoch: LeaderEpoch,
@@ -113,8 +113,8 @@ impl Partition {
         Ok(state.fetch_position())
     }
 
-    /// The leader has said that `from` is outside of its log, which begins and ends at these offsets: the log is cut to
-    /// the leader's end, or begins anew at its start (Kafka's `fetchOffsetAndTruncate`).
+    /// The leader has answered that `from` is outside its log, which has these bounds: truncate to the leader's end,
+    /// or restart at its start (Kafka's `fetchOffsetAndTruncate`).
     pub fn reset_to_leader(
         &self,
         epoch: LeaderEpoch,
@@ -127,11 +127,11 @@ impl Partition {
         if leader_end < log_end {
             tracing::warn!(
                 partition = ?self, log_end = log_end.0, leader_end = leader_end.0,
-                "The leader's log ends before this one, as after an unclean election"
+                "Leader's log ends before this one, as after an unclean election"
             );
             state.cut(self, leader_end)?;
         } else if leader_start > log_end {
-            tracing::info!(partition = ?self, log_end = log_end.0, leader_start = leader_start.0, "The leader's log begins behind the end of this one");
+            tracing::info!(partition = ?self, log_end = log_end.0, leader_start = leader_start.0, "Leader's log starts behind the end of this one");
             state.log.truncate_fully_and_start_at(leader_start, None)?;
             state.note_cut(Offset::ZERO);
         }
@@ -145,16 +145,16 @@ impl State {
         if follows { Ok(()) } else { Err(FollowError::Void(epoch.0)) }
     }
 
-    /// Refuses what belongs to another leader epoch, or to a place that is not the log end any more. Says the log end.
+    /// Rejects records of another leader epoch, or for an offset that is no longer the log end. Returns the log end.
     fn check_follows_from(&self, epoch: LeaderEpoch, from: Offset) -> Result<Offset, FollowError> {
         self.check_follows(epoch)?;
         let log_end = self.log.log_end_offset();
         if log_end == from { Ok(log_end) } else { Err(FollowError::Void(epoch.0)) }
     }
 
-    /// Whether the leader has answered with the same gap again and again, and counts what lies behind it as replicated. A topic
-    /// that was compacted once has gaps, though its policy is another now; damage that a leader has met is mended or refused
-    /// by then.
+    /// Whether the leader has repeatedly answered with the same gap, and counts the records behind it as replicated.
+    /// A formerly compacted topic has gaps although its policy has changed; damage would have been repaired or
+    /// rejected by the leader meanwhile.
     fn leader_insists_on(&mut self, gap: &OffsetsMissing, high_watermark: Offset) -> bool {
         let Some(follower) = self.follower_mut() else { return false };
         let refusals = match follower.refused_gap.take() {
@@ -173,16 +173,16 @@ impl State {
         }
     }
 
-    /// Another broker leads from now on. A log that knows no epochs cannot be compared with the leader's, so it goes back
-    /// to what is known to be replicated. Otherwise only the epochs go that this broker led without a record, and
-    /// what a recovery was in doubt about.
+    /// Another broker leads from now on. A log without epochs cannot be compared with the leader's, so it is
+    /// truncated to its high watermark. Otherwise only epochs that this broker led without a record, and doubtful
+    /// parts found by recovery, are dropped.
     pub(super) fn begin_to_follow(&mut self, partition: &Partition) {
         let end = self.log.log_end_offset();
         let to = if self.log.latest_epoch().is_some() { end } else { self.log.high_watermark() };
-        // What may be damaged here, the leader has.
+        // The leader has the possibly damaged part.
         let to = self.log.doubtful_from().map_or(to, |from| to.min(from.max(self.log.log_start_offset())));
         if let Err(error) = self.cut(partition, to) {
-            tracing::error!(?partition, %error, "A log could not be truncated");
+            tracing::error!(?partition, %error, "Failed to truncate a log");
         }
     }
 
@@ -199,7 +199,7 @@ impl State {
                     high_watermark = hw,
                     leader,
                     leader_epoch = epoch,
-                    "Follower gives up acknowledged records that its leader lacks; they are set aside"
+                    "Follower truncated acknowledged records that its leader lacks, and set them aside"
                 );
             } else {
                 tracing::info!(?partition, from, to, high_watermark = hw, "Truncated a log");
@@ -218,7 +218,7 @@ impl State {
         self.cut_to = Some(self.cut_to.map_or(to, |cut_to| cut_to.min(to)));
     }
 
-    /// The leader's high watermark holds here too, as far as the log goes; it may move back. The log start only rises.
+    /// Takes over the leader's high watermark, limited by this log; it may move back. The log start only rises.
     fn take_over(&mut self, partition: &Partition, high_watermark: Offset, log_start_offset: Offset) {
         let before = self.log.high_watermark();
         if high_watermark != before {
@@ -231,7 +231,7 @@ impl State {
         if start > self.log.log_start_offset()
             && let Err(error) = self.log.delete_records(start)
         {
-            tracing::error!(?partition, %error, "The log start of the leader could not be taken over");
+            tracing::error!(?partition, %error, "Failed to advance the log start offset to the leader's");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! What becomes of a producer's batch before it may be appended: outside the partition's lock, since nothing here
-//! depends on what the partition holds.
+//! Validates a producer's batch before it is appended, outside the partition's lock, because nothing here depends on
+//! the partition's content.
 //!
 //! The batch is checked by its header and CRC, and then its records are walked over once, without a copy: by
 //! `thalweg.produce.validation` only where the topic demands more than the header can answer for. A topic with a
 //! `compression.type` that is not the batch's has its records read and written in the same pass.
 //!
-//! Owns the bound on that work: a request opens what its [`OpeningBudget`] allows on the task of its connection, and
-//! the rest where it holds nobody up. Refuses batches whose records take more than
-//! [`DECOMPRESSED_BYTES_MAX_DEFAULT`] decompressed.
+//! Owns the bound on that work: a request decompresses as much as its [`OpeningBudget`] allows on the task of its
+//! connection, and the rest on a separate thread. Refuses batches whose decompressed records exceed
+//! [`DECOMPRESSED_BYTES_MAX_DEFAULT`].
 
 use super::AppendError;
 use bytes::{Bytes, BytesMut};
@@ -19,7 +19,7 @@ use thalweg_record::{
     check, stamp_max_timestamp, validate_each, validate_records,
 };
 
-/// What one request may open on the task of its connection, in decompressed bytes: about 20 ms of gzip, the slowest
+/// Decompressed bytes that one request may validate on the task of its connection: about 20 ms of gzip, the slowest
 /// codec.
 const INLINE_BYTES: usize = 4 << 20;
 /// How much dearer a byte is that is compressed again.
@@ -44,7 +44,7 @@ impl OpeningBudget {
         OpeningBudget { bytes: INLINE_BYTES }
     }
 
-    /// For one batch, on a thread that nobody waits for.
+    /// For one batch, on a separate thread.
     pub fn whole() -> OpeningBudget {
         OpeningBudget { bytes: usize::MAX }
     }
@@ -57,13 +57,12 @@ impl OpeningBudget {
 /// A batch that may be appended.
 #[derive(Debug)]
 pub(super) enum Taken {
-    /// As it came.
     Unchanged,
     /// With another max timestamp or in another codec.
     Rewritten(Bytes),
 }
 
-/// What becomes of the batch, or why it will not be appended; `None` when it takes more than the budget to say.
+/// Validates the batch, or returns why it is refused; `None` if that exceeds the budget.
 pub(super) fn take(
     records: &Bytes,
     settings: &EffectiveTopicConfig,
@@ -87,7 +86,7 @@ pub(super) fn take(
     if wanted.is_none() && !settings.validates_records && rules.header_suffices(&header) {
         return Ok(Some(Taken::Unchanged));
     }
-    // What a codec will yield is not known before; what needs none is.
+    // The output size of a codec is not known before; without one it is.
     let cost = match header.attributes.compression() {
         Ok(Compression::None) if wanted.is_some() => Some(size.saturating_mul(RECOMPRESSION_COST)),
         Ok(Compression::None) => Some(size / UNCOMPRESSED_DISCOUNT),
@@ -102,7 +101,7 @@ pub(super) fn take(
     };
     taken.map(Some).or_else(|error| {
         let was_short = budget.bytes < DECOMPRESSED_BYTES_MAX_DEFAULT && is_too_large(&error);
-        // How far a codec came is not known: it may have been all that was allowed, and many such batches may follow.
+        // The progress of the codec is unknown: it may have used all of its budget, and many such batches may follow.
         budget.spend(cost.unwrap_or(budget.bytes));
         if was_short { Ok(None) } else { Err(error) }
     })
@@ -176,7 +175,7 @@ fn recompress(
     full.map_err(|_| AppendError::TooLarge { size: batch.bytes.len(), max: i32::MAX as usize })?;
     budget.spend(summary.payload_bytes.saturating_mul(RECOMPRESSION_COST));
     let bytes = builder.build();
-    // What a codec had made small may be large without it.
+    // A compressed batch may be large when decompressed.
     let size = bytes.len();
     if size > max { Err(AppendError::TooLarge { size, max }) } else { Ok(Taken::Rewritten(bytes)) }
 }

@@ -1,4 +1,4 @@
-//! Leading: what followers have, how far records are replicated, who is in sync.
+//! Leading: log ends of followers, the high watermark, the in-sync replicas.
 
 use super::role::{Leader, Role};
 use super::{FetchFrom, FetchRead, Partition, State};
@@ -10,7 +10,7 @@ use thalweg_wire::ErrorCode;
 use tokio::time::Instant;
 
 impl Partition {
-    /// Whether a change of the in-sync replicas is still under way, and not decided by the image.
+    /// Whether a change of the in-sync replicas is still pending, and not decided by the image.
     pub fn awaits(&self, change: &IsrChange) -> bool {
         let state = self.state.lock();
         state.followers().and_then(Leadership::pending) == Some(change)
@@ -38,14 +38,14 @@ impl Partition {
         let end = state.log.log_end_offset();
         let Some(followers) = state.leader_mut().and_then(|leader| leader.followers.as_mut()) else { return };
         let change = followers.shrink(end, Instant::now());
-        // One who had caught up, and was waited for, may have fallen behind.
+        // A follower that had caught up, and was waited for, may have fallen behind.
         state.raise_high_watermark(&self.context);
         if let Some(change) = change {
             self.propose(change);
         }
     }
 
-    /// Sends a consumer to a follower in its rack, if there is one in sync that has what it wants (KIP-392).
+    /// Redirects a consumer to an in-sync follower in its rack that has the requested offset (KIP-392).
     pub fn prefer_other(&self, from: &FetchFrom, rack: &str) -> Option<FetchRead> {
         let state = self.state.lock();
         let followers = state.check_leader(from.current_leader_epoch).ok()?.followers.as_ref()?;
@@ -57,8 +57,8 @@ impl Partition {
         Some(FetchRead { preferred_read_replica: Some(preferred), ..state.nothing_read() })
     }
 
-    /// Returns when every replica that is alive has dropped what lies before `offset`, with the lowest log start, or when
-    /// that takes too long.
+    /// Returns when every live replica has deleted the records before `offset`, with the lowest log start, or after a
+    /// timeout.
     pub async fn dropped_before(
         &self,
         offset: Offset,
@@ -88,11 +88,11 @@ impl Partition {
     }
 
     fn propose(&self, change: IsrChange) {
-        tracing::debug!(partition = ?self, isr = ?change.isr, epoch = change.leader_epoch, "In-sync replicas should change");
+        tracing::debug!(partition = ?self, isr = ?change.isr, epoch = change.leader_epoch, "Proposing new in-sync replicas");
         self.context.isr_changes.submit(self.topic_id, self.index, change);
     }
 
-    /// Whether the partition lacks in-sync replicas, as far as its leader knows.
+    /// Whether the partition lacks in-sync replicas, from its leader's view.
     pub fn is_under_replicated(&self) -> bool {
         let state = self.state.lock();
         state.leader().is_some() && state.registration.isr.len() < state.registration.replicas.len()
@@ -100,8 +100,8 @@ impl Partition {
 }
 
 impl State {
-    /// A new epoch of this broker as the leader begins. Nothing is known of followers. `led_since` is the first of the epochs
-    /// before it that this broker has led without a break.
+    /// Starts a new epoch of this broker as the leader. Nothing is known of followers. `led_since` is the first of
+    /// the preceding epochs that this broker has led without interruption.
     pub(super) fn begin_to_lead(&mut self, led_since: Option<LeaderEpoch>) {
         let epoch = self.leader_epoch();
         self.log.assign_leader_epoch_start(epoch);
@@ -109,12 +109,12 @@ impl State {
         if self.registration.leader_recovery_state == LeaderRecoveryState::Recovering {
             tracing::warn!(
                 partition = %self.log.name(), epoch = epoch.0,
-                "Leads after an unclean election: records that only others had are lost"
+                "Became leader by unclean election: records that only other replicas had are lost"
             );
         }
     }
 
-    /// Takes over which other replicas there are.
+    /// Applies the set of other replicas.
     pub(super) fn know_followers(&mut self, context: &ReplicaContext) {
         let State { role: Role::Leader(leader), registration, .. } = self else { return };
         let node_id = context.node_id;
@@ -132,12 +132,12 @@ impl State {
         }
     }
 
-    /// Refuses who holds no replica.
+    /// Rejects a broker without a replica.
     pub(super) fn check_follower(&self, id: i32, broker_epoch: i64) -> Result<(), ErrorCode> {
         if self.followers().is_some_and(|followers| followers.is_follower(id)) {
             return Ok(());
         }
-        // Who tells its epoch knows this answer: its image may be ahead of the one here, and it comes again.
+        // A follower that sends its epoch knows this error: its image may be newer than ours, and it retries.
         Err(if broker_epoch == -1 { ErrorCode::NotLeaderOrFollower } else { ErrorCode::UnknownLeaderEpoch })
     }
 
@@ -170,7 +170,7 @@ impl State {
         }
     }
 
-    /// The lowest log start of the replicas that are alive, as their leader knows it.
+    /// The lowest log start of the live replicas, as known to their leader.
     fn low_watermark(&self, context: &ReplicaContext) -> Option<Offset> {
         let own = self.log.log_start_offset();
         match &self.leader()?.followers {
@@ -182,7 +182,7 @@ impl State {
         }
     }
 
-    /// Raises the high watermark to what all replicas have that count, and tells who waits for it.
+    /// Raises the high watermark to what all counting replicas have, and notifies waiters.
     pub(super) fn raise_high_watermark(&mut self, context: &ReplicaContext) {
         let (min_isr, has_min_isr) = (self.effective_min_isr(), self.has_min_isr());
         let State { log, role: Role::Leader(leader), consumers, .. } = self else { return };
@@ -193,14 +193,15 @@ impl State {
                 followers.high_watermark(end, min_isr, Instant::now(), |member| context.is_eligible(member))
             }
         };
-        // Kafka syncs before an append counts. Here it is under way, and nobody may read what a power failure would take back.
+        // Kafka syncs before an append counts. Here the sync is in progress, and records must not be readable that a
+        // power failure could remove.
         let replicated = replicated.map(|offset| offset.min(log.flushed_end()));
         let before = log.high_watermark();
         let Some(replicated) = replicated.filter(|offset| *offset > before) else { return };
         let stable_before = log.last_stable_offset();
         let now = log.set_high_watermark(replicated);
         let bytes = leader.replicated_bytes(before, now, end);
-        // The end of a transaction makes more readable than what was appended with it.
+        // The end of a transaction makes more records readable than those appended with it.
         let is_more_stable = stable_before < before && log.last_stable_offset() > stable_before;
         consumers.count(if is_more_stable { usize::MAX } else { bytes });
         leader.acks.reach(now);

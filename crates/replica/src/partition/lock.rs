@@ -1,5 +1,5 @@
-//! The lock of a partition. Whoever holds it must not wait for the disk: in builds with debug assertions a sync, or the
-//! removal of a file, panics meanwhile (`thalweg_log::disk::NoWaits`).
+//! The lock of a partition. Its holder must not wait for the disk: in builds with debug assertions a sync, or the
+//! removal of a file, panics under it (`thalweg_log::disk::NoWaits`).
 
 use super::State;
 use parking_lot::{Mutex, MutexGuard};

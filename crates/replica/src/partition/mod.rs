@@ -1,11 +1,11 @@
-//! One partition as the broker knows it: who leads, what may be read, who waits for what.
+//! One partition on this broker: its leader, its readable range, its waiters.
 //!
 //! All that changes about a partition sits in its state behind one lock, held for short synchronous work: judge a
 //! batch and append it, find a slice to read, move the high watermark. Waiting happens outside: fetches as
 //! [`Waiter`]s, produce requests as [`Durable`]s.
 //!
 //! Where the partition has other replicas, the leader keeps a [`crate::leadership::Leadership`]; a partition with one
-//! replica has none and pays nothing for it. A follower is driven by the `replication` above.
+//! replica has none and pays nothing for it. A follower is driven by `replication`.
 
 mod acks;
 mod append;
@@ -72,7 +72,7 @@ pub struct Partition {
     node_id: i32,
     context: Arc<ReplicaContext>,
     state: StateLock,
-    /// The copy that is to take the place of the log, in another directory. Its lock is taken before that of the state.
+    /// The copy in another directory that will replace the log. Its lock is taken before that of the state.
     future: Mutex<Option<PartitionLog>>,
     /// Whether there is one.
     moving: AtomicBool,
@@ -82,25 +82,25 @@ pub struct Partition {
     outgoing: Outgoing,
     /// The offsets of the log, for looks without the lock.
     published: Arc<PublishedOffsets>,
-    /// Incremented when waiting requests must look again for another reason than the offsets, such as a new role.
+    /// Incremented when waiting requests must check again for a reason other than offsets, such as a new role.
     generation: AtomicU64,
 }
 
-/// What changes about a partition.
+/// The mutable state of a partition.
 struct State {
     log: PartitionLog,
     settings: Arc<EffectiveTopicConfig>,
-    /// Who leads and who is in sync, by the cluster's metadata.
+    /// Leader and in-sync replicas, from the cluster's metadata.
     registration: PartitionRegistration,
-    /// What follows from it for this broker.
+    /// The resulting role of this broker.
     role: Role,
     /// Fetches that wait for the high watermark to rise.
     consumers: Waiters,
     /// Fetches that wait for the log to grow.
     replicas: Waiters,
-    /// The log end when the partition was last looked at for idleness.
+    /// The log end at the last idleness check.
     idle_since: Offset,
-    /// What came in.
+    /// Counters of incoming traffic.
     traffic: Traffic,
     /// Where the log was cut since the copy was last compared with it.
     cut_to: Option<Offset>,
@@ -123,7 +123,7 @@ impl Partition {
         settings: Arc<EffectiveTopicConfig>,
         registration: &PartitionRegistration,
     ) -> Self {
-        // Of an epoch before all others, so that what is registered is news.
+        // Of an epoch before all others, so that any registration is newer.
         let before = PartitionRegistration {
             leader: NO_LEADER,
             leader_epoch: -1,
@@ -167,7 +167,7 @@ impl Partition {
         (state.registration.leader, state.registration.leader_epoch)
     }
 
-    /// The offsets, for those who look without the lock.
+    /// The offsets, readable without the lock.
     pub fn published_offsets(&self) -> Arc<PublishedOffsets> {
         Arc::clone(&self.published)
     }
@@ -187,14 +187,14 @@ impl Partition {
         work(&mut self.state.lock().log)
     }
 
-    /// Gives back open files and reserved blocks, when nothing was appended since the last call.
+    /// Releases open files and reserved blocks if nothing was appended since the last call.
     pub fn release_if_idle(&self) {
         let mut state = self.state.lock();
         let end = state.log.log_end_offset();
         if state.idle_since == end
             && let Err(error) = state.log.release_idle_resources()
         {
-            tracing::warn!(partition = ?self, %error, "Releasing an idle log failed");
+            tracing::warn!(partition = ?self, %error, "Failed to release an idle log");
         }
         state.idle_since = end;
     }
@@ -202,11 +202,11 @@ impl Partition {
     /// Ends the newest file where its batches end, when nothing was appended since the last call.
     pub fn trim_if_quiet(&self) {
         if let Err(error) = self.with_log(PartitionLog::trim_if_quiet) {
-            tracing::warn!(partition = ?self, %error, "Trimming a log failed");
+            tracing::warn!(partition = ?self, %error, "Failed to trim a log");
         }
     }
 
-    /// Takes over what the cluster says of the partition. A new leader epoch begins at the log end.
+    /// Applies a registration. A new leader epoch starts at the log end.
     pub fn apply(&self, registration: &PartitionRegistration) {
         let mut state = self.state.lock();
         if state.is_retired() || registration.partition_epoch < state.registration.partition_epoch {
@@ -292,7 +292,7 @@ impl State {
         self.log.high_watermark()
     }
 
-    /// The role has changed, or something else that all who wait must look at.
+    /// The role or something else has changed that all waiters must check.
     fn wake_all(&mut self) {
         self.consumers.wake_all();
         self.replicas.wake_all();

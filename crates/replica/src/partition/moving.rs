@@ -1,12 +1,12 @@
-//! A move to another log directory of this broker (KIP-113): a copy grows there beside the log, and takes its place once it
-//! has caught up.
+//! A move to another log directory of this broker (KIP-113): a copy grows there, and replaces the log once it has
+//! caught up.
 //!
-//! Owns: that the copy is the log's, batch for batch, whatever happens to the log meanwhile, and that what was on the medium
-//! stays there through the change of places. Refuses: deciding when to copy; see `replication::moves`.
+//! Owns: that the copy equals the log, batch for batch, whatever happens to the log meanwhile, and that synced
+//! records stay synced through the switch. Refuses: deciding when to copy; see `replication::moves`.
 //!
-//! The copy has a lock of its own, which is taken before the partition's: copying holds nobody up. Only at the end, when
-//! little is missing, both are held until that is copied and synced and the directories have changed their names: the one
-//! place where a partition's lock is held through syncs, once in a move.
+//! The copy has its own lock, which is taken before the partition's: copying blocks no requests. Only at the end,
+//! when little is missing, both are held until that is copied and synced and the directories have changed their
+//! names: the one place where a partition's lock is held through syncs, once in a move.
 
 use super::truncation::truncation;
 use super::{Partition, State};
@@ -20,9 +20,9 @@ use thalweg_log::{
 };
 use thalweg_record::{LeaderEpoch, Offset};
 
-/// What may be missing when the places change: it is copied under the partition's lock.
+/// Maximum number of bytes missing at the final switch: they are copied under the partition's lock.
 const TAIL_BYTES: usize = 1024 * 1024;
-/// How often what came in during a sync is copied before that, so that little is missing.
+/// How often bytes appended during a sync are copied before the switch, so that few are missing.
 const CATCH_UPS_MAX: usize = 16;
 /// Every epoch that a batch of the log has is one that was accepted.
 const ANY_EPOCH: LeaderEpoch = LeaderEpoch(i32::MAX);
@@ -30,7 +30,7 @@ const ANY_EPOCH: LeaderEpoch = LeaderEpoch(i32::MAX);
 /// How far a move is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// So many bytes were copied.
+    /// This many bytes were copied.
     Copied(u64),
     /// Nothing is missing.
     CaughtUp,
@@ -40,7 +40,7 @@ pub enum Progress {
     Over,
 }
 
-/// A move does not go on.
+/// A move cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum MoveError {
     /// The log cannot be read.
@@ -61,7 +61,7 @@ pub enum MoveError {
 }
 
 impl MoveError {
-    /// Whether the move can go on once there is room, or descriptors.
+    /// Whether the move can continue once there is disk space, or descriptors.
     pub fn is_for_lack_of_room(&self) -> bool {
         match self {
             MoveError::Append(AppendError::DiskFull(_) | AppendError::TooManyOpenFiles(_)) => true,
@@ -71,19 +71,19 @@ impl MoveError {
     }
 }
 
-/// What the copy needs next.
+/// The next step of a copy.
 enum Step {
-    /// It ends here at the most.
+    /// Truncate it to this end.
     Cut(Offset),
-    /// It begins here.
+    /// Restart it at this start.
     BeginAt(Offset),
     Append(LogSlice),
     Nothing,
 }
 
 impl Partition {
-    /// Begins a move to a directory, or gives one up where the partition lies there already. Says whether there is a copy
-    /// that somebody has to see to.
+    /// Starts a move to a directory, or abandons one if the partition is already there. Returns whether there is a
+    /// copy that needs a task.
     pub fn begin_move(&self, dirs: &LogDirs, directory: Uuid) -> Result<bool, CreateError> {
         let mut future = self.future.lock();
         if future.as_ref().is_some_and(|future| future.directory_id() == Some(directory)) {
@@ -103,8 +103,8 @@ impl Partition {
         Ok(self.claim())
     }
 
-    /// Goes on with a move that an earlier process began. The copy begins anew where it is not surely of this log as it is
-    /// now: it may have been away with its disk, while the log was cut or compacted.
+    /// Resumes a move of an earlier process. The copy restarts empty unless it surely belongs to the current log: its
+    /// disk may have been offline while the log was truncated or compacted.
     pub fn resume_move(&self, mut copy: PartitionLog) -> Result<bool, MoveError> {
         let mut future = self.future.lock();
         let mut state = self.state.lock();
@@ -113,7 +113,7 @@ impl Partition {
             copy.end_at_gap()?;
         }
         if !state.is_of_log(&mut copy) {
-            tracing::info!(partition = ?self, path = %copy.dir().display(), "A copy does not fit its log and begins anew");
+            tracing::info!(partition = ?self, path = %copy.dir().display(), "Copy does not match its log, restarting it");
             take(&mut copy, Step::BeginAt(state.log.log_start_offset()))?;
         }
         *future = Some(copy);
@@ -126,7 +126,7 @@ impl Partition {
         self.moving.store(true, Ordering::Relaxed);
     }
 
-    /// Claims the copying for the caller; false where another task has it.
+    /// Claims the copying for the caller; `false` if another task has it.
     fn claim(&self) -> bool {
         !self.claimed.swap(true, Ordering::Relaxed)
     }
@@ -136,8 +136,8 @@ impl Partition {
         self.give_up(&mut self.future.lock(), dirs);
     }
 
-    /// Gives the move of a partition up that is [retired](Partition::retire). Where the copy is in somebody's hands, he finds
-    /// the partition gone and gives it up.
+    /// Abandons the move of a [retired](Partition::retire) partition. A task that works on the copy finds the
+    /// partition retired and abandons it.
     pub fn end_move(&self, dirs: &LogDirs) {
         if let Some(mut future) = self.future.try_lock() {
             self.give_up(&mut future, dirs);
@@ -147,9 +147,9 @@ impl Partition {
     fn give_up(&self, future: &mut Option<PartitionLog>, dirs: &LogDirs) {
         let Some(mut copy) = future.take() else { return };
         self.moving.store(false, Ordering::Relaxed);
-        tracing::info!(partition = ?self, path = %copy.dir().display(), "Move to another log directory is given up");
+        tracing::info!(partition = ?self, path = %copy.dir().display(), "Abandoned a move to another log directory");
         if let Err(error) = dirs.delete(&mut copy) {
-            tracing::error!(partition = ?self, %error, "The copy of a partition cannot be deleted");
+            tracing::error!(partition = ?self, %error, "Failed to delete the copy of a partition");
         }
     }
 
@@ -158,12 +158,12 @@ impl Partition {
         self.moving.load(Ordering::Relaxed)
     }
 
-    /// Closes the copy, as the log is about to be; the move goes on at the next start.
+    /// Closes the copy, before the log is closed; the move continues at the next start.
     pub fn close_future(&self) -> Result<(), LogError> {
         self.future.lock().take().map_or(Ok(()), |mut copy| copy.close())
     }
 
-    /// Copies what comes next, at most so many bytes (a batch at the least). Blocks.
+    /// Copies the next bytes, at most `bytes_max` (but at least a batch). Blocks.
     pub fn copy_next(&self, dirs: &LogDirs, bytes_max: usize) -> Result<Progress, MoveError> {
         let mut future = self.future.lock();
         if self.state.lock().is_retired() {
@@ -182,7 +182,7 @@ impl Partition {
             state.next_step(copy, bytes_max)?
         };
         match take(copy, step) {
-            // What was read without the lock may be cut by now, or be of two branches.
+            // Bytes read without the lock may have been truncated since, or be of two branches.
             Err(MoveError::Append(_)) if copy.poison().is_none() && self.state.lock().cut_to.is_some() => {
                 Ok(Progress::Copied(0))
             }
@@ -190,7 +190,7 @@ impl Partition {
         }
     }
 
-    /// Lets the copy take the place of the log, when little is missing. Blocks until all is on the medium that was there.
+    /// Replaces the log by the copy, if little is missing. Blocks until all synced records are synced in the copy.
     pub fn finish_move(&self, dirs: &LogDirs) -> Result<Progress, MoveError> {
         let mut future = self.future.lock();
         let Some(copy) = future.as_mut() else { return Ok(self.is_over()) };
@@ -203,7 +203,7 @@ impl Partition {
         let mut state = self.state.lock();
         let _allowed = allow_waits("little is missing, and nothing may come between it and the exchange");
         if state.is_retired() || state.log.poison().is_some() {
-            // The one is seen when it is copied again, the other keeps what it has until a restart.
+            // A faulty copy is detected when it is copied again; a faulty log stays until a restart.
             return Ok(Progress::CaughtUp);
         }
         if let Some(copied) = state.copy_tail(copy)? {
@@ -216,7 +216,7 @@ impl Partition {
         Ok(Progress::Moved)
     }
 
-    /// Called under the lock of the copy, so that a move that begins after it finds nobody who sees to it.
+    /// Called under the lock of the copy, so that a move that starts later gets its own task.
     fn is_over(&self) -> Progress {
         self.claimed.store(false, Ordering::Relaxed);
         Progress::Over
@@ -228,7 +228,7 @@ impl State {
         self.log.config().cleanup_policy.compact || self.log.cleaned_to() > Offset::ZERO
     }
 
-    /// Whether all that a copy has is what the log has, as far as that can be seen from their ends.
+    /// Whether the log contains the whole copy, as far as their ends show.
     fn is_of_log(&mut self, copy: &mut PartitionLog) -> bool {
         let end = copy.log_end_offset();
         if self.is_compacted() || end > self.log.log_end_offset() {
@@ -236,35 +236,35 @@ impl State {
         }
         let last = end - 1;
         let lies_in = |log: &PartitionLog| last >= log.log_start_offset();
-        // Where the log begins behind it, the copy begins anew in any case.
+        // If the log starts behind it, the copy restarts in any case.
         !lies_in(copy) || !lies_in(&self.log) || {
             let (ours, theirs) = (last_batch(&mut self.log, last), last_batch(copy, last));
             matches!((ours, theirs), (Ok(ours), Ok(theirs)) if ours == theirs)
         }
     }
 
-    /// Compares the copy with the log, and finds what comes next.
+    /// Compares the copy with the log, and returns the next step.
     fn next_step(&mut self, copy: &mut PartitionLog, bytes_max: usize) -> Result<Step, MoveError> {
         let (start, end) = (self.log.log_start_offset(), self.log.log_end_offset());
         let (copied_to, epoch) = (copy.log_end_offset(), copy.latest_epoch());
         if let Some(cut_to) = self.cut_to.take().filter(|cut_to| *cut_to < copied_to) {
             return Ok(Step::Cut(cut_to));
         }
-        // After a loss of power the log may begin where it did before.
+        // After a power failure the log may have its earlier start.
         if copied_to < start || copy.log_start_offset() > start {
             return Ok(Step::BeginAt(start));
         }
         if copied_to > end {
             return Ok(Step::Cut(end));
         }
-        // The log may have been cut, and written again, where nobody took note.
+        // The log may have been truncated and rewritten unnoticed.
         if let Some(epoch) = epoch
             && let Some(here) = self.log.end_offset_for_epoch(epoch)
             && (here.leader_epoch < epoch || here.end_offset < copied_to)
         {
             let EpochEnd { leader_epoch, .. } = here;
             let cut_to = truncation(here, copy.end_offset_for_epoch(leader_epoch), copied_to);
-            // An epoch of which nothing is left is dropped where the copy begins anew.
+            // An epoch without remaining records is dropped by restarting the copy.
             return Ok(if cut_to < copied_to { Step::Cut(cut_to) } else { Step::BeginAt(start) });
         }
         copy.set_high_watermark(self.log.high_watermark());
@@ -272,7 +272,8 @@ impl State {
         Ok(slice.map_or(Step::Nothing, Step::Append))
     }
 
-    /// Copies what is missing, and makes the copy in all like the log. Gives the bytes where that was too much to go on.
+    /// Copies the missing bytes, and makes the copy identical to the log. Returns the number of bytes if it was too
+    /// many to continue.
     fn copy_tail(&mut self, copy: &mut PartitionLog) -> Result<Option<u64>, MoveError> {
         let mut copied = 0;
         loop {
@@ -309,23 +310,23 @@ fn take(copy: &mut PartitionLog, step: Step) -> Result<Progress, MoveError> {
         Step::Append(slice) => return append(copy, &slice),
         Step::Nothing => return Ok(Progress::CaughtUp),
     }
-    // Nobody reads a copy, and the disk may need the room.
+    // Nothing reads a copy, and the disk may need the space.
     copy.purge_deleted(i64::MAX);
     Ok(Progress::Copied(0))
 }
 
 fn append(copy: &mut PartitionLog, slice: &LogSlice) -> Result<Progress, MoveError> {
     let Some(bytes) = read(slice)? else {
-        // The log was cut since: it tells so when it is asked again.
+        // The log was truncated since: the next comparison shows it.
         return Ok(Progress::Copied(0));
     };
     let info = match copy.append_as_follower(&bytes, ANY_EPOCH) {
-        // A batch around the end of the copy: the log has it, and not what the copy has in its place.
+        // A batch around the end of the copy: the log has it, and the copy differs.
         Err(AppendError::UnexpectedOffset(found)) => {
             copy.truncate_to(found.first)?;
             copy.append_as_follower(&bytes, ANY_EPOCH)?
         }
-        // What the log has not, the copy need not have.
+        // The copy may lack what the log lacks.
         Err(AppendError::OffsetsMissing(_)) => {
             copy.accept_gaps();
             copy.append_as_follower(&bytes, ANY_EPOCH)?

@@ -28,7 +28,7 @@ pub struct TimestampLookup {
     pub offset: i64,
     /// The record's timestamp; -1 for the ends of the log.
     pub timestamp: i64,
-    /// The epoch of the leader that wrote it; -1 where it is not known.
+    /// The epoch of the leader that wrote it; -1 if unknown.
     pub leader_epoch: i32,
 }
 
@@ -37,8 +37,8 @@ impl TimestampLookup {
 }
 
 impl Partition {
-    /// The offset that a time stands for, as far as the reader may see (Kafka's `fetchOffsetForTimestamp`). Blocks for as
-    /// long as it takes to read and decompress the batches that may hold the record, which happens without the lock.
+    /// The offset for a timestamp, within the reader's visible range (Kafka's `fetchOffsetForTimestamp`). Blocks
+    /// while it reads and decompresses, without the lock, the batches that may contain the record.
     pub fn offset_for_timestamp(
         &self,
         timestamp: i64,
@@ -77,7 +77,7 @@ impl Partition {
         }
     }
 
-    /// Takes turns: a place is found under the lock, batches are read without it.
+    /// Alternates: finds a position under the lock, reads batches without it.
     fn search(&self, search: &mut TimestampSearch) -> Result<Option<TimestampedOffset>, LogError> {
         loop {
             let turn = self.state.lock().log.search_on(search)?;
@@ -89,7 +89,7 @@ impl Partition {
             match scan.run() {
                 Ok(None) => {}
                 Ok(found) => return Ok(found),
-                // What was cut meanwhile is no damage.
+                // Batches truncated meanwhile are not damage.
                 Err(_) if self.state.lock().log.has_outrun(search) => {}
                 Err(error) => return Err(error),
             }
@@ -107,7 +107,7 @@ impl Partition {
         Ok(state.log.end_offset_for_epoch(epoch).map(|end| (end.leader_epoch, end.end_offset)))
     }
 
-    /// Moves the log start to `offset`, -1 for the high watermark, and says where it is now, and in which leader epoch.
+    /// Moves the log start to `offset`, -1 for the high watermark, and returns it with its leader epoch.
     pub fn delete_records(&self, offset: i64) -> Result<(Offset, LeaderEpoch), OffsetsError> {
         let mut state = self.state.lock();
         state.check_leader(None)?;
@@ -127,18 +127,18 @@ impl Partition {
     }
 
     fn unreadable(&self, error: &LogError) -> ErrorCode {
-        // The disk is well: whoever asks learns what is wrong, and the log of the broker does not fill with it.
+        // The disk is fine: the client gets the error, and the broker's log is not flooded.
         if let LogError::UnreadableRecords { .. } = error {
-            tracing::debug!(partition = ?self, %error, "Records could not be searched");
+            tracing::debug!(partition = ?self, %error, "Failed to search records");
             return ErrorCode::CorruptMessage;
         }
-        tracing::error!(partition = ?self, %error, "A log could not be read");
+        tracing::error!(partition = ?self, %error, "Failed to read a log");
         ErrorCode::KafkaStorageError
     }
 }
 
 impl State {
-    /// How far a reader may see, unless this replica may not say.
+    /// The reader's visible end, unless this replica may not answer.
     fn visible_end(
         &self,
         timestamp: i64,
@@ -147,11 +147,11 @@ impl State {
         current_leader_epoch: Option<LeaderEpoch>,
     ) -> Result<Offset, OffsetsError> {
         match reader {
-            // Who looks for faults asks every replica what it has.
+            // Diagnostic readers may ask every replica.
             Reader::Internal => self.check_replica(current_leader_epoch)?,
             Reader::Client | Reader::Follower { .. } => drop(self.check_leader(current_leader_epoch)?),
         }
-        // A new leader may not know yet how far its predecessor had told consumers to read (KIP-207).
+        // A new leader may not know yet how far its predecessor's consumers could read (KIP-207).
         let is_behind = self
             .leader()
             .is_some_and(|leader| leader.followers.is_some() && self.high_watermark() < leader.epoch_start);

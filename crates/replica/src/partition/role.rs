@@ -1,4 +1,4 @@
-//! What a broker is to a partition, and what it keeps only while it is that.
+//! The role of this broker for a partition, and its state in that role.
 
 use super::State;
 use super::acks::AckWaiters;
@@ -7,7 +7,7 @@ use thalweg_log::OffsetsMissing;
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::ErrorCode;
 
-/// What this broker is to a partition, by the registration that it applied last.
+/// The role of this broker, by the last applied registration.
 pub(super) enum Role {
     Leader(Leader),
     /// Another broker leads, or none does.
@@ -20,11 +20,11 @@ pub(super) enum Role {
 pub(super) struct Leader {
     /// The other replicas; none where there are none.
     pub(super) followers: Option<Box<Leadership>>,
-    /// Where the epoch begins in the log.
+    /// The start offset of the epoch.
     pub(super) epoch_start: Offset,
     /// The first of the epochs in a row that this broker has led: nothing was cut from the log since.
     pub(super) led_since: LeaderEpoch,
-    /// Bytes that were appended and are not known to lie below the high watermark.
+    /// Appended bytes that are not known to be below the high watermark.
     pub(super) unreplicated_bytes: u64,
     /// Produce requests that wait for the high watermark to rise.
     pub(super) acks: AckWaiters,
@@ -57,7 +57,7 @@ impl Leader {
         self.followers.as_ref().is_none_or(|followers| followers.is_alone())
     }
 
-    /// How many bytes of those that were appended lie below the high watermark now: by their share of the offsets.
+    /// Number of appended bytes that are below the high watermark now, estimated by their share of the offsets.
     pub(super) fn replicated_bytes(&mut self, before: Offset, now: Offset, end: Offset) -> usize {
         let bytes = if now >= end {
             self.unreplicated_bytes
@@ -67,7 +67,7 @@ impl Leader {
                 .unwrap_or(u64::MAX)
         };
         self.unreplicated_bytes -= bytes;
-        // What was there before this leader is not counted, and yet becomes readable.
+        // Earlier bytes are not counted, but become readable too.
         usize::try_from(bytes.max(1)).unwrap_or(usize::MAX)
     }
 }
@@ -112,7 +112,7 @@ impl State {
         self.leader()?.followers.as_deref()
     }
 
-    /// Refuses a request that knows another leader epoch.
+    /// Rejects a request with another leader epoch.
     fn check_epoch(&self, current: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
         if let Some(epoch) = current {
             if epoch < self.leader_epoch() {
@@ -125,13 +125,13 @@ impl State {
         Ok(())
     }
 
-    /// Refuses what only the leader serves, and a request that knows another leader epoch.
+    /// Rejects a request that only the leader serves, or one with another leader epoch.
     pub(super) fn check_leader(&self, current: Option<LeaderEpoch>) -> Result<&Leader, ErrorCode> {
         self.check_epoch(current)?;
         self.leader().ok_or(ErrorCode::NotLeaderOrFollower)
     }
 
-    /// Refuses what only a replica serves, and a request that knows another leader epoch.
+    /// Rejects a request that only a replica serves, or one with another leader epoch.
     pub(super) fn check_replica(&self, current: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
         self.check_epoch(current)?;
         if self.is_retired() { Err(ErrorCode::NotLeaderOrFollower) } else { Ok(()) }

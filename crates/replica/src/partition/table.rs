@@ -16,7 +16,7 @@ pub struct Topic {
     pub name: Arc<str>,
     /// Its id.
     pub id: Uuid,
-    /// What went through partitions of it that have left.
+    /// Traffic of its partitions that have left.
     pub departed: Traffic,
     partitions: BTreeMap<i32, Arc<Partition>>,
 }
@@ -43,7 +43,7 @@ pub struct Partitions {
 struct Index {
     by_id: HashMap<Uuid, Arc<Topic>>,
     by_name: HashMap<Arc<str>, Arc<Topic>>,
-    /// What went through topics that have left.
+    /// Traffic of topics that have left.
     departed: Traffic,
 }
 
@@ -78,7 +78,7 @@ impl Partitions {
         topics.by_id.values().flat_map(|topic| topic.partitions.values().cloned()).collect()
     }
 
-    /// What went through topics that have no partition here any more.
+    /// Traffic of topics without a partition here.
     pub fn departed(&self) -> Traffic {
         self.topics.read().departed
     }
@@ -99,7 +99,7 @@ impl Partitions {
         index.put(topic);
     }
 
-    /// Takes a partition out, and the topic with its last one.
+    /// Removes a partition, and the topic with its last one.
     pub fn remove(&self, topic_id: Uuid, partition: i32) -> Option<Arc<Partition>> {
         let mut index = self.topics.write();
         let mut topic = Topic::clone(index.by_id.get(&topic_id)?);
@@ -108,7 +108,7 @@ impl Partitions {
         if topic.partitions.is_empty() {
             index.by_id.remove(&topic_id);
             index.departed += topic.departed;
-            // The name may belong to a topic that was created anew.
+            // The name may belong to a recreated topic.
             if index.by_name.get(&topic.name).is_some_and(|named| named.id == topic_id) {
                 index.by_name.remove(&topic.name);
             }

@@ -34,7 +34,7 @@ pub(crate) fn partition(log: PartitionLog, leader_epoch: i32) -> Partition {
     Partition::new("t".into(), TOPIC, 0, context, log, Arc::new(settings), &registration(NODE, leader_epoch))
 }
 
-/// What the cluster says of it when this node leads, or another.
+/// A registration with this node or another as the leader.
 pub(crate) fn registration(leader: i32, leader_epoch: i32) -> PartitionRegistration {
     PartitionRegistration {
         replicas: vec![NODE],
@@ -74,7 +74,7 @@ impl HangingDisk {
         Self { partition: Arc::new(partition(log.expect("creates"), 0)), faults, _dir: dir }
     }
 
-    /// Appends so many batches of one key.
+    /// Appends this many batches of one key.
     pub(crate) fn append(&self, batches: usize) {
         for _ in 0..batches {
             let mut builder = BatchBuilder::new(BatchOptions::default());
@@ -86,7 +86,7 @@ impl HangingDisk {
         }
     }
 
-    /// Has `work` wait for files with names that end so on another thread, and does `meanwhile` before the disk goes on.
+    /// Runs `work` on another thread, where files with this suffix hang, and `meanwhile` before they are released.
     pub(crate) fn while_it_hangs<T: Send + 'static>(
         &self,
         suffix: &str,

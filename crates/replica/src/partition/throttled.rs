@@ -28,7 +28,7 @@ impl Partition {
 }
 
 impl State {
-    /// Bytes came from the leader: they count where the copying to here is throttled.
+    /// Counts bytes from the leader if copying to here is throttled.
     pub(super) fn came_from_leader(&self, partition: &Partition, bytes: u64) {
         let throttle = &partition.context.follower_throttle;
         if throttle.limit().is_some() && self.is_copied_throttled(partition) {

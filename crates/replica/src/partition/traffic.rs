@@ -1,9 +1,9 @@
-//! What went through a partition.
+//! Traffic counters of a partition.
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counted under the partition's lock, since the partition came to this broker.
+/// Counted under the partition's lock, since the partition was assigned to this broker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Records that producers sent.
@@ -16,11 +16,11 @@ pub struct Traffic {
     pub bytes_out: u64,
     /// Bytes that other replicas were sent.
     pub replication_bytes_out: u64,
-    /// What producers sent: each partition of a request counts.
+    /// Produce requests: each partition of a request counts.
     pub produce_requests: u64,
     /// How many of them were refused.
     pub failed_produce_requests: u64,
-    /// What was asked for by consumers and followers: each partition of a fetch counts.
+    /// Fetch requests of consumers and followers: each partition of a fetch counts.
     pub fetch_requests: u64,
     /// How many of them were refused.
     pub failed_fetch_requests: u64,
@@ -40,7 +40,7 @@ impl AddAssign for Traffic {
     }
 }
 
-/// What left a partition. It is known when an answer is made, without the partition's lock.
+/// Outgoing bytes. They are counted when an answer is built, without the partition's lock.
 #[derive(Debug, Default)]
 pub struct Outgoing {
     consumers: AtomicU64,
@@ -54,7 +54,7 @@ impl Outgoing {
         counter.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// The traffic with what went out.
+    /// The traffic, including outgoing bytes.
     pub fn complete(&self, traffic: Traffic) -> Traffic {
         let bytes_out = self.consumers.load(Ordering::Relaxed);
         let replication_bytes_out = self.followers.load(Ordering::Relaxed);

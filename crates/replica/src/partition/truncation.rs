@@ -1,4 +1,4 @@
-//! Where a log that has parted from its leader's is cut. Pure.
+//! The offset to truncate to when a log has diverged from its leader's. Pure.
 
 use thalweg_log::EpochEnd;
 use thalweg_record::Offset;
@@ -9,7 +9,7 @@ pub fn truncation(leader: EpochEnd, own: Option<EpochEnd>, log_end: Offset) -> O
     match own {
         // Nothing here is as old as that.
         None => leader.end_offset.min(log_end),
-        // The next fetch tells of the epoch that both have.
+        // The next fetch sends the epoch that both have.
         Some(own) if own.leader_epoch != leader.leader_epoch => own.end_offset.min(log_end),
         Some(own) => own.end_offset.min(leader.end_offset).min(log_end),
     }

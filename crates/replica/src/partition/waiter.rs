@@ -13,8 +13,8 @@ pub struct Waiter {
     notify: Notify,
 }
 
-/// What a fetch holds while it waits. When it is dropped, because the fetch is answered or nobody wants the answer any
-/// more, the partitions forget the waiter at their next occasion.
+/// The state of a waiting fetch. When it is dropped, because the fetch is answered or abandoned, the partitions
+/// forget the waiter at their next occasion.
 #[derive(Debug)]
 pub struct Waiting(Arc<Waiter>);
 
@@ -42,12 +42,12 @@ impl Waiter {
         }))
     }
 
-    /// So many of the bytes were there before the waiting began.
+    /// This many bytes were available before the wait began.
     pub fn has(&self, bytes: usize) {
         self.count(bytes);
     }
 
-    /// Until enough has come, or something happened that is worth another look.
+    /// Completes when enough bytes have arrived, or something else requires another check.
     pub async fn woken(&self) {
         self.notify.notified().await;
     }
@@ -77,7 +77,7 @@ impl Waiter {
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     waiting: Vec<Arc<Waiter>>,
-    /// How many there may be before the abandoned ones are looked for.
+    /// Number of waiters at which abandoned ones are removed.
     sweep_at: usize,
 }
 
@@ -90,7 +90,7 @@ impl Waiters {
         self.waiting.push(Arc::clone(waiter));
     }
 
-    /// So many bytes have become readable.
+    /// This many bytes have become readable.
     pub(super) fn count(&mut self, bytes: usize) {
         self.waiting.retain(|waiter| !waiter.count(bytes));
     }

@@ -25,7 +25,8 @@ impl Partition {
         }
     }
 
-    /// Adds a waiter, which counts what is appended from now on. Returns whether the partition is unchanged since `seen`.
+    /// Adds a waiter, which counts bytes appended from now on. Returns whether the partition is unchanged since
+    /// `seen`.
     pub fn watch(&self, reader: Reader, seen: Snapshot, waiter: &Arc<Waiter>) -> bool {
         let mut state = self.state.lock();
         match reader {

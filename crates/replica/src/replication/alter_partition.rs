@@ -1,5 +1,5 @@
-//! Changes of in-sync replicas on their way to the controller: one for each partition at the most, all that wait in one
-//! request, one request at a time (Kafka's `AlterPartitionManager`).
+//! Sends changes of in-sync replicas to the controller: at most one per partition, all waiting ones in one request,
+//! one request at a time (Kafka's `AlterPartitionManager`).
 
 use super::Replication;
 use crate::isr_changes::Changes;
@@ -21,7 +21,7 @@ pub async fn run(replication: Arc<Replication>) {
     let mut failures = 0u32;
     loop {
         let mut changes = replication.context.isr_changes.next().await;
-        // What the image has decided meanwhile is not asked any more.
+        // Drop changes that the image has decided meanwhile.
         changes.retain(|(topic, index), change| {
             let topic = replication.partitions.topic_by_id(*topic);
             topic.and_then(|t| t.partition(*index)).is_some_and(|partition| partition.awaits(change))
@@ -32,7 +32,7 @@ pub async fn run(replication: Arc<Replication>) {
         let failed = send(&replication, &mut changes).await;
         if let Some(reason) = &failed {
             if failures == 0 {
-                tracing::warn!(reason, "In-sync replicas could not be changed; it is tried again");
+                tracing::warn!(reason, "Failed to change in-sync replicas, retrying");
             }
             failures = failures.saturating_add(1);
         } else {
@@ -45,7 +45,7 @@ pub async fn run(replication: Arc<Replication>) {
     }
 }
 
-/// Sends one request. Leaves in `changes` what is to be sent again, and says why all of it is.
+/// Sends one request. Leaves changes to be retried in `changes`, and returns the reason if all failed.
 async fn send(replication: &Replication, changes: &mut Changes) -> Option<String> {
     let request = request(replication.broker.node_id, replication.broker.epoch(), changes);
     let response = match replication.broker.controller.send(request, AlterPartitionRequest::MAX_VERSION).await
@@ -77,13 +77,13 @@ fn tell(partition: &Partition, change: &IsrChange, outcome: &ChangeOutcome) {
     let listed = |ids: &[i32]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     match outcome {
         ChangeOutcome::Made { isr, .. } if change.grows => {
-            tracing::info!(?partition, isr = %listed(isr), "In-sync replicas have grown");
+            tracing::info!(?partition, isr = %listed(isr), "Expanded in-sync replicas");
         }
         ChangeOutcome::Made { isr, .. } => {
-            tracing::info!(?partition, isr = %listed(isr), "In-sync replicas have shrunk");
+            tracing::info!(?partition, isr = %listed(isr), "Shrank in-sync replicas");
         }
         ChangeOutcome::Refused | ChangeOutcome::Outdated => {
-            tracing::debug!(?partition, isr = ?change.isr, ?outcome, "In-sync replicas stay as they are");
+            tracing::debug!(?partition, isr = ?change.isr, ?outcome, "In-sync replicas are unchanged");
         }
     }
 }
@@ -112,7 +112,7 @@ fn request(node_id: i32, broker_epoch: i64, changes: &Changes) -> AlterPartition
     AlterPartitionRequest { broker_id: node_id, broker_epoch, topics }
 }
 
-/// What an answer means; `None` to ask again.
+/// Interprets an answer; `None` to retry.
 fn outcome(answer: &Answer) -> Option<ChangeOutcome> {
     match ErrorCode::from_i16(answer.error_code) {
         Some(ErrorCode::None) => Some(ChangeOutcome::Made {
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(partitions.iter().map(|p| p.partition_epoch).collect::<Vec<_>>(), [5, 2]);
         let epochs: Vec<_> = partitions[0].new_isr_with_epochs.iter().map(|m| m.broker_epoch).collect();
         assert_eq!(epochs, [100, 20], "the leader's own epoch is that of its registration");
-        // A newer one has come while the request was under way.
+        // A newer one arrives while the request is in flight.
         changes.submit(Uuid(7), 1, change(9));
         changes.resubmit(next);
         let again = changes.next().await;

@@ -1,4 +1,4 @@
-//! What a leader's answer means for one partition of a follower. Pure.
+//! Interprets a leader's answer for one partition of a follower. Pure.
 
 use std::time::Duration;
 use thalweg_log::EpochEnd;
@@ -9,14 +9,14 @@ use thalweg_wire::request::fetch_response::PartitionData;
 /// The shortest rest after an error. Most pass quickly: one of the two has not seen the latest image yet.
 const BACKOFF_MIN: Duration = Duration::from_millis(20);
 
-/// What to do with a partition.
+/// The action for a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Append the records, take over the high watermark and the log start.
+    /// Append the records, and take over the high watermark and the log start.
     Take,
     /// The logs have parted: cut this one, by where their largest common epoch ends in the leader's.
     Truncate(EpochEnd),
-    /// The leader's log does not reach here: ask where it begins and ends.
+    /// The leader's log does not contain this offset: ask for its bounds.
     OutOfRange,
     /// Rest, and try again.
     Retry(ErrorCode),
@@ -24,7 +24,7 @@ pub enum Verdict {
     Stop(ErrorCode),
 }
 
-/// What a partition's part of an answer asks for.
+/// Interprets a partition's part of an answer.
 pub fn judge(data: &PartitionData) -> Verdict {
     match ErrorCode::from_i16(data.error_code) {
         Some(ErrorCode::None) if data.diverging_epoch.epoch >= 0 => Verdict::Truncate(EpochEnd {
@@ -41,7 +41,7 @@ pub fn judge(data: &PartitionData) -> Verdict {
     }
 }
 
-/// How long to rest after so many failures in a row: twice as long each time, up to `replica.fetch.backoff.ms`.
+/// How long to pause after consecutive failures: twice as long each time, up to `replica.fetch.backoff.ms`.
 pub fn backoff(failures: u32, longest: Duration) -> Duration {
     (BACKOFF_MIN * 2u32.saturating_pow(failures.saturating_sub(1).min(16))).min(longest)
 }

@@ -1,10 +1,10 @@
-//! Telling the controller in which directory a replica lies, where the image says otherwise (Kafka's
-//! `AssignmentsManager`): a broker with several directories chooses one itself, and one whose disk was replaced has a new one.
-//! Until the controller knows, it does not elect the replica.
+//! Reports the directory of a replica to the controller if the image differs (Kafka's `AssignmentsManager`): a broker
+//! with several directories chooses one itself, and one whose disk was replaced has a new one. Until the controller
+//! knows, it does not elect the replica.
 //!
-//! A log may also be gone from a directory that is still there, as when somebody removes a partition's folder. The controller
-//! would not see that: the replica would be in sync, or eligible, with an empty log. So before the broker may lead, it says
-//! that the replica lies in a directory that no broker has, and makes the log again once the image shows that.
+//! A log may also be missing from an existing directory, for example if a partition's folder was removed. The
+//! controller would not notice: the replica would be in sync, or eligible, with an empty log. So before the broker
+//! may lead, it reports a directory that no broker has, and recreates the log once the image shows it.
 
 use super::Replication;
 use super::answer::backoff;
@@ -25,10 +25,10 @@ const REQUEST_PARTITIONS_MAX: usize = 2250;
 /// The longest rest after a failure.
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
-/// Where each replica lies.
+/// The directory of each replica.
 type Places = BTreeMap<PartitionKey, Uuid>;
 
-/// What the controller is to be told.
+/// Pending reports to the controller.
 #[derive(Debug, Default)]
 pub struct DirectoryAssignments {
     waiting: Mutex<Places>,
@@ -38,7 +38,7 @@ pub struct DirectoryAssignments {
 }
 
 impl DirectoryAssignments {
-    /// A replica lies in this directory, whatever the image says.
+    /// Reports the directory of a replica, whatever the image has.
     pub fn report(&self, topic_id: Uuid, partition: i32, directory: Uuid) {
         self.waiting.lock().insert((topic_id, partition), directory);
         self.reported.notify_one();
@@ -73,7 +73,7 @@ impl DirectoryAssignments {
     }
 }
 
-/// Tells the controller for as long as the broker lives.
+/// Reports to the controller as long as the broker runs.
 pub async fn run(replication: Arc<Replication>) {
     let mut failures = 0u32;
     loop {
@@ -85,7 +85,7 @@ pub async fn run(replication: Arc<Replication>) {
         match tell(&replication, &places).await {
             Ok(told) => places.retain(|key, _| !told.contains(key)),
             Err(reason) if failures == 0 => {
-                tracing::warn!(reason, "The directories of replicas could not be told; it is tried again");
+                tracing::warn!(reason, "Failed to report replica directories, retrying");
             }
             Err(_) => {}
         }
@@ -99,7 +99,7 @@ pub async fn run(replication: Arc<Replication>) {
     }
 }
 
-/// Gives up the replicas whose logs are gone, before the broker may lead; tries again until then.
+/// Gives up the replicas whose logs are missing, before the broker may lead; retries until then.
 pub async fn give_up_lost(replication: &Replication, until: Instant) -> Result<(), String> {
     let lost = std::mem::take(&mut *replication.directories.lost.lock());
     let nowhere = Uuid::random();
@@ -111,7 +111,7 @@ pub async fn give_up_lost(replication: &Replication, until: Instant) -> Result<(
     tracing::error!(
         partitions = places.len(),
         first,
-        "Logs are gone from a directory that is still there: their replicas are not in sync and begin again empty"
+        "Logs are missing from an existing directory: their replicas leave the in-sync set and restart empty"
     );
     let mut failures = 0;
     while !places.is_empty() {
@@ -120,7 +120,7 @@ pub async fn give_up_lost(replication: &Replication, until: Instant) -> Result<(
         let told = tell(replication, &places).await;
         if let Ok(told) = &told {
             places.retain(|key, _| !told.contains(key));
-            // A topic that was deleted meanwhile is none to give up.
+            // A topic deleted meanwhile needs no report.
             still_news(&mut places, &replication.image.get(), replication.broker.node_id);
         }
         let is_done = places.is_empty();
@@ -142,7 +142,7 @@ fn name_of(replication: &Replication, key: Option<PartitionKey>) -> Option<Strin
     Some(format!("{}-{partition}", replication.image.get().topics().get_by_id(topic)?.name))
 }
 
-/// Leaves out what the image shows by now, and replicas that are the broker's no more.
+/// Removes entries that the image already shows, and replicas that are no longer on the broker.
 fn still_news(places: &mut Places, image: &Image, node_id: i32) {
     places.retain(|(topic, partition), directory| {
         let known = image.partition_by_id(*topic, *partition).and_then(|found| found.directory(node_id));
@@ -150,7 +150,7 @@ fn still_news(places: &mut Places, image: &Image, node_id: i32) {
     });
 }
 
-/// Sends one request; gives what the controller took note of.
+/// Sends one request; returns the entries that the controller accepted.
 async fn tell(replication: &Replication, places: &Places) -> Result<Vec<PartitionKey>, String> {
     let request = request(replication.broker.node_id, replication.broker.epoch(), places);
     let version = AssignReplicasToDirsRequest::MAX_VERSION;
@@ -164,7 +164,7 @@ async fn tell(replication: &Replication, places: &Places) -> Result<Vec<Partitio
         let taken = topic.partitions.iter().filter(|partition| partition.error_code == 0);
         told.extend(taken.map(|partition| (topic.topic_id, partition.partition_index)));
     }
-    tracing::info!(partitions = told.len(), "Told the controller in which directories replicas lie");
+    tracing::info!(partitions = told.len(), "Reported replica directories to the controller");
     Ok(told)
 }
 

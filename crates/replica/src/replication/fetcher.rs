@@ -1,8 +1,7 @@
 //! One fetcher: a task that follows one leader broker for many partitions over one connection.
 //!
-//! It goes round and round: take what the image has changed, ask for everything that is not resting, wait for the answer, and
-//! work through it. One request is under way at a time. A partition that fails rests alone; a connection that fails rests the
-//! fetcher.
+//! It loops: apply changes of the image, fetch all partitions that are not paused, wait for the answer, process it.
+//! One request is in flight at a time. A failing partition is paused alone; a failing connection pauses the fetcher.
 
 use super::Replication;
 use super::answer::{Verdict, backoff, judge};
@@ -31,7 +30,7 @@ use tokio::time::Instant;
 const FETCH_VERSION_MIN: i16 = 13;
 /// How often to look whether the broker is registered.
 const BEFORE_REGISTRATION: Duration = Duration::from_millis(10);
-/// How long a partition rests whose copying is throttled, before it is looked at again.
+/// Pause of a partition whose copying is throttled.
 const HELD_BACK: Duration = Duration::from_millis(100);
 /// The times of ListOffsets that ask for the ends of a log.
 const LATEST: i64 = -1;
@@ -44,7 +43,7 @@ pub(super) struct Follow {
     pub epoch: LeaderEpoch,
 }
 
-/// What a fetcher is told: the last word for each partition.
+/// Commands to a fetcher: the latest for each partition.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     changes: Mutex<BTreeMap<PartitionKey, Option<Follow>>>,
@@ -77,7 +76,7 @@ struct Followed {
     stopped: bool,
 }
 
-/// No answer came.
+/// No answer arrived.
 #[derive(Debug, thiserror::Error)]
 enum RoundError {
     #[error("the leader serves Fetch only up to version {0}, which does not name topics by id")]
@@ -168,7 +167,7 @@ impl Fetcher {
                 self.session.remove(&key);
                 continue;
             };
-            // Only another leader epoch begins anew.
+            // Only another leader epoch restarts fetching.
             if self.followed.get(&key).is_some_and(|known| known.epoch >= epoch) {
                 continue;
             }
@@ -180,7 +179,7 @@ impl Fetcher {
         }
     }
 
-    /// Fetches a partition from here next, or not at all where it is not followed any more.
+    /// Sets the next fetch position of a partition, or stops fetching one that is no longer followed.
     fn go_on(&mut self, key: PartitionKey, position: Result<FetchPosition, FollowError>) {
         let Some(followed) = self.followed.get_mut(&key) else { return };
         match position {
@@ -253,7 +252,7 @@ impl Fetcher {
         self.session.reset();
         let timeout = self.replication.settings().socket_timeout;
         let connection = self.replication.peers.connect(self.leader, "fetcher", timeout).await?;
-        tracing::debug!(leader = self.leader, address = %connection.peer(), "Fetcher is connected");
+        tracing::debug!(leader = self.leader, address = %connection.peer(), "Fetcher connected");
         self.connection = Some(connection.clone());
         Ok(connection)
     }
@@ -262,7 +261,7 @@ impl Fetcher {
     async fn failed(&mut self, error: &RoundError) {
         if self.failures == 0 {
             let partitions = self.followed.len();
-            tracing::warn!(leader = self.leader, partitions, %error, "Fetching from a leader failed; it is tried again");
+            tracing::warn!(leader = self.leader, partitions, %error, "Failed to fetch from a leader, retrying");
         }
         if let Some(connection) = self.connection.take() {
             connection.close();
@@ -270,7 +269,7 @@ impl Fetcher {
         self.rest_all().await;
     }
 
-    /// Fetches nothing for a while, a longer one after each failure in a row, and begins another session then.
+    /// Pauses fetching, longer after each consecutive failure, and then starts a new session.
     async fn rest_all(&mut self) {
         self.session.reset();
         self.failures = self.failures.saturating_add(1);
@@ -289,7 +288,7 @@ impl Fetcher {
                 return;
             }
             code => {
-                tracing::info!(leader = self.leader, ?code, "A fetch session has to begin anew");
+                tracing::info!(leader = self.leader, ?code, "Restarting a fetch session");
                 self.rest_all().await;
                 return;
             }
@@ -305,10 +304,10 @@ impl Fetcher {
                 }
             }
         }
-        // The next fetch tells the leader what is here; where the policy wants it, that must be on the medium by then.
+        // The next fetch reports the log end to the leader; if the policy requires it, it must be synced by then.
         for partition in unflushed {
             if let Err(error) = Partition::flush_all(&partition).await {
-                tracing::error!(?partition, ?error, "Replicated records could not be flushed");
+                tracing::error!(?partition, ?error, "Failed to flush replicated records");
             }
         }
     }
@@ -349,7 +348,7 @@ impl Fetcher {
                     leader = self.leader,
                     epoch = epoch.0,
                     ?code,
-                    "A leader did not serve"
+                    "Leader did not serve a partition"
                 );
                 self.rest(key);
                 None
@@ -360,7 +359,7 @@ impl Fetcher {
                     leader = self.leader,
                     epoch = epoch.0,
                     ?code,
-                    "Waits for another leader epoch"
+                    "Waiting for a new leader epoch"
                 );
                 self.session.remove(&key);
                 if let Some(followed) = self.followed.get_mut(&key) {
@@ -371,22 +370,23 @@ impl Fetcher {
         }
     }
 
-    /// Goes on behind what was appended, or rests where nothing could be. `came` says whether the leader sent anything.
+    /// Continues behind the appended records, or pauses if nothing could be appended. `received_any` tells whether the leader
+    /// sent any.
     fn note_appended(
         &mut self,
         key: PartitionKey,
         from: Offset,
-        came: bool,
+        received_any: bool,
         taken: Result<Replicated, FollowError>,
     ) {
         let Some(followed) = self.followed.get_mut(&key) else { return };
         match taken {
             Ok(Replicated { next, .. }) => {
                 followed.failures = 0;
-                // What is fetched from the same place again needs no mention, unless the leader sent what could not be
-                // used, as the beginning of a batch.
+                // A repeated position need not be sent, unless the leader sent an unusable part, such as the
+                // beginning of a batch.
                 let told = self.session.partition(&key).map(|told| told.log_start_offset);
-                if next.offset != from || came || told != Some(next.log_start_offset.0) {
+                if next.offset != from || received_any || told != Some(next.log_start_offset.0) {
                     self.go_on(key, Ok(next));
                 }
             }
@@ -395,9 +395,9 @@ impl Fetcher {
                 self.go_on(key, Err(error));
             }
             Err(error) => {
-                // Told once for a row of failures: it is tried again for as long as a disk is full.
+                // Log once per series of failures: retries continue as long as a disk is full.
                 if followed.failures == 0 {
-                    tracing::error!(partition = ?followed.partition, leader = self.leader, from = from.0, %error, "Replicated records could not be appended");
+                    tracing::error!(partition = ?followed.partition, leader = self.leader, from = from.0, %error, "Failed to append replicated records");
                 }
                 self.rest(key);
             }
@@ -419,12 +419,12 @@ impl Fetcher {
             from = from.0,
             diverging_epoch = leader.leader_epoch.0,
             end_offset = leader.end_offset.0,
-            "The leader's log differs"
+            "Log diverges from the leader's"
         );
         self.change_log(key, move || partition.truncate_to_leader(epoch, from, leader)).await;
     }
 
-    /// Works on a log where that may take long, and goes on from where it ends then.
+    /// Changes a log on a blocking thread, and continues at its new end.
     async fn change_log(
         &mut self,
         key: PartitionKey,
@@ -433,14 +433,14 @@ impl Fetcher {
         let done = self.replication.log_dirs.disk().spawn(work).await.expect("work on a log does not panic");
         match done {
             Err(error @ (FollowError::Append(_) | FollowError::Log(_))) => {
-                tracing::error!(topic = %key.0, partition = key.1, %error, "A log could not be truncated");
+                tracing::error!(topic = %key.0, partition = key.1, %error, "Failed to truncate a log");
                 self.rest(key);
             }
             position => self.go_on(key, position),
         }
     }
 
-    /// The leader's log does not reach to where this one ends: learns where it begins and ends, and goes there.
+    /// The leader's log does not contain this log's end: fetch its bounds, and continue within them.
     async fn restart_in_leader_log(
         &mut self,
         key: PartitionKey,
@@ -455,7 +455,7 @@ impl Fetcher {
                     ?partition,
                     leader = self.leader,
                     reason,
-                    "The leader does not say where its log begins and ends"
+                    "Leader did not return its log start and end offsets"
                 );
                 self.rest(key);
                 return;
@@ -468,25 +468,25 @@ impl Fetcher {
             from = from.0,
             start = start.0,
             end = end.0,
-            "The leader's log does not hold what comes next"
+            "Leader's log does not contain the next offset"
         );
         self.change_log(key, move || partition.reset_to_leader(epoch, from, start, end)).await;
         if let Some(followed) = self.followed.get_mut(&key) {
             followed.failures = followed.failures.saturating_add(1);
-            // Should the leader say the same again, it must not be asked without a pause.
+            // If the leader repeats its answer, do not ask again without a pause.
             if followed.failures > 1 {
                 self.rest(key);
             }
         }
     }
 
-    /// Where the leader's log ends and begins.
+    /// The end and start of the leader's log.
     async fn leader_offsets(
         &mut self,
         partition: &Partition,
         epoch: LeaderEpoch,
     ) -> Result<(Offset, Offset), String> {
-        let connection = self.connection.clone().ok_or("the connection has ended")?;
+        let connection = self.connection.clone().ok_or("the connection was closed")?;
         let mut offsets = [Offset::NONE; 2];
         for (offset, timestamp) in offsets.iter_mut().zip([LATEST, EARLIEST]) {
             let request = ListOffsetsRequest {

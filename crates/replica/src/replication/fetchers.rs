@@ -1,7 +1,7 @@
 //! All fetchers of this broker: which partition is followed by which task.
 //!
-//! There are `num.replica.fetchers` for each leader broker, made when they are first needed; a partition always goes to the
-//! same of them. A fetcher without partitions sleeps and holds no connection.
+//! There are `num.replica.fetchers` per leader broker, created when first needed; a partition is always assigned to
+//! the same one. A fetcher without partitions sleeps and holds no connection.
 
 use super::Replication;
 use super::fetcher::{Fetcher, Follow, Inbox};
@@ -40,7 +40,7 @@ impl Fetchers {
         Self { replication, state: Mutex::default(), stopping: watch::Sender::new(false) }
     }
 
-    /// Follows the partition's leader, where that is another broker; else follows nobody.
+    /// Follows the partition's leader if it is another broker; otherwise stops following.
     pub fn follow(&self, partition: &Arc<Partition>, registration: &PartitionRegistration) {
         let key = (partition.topic_id, partition.index);
         let leader = registration.leader;
@@ -66,7 +66,7 @@ impl Fetchers {
         inbox.add(key, Follow { partition, epoch });
     }
 
-    /// Follows nobody for this partition any more.
+    /// Stops following for this partition.
     pub fn unfollow(&self, key: PartitionKey) {
         let mut state = self.state.lock();
         if let Some(place) = state.places.remove(&key)

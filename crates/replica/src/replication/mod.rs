@@ -1,10 +1,9 @@
-//! Replication between brokers: the tasks by which this broker follows others, and those that propose changes.
+//! Replication between brokers: tasks that follow other brokers and propose changes of in-sync replicas.
 //!
-//! The following side is a few tasks for each leader broker (`fetcher`). Each fetches many partitions over one
-//! connection, in an incremental session (`session`), and appends the batches as they are; `answer` decides what an
-//! answer means for a partition. The leading side is driven by the followers' fetches: [`crate::leadership`] decides under
-//! the partition's lock how far records are replicated and who is in sync, and `alter_partition` proposes the changes to
-//! the controller.
+//! The leading side is driven by the followers' fetches: [`crate::leadership`] decides the high watermark and the
+//! in-sync replicas under the partition's lock, and `alter_partition` sends its proposals to the controller. The
+//! following side is a few tasks per leader broker (`fetcher`): each fetches many partitions over one connection, with an
+//! incremental session (`session`), and appends the batches unchanged. `answer` interprets answers.
 //!
 //! Refuses: electing, placing, and knowing about anything but the image. A partition guards itself against answers that are
 //! older than its leader epoch (`crate::partition`).
@@ -35,12 +34,12 @@ use thalweg_metadata::ImageCell;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// The replicas of this broker: what its fetchers, its proposals to the controller and its moves work with.
+/// The replicas of this broker: shared by fetchers, proposals to the controller and moves.
 #[derive(Debug)]
 pub struct Replication {
-    /// What partitions see of it.
+    /// The context of partitions.
     pub context: Arc<ReplicaContext>,
-    /// In which directories replicas lie, where the controller does not know it.
+    /// Directories of replicas that the controller does not know yet.
     pub directories: DirectoryAssignments,
     /// Partitions on their way from one data directory to another.
     pub moves: Moves,
@@ -93,8 +92,8 @@ impl Replication {
         self.settings.read().clone()
     }
 
-    /// Starts what goes on beside fetches: proposals and reports to the controller, and the look for followers that lag. It
-    /// ends when the set is dropped.
+    /// Starts background tasks: proposals and reports to the controller, and the check for lagging followers. They
+    /// end when the set is dropped.
     pub fn start(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
         tasks.spawn(alter_partition::run(Arc::clone(self)));
         tasks.spawn(directories::run(Arc::clone(self)));

@@ -1,14 +1,14 @@
 //! Moving partitions between the log directories of this broker (KIP-113, Kafka's `ReplicaAlterLogDirsManager`).
 //!
-//! Each partition that moves has a task, which copies until its copy takes the place of the log, and then has the controller
-//! told (KIP-858). At most `num.replica.alter.log.dirs.threads` of them work at a time, and all rest while they have copied
-//! more than `replica.alter.log.dirs.io.max.bytes.per.second`.
+//! Each partition that moves has a task, which copies until its copy replaces the log, and then reports to the
+//! controller (KIP-858). At most `num.replica.alter.log.dirs.threads` of them run at a time, and all pause while they
+//! exceed `replica.alter.log.dirs.io.max.bytes.per.second`.
 //!
 //! Owns: when is copied, and in which directories partitions are to be that are not here yet. Refuses: the copying itself;
 //! see [`crate::partition`].
 //!
-//! Departure: Kafka has the controller told before the places change, and a start after a crash in between takes the copy,
-//! which may lack what was written since. Here the controller is told afterwards, and a start takes the log.
+//! Departure: Kafka reports to the controller before the switch, and a start after a crash in between uses the copy,
+//! which may lack later records. Here the controller is notified afterwards, and a start uses the log.
 
 use super::Replication;
 use super::answer::backoff;
@@ -26,7 +26,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// What is copied at a time.
+/// Bytes per copy step.
 const COPY_BYTES: usize = 1024 * 1024;
 /// How long a task rests that has copied more than it may.
 const HELD_BACK: Duration = Duration::from_millis(100);
@@ -43,31 +43,31 @@ pub struct Moves {
     /// Partitions whose moves have begun and have no task yet: each at most once.
     begun: Mutex<Vec<Arc<Partition>>>,
     news: Notify,
-    /// Where partitions are to be created that are not here yet.
+    /// Directories for partitions that are created later.
     preferred: Mutex<HashMap<PartitionKey, Uuid>>,
 }
 
 impl Moves {
-    /// No moves; so many at a time, and at this rate at the most.
+    /// No moves yet; with this maximum number of threads, and this throttle.
     pub fn new(threads: usize, throttle: Throttle) -> Self {
         let (begun, news, preferred) = (Mutex::default(), Notify::new(), Mutex::default());
         Self { threads, throttle, begun, news, preferred }
     }
 
-    /// A partition has a copy that somebody must see to.
+    /// Starts a task for a partition with a copy.
     pub fn begin(&self, partition: Arc<Partition>) {
         self.begun.lock().push(partition);
         self.news.notify_one();
     }
 
-    /// Where a partition is to be created once it comes here. Those of topics that are gone are forgotten.
+    /// Sets the directory for a partition that is created later. Entries of deleted topics are removed.
     pub fn prefer(&self, topic: TopicId, partition: i32, directory: Uuid, image: &Image) {
         let mut preferred = self.preferred.lock();
         preferred.retain(|(topic, partition), _| image.partition_by_id(*topic, *partition).is_some());
         preferred.insert((topic, partition), directory);
     }
 
-    /// Where a partition is to be created, if somebody has said so.
+    /// The requested directory for a partition to be created, if any.
     pub fn take_preferred(&self, topic: TopicId, partition: i32) -> Option<Uuid> {
         self.preferred.lock().remove(&(topic, partition))
     }
@@ -131,13 +131,13 @@ async fn move_one(replication: Arc<Replication>, partition: Arc<Partition>, slot
             Ok(Progress::CaughtUp) => tokio::time::sleep(RETRY_MAX).await,
             Err(error) if error.is_for_lack_of_room() => {
                 if failures == 0 {
-                    tracing::warn!(?partition, %error, "Move to another log directory waits for room on its disk");
+                    tracing::warn!(?partition, %error, "Move to another log directory waits for disk space");
                 }
                 failures += 1;
                 tokio::time::sleep(backoff(failures, RETRY_MAX)).await;
             }
             Err(error) => {
-                tracing::error!(?partition, %error, "Moving a partition to another log directory failed");
+                tracing::error!(?partition, %error, "Failed to move a partition to another log directory");
                 let (worker, given_up) = (Arc::clone(&replication), Arc::clone(&partition));
                 let work = replication.log_dirs.disk().spawn(move || given_up.cancel_move(&worker.log_dirs));
                 work.await.expect("giving up a move does not panic");
@@ -156,7 +156,7 @@ fn go_on(replication: &Replication, partition: &Partition) -> Result<Progress, M
     }
 }
 
-/// Has the controller told where the partition lies now.
+/// Reports the partition's current directory to the controller.
 fn tell(replication: &Replication, partition: &Partition) {
     let tracked = replication
         .image

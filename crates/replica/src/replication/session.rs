@@ -1,16 +1,16 @@
-//! The follower's end of an incremental fetch session (KIP-227): the leader is told of every partition once, and then of
-//! those whose place has changed. Pure.
+//! The follower's end of an incremental fetch session (KIP-227): the first request lists every partition, later ones
+//! those whose position has changed. Pure.
 
 use crate::isr_changes::PartitionKey;
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 
-/// What goes into a request.
+/// The content of a request.
 #[derive(Debug, PartialEq)]
 pub struct SessionRequest {
     /// The session; 0 for none yet.
     pub id: i32,
-    /// Which fetch of the session it is; 0 begins one.
+    /// The epoch of the fetch in its session; 0 starts one.
     pub epoch: i32,
     /// The partitions that are new or have changed.
     pub topics: Vec<FetchTopic>,
@@ -23,11 +23,11 @@ pub struct SessionRequest {
 pub struct FetchSession {
     id: i32,
     epoch: i32,
-    /// What is to be fetched.
+    /// The partitions to fetch.
     wanted: BTreeMap<PartitionKey, FetchPartition>,
-    /// What of it the leader has not been told.
+    /// Those with changes that the leader does not know.
     changed: BTreeSet<PartitionKey>,
-    /// What the leader knows and is not wanted any more.
+    /// Partitions that the leader knows and that are no longer wanted.
     forgotten: BTreeSet<PartitionKey>,
 }
 
@@ -65,9 +65,9 @@ impl FetchSession {
     /// The next request.
     pub fn request(&self) -> SessionRequest {
         let all = self.epoch == 0;
-        let told = self.wanted.iter().filter(|(key, _)| all || self.changed.contains(key));
+        let listed = self.wanted.iter().filter(|(key, _)| all || self.changed.contains(key));
         let mut topics: Vec<FetchTopic> = Vec::new();
-        for ((topic_id, _), partition) in told {
+        for ((topic_id, _), partition) in listed {
             match topics.last_mut().filter(|topic| topic.topic_id == *topic_id) {
                 Some(topic) => topic.partitions.push(partition.clone()),
                 None => topics.push(FetchTopic {
@@ -91,8 +91,8 @@ impl FetchSession {
         SessionRequest { id: self.id, epoch: self.epoch, topics, forgotten }
     }
 
-    /// The request that [`FetchSession::request`] made was answered, in this session. Session 0 is none: the leader wants
-    /// to be told everything each time.
+    /// The request from [`FetchSession::request`] was answered, in this session. Session 0 means none: the leader
+    /// expects all partitions each time.
     pub fn answered(&mut self, session_id: i32) {
         self.changed.clear();
         self.forgotten.clear();
@@ -104,18 +104,18 @@ impl FetchSession {
         self.id = session_id;
     }
 
-    /// The session is not what it was: the next request begins another, and ends this one if there still is one.
+    /// Resets the session: the next request starts another, and ends this one if it exists.
     pub fn reset(&mut self) {
         self.epoch = 0;
     }
 
-    /// Something of an answer could not be used, though the leader told it without an error. It does not tell its high
-    /// watermark a second time in a session, and if nothing more is appended nobody would hear of it: so another begins.
+    /// Part of a successful answer could not be used. The leader does not repeat its high watermark in a session, and
+    /// without further appends it would be lost, so another session starts.
     pub fn not_taken(&mut self) {
         self.reset();
     }
 
-    /// The leader does not know the session: the next request begins another.
+    /// The leader does not know the session: the next request starts another.
     pub fn lost(&mut self) {
         (self.id, self.epoch) = (0, 0);
     }
@@ -133,10 +133,10 @@ mod tests {
         FetchPartition { partition, fetch_offset, ..FetchPartition::default() }
     }
 
-    /// Session, epoch, partitions told, partitions forgotten.
-    type Told = (i32, i32, Vec<(u128, i32, i64)>, Vec<(u128, i32)>);
+    /// Session, epoch, listed partitions, forgotten partitions.
+    type Listed = (i32, i32, Vec<(u128, i32, i64)>, Vec<(u128, i32)>);
 
-    fn told(session: &FetchSession) -> Told {
+    fn listed(session: &FetchSession) -> Listed {
         let SessionRequest { id, epoch, topics, forgotten } = session.request();
         let of = |topic: FetchTopic| {
             let id = topic.topic_id.0;
@@ -147,19 +147,19 @@ mod tests {
     }
 
     #[test]
-    fn only_changes_are_told_once_a_session_is_open() {
+    fn only_changes_are_listed_once_a_session_is_open() {
         let mut session = FetchSession::default();
         session.set((A, 0), at(0, 10));
         session.set((A, 1), at(1, 20));
         session.set((B, 0), at(0, 30));
-        assert_eq!(told(&session), (0, 0, vec![(1, 0, 10), (1, 1, 20), (2, 0, 30)], vec![]));
+        assert_eq!(listed(&session), (0, 0, vec![(1, 0, 10), (1, 1, 20), (2, 0, 30)], vec![]));
         session.answered(77);
-        assert_eq!(told(&session), (77, 1, vec![], vec![]));
+        assert_eq!(listed(&session), (77, 1, vec![], vec![]));
         session.set((A, 1), at(1, 25));
         session.remove(&(B, 0));
-        assert_eq!(told(&session), (77, 1, vec![(1, 1, 25)], vec![(2, 0)]));
+        assert_eq!(listed(&session), (77, 1, vec![(1, 1, 25)], vec![(2, 0)]));
         session.answered(77);
-        assert_eq!(told(&session), (77, 2, vec![], vec![]));
+        assert_eq!(listed(&session), (77, 2, vec![], vec![]));
     }
 
     #[test]
@@ -170,15 +170,15 @@ mod tests {
         session.answered(7);
         session.remove(&(A, 0));
         session.set((A, 0), at(0, 11));
-        assert_eq!(told(&session), (7, 1, vec![(1, 0, 11)], vec![]));
+        assert_eq!(listed(&session), (7, 1, vec![(1, 0, 11)], vec![]));
     }
 
     #[test]
-    fn without_a_session_everything_is_told_each_time() {
+    fn without_a_session_everything_is_listed_each_time() {
         let mut session = FetchSession::default();
         session.set((A, 0), at(0, 10));
         session.answered(0);
-        assert_eq!(told(&session), (0, 0, vec![(1, 0, 10)], vec![]));
+        assert_eq!(listed(&session), (0, 0, vec![(1, 0, 10)], vec![]));
     }
 
     #[test]
@@ -187,12 +187,12 @@ mod tests {
         session.set((A, 0), at(0, 10));
         session.answered(7);
         session.reset();
-        assert_eq!(told(&session), (7, 0, vec![(1, 0, 10)], vec![]));
+        assert_eq!(listed(&session), (7, 0, vec![(1, 0, 10)], vec![]));
         session.answered(8);
         session.not_taken();
-        assert_eq!(told(&session), (8, 0, vec![(1, 0, 10)], vec![]), "the leader tells all anew");
+        assert_eq!(listed(&session), (8, 0, vec![(1, 0, 10)], vec![]), "the leader wants everything again");
         session.answered(9);
         session.lost();
-        assert_eq!(told(&session), (0, 0, vec![(1, 0, 10)], vec![]));
+        assert_eq!(listed(&session), (0, 0, vec![(1, 0, 10)], vec![]));
     }
 }

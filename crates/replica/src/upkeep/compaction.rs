@@ -1,7 +1,7 @@
-//! Compaction in the background (Kafka's `LogCleaner`): plans under the partition's lock, works without it, and puts the
-//! result in place under the lock again. At most `log.cleaner.threads` logs are compacted at once, and what they need
-//! for the offsets of keys together stays within `log.cleaner.dedupe.buffer.size`. What they read and write together
-//! keeps to `log.cleaner.io.max.bytes.per.second`.
+//! Compaction in the background (Kafka's `LogCleaner`): plans under the partition's lock, works without it, and
+//! installs the result under the lock again. At most `log.cleaner.threads` logs are compacted at once, and their maps
+//! of keys together stay within `log.cleaner.dedupe.buffer.size`. Their total I/O respects
+//! `log.cleaner.io.max.bytes.per.second`.
 //!
 //! The order is Kafka's: of the logs with enough to compact, the one with the largest dirty share is next. Logs with
 //! records older than `max.compaction.lag.ms` come before all others, which Kafka does not promise. Settings are read
@@ -23,7 +23,7 @@ use throttle::IoThrottle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Compacts what needs it, again and again, for as long as it is polled.
+/// Compacts logs continuously, as long as it is polled.
 pub async fn run(upkeep: Arc<Upkeep>) {
     if !upkeep.settings().cleaner.enable {
         return;
@@ -52,7 +52,7 @@ pub async fn run(upkeep: Arc<Upkeep>) {
                 Ok(Done::Compacted) if waiting.is_empty() => next_survey = Instant::now(),
                 Ok(Done::Uncleanable(id)) => drop(uncleanable.insert(id)),
                 Ok(Done::Compacted | Done::Nothing) => {}
-                Err(error) => tracing::error!(%error, "A compaction has panicked, and its log stays as it is"),
+                Err(error) => tracing::error!(%error, "Compaction panicked, log is unchanged"),
             },
             () = tokio::time::sleep_until(next_survey) => {
                 waiting = dirtiest_first(&upkeep, &mut uncleanable).await;
@@ -62,14 +62,14 @@ pub async fn run(upkeep: Arc<Upkeep>) {
     }
 }
 
-/// Partitions that cannot be compacted (Kafka's uncleanable partitions): they are left alone, after one line that says so,
-/// until the broker starts again or the settings of compaction change.
+/// Partitions that cannot be compacted (Kafka's uncleanable partitions): logged once, and skipped until the broker
+/// restarts or the settings of compaction change.
 type Uncleanable = HashSet<(Uuid, i32)>;
 
-/// What became of a compaction.
+/// The outcome of a compaction.
 enum Done {
     Compacted,
-    /// There was nothing to do any more, or it came to nothing and is tried again.
+    /// There was nothing left to do, or it failed and is retried.
     Nothing,
     Uncleanable((Uuid, i32)),
 }
@@ -96,7 +96,7 @@ async fn dirtiest_first(upkeep: &Arc<Upkeep>, uncleanable: &mut Uncleanable) -> 
                     if matches!(error, LogError::Corrupt { .. }) {
                         known.insert(id(&partition));
                     }
-                    tracing::error!(?partition, %error, "A compaction could not be planned");
+                    tracing::error!(?partition, %error, "Failed to plan a compaction");
                 }
             }
         }
@@ -109,7 +109,7 @@ async fn dirtiest_first(upkeep: &Arc<Upkeep>, uncleanable: &mut Uncleanable) -> 
             found
         }
         Err(error) => {
-            tracing::error!(%error, "Looking for logs to compact has panicked");
+            tracing::error!(%error, "Selecting logs to compact panicked");
             VecDeque::new()
         }
     }
@@ -125,19 +125,19 @@ async fn compact(upkeep: Arc<Upkeep>, throttle: Arc<IoThrottle>, partition: Arc<
     let (disk, now_ms) = (upkeep.log_dirs.disk().clone(), upkeep.clock.now_ms());
     let retained = disk.spawn(move || super::delete_old_segments_of(&partition, now_ms));
     if let Err(error) = retained.await {
-        tracing::error!(%error, "Deleting old segments after a compaction has panicked");
+        tracing::error!(%error, "Deleting old segments after a compaction panicked");
     }
     done
 }
 
-/// Plans a pass, goes through its steps, and puts the outcome in place. Says whether it did; an error names a partition
-/// that is not worth another try.
+/// Plans a pass, runs its steps, and installs the outcome. Returns whether it did; an error names a partition that is
+/// not worth another try.
 async fn pass(
     upkeep: &Upkeep,
     throttle: &IoThrottle,
     partition: &Arc<Partition>,
 ) -> Result<bool, (Uuid, i32)> {
-    // A panic ends this task, and is reported where it is joined.
+    // A panic ends this task, and is reported at the join.
     const NO_PANIC: &str = "work on the disk does not panic";
     let disk = upkeep.log_dirs.disk();
     let (planned, settings) = (Arc::clone(partition), upkeep.settings().cleaner.clone());
@@ -192,13 +192,13 @@ fn plan(
         }
         Ok(None) => Ok(None),
         Err(error) => {
-            tracing::error!(?partition, %error, "A compaction could not be planned");
+            tracing::error!(?partition, %error, "Failed to plan a compaction");
             if matches!(error, LogError::Corrupt { .. }) { Err(id(partition)) } else { Ok(None) }
         }
     }
 }
 
-/// Puts the outcome of a pass in place, or removes what it has written; there is none where the log changed meanwhile.
+/// Installs the outcome of a pass, or removes its files if the log changed meanwhile.
 fn end(
     partition: &Partition,
     job: &CompactionJob,
@@ -207,15 +207,18 @@ fn end(
     match outcome {
         Some(Ok(outcome)) => return Ok(take_over(partition, job, outcome)),
         Some(Err(error @ (CompactionError::Corrupt { .. } | CompactionError::TooManyKeys { .. }))) => {
-            tracing::error!(?partition, %error, "Log cannot be compacted, and is left alone until the next start");
+            tracing::error!(?partition, %error, "Log cannot be compacted and is skipped until the next start");
             job.discard();
             return Err(id(partition));
         }
         Some(Err(error)) => {
-            tracing::error!(?partition, %error, "A compaction failed, and the log stays as it is")
+            tracing::error!(?partition, %error, "Compaction failed, log is unchanged")
         }
         None => {
-            tracing::debug!(?partition, "A compaction is given up, since the log was cut, moved or deleted")
+            tracing::debug!(
+                ?partition,
+                "Abandoned a compaction of a log that was truncated, moved or deleted"
+            )
         }
     }
     job.discard();
@@ -225,7 +228,7 @@ fn end(
 /// Renames under the lock, and syncs without it.
 fn take_over(partition: &Partition, job: &CompactionJob, outcome: CompactionOutcome) -> bool {
     let finished = partition.with_log(|log| {
-        // A copy that has begun meanwhile would miss the tombstones that went.
+        // A copy started meanwhile would miss the removed tombstones.
         if partition.is_moving() { Ok(None) } else { log.finish_compaction(job, outcome) }
     });
     let completed = match finished {
@@ -242,7 +245,7 @@ fn take_over(partition: &Partition, job: &CompactionJob, outcome: CompactionOutc
         Err(error) => Err(error),
     };
     completed.unwrap_or_else(|error| {
-        tracing::error!(?partition, %error, "The result of a compaction could not be put in place");
+        tracing::error!(?partition, %error, "Failed to install the result of a compaction");
         false
     })
 }

@@ -1,4 +1,4 @@
-//! What goes on beside the requests: retention, flushing by time, checkpoints, expiry of producers, compaction.
+//! Periodic work: retention, flushing by time, checkpoints, expiry of producers, compaction.
 //!
 //! Each has its own period, by Kafka's settings, and works partition by partition under each one's lock, off the
 //! tasks that serve connections.
@@ -14,14 +14,14 @@ use thalweg_log::{Clock, LogDirs};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often partitions are looked at for a flush that is due, unless `log.flush.scheduler.interval.ms` says so.
-/// `flush.ms` below it is rounded up to it.
+/// Interval of the check for due flushes, unless `log.flush.scheduler.interval.ms` is set. A smaller `flush.ms` is
+/// rounded up to it.
 const FLUSH_CHECK: Duration = Duration::from_secs(1);
 /// How often deleted files whose delay is over are removed.
 const PURGE: Duration = Duration::from_secs(1);
-/// How often partitions without traffic give back what they hold.
+/// Interval at which idle partitions release resources.
 const RELEASE_IDLE: Duration = Duration::from_secs(60);
-/// How often files that are longer than their batches are looked at, to end where these do once no more come.
+/// Interval at which files longer than their batches are checked, and trimmed if appends have stopped.
 const TRIM: Duration = Duration::from_millis(250);
 
 /// The upkeep of all partitions of a broker.
@@ -34,7 +34,7 @@ pub struct Upkeep {
 }
 
 impl Upkeep {
-    /// Nothing goes on yet.
+    /// Nothing is started yet.
     pub fn new(
         partitions: Arc<Partitions>,
         log_dirs: Arc<LogDirs>,
@@ -96,7 +96,7 @@ fn every(tasks: &mut JoinSet<()>, upkeep: &Arc<Upkeep>, period: Duration, work: 
             let upkeep = Arc::clone(&upkeep);
             let disk = upkeep.log_dirs.disk().clone();
             if disk.spawn(move || work(&upkeep)).await.is_err() {
-                tracing::error!("A periodic task has panicked; it goes on at its next turn");
+                tracing::error!("Periodic task panicked, retrying later");
             }
         }
     });
@@ -109,13 +109,12 @@ fn delete_old_segments(upkeep: &Upkeep) {
     }
 }
 
-/// Deletes what retention lets go of one partition. A log that is being compacted is left alone, so whoever compacted it
-/// calls this afterwards.
+/// Applies retention to one partition. A log that is being compacted is skipped, so call this after the compaction.
 fn delete_old_segments_of(partition: &Partition, now_ms: i64) {
     match partition.with_log(|log| log.delete_old_segments(now_ms)) {
         Ok(0) => {}
         Ok(segments) => tracing::info!(?partition, segments, "Deleted old segments"),
-        Err(error) => tracing::error!(?partition, %error, "Deleting old segments failed"),
+        Err(error) => tracing::error!(?partition, %error, "Failed to delete old segments"),
     }
 }
 

@@ -55,7 +55,7 @@ impl Drop for Port {
     fn drop(&mut self) {
         let mut state = self.network.0.lock();
         let Some(listener) = state.ports.remove(&(self.machine, self.port)) else { return };
-        // Those that nobody has accepted are refused.
+        // Connections that were not accepted are refused.
         for &id in &listener.waiting {
             if let Some(connection) = state.connections.get_mut(&id) {
                 connection.server.phase = Phase::Gone;
@@ -67,7 +67,7 @@ impl Drop for Port {
     }
 }
 
-/// One end of a connection; dropped, it tells the other end.
+/// One end of a connection; dropping it notifies the other end.
 pub(crate) struct End {
     network: Network,
     id: u64,

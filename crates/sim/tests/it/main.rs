@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use thalweg_sim::{Kind, Outcome, Plan, run, run_plan};
 
-/// Seeds that run here at the most; `scripts/test` runs more of them, faster.
+/// Maximum number of seeds run here; `scripts/test` runs more of them, faster.
 const SEEDS: u64 = 40;
-/// Seeds that are run however long they take: some have no transaction.
+/// Minimum number of seeds, whatever the time: some have no transaction.
 const SEEDS_MIN: u64 = 16;
-/// How long they may take here, however slow the machine is.
+/// Time limit here, on any machine.
 const TIME: Duration = Duration::from_secs(10);
 
 fn on_a_thread_of_its_own<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {

@@ -1,5 +1,5 @@
-//! Seeds that once found something, by what they found. Whoever changes how plans are made changes what a seed does, so each
-//! fault has a smaller test of its own where it was mended.
+//! Seeds that once found a bug, by bug. A change to the creation of plans changes the meaning of a seed, so each bug
+//! also has a smaller test at the place of its fix.
 
 use thalweg_sim::run;
 

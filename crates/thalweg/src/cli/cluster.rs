@@ -9,17 +9,17 @@ mod views;
 
 use clap::Subcommand;
 
-/// Start a local cluster of several brokers, or look at how a cluster is.
+/// Start a local cluster of several brokers, or show the health of a cluster.
 #[derive(Subcommand, Debug)]
 pub enum Cluster {
     /// Start a cluster of brokers on this machine, until Ctrl-C.
     Up(up::Up),
-    /// Ask every broker: who answers, partitions without a leader or replicas, the quorum. The exit code is the health.
+    /// Show the health of a cluster: brokers, partitions, quorum. The exit code is the health.
     Status(status::Show),
 }
 
 impl Cluster {
-    /// Does what was asked.
+    /// Runs the command.
     pub async fn run(&self) -> anyhow::Result<()> {
         match self {
             Cluster::Up(up) => up.run().await,

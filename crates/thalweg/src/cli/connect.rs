@@ -7,13 +7,13 @@ use anyhow::Context;
 use clap::Args;
 use thalweg_client::{Cluster, ConnectionOptions, Properties};
 
-/// How long a topic that does not exist may take to be created. Shorter than `max.block.ms`: a person waits.
+/// Time limit for creating a missing topic. Shorter than `max.block.ms`, because a person waits.
 pub const TOPIC_WAIT: Duration = Duration::from_secs(10);
 
-/// Which cluster, and with which settings.
+/// The cluster and the client settings.
 #[derive(Args, Debug, Clone)]
 pub struct Connect {
-    /// The brokers to connect to first.
+    /// Bootstrap brokers, for example localhost:9092.
     #[arg(
         long,
         short = 'b',
@@ -26,7 +26,7 @@ pub struct Connect {
     /// A properties file with client settings.
     #[arg(long, value_name = "FILE")]
     command_config: Option<PathBuf>,
-    /// A client setting, for example request.timeout.ms=5000; can be repeated. Stands above --command-config.
+    /// A client setting, for example request.timeout.ms=5000; can be repeated. Overrides --command-config.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }
@@ -65,9 +65,9 @@ impl Connect {
     }
 }
 
-/// Says which settings have no effect.
+/// Warns of settings without effect.
 pub fn warn_about_rest(properties: &Properties) {
     for key in properties.rest() {
-        tracing::warn!("The setting {key} is not known here and has no effect");
+        tracing::warn!("Unknown setting {key} has no effect");
     }
 }

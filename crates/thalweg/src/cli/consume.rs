@@ -19,9 +19,9 @@ use super::failure::Usage;
 
 const POLL: Duration = Duration::from_millis(250);
 
-/// Print the records of a topic, a line for each.
+/// Print the records of a topic, one per line.
 ///
-/// Begins with the next record that comes and goes on until Ctrl-C, unless an option says otherwise.
+/// By default, starts with the next new record and runs until Ctrl-C.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -34,28 +34,29 @@ pub struct Consume {
     connect: Connect,
     /// The topic.
     topic: String,
-    /// Begin with the first record. With --group, only where the group has no offset.
+    /// Start with the first record. With --group, only if the group has no offset.
     #[arg(long, conflicts_with_all = ["offset", "timestamp"])]
     from_beginning: bool,
-    /// Begin at this offset: a number, a negative one counted from the end, "beginning" or "end".
+    /// Start at this offset: a number, a negative number counted from the end, "beginning" or "end".
     #[arg(long, short = 'o', value_name = "OFFSET", allow_negative_numbers = true, conflicts_with_all = ["timestamp", "group"])]
     offset: Option<String>,
-    /// Begin with the first record at or after this time: milliseconds since 1970, or as 2026-01-31T12:00:00Z.
+    /// Start with the first record at or after this time: milliseconds since 1970, or for example
+    /// 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME", conflicts_with = "group")]
     timestamp: Option<String>,
-    /// Only these partitions, with commas between them.
+    /// Only these partitions, separated by commas, for example 0,3.
     #[arg(long, short = 'p', value_name = "INDEX", value_delimiter = ',', conflicts_with = "group")]
     partition: Vec<i32>,
-    /// Read as a member of this group, and commit what was read.
+    /// Read as a member of this group, and commit offsets.
     #[arg(long, short = 'g', value_name = "ID")]
     group: Option<String>,
-    /// End after this number of records.
+    /// Stop after this number of records.
     #[arg(long, short = 'n', value_name = "COUNT")]
     max_messages: Option<u64>,
-    /// End at what was the end of the topic at the start.
+    /// Stop at the current end of the topic.
     #[arg(long, short = 'e', conflicts_with = "group")]
     until_end: bool,
-    /// End when no record came for this number of milliseconds.
+    /// Stop after this many milliseconds without a record.
     #[arg(long, value_name = "MS")]
     timeout_ms: Option<u64>,
     /// Print the key before the value.
@@ -73,16 +74,16 @@ pub struct Consume {
     /// Print the headers, as name:value,name:value.
     #[arg(long)]
     print_headers: bool,
-    /// Leave out the value.
+    /// Do not print the value.
     #[arg(long)]
     no_value: bool,
-    /// What to print between the parts of a record.
+    /// Separator between the parts of a record.
     #[arg(long, value_name = "TEXT", default_value = "\t")]
     key_separator: String,
-    /// What to print for a null key or value.
+    /// Text for a null key or value.
     #[arg(long, value_name = "TEXT", default_value = "null")]
     null_literal: String,
-    /// Only records of transactions that were committed.
+    /// Hide records of aborted and open transactions.
     #[arg(long)]
     read_committed: bool,
     /// Print a JSON object for each record.
@@ -90,15 +91,15 @@ pub struct Consume {
     json: bool,
 }
 
-/// What is still to be read.
+/// The remaining records to read.
 struct Rest {
     records: u64,
-    /// Where to end, by partition; without, nowhere.
+    /// End offsets by partition; `None` for no end.
     ends: Option<BTreeMap<TopicPartition, Offset>>,
 }
 
 impl Consume {
-    /// Prints records until it is told to end.
+    /// Prints records until the end.
     pub async fn run(&self) -> anyhow::Result<()> {
         let mut consumer = self.consumer().await?;
         let mut rest = Rest { records: self.max_messages.unwrap_or(u64::MAX), ends: None };
@@ -138,7 +139,7 @@ impl Consume {
         Ok(Consumer::connect(&bootstrap, config).await?)
     }
 
-    /// Begins where it was asked for. Gives the ends, when it is to end there.
+    /// Seeks to the start position. Returns the end offsets, if it should stop there.
     async fn assign(
         &self,
         consumer: &mut Consumer,
@@ -171,7 +172,7 @@ impl Consume {
         for index in &self.partition {
             if !all.contains(index) {
                 let last = all.iter().max().copied().unwrap_or(0);
-                anyhow::bail!("Topic {} has no partition {index}: 0 to {last} would be right", self.topic);
+                anyhow::bail!("Topic {} has no partition {index}: expected 0 to {last}", self.topic);
             }
         }
         let chosen = if self.partition.is_empty() { &all } else { &self.partition };
@@ -192,7 +193,7 @@ impl Consume {
             Some("beginning") => StartAt::Spec(OffsetSpec::Earliest),
             Some(text) => {
                 let offset: i64 = text.parse().map_err(|_| {
-                    Usage(format!("--offset {text:?} is invalid: a number, beginning or end would be right"))
+                    Usage(format!("--offset {text:?} is invalid: expected a number, beginning or end"))
                 })?;
                 match end {
                     Some(end) if offset < 0 => {
@@ -215,7 +216,7 @@ impl Consume {
                 Polled::Chunk(chunk) => {
                     let printed = self.print_chunk(&mut out, &chunk, rest, &mut buffer);
                     let printed = printed.and_then(|next| Ok(out.flush().map(|()| next)?));
-                    // What was handed out would be committed; the group has only read what was printed.
+                    // Returned records would be committed, but only printed ones count as read.
                     let next = printed.as_ref().map_or(Some(chunk.start), |next| *next);
                     if let Some(next) = next.filter(|_| self.group.is_some()) {
                         consumer.seek(&chunk.at, next);
@@ -231,7 +232,7 @@ impl Consume {
         Ok(())
     }
 
-    /// Gives the first record that is not printed, when it is told to end before it.
+    /// Returns the first record that was not printed, if it must stop before it.
     fn print_chunk(
         &self,
         out: &mut impl Write,
@@ -285,7 +286,7 @@ impl Consume {
     }
 }
 
-/// Whether every partition was read as far as it reached at the start.
+/// Whether every partition was read up to its end at the start.
 fn is_at_end(consumer: &Consumer, rest: &Rest) -> bool {
     let Some(ends) = &rest.ends else { return false };
     ends.iter().all(|(at, end)| consumer.position(at).is_some_and(|position| position >= *end))
@@ -308,12 +309,12 @@ fn parse_time(text: &str) -> Result<i64, Usage> {
     }
     chrono::DateTime::parse_from_rfc3339(text).map(|time| time.timestamp_millis()).map_err(|_| {
         Usage(format!(
-            "--timestamp {text:?} is invalid: milliseconds since 1970, or a time as 2026-01-31T12:00:00Z, would be right"
+            "--timestamp {text:?} is invalid: expected milliseconds since 1970, or a time such as 2026-01-31T12:00:00Z"
         ))
     })
 }
 
-/// Bytes that are no UTF-8 come with replacement characters; whoever needs them whole prints them raw.
+/// Invalid UTF-8 is replaced; print raw values to keep all bytes.
 fn as_json(at: &TopicPartition, record: &Record<'_>) -> serde_json::Value {
     let text = |bytes: Option<&[u8]>| bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     let headers: Vec<serde_json::Value> = record

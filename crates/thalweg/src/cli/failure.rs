@@ -1,4 +1,4 @@
-//! How a command ends that could not do what it was asked.
+//! Reporting of failed commands.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -25,28 +25,28 @@ use super::log_filter;
 #[error("{0}")]
 pub struct Usage(pub String);
 
-/// What was asked for was done, and the outcome is a failure.
+/// The command ran, and its result is a failure.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Failed(pub String);
 
-/// What was asked for was done, and what it found has an exit code of its own.
+/// The command ran, and its result has a special exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
 pub struct Unhealthy {
     /// The exit code.
     pub code: u8,
-    /// What was found.
+    /// The result.
     pub why: String,
 }
 
-/// Tells why, and with which exit code to end.
+/// Prints the reason, and returns the exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    // Whoever read the output has enough; `thalweg consume | head` is no failure.
+    // The reader has closed the output; `thalweg consume | head` is not a failure.
     if error.chain().any(is_broken_pipe) {
         return ExitCode::SUCCESS;
     }
-    // With standard error closed there is nobody to tell.
+    // Standard error may be closed.
     let _ = writeln!(io::stderr(), "thalweg: {}{}", causes(error), hint(error));
     match error.downcast_ref::<Unhealthy>() {
         Some(unhealthy) => ExitCode::from(unhealthy.code),
@@ -55,7 +55,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// The error and its causes, but for those that the error before them tells already.
+/// The error and its causes, without causes that the previous error already contains.
 fn causes(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -67,7 +67,7 @@ fn causes(error: &anyhow::Error) -> String {
     text
 }
 
-/// What it may mean that a request was not answered.
+/// A hint about an unanswered request.
 fn hint(error: &anyhow::Error) -> &'static str {
     let timed_out = error.chain().find_map(|cause| match cause.downcast_ref() {
         Some(ClientError::RequestTimedOut(late)) => Some(late.api),
@@ -80,7 +80,7 @@ fn hint(error: &anyhow::Error) -> &'static str {
             | ApiKey::CreatePartitions
             | ApiKey::IncrementalAlterConfigs,
         ) => {
-            "; brokers send this on to the active controller, and `thalweg cluster status` tells whether there is one"
+            "; brokers forward this to the active controller, and `thalweg cluster status` shows whether there is one"
         }
         _ => "",
     }
@@ -107,7 +107,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Sends what is of this level or above to standard error, or what `RUST_LOG` asks for. Bars are taken away while a line
+/// Logs lines of this level or above to standard error, or those selected by `RUST_LOG`. Bars are hidden while a line
 /// is written.
 pub fn log_to_standard_error(level: &str, bars: &MultiProgress) {
     let asked = std::env::var_os(EnvFilter::DEFAULT_ENV).unwrap_or_default();

@@ -29,7 +29,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// Does what was asked.
+    /// Runs the command.
     pub async fn run(&self) -> anyhow::Result<()> {
         match self {
             Group::List(list) => list.run().await,
@@ -85,13 +85,13 @@ impl List {
     }
 }
 
-/// How long a coordinator may take to be found, and to load.
+/// Time limit for finding a coordinator, and for its loading.
 const COORDINATOR_WAIT: Duration = Duration::from_secs(10);
-/// How often it is asked meanwhile.
+/// Retry interval meanwhile.
 const COORDINATOR_RETRY: Duration = Duration::from_millis(100);
 
-/// Asks again while a coordinator is on its way: who asks first has the topic of groups created, and a broker reads its
-/// part of that topic before it answers.
+/// Retries while a coordinator starts: the first request creates the topic of groups, and a broker reads its
+/// partition before it answers.
 async fn patiently<T>(mut ask: impl AsyncFnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let deadline = Instant::now() + COORDINATOR_WAIT;
     loop {
@@ -126,7 +126,7 @@ struct Listed {
     missing: Option<Failed>,
 }
 
-/// The groups of all brokers, each of which knows its own.
+/// The groups of all brokers, each of which has its own.
 async fn listed(cluster: &Cluster) -> anyhow::Result<Listed> {
     patiently(async || ask_for_all(cluster).await).await
 }

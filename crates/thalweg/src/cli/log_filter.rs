@@ -1,14 +1,14 @@
-//! `RUST_LOG`: what it asks for, and what of it means nothing. A word that is no level would else be taken for the name of a
-//! target, and with it alone nothing at all would be logged.
+//! `RUST_LOG`: parses the filter, and reports meaningless parts. A misspelled level would otherwise be a target name,
+//! and on its own would disable all logging.
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{Directive, LevelFilter};
 
-/// Where log lines come from: this program's crates, and the libraries that log.
+/// Targets of log lines: this program's crates, and the libraries that log.
 const TARGETS: [&str; 9] =
     ["thalweg", "axum", "h2", "hyper", "librdkafka", "mio", "rdkafka", "rustls", "tokio"];
 
-/// The filter that a text asks for, and what is wrong with it. Without anything that has a meaning it is `level`.
+/// The filter for a text, and its faults. Without any valid part it is `level`.
 pub fn read(asked: &str, level: &str) -> (EnvFilter, Vec<String>) {
     let mut directives: Vec<Directive> = Vec::new();
     let mut complaints = Vec::new();
@@ -24,7 +24,7 @@ pub fn read(asked: &str, level: &str) -> (EnvFilter, Vec<String>) {
     if directives.is_empty() {
         return (EnvFilter::new(level), complaints);
     }
-    // Without a level for the rest, a filter begins with errors of all.
+    // Without a level for the rest, a filter starts with errors of all targets.
     let none = EnvFilter::builder().with_default_directive(LevelFilter::ERROR.into()).parse_lossy("");
     (directives.into_iter().fold(none, EnvFilter::add_directive), complaints)
 }

@@ -1,9 +1,9 @@
 //! A bound on the lines that clients can have a server log.
 //!
-//! Owns: how many lines of a kind are written for one source in a minute, and the count of those that are left out, which is
-//! logged afterwards. The kind is the place in the code, the source is the address that a line names. It stands in front of
-//! every line of the broker and the controller, so no place that logs can forget it. Lines about logs on disk name no client
-//! and are never left out; neither are lines below info, which somebody has asked for.
+//! Owns: how many lines of a kind are written for one source in a minute, and the count of those that are left out,
+//! which is logged afterwards. The kind is the place in the code, the source is the address that a line names. It
+//! applies to every line of the broker and the controller. Lines about logs on disk name no client and are never
+//! suppressed; neither are lines below info, which somebody has asked for.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -23,16 +23,16 @@ const WINDOW: Duration = Duration::from_secs(60);
 const LINES_OF_SOURCE: u64 = 10;
 /// Lines of a kind that name none.
 const LINES_OF_KIND: u64 = 1000;
-/// Addresses that are told apart; the lines of all others are counted together.
+/// Number of distinguished addresses; the lines of all others are counted together.
 const SOURCES_MAX: usize = 1000;
-/// How often is looked for counts to log.
+/// Interval of logging the counts.
 const REPORT: Duration = Duration::from_secs(10);
 /// The targets of lines that no client causes.
 const EXEMPT: [&str; 2] = ["thalweg_log", "thalweg::"];
 
 static LIMIT: LazyLock<LogLimit> = LazyLock::new(LogLimit::default);
 
-/// The bound, as a layer in front of what writes lines.
+/// The limit, as a layer before the formatting of lines.
 pub fn layer<S: Subscriber>() -> impl Layer<S> {
     Limiting(&LIMIT)
 }
@@ -50,12 +50,12 @@ pub fn report_rest() {
     LIMIT.take_omitted(Instant::now(), true).iter().for_each(Omitted::log);
 }
 
-/// Where a line comes from.
+/// The source of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Source {
     /// A client, or the network of one that has IPv6: it has 2^64 addresses to itself.
     Address(IpAddr),
-    /// More clients than are told apart.
+    /// Other addresses.
     OtherAddresses,
     /// No address is known.
     Unknown,
@@ -110,7 +110,7 @@ impl Omitted {
 }
 
 impl LogLimit {
-    /// Counts a line, and says whether it is written.
+    /// Counts a line, and returns whether it is written.
     fn admits(&self, kind: Identifier, level: Level, line: &Line, now: Instant) -> bool {
         let mut all = self.lines.lock();
         let mut source = line.source;
@@ -134,7 +134,7 @@ impl LogLimit {
         is_written
     }
 
-    /// The counts of the windows that are over, or of all; they begin again.
+    /// Takes the counts of finished windows, or of all; they restart at zero.
     fn take_omitted(&self, now: Instant, all: bool) -> Vec<Omitted> {
         let mut found = Vec::new();
         self.lines.lock().retain(|(_, source), lines| {
@@ -169,7 +169,7 @@ impl<S: Subscriber> Layer<S> for Limiting {
     }
 }
 
-/// What of a line matters here.
+/// The relevant fields of a line.
 struct Line {
     source: Source,
     message: String,
@@ -231,7 +231,7 @@ mod tests {
             "frame" => {
                 tracing::warn!(target: "thalweg_net", %address, "Closed a connection");
             }
-            _ => tracing::warn!(target: "thalweg_net", %address, "Turned a connection away"),
+            _ => tracing::warn!(target: "thalweg_net", %address, "Rejected a connection"),
         }
     }
 
@@ -250,7 +250,7 @@ mod tests {
         let mut omitted = limit.take_omitted(Instant::now() + WINDOW, false);
         omitted.sort_by(|a, b| a.message.cmp(&b.message));
         let told: Vec<_> = omitted.iter().map(|omitted| (omitted.message.as_str(), omitted.count)).collect();
-        assert_eq!(told, [("Closed a connection", 4990), ("Turned a connection away", 4990)]);
+        assert_eq!(told, [("Closed a connection", 4990), ("Rejected a connection", 4990)]);
         assert_eq!(omitted[0].source, source("10.0.0.1"));
         assert_eq!(written(limit, || from("10.0.0.1:1", "frame")), 1, "a new minute has begun");
     }
@@ -274,7 +274,7 @@ mod tests {
         let lines = written(limit(), || {
             for partition in 0..5000 {
                 tracing::error!(target: "thalweg_log::partition::recover", partition, "Segment is damaged");
-                tracing::debug!(target: "thalweg_net", address = "10.0.0.1:1", "A connection ended");
+                tracing::debug!(target: "thalweg_net", address = "10.0.0.1:1", "Connection ended");
             }
             for _ in 0..5000 {
                 tracing::info!(target: "thalweg_coordinator::group", "Preparing to rebalance group");

@@ -1,6 +1,6 @@
-//! Asks every broker of a cluster on its own listener, all at the same time and each for a bounded time: which brokers answer,
-//! and what each of them knows. Metadata of one broker says nothing about the others: it calls a broker alive until the
-//! controller has missed its heartbeats, and for ever while there is no controller.
+//! Asks every broker of a cluster on its own listener, concurrently and with a time limit: which brokers answer, and
+//! their metadata. One broker's metadata proves nothing about the others: it lists a broker as alive until its
+//! session expires, and forever while there is no controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use thalweg_client::{BrokerAddress, ClientError, Cluster, Connection, Connection
 use thalweg_wire::request::{DescribeClusterRequest, DescribeClusterResponse, MetadataRequest};
 use tokio::task::JoinSet;
 
-/// Rounds in which addresses that answers named are asked: one does, unless brokers know different clusters.
+/// Rounds of asking addresses found in answers: one suffices, unless brokers belong to different clusters.
 const ROUNDS_MAX: usize = 4;
 
-/// A broker as another one knows it.
+/// A broker, from another one's view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registered {
     /// `host:port`.
@@ -23,18 +23,18 @@ pub struct Registered {
     pub is_fenced: bool,
 }
 
-/// What one broker knows of its cluster.
+/// One broker's view of its cluster.
 #[derive(Clone, Debug)]
 pub struct View {
     /// The connection to it.
     pub connection: Connection,
     /// Its brokers that are not fenced, and its topics.
     pub metadata: Metadata,
-    /// All its brokers, fenced ones too where it says so.
+    /// All its brokers, including fenced ones if it returns them.
     pub brokers: BTreeMap<i32, Registered>,
 }
 
-/// What each address answered, or why it did not.
+/// The answer of each address, or the reason for its absence.
 pub type Answers = BTreeMap<String, Result<View, String>>;
 
 /// Asks `bootstrap` and every broker that an answer names.
@@ -97,7 +97,7 @@ pub async fn ask(address: &str, options: &ConnectionOptions) -> Result<View, Cli
         (broker.id, registered)
     });
     let mut brokers: BTreeMap<i32, Registered> = known.collect();
-    // Not every broker, nor every principal, may ask for more.
+    // Not every broker, nor every principal, may request more.
     if let Ok(described) = describe(&connection).await
         && described.error_code == 0
     {
@@ -112,16 +112,17 @@ pub async fn ask(address: &str, options: &ConnectionOptions) -> Result<View, Cli
 async fn describe(connection: &Connection) -> Result<DescribeClusterResponse, ClientError> {
     let all = DescribeClusterRequest { include_fenced_brokers: true, ..DescribeClusterRequest::default() };
     match connection.send(&all).await {
-        // Before version 2 fenced brokers cannot be asked for.
+        // Before version 2 fenced brokers cannot be requested.
         Err(ClientError::Unencodable(_)) => connection.send(&DescribeClusterRequest::default()).await,
         described => described,
     }
 }
 
-/// How long a broker may take to accept a connection and say what it serves, where a command only wants to know whether it does.
+/// Time limit for a broker to accept a connection and return its versions, for commands that only check whether it
+/// answers.
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
 
-/// Warns of those of these brokers that do not answer: what others know of them may be old.
+/// Warns of brokers that do not answer: the others' view of them may be outdated.
 pub async fn warn_of_silent(cluster: &Cluster, brokers: BTreeSet<i32>) {
     let mut options = cluster.options().clone();
     options.connect_timeout = options.connect_timeout.min(ANSWER_WAIT);
@@ -141,8 +142,7 @@ pub async fn warn_of_silent(cluster: &Cluster, brokers: BTreeSet<i32>) {
     }
     for (id, why) in silent {
         tracing::warn!(
-            "Broker {id} does not answer: {why}. What the others know of it may be old; `thalweg cluster status` asks every \
-             broker"
+            "Broker {id} does not answer: {why}. The other brokers' view of it may be outdated; `thalweg cluster status` asks every broker"
         );
     }
 }

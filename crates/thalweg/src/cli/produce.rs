@@ -17,10 +17,10 @@ use tokio::time::Instant;
 use super::connect::{Connect, TOPIC_WAIT, warn_about_rest};
 use super::failure::Usage;
 
-/// Lines that are read before they are taken.
+/// Number of lines read ahead.
 const LINES_AHEAD: usize = 64;
 
-/// Send lines of standard input to a topic, a record for each line.
+/// Send the lines of standard input to a topic, one record per line.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -34,22 +34,22 @@ pub struct Produce {
     connect: Connect,
     /// The topic.
     topic: String,
-    /// Take what stands before this text in a line as the key.
+    /// Use the part of a line before this text as the key.
     #[arg(long, short = 'K', value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     key_separator: Option<String>,
-    /// Take what stands before this text in a line as headers: name=value, with commas between them.
+    /// Use the part of a line before this text as headers: name=value, separated by commas.
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     headers_separator: Option<String>,
     /// Add a header to every record; can be repeated.
     #[arg(long = "header", short = 'H', value_name = "NAME=VALUE")]
     headers: Vec<String>,
-    /// Send a key or value of just this text as null.
+    /// Send a key or value that equals this text as null.
     #[arg(long, value_name = "TEXT")]
     null_marker: Option<String>,
     /// Send to this partition; otherwise the key decides, and without a key the producer.
     #[arg(long, short = 'p', value_name = "INDEX")]
     partition: Option<i32>,
-    /// Who must have a record before it counts as sent: nobody, the leader, or all in-sync replicas [default: all].
+    /// Required acknowledgements: 0 (none), 1 (leader), all (in-sync replicas) [default: all].
     #[arg(long, value_name = "ACKS", value_parser = ["0", "1", "all"])]
     acks: Option<String>,
     /// Compress with none, gzip, snappy, lz4 or zstd [default: none].
@@ -65,7 +65,7 @@ struct Parts<'a> {
     value: Option<&'a [u8]>,
 }
 
-/// The first delivery that failed. Told at once: a person at a terminal would type on.
+/// The first failed delivery, reported at once: a person at a terminal would continue typing.
 #[derive(Default)]
 struct Failure {
     error: Mutex<Option<DeliveryError>>,
@@ -184,20 +184,17 @@ impl Produce {
 
 fn cut<'a>(line: &'a [u8], separator: &str, part: &str, option: &str) -> Result<(&'a [u8], &'a [u8]), Usage> {
     split_once(line, separator.as_bytes()).ok_or_else(|| {
-        Usage(format!(
-            "{:?} has no {separator:?} behind {part}: {option} says that there is one",
-            shown(line)
-        ))
+        Usage(format!("{:?} has no {separator:?} after {part}, which {option} requires", shown(line)))
     })
 }
 
 fn split_header(header: &[u8]) -> Result<(&[u8], &[u8]), Usage> {
     split_once(header, b"=")
         .filter(|(name, _)| !name.is_empty())
-        .ok_or_else(|| Usage(format!("the header {:?} is invalid: name=value would be right", shown(header))))
+        .ok_or_else(|| Usage(format!("the header {:?} is invalid: expected name=value", shown(header))))
 }
 
-/// What stands before and after the first `separator`, which is not empty.
+/// The parts before and after the first `separator`, which is not empty.
 fn split_once<'a>(bytes: &'a [u8], separator: &[u8]) -> Option<(&'a [u8], &'a [u8])> {
     let at = bytes.windows(separator.len()).position(|window| window == separator)?;
     Some((&bytes[..at], &bytes[at + separator.len()..]))
@@ -210,7 +207,7 @@ fn shown(line: &[u8]) -> String {
     if line.len() > SHOWN_MAX { format!("{text}...") } else { text.into_owned() }
 }
 
-/// A line goes on for longer than a record may.
+/// A line is longer than a record may be.
 #[derive(Debug, thiserror::Error)]
 #[error("Line {number} is longer than max.request.size={limit_bytes} bytes")]
 struct LineTooLong {
@@ -218,7 +215,7 @@ struct LineTooLong {
     limit_bytes: usize,
 }
 
-/// Reads standard input on a thread of its own, a few lines ahead: a terminal must not stop the producer.
+/// Reads standard input on its own thread, a few lines ahead: a terminal must not block the producer.
 fn read_lines(prompt: bool, line_bytes_max: usize) -> tokio::sync::mpsc::Receiver<anyhow::Result<Vec<u8>>> {
     let (to, lines) = tokio::sync::mpsc::channel(LINES_AHEAD);
     std::thread::spawn(move || {
@@ -233,7 +230,7 @@ fn read_lines(prompt: bool, line_bytes_max: usize) -> tokio::sync::mpsc::Receive
             let read = match read_line(&mut input, line_bytes_max) {
                 Ok(None) => {
                     if prompt {
-                        // What comes next on the terminal begins its own line.
+                        // The next output on the terminal starts on a new line.
                         let _ = writeln!(std::io::stdout());
                     }
                     return;
@@ -261,12 +258,12 @@ fn read_lines(prompt: bool, line_bytes_max: usize) -> tokio::sync::mpsc::Receive
 struct InputLine {
     /// Without its end, which is LF or CR LF.
     bytes: Vec<u8>,
-    /// Whether it has one. A line without is the last, and a terminal would be asked for more behind it.
+    /// Whether it has a line end. A line without one is the last, and a terminal must not be read again.
     is_ended: bool,
 }
 
-/// The next line; nothing at the end of the input. One that is too long comes with more bytes than it may have, and not
-/// with all of them.
+/// The next line; `None` at the end of the input. A line that is too long is returned truncated, but longer than
+/// allowed.
 fn read_line(input: &mut impl BufRead, bytes_max: usize) -> std::io::Result<Option<InputLine>> {
     let mut bytes = Vec::new();
     // The line's end is not counted.

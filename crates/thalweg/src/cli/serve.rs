@@ -1,4 +1,4 @@
-//! `thalweg serve`: a broker, a controller, or both, in the foreground, until it is told to stop.
+//! `thalweg serve`: a broker, a controller, or both, in the foreground, until it is stopped.
 
 use super::failure::Usage;
 use super::log_limit;
@@ -15,17 +15,17 @@ use thalweg_broker::{ControllerServer, Loading, Server, StartError};
 use thalweg_config::{BrokerConfig, ServerProperties, StreamSettings, WarningKind};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What comes so soon after a signal is the same once more: `timeout` and others tell a process and then its group.
+/// A signal repeated this soon is the same one: `timeout` and others signal a process and then its group.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
 
 /// Run a broker.
 ///
-/// Without options it listens on localhost:9092 and keeps its data in ./thalweg-data, which it formats by itself. A Kafka
-/// server.properties is read as it is; keys that are unknown or not served are named in a warning. Options win over the
-/// file. SIGTERM or Ctrl-C stops it in order. RUST_LOG sets what is logged, as in RUST_LOG=debug.
+/// By default it listens on localhost:9092 and keeps its data in ./thalweg-data, which it formats. A Kafka
+/// server.properties can be used unchanged; unknown and unsupported keys are listed in warnings. Options override the
+/// file. SIGTERM or Ctrl-C stops it cleanly. RUST_LOG sets the log filter, for example RUST_LOG=debug.
 ///
-/// With process.roles=broker it joins the cluster of the controllers that controller.quorum.bootstrap.servers names,
-/// Thalweg's or Apache Kafka's.
+/// With process.roles=broker it joins the cluster of the controllers in controller.quorum.bootstrap.servers, Thalweg's or
+/// Apache Kafka's.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
   thalweg serve
@@ -38,13 +38,13 @@ pub struct Serve {
     /// A Kafka properties file (server.properties)
     #[arg(value_name = "FILE")]
     properties: Option<PathBuf>,
-    /// Where to keep the data (log.dirs) [default: ./thalweg-data]
+    /// Data directory (log.dirs) [default: ./thalweg-data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Where to listen [default: localhost:9092]. 0.0.0.0 or an empty host is every interface, port 0 a free one
+    /// Address to listen on [default: localhost:9092]. 0.0.0.0 or an empty host means every interface, port 0 a free port
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// Set a property, by Kafka's name; can be repeated
+    /// Set a property, for example num.partitions=6; can be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
@@ -57,14 +57,14 @@ impl Serve {
         tracing::info!("Thalweg {} starts, process {}", env!("CARGO_PKG_VERSION"), std::process::id());
         let config = self.config()?;
         raise_descriptor_limit();
-        // Two at the least: a write may wait for the disk, and others are served meanwhile.
+        // At least two: a write may wait for the disk, and other connections are served meanwhile.
         let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(workers)
             .thread_name("thalweg")
             .enable_all()
             .build()
-            .context("The runtime could not be started")?;
+            .context("Cannot start the runtime")?;
         let bars = bars.clone();
         let served = runtime.block_on(async move { tokio::spawn(serve(config, started, bars)).await? });
         if served.as_ref().is_err_and(|error| error.is::<StoppedEarly>()) {
@@ -107,7 +107,7 @@ impl Serve {
     }
 }
 
-/// Whether streams can be hosted, and reached, as they are wanted.
+/// Checks the settings of hosted streams.
 fn check_streams(config: &BrokerConfig) -> Result<()> {
     if !config.streams.enabled {
         return Ok(());
@@ -116,33 +116,33 @@ fn check_streams(config: &BrokerConfig) -> Result<()> {
         let problem = "streams.enabled: process.roles has no broker, and only brokers host streams";
         return Err(Usage(problem.to_owned()).into());
     }
-    // Where its first listener will be is not known yet: any address stands for it.
+    // The address of its first listener is not known yet; any address will do.
     hosting::cluster(&config.streams, "localhost:0")?;
     if config.http.listener.is_none() {
         let right = "with http.listener=HOST:PORT streams could be created and deployed here";
-        tracing::warn!("Property streams.enabled only starts what is deployed already: {right}");
+        tracing::warn!("Property streams.enabled only starts streams that are already deployed: {right}");
     }
     Ok(())
 }
 
-/// A signal came before the broker served.
+/// A signal arrived before the broker served.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped by a signal before the start was complete; the next start recovers the logs again")]
 struct StoppedEarly;
 
-/// The listener that an address stands for. Every interface is an empty host: what is advertised then is the name of
-/// the machine, since nobody can connect to 0.0.0.0.
+/// The listener for an address. An empty host means every interface: then the machine's name is advertised, because
+/// clients cannot connect to 0.0.0.0.
 fn listener(address: &str) -> Result<String> {
     let Some((host, port)) = address.rsplit_once(':') else {
         let problem =
-            format!("--listen {address} has no port: HOST:PORT would be right, as in localhost:9092");
+            format!("--listen {address} has no port: expected HOST:PORT, for example localhost:9092");
         return Err(Usage(problem).into());
     };
     let host = if matches!(host, "0.0.0.0" | "[::]" | "*") { "" } else { host };
     Ok(format!("PLAINTEXT://{host}:{port}"))
 }
 
-/// What runs: a broker, with or without an embedded controller, or a controller alone.
+/// The running node: a broker, with or without an embedded controller, or a controller alone.
 enum Node {
     Broker(Server),
     Controller(ControllerServer),
@@ -156,7 +156,7 @@ impl Node {
         Ok(Node::Controller(thalweg_broker::start_controller(config).await?))
     }
 
-    /// What people are told once it serves.
+    /// The line printed once it serves.
     fn described(&self) -> String {
         let (what, addresses, data_dirs) = match self {
             Node::Broker(server) => {
@@ -174,7 +174,7 @@ impl Node {
         format!("{what} listens on {}, its data is in {}", listens.join(", "), data.join(", "))
     }
 
-    /// What can be measured of it.
+    /// Its metrics.
     fn metrics(&self) -> &Metrics {
         match self {
             Node::Broker(server) => &server.metrics,
@@ -182,8 +182,8 @@ impl Node {
         }
     }
 
-    /// Starts the HTTP server on the sockets that are open for it: whoever has something to serve adds its routes here, and
-    /// its metrics to the sources.
+    /// Starts the HTTP server on its open sockets: other parts add their routes here, and their metrics to the
+    /// sources.
     fn serve_http(&self, listening: HttpListening, streams: Option<&Streams>) -> HttpServer {
         let metrics = self.metrics().clone();
         let mut sources: Vec<http::metrics::Source> = vec![Box::new(move |page| metrics.expose(page))];
@@ -195,7 +195,7 @@ impl Node {
         })
     }
 
-    /// Begins to host streams, if that is wanted.
+    /// Starts hosting streams, if enabled.
     fn host(&self, settings: &StreamSettings) -> Result<Option<Streams>> {
         match self {
             Node::Broker(server) if settings.enabled => Ok(Some(Streams::start(server, settings)?)),
@@ -210,7 +210,7 @@ impl Node {
         }
     }
 
-    /// Whether all was left in order.
+    /// Returns whether the stop was clean.
     async fn stop(self) -> bool {
         match self {
             Node::Broker(server) => server.stop().await,
@@ -222,20 +222,20 @@ impl Node {
 async fn serve(config: BrokerConfig, started: Instant, bars: MultiProgress) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    // Before anything is opened, so that a port that is taken is told at once.
+    // Before anything is opened, so that a port conflict is reported at once.
     let http = HttpListening::bind(&config.http)?;
     let streams = config.streams.clone();
     let loading = Arc::new(Loading::default());
     let shown = tokio::spawn(show(Arc::clone(&loading), bars));
     tokio::spawn(log_limit::report());
-    // On a task of its own, since it blocks where it opens logs.
+    // On its own task, because it blocks while it opens logs.
     let starting = tokio::spawn(async move { Node::start(config, &loading).await });
     let node = tokio::select! {
         node = starting => node?.map_err(anyhow::Error::from),
         _ = terminate.recv() => Err(StoppedEarly.into()),
         _ = interrupt.recv() => Err(StoppedEarly.into()),
     };
-    // It is waited for, so that the bar is gone before the next line.
+    // Wait for it, so that the bar is gone before the next line.
     shown.abort();
     let _ = shown.await;
     let node = node?;
@@ -253,7 +253,7 @@ async fn serve(config: BrokerConfig, started: Instant, bars: MultiProgress) -> R
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
         reason = running.node.failed() => {
-            tracing::error!(reason, "The cluster cannot be followed any more; the process stops");
+            tracing::error!(reason, "Failed to follow the cluster, stopping");
             running.stop().await;
             bail!("the cluster cannot be followed: {reason}");
         }
@@ -261,7 +261,7 @@ async fn serve(config: BrokerConfig, started: Instant, bars: MultiProgress) -> R
     stop(running, terminate, interrupt).await
 }
 
-/// All that runs.
+/// The running node with its HTTP server and streams.
 struct Served {
     node: Node,
     streams: Option<Streams>,
@@ -269,8 +269,8 @@ struct Served {
 }
 
 impl Served {
-    /// Stops streams first, while there is a broker to drain to, and the HTTP server last: a stop that takes long can be
-    /// watched. Whether all was left in order.
+    /// Stops streams first, while there is a broker to drain to, and the HTTP server last, so that a slow stop can be
+    /// watched. Returns whether the stop was clean.
     async fn stop(self) -> bool {
         if let Some(streams) = self.streams {
             streams.stop().await;
@@ -283,11 +283,11 @@ impl Served {
     }
 }
 
-/// Not all that a stop writes could be written.
+/// Some final writes of the stop failed.
 const NOT_IN_ORDER: &str = "stopped, but not in order: the errors above say what could not be written. Acknowledged records are in \
                             their files, and the next start checks the logs, which takes longer";
 
-/// Stops in order, unless a second signal comes.
+/// Stops cleanly, unless a second signal arrives.
 async fn stop(running: Served, mut terminate: Signal, mut interrupt: Signal) -> Result<()> {
     tracing::info!("Stopping");
     let signalled = now();
@@ -315,12 +315,12 @@ async fn stop(running: Served, mut terminate: Signal, mut interrupt: Signal) -> 
     Ok(())
 }
 
-/// A start that takes no longer shows no bar.
+/// A faster start shows no bar.
 const LOADING_UNSHOWN: Duration = Duration::from_millis(500);
-/// How often the bar is drawn.
+/// Interval of drawing the bar.
 const DRAW: Duration = Duration::from_millis(200);
 
-/// Draws how many logs are open, where standard error is a terminal and that takes long.
+/// Draws a bar of opened logs, if standard error is a terminal and this takes long.
 async fn show(loading: Arc<Loading>, bars: MultiProgress) {
     if bars.is_hidden() {
         return;
@@ -346,7 +346,7 @@ fn loading_bar(partitions: u64) -> ProgressBar {
     ProgressBar::new(partitions).with_style(style.progress_chars("=> "))
 }
 
-/// A bar that leaves nothing behind.
+/// A bar that is erased at the end.
 struct Cleared(ProgressBar);
 
 impl Drop for Cleared {
@@ -362,7 +362,7 @@ fn raise_descriptor_limit() {
     if limit.current != limit.maximum {
         limit.current = limit.maximum;
         if let Err(error) = setrlimit(Resource::Nofile, limit) {
-            tracing::warn!(%error, "The limit of open files could not be raised");
+            tracing::warn!(%error, "Failed to raise the limit of open files");
         }
     }
 }

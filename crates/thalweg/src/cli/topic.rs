@@ -34,7 +34,7 @@ pub enum Topic {
 }
 
 impl Topic {
-    /// Does what was asked.
+    /// Runs the command.
     pub async fn run(&self) -> anyhow::Result<()> {
         match self {
             Topic::Create(create) => create.run().await,
@@ -51,7 +51,7 @@ impl Topic {
 pub struct List {
     #[command(flatten)]
     connect: Connect,
-    /// Leave out Kafka's own topics, such as __consumer_offsets.
+    /// Hide Kafka's internal topics, such as __consumer_offsets.
     #[arg(long)]
     exclude_internal: bool,
     /// Print one JSON array instead of lines.
@@ -130,7 +130,7 @@ fn pair(text: &str) -> Result<(String, String), Usage> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err(Usage(format!(
-            "--config {text:?} is no setting: key=value would be right, for example retention.ms=3600000"
+            "--config {text:?} is not a setting: expected key=value, for example retention.ms=3600000"
         ))),
     }
 }
@@ -139,8 +139,8 @@ fn pair(text: &str) -> Result<(String, String), Usage> {
 fn assignment(text: &str) -> Result<Vec<Vec<i32>>, Usage> {
     let wrong = || {
         Usage(format!(
-            "--replica-assignment {text:?} is invalid: broker ids with ':' between them and ',' between partitions \
-             would be right, for example 1:2,2:3"
+            "--replica-assignment {text:?} is invalid: expected broker ids with ':' between them and ',' between \
+             partitions, for example 1:2,2:3"
         ))
     };
     text.split(',')

@@ -15,7 +15,7 @@ use tokio::time::{Instant, Sleep};
 
 /// Connections to one socket; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 64;
-/// A connection on which nothing has come or gone for so long is closed.
+/// A connection without traffic for this long is closed.
 const SILENT_MAX: Duration = Duration::from_secs(60);
 
 /// A socket that accepts no more than it has places for.

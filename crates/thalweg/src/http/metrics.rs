@@ -18,7 +18,7 @@ pub fn routes(sources: Vec<Source>) -> Router {
 }
 
 async fn expose(State(sources): State<Arc<Vec<Source>>>) -> Response {
-    // It looks at every partition: others are served meanwhile.
+    // It reads every partition: do not block other requests.
     let written = tokio::task::spawn_blocking(move || {
         let mut page = Exposition::default();
         sources.iter().for_each(|source| source(&mut page));

@@ -1,7 +1,7 @@
 //! The HTTP server of a node (`http.listener`), for operators: bound before anything else is done, served once the node serves.
 //!
-//! What it serves is put together by whoever starts it, as routers of axum merged into one: [`metrics`] is one of them. Owns
-//! the sockets and their bounds. Refuses: TLS, authentication, and to know what is served.
+//! Its starter merges axum routers, such as [`metrics`]. Owns the sockets and their limits. Refuses: TLS,
+//! authentication, and knowledge of the served content.
 
 mod connections;
 pub mod metrics;
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
-/// How long requests that have begun may take when the server stops.
+/// Time for started requests when the server stops.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// The address of `http.listener` cannot be had.
@@ -52,12 +52,12 @@ impl HttpListening {
         for socket in self.0.into_sockets() {
             let (routes, mut stop) = (routes.clone(), stop.clone());
             let served = axum::serve(Bounded::new(socket), routes).with_graceful_shutdown(async move {
-                // An error says that nobody is left to stop it in order.
+                // An error means that it cannot be stopped cleanly any more.
                 let _ = stop.wait_for(|stop| *stop).await;
             });
             tasks.spawn(async move {
                 if let Err(error) = served.await {
-                    tracing::error!(%error, "HTTP server has ended");
+                    tracing::error!(%error, "HTTP server stopped");
                 }
             });
         }
@@ -74,7 +74,7 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Stops in order: requests that have begun are answered, unless they take long.
+    /// Stops cleanly: started requests are answered, unless they take long.
     pub async fn stop(mut self) {
         self.stopping.send_replace(true);
         let drained = async { while self.tasks.join_next().await.is_some() {} };

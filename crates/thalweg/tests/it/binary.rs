@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// How long a condition may take to come about.
+/// Time limit for a condition.
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// A command of the binary, which reads nothing.
@@ -31,7 +31,7 @@ pub fn run_with_input(command: &mut Command, input: &[u8]) -> (Option<i32>, Stri
     let mut stdin = child.stdin.take().expect("it is a pipe");
     let input = input.to_vec();
     let writer = std::thread::spawn(move || {
-        // Whoever needs no input may have ended.
+        // A process that needs no input may have exited.
         let _ = stdin.write_all(&input);
     });
     let output = child.wait_with_output().expect("it ends");
@@ -60,7 +60,7 @@ impl Running {
         kill_process(pid, signal).expect("it runs");
     }
 
-    /// What Ctrl-C does.
+    /// Acts like Ctrl-C.
     pub fn interrupt(&self) {
         self.signal(Signal::INT);
     }
@@ -119,7 +119,7 @@ impl Broker {
         Broker { process, address, settings, dir }
     }
 
-    /// Ends it without a word, and starts it on what it has left.
+    /// Kills it, and restarts it on its data.
     pub fn kill_and_restart(&mut self) {
         self.process.kill().expect("it runs");
         self.process.wait().expect("it ends");
@@ -136,7 +136,7 @@ impl Broker {
             line.split_once("listens on PLAINTEXT://").map(|(_, rest)| rest.to_owned())
         });
         let address = said.and_then(|said| said.split(',').next().map(str::to_owned)).expect("an address");
-        // What it says later is read, so that it never waits for this end.
+        // Its later output is read, so that it never blocks.
         std::thread::spawn(move || lines.for_each(drop));
         (process, address)
     }

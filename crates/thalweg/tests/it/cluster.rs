@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::binary::{run, thalweg};
 
-/// Longer than anything here takes, on a machine that does much else.
+/// Longer than anything here takes, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 fn signal(pid: u32, signal: Signal) {
@@ -88,7 +88,7 @@ impl Up {
         self.nodes.iter().filter(|node| node.clients != "-").collect()
     }
 
-    /// A command to the first broker: what it printed.
+    /// Runs a command against the first broker; returns its output.
     fn run(&self, line: &str) -> String {
         let mut command = thalweg(line);
         command.env("THALWEG_BOOTSTRAP_SERVER", &self.brokers()[0].clients);
@@ -123,7 +123,7 @@ impl Up {
         }
     }
 
-    /// Ctrl-C: all nodes end, and it says how.
+    /// Ctrl-C: all nodes stop, and the output says how.
     fn stop(mut self) {
         signal(self.process.id(), Signal::INT);
         let mut said = String::new();
@@ -211,7 +211,7 @@ fn named(status: &Value, key: &str) -> Vec<i64> {
 #[test]
 fn dead_brokers_are_seen_at_once_and_the_exit_code_says_how_bad_it_is() {
     let dir = tempfile::tempdir().expect("a directory");
-    // The controller takes none for dead while this test runs.
+    // The controller must not expire a session during this test.
     let up = Up::start(dir.path(), "--brokers 3 --set broker.session.timeout.ms=600000");
     up.run("topic create orders --replica-assignment 1:2,2:3,3:1");
     up.status_where("a leader of each partition", is_whole);
@@ -237,7 +237,7 @@ fn dead_brokers_are_seen_at_once_and_the_exit_code_says_how_bad_it_is() {
     let missing = "thalweg: The groups of these brokers are missing: 3 (Cannot connect to ";
     assert!(code == Some(1) && error.starts_with(missing), "{code:?} {error}");
 
-    // The controller is in the first: what the second knows stays as it is.
+    // The controller is in the first: the second's view stays as it is.
     signal(up.nodes[0].pid, Signal::KILL);
     let (code, status) = up.judged(1);
     assert_eq!((code, named(&status, "offline")), (Some(4), vec![0, 2]), "{status:#}");

@@ -172,7 +172,7 @@ async fn the_use_of_a_broker_is_sampled() {
     assert!(broker.disk_written_bytes.is_some(), "{broker:?}");
 }
 
-/// Started by the next test, in a process of its own that is then killed.
+/// Started by the next test, in a separate process that is then killed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lab_that_waits_to_be_killed() {
     let Some(work) = std::env::var_os("THALWEG_TEST_KILLED_LAB") else { return };

@@ -1,5 +1,5 @@
-//! What cannot be done is said at once, in one line on standard error, with the right exit code: 1 when it failed, 2 when
-//! it was asked for the wrong thing.
+//! Failures are reported at once, in one line on standard error, with the right exit code: 1 for a failure, 2 for
+//! invalid arguments.
 use thalweg_ports::free_port;
 
 use crate::binary::{Broker, run, run_with_input, thalweg, until};
@@ -27,7 +27,7 @@ fn commands(address: &str) -> [Command; 7] {
     ]
 }
 
-/// Every other command that takes brokers.
+/// Every other command with a broker argument.
 fn others(brokers: &str) -> [Command; 7] {
     let on = |line: &str, option: &str| {
         let mut command = thalweg(line);
@@ -45,7 +45,7 @@ fn others(brokers: &str) -> [Command; 7] {
     ]
 }
 
-/// A server that answers whoever connects with these bytes, and closes.
+/// A server that answers every connection with these bytes, and closes it.
 fn answering(bytes: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -70,7 +70,7 @@ fn brokers_are_host_and_port_for_every_command() {
     }
     let (code, _, error) = run(thalweg("topic list -b").arg(""));
     assert_eq!(code, Some(2), "{error}");
-    assert!(error.starts_with("thalweg: no broker to connect to first is named: HOST:PORT"), "{error}");
+    assert!(error.starts_with("thalweg: no bootstrap server is given: expected HOST:PORT"), "{error}");
 }
 
 #[test]
@@ -86,17 +86,17 @@ fn a_port_that_nobody_listens_on_is_named() {
 
 #[test]
 fn a_server_of_another_protocol_is_told_from_a_broker() {
-    let closing = "it closed the connection (a listener that wants TLS does so)";
+    let closing = "it closed the connection (a TLS listener does so)";
     for (answer, expected) in [
         (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "it speaks HTTP"),
-        (b"\x15\x03\x03\x00\x02\x02\x50", "it speaks TLS (security.protocol=SSL or SASL_SSL would be right)"),
+        (b"\x15\x03\x03\x00\x02\x02\x50", "it speaks TLS (expected security.protocol=SSL or SASL_SSL)"),
         (b"", closing),
     ] {
         let address = answering(answer);
         for mut command in commands(&address) {
             let (code, out, error) = run(&mut command);
             assert_eq!((code, out.as_str()), (Some(1), ""), "{command:?}: {error}");
-            let expected = format!("thalweg: {address} did not answer as a Kafka broker does: {expected}\n");
+            let expected = format!("thalweg: {address} did not answer like a Kafka broker: {expected}\n");
             assert_eq!(error, expected, "{command:?}");
         }
     }
@@ -109,7 +109,7 @@ fn a_server_that_says_nothing_is_not_waited_for_longer_than_the_setup_may_take()
     let mut command = thalweg("topic list --set socket.connection.setup.timeout.ms=200 --bootstrap-server");
     let (code, _, error) = run(command.arg(&address));
     assert_eq!(code, Some(1), "{error}");
-    assert!(error.contains("did not answer as a Kafka broker does: nothing came within 200 ms"), "{error}");
+    assert!(error.contains("did not answer like a Kafka broker: no answer within 200 ms"), "{error}");
 }
 
 #[test]
@@ -141,10 +141,7 @@ fn a_topic_or_group_that_does_not_exist_is_named() {
     assert_eq!((code, out.as_str(), error.as_str()), (Some(0), "Created topic t.\n", ""));
     let mut missing = thalweg("consume t --partition 7");
     let (code, _, error) = run(missing.env("THALWEG_BOOTSTRAP_SERVER", &broker.address));
-    assert_eq!(
-        (code, error.as_str()),
-        (Some(1), "thalweg: Topic t has no partition 7: 0 to 0 would be right\n")
-    );
+    assert_eq!((code, error.as_str()), (Some(1), "thalweg: Topic t has no partition 7: expected 0 to 0\n"));
 }
 
 #[test]
@@ -172,18 +169,19 @@ fn a_controllers_port_is_named_as_such() {
         let (code, out, error) = run(&mut command);
         assert_eq!((code, out.as_str()), (Some(1), ""), "{command:?}: {error}");
         let expected = format!(
-            "thalweg: {controller} is the port of a controller, which serves brokers and no clients: the port of a broker would \
-             be right (in its advertised.listeners, often 9092)\n"
+            "thalweg: {controller} is the port of a controller, which serves brokers, not clients: expected a broker's \
+             port (in its advertised.listeners, often 9092)\n"
         );
         assert_eq!(error, expected, "{command:?}");
     }
-    // The other way round: a broker that takes another broker for its controller.
+    // The other way round: a broker that uses another broker as its controller.
     let dir = tempfile::tempdir().expect("a directory");
     let mut joining =
         thalweg("serve --listen 127.0.0.1:0 --set process.roles=broker --set node.id=2 --data-dir");
     joining.arg(dir.path()).args(["--set", "initial.broker.registration.timeout.ms=1000", "--set"]);
     let (code, _, error) = run(joining.arg(format!("controller.quorum.bootstrap.servers={}", node.address)));
-    let expected = "it is the listener of a broker; a controller's would be right (one of its controller.listener.names)\n";
+    let expected =
+        "it is a broker's listener; expected a controller's (one of its controller.listener.names)\n";
     assert!(code == Some(1) && error.ends_with(expected), "{code:?} {error}");
     // Another address in the list may be a broker's.
     let mut both = thalweg("topic list -b");
@@ -215,7 +213,7 @@ fn the_first_line_of_a_node_says_its_version_and_the_last_whether_it_left_in_ord
         let (code, _, error) = run_with_input(produce.env("THALWEG_BOOTSTRAP_SERVER", &node.address), b"x\n");
         assert_eq!(code, Some(0), "{error}");
         if damage {
-            // What is to be written at the end has no place.
+            // The final writes have no directory.
             std::fs::remove_dir_all(dir.path().join("t-0")).expect("it is there");
         }
         let code = node.exit_code(Signal::TERM);

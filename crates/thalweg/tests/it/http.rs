@@ -1,4 +1,4 @@
-//! The HTTP server of a node: off unless it is asked for, its metrics, and what it says when it cannot be had.
+//! The HTTP server of a node: off by default, its metrics, and its errors.
 
 use crate::binary::{run, thalweg};
 use crate::node::{Answer, Node};
@@ -42,7 +42,7 @@ fn metrics_tell_what_went_through_a_topic_and_how_its_consumers_stand() {
     assert_eq!(of("kafka_controller_kafkacontroller_activebrokercount"), "1");
     assert!(number("process_open_fds") > 3.0);
 
-    // A topic that has gone takes its sample with it; the sample for all topics never falls.
+    // A deleted topic loses its sample; the sample for all topics never falls.
     let all = number("kafka_server_brokertopicmetrics_messagesin_total");
     let (code, _, error) =
         run(&mut thalweg(&format!("topic delete orders --bootstrap-server {}", node.address)));

@@ -1,4 +1,4 @@
-//! The binary as a person meets it: started, spoken to, stopped; exit codes, and what it says.
+//! The binary as a user sees it: start, use, stop; exit codes and output.
 
 mod binary;
 mod cluster;

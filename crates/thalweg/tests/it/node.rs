@@ -16,7 +16,7 @@ pub struct Node {
     child: Child,
     /// Where its first listener listens.
     pub address: String,
-    /// All listeners, as it tells them.
+    /// The line with all listeners.
     listens: String,
     /// Where its HTTP server is.
     pub http: String,
@@ -73,7 +73,7 @@ impl Node {
         };
         let listens = after("listens on ");
         let http = after("Metrics are at http://").trim_end_matches("/metrics").to_owned();
-        // What it says later is read, so that it never waits for this end.
+        // Later output is read, so that it never blocks.
         std::thread::spawn(move || lines.for_each(|line| keep(&line)));
         let mut node = Node { child, address: String::new(), listens, http, said };
         let (first, _) = node.listens.split_once("://").expect("a name before it");
@@ -87,7 +87,7 @@ impl Node {
         rest.split([',', ' ', ';']).next().expect("an address").to_owned()
     }
 
-    /// All that it has said so far.
+    /// All output so far.
     pub fn said(&self) -> String {
         self.said.lock().expect("nobody panics with the lock").clone()
     }

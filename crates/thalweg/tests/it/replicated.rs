@@ -1,5 +1,5 @@
-//! Three brokers and a controller as processes of their own, with producers that ask for acks=all: brokers are killed and
-//! paused, and afterwards everything that was acknowledged is on every disk, once, in order and in the same bytes.
+//! Three brokers and a controller in separate processes, with acks=all producers: brokers are killed and paused, and
+//! afterwards all acknowledged records are on every disk, once, in order and identical.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -93,7 +93,7 @@ impl Cluster {
         kill_process(pid, signal).expect("it can be signalled");
     }
 
-    /// Ends every node in order, brokers first.
+    /// Stops every node cleanly, brokers first.
     fn stop(&mut self) {
         for id in [1, 2, 3, 100] {
             self.signal(id, Signal::TERM);
@@ -163,7 +163,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         for node in self.nodes.values_mut() {
-            // It may have ended by itself; a test that has failed says why better than this could.
+            // It may have exited; the failed test gives a better reason.
             let _ = node.kill();
             let _ = node.wait();
         }
@@ -195,7 +195,7 @@ struct Known {
     acknowledged: AtomicUsize,
 }
 
-/// An idempotent producer: one record after the other, each until it is acknowledged. Says how many were.
+/// An idempotent producer: one record at a time, each until it is acknowledged. Returns their number.
 async fn produce(known: Arc<Known>, producer_id: i64) -> i32 {
     let mut leader = 1;
     let mut connection: Option<Connection> = None;
@@ -239,7 +239,7 @@ fn request(producer_id: i64, sequence: i32) -> ProduceRequest {
     ProduceRequest { acks: -1, timeout_ms: 3000, topic_data: vec![topic], ..Default::default() }
 }
 
-/// Waits until so many more records were acknowledged.
+/// Waits until this many more records are acknowledged.
 async fn pass(known: &Known, more: usize) {
     let enough = known.acknowledged.load(Ordering::Relaxed) + more;
     until("more acknowledged records", async || known.acknowledged.load(Ordering::Relaxed) >= enough).await;
@@ -262,7 +262,7 @@ async fn brokers_that_are_killed_and_paused_lose_nothing_that_was_acknowledged()
     pass(&known, 100).await;
     cluster.begin(leader);
     cluster.wait_for_all_in_sync().await;
-    // The new leader stands still until others lead, and wakes as one of them.
+    // The new leader is paused until others lead, and wakes as one of them.
     let leader = cluster.partition().await.expect("it is known").leader_id;
     cluster.signal(leader, Signal::STOP);
     pass(&known, 100).await;
@@ -300,7 +300,7 @@ fn check(cluster: &Cluster, produced: &[(i64, i32)]) {
     }
     for (producer_id, count) in produced {
         let sequences = &found[producer_id];
-        // What was under way at the end may be there as well.
+        // Records in flight at the end may exist too.
         assert!(
             sequences.len() >= usize::try_from(*count).expect("a count"),
             "{producer_id}: records are lost"

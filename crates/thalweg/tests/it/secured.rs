@@ -1,5 +1,5 @@
-//! Every tool against an Apache Kafka that lets in nobody without TLS and a password: what people set in a file of client
-//! settings works, whoever the client is, and no result holds the password. Skipped without Kafka's jars.
+//! Every tool against an Apache Kafka that requires TLS and a password: settings in a file of client settings work
+//! for every client, and no result contains the password. Skipped without Kafka's jars.
 #![allow(
     clippy::disallowed_methods,
     reason = "processes run in the world's time, and their tests wait in it"
@@ -121,7 +121,7 @@ impl Kafka {
     }
 }
 
-/// Runs a command that has to go well, and gives what it prints.
+/// Runs a command that must succeed, and returns its output.
 fn well(command: &mut Command, input: &str) -> String {
     let (code, out, error) = run_with_input(command, input.as_bytes());
     assert_eq!(code, Some(0), "{command:?}: {out}{error}");
@@ -153,7 +153,7 @@ fn the_command_line_does(kafka: &Kafka) {
     let line = format!("topic list --bootstrap-server {} --command-config {wrong}", kafka.address);
     let (code, _, error) = run(&mut thalweg(&line));
     assert_ne!(code, Some(0));
-    assert!(error.contains("does not let this client in by SCRAM-SHA-512"), "{error}");
+    assert!(error.contains("rejects this client by SCRAM-SHA-512"), "{error}");
     assert!(!error.contains("hunter2"), "{error}");
 }
 
@@ -199,7 +199,7 @@ fn streams_do(kafka: &Kafka) {
     well(&mut stream("stdin | kafka --topic=streamed"), "a\nb\nc\n");
     let read = well(&mut stream("kafka --topics=streamed --untilEnd=true | stdout"), "");
     assert_eq!(read, "a\nb\nc\n");
-    // A password that is wrong is told as what it is, and long before a sink gives up.
+    // A wrong password is reported as such, long before a sink gives up.
     let (at, wrong) = (&kafka.address, kafka.file("wrong.properties"));
     for line in [
         format!("kafka --topics=streamed --bootstrap={at} --properties={wrong} | null"),
@@ -221,7 +221,7 @@ fn refused(command: &mut Command) {
     let began = Instant::now();
     let (code, _, error) = run_with_input(command, b"a\n");
     assert_eq!(code, Some(1), "{command:?}: {error}");
-    assert!(error.contains("does not let this client in by SCRAM-SHA-512"), "{command:?}: {error}");
+    assert!(error.contains("rejects this client by SCRAM-SHA-512"), "{command:?}: {error}");
     assert!(began.elapsed() < Duration::from_secs(100), "{command:?} took {:?}", began.elapsed());
 }
 
@@ -262,7 +262,7 @@ fn streams_of_a_broker_do_and_keep_the_password_to_themselves(kafka: &Kafka) {
         well(&mut kafka.tool(&format!("consume {topic}"), "--from-beginning --max-messages 1"), "")
     };
     assert_eq!((read("end").as_str(), read("bad").as_str()), ("{\"n\": 3}\n", "bad\n"));
-    // What cannot be told apart from another cluster by its settings gets none of them.
+    // A stage that may belong to another cluster gets none of the settings.
     create("elsewhere", "time --initialDelay=1h | kafka --topic=x --bootstrap=127.0.0.1:1", "");
     for told in [streams(), host.get("/metrics").body, host.said()] {
         assert!(told.contains("streams"), "{told}");
@@ -287,7 +287,7 @@ fn streams_of_a_broker_do_and_keep_the_password_to_themselves(kafka: &Kafka) {
         "{error}"
     );
     let error = refused(&["streams.bootstrap.servers=nowhere".to_owned()]);
-    assert!(error.contains("streams.bootstrap.servers: \"nowhere\" is no address"), "{error}");
+    assert!(error.contains("streams.bootstrap.servers: \"nowhere\" is not a broker address"), "{error}");
     let error = refused(&["streams.client.config=/nowhere".to_owned()]);
     assert!(error.contains("streams.client.config: Cannot read /nowhere"), "{error}");
 }

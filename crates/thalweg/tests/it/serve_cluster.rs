@@ -1,4 +1,4 @@
-//! `thalweg serve` as a controller and as a broker that joins it, each a process of its own.
+//! `thalweg serve` as a controller and as a broker that joins it, each in a separate process.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
@@ -37,7 +37,7 @@ impl Node {
         Node { child, log, address }
     }
 
-    /// Stops it by SIGTERM, and gives what it logged since it listened.
+    /// Stops it by SIGTERM, and returns its later log.
     fn stop(mut self) -> String {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM).expect("it runs");

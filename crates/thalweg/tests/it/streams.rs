@@ -109,7 +109,7 @@ fn the_example_of_the_time_shows_three_lines() {
 }
 
 #[test]
-fn the_examples_of_measurements_report_as_the_original_did_and_find_nothing_missing() {
+fn measurement_examples_report_like_the_original_and_miss_nothing() {
     for name in ["measure.stream", "by-reference.stream"] {
         let (out, _dir) = example(name);
         assert!(out.contains("stream: Messages:    1000000 in "), "{out}");

@@ -125,7 +125,7 @@ fn a_stream_whose_broker_is_killed_again_and_again_moves_every_record_once() {
 /// The broker that coordinates the group dies, the cluster names it no more, and it comes back. librdkafka waits for ever for
 /// one that was gone, so the stream gives up the producer that waits.
 #[test]
-fn a_stream_whose_coordinator_left_the_cluster_and_came_back_moves_every_record_once() {
+fn a_stream_moves_every_record_once_when_its_coordinator_leaves_and_returns() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (controller, second_port) = (free_port(), free_port());
     let node = |id: i32, properties: &[&str]| {

@@ -1,4 +1,4 @@
-//! `produce` and `consume` at work: what goes in comes out, and nothing is lost on the way.
+//! `produce` and `consume`: output equals input, and nothing is lost.
 
 use crate::binary::{Broker, run, thalweg};
 use std::io::{BufRead, BufReader, Write};
@@ -24,10 +24,10 @@ fn producing(broker: &Broker, line: &str) -> Child {
     command.spawn().expect("the binary runs")
 }
 
-/// Hands `input` to a `produce`: its exit code and what it said.
+/// Pipes `input` into a `produce`: its exit code and output.
 fn produce(broker: &Broker, line: &str, input: &[u8]) -> (Option<i32>, String) {
     let mut child = producing(broker, line);
-    // One that has ended by then has said why.
+    // A process that has exited by then has reported why.
     let _ = child.stdin.take().expect("it is a pipe").write_all(input);
     let output = child.wait_with_output().expect("it ends");
     (output.status.code(), String::from_utf8(output.stderr).expect("text"))
@@ -57,8 +57,7 @@ fn a_line_that_cannot_be_sent_is_named_and_those_before_it_are_sent() {
     let broker = Broker::start();
     create(&broker, "keyed");
     let (code, error) = produce(&broker, "produce keyed --key-separator :", b"a:1\nb:2\nno key\nd:4\n");
-    let expected =
-        "thalweg: Line 3: \"no key\" has no \":\" behind a key: --key-separator says that there is one\n";
+    let expected = "thalweg: Line 3: \"no key\" has no \":\" after a key, which --key-separator requires\n";
     assert_eq!((code, error.as_str()), (Some(2), expected));
     assert_eq!(values(&broker, "keyed"), b"1\n2\n");
     create(&broker, "long");
@@ -105,7 +104,7 @@ fn a_group_goes_on_behind_the_last_record_that_was_printed() {
         let (code, out, error) = run(&mut to(&broker, consume));
         assert_eq!((code, out.as_str(), error.as_str()), (Some(0), expected, ""));
     }
-    // A reader that goes away takes nothing along that it was not given.
+    // A reader that disconnects does not lose records that it did not receive.
     let mut child = to(&broker, "consume numbers --group readers")
         .stdout(Stdio::piped())
         .spawn()

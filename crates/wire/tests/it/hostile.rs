@@ -1,5 +1,5 @@
-//! Messages that are cut, bent, or lie about their lengths: refused or read as something else, never a panic,
-//! and never more memory than a small multiple of the bytes that came.
+//! Truncated and corrupted messages, and wrong lengths: rejected or read as something else, never a panic, and never
+//! more memory than a small multiple of the input.
 //!
 //! The inputs are Kafka's golden bytes under seeded damage, so a failure repeats. `THALWEG_FUZZ_ROUNDS`
 //! multiplies the number of random inputs for a longer run.
@@ -12,13 +12,11 @@ use rand::{Rng, SeedableRng};
 use std::collections::BTreeSet;
 use thalweg_wire::registry;
 
-/// Memory that a message may take for each of its bytes, at the worst moment of being read and written again.
-/// Small structs and strings cost the most: a compact string of no letters is one byte on the wire and 24 in
-/// memory.
+/// Maximum memory per byte of a message while it is decoded and encoded again. Small structs and strings cost the
+/// most: a compact string of no letters is one byte on the wire and 24 in memory.
 const MEMORY_PER_BYTE: u64 = 64;
 
-/// Memory that any message may take: one element of each array, the fields of the message, what it is written
-/// into.
+/// Maximum memory of any message: one element of each array, the fields of the message, the output buffer.
 const MEMORY_ANYWAY: u64 = 2048;
 
 /// Reads a message as the broker would and writes it again: `None` where it was refused, and the memory it
@@ -41,7 +39,7 @@ fn feed(name: &str, version: i16, input: &[u8]) -> Option<Vec<u8>> {
     feed_and_measure(name, version, input).0
 }
 
-/// What was accepted, whatever it was, is written in a form that is read as the same again.
+/// Accepted input is written in a form that decodes to the same message.
 fn feed_and_check(name: &str, version: i16, input: &[u8]) {
     if let Some(once) = feed(name, version, input) {
         let twice = feed(name, version, &once);
@@ -146,13 +144,13 @@ const LIES: [&[u8]; 8] = [
 #[test]
 fn a_length_that_lies_costs_nothing_wherever_it_stands() {
     for Entry { name, version, bytes, .. } in versions() {
-        // Lengths stand at the start of messages and of their arrays; a long message repeats itself.
+        // Lengths are at the start of messages and of their arrays; a long message repeats itself.
         for at in 0..bytes.len().min(96) {
             for lie in LIES {
                 let end = (at + lie.len()).min(bytes.len());
                 let input = [&bytes[..at], lie, &bytes[end..]].concat();
                 feed_and_check(name, *version, &input);
-                // A varint takes the place of one byte.
+                // A varint replaces one byte.
                 let input = [&bytes[..at], lie, &bytes[at + 1..]].concat();
                 feed_and_check(name, *version, &input);
             }
@@ -190,7 +188,7 @@ fn many_small_elements_cost_a_small_multiple_of_their_bytes() {
 #[test]
 fn a_count_of_two_billion_in_twenty_bytes_is_refused() {
     let lie = [0x7f, 0xff, 0xff, 0xff];
-    // Non-flexible: the count of topics, of partitions, of coordinator keys stands at a known place.
+    // Non-flexible: the count of topics, of partitions, of coordinator keys is at a known position.
     let metadata = [&lie[..], &[0; 16]].concat();
     let delete_topics = [&lie[..], &[0; 16]].concat();
     let produce = [&[0xff, 0xff, 0, 1, 0, 0, 0, 1][..], &lie, &[0; 8]].concat();
@@ -230,7 +228,7 @@ fn arrays_have_a_bound_in_all() {
 fn tagged_fields_have_the_same_bound() {
     use thalweg_wire::data::RequestHeader;
     use thalweg_wire::{DecodeProblem, Decoder, Message};
-    // A header without a client's name, and five fields that nobody knows, of no bytes.
+    // A header without a client's name, and five unknown empty fields.
     let mut bytes = vec![0, 18, 0, 3, 0, 0, 0, 1, 0xff, 0xff, 5];
     bytes.extend([77, 0].repeat(5));
     let decode =

@@ -1,14 +1,13 @@
-//! What proves the message code: Kafka's own bytes, Kafka's own schema files, and input made to do harm.
+//! Tests of the message code: Kafka's own bytes, Kafka's own schema files, and hostile input.
 //!
 //! - `golden`: every message at every version, as Kafka's Java classes write it, is read and written again
 //!   unchanged.
-//! - `schema`: our schema files say what the files inside Kafka's jars say.
+//! - `schema`: our schema files match the files inside Kafka's jars.
 //! - `tables`: error codes and APIs have Kafka's numbers, names, versions and headers.
 //! - `hostile`: cut, bent and lying messages are refused, and cost no more memory than a small multiple of
 //!   their length.
 //!
-//! The checks that need Kafka's jars ask for `KAFKA_CLASSPATH="$(compat/kafka-jars/fetch)"` and say so when
-//! they are skipped.
+//! Checks that need Kafka's jars use `KAFKA_CLASSPATH="$(compat/kafka-jars/fetch)"` and report when they are skipped.
 
 mod golden;
 mod hostile;
@@ -17,7 +16,7 @@ mod tables;
 
 use std::io::Write;
 
-/// Kafka's jars, or `None` after saying that the check named `what` is skipped.
+/// Kafka's jars, or `None` after reporting that the check `what` is skipped.
 fn kafka_classpath(what: &str) -> Option<String> {
     let classpath = std::env::var("KAFKA_CLASSPATH").ok().filter(|path| !path.is_empty());
     if classpath.is_none() {

@@ -1,9 +1,8 @@
 //! Our schema files against the files inside Kafka's jars.
 //!
-//! Both are read here by code of its own, apart from the importer and the generator of `xtask`, into facts by
-//! place (`FetchRequest/Topics/Partitions` → type, versions, default, ...), and the facts must be the same.
-//! Not compared is what does not bear on the wire or on a field's value: sentences, and how Kafka's Java
-//! holds and validates the field.
+//! Both are read by separate code, not by the importer and the generator of `xtask`, into facts by path
+//! (`FetchRequest/Topics/Partitions` → type, versions, default, ...), and the facts must be the same. Descriptions,
+//! and how Kafka's Java code stores and validates a field, are not compared.
 
 use crate::kafka_classpath;
 use serde_json::Value;
@@ -23,10 +22,10 @@ const SOURCES: [(&str, &str); 4] = [
 /// The type of a control record, its key, is part of the record format, which is not this crate's.
 const NOT_OURS: [&str; 1] = ["ControlRecordTypeSchema"];
 
-/// What a schema says about one message, struct or field.
+/// The facts about one message, struct or field.
 type Facts = BTreeMap<&'static str, String>;
 
-/// What a schema says about one message.
+/// The facts about one message.
 #[derive(Debug, Default, PartialEq)]
 pub struct Message {
     pub name: String,
@@ -82,7 +81,7 @@ fn list(folder: &Path) -> Vec<PathBuf> {
 
 /// Reads the compact form: a message at the margin, its fields and structs below it, two spaces a level.
 fn parse_compact(text: &str, file: &str, messages: &mut Vec<Message>) {
-    // The places of the lines that the next line may lie below, and how many fields each has had.
+    // The paths of the lines that the next line may belong to, and their number of fields.
     let mut above: Vec<(String, usize)> = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -175,7 +174,7 @@ fn find_jar(classpath: &str, prefix: &str) -> PathBuf {
     jars.into_iter().find(is_it).unwrap_or_else(|| panic!("KAFKA_CLASSPATH has no {prefix}*.jar"))
 }
 
-/// Removes `//` comments, wherever they stand but inside a string.
+/// Removes `//` comments, except inside strings.
 fn without_comments(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
@@ -244,7 +243,7 @@ fn json_fields(fields: &Value, parent: &str, message: &mut Message) {
                 "taggedVersions" => facts.insert("tagged", versions(&text(value))),
                 "flexibleVersions" => facts.insert("flexible", versions(&text(value))),
                 "tag" => facts.insert("tag", text(value)),
-                // Kafka's generator takes a JSON null for no default at all; the default null is a string.
+                // Kafka's generator treats a JSON null as no default; the default null is a string.
                 "default" if value.is_null() => None,
                 "default" => facts.insert("default", text(value)),
                 "ignorable" if *value == Value::Bool(true) => facts.insert("ignorable", text(value)),
@@ -254,7 +253,7 @@ fn json_fields(fields: &Value, parent: &str, message: &mut Message) {
                 unknown => panic!("{place}: unknown attribute {unknown}"),
             };
         }
-        // A field that is always tagged need not say in which versions it exists.
+        // A field that is always tagged need not list the versions in which it exists.
         if let Some(tagged) = facts.get("tagged").cloned() {
             facts.entry("versions").or_insert(tagged);
         }

@@ -1,4 +1,4 @@
-//! Requests of two lengths, and the times that they take: whether an API's cost grows faster than its requests.
+//! Times requests of two lengths, to check that an API's cost does not grow faster than its requests.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ pub const MANY: usize = FEW * FACTOR as usize;
 
 /// How many times as many elements the longer requests have.
 const FACTOR: u32 = 8;
-/// What a longer request may take beside its share: a machine that does other things too.
+/// Allowance for a longer request beside its share: the machine has other work too.
 const NOISE: Duration = Duration::from_millis(60);
-/// How often a request is sent before its time is believed to be too long.
+/// Number of tries before a time counts as too long.
 const TRIES: usize = 4;
 
-/// The most time that a request of [`MANY`] elements may take, when one of [`FEW`] takes `short`.
+/// The maximum time of a request of [`MANY`] elements, if one of [`FEW`] takes `short`.
 fn limit(short: Duration) -> Duration {
     short * FACTOR * 2 + NOISE
 }
@@ -38,7 +38,7 @@ impl Growth {
         for _ in 0..TRIES {
             short = short.min(time(few).await);
             long = long.min(time(many).await);
-            // What is far beyond the limit is no noise.
+            // A time far beyond the limit is not noise.
             if long <= limit(short) || long > 4 * limit(short) {
                 break;
             }

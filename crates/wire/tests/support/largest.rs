@@ -1,8 +1,8 @@
 //! The largest requests of any API, made from the schema alone: one array of the request has as many elements as wanted, all
 //! others have one. No API needs a line here, so none that is served can be left out of a test that walks over the table.
 //!
-//! Owns: the bytes of such requests, at any version. What makes a request pass the first checks of its API is in
-//! [`Values`]. Refuses: nothing; a schema that it cannot read is a panic, as it is a fault of the tree.
+//! Owns: the bytes of such requests, at any version. [`Values`] makes a request pass the first checks of its API. An
+//! unreadable schema is a panic, because it is a fault of the tree.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,16 +21,16 @@ pub enum Naming {
 /// All of them.
 pub const NAMINGS: [Naming; 3] = [Naming::Distinct, Naming::Repeated, Naming::Mixed];
 
-/// What requests are filled with, by the names of their fields.
+/// Field values, by the names of the fields.
 #[derive(Clone, Debug, Default)]
 pub struct Values {
-    /// A string that exists in the cluster, for fields of this name; `""` stands for all others.
+    /// A string that exists in the cluster, for fields of this name; `""` applies to all others.
     pub strings: HashMap<&'static str, String>,
     /// A number for fields of this name. Others count the elements, or are 0 outside of arrays.
     pub numbers: HashMap<&'static str, i64>,
     /// Values for fields of one message that differ from those of all others: message, field, value.
     pub numbers_of: HashMap<(&'static str, &'static str), i64>,
-    /// Fields of these that count the elements of the long array all the same: message, field.
+    /// Fields that count the elements of the long array: message, field.
     pub counted: Vec<(&'static str, &'static str)>,
     /// A UUID that exists in the cluster.
     pub uuid: u128,
@@ -142,7 +142,7 @@ impl Schema {
     }
 }
 
-/// The fields at one depth of indentation, and how many lines they take.
+/// The fields at one level of indentation, and their number of lines.
 fn parse_fields(
     lines: &[&str],
     depth: usize,
@@ -227,8 +227,8 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// `path` leads to the long array, if it lies within. `element` is the number of the element of the long array that is
-    /// being written.
+    /// `path` leads to the long array, if it is inside. `element` is the index of the current element of the long
+    /// array.
     fn fields(&self, bytes: &mut Vec<u8>, fields: &[Field], path: Option<&[String]>, element: Option<usize>) {
         for field in fields.iter().filter(|f| (f.from..=f.to).contains(&self.version) && !f.tagged) {
             let within = path.filter(|path| path[0] == field.name).map(|path| &path[1..]);

@@ -1,6 +1,6 @@
 //! Pages of `docs/` that are written from the code.
 
-/// That a page of `docs/` is the one that was made now. With UPDATE_DOCS=1 it is written anew.
+/// Asserts that a page of `docs/` is up to date. With UPDATE_DOCS=1 it is updated.
 pub fn assert_is_fresh(name: &str, page: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
     if std::env::var_os("UPDATE_DOCS").is_some() {

@@ -1,11 +1,11 @@
 //! Fetch (key 1), versions 4 to 18.
 //!
-//! A fetch reads whole batches, as slices of log segments, that leave by sendfile. Where less than min.bytes is there
-//! it parks as a waiter on its partitions until enough is appended or max.wait.ms is over; then it reads again.
-//! A batch larger than the limits is returned whole if it is the first, so that no consumer stalls.
+//! A fetch reads whole batches, as slices of log segments, that are sent by sendfile. If they are less than
+//! min.bytes, it waits on its partitions until enough is appended or for max.wait.ms; then it reads again. A batch
+//! larger than the limits is returned whole if it is the first, so that no consumer stalls.
 //!
-//! A follower's fetch is the same up to the log end, and tells the leader what the follower has. From version 11 on a
-//! consumer may read from followers, and is sent to one in its rack (KIP-392).
+//! A follower's fetch is the same up to the log end, and reports the follower's log end to the leader. From version
+//! 11 on a consumer may read from followers, and is redirected to one in its rack (KIP-392).
 //!
 //! Version 7 brings incremental sessions (KIP-227), version 12 truncation by epochs (KIP-595), version 13 topic ids
 //! (KIP-516), version 15 the follower's broker epoch (KIP-903), version 16 the new leader's address (KIP-951).
@@ -73,7 +73,7 @@ async fn wait(plan: &Plan, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
     }
 }
 
-/// Reads those partitions again that have news. Says whether any had.
+/// Reads partitions with news again. Returns whether there were any.
 fn read_again(
     plan: &Plan,
     outcomes: &mut [Outcome],
@@ -102,7 +102,7 @@ fn is_enough(plan: &Plan, outcomes: &[Outcome]) -> bool {
     plan.entries.is_empty() || bytes >= plan.min_bytes || outcomes.iter().any(Outcome::is_urgent)
 }
 
-/// Reads every partition of a fetch that has just come, within its limit in bytes.
+/// Reads every partition of a new fetch, within its limit in bytes.
 fn read(plan: &Plan) -> Vec<Outcome> {
     let mut left = plan.max_bytes;
     let mut first = true;
@@ -145,10 +145,10 @@ fn read_partition(plan: &Plan, entry: &Entry, left: usize, first: bool, first_pa
     }
 }
 
-/// What a fetch that fails as a whole reports.
+/// The error of a fetch that fails as a whole.
 type FetchFailed = ErrorCode;
 
-/// An empty reading: what a partition with nothing to say would return.
+/// A read without records or news.
 fn is_silent(read: &FetchRead) -> bool {
     read.slice.is_none() && read.diverging.is_none() && read.preferred_read_replica.is_none()
 }

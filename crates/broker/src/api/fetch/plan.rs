@@ -1,4 +1,4 @@
-//! What a fetch will read: the request, its session, and the partitions found.
+//! The plan of a fetch: the request, its session, and the partitions found.
 
 use super::FetchFailed;
 use crate::api::Call;
@@ -19,12 +19,12 @@ pub struct Entry {
     pub key: Key,
     pub partition: Result<Arc<Partition>, ErrorCode>,
     pub fetch_offset: Offset,
-    /// Where the follower's log begins; -1 for a client.
+    /// The start of the follower's log; -1 for a client.
     pub log_start_offset: Offset,
     pub max_bytes: usize,
-    /// The client's leader epoch; `None` where it does not know one.
+    /// The client's leader epoch; `None` if it is unknown.
     pub current_leader_epoch: Option<LeaderEpoch>,
-    /// The epoch of the last batch that the client holds; `None` where it does not say.
+    /// The epoch of the client's last batch; `None` if it is not given.
     pub last_fetched_epoch: Option<LeaderEpoch>,
 }
 
@@ -38,7 +38,7 @@ pub struct Plan {
     pub reader: Reader,
     pub isolation: Isolation,
     pub session: SessionFetch,
-    /// Whether a consumer may read from followers: its version knows that it may be told to.
+    /// Whether a consumer may be redirected to a follower: its version supports it.
     pub from_any_replica: bool,
     /// The consumer's rack, where a replica there might serve it better than this one.
     pub elsewhere: Option<String>,
@@ -57,7 +57,7 @@ impl Plan {
             1 => Isolation::ReadCommitted,
             _ => Isolation::ReadUncommitted,
         };
-        // A client's fetch is bounded by the broker, whatever it asks for.
+        // A client's fetch is limited by the broker, whatever it requests.
         let max_bytes = clamp(request.max_bytes).min(match reader {
             Reader::Client => broker.config().network.fetch_max_bytes,
             Reader::Follower { .. } | Reader::Internal => usize::MAX,

@@ -1,10 +1,10 @@
-//! What a fetch has found, as an answer: a head in memory and slices of log segments.
+//! Builds the answer of a fetch: a head in memory and slices of log segments.
 
 use super::plan::{Entry, Plan, named};
 use super::{FetchFailed, is_silent};
 use crate::api::{Call, elsewhere};
 use crate::broker::Broker;
-use crate::fetch_sessions::Told;
+use crate::fetch_sessions::Answered;
 use thalweg_log::LogSlice;
 use thalweg_net::{Frame, Reply};
 use thalweg_replica::partition::{FetchRead, Isolation, Reader, Snapshot};
@@ -15,10 +15,10 @@ use thalweg_wire::request::fetch_response::{
 use thalweg_wire::request::{FetchRequest, FetchResponse};
 use thalweg_wire::{ErrorCode, Records};
 
-/// From this version on, a client that asks the wrong broker is told which is the right one, and where it is (KIP-951).
+/// From this version on, answers name the current leader and its address (KIP-951).
 const TELLS_LEADER: i16 = 16;
 
-/// What became of one partition.
+/// The outcome of one partition.
 #[derive(Debug)]
 pub struct Outcome {
     error: ErrorCode,
@@ -52,8 +52,8 @@ impl Outcome {
             })
     }
 
-    fn told(&self) -> Told {
-        Told {
+    fn answered(&self) -> Answered {
+        Answered {
             error_code: self.error.code(),
             high_watermark: self.read.as_ref().map_or(-1, |read| read.high_watermark.0),
             log_start_offset: self.read.as_ref().map_or(-1, |read| read.log_start_offset.0),
@@ -66,14 +66,14 @@ pub fn failed(call: &Call, error: FetchFailed) -> Reply {
     call.reply::<FetchRequest>(&FetchResponse { error_code: error.code(), ..Default::default() })
 }
 
-/// Counts a fetch, what it carries, and what failed.
+/// Counts a fetch, its bytes, and its failures.
 fn count(broker: &Broker, call: &Call, plan: &Plan, outcomes: &[Outcome]) {
     let is_follower = matches!(plan.reader, Reader::Follower { .. });
     let label = match is_follower {
         true => broker.requests.label_of_followers(),
         false => broker.requests.label(call.key),
     };
-    broker.requests.answered(label, call.version, call.came);
+    broker.requests.answered(label, call.version, call.received_at);
     for (entry, outcome) in plan.entries.iter().zip(outcomes) {
         match (outcome.bytes(), &entry.partition) {
             (0, _) if outcome.error == ErrorCode::None => {}
@@ -87,16 +87,16 @@ fn count(broker: &Broker, call: &Call, plan: &Plan, outcomes: &[Outcome]) {
 /// The answer to a fetch.
 pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>) -> Reply {
     count(broker, call, &plan, &outcomes);
-    let told: Vec<_> = plan
+    let answered: Vec<_> = plan
         .entries
         .iter()
         .zip(&outcomes)
         .map(|(entry, outcome)| {
             let news = outcome.read.as_ref().is_some_and(|read| !is_silent(read));
-            (entry.key.clone(), outcome.told(), news)
+            (entry.key.clone(), outcome.answered(), news)
         })
         .collect();
-    let mentioned = broker.fetch_sessions.finish(plan.session, &told);
+    let mentioned = broker.fetch_sessions.finish(plan.session, &answered);
     let mut response = FetchResponse { session_id: plan.session.id(), ..Default::default() };
     let mut slices = Vec::new();
     let mut leaders = Vec::new();
@@ -155,7 +155,7 @@ fn partition_data(plan: &Plan, entry: &Entry, outcome: Outcome, slices: &mut Vec
     data.high_watermark = read.high_watermark.0;
     data.last_stable_offset = read.last_stable_offset.0;
     data.log_start_offset = read.log_start_offset.0;
-    // Only a version that knows the field is sent elsewhere.
+    // Only versions with this field are redirected.
     data.preferred_read_replica = read.preferred_read_replica.unwrap_or(-1);
     if let Some((epoch, end_offset)) = read.diverging {
         data.diverging_epoch = EpochEndOffset { epoch: epoch.0, end_offset: end_offset.0 };

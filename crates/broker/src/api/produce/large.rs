@@ -1,8 +1,8 @@
-//! The batches of a Produce request that take long to look into: those that decompress to more than a connection's
-//! task may spend on a request, or are to be compressed again.
+//! Batches of a Produce request that take long to validate: those that decompress to more than the budget of a
+//! connection's task, or must be recompressed.
 //!
-//! Owns: that no such batch holds up other connections. Each is looked into and appended on a thread for such work, a
-//! few at a time over all connections, while its own connection waits.
+//! Owns: that no such batch delays other connections. Each is validated and appended on a separate thread, a few at a
+//! time over all connections, while its own connection waits.
 
 use super::{Place, accepted, refused_by};
 use crate::broker::Broker;
@@ -12,7 +12,7 @@ use thalweg_log::VerificationGuard;
 use thalweg_replica::partition::{Durable, OpeningBudget, Partition};
 use thalweg_wire::request::ProduceResponse;
 
-/// A batch that waits to be looked into.
+/// A deferred batch.
 pub(super) struct Large {
     /// Where its entry in the answer is.
     pub(super) place: Place,
@@ -21,7 +21,7 @@ pub(super) struct Large {
     pub(super) guard: Option<VerificationGuard>,
 }
 
-/// Appends the batches, and fills in their entries and what is to be waited for.
+/// Appends the batches, and fills in their entries and what must be waited for.
 pub(super) async fn append(
     broker: &Broker,
     acks: i16,

@@ -1,8 +1,8 @@
-//! The transactional part of Produce: before the first batch of a transaction is taken, its coordinator is asked about the
-//! partition, or the partition is added to the transaction (KIP-890).
+//! The transactional part of Produce: before the first batch of a transaction is accepted, its coordinator verifies
+//! the partition, or adds it to the transaction (KIP-890).
 //!
-//! Owns: which batches are asked about, and what clients are told of what the coordinator says. A request whose
-//! transactions are all under way here asks nobody.
+//! Owns: which batches are verified, and the mapping of the coordinator's errors for clients. A request whose
+//! transactions are all open here needs no verification.
 
 use crate::broker::Broker;
 use thalweg_coordinator::transaction::{Guarded, Producer, Verification, begin_verification, must_ask};
@@ -15,10 +15,10 @@ use thalweg_wire::request::produce_request::TopicProduceData;
 use thalweg_wire::{ErrorCode, Records};
 use tokio::time::Instant;
 
-/// Where a batch stands in the request: its topic's place, and its own.
+/// The position of a batch in the request: the index of its topic, and its own.
 type Place = (usize, usize);
 
-/// What the partitions are to know of the batches of a request.
+/// Guards for the batches of a request.
 #[derive(Debug, Default)]
 pub struct Guards {
     /// Whether a batch of a transaction needs a guard at all.
@@ -45,7 +45,7 @@ pub struct Unverified {
     verification: Verification,
 }
 
-/// What a request needs before its batches are appended.
+/// Verification needed before a request's batches are appended.
 #[derive(Debug)]
 pub enum Begun {
     /// Nothing.
@@ -77,7 +77,7 @@ pub fn begin(broker: &Broker, version: i16, request: &ProduceRequest) -> Result<
             if *producer.get_or_insert(own) != own {
                 return Err(ErrorCode::InvalidProducerIdMapping);
             }
-            // One that is not here is refused when it comes to be appended.
+            // A partition that is not here is refused at the append.
             if let Some(partition) = find(broker, version, topic, data.index) {
                 places.push((topic_index, index));
                 batches.push((partition, header.base_sequence));
@@ -121,15 +121,17 @@ impl Unverified {
 
     fn into_guards(self, required: bool) -> Guards {
         let verification = self.verification;
-        let guards =
-            self.guarded.into_iter().map(|(_, guard)| guard.map_err(|error| told(error, verification)));
+        let guards = self
+            .guarded
+            .into_iter()
+            .map(|(_, guard)| guard.map_err(|error| client_error(error, verification)));
         Guards { required, known: self.places.into_iter().zip(guards).collect() }
     }
 }
 
-/// What a producer is told: older clients know only one error to be repeated that does not have them look for another
+/// The error for a producer: older clients know only one retriable error that does not make them look for another
 /// leader.
-fn told(error: ErrorCode, verification: Verification) -> AppendError {
+fn client_error(error: ErrorCode, verification: Verification) -> AppendError {
     match error {
         ErrorCode::NetworkException
         | ErrorCode::CoordinatorLoadInProgress

@@ -114,7 +114,7 @@ impl Controllers {
         command
     }
 
-    /// Where all of them listen, as brokers are told.
+    /// The addresses of all of them, for brokers.
     pub fn servers(&self) -> String {
         self.addresses.join(",")
     }
@@ -165,7 +165,7 @@ impl Controllers {
         active.expect("it was found")
     }
 
-    /// Whether a controller has a snapshot of its log: then whoever comes with nothing is sent to it.
+    /// Whether a controller has a snapshot of its log, which new observers then fetch.
     pub fn has_snapshot(&self, index: usize) -> bool {
         let log = self.home(index).join("data").join("__cluster_metadata-0");
         let entries = std::fs::read_dir(log).expect("it has a log").flatten();
@@ -176,7 +176,7 @@ impl Controllers {
             .any(|name| name.ends_with(".checkpoint") && !name.starts_with("00000000000000000000-"))
     }
 
-    /// What a controller has logged.
+    /// The controller's log output.
     pub fn log(&self, index: usize) -> String {
         std::fs::read_to_string(self.home(index).join("log")).expect("a log")
     }
@@ -189,7 +189,7 @@ fn id(index: usize) -> i32 {
 impl Drop for Controllers {
     fn drop(&mut self) {
         for mut node in self.nodes.drain(..).flatten() {
-            // It may have ended by itself; a test that has failed says why better than this could.
+            // It may have exited; the failed test gives a better reason.
             let _ = node.kill();
             let _ = node.wait();
         }
@@ -202,8 +202,8 @@ async fn describe(address: &str, speech: &ConnectionOptions) -> Option<DescribeC
     connection.send(&controllers).await.ok().filter(|answer| answer.error_code == 0)
 }
 
-/// Addresses that nobody listens on, below the ports that the system gives to connections, so that none takes one of
-/// them before the controller does.
+/// Unused addresses, below the system's ephemeral ports, so that no connection takes one of them before the
+/// controller.
 fn free_addresses(count: usize) -> Vec<String> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let mut free = Vec::new();

@@ -1,4 +1,4 @@
-//! What the controllers demand of a broker, and what becomes of one that they have forgotten.
+//! The controllers' requirements for a broker, and brokers that they have forgotten.
 
 use super::controllers::{Controllers, Quorum};
 use super::{jars, until};

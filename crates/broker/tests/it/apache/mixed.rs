@@ -30,7 +30,7 @@ pub(super) struct Jvm {
 }
 
 impl Jvm {
-    /// `more` are further lines of its file, in which ADDRESS stands for where clients find it.
+    /// `more` are further lines of its file, where ADDRESS is replaced by the address for clients.
     pub(super) fn new(classpath: String, controllers: &Controllers, id: i32, more: &str) -> Jvm {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let address = format!("127.0.0.1:{}", free_port());
@@ -70,7 +70,7 @@ impl Jvm {
 
     fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // It may have ended by itself, which the test will find out.
+            // It may have exited, which the test will notice.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -126,7 +126,7 @@ impl Mixed {
         mixed
     }
 
-    /// Ends the test: the JVM found nothing that is an error, and ours stop in order.
+    /// Ends the test: the JVM logged no error, and our brokers stop cleanly.
     async fn finish(mut self) {
         let log = std::fs::read_to_string(self.jvm.dir.path().join("log")).expect("a log");
         assert!(!log.contains(" ERROR "), "{log}");
@@ -180,7 +180,7 @@ impl Mixed {
         }
     }
 
-    /// Sends one batch to the leader until it is acknowledged; gives the error codes that came before.
+    /// Sends one batch to the leader until it is acknowledged; returns the earlier error codes.
     async fn put(&self, topic: &Topic, partition: i32, acks: i16, value: &str) {
         until("an acknowledgement", async || {
             let leader = self.registration(topic, partition).map_or(-1, |registration| registration.leader);

@@ -7,7 +7,7 @@ use crate::running::Running;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::*;
 
-/// Snapshots after little, so that who comes late begins with one.
+/// Frequent snapshots, so that late observers start with one.
 const SMALL_SNAPSHOTS: &str = "metadata.log.max.record.bytes.between.snapshots=2000";
 
 async fn create(brokers: &[Running], name: &str) -> Topic {
@@ -79,7 +79,7 @@ async fn brokers_follow_a_static_quorum_of_3_9_through_the_death_of_its_leaders(
         controllers.revive(active);
     }
 
-    // Without a majority nothing can be decided, and what has a leader is served.
+    // Without a majority nothing can be decided, and partitions with a leader are served.
     let active = controllers.active().await;
     let another = (active + 1) % 3;
     controllers.kill(active);
@@ -90,7 +90,7 @@ async fn brokers_follow_a_static_quorum_of_3_9_through_the_death_of_its_leaders(
     let topic = create(&brokers, "decided-again").await;
     use_all(&brokers, &topic, b"three").await;
 
-    // One that begins with a snapshot sees what the others do.
+    // A broker that starts with a snapshot sees the same as the others.
     until("the active controller has a snapshot", async || {
         controllers.has_snapshot(controllers.active().await)
     })
@@ -118,7 +118,7 @@ async fn brokers_follow_a_static_quorum_of_3_9_through_the_death_of_its_leaders(
 
     internal_topics_have_kafkas_replicas(&brokers).await;
 
-    // Leadership cannot move where there is one replica, but the broker is let go.
+    // Leadership cannot move with one replica, but the broker may stop.
     let third = brokers.pop().expect("three");
     third.stop().await;
     until("the broker that left is seen no more", async || !brokers[0].server().broker.image().is_alive(3))

@@ -17,7 +17,7 @@ use thalweg_wire::request::*;
 const LOGIN: &str = "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"node\" \
                      password=\"node-secret\" user_node=\"node-secret\";";
 
-/// An authority, and a certificate with its key for everybody on this machine.
+/// An authority, and a certificate with its key for all nodes on this machine.
 fn stores(dir: &TempDir) -> (String, String) {
     let mut params = CertificateParams::new(Vec::new()).expect("no names");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -71,7 +71,7 @@ async fn a_broker_joins_controllers_and_follows_a_leader_over_sasl_and_tls() {
     jvm.begin();
 
     let servers = controllers.servers();
-    // Our own listeners have no TLS yet: what the leader's INSIDE speaks, it has registered.
+    // Our own listeners have no TLS yet: the leader has registered the protocol of its INSIDE listener.
     let ours = [
         ("listeners", "CLIENTS://127.0.0.1:0,INSIDE://127.0.0.1:0"),
         ("listener.security.protocol.map", "CLIENTS:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:SASL_SSL"),
@@ -131,7 +131,7 @@ async fn who_has_the_wrong_password_is_told(servers: &str, ours: &[(&str, &str)]
     properties.push(("listener.name.controller.plain.sasl.jaas.config", &login));
     let refused = start(configuration(data.path(), &properties)).await.err().expect("a wrong password");
     let text = refused.to_string();
-    assert!(text.contains("does not let this client in by PLAIN: Authentication failed"), "{text}");
+    assert!(text.contains("rejects this client by PLAIN: Authentication failed"), "{text}");
     assert!(!text.contains("hunter2"), "{text}");
     properties.push(("sasl.mechanism.controller.protocol", "GSSAPI"));
     let refused = start(configuration(data.path(), &properties)).await.err().expect("no such mechanism");

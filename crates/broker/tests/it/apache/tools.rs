@@ -1,5 +1,5 @@
-//! Kafka's own tools against brokers of ours: under one Apache controller with every feature that Kafka formats by itself, and
-//! under the embedded one.
+//! Kafka's own tools against our brokers: under one Apache controller with all features that Kafka formats by
+//! default, and under the embedded one.
 
 use super::controllers::{Controllers, JVM_OPTIONS, Quorum};
 use super::{jars, join, until};
@@ -8,7 +8,7 @@ use crate::running::Running;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Runs one of Kafka's tools and gives what it prints.
+/// Runs one of Kafka's tools and returns its output.
 async fn tool(classpath: &str, class: &str, arguments: &[&str], input: &str) -> String {
     let mut command = Command::new("java");
     command.env("CLASSPATH", classpath).args(JVM_OPTIONS).arg(class).args(arguments);
@@ -161,7 +161,7 @@ async fn records_and_groups(jars: &str, to: &[&str; 2]) {
     assert_eq!(read, 60, "{described}");
 }
 
-/// Runs one of Kafka's tools that is refused, and gives what it prints.
+/// Runs one of Kafka's tools that must fail, and returns its output.
 async fn refused(classpath: &str, class: &str, arguments: &[&str]) -> String {
     let mut command = Command::new("java");
     command.env("CLASSPATH", classpath).args(JVM_OPTIONS).arg(class).args(arguments).stdin(Stdio::null());

@@ -19,7 +19,8 @@ fn flip(path: &std::path::Path, bit: usize) {
     std::fs::write(path, bytes).expect("the segment can be written");
 }
 
-/// Kills a broker, flips one bit in each of its replicas, a different byte in each, and compares what it has once it is back.
+/// Kills a broker, flips one bit in each of its replicas, a different byte in each, and compares its logs after the
+/// restart.
 async fn damage(cluster: &mut Cluster, name: &str, id: usize, bit_of: impl Fn(usize) -> usize) {
     let topic = cluster.create(name, &[&[1i32, 2, 3][..]; PARTITIONS as usize], &[]).await;
     for index in 0..BATCHES {

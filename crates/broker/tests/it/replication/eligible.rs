@@ -1,5 +1,5 @@
-//! Eligible leader replicas (KIP-966) with the embedded controller: who left the in-sync replicas while these were too few to
-//! commit anything has all that is committed, and may lead.
+//! Eligible leader replicas (KIP-966) with the embedded controller: a replica that left the in-sync set when it was
+//! too small to commit has all committed records, and may lead.
 
 use super::*;
 
@@ -24,7 +24,7 @@ async fn the_last_to_leave_in_order_need_not_be_the_first_to_come_back() {
     assert_eq!(code, ErrorCode::NotEnoughReplicas.code());
     cluster.stop(1).await;
 
-    // 3 lacks what was committed without it; 2 has it all.
+    // 3 lacks later commits; 2 has all of them.
     cluster.begin(3).await;
     let registered = cluster.registration(&topic, 0);
     assert_eq!((registered.leader, registered.isr), (-1, vec![]), "3 may not lead");

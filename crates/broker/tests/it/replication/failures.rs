@@ -1,4 +1,4 @@
-//! Brokers that end without a word, under load: what was acknowledged by all stays, in order, and replicas agree.
+//! Brokers that crash under load: records acknowledged by all stay, in order, and replicas agree.
 
 use super::*;
 use std::collections::HashMap;
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use thalweg_client::{Connection, ConnectionOptions};
 use tokio::task::JoinSet;
 
-/// Where brokers are, and who leads: what a producer would learn by Metadata.
+/// Addresses and leaders, as a producer would learn by Metadata.
 struct Directory {
     addresses: parking_lot::Mutex<HashMap<i32, String>>,
     leader: parking_lot::Mutex<i32>,
 }
 
-/// Produces one value after the other, each until it is acknowledged; says how many were.
+/// Produces values one at a time, each until it is acknowledged; returns their number.
 async fn produce_until(
     stop: Arc<AtomicBool>,
     directory: Arc<Directory>,
@@ -80,7 +80,7 @@ impl Cluster {
         }
     }
 
-    /// Waits, with the producers told of changes, until so many more records were acknowledged.
+    /// Waits, with the producers informed of changes, until this many more records are acknowledged.
     async fn let_pass(&self, directory: &Directory, topic: &Topic, acknowledged: &AtomicUsize, more: usize) {
         let until = acknowledged.load(Ordering::Relaxed) + more;
         wait_for("more acknowledged records", || {
@@ -92,7 +92,7 @@ impl Cluster {
 }
 
 impl Cluster {
-    /// Waits, with the producers told of changes, until all three are in sync.
+    /// Waits, with the producers informed of changes, until all three are in sync.
     async fn refresh_until_in_sync(&self, directory: &Directory, topic: &Topic) {
         wait_for("all in sync", || {
             self.refresh(directory, topic);
@@ -128,7 +128,7 @@ async fn leaders_killed_under_load_lose_nothing_that_was_acknowledged_by_all() {
     let (stop, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let mut producers = JoinSet::new();
     for number in 0..4 {
-        // The last one asks for the leader only: what it sends makes logs differ where a leader ends.
+        // The last one uses acks=1: its records make logs differ at the end of a leader's epoch.
         let acks = if number == 3 { 1 } else { -1 };
         let name = format!("p{number}");
         let (stop, directory, topic) = (Arc::clone(&stop), Arc::clone(&directory), topic.clone());

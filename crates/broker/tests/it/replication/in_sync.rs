@@ -1,4 +1,4 @@
-//! Who is in sync: followers leave when they lag and come back when they have caught up, and acks=all heeds it.
+//! In-sync replicas: followers leave when they lag and return when they have caught up, and acks=all respects it.
 
 use super::*;
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
@@ -22,7 +22,7 @@ async fn a_follower_that_stops_leaves_and_joins_again_when_it_has_caught_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_follower_that_the_controller_takes_for_alive_and_that_lags_is_dropped_by_the_leader() {
+async fn a_lagging_live_follower_is_dropped_by_the_leader() {
     let mut cluster =
         Cluster::start(&[("broker.session.timeout.ms", "600000"), ("replica.lag.time.max.ms", "1500")]).await;
     let topic = cluster.create("topic", &[&[1, 2, 3]], &[("min.insync.replicas", "2")]).await;
@@ -65,7 +65,7 @@ async fn deleted_records_are_gone_on_every_replica_when_that_is_told() {
     for id in 1..=3 {
         assert_eq!(cluster.replica(id, &topic, 0).published_offsets().log_start_offset().0, 4, "broker {id}");
     }
-    // One that is taken for alive is waited for.
+    // A follower that counts as alive is waited for.
     cluster.kill(3).await;
     let answer = cluster.broker(1).ask(&delete(6, 100)).await.topics.remove(0).partitions.remove(0);
     assert_eq!(answer.error_code, ErrorCode::RequestTimedOut.code());

@@ -1,5 +1,5 @@
-//! Three brokers and a controller in one process, each with its own listener: what followers have, what acks=all means, who
-//! is in sync, and what a broker's end does to all of that.
+//! Three brokers and a controller in one process, each with its own listener: logs of followers, acks=all, in-sync
+//! replicas, and the effects of failing brokers.
 
 mod damage;
 mod eligible;
@@ -66,7 +66,7 @@ impl Cluster {
         self.begin_with(id, &[]).await;
     }
 
-    /// As [`Cluster::begin`], with properties of its own.
+    /// As [`Cluster::begin`], with additional properties.
     async fn begin_with(&mut self, id: usize, more: &[(&str, &str)]) {
         let node_id = id.to_string();
         let controller = self.controller.as_ref().expect("the controller runs");
@@ -164,7 +164,7 @@ impl Cluster {
         wait_for(&what, || sorted(self.registration(topic, partition).isr) == isr).await;
     }
 
-    /// Sends one batch to the leader, whoever that is, until it is acknowledged.
+    /// Sends one batch to the current leader until it is acknowledged.
     async fn put(&self, topic: &Topic, partition: i32, acks: i16, value: &[u8]) -> i64 {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -268,7 +268,7 @@ async fn what_is_acknowledged_by_all_is_on_every_replica_byte_for_byte() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn who_looks_for_faults_learns_the_end_of_every_replica_and_a_consumer_that_of_the_leader() {
+async fn diagnostic_readers_see_every_replicas_end_and_consumers_the_leaders() {
     let cluster = Cluster::start(&[]).await;
     let topic = cluster.create("topic", &[&[1, 2, 3]], &[]).await;
     cluster.put(&topic, 0, -1, b"one").await;

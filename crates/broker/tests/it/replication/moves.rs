@@ -148,7 +148,7 @@ fn two_directories(cluster: &Cluster, others: &[TempDir; 3], id: usize) -> Strin
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn replicas_move_between_directories_while_the_leader_is_killed_and_records_are_deleted() {
+async fn replicas_move_while_the_leader_is_killed_and_records_are_deleted() {
     let mut cluster = Cluster::start(&[("replica.alter.log.dirs.io.max.bytes.per.second", "100000")]).await;
     let others = [(); 3].map(|()| tempfile::tempdir().expect("a temporary directory"));
     let paths = with_two_directories(&mut cluster, &others).await;

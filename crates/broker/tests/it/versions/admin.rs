@@ -1,5 +1,5 @@
-//! What administrators ask about topics and settings: topics and partitions made and removed, records deleted,
-//! configurations described and altered, directories and producers looked at.
+//! Requests about topics and settings: creation and deletion, deleted records, configurations, directories and
+//! producers.
 
 use super::Trial;
 use thalweg_wire::request::create_partitions_request::CreatePartitionsTopic;

@@ -56,7 +56,7 @@ pub async fn ask(trial: &mut Trial) {
     trial.each("an epoch that is raised", make, |_, answer| answer.error_code == 0).await;
 }
 
-/// How a topic is told to be unknown, where ids name topics after a version.
+/// The error for an unknown topic, if ids identify topics after a version.
 fn unknown(last_by_name: i16, version: i16) -> i16 {
     let by_name = version <= last_by_name;
     if by_name { ErrorCode::UnknownTopicOrPartition.code() } else { ErrorCode::UnknownTopicId.code() }

@@ -225,7 +225,7 @@ async fn brokers(trial: &mut Trial) {
     trial.each("no kind", make, |version, answer| (version == 0) == (answer.error_code == 0)).await;
 }
 
-/// What a quorum of one voter refuses, in words.
+/// The errors of a quorum of one voter, with messages.
 async fn refused(trial: &mut Trial) {
     let unsupported = ErrorCode::UnsupportedVersion.code();
     let is_refused = |code: i16, message: &Option<String>| {

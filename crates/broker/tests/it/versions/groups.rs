@@ -1,4 +1,4 @@
-//! What members of groups and those who look after groups ask: the coordinator, membership, offsets, descriptions.
+//! Requests of group members and administrators: coordinator, membership, offsets, descriptions.
 
 use super::Trial;
 use crate::records::Topic;
@@ -54,7 +54,7 @@ async fn coordinator(trial: &mut Trial) {
     }
 }
 
-/// A request to join a group of its own for each version.
+/// A request to join a separate group for each version.
 fn joining(group: &str, version: i16, member: &str, instance: Option<&str>) -> JoinGroupRequest {
     JoinGroupRequest {
         group_id: format!("{group}-{version}"),

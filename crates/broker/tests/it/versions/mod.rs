@@ -1,5 +1,5 @@
-//! Every API at every version that the broker advertises: it is answered in the form of that version, whatever it is
-//! asked: with nothing in the request, with what exists, and with what does not.
+//! Every API at every advertised version is answered in the format of that version: for an empty request, for
+//! existing things, and for missing ones.
 
 mod admin;
 mod clients;
@@ -19,7 +19,7 @@ use thalweg_wire::frame::{request_header_version, response_header_version};
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, Encoder, Message, Request, registry};
 
-/// A broker with a topic, and what was tried on it so far.
+/// A broker with a topic, and the requests tried on it so far.
 pub struct Trial {
     broker: Running,
     raw: Raw,

@@ -1,8 +1,8 @@
 //! The sticky assignment of the cooperative protocol (KIP-429).
 //!
-//! Members keep what they have, as far as that is balanced; the rest goes to those who have least. Balanced means: no member
-//! has two partitions more than another that could take one of them. A partition that moves is left
-//! unassigned at first: its old owner gives it up in this rebalance, and the following rebalance assigns it.
+//! Members keep their partitions as far as that is balanced; the rest is assigned to members with the fewest.
+//! Balanced means: no member has two partitions more than another that could take one of them. A partition that moves
+//! is first left unassigned: its old owner releases it in this rebalance, and the following rebalance assigns it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(super) fn assign(members: &[Subscriber], topics: &[(Arc<str>, i32)], assigne
     }
     board.balance();
     for (reader, holdings) in board.holdings.into_iter().enumerate() {
-        // What another still reads has to be given up first.
+        // Partitions that another member still reads must be released first.
         let free = holdings.into_iter().filter(|at| owners.get(at).is_none_or(|owner| *owner == reader));
         assigned.insert(members[reader].id.clone(), free.collect());
     }
@@ -80,8 +80,8 @@ impl<'a> Board<'a> {
         self.readers.get(topic)?.iter().copied().min_by_key(|reader| self.holdings[*reader].len())
     }
 
-    /// Moves partitions from those who have most, one at a time. Each move makes the sum of the squares of the loads smaller,
-    /// so this comes to its end.
+    /// Moves partitions from the members with the most, one at a time. Each move decreases the sum of the squares of
+    /// the loads, so this terminates.
     fn balance(&mut self) {
         let mut by_load: BTreeSet<(usize, Reader)> =
             (0..self.members.len()).map(|reader| (self.holdings[reader].len(), reader)).collect();
@@ -103,8 +103,8 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// A partition that another reader should have, who has two less at least; the last one of its topic. No reader is
-    /// expected to have fewer than `least`, so one that has as many ends the search.
+    /// A partition that could move to a reader with at least two fewer; the last one of its topic. No reader is
+    /// expected to have fewer than `least`, so one with that many ends the search.
     fn movable(&self, from: Reader, least: usize) -> Option<(TopicPartition, Reader)> {
         let holdings = &self.holdings[from];
         let mut best: Option<(usize, TopicPartition, Reader)> = None;

@@ -76,7 +76,7 @@ fn in_turn_partitions_of_all_topics_are_dealt_out_to_those_who_subscribe() {
 }
 
 #[test]
-fn a_sticky_member_keeps_what_it_has_when_another_joins_and_gives_up_no_more_than_is_due() {
+fn a_sticky_member_releases_only_its_surplus_when_another_joins() {
     let all: Vec<TopicPartition> = (0..7).map(|index| partition("t", index)).collect();
     let first = Subscriber { owned: all, generation: 4, ..member("a", &["t"]) };
     let members = vec![first.clone(), member("b", &["t"])];

@@ -1,4 +1,4 @@
-//! SCRAM credentials: what becomes of a salted password, and what is refused.
+//! SCRAM credentials: the stored keys, and refusals.
 
 use bytes::Bytes;
 use thalweg_wire::request::AlterUserScramCredentialsRequest;
@@ -36,7 +36,7 @@ fn deletion(user: &str, mechanism: i8) -> ScramCredentialDeletion {
     ScramCredentialDeletion { name: user.to_owned(), mechanism }
 }
 
-/// What is answered for each user.
+/// The answers for each user.
 fn alter(
     bench: &mut Bench,
     deletions: Vec<ScramCredentialDeletion>,

@@ -195,7 +195,7 @@ fn the_next_process_of_a_broker_that_left_in_order_is_let_in_at_once() {
     assert_eq!(bench.register(1, &[1001]), Err(ErrorCode::DuplicateBrokerRegistration), "it has not left");
     assert!(bench.beat(1, |request| request.want_shut_down = true).should_shut_down);
     assert!(bench.register(1, &[1001]).is_ok());
-    // One that goes on all the same has its session as before.
+    // A broker that continues anyway keeps its session.
     assert!(bench.beat(2, |request| request.want_shut_down = true).should_shut_down);
     bench.beat(2, |_| {});
     assert_eq!(bench.register(2, &[1002]), Err(ErrorCode::DuplicateBrokerRegistration));

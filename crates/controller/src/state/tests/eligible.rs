@@ -41,7 +41,7 @@ fn min_isr(bench: &mut Bench, kind: i8, name: &str, value: Option<&str>) -> Erro
     ErrorCode::from_i16(answer.responses[0].error_code).expect("a known code")
 }
 
-/// The ISR, who is eligible beyond it, and the leader.
+/// The ISR, the eligible replicas, and the leader.
 fn standing(bench: &Bench) -> (Vec<i32>, Vec<i32>, i32) {
     let partition = bench.partition("t", 0);
     (partition.isr, partition.eligible_leader_replicas, partition.leader)
@@ -62,7 +62,7 @@ fn who_leaves_an_isr_below_the_minimum_may_lead_again() {
     fence(&mut bench, 1);
     assert_eq!(standing(&bench), (vec![], vec![1, 2], NO_LEADER), "the ISR may be empty");
     assert_eq!(bench.partition("t", 0).last_known_elr, [1]);
-    // The one that left the ISR while it was large enough has not what was committed later.
+    // The one that left the ISR while it was large enough lacks later commits.
     bench.beat(3, |_| {});
     assert_eq!(bench.partition("t", 0).leader, NO_LEADER);
     bench.beat(2, |_| {});
@@ -76,7 +76,7 @@ fn who_leaves_an_isr_below_the_minimum_may_lead_again() {
 }
 
 #[test]
-fn a_broker_that_was_not_stopped_in_order_is_eligible_no_more_and_the_last_leader_is_the_last_resort() {
+fn after_an_unclean_stop_a_broker_is_ineligible_and_the_last_leader_is_the_last_resort() {
     let mut bench = bench(2);
     bench.create("t", &[&[1, 2]], &[(MIN_INSYNC_REPLICAS, "2")]);
     fence(&mut bench, 2);
@@ -84,7 +84,7 @@ fn a_broker_that_was_not_stopped_in_order_is_eligible_no_more_and_the_last_leade
     assert_eq!(standing(&bench), (vec![], vec![1, 2], NO_LEADER));
     bench.now.monotonic_ms += SESSION_MS;
     let epochs: Vec<i64> = [1, 2].map(|id| bench.image().broker(id).expect("registered").epoch.0).to_vec();
-    // The first knows its former epoch, for it stopped in order; the second does not.
+    // The first knows its former epoch, because it stopped cleanly; the second does not.
     let mut again = |id: i32, previous_broker_epoch: i64| {
         let request = BrokerRegistrationRequest {
             previous_broker_epoch,

@@ -39,7 +39,7 @@ use crate::options::{ConfigRefusal, EffectiveConfig};
 const EPOCH: i32 = 3;
 const SESSION_MS: i64 = 9_000;
 
-/// Everything is allowed, and `unclean.leader.election.enable` is what the test says.
+/// Allows everything; the test sets `unclean.leader.election.enable`.
 struct Rules;
 
 impl ConfigRules for Rules {
@@ -86,7 +86,7 @@ impl Bench {
         bench
     }
 
-    /// Another process leads, from what is in the log.
+    /// Another process leads, from the content of the log.
     fn restart(&mut self, image: Arc<Image>, next_offset: i64) {
         self.state = State::new(&options(), Arc::new(Rules), 42);
         self.state.activate(image, next_offset, HashMap::default(), self.now);

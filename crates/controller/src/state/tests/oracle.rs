@@ -1,5 +1,5 @@
-//! Apache Kafka's controller goes through the same steps: it must answer the same and come to the same partitions. It
-//! needs Kafka's jars: set `KAFKA_CLASSPATH`, for instance to `/path/to/kafka/libs/*`.
+//! Compares with Apache Kafka's controller: the same steps must give the same answers and partitions. Needs Kafka's
+//! jars: set `KAFKA_CLASSPATH`, for instance to `/path/to/kafka/libs/*`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -25,7 +25,7 @@ const STEPS: usize = 600;
 /// How long Kafka may take to start, and for an answer.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A controller of Kafka in a process of its own, which ends with the test.
+/// A controller of Kafka in a separate process, which ends with the test.
 struct Kafka {
     child: Child,
     socket: TcpStream,
@@ -167,8 +167,7 @@ impl Cluster for Kafka {
 /// What Kafka's controller does otherwise, and this one does not on purpose.
 fn is_left_out(step: &Step, image: &Image) -> bool {
     match step {
-        // Kafka leaves a partition without a leader where its replica comes into a directory that is online, until
-        // something else happens to it.
+        // Kafka leaves a partition leaderless when its replica moves into an online directory, until another event.
         Step::Assign { topic, partition, .. } => {
             image.partition(topic, *partition).is_none_or(|partition| !partition.has_leader())
         }
@@ -179,7 +178,7 @@ fn is_left_out(step: &Step, image: &Image) -> bool {
                 !adds_more && partition.adding_replicas.iter().any(|id| !replicas.contains(id))
             })
         }
-        // Kafka forgets who is eligible though nobody leads.
+        // Kafka forgets eligible replicas although there is no leader.
         Step::Configure { key: "min.insync.replicas", .. } => {
             let mut partitions = image.topics().iter().flat_map(|topic| topic.partitions.values());
             partitions.any(|partition| {
@@ -194,7 +193,7 @@ fn is_left_out(step: &Step, image: &Image) -> bool {
     }
 }
 
-/// Of the replicas that are asked when nobody is in sync or eligible, Kafka knows the first.
+/// Of the candidates when no replica is in sync or eligible, Kafka knows only the first.
 fn view_of_kafka(image: &Image) -> Vec<String> {
     view(image, 1)
 }

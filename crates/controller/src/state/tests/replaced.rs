@@ -1,4 +1,4 @@
-//! Brokers that come back without what they held, and many that go at once: who may lead then.
+//! Brokers that return without their data, and several that fail at once: their possible leaders.
 
 use thalweg_metadata::{LeaderRecoveryState, NO_LEADER};
 use thalweg_wire::request::UpdateFeaturesRequest;
@@ -27,7 +27,7 @@ fn bench(elr: i16) -> Bench {
     bench
 }
 
-/// Time goes on beyond all sessions.
+/// Advances the time beyond all sessions.
 fn all_sessions_end(bench: &mut Bench) {
     bench.now.monotonic_ms += SESSION_MS;
     while bench.fence_stale() {}
@@ -38,7 +38,7 @@ fn directory(kind: u128, id: i32) -> u128 {
     kind + u128::from(id.unsigned_abs())
 }
 
-/// A new process registers, is unfenced, and reports where its replica lies, as one does that finds or creates it.
+/// A new process registers, is unfenced, and reports the directory of its replica, whether found or created.
 fn comes_back(bench: &mut Bench, id: i32, kind: u128) {
     bench.register(id, &[directory(kind, id)]).expect("the session of the earlier process has ended");
     if kind == NEW {
@@ -251,8 +251,8 @@ fn bench_with_a_leader_alone() -> Bench {
 
 #[test]
 fn replicas_that_return_beside_a_leader_whose_log_is_gone_are_not_forgotten() {
-    // Those that registered again were not stopped in order, so that they are not eligible any more; but nothing was
-    // committed without them.
+    // Those that registered again did not stop cleanly, so they are no longer eligible; but nothing was committed
+    // without them.
     for others in [[2, 3], [3, 2]] {
         for unfenced_early in [false, true] {
             let mut bench = bench_with_a_leader_alone();

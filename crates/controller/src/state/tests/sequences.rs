@@ -48,13 +48,14 @@ fn check(image: &Image) {
             }
             if p.has_leader() {
                 assert!(p.isr.contains(&p.leader), "{p:?}");
-                // Not even one that was let go and then changed its mind, as Kafka has it, leads while it is fenced.
+                // A fenced broker never leads, not even one that was allowed to stop and then changed its mind, as in
+                // Kafka.
                 assert!(image.is_alive(p.leader), "{p:?}");
                 let directory = p.directory(p.leader).expect("a leader is a replica");
                 let broker = image.broker(p.leader).expect("it is alive");
                 assert!(broker.has_online_directory(directory), "{p:?} {broker:?}");
             } else {
-                // Somebody who may lead and is up would lead.
+                // If a possible leader is up, there is a leader.
                 let may = if p.isr.is_empty() { &p.eligible_leader_replicas } else { &p.isr };
                 assert!(!may.iter().any(|id| is_up(image, p, *id)), "{p:?}");
             }
@@ -64,13 +65,13 @@ fn check(image: &Image) {
     assert_eq!(epochs.len(), image.cluster().brokers.len(), "broker epochs are unique");
 }
 
-/// Where a leader may come from although it was not in sync.
+/// The possible origins of a leader that was not in sync.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Exception {
     None,
-    /// The ISR is what the step says.
+    /// The ISR is the one in the step.
     Proposal,
-    /// The operator says so.
+    /// The operator's unclean election.
     Unclean,
 }
 
@@ -162,7 +163,7 @@ fn exception(step: &Step) -> Exception {
     }
 }
 
-/// Tells the last steps of a sequence that breaks a rule.
+/// Prints the last steps of a sequence that breaks a rule.
 #[derive(Default)]
 struct History(Vec<String>);
 
@@ -209,7 +210,7 @@ fn run(seed: u64) -> HashMap<&'static str, usize> {
     seen
 }
 
-/// Counts what sequences come to, so that none of it is missed unseen.
+/// Counts the outcomes of sequences, to notice those that never occur.
 fn note(seen: &mut HashMap<&'static str, usize>, image: &Image) {
     let mut count = |what| *seen.entry(what).or_insert(0) += 1;
     for p in image.topics().iter().flat_map(|topic| topic.partitions.values()) {

@@ -59,11 +59,11 @@ pub(super) enum Step {
 pub(super) struct Proposal {
     topic: String,
     partition: i32,
-    /// Who proposes; the leader if nobody is named.
+    /// The proposing broker; the leader if `None`.
     by: Option<i32>,
     isr: Vec<i32>,
     recovery: i8,
-    /// How far the epochs that are told are from the present ones.
+    /// The difference of the sent epochs to the current ones.
     leader_epoch_off: i32,
     partition_epoch_off: i32,
     broker_epoch_off: i64,
@@ -267,7 +267,7 @@ impl Steps {
     }
 }
 
-/// Performs steps, and remembers what the brokers would.
+/// Performs steps, with the state that the brokers would have.
 pub(super) struct Performer<C> {
     pub cluster: C,
     processes: HashMap<i32, Uuid>,
@@ -278,7 +278,7 @@ impl<C: Cluster> Performer<C> {
         Performer { cluster, processes: HashMap::default() }
     }
 
-    /// Performs a step; what it was answered, as numbers that mean the same in every cluster.
+    /// Performs a step; returns its answer, as numbers comparable between clusters.
     pub fn perform(&mut self, step: &Step) -> Vec<i32> {
         let image = self.cluster.image();
         let epoch = |id: i32| image.broker(id).map_or(-7, |broker| broker.epoch.0);
@@ -299,7 +299,7 @@ impl<C: Cluster> Performer<C> {
                 });
                 let flags = [answer.is_caught_up, answer.is_fenced, answer.should_shut_down];
                 let code = i32::from(answer.error_code);
-                // A refusal says nothing else, and the flags' defaults are none of its meaning.
+                // An error has no further content, and the flags' defaults mean nothing.
                 if code == 0 { [code].into_iter().chain(flags.map(i32::from)).collect() } else { vec![code] }
             }
             Step::Propose(proposal) => self.propose(&image, proposal),
@@ -331,7 +331,7 @@ impl<C: Cluster> Performer<C> {
         let registered = self.cluster.image().broker(id).cloned();
         let known = self.processes.get(&id).copied().filter(|_| same_process);
         let incarnation_id = known.unwrap_or_else(Uuid::random);
-        // A directory that a process has lost comes back with the next process only.
+        // A directory that a process has lost returns only with the next process.
         let log_dirs = match registered {
             Some(broker) if broker.incarnation_id == incarnation_id => broker.directories.clone(),
             _ => directories(id),
@@ -509,7 +509,7 @@ impl<C: Cluster> Performer<C> {
     }
 }
 
-/// What must be the same in two clusters that went through the same steps, with so many of the last known replicas.
+/// The state that must be equal in two clusters after the same steps, with this many last known replicas.
 pub(super) fn view(image: &Image, last_known: usize) -> Vec<String> {
     let brokers = image.cluster().brokers.values().map(|b| {
         let (fenced, leaving) = (b.fenced, b.in_controlled_shutdown);
@@ -518,7 +518,7 @@ pub(super) fn view(image: &Image, last_known: usize) -> Vec<String> {
     let partitions = image.topics().sorted().into_iter().flat_map(|topic| {
         topic.partitions.iter().map(|(index, partition)| {
             let mut partition = (**partition).clone();
-            // Kafka forgets them all once somebody leads, though nothing is committed without them.
+            // Kafka forgets them all once there is a leader, though nothing is committed without them.
             let known = if partition.has_leader() && last_known == 1 { 0 } else { last_known };
             partition.last_known_elr.truncate(known);
             format!("{}-{index} {partition:?}", topic.name)

@@ -1,4 +1,4 @@
-//! Joining: who may, under which id, and what their coming means for the group.
+//! Joining: admission, member ids, and the effect on the group.
 
 use super::super::answer::ClientInfo;
 use super::super::config::GroupConfig;
@@ -20,12 +20,12 @@ pub(in super::super) struct Joining<'a> {
     pub(in super::super) request: &'a JoinGroupRequest,
     pub(in super::super) version: i16,
     pub(in super::super) ticket: Ticket,
-    /// What makes the member's id unique, should it be given one.
+    /// The unique part of a generated member id.
     pub(in super::super) unique: Uuid,
 }
 
 impl Joining<'_> {
-    /// From version 4 a dynamic member is given its id before it joins (KIP-394).
+    /// From version 4 a dynamic member gets its id before it joins (KIP-394).
     fn requires_known_member_id(&self) -> bool {
         self.version >= 4
     }
@@ -53,7 +53,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Whether there is room. During a rebalance the places go to who comes first.
+    /// Whether there is room. During a rebalance, slots are assigned in order of arrival.
     fn accepts(&self, member_id: &str, config: &GroupConfig) -> bool {
         match self.state {
             GroupState::Empty => true,
@@ -102,7 +102,7 @@ impl ClassicGroup {
         let Joining { request, ticket, .. } = *joining;
         let id = request.member_id.as_str();
         if let Some((pending, _)) = self.pending_members.get_key_value(id) {
-            // Ids are given out to dynamic members only.
+            // Only dynamic members get generated ids.
             match request.group_instance_id {
                 Some(_) => cx.refuse_join(ticket, id, ErrorCode::UnknownServerError),
                 None => self.add(cx, joining, pending.clone()),
@@ -115,14 +115,14 @@ impl ClassicGroup {
         let terms = Terms::of(request);
         let is_unchanged = self.members[id].terms.protocols == terms.protocols;
         match self.state {
-            // It missed the answer: it is told again. Only the leader is told who is in the group.
+            // It missed the answer: send it again. Only the leader gets the list of members.
             GroupState::CompletingRebalance if is_unchanged => {
                 cx.answer_join(ticket, self.join_response(id, self.is_leader(id)));
             }
             GroupState::Stable if is_unchanged && !self.is_leader(id) => {
                 cx.answer_join(ticket, self.join_response(id, false));
             }
-            // A leader who joins again wants to assign anew.
+            // A leader that rejoins wants to reassign.
             GroupState::PreparingRebalance | GroupState::CompletingRebalance | GroupState::Stable => {
                 self.update(cx, id, terms, ticket);
                 self.rebalance_or_complete_join(cx);
@@ -159,7 +159,7 @@ impl ClassicGroup {
         self.rebalance_or_complete_join(cx);
     }
 
-    /// A member joins again. If it waits already, the earlier request, whose sender has gone, is told to try again.
+    /// A member rejoins. If it already waits, its earlier request, whose connection is gone, gets a retriable error.
     fn update(&mut self, cx: &mut Context<'_>, id: &str, terms: Terms, ticket: Ticket) {
         if let Some(earlier) = self.take_join_ticket(id) {
             cx.refuse_join(earlier, id, ErrorCode::RebalanceInProgress);
@@ -178,8 +178,8 @@ impl ClassicGroup {
         self.count_protocols(&after, true);
     }
 
-    /// A static member is back under a new id: it takes the old one's place, and whoever still uses that is fenced.
-    /// A stable group whose protocol stays goes on as it is (KIP-345).
+    /// A static member returns under a new id: it replaces the old one, which is fenced. A stable group whose
+    /// protocol does not change stays stable (KIP-345).
     fn return_static(
         &mut self,
         cx: &mut Context<'_>,
@@ -215,7 +215,7 @@ impl ClassicGroup {
         }
     }
 
-    /// The new id of a static member that came back is written, or is not.
+    /// The new id of a returned static member was written, or not.
     pub(in super::super) fn static_member_returned(
         &mut self,
         cx: &mut Context<'_>,
@@ -235,7 +235,7 @@ impl ClassicGroup {
                 self.touch(cx.timers, cx.now.monotonic_ms, &old_id);
                 cx.refuse_join(ticket, "", error);
             }
-            // In a rebalance that began meanwhile, it waits like everyone.
+            // If a rebalance started meanwhile, it waits like the others.
             Ok(()) if self.state != GroupState::Stable => {}
             Ok(()) => {
                 self.take_join_ticket(&new_id);
@@ -244,7 +244,7 @@ impl ClassicGroup {
                     let skip_assignment = is_leader;
                     JoinGroupResponse { skip_assignment, ..self.join_response(&new_id, is_leader) }
                 } else {
-                    // A leader of before must not know itself as one: it would assign, and wait for all to join.
+                    // A former leader must not learn that it leads: it would assign, and wait for all to join.
                     let leader = leader.as_deref().unwrap_or_default().to_owned();
                     JoinGroupResponse { leader, ..self.join_response(&new_id, false) }
                 };
@@ -289,7 +289,7 @@ impl ClassicGroup {
         }
     }
 
-    /// Takes the ticket of a waiting join off a member.
+    /// Takes the ticket of a member's waiting join.
     pub(super) fn take_join_ticket(&mut self, id: &str) -> Option<Ticket> {
         let ticket = self.members.get_mut(id)?.awaiting_join.take()?;
         self.awaiting_join -= 1;

@@ -48,12 +48,12 @@ impl ClassicGroup {
             }
             member.member_id.as_str().into()
         };
-        tracing::info!(group = %self.id, member = %id, reason, "Member has left");
+        tracing::info!(group = %self.id, member = %id, reason, "Member left");
         self.remove(cx, &id);
         Ok(())
     }
 
-    /// A session is over, of a member or of an id that was given out.
+    /// The session of a member, or the deadline of a generated id, has expired.
     pub(in super::super) fn session_over(&mut self, cx: &mut Context<'_>, id: &str, timer: Timer) {
         let now_ms = cx.now.monotonic_ms;
         if let Some(deadline) = self.pending_members.get_mut(id) {
@@ -65,11 +65,11 @@ impl ClassicGroup {
             return;
         }
         let Some(member) = self.members.get_mut(id) else { return };
-        // Who waits for the coordinator is heard of when it answers, and their session starts over then.
+        // A member that waits for the coordinator is alive; its session restarts with the answer.
         if !cx.timers.is_due(&mut member.session, timer, now_ms) || member.is_alive_by_waiting() {
             return;
         }
-        tracing::info!(group = %self.id, member = id, "Member has failed: its session is over");
+        tracing::info!(group = %self.id, member = id, "Member failed: session expired");
         self.remove(cx, id);
         match self.state {
             GroupState::CompletingRebalance | GroupState::Stable => self.rebalance_or_complete_join(cx),

@@ -1,4 +1,4 @@
-//! Rebalances: when one begins, when it ends, and what the members get from it.
+//! Rebalances: start, end, and result.
 
 use super::super::effects::{Completion, Context};
 use super::super::timers::Timer;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use thalweg_wire::ErrorCode;
 
 impl ClassicGroup {
-    /// Someone came, changed or went: a rebalance begins, or the one under way may be over.
+    /// A member joined, changed or left: start a rebalance, or check whether the current one is complete.
     pub(super) fn rebalance_or_complete_join(&mut self, cx: &mut Context<'_>) {
         match self.state {
             GroupState::PreparingRebalance => self.complete_join_if_all_joined(cx),
@@ -17,8 +17,8 @@ impl ClassicGroup {
         }
     }
 
-    /// Begins a rebalance. An empty group waits a while for more members, so that a fleet that starts does not
-    /// rebalance once for each of them; a group with members waits until all have joined again.
+    /// Starts a rebalance. An empty group waits a while for more members, so that a starting fleet does not rebalance
+    /// once per member; a group with members waits until all have rejoined.
     pub(in super::super) fn prepare_rebalance(&mut self, cx: &mut Context<'_>) {
         if self.state == GroupState::CompletingRebalance {
             self.reset_assignment(cx, ErrorCode::RebalanceInProgress);
@@ -39,14 +39,14 @@ impl ClassicGroup {
         }
     }
 
-    /// Ends the join phase when nobody is missing. The initial one ends by its time alone.
+    /// Ends the join phase if all members have joined. The initial phase ends only by its time.
     pub(super) fn complete_join_if_all_joined(&mut self, cx: &mut Context<'_>) {
         if self.state == GroupState::PreparingRebalance && !self.was_empty && self.all_joined() {
             self.complete_join(cx);
         }
     }
 
-    /// Ends the join phase when nobody is missing, the initial one too.
+    /// Ends the join phase if all members have joined, including the initial phase.
     pub(super) fn complete_join_after_removal(&mut self, cx: &mut Context<'_>) {
         if self.state == GroupState::PreparingRebalance && self.all_joined() {
             self.complete_join(cx);
@@ -71,7 +71,7 @@ impl ClassicGroup {
         }
     }
 
-    /// The join phase is over: those who did not join are out, the others are the next generation.
+    /// Ends the join phase: members that did not join are removed, the others form the next generation.
     fn complete_join(&mut self, cx: &mut Context<'_>) {
         cx.timers.cancel(&mut self.join_deadline);
         let missing: Vec<Arc<str>> = self
@@ -109,7 +109,8 @@ impl ClassicGroup {
         cx.timers.set(&mut self.sync_deadline, at_ms, || Timer::Sync(self.id.clone()));
     }
 
-    /// Whether the leader has joined. If not, the first who has becomes the leader; if nobody has, there is none.
+    /// Whether the leader has joined. Otherwise the first joined member becomes the leader; without any, there is
+    /// none.
     fn has_joined_leader(&mut self) -> bool {
         let has_joined =
             |id: &Arc<str>| self.members.get(id).is_some_and(|member| member.awaiting_join.is_some());
@@ -118,7 +119,7 @@ impl ClassicGroup {
         }
         match self.in_order().into_iter().find(|m| m.awaiting_join.is_some()).map(|m| m.id.clone()) {
             Some(id) => {
-                tracing::info!(group = %self.id, leader = %id, "The leader did not join in time: another leads");
+                tracing::info!(group = %self.id, leader = %id, "Leader did not join in time, electing another");
                 self.leader = Some(id);
                 true
             }
@@ -127,7 +128,7 @@ impl ClassicGroup {
     }
 
     fn start_generation(&mut self, cx: &Context<'_>) {
-        // After the last generation that there is comes the first again, as no client accepts a negative one.
+        // After the largest generation the first one follows, because no client accepts a negative one.
         self.generation = self.generation.checked_add(1).unwrap_or(0);
         self.protocol_name = if self.members.is_empty() { None } else { self.select_protocol() };
         self.subscribed_topics = self.topics_of_members();
@@ -141,7 +142,7 @@ impl ClassicGroup {
         self.members.len() == self.awaiting_join && self.pending_members.is_empty()
     }
 
-    /// The longest of what the members want.
+    /// The longest rebalance timeout of the members.
     fn rebalance_timeout_ms(&self) -> i32 {
         self.members.values().map(|member| member.terms.rebalance_timeout_ms).max().unwrap_or(0).max(0)
     }

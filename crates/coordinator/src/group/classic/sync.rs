@@ -62,8 +62,8 @@ impl ClassicGroup {
         Ok(())
     }
 
-    /// The leader's assignment is written; members get it when it is acknowledged. Who is left out gets nothing,
-    /// and whoever is no member is left out.
+    /// Writes the leader's assignment; members get it when it is acknowledged. Members without an entry get an empty
+    /// assignment; entries of non-members are ignored.
     fn write_assignment(&mut self, cx: &mut Context<'_>, given: &HashMap<String, Bytes>) {
         let mut assignment = HashMap::default();
         for id in self.members.keys() {
@@ -100,14 +100,14 @@ impl ClassicGroup {
                 self.transition_to(GroupState::Stable, cx.now.wall_ms);
             }
             Err(error) => {
-                tracing::warn!(group = %self.id, generation, leader, %error, "An assignment could not be stored");
+                tracing::warn!(group = %self.id, generation, leader, %error, "Failed to store an assignment");
                 self.reset_assignment(cx, error);
                 self.rebalance_or_complete_join(cx);
             }
         }
     }
 
-    /// Nobody has an assignment, and who waits for one is told why.
+    /// Clears all assignments, and answers waiting syncs with the error.
     pub(super) fn reset_assignment(&mut self, cx: &mut Context<'_>, error: ErrorCode) {
         for member in self.members.values_mut() {
             member.assignment = Bytes::new();
@@ -115,7 +115,7 @@ impl ClassicGroup {
         self.propagate(cx, error);
     }
 
-    /// Answers every sync that waits. Whoever waited was not heard of meanwhile, so their sessions start over.
+    /// Answers all waiting syncs. Waiting members sent no heartbeats, so their sessions restart.
     fn propagate(&mut self, cx: &mut Context<'_>, error: ErrorCode) {
         for id in self.ids_in_order() {
             let member = self.members.get_mut(&id).expect("it was just listed");
@@ -146,7 +146,7 @@ impl ClassicGroup {
         }
     }
 
-    /// The time to sync is over: those who did not are out, and the others rebalance.
+    /// Ends the sync phase: members that did not sync are removed, and the others rebalance.
     pub(in super::super) fn sync_phase_over(&mut self, cx: &mut Context<'_>, timer: Timer) {
         if !cx.timers.is_due(&mut self.sync_deadline, timer, cx.now.monotonic_ms) {
             return;

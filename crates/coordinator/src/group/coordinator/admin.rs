@@ -16,8 +16,8 @@ use thalweg_wire::request::{
 /// Groups that are deleted under one hold of a shard's lock.
 const DELETED_AT_ONCE: usize = 500;
 
-/// What may be done to a group by whoever may do everything: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and
-/// ALTER_CONFIGS, as bits.
+/// All operations that may be authorised on a group: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS, as
+/// bits.
 const ALL_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 
 impl GroupCoordinator {
@@ -33,7 +33,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// DescribeGroups, versions 0 to 6. There is no authoriser, so whoever asks may do everything.
+    /// DescribeGroups, versions 0 to 6. There is no authoriser, so every client may do everything.
     pub async fn describe_groups(
         &self,
         request: DescribeGroupsRequest,
@@ -42,7 +42,7 @@ impl GroupCoordinator {
         let mut room = AnswerRoom::default();
         let describe = |id: &String| {
             let described = self.read(id, |shard| shard.describe_group(id, version));
-            // No more of them fit: nobody is told less than all of a group.
+            // The answer is full: a group is described completely or not at all.
             let described = described.and_then(|group| match room.take(answer_bytes(&group)) {
                 true => Ok(group),
                 false => Err(ErrorCode::InvalidRequest),
@@ -60,7 +60,7 @@ impl GroupCoordinator {
             }
             group
         };
-        // Kafka answers a group as often as it is named; no client can tell.
+        // Kafka repeats repeated groups; clients do not notice the difference.
         let mut seen = HashSet::default();
         let groups = request.groups.iter().filter(|id| seen.insert(id.as_str())).map(describe).collect();
         DescribeGroupsResponse { groups, ..DescribeGroupsResponse::default() }
@@ -93,7 +93,7 @@ impl GroupCoordinator {
     }
 }
 
-/// What an answer takes for a group and its members.
+/// Size of a group and its members in an answer.
 fn answer_bytes(group: &DescribedGroup) -> usize {
     let members = group.members.iter().map(|member| {
         let names = member.member_id.len() + member.client_id.len() + member.client_host.len();

@@ -1,5 +1,5 @@
-//! What keeps large requests from being dear to others: locks that are held for a bounded time, and writes that could not pass
-//! and are not made.
+//! Keeps large requests from delaying others: locks are held for a bounded time, and writes that could not succeed
+//! are not built.
 
 use super::GroupCoordinator;
 use thalweg_hash::HashSet;
@@ -10,9 +10,9 @@ use thalweg_wire::request::offset_fetch_request::OffsetFetchRequestTopics;
 use thalweg_wire::request::offset_fetch_response::OffsetFetchResponseTopics;
 use thalweg_wire::request::txn_offset_commit_request::TxnOffsetCommitRequestTopic;
 
-/// Entries of a request that are looked at under one hold of a shard's lock.
+/// Entries of a request processed under one hold of a shard's lock.
 pub(super) const ENTRIES_AT_ONCE: usize = 10_000;
-/// What a committed offset takes in a batch beside its names and its metadata: at least that.
+/// Minimum size of a committed offset in a batch, without its names and its metadata.
 const OFFSET_RECORD_BYTES: usize = 32;
 /// How many times smaller compression may make a batch of offsets, so that it is worth trying.
 const COMPRESSED_AT_BEST: usize = 16;
@@ -25,7 +25,7 @@ fn record_bytes(group: &str, topic: &str, metadata: Option<&str>, metadata_max: 
 }
 
 impl GroupCoordinator {
-    /// Whether offsets of a group are more than a batch of its partition can hold, whatever becomes of them.
+    /// Whether the offsets of a group exceed a batch of its partition in any case.
     pub(super) fn is_beyond_a_batch(&self, group: &str, topics: &[OffsetCommitRequestTopic]) -> bool {
         self.are_beyond_a_batch(group, topics, |topic| {
             (&topic.name, topic.partitions.iter().map(|partition| partition.committed_metadata.as_deref()))
@@ -67,8 +67,8 @@ impl GroupCoordinator {
     }
 }
 
-/// Leaves each topic of an OffsetFetch in once, with all its partitions, and each of these once. Kafka answers topics and
-/// partitions as often as they are named; no client can tell.
+/// Merges repeated topics of an OffsetFetch, and their repeated partitions. Kafka repeats repeated topics and
+/// partitions; clients do not notice the difference.
 pub(super) fn merge_repeated(topics: &mut Vec<OffsetFetchRequestTopics>) {
     if let [only] = &topics[..]
         && only.partition_indexes.len() == 1
@@ -129,7 +129,7 @@ pub(super) fn join_pieces(
     answered.append(&mut more);
 }
 
-/// What an answer takes for topics and their offsets.
+/// Size of topics and their offsets in an answer.
 pub(super) fn answer_bytes(topics: &[OffsetFetchResponseTopics]) -> usize {
     let partition = |metadata: Option<&str>| 24 + metadata.map_or(0, str::len);
     let topic = |topic: &OffsetFetchResponseTopics| {

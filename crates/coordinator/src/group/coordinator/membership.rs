@@ -11,13 +11,13 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{ErrorCode, Uuid};
 
-/// Protocols that a member may offer. Kafka has no such bound; clients offer one for each assignor that they are given.
+/// Maximum number of protocols of a member. Kafka has no such limit; clients offer one per configured assignor.
 const PROTOCOLS_MAX: usize = 1_000;
 /// Members that leave under one hold of a shard's lock.
 const LEAVING_AT_ONCE: usize = 1_000;
 
 impl GroupCoordinator {
-    /// JoinGroup, versions 0 to 9. The answer may take as long as the group's rebalance timeout.
+    /// JoinGroup, versions 0 to 9. The answer may take up to the group's rebalance timeout.
     pub async fn join_group(
         &self,
         client: &ClientInfo,
@@ -47,7 +47,7 @@ impl GroupCoordinator {
                 Err(error) => join_error("", error),
             }
         };
-        // "No protocol" is said differently since version 7.
+        // "No protocol" is encoded differently since version 7.
         if version >= 7 {
             response.protocol_name = response.protocol_name.filter(|name| !name.is_empty());
         } else {
@@ -59,7 +59,7 @@ impl GroupCoordinator {
 
     /// SyncGroup, versions 0 to 5.
     pub async fn sync_group(&self, mut request: SyncGroupRequest, version: i16) -> SyncGroupResponse {
-        // Looked at under a lock, each member's comes once: the last counts.
+        // Processed under a lock, so keep one entry per member: the last one.
         let given = std::mem::take(&mut request.assignments);
         let given: HashMap<String, Bytes> =
             given.into_iter().map(|given| (given.member_id, given.assignment)).collect();

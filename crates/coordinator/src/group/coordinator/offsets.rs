@@ -109,7 +109,7 @@ impl GroupCoordinator {
         if topic.partitions.is_empty() { None } else { Some(topic) }
     }
 
-    /// TxnOffsetCommit, versions 0 to 5. Whether the transaction may do so is the log's to say; `guard` proves that its
+    /// TxnOffsetCommit, versions 0 to 5. The log decides whether the transaction may commit; `guard` proves that its
     /// coordinator was asked.
     pub async fn txn_offset_commit(
         &self,
@@ -174,7 +174,7 @@ impl GroupCoordinator {
             let mut groups = Vec::with_capacity(request.groups.len());
             let (mut room, mut whole) = (AnswerRoom::default(), HashSet::default());
             for group in request.groups {
-                // Kafka answers a group as often as it is named; no client can tell.
+                // Kafka repeats repeated groups; clients do not notice the difference.
                 if group.topics.is_some() || whole.insert(group.group_id.clone()) {
                     groups.push(self.fetch_group(group, require_stable, version, &mut room).await);
                 }
@@ -189,7 +189,7 @@ impl GroupCoordinator {
         let group = OffsetFetchRequestGroup { group_id: request.group_id, topics, ..Default::default() };
         let group = self.fetch_group(group, require_stable, version, &mut AnswerRoom::default()).await;
         OffsetFetchResponse {
-            // Version 1 has nowhere to say it but in the partitions.
+            // Version 1 has room for it only in the partitions.
             error_code: if version >= 2 { group.error_code } else { ErrorCode::None.code() },
             topics: group.topics.into_iter().map(single_group_topic).collect(),
             ..OffsetFetchResponse::default()
@@ -251,7 +251,7 @@ impl GroupCoordinator {
         group
     }
 
-    /// The offsets of a group: what is asked for, or all.
+    /// The requested offsets of a group, or all.
     async fn fetch_in_pieces(
         &self,
         mut request: OffsetFetchRequestGroup,
@@ -307,7 +307,7 @@ impl GroupCoordinator {
             topic.partitions.retain(|partition| {
                 let partition_index = partition.partition_index;
                 if self.topics.has_partition(&topic.name, partition_index) {
-                    // Named again, it is not looked at again: that happens under a lock.
+                    // A repeated partition is not processed again: that happens under a lock.
                     return seen.insert(partition_index);
                 }
                 let error_code = ErrorCode::UnknownTopicOrPartition.code();

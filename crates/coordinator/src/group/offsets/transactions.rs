@@ -8,9 +8,9 @@ use thalweg_hash::HashMap;
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransactionOutcome {
-    /// What it wrote counts.
+    /// Its writes count.
     Commit,
-    /// What it wrote never was.
+    /// Its writes are discarded.
     Abort,
 }
 
@@ -20,7 +20,7 @@ type Producers = BTreeMap<i32, BTreeSet<i64>>;
 /// The open transactions of a shard.
 #[derive(Debug, Default)]
 pub(super) struct Transactions {
-    /// What each producer's transaction commits.
+    /// The pending commits of each producer's transaction.
     pending: HashMap<i64, Pending>,
     /// Which producers' transactions commit an offset for a partition: group, topic, partition.
     open: HashMap<Arc<str>, BTreeMap<String, Producers>>,
@@ -91,7 +91,7 @@ impl Transactions {
         self.drop_empty(group, topic);
     }
 
-    /// Ends a producer's transaction, and returns what it would commit.
+    /// Ends a producer's transaction, and returns its pending commits.
     pub(super) fn end(
         &mut self,
         producer_id: i64,

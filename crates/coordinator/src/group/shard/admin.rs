@@ -1,4 +1,4 @@
-//! ListGroups, DescribeGroups, DeleteGroups, and what follows when topics are deleted.
+//! ListGroups, DescribeGroups, DeleteGroups, and the effects of deleted topics.
 
 use super::super::answer::Answer;
 use super::super::classic::GroupState;
@@ -53,7 +53,7 @@ impl Shard {
         DescribedGroup { error_code: ErrorCode::GroupIdNotFound.code(), error_message, ..dead }
     }
 
-    /// A DeleteGroups request for groups of this shard. A group goes when nobody is in it, and its offsets with it.
+    /// A DeleteGroups request for groups of this shard. A group without members is deleted, with its offsets.
     pub fn delete_groups(&mut self, ids: &[String], ticket: Ticket, now: Moment) {
         let mut records = Vec::new();
         let mut results = Vec::with_capacity(ids.len());
@@ -72,14 +72,14 @@ impl Shard {
         self.write(records, None, vec![(ticket, Answer::DeleteGroups(results))], now);
     }
 
-    /// Topics are gone: so is what was committed for them.
+    /// Topics were deleted: delete their committed offsets.
     pub fn topics_deleted(&mut self, topics: &[DeletedTopic], now: Moment) {
         let records =
             topics.iter().flat_map(|topic| self.offsets.tombstones_of_topic(&topic.name, topic.id)).collect();
         self.write_tombstones(records, now);
     }
 
-    /// Writes tombstones for which nobody waits, in batches of bounded size.
+    /// Writes tombstones that no request waits for, in batches of bounded size.
     pub(super) fn write_tombstones(&mut self, records: Vec<CoordinatorRecord>, now: Moment) {
         let mut records = records.into_iter().peekable();
         while records.peek().is_some() {

@@ -129,8 +129,8 @@ impl Shard {
         self.offsets.end_transaction(producer_id.0, outcome, None);
     }
 
-    /// A transaction ends: its marker is written, and what it commits counts from there on. The answer comes when the
-    /// marker is acknowledged.
+    /// Ends a transaction: its marker is written, and its commits count from there on. The answer follows the
+    /// acknowledgement of the marker.
     pub fn complete_transaction(
         &mut self,
         producer_id: ProducerId,
@@ -154,7 +154,7 @@ impl Shard {
         metadata.is_some_and(is_too_long).then_some(ErrorCode::OffsetMetadataTooLarge)
     }
 
-    /// An OffsetFetch request for one group: what is acknowledged, at once.
+    /// An OffsetFetch request for one group: answered at once, from the acknowledged state.
     pub fn fetch_offsets(&self, request: &OffsetFetchRequestGroup) -> OffsetFetchResponseGroup {
         self.offsets_of(request, View::Acknowledged)
     }
@@ -285,7 +285,7 @@ fn fetched(partition_index: i32, value: &OffsetAndMetadata) -> OffsetFetchRespon
     }
 }
 
-/// Whether an offset is of the topic that is asked for, and not of another that had its name.
+/// Whether an offset belongs to the requested topic, and not to an earlier one of the same name.
 fn is_same_topic(committed: Uuid, wanted: Uuid) -> bool {
     committed.is_zero() || wanted.is_zero() || committed == wanted
 }

@@ -1,4 +1,4 @@
-//! What happens by itself: sessions end, phases end, writes time out, offsets expire.
+//! Deadlines: sessions and phases end, writes time out, offsets expire.
 
 use super::super::record::CoordinatorRecord;
 use super::super::timers::Timer;
@@ -15,13 +15,14 @@ impl Shard {
         [write_ms, timer_ms].into_iter().flatten().fold(self.next_cleanup_ms, i64::min)
     }
 
-    /// Does one thing that is due, and returns whether there was one. A turn: its writes come before the next.
+    /// Processes one due deadline, and returns whether there was one. This is a turn: its writes come before the
+    /// next.
     pub(super) fn expire_one(&mut self, now: Moment) -> bool {
         if self.pending.front().is_some_and(|pending| pending.expires_ms <= now.monotonic_ms) {
             let pending = self.pending.pop_front().expect("it was just looked at");
             tracing::warn!(
                 offset = pending.last_offset,
-                "A write of the group coordinator was not acknowledged in time"
+                "Group coordinator write was not acknowledged in time"
             );
             self.fail(pending.answers, pending.completion, ErrorCode::CoordinatorNotAvailable, now, false);
             return true;
@@ -52,7 +53,7 @@ impl Shard {
         }
     }
 
-    /// Offsets that nobody needs go, and groups in which nobody is and of which nothing is left.
+    /// Removes expired offsets, and groups without members and offsets.
     fn expire_offsets(&mut self, now: Moment) {
         let mut records = Vec::new();
         let mut ids: Vec<&Arc<str>> = self.groups.keys().collect();

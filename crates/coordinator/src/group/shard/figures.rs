@@ -1,4 +1,4 @@
-//! What is told of groups to whoever watches the broker.
+//! Figures of groups for metrics.
 
 use super::super::classic::ClassicGroup;
 use super::super::offsets::View;
@@ -13,12 +13,12 @@ pub struct GroupFigures {
     pub state: &'static str,
     /// Its members.
     pub members: usize,
-    /// What it has committed: topic, partition, offset.
+    /// Its committed offsets: topic, partition, offset.
     pub committed: Vec<(String, i32, i64)>,
 }
 
 impl Shard {
-    /// All groups, with what they have committed.
+    /// All groups, with their committed offsets.
     pub fn figures(&self) -> Vec<GroupFigures> {
         let figures = |(id, group): (&str, &ClassicGroup)| {
             let committed = self.offsets.of_group(View::Acknowledged, id);

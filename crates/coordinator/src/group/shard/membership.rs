@@ -17,8 +17,7 @@ use thalweg_wire::request::{
 use thalweg_wire::{ErrorCode, Uuid};
 
 impl Shard {
-    /// A JoinGroup request. `unique` goes into the member's id, should it be given one. The answer may be a rebalance
-    /// away.
+    /// A JoinGroup request. `unique` becomes part of a generated member id. The answer may take a whole rebalance.
     pub fn join_group(
         &mut self,
         client: &ClientInfo,
@@ -51,8 +50,8 @@ impl Shard {
         self.settle(effects, now);
     }
 
-    /// A SyncGroup request with the assignments that came with it, by members. The answer comes when the leader's
-    /// assignment is acknowledged.
+    /// A SyncGroup request with its assignments, by member. The answer follows the acknowledgement of the leader's
+    /// assignment.
     pub fn sync_group(
         &mut self,
         request: &SyncGroupRequest,

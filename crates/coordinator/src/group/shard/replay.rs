@@ -1,4 +1,4 @@
-//! The state from the log: all of it when the shard is loaded, one record at a time as it is written.
+//! Replays the log: all of it when the shard is loaded, one record at a time as it is written.
 
 use super::super::classic::ClassicGroup;
 use super::super::effects::Effects;
@@ -55,7 +55,7 @@ impl Shard {
             match decoded {
                 Some(decoded) => self.apply(decoded, offset, producer_id, None, now.wall_ms),
                 None => {
-                    tracing::debug!(offset, "Passing over a record of a group protocol that is not served")
+                    tracing::debug!(offset, "Skipped a record of an unsupported group protocol")
                 }
             }
         }

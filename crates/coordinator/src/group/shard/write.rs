@@ -1,4 +1,4 @@
-//! What a shard wants written, and the batch that says so.
+//! A shard's writes, and their batches.
 
 use super::super::answer::Answer;
 use super::super::effects::Completion;
@@ -11,14 +11,14 @@ use thalweg_record::{BatchBuilder, BatchOptions, Compression, ProducerEpoch, Pro
 use thalweg_replica::partition::{EndMarker, marker_batch};
 use thalweg_wire::ErrorCode;
 
-/// Who writes within a transaction.
+/// The producer of a transactional write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransactionalProducer {
     /// The producer.
     pub id: ProducerId,
     /// Its epoch.
     pub epoch: ProducerEpoch,
-    /// What proves that the transaction's coordinator was asked; none where that is not wanted.
+    /// Proof of verification by the transaction's coordinator; `None` if verification is off.
     pub guard: Option<VerificationGuard>,
 }
 

@@ -1,4 +1,4 @@
-//! Offsets: who may commit them, what is kept, and when it can be read.
+//! Offsets: permission to commit, retention, and visibility.
 
 use super::super::Answer;
 use super::super::offsets::TransactionOutcome;
@@ -246,7 +246,7 @@ fn a_deleted_group_can_be_read_until_its_end_is_acknowledged() {
     let ids = vec![GROUP.to_owned()];
     h.turn(|shard, ticket, now| shard.delete_groups(&ids, ticket, now));
     assert_eq!((h.state(GROUP).as_str(), h.fetch(GROUP, 0)), ("Empty", 1));
-    // Who writes sees the new state, and may make the group again.
+    // Writers see the new state, and may recreate the group.
     let again = h.send_join(Join { version: 3, ..Join::default() });
     assert!(h.acknowledge());
     assert_eq!((h.state(GROUP).as_str(), h.fetch(GROUP, 0)), ("Dead", -1));

@@ -1,4 +1,4 @@
-//! The driver: shards are found, loaded, let go; requests take the form of their version.
+//! The driver: shards are found, loaded, unloaded; requests are formatted by version.
 
 use super::super::answer::ClientInfo;
 use super::super::config::GroupConfig;

@@ -1,5 +1,5 @@
-//! `__consumer_offsets` as Apache Kafka 4.3.1 wrote it (`tests/golden/ConsumerOffsetsWriter.java`): it loads to what
-//! Kafka said about its groups, and each record is encoded to the bytes that Kafka wrote.
+//! `__consumer_offsets` as Apache Kafka 4.3.1 wrote it (`tests/golden/ConsumerOffsetsWriter.java`): it loads to
+//! Kafka's description of its groups, and each record is encoded to Kafka's bytes.
 
 use super::super::config::GroupConfig;
 use super::super::offsets::TransactionOutcome;
@@ -146,7 +146,7 @@ fn a_group_is_written_as_kafka_wrote_it() {
 
 #[test]
 fn damaged_logs_are_refused_and_never_a_panic() {
-    // Each byte of what is not covered by a check here is changed: load either refuses, or reads something else.
+    // Each byte without its own check is changed: loading either fails, or gives another result.
     for at in 0..PLAIN.len() {
         let mut damaged = PLAIN.to_vec();
         damaged[at] ^= 0x55;

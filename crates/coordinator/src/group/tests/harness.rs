@@ -1,4 +1,4 @@
-//! A shard with a log in memory and a clock that is set by hand: the driver's part, one thing at a time.
+//! A shard with a log in memory and a manual clock: acts as the driver, step by step.
 
 use super::super::answer::{Answer, ClientInfo};
 use super::super::config::GroupConfig;
@@ -31,7 +31,7 @@ pub(super) struct Harness {
     /// The log: one encoded batch per write.
     pub(super) log: Vec<Bytes>,
     next_offset: i64,
-    /// Whether appends count at once, or when [`Harness::acknowledge`] says so.
+    /// Whether appends wait for [`Harness::acknowledge`].
     pub(super) holds: bool,
     /// Last offsets of batches that do not count yet.
     pub(super) held: VecDeque<i64>,
@@ -40,7 +40,7 @@ pub(super) struct Harness {
     pub(super) refuses: Option<ErrorCode>,
     next_ticket: u64,
     answers: BTreeMap<Ticket, Answer>,
-    /// Everything that was answered, in order, for those who want to look at all of it.
+    /// All answers, in order, for tests that check all of them.
     pub(super) answered: Vec<(Ticket, Answer)>,
 }
 
@@ -73,7 +73,7 @@ impl Harness {
         moment(self.now_ms)
     }
 
-    /// What a new coordinator makes of the log.
+    /// A new coordinator, loaded from the log.
     pub(super) fn reloaded(&self) -> Shard {
         let mut shard = Shard::new(&self.config, 0, self.now());
         let mut buffer = DecompressBuffer::default();
@@ -84,7 +84,7 @@ impl Harness {
         shard
     }
 
-    /// The broker restarts: who waited is gone.
+    /// The broker restarts: waiting requests are lost.
     pub(super) fn restart(&mut self) {
         self.shard = self.reloaded();
         self.held.clear();
@@ -174,7 +174,7 @@ impl Harness {
         true
     }
 
-    /// Time passes, and what is due happens when it is due.
+    /// Advances the time, and runs due work in time.
     pub(super) fn advance(&mut self, ms: i64) {
         let until_ms = self.now_ms + ms;
         while self.shard.next_deadline_ms() <= until_ms {
@@ -445,7 +445,7 @@ pub(super) fn error(code: i16) -> ErrorCode {
     ErrorCode::from_i16(code).expect("errors are Kafka's")
 }
 
-/// What a consumer of these topics says when it joins.
+/// A consumer's metadata for these topics.
 pub(super) fn subscription(topics: &[&str]) -> Vec<u8> {
     let subscription = thalweg_wire::data::ConsumerProtocolSubscription {
         topics: topics.iter().map(|&topic| topic.to_owned()).collect(),

@@ -1,4 +1,4 @@
-//! Who may join, under which id, and how they go.
+//! Admission of members, their ids, and leaving.
 
 use super::super::config::GroupConfig;
 use super::harness::{Harness, Join, SESSION_MS, error};
@@ -85,7 +85,7 @@ fn a_full_group_takes_no_more_members_and_keeps_those_it_has() {
     let mut h = Harness::with(GroupConfig { group_size_max: 2, ..GroupConfig::default() });
     let (ids, generation) = h.stable_group(&["a", "b"]);
     assert_eq!(join_error(&mut h, Join::default()), ErrorCode::GroupMaxSizeReached);
-    // During a rebalance, its members come first.
+    // During a rebalance, existing members come first.
     let ticket = h.send_join(Join { member_id: &ids[0], ..Join::default() });
     assert_eq!(h.heartbeat(&ids[1], generation), ErrorCode::RebalanceInProgress);
     let other = h.send_join(Join { member_id: &ids[1], ..Join::default() });

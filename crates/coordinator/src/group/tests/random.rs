@@ -1,5 +1,5 @@
-//! Seeded histories: clients that join, crash, come back and commit against a shard whose log acknowledges late,
-//! and what must hold whatever happens.
+//! Seeded histories: clients join, crash, return and commit against a shard whose log acknowledges late; checks
+//! invariants.
 
 use super::super::answer::Answer;
 use super::super::record::CoordinatorRecord;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::offset_fetch_request::OffsetFetchRequestGroup;
 
-/// What a client is doing.
+/// The state of a client.
 #[derive(Clone, Debug, PartialEq)]
 enum Doing {
     Nothing,
@@ -38,7 +38,7 @@ struct History {
     h: Harness,
     rng: SmallRng,
     clients: Vec<Client>,
-    /// (generation, member) to the assignment it was given.
+    /// (generation, member) to its assignment.
     assigned: BTreeMap<(i32, String), String>,
     seed: u64,
 }
@@ -63,7 +63,7 @@ impl History {
         History { h, rng, clients, assigned: BTreeMap::new(), seed }
     }
 
-    /// A client looks at its answer, if there is one, and does what a client does.
+    /// A client processes its answer, if there is one, and takes its next step.
     fn step(&mut self, index: usize) {
         let client = &self.clients[index];
         if !client.is_alive {
@@ -179,7 +179,7 @@ impl History {
         client.was_silent = false;
     }
 
-    /// An assignment that a client is told is in the acknowledged log, and the only one of its generation.
+    /// An assignment received by a client is in the acknowledged log, and the only one of its generation.
     fn check_assignment(&mut self, index: usize, assignment: &str) {
         let client = &self.clients[index];
         let key = (client.generation, client.member_id.clone());
@@ -198,7 +198,7 @@ impl History {
         assert!(is_written, "seed {}: told before it was written", self.seed);
     }
 
-    /// Something goes wrong, or time passes.
+    /// A fault, or the passing of time.
     fn disturb(&mut self) {
         let index = self.rng.random_range(0..self.clients.len());
         match self.rng.random_range(0..100) {
@@ -213,10 +213,10 @@ impl History {
                     client.was_silent = false;
                 }
             }
-            // It gives up on an answer and asks again, on another connection.
+            // It gives up on an answer and retries on another connection.
             20..24 => self.clients[index].doing = Doing::Nothing,
             24..27 => self.leave(index),
-            // Nobody is heard of for a while.
+            // All clients are silent for a while.
             27..29 => {
                 self.clients.iter_mut().for_each(|client| client.was_silent = true);
                 let ms = self.rng.random_range(0..2 * i64::from(REBALANCE_MS));
@@ -284,7 +284,7 @@ impl History {
     }
 }
 
-/// What can be told of a shard: groups, members, assignments, offsets.
+/// The observable state of a shard: groups, members, assignments, offsets.
 fn picture(shard: &Shard) -> String {
     let mut text = String::new();
     for group in shard.list_groups(&[], &[]) {

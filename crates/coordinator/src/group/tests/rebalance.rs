@@ -1,4 +1,4 @@
-//! Rebalances: how long they wait, whom they wait for, and what everyone is told.
+//! Rebalances: waiting times, and the answers of members.
 
 use super::harness::{Commit, DELAY_MS, Harness, Join, REBALANCE_MS, SESSION_MS, error};
 use crate::driver::Shard as _;
@@ -57,7 +57,7 @@ fn a_rebalance_waits_for_whoever_was_given_an_id() {
     assert_eq!(h.join_answer(waiting), None, "b is about to join");
     h.send_join(Join { member_id: &id, ..Join::default() });
     assert_eq!(h.join_answer(waiting).expect("all have joined").members.len(), 2);
-    // Another does not come back with its id: it is waited for until that is void.
+    // Another does not return with its id: the group waits until the id expires.
     h.send_join(Join { client: "c", ..Join::default() });
     let waiting = h.send_join(Join { member_id: &ids[0], protocols: &[("range", b"x")], ..Join::default() });
     h.send_join(Join { member_id: &id, ..Join::default() });

@@ -6,7 +6,7 @@ use thalweg_wire::ErrorCode;
 
 const MINUTE_MS: i64 = 60_000;
 
-/// Offsets are kept for an hour, and looked at every minute.
+/// Offsets are kept for an hour, and checked every minute.
 fn harness() -> Harness {
     Harness::with(GroupConfig {
         offsets_retention_ms: 60 * MINUTE_MS,

@@ -1,4 +1,4 @@
-//! Static members (KIP-345): they restart without a rebalance, and nobody can pass for them.
+//! Static members (KIP-345): they restart without a rebalance, and cannot be impersonated.
 
 use super::super::Answer;
 use super::harness::{DELAY_MS, Harness, Join, REBALANCE_MS, SESSION_MS, error};

@@ -9,10 +9,10 @@ use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_transactions_response::{TopicData, TransactionState as Described};
 use thalweg_wire::request::list_transactions_response::TransactionState as Listed;
 
-/// Which transactional ids are asked for.
+/// Filter of transactional ids.
 #[derive(Clone, Debug, Default)]
 pub struct TransactionFilter {
-    /// In one of these states; none asked for means all.
+    /// In one of these states; `None` means all.
     pub states: Option<Vec<TransactionState>>,
     /// Of one of these producers; none means all.
     pub producer_ids: HashSet<i64>,

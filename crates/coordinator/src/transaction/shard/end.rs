@@ -1,8 +1,8 @@
 //! EndTxn: it is decided how a transaction ends, its markers are sent, and it is over.
 //!
-//! While a client acts by the older protocol, an EndTxn that comes twice is told by the state: a transaction that has
-//! committed commits again without effect. By the newer (transaction.version 2), each end raises the epoch, and the
-//! epoch tells a repetition from the end of the next transaction:
+//! In the older protocol, a repeated EndTxn is recognised by the state: a committed transaction commits again without
+//! effect. In the newer (transaction.version 2), each end raises the epoch, which distinguishes a repetition from the
+//! end of the next transaction:
 //!
 //! | state          | abort, epoch before | abort, this epoch | commit, epoch before | commit, this epoch |
 //! |----------------|---------------------|-------------------|----------------------|--------------------|
@@ -23,7 +23,7 @@ use thalweg_wire::ErrorCode;
 pub struct EndRequest {
     /// The transactional id.
     pub id: String,
-    /// Who asks.
+    /// The producer in the request.
     pub producer: Producer,
     /// How it ends.
     pub outcome: Outcome,
@@ -31,7 +31,7 @@ pub struct EndRequest {
     pub client_version: i16,
 }
 
-/// What an EndTxn request comes to.
+/// The outcome of an EndTxn request.
 enum Verdict {
     /// The transaction ends; `is_empty` when there is none, and only the epoch is raised.
     Decide { is_empty: bool },
@@ -40,8 +40,8 @@ enum Verdict {
 }
 
 impl Shard {
-    /// An EndTxn request. The answer comes when the decision is acknowledged; the markers come after it. `new_id` is as
-    /// for [`Shard::init_producer_id`].
+    /// An EndTxn request. The answer follows the acknowledgement of the decision; the markers come later. `new_id` is
+    /// as for [`Shard::init_producer_id`].
     pub fn end_transaction(&mut self, request: &EndRequest, new_id: Option<i64>, ticket: Ticket, turn: Turn) {
         let refuse = |error| Answer::Producer(Err(error));
         let Some((id, entry)) = self.entries.get_key_value(request.id.as_str()) else {
@@ -77,8 +77,8 @@ impl Shard {
         }
     }
 
-    /// Writes the decision. An answer that names no producer gets the one with which the client goes on, where the
-    /// protocol tells it.
+    /// Writes the decision. An answer without a producer gets the one that the client continues with, if the protocol
+    /// returns it.
     #[expect(clippy::too_many_arguments, reason = "what a decision consists of; it is made in three places")]
     pub(super) fn decide(
         &mut self,
@@ -110,7 +110,7 @@ impl Shard {
         self.change(id, target, fences, answer, turn);
     }
 
-    /// After a decision: its markers are sent, and without any the transaction is over. The id stays busy meanwhile.
+    /// After a decision: sends its markers; without any the transaction is complete. The id stays busy meanwhile.
     pub(super) fn complete_if_prepared(&mut self, id: &Arc<str>, turn: Turn) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         let current = &entry.current;

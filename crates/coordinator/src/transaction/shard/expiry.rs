@@ -1,4 +1,4 @@
-//! What happens by itself: transactions take too long, completions are written again, ids expire.
+//! Deadlines: transactions time out, completions are retried, ids expire.
 
 use super::super::record::encode_key;
 use super::super::state::TransactionState;
@@ -12,12 +12,13 @@ impl Shard {
     /// When [`Shard::expire_one`] has something to do, by the clock of the timers.
     pub(super) fn nearest_deadline_ms(&self) -> i64 {
         let retry_ms = self.retries.front().map_or(i64::MAX, |(at_ms, _)| *at_ms);
-        // Without a transaction that could take too long, nobody is woken to look for one.
+        // Without an open transaction, no check is scheduled.
         let timeout_ms = if self.ongoing.is_empty() { i64::MAX } else { self.next_timeout_check_ms };
         timeout_ms.min(self.next_expiry_check_ms).min(retry_ms)
     }
 
-    /// Does one thing that is due, and returns whether there was one. A turn: its writes come before the next.
+    /// Processes one due deadline, and returns whether there was one. This is a turn: its writes come before the
+    /// next.
     pub(super) fn expire_one(&mut self, turn: Turn) -> bool {
         let now_ms = turn.now.monotonic_ms;
         if self.retries.front().is_some_and(|(at_ms, _)| *at_ms <= now_ms) {
@@ -41,7 +42,7 @@ impl Shard {
         false
     }
 
-    /// Aborts the transaction of an id, if it still takes too long: its producer has gone, or is too slow.
+    /// Aborts the transaction of an id, if it is still past its timeout: its producer is gone, or too slow.
     pub fn abort_timed_out(&mut self, id: &str, new_id: Option<i64>, turn: Turn) {
         let Some((id, entry)) = self.entries.get_key_value(id) else { return };
         let current = &entry.current;
@@ -55,7 +56,7 @@ impl Shard {
                 producer_id = current.producer_id,
                 producer_epoch = current.producer_epoch,
                 timeout_ms = current.timeout_ms,
-                "Aborting a transaction that took too long"
+                "Aborting a timed-out transaction"
             );
             self.fence(&id, new_id, None, turn);
         }

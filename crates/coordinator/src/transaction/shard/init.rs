@@ -1,4 +1,4 @@
-//! InitProducerId: a producer begins to work under a transactional id, and whoever did before is fenced.
+//! InitProducerId: a producer starts to use a transactional id, and its predecessor is fenced.
 
 use super::super::answer::{Answer, Producer};
 use super::super::metadata::{NO_PRODUCER_EPOCH, TransactionMetadata, is_exhausted};
@@ -8,20 +8,19 @@ use crate::driver::Ticket;
 use std::sync::Arc;
 use thalweg_wire::ErrorCode;
 
-/// What a producer asks for. Its form and its timeout were checked.
+/// A producer's request. Its format and its timeout were checked.
 #[derive(Clone, Debug)]
 pub struct InitRequest {
     /// The transactional id.
     pub id: String,
-    /// How long its transactions may take; the largest number where another system ends them.
+    /// The transaction timeout; the maximum number if an external system ends them.
     pub timeout_ms: i32,
-    /// The producer that it was, if it wants to go on after an error (KIP-360).
+    /// The previous producer, if it continues after an error (KIP-360).
     pub expected: Option<Producer>,
 }
 
 impl Shard {
-    /// An InitProducerId request. `new_id` is a producer id that nobody had before; without one, the answer may be that
-    /// it is needed.
+    /// An InitProducerId request. `new_id` is a new producer id; without one, the answer may be that it is needed.
     pub fn init_producer_id(
         &mut self,
         request: &InitRequest,
@@ -44,7 +43,7 @@ impl Shard {
             return self.answer(ticket, Answer::Producer(Err(error)));
         }
         if entry.current.state == TransactionState::Ongoing {
-            // The client comes again, and finds the transaction aborted.
+            // The client retries, and finds the transaction aborted.
             let answer = Answer::Producer(Err(ErrorCode::ConcurrentTransactions));
             return self.fence(&id, new_id, Some((ticket, answer)), turn);
         }
@@ -54,7 +53,7 @@ impl Shard {
             let Some(new_id) = new_id else { return self.answer(ticket, Answer::NeedsProducerId) };
             Ok(current.rotated(new_id, request.timeout_ms, request.expected.is_some(), now_ms))
         } else if current.is_epoch_exhausted() && !is_repeated(current, request) {
-            // An epoch that is neither this nor the one before.
+            // An epoch that is neither this nor the previous one.
             Err(ErrorCode::ProducerFenced)
         } else {
             current.initialised(request.timeout_ms, request.expected.map(|expected| expected.epoch), now_ms)

@@ -38,7 +38,7 @@ impl Shard {
         self.change(&id, target, false, Some((ticket, Answer::Added(Ok(())))), turn);
     }
 
-    /// Whether the transaction that goes on writes to the partitions: an answer for each, or one for all.
+    /// Whether the open transaction writes to the partitions: a result for each, or one for all.
     pub fn verify_partitions<'a>(
         &self,
         id: &str,
@@ -58,7 +58,7 @@ impl Shard {
     }
 }
 
-/// Refuses who is not the producer of the id, and everyone while a transaction ends.
+/// Rejects requests that are not from the id's producer, and all requests while a transaction ends.
 fn check(entry: &Entry, producer: Producer) -> Result<(), ErrorCode> {
     let current = &entry.current;
     if current.producer_id != producer.id {

@@ -27,10 +27,7 @@ impl Shard {
                 let decoded = decode(record.key, record.value)
                     .map_err(|error| ReplayError::Record { offset, error })?;
                 let Some(decoded) = decoded else {
-                    tracing::warn!(
-                        offset,
-                        "Passing over a record of __transaction_state of an unknown version"
-                    );
+                    tracing::warn!(offset, "Skipped a __transaction_state record of an unknown version");
                     continue;
                 };
                 let id: Arc<str> = decoded.id.into();
@@ -43,7 +40,7 @@ impl Shard {
         Ok(())
     }
 
-    /// The log is replayed: what was decided and had not ended everywhere goes on.
+    /// The log is replayed: continue decided transactions that are not complete.
     pub(in super::super) fn take_up(&mut self, turn: Turn) {
         let mut prepared = Vec::new();
         for (id, entry) in &self.entries {

@@ -1,5 +1,5 @@
-//! A shard with a log in memory, a clock that is set by hand, and partitions that take its markers: the driver's part,
-//! one thing at a time.
+//! A shard with a log in memory, a manual clock, and partitions that accept its markers: acts as the driver, step by
+//! step.
 
 use super::super::answer::{Answer, Producer};
 use super::super::config::TransactionConfig;
@@ -28,16 +28,16 @@ pub(super) struct Harness {
     /// The log: one encoded batch per write.
     pub(super) log: Vec<Bytes>,
     next_offset: i64,
-    /// Whether appends count at once, or when [`Harness::acknowledge`] says so.
+    /// Whether appends wait for [`Harness::acknowledge`].
     pub(super) holds: bool,
     /// Last offsets of batches that do not count yet.
     pub(super) held: VecDeque<i64>,
     /// The next appends fail with this.
     pub(super) refuses: Option<ErrorCode>,
-    /// Whether partitions take markers at once, or when [`Harness::write_markers`] says so.
+    /// Whether markers wait for [`Harness::write_markers`].
     pub(super) keeps_markers: bool,
     pub(super) orders: Vec<MarkerOrder>,
-    /// The markers that partitions have, in order.
+    /// The markers in the partitions, in order.
     pub(super) markers: Vec<MarkerOrder>,
     next_ticket: u64,
     pub(super) next_producer_id: i64,
@@ -81,7 +81,7 @@ impl Harness {
         Turn { now: moment(self.now_ms), transaction_version: self.level }
     }
 
-    /// What a new coordinator makes of the log.
+    /// A new coordinator, loaded from the log.
     pub(super) fn reloaded(&self, epoch: i32) -> Shard {
         let mut shard = Shard::of(self.config.clone(), epoch, moment(self.now_ms));
         let mut buffer = DecompressBuffer::default();
@@ -91,7 +91,7 @@ impl Harness {
         shard
     }
 
-    /// Another coordinator is elected: who waited is gone, and so are the markers that were on their way.
+    /// Another coordinator is elected: waiting requests and markers in flight are lost.
     pub(super) fn restart(&mut self) {
         self.epoch += 1;
         self.shard = self.reloaded(self.epoch);
@@ -164,7 +164,7 @@ impl Harness {
         self.markers.push(order);
     }
 
-    /// The partitions take the markers that were kept.
+    /// The partitions accept the kept markers.
     pub(super) fn write_markers(&mut self) {
         for order in std::mem::take(&mut self.orders) {
             self.take_marker(order);
@@ -189,7 +189,7 @@ impl Harness {
         self.finish_turn();
     }
 
-    /// Time passes, and what is due happens when it is due.
+    /// Advances the time, and runs due work in time.
     pub(super) fn advance(&mut self, ms: i64) {
         let until_ms = self.now_ms + ms;
         while self.shard.next_deadline_ms() <= until_ms {

@@ -1,4 +1,4 @@
-//! The life of a transactional id: who takes it over, what takes too long, when it is forgotten.
+//! The life of a transactional id: takeover, timeout, expiry.
 
 use super::super::answer::Producer;
 use super::super::config::TransactionConfig;

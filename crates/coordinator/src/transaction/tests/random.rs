@@ -1,5 +1,5 @@
-//! Histories from a seed: producers that come and go, answers that are lost, coordinators that are replaced, partitions
-//! that take their markers late. A model of what clients were told is compared with what partitions got.
+//! Seeded histories: producers come and go, answers are lost, coordinators are replaced, partitions accept their
+//! markers late. Compares what clients were told with the content of the partitions.
 
 use super::super::answer::{Answer, Producer};
 use super::super::state::{Outcome, TransactionState};
@@ -12,7 +12,7 @@ use thalweg_wire::ErrorCode;
 
 const STEPS: usize = 400;
 
-/// A client that acts by what it was told.
+/// A client that acts by its answers.
 #[derive(Default)]
 struct Client {
     producer: Option<Producer>,
@@ -23,7 +23,7 @@ struct History {
     h: Harness,
     rng: StdRng,
     clients: [Client; 2],
-    /// The epochs of each producer whose transactions were told to be committed.
+    /// The epochs of each producer whose transactions were reported as committed.
     committed: BTreeSet<(i64, i16)>,
 }
 
@@ -33,7 +33,7 @@ impl History {
         History { h: Harness::at_level(level), rng, clients: Default::default(), committed: BTreeSet::new() }
     }
 
-    /// What a request is answered, unless its acknowledgement comes too late or never.
+    /// The answer to a request, unless its acknowledgement is late or missing.
     fn answer(&mut self, ticket: Ticket) -> Option<Answer> {
         while !self.h.answers.contains_key(&ticket) && !self.h.held.is_empty() {
             match self.rng.random_range(0..8) {
@@ -95,7 +95,7 @@ impl History {
             return;
         };
         let outcome = if self.rng.random_bool(0.7) { Outcome::Commit } else { Outcome::Abort };
-        // A client that heard nothing, or is to come again, does.
+        // A client without an answer, or with a retriable one, retries.
         for _ in 0..20 {
             let ticket = self.h.send_end(producer, outcome);
             match self.answer(ticket) {
@@ -123,7 +123,7 @@ impl History {
                 }
             }
         }
-        // It gives up, and another takes its place.
+        // It gives up, and another replaces it.
         self.clients[client] = Client::default();
     }
 
@@ -147,8 +147,8 @@ impl History {
         assert_eq!(live, loaded, "seed {seed}: the log tells what is in memory");
     }
 
-    /// With an epoch for each transaction, the markers tell which transaction they end: one has one outcome, and it is what
-    /// the client was told.
+    /// With an epoch per transaction, markers identify their transaction: it has one outcome, the one that the client
+    /// was told.
     fn check_markers(&self, seed: u64) {
         let mut outcomes = std::collections::BTreeMap::new();
         for marker in &self.h.markers {

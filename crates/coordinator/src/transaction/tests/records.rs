@@ -1,5 +1,5 @@
-//! Records as Apache Kafka 4.3.1 encodes them (`tests/golden/TransactionStateWriter.java`): they are read to what Kafka
-//! meant, and written to the bytes that Kafka wrote.
+//! Records as Apache Kafka 4.3.1 encodes them (`tests/golden/TransactionStateWriter.java`): they decode to Kafka's
+//! values, and encode to Kafka's bytes.
 
 use super::super::metadata::{NO_PRODUCER_EPOCH, TransactionMetadata};
 use super::super::record::{TransactionRecord, decode, encode_key, encode_value};

@@ -1,6 +1,6 @@
-//! Seeded histories of a partition that moves to and fro between two directories while it is written, cut, deleted from and
-//! compacted, on disks that lose power: what was flushed is there, and a copy that takes the log's place is the same log. And
-//! disks for the copy that are full or fail.
+//! Seeded histories of a partition that moves back and forth between two directories while it is written, truncated,
+//! deleted from and compacted, on disks that lose power: flushed records survive, and a copy that replaces the log
+//! equals it. Also disks for the copy that are full or fail.
 
 use super::*;
 use crate::partition::testing::{NODE, partition, registration};
@@ -176,7 +176,7 @@ impl History {
         append_batch(&self.partition, &builder.build(), self.epoch);
     }
 
-    /// Somebody else leads, with another end of the log, and then this one again.
+    /// Another leader takes over with a different log end, and then this one again.
     fn truncate(&mut self) {
         let back = [3, 30][self.random.random_range(0..2)];
         let back = self.random.random_range(0..back);
@@ -282,7 +282,7 @@ impl History {
             "it begins at {log_start}, and began at {start}, {} promised",
             self.promised_start
         );
-        // A compaction whose result was lost with the power leaves what was there before.
+        // A compaction whose result was lost in a power failure leaves the previous state.
         let is_compacted = self.config.cleanup_policy.compact;
         for (base, next, bytes) in before.iter().filter(|(_, next, _)| *next <= safe_to) {
             let same = found.get(base) == Some(&&bytes[..]);

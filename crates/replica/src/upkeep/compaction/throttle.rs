@@ -1,7 +1,7 @@
 //! How fast compaction may read and write (Kafka's `Throttler` of the cleaner): one rate for all that is compacted at once.
 //!
-//! Bytes that were moved make a debt, which the rate pays off. Owns the debt. Refuses to sleep and to know the settings:
-//! the caller waits, and names the rate each time, so that another rate applies at once.
+//! Moved bytes are a debt, which is paid off at the rate. Owns the debt. Refuses to sleep and to know the settings:
+//! the caller waits, and passes the rate each time, so that a change applies at once.
 
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// The longest single wait, so that another rate is noticed (Kafka's interval of the throttler).
 const WAIT_MAX: Duration = Duration::from_millis(300);
 
-/// The debt of all compactions under way.
+/// The debt of all compactions in progress.
 #[derive(Debug)]
 pub(super) struct IoThrottle(Mutex<Debt>);
 
@@ -25,12 +25,12 @@ impl IoThrottle {
         Self(Mutex::new(Debt { bytes: 0.0, counted: now }))
     }
 
-    /// Takes note of bytes that were read or written.
+    /// Records bytes that were read or written.
     pub(super) fn record(&self, bytes: u64) {
         self.0.lock().bytes += bytes as f64;
     }
 
-    /// How long to wait before the next look; `None` when work may go on. A rate of 0 pauses it.
+    /// The time to wait before the next check; `None` if work may continue. A rate of 0 pauses it.
     pub(super) fn wait(&self, bytes_per_second: f64, now: Instant) -> Option<Duration> {
         let mut debt = self.0.lock();
         let elapsed = now.saturating_duration_since(debt.counted).as_secs_f64();
@@ -47,7 +47,7 @@ impl IoThrottle {
 mod tests {
     use super::*;
 
-    /// Moves chunks of a megabyte as the rate allows, for so many seconds. Says how many bytes that were.
+    /// Moves chunks of a megabyte as the rate allows, for this many seconds. Returns the number of bytes.
     fn moved(throttle: &IoThrottle, start: Instant, seconds: u64, rate: impl Fn(Duration) -> f64) -> u64 {
         let (mut now, mut moved) = (start, 0);
         while now < start + Duration::from_secs(seconds) {

@@ -1,16 +1,16 @@
-//! How well a cluster is, by what of it answers: the problems that a status names, and the exit code.
+//! The health of a cluster, from the answers of its parts: the problems listed by a status, and the exit code.
 
 use crate::cli::failure::Unhealthy;
 
-use super::report::{BrokerStatus, NotTold, PartitionStatus, Reach, Status};
+use super::report::{BrokerStatus, PartitionStatus, Reach, Status, Unavailable};
 
-/// A voter that has not fetched for so long is taken for gone. Kafka's voters fetch at least every half second.
+/// A voter without a fetch for this long counts as gone. Kafka's voters fetch at least every half second.
 pub const SILENT_MS: i64 = 10_000;
 
-/// How well a cluster is. The better comes first.
+/// The health of a cluster, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
-    /// All that is there answers, and no replica is missing.
+    /// Every broker answers, and no replica is missing.
     Healthy,
     /// Every partition can be written and read, with less safety than it should have.
     Degraded,
@@ -21,7 +21,7 @@ pub enum Health {
 }
 
 impl Health {
-    /// The word for it.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Health::Healthy => "healthy",
@@ -31,7 +31,7 @@ impl Health {
         }
     }
 
-    /// 1 and 2 are those of every command: it failed, it was asked for the wrong thing.
+    /// 1 and 2 are used by every command: failure, and invalid arguments.
     pub fn exit_code(self) -> u8 {
         match self {
             Health::Healthy => 0,
@@ -42,12 +42,12 @@ impl Health {
     }
 }
 
-/// Something that is not as it should be.
+/// A problem of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// How bad it is.
+    /// Its severity.
     pub health: Health,
-    /// What it is, for people.
+    /// A description for people.
     pub text: String,
 }
 
@@ -61,7 +61,7 @@ impl Status {
         problems
     }
 
-    /// How bad the worst of them is.
+    /// The severity of the worst problem.
     pub fn health(&self) -> Health {
         self.problems().first().map_or(Health::Healthy, |problem| problem.health)
     }
@@ -121,7 +121,7 @@ impl Status {
         let problem = |text: String| Problem { health: Health::Degraded, text };
         let quorum = match &self.quorum {
             Ok(quorum) => quorum,
-            Err(NotTold { is_problem: true, .. }) => {
+            Err(Unavailable { is_problem: true, .. }) => {
                 return vec![problem("no active controller answers".to_owned())];
             }
             Err(_) => return Vec::new(),

@@ -1,4 +1,4 @@
-//! What `cluster status` found, for programs.
+//! The result of `cluster status` as JSON.
 
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ impl Status {
 
     fn reassignments_json(&self) -> Value {
         match &self.reassignments {
-            Err(not_told) => json!({ "error": not_told.why }),
+            Err(unavailable) => json!({ "error": unavailable.why }),
             Ok(found) => found
                 .iter()
                 .map(|going| {
@@ -59,7 +59,7 @@ impl Status {
 
     fn quorum_json(&self) -> Value {
         let quorum = match &self.quorum {
-            Err(not_told) => return json!({ "error": not_told.why }),
+            Err(unavailable) => return json!({ "error": unavailable.why }),
             Ok(quorum) => quorum,
         };
         let nodes = quorum.nodes.iter().map(|node| {

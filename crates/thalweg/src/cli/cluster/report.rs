@@ -1,4 +1,4 @@
-//! What `cluster status` found, as tables for people; `json` has the same for programs.
+//! The result of `cluster status` as tables for people; `json` has the same for programs.
 
 use super::health::{Health, SILENT_MS};
 use crate::cli::table::{align, row};
@@ -13,26 +13,26 @@ pub struct Status {
     pub cluster_id: String,
     /// All brokers, by their ids.
     pub brokers: Vec<BrokerStatus>,
-    /// Addresses that were given and are none of the brokers', and why they were not reached.
+    /// Given addresses that belong to no known broker, with the reason for each.
     pub not_reached: Vec<(String, String)>,
-    /// The brokers that know another state than the rest, also at a second look.
+    /// The brokers with different metadata, after a second look.
     pub differing: Vec<Differing>,
     /// How many topics there are.
     pub topics: usize,
     /// All partitions.
     pub partitions: Vec<PartitionStatus>,
-    /// The reassignments that go on, or why they are not known.
-    pub reassignments: Result<Vec<Reassignment>, NotTold>,
+    /// The reassignments in progress, or why they are unknown.
+    pub reassignments: Result<Vec<Reassignment>, Unavailable>,
     /// The controllers' quorum, or why it is not known.
-    pub quorum: Result<Quorum, NotTold>,
+    pub quorum: Result<Quorum, Unavailable>,
 }
 
 /// Why something is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotTold {
+pub struct Unavailable {
     /// Whether that is a problem of the cluster; else it does not serve the request, or not to this client.
     pub is_problem: bool,
-    /// What the request ended with.
+    /// The error of the request.
     pub why: String,
 }
 
@@ -43,16 +43,16 @@ pub enum Reach {
     Answers,
     /// It does not, for this reason.
     NotReached(String),
-    /// No answer says where it listens.
+    /// Its address is unknown.
     NoAddress,
 }
 
-/// A broker that knows another state of the cluster than the others.
+/// A broker whose metadata differs from the others'.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Differing {
     /// Its id.
     pub broker: i32,
-    /// The partitions of which it knows no leader, or one of an earlier epoch.
+    /// The partitions for which it has no leader, or an outdated one.
     pub behind: Vec<(String, i32)>,
     /// The brokers that it calls alive and the others do not, and the other way round.
     pub brokers: Vec<i32>,
@@ -103,7 +103,7 @@ pub struct PartitionStatus {
     pub leader_answers: bool,
     /// The brokers that should hold it.
     pub replicas: Vec<i32>,
-    /// How many of them a reassignment adds: they are not missed before they have come.
+    /// Number of replicas being added: they do not count as missing.
     pub adding: usize,
     /// Those that are in sync by the metadata.
     pub isr: Vec<i32>,
@@ -113,16 +113,16 @@ pub struct PartitionStatus {
     pub min_isr: usize,
 }
 
-/// A reassignment that goes on.
+/// A reassignment in progress.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reassignment {
     /// The topic.
     pub topic: String,
     /// The partition.
     pub partition: i32,
-    /// All replicas while it goes on.
+    /// All replicas during the reassignment.
     pub replicas: Vec<i32>,
-    /// Those that come.
+    /// Replicas being added.
     pub adding: Vec<i32>,
     /// Those that go.
     pub removing: Vec<i32>,
@@ -137,7 +137,7 @@ pub struct Quorum {
     pub epoch: i32,
     /// Below it all records are committed.
     pub high_watermark: i64,
-    /// Who takes part.
+    /// The members of the quorum.
     pub nodes: Vec<QuorumNode>,
 }
 
@@ -146,17 +146,17 @@ pub struct Quorum {
 pub struct QuorumNode {
     /// Its id.
     pub id: i32,
-    /// What it does.
+    /// Its role.
     pub role: Role,
-    /// Where it listens, for controllers that tell.
+    /// Its address, if the controllers report it.
     pub address: Option<String>,
     /// Where its copy of the metadata log ends.
     pub log_end_offset: i64,
-    /// How long ago it fetched, by the leader's clock, where the leader says so.
+    /// Time since its last fetch, by the leader's clock, if reported.
     pub silent_ms: Option<i64>,
 }
 
-/// What a node does in the quorum.
+/// The role of a node in the quorum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The active controller.
@@ -273,7 +273,7 @@ impl Status {
         text
     }
 
-    /// What was not reached and why, and which brokers know another state.
+    /// Unreachable addresses with reasons, and brokers with different metadata.
     fn reach_text(&self) -> String {
         let brokers = self.brokers.iter().filter_map(|broker| match &broker.reach {
             Reach::NotReached(why) => Some(format!("  broker {}: {why}\n", broker.id)),
@@ -312,7 +312,7 @@ impl Status {
     fn reassignment_text(&self) -> String {
         let found = match &self.reassignments {
             Ok(found) => found,
-            Err(NotTold { why, .. }) => return format!("Reassignments: not known ({why})\n"),
+            Err(Unavailable { why, .. }) => return format!("Reassignments: unknown ({why})\n"),
         };
         if found.is_empty() {
             return "Reassignments: none\n".to_owned();
@@ -328,10 +328,10 @@ impl Status {
     fn quorum_text(&self) -> String {
         let quorum = match &self.quorum {
             Ok(quorum) => quorum,
-            Err(NotTold { why, is_problem }) => {
-                let known = "Without an active controller, brokers answer with what they knew last.\n";
+            Err(Unavailable { why, is_problem }) => {
+                let known = "Without an active controller, brokers answer with their last known state.\n";
                 let known = if *is_problem { known } else { "" };
-                return format!("Controller quorum: not known ({why})\n{known}");
+                return format!("Controller quorum: unknown ({why})\n{known}");
             }
         };
         let mut rows = vec![row(["  NODE", "ROLE", "ADDRESS", "LOG END", "LAG", "LAST FETCH"])];
@@ -385,7 +385,7 @@ fn section(title: &str, found: &[&PartitionStatus]) -> String {
     format!("{title}: {}\n{}{}", found.len(), align(&rows), rest(found.len()))
 }
 
-/// What a table leaves out.
+/// The number of rows left out of a table.
 fn rest(count: usize) -> String {
     match count.saturating_sub(ROWS_MAX) {
         0 => String::new(),

@@ -16,7 +16,7 @@ use thalweg_wire::request::{
 };
 
 use super::health::Health;
-use super::report::{NotTold, PartitionStatus, Quorum, QuorumNode, Reassignment, Role, Status};
+use super::report::{PartitionStatus, Quorum, QuorumNode, Reassignment, Role, Status, Unavailable};
 use super::views::Views;
 use crate::cli::connect::Connect;
 use crate::cli::failure::Unhealthy;
@@ -28,22 +28,22 @@ const TOPICS_PER_REQUEST: usize = 200;
 const TOPIC_RESOURCE: i8 = 2;
 const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
 const METADATA_TOPIC: &str = "__cluster_metadata";
-/// Time that the controllers have. Where they have no majority brokers look for an active one much longer, and whoever asks
-/// then wants to see the rest.
+/// Time limit for the controllers. Without a majority, brokers search for an active controller much longer, and the
+/// user wants to see the rest.
 const CONTROLLERS_WAIT: Duration = Duration::from_secs(5);
 
-/// The pause before another look, where brokers' answers differ: they may have been taken before and after a change.
+/// Pause before a second look, if brokers' answers differ: they may have been gathered before and after a change.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Show how a cluster is: which brokers answer, partitions without a leader, with too few replicas in sync or with
-/// less than they should have, reassignments, and the controllers' quorum.
+/// Show the health of a cluster: brokers that answer, partitions without a leader or with missing or out-of-sync replicas,
+/// reassignments, and the controller quorum.
 ///
-/// Every broker is asked on its own listener, and counts only if it answers. It works with every cluster that speaks Kafka's
+/// Asks every broker on its own listener; a broker counts only if it answers. Works with every cluster that speaks Kafka's
 /// protocol.
 ///
 /// Exit codes: 0 healthy; 3 degraded: all partitions are served, but brokers, replicas or controllers are missing, or
-/// brokers know different states; 4 unavailable: some partition has no leader that answers, or too few replicas for
-/// acks=all; 5 unreachable: no broker answers. 1 and 2 are errors of the command itself.
+/// brokers have different metadata; 4 unavailable: a partition has no answering leader, or too few replicas for acks=all;
+/// 5 unreachable: no broker answers. 1 and 2 are errors of the command itself.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -53,10 +53,10 @@ Examples:
 pub struct Show {
     #[command(flatten)]
     connect: Connect,
-    /// Print one JSON object instead of tables. It names all partitions, where the tables end after some.
+    /// Print one JSON object with all partitions instead of tables.
     #[arg(long)]
     json: bool,
-    /// How long each broker may take to answer, in milliseconds.
+    /// Time limit for the answer of each broker, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     timeout_ms: u64,
 }
@@ -101,7 +101,7 @@ fn not_reached(answers: &Answers) -> NotReached {
     failed.collect()
 }
 
-/// Asks for all that a status says. Where no broker answers, why.
+/// Gathers everything for a status; if no broker answers, returns the reason.
 async fn ask(
     bootstrap: &[String],
     options: &ConnectionOptions,
@@ -116,7 +116,7 @@ async fn ask(
         let Some(again) = Views::of(&answers) else { return Ok(Err(not_reached(&answers))) };
         views = again;
         let still = views.differing();
-        // Brokers that lagged in both looks, whatever they lacked.
+        // Brokers that lagged in both looks, in whatever way.
         let before: Vec<i32> = differing.iter().map(|one| one.broker).collect();
         differing = still.into_iter().filter(|one| before.contains(&one.broker)).collect();
     }
@@ -141,25 +141,25 @@ async fn ask(
         differing,
         topics: view.metadata.topics.len(),
         partitions,
-        // What a cluster does not tell is no reason to keep back the rest.
+        // Missing information must not hide the rest.
         reassignments,
         quorum,
     }))
 }
 
-async fn in_time<T>(answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, NotTold> {
+async fn in_time<T>(answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, Unavailable> {
     match tokio::time::timeout(CONTROLLERS_WAIT, answer).await {
         Ok(Ok(answered)) => Ok(answered),
-        Ok(Err(error)) => Err(NotTold { is_problem: !is_refusal(&error), why: error.to_string() }),
+        Ok(Err(error)) => Err(Unavailable { is_problem: !is_refusal(&error), why: error.to_string() }),
         Err(_) => {
             let seconds = CONTROLLERS_WAIT.as_secs();
             let why = format!("no active controller has answered within {seconds} s");
-            Err(NotTold { is_problem: true, why })
+            Err(Unavailable { is_problem: true, why })
         }
     }
 }
 
-/// Whether the cluster refuses the request, or does not serve it: that says nothing about its health.
+/// Whether the cluster refuses the request, or does not serve it: this does not affect its health.
 fn is_refusal(error: &ClientError) -> bool {
     let unasked = matches!(error, ClientError::VersionMismatch(_));
     let refused = matches!(

@@ -12,15 +12,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::cli::failure::{Failed, Usage};
 use crate::cli::table::{align, row};
 
-/// How often processes are looked at.
+/// Interval of checking the processes.
 const POLL: Duration = Duration::from_millis(500);
 
 /// Start a cluster of brokers on this machine, until Ctrl-C.
 ///
-/// Each broker is a process of its own on 127.0.0.1. Their data stays in --dir, and the next start finds it. With
-/// --controllers embedded the first broker is the only controller too: while it is down, no leader changes and no topic is created.
-/// A cluster that survives the loss of a controller needs Apache Kafka's: with --controllers apache three of them run
-/// beside the brokers, which needs Java 17, and any one of them may fail.
+/// Each broker is a separate process on 127.0.0.1. The data stays in --dir for the next start. With --controllers embedded
+/// the first broker is also the only controller: while it is down, leaders do not change and topics cannot be created.
+/// With --controllers apache three of Apache Kafka's controllers run beside the brokers (this needs Java 17), and the
+/// cluster survives the loss of any one of them.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -28,58 +28,58 @@ Examples:
   thalweg cluster up --brokers 3 --controllers apache --dir ./try --racks a,b,c
   thalweg cluster status                     in another terminal")]
 pub struct Up {
-    /// How many brokers.
+    /// Number of brokers.
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=9))]
     brokers: u32,
-    /// Which controllers the cluster has.
+    /// Kind of controllers.
     #[arg(long, value_enum, default_value_t = Controllers::Embedded)]
     controllers: Controllers,
-    /// Where the nodes' directories are, with their properties files, logs and data.
+    /// Directory for the nodes' properties files, logs and data.
     #[arg(long, value_name = "DIR", default_value = "./thalweg-cluster")]
     dir: PathBuf,
-    /// The port of the first broker; the others follow, and controllers are 100 above. 0 for free ones.
+    /// Port of the first broker; the others follow, and controllers are 100 above. 0 selects free ports.
     #[arg(long, value_name = "PORT", default_value_t = 9092, value_parser = clap::value_parser!(u16).range(..=65_000))]
     port: u16,
-    /// Racks that the brokers are spread over, in turn.
+    /// Racks, assigned to the brokers in rotation.
     #[arg(long, value_name = "RACK,...", value_delimiter = ',')]
     racks: Vec<String>,
-    /// Set a property of every node, by Kafka's name; can be repeated.
+    /// Set a property of every node, for example num.partitions=6; can be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }
 
-/// Who the controllers of a local cluster are.
+/// The controllers of a local cluster.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Controllers {
     /// One, in the first broker: a single point of failure.
     Embedded,
-    /// Three of Apache Kafka, in JVMs of their own: one of them may fail.
+    /// Three of Apache Kafka, each in a JVM: one of them may fail.
     Apache,
 }
 
 impl Up {
-    /// Starts, waits for a signal, stops in order.
+    /// Starts the cluster, waits for a signal, stops cleanly.
     pub async fn run(&self) -> anyhow::Result<()> {
         let options = self.options()?;
-        // A signal during the start ends what was started too: the cluster is dropped.
+        // A signal during the start also stops started processes: the cluster is dropped.
         let (mut terminate, mut interrupt) =
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let cluster = tokio::select! {
             started = LocalCluster::start(&options) => started?,
-            () = told(&mut terminate, &mut interrupt) => return Ok(()),
+            () = signalled(&mut terminate, &mut interrupt) => return Ok(()),
         };
         let mut out = std::io::stdout();
         out.write_all(table(&cluster, &std::env::current_dir().unwrap_or_default()).as_bytes())?;
         out.flush()?;
         tokio::select! {
-            () = told(&mut terminate, &mut interrupt) => {}
+            () = signalled(&mut terminate, &mut interrupt) => {}
             () = all_ended(&cluster) => return Err(Failed("all nodes have ended".to_owned()).into()),
         }
         writeln!(out, "Stopping")?;
         let odd = tokio::select! {
             odd = cluster.stop() => odd,
-            // Dropped, it kills what still runs.
-            () = told(&mut terminate, &mut interrupt) => vec!["killed by a second signal".to_owned()],
+            // Dropping it kills running processes.
+            () = signalled(&mut terminate, &mut interrupt) => vec!["killed by a second signal".to_owned()],
         };
         if odd.is_empty() {
             writeln!(out, "Stopped in order; the data is in {}", self.dir.display())?;
@@ -100,8 +100,8 @@ impl Up {
                     properties.insert(key.trim().to_owned(), value.trim().to_owned());
                 }
                 _ => {
-                    let problem = "would be right: KEY=VALUE, for example num.partitions=6";
-                    return Err(Usage(format!("--set {setting} is no setting; {problem}")));
+                    let problem = "expected KEY=VALUE, for example num.partitions=6";
+                    return Err(Usage(format!("--set {setting} is not a setting: {problem}")));
                 }
             }
         }
@@ -118,38 +118,38 @@ impl Up {
     }
 }
 
-async fn told(terminate: &mut Signal, interrupt: &mut Signal) {
+async fn signalled(terminate: &mut Signal, interrupt: &mut Signal) {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
 }
 
-/// Says which nodes end by themselves, as they do when somebody tries what happens then; returns when none is left.
+/// Logs nodes that exit, as in experiments; returns when none is left.
 async fn all_ended(cluster: &LocalCluster) {
-    let mut told = BTreeSet::new();
+    let mut logged = BTreeSet::new();
     loop {
         for (name, how) in cluster.ended() {
-            if !told.contains(&name) {
-                tracing::warn!("{name} has ended with {how}");
-                told.insert(name);
+            if !logged.contains(&name) {
+                tracing::warn!("{name} exited: {how}");
+                logged.insert(name);
             }
         }
-        if told.len() == cluster.nodes().len() {
+        if logged.len() == cluster.nodes().len() {
             return;
         }
         tokio::time::sleep(POLL).await;
     }
 }
 
-/// What people need to use the cluster.
+/// Instructions for using the cluster.
 fn table(cluster: &LocalCluster, here: &Path) -> String {
     let mut rows = vec![row(["NODE", "ID", "CLIENTS", "CONTROLLER", "PROCESS", "DIRECTORY"])];
     rows.extend(cluster.nodes().iter().map(|node| cells(node, here)));
     let bootstrap = cluster.bootstrap().join(",");
     format!(
-        "{}\nConnect to {bootstrap}, for example:\n  thalweg topic create orders --partitions 6 -b {}\n  thalweg cluster \
-         status -b {}\n\nCtrl-C stops all nodes in order.\n",
+        "{}\nConnect to {bootstrap}, for example:\n  thalweg topic create orders --partitions 6 -b {}\n  \
+         thalweg cluster status -b {}\n\nCtrl-C stops all nodes cleanly.\n",
         align(&rows),
         cluster.bootstrap()[0],
         cluster.bootstrap()[0],

@@ -1,6 +1,6 @@
-//! What the brokers' answers come to together: for each partition the newest word on it, and which brokers know less.
+//! Combines the brokers' answers: the newest state of each partition, and the brokers with older metadata.
 //!
-//! Answers are taken at slightly different moments. What differs is taken for a problem only when it still does after
+//! Answers are gathered at slightly different moments. A difference counts as a problem only if it remains after
 //! another look.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ pub struct Views<'a> {
     answers: &'a Answers,
     /// By the brokers that gave them.
     by_broker: BTreeMap<i32, &'a View>,
-    /// The one that knows the newest state of most partitions.
+    /// The view with the newest state of most partitions.
     newest: &'a View,
 }
 
@@ -51,12 +51,12 @@ impl<'a> Views<'a> {
 
     fn all(&self) -> impl Iterator<Item = (Option<i32>, &'a View)> + '_ {
         let named = self.by_broker.iter().map(|(id, view)| (Some(*id), *view));
-        // Where no broker is reached at the address that it advertises, what others answered is all there is.
+        // If no broker is reachable at its advertised address, use the other answers.
         let fallback = self.by_broker.is_empty().then_some((None, self.newest));
         named.chain(fallback)
     }
 
-    /// A leader knows best how its replicas are; else the highest epoch counts.
+    /// A leader knows its replicas best; otherwise the highest epoch counts.
     fn newest_partitions(&self) -> Newest<'a> {
         let mut newest = BTreeMap::new();
         for (id, view) in self.all() {
@@ -123,7 +123,7 @@ impl<'a> Views<'a> {
             .collect()
     }
 
-    /// The brokers that know less than the others, or other brokers.
+    /// The brokers with older or different metadata.
     pub fn differing(&self) -> Vec<Differing> {
         let newest = self.newest_partitions();
         let alive = |view: &View| -> BTreeSet<i32> {
@@ -144,7 +144,7 @@ impl<'a> Views<'a> {
     }
 }
 
-/// Whether a view lacks a partition, or knows an earlier leader of it.
+/// Whether a view lacks a partition, or has an outdated leader.
 fn is_behind(view: &View, (topic, index): &(&str, i32), newest: &PartitionMetadata) -> bool {
     let known = view.metadata.topics.get(*topic).and_then(|topic| topic.partition(*index));
     known.is_none_or(|known| known.leader_epoch < newest.leader_epoch)

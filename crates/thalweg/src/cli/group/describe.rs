@@ -1,4 +1,4 @@
-//! `group describe`: what a group has read of which partition, who reads it, and how much is left.
+//! `group describe`: a group's committed offsets by partition, its members, and its lag.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -61,7 +61,7 @@ impl Describe {
     /// Describes the groups.
     pub async fn run(&self) -> anyhow::Result<()> {
         if self.groups.is_empty() && !self.all {
-            return Err(Usage("No group: a name, or --all, would be right".to_owned()).into());
+            return Err(Usage("No group: expected a name, or --all".to_owned()).into());
         }
         let cluster = self.connect.cluster().await?;
         let (groups, missing) = match self.all {
@@ -106,7 +106,7 @@ async fn describe(cluster: &Cluster, group: String) -> anyhow::Result<Described>
         match end {
             Ok(end) => drop(described.ends.insert(at, end)),
             // Its row has no end and no lag.
-            Err(error) => tracing::warn!("The end of {at} is not known: {error}"),
+            Err(error) => tracing::warn!("Failed to get the end offset of {at}: {error}"),
         }
     }
     Ok(described)
@@ -137,7 +137,7 @@ async fn membership(coordinator: &Connection, group: String) -> anyhow::Result<D
         instance_id: member.group_instance_id,
         client_id: member.client_id,
         host: member.client_host,
-        // Groups of other kinds, such as those of Connect, have assignments of their own.
+        // Groups of other kinds, such as Connect's, have their own assignment format.
         assigned: read_assignment(member.member_assignment).unwrap_or_default(),
     });
     Ok(Described {

@@ -50,7 +50,7 @@ impl Alter {
     pub async fn run(&self) -> anyhow::Result<()> {
         let configs = self.configs()?;
         if self.partitions.is_none() && configs.is_empty() {
-            let nothing = "Nothing to change: --partitions, --config or --delete-config would be right";
+            let nothing = "Nothing to change: expected --partitions, --config or --delete-config";
             return Err(Usage(nothing.to_owned()).into());
         }
         let cluster = self.connect.cluster().await?;

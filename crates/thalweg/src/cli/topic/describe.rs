@@ -94,7 +94,7 @@ impl Describe {
     }
 }
 
-/// The lines of kafka-topics, which people know how to read.
+/// The format of kafka-topics, which users know.
 fn write_topic(out: &mut impl Write, topic: &TopicMetadata, configs: &Configs) -> std::io::Result<()> {
     let configs: Vec<String> =
         configs.iter().map(|(name, value)| format!("{name}={}", value.as_deref().unwrap_or(""))).collect();

@@ -14,7 +14,8 @@ use thalweg_wire::request::alter_partition_reassignments_request::{
 use thalweg_wire::request::elect_leaders_request::TopicPartitions;
 use thalweg_wire::request::update_features_request::FeatureUpdateKey;
 
-/// Who leads the first and the second partition of every topic here, internal ones among them: the JVM and one of ours.
+/// The leaders of the first and the second partition of every topic here, including internal ones: the JVM and one of
+/// ours.
 const LEADERS: [i32; 2] = [1, 2];
 
 /// A cluster with both internal topics, and two topics whose first partitions are led by the JVM and by ours.
@@ -162,7 +163,7 @@ async fn transactions_span_both_makes_at_every_level_wherever_their_coordinator_
                     assert_eq!(found, Ok(if commits { 7 } else { -1 }), "{round} {group}");
                 }
             }
-            // Whoever comes next under the id ends what is open, on both makes, and fences who was there.
+            // The next producer with the id aborts the open transaction, on both makes, and fences the previous one.
             mixed.send_all(&mut one, &topics, "fenced").await;
             let _other = Transactional::begin(&mixed, &id, protocol).await;
             for topic in &topics {
@@ -196,7 +197,7 @@ async fn a_coordinator_moves_between_the_makes_in_the_midst_of_transactions() {
             mixed.move_leader(TRANSACTIONS, 0, to).await;
             mixed.send_all(&mut one, &topics, &format!("{id} after")).await;
             assert_eq!(one.decide(&mixed, commits).await, ErrorCode::None, "{id}");
-            // The markers may be on their way; whoever finds the decision sees to them.
+            // The markers may be in flight; the coordinator with the decision completes them.
             mixed.move_leader(TRANSACTIONS, 0, from).await;
             if commits {
                 expected.extend(["before", "after"].map(|when| format!("{id} {when}")));

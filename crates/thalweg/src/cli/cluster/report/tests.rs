@@ -1,4 +1,4 @@
-//! What is shown of a cluster, and how it is judged.
+//! The display of a cluster's status, and its health.
 
 use super::*;
 
@@ -88,7 +88,7 @@ fn partitions_are_found_by_what_they_lack() {
         partition(3, None, &[2], 1),
     ];
     let mut status = status(partitions);
-    status.reassignments = Err(NotTold { is_problem: false, why: "it is not served".to_owned() });
+    status.reassignments = Err(Unavailable { is_problem: false, why: "it is not served".to_owned() });
     let json = status.to_json();
     let found = |key: &str| -> Vec<i64> {
         let partitions = json[key].as_array().expect("a list").iter();
@@ -98,11 +98,7 @@ fn partitions_are_found_by_what_they_lack() {
     assert_eq!(found("under_min_isr"), [2]);
     assert_eq!(found("under_replicated"), [1, 2, 3]);
     assert_eq!(json["reassignments"]["error"], "it is not served");
-    assert!(
-        status.to_text().contains("Reassignments: not known (it is not served)\n"),
-        "{}",
-        status.to_text()
-    );
+    assert!(status.to_text().contains("Reassignments: unknown (it is not served)\n"), "{}", status.to_text());
     assert_eq!(
         problems(&status),
         [
@@ -155,7 +151,7 @@ fn what_clients_do_not_notice_yet_is_degraded() {
         "b:1 of --bootstrap-server not reached",
     );
     degraded(
-        |s| s.quorum = Err(NotTold { is_problem: true, why: "no answer".to_owned() }),
+        |s| s.quorum = Err(Unavailable { is_problem: true, why: "no answer".to_owned() }),
         "no active controller answers",
     );
     degraded(
@@ -170,7 +166,7 @@ fn what_clients_do_not_notice_yet_is_degraded() {
         "broker 2 knows another state of the cluster",
     );
     let mut status = whole();
-    status.quorum = Err(NotTold { is_problem: false, why: "not authorized".to_owned() });
+    status.quorum = Err(Unavailable { is_problem: false, why: "not authorized".to_owned() });
     assert_eq!(status.health(), Health::Healthy, "what may not be known is no fault of the cluster");
 }
 

@@ -1,4 +1,4 @@
-//! What the controller's task lets others see without asking it: the committed image, and counts since the start.
+//! The controller's published state: the committed image, and counters since the start.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use thalweg_wire::MetadataRecord;
 
 /// See the module. Written by the controller's task only.
 #[derive(Debug, Default)]
-pub struct Standing {
+pub struct Published {
     committed: Mutex<Arc<Image>>,
     epoch: AtomicI64,
     end_offset: AtomicI64,
@@ -43,7 +43,7 @@ pub struct ControllerFigures {
     pub waiting_requests: usize,
 }
 
-impl Standing {
+impl Published {
     pub(crate) fn lead(&self, epoch: i32) {
         self.epoch.store(i64::from(epoch), Ordering::Relaxed);
     }
