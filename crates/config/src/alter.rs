@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::broker::{BrokerConfig, Layers};
-use super::error::{AlterError, ConfigError, InvalidValue};
+use super::broker::{BrokerConfig, Layers, usable};
+use super::error::AlterError;
 use super::key::{ConfigKey, ConfigType, Support, UpdateMode};
 use super::table;
 use super::value::Value;
@@ -212,29 +212,4 @@ pub fn validate_keys(
         Value::parse(key, text).map_err(|error| super::error::InvalidConfig(vec![error]))?;
     }
     Ok(())
-}
-
-/// The entries of a dynamic layer that can take effect, and those of unknown keys, which DescribeConfigs shows.
-pub(super) fn usable(
-    layer: &BTreeMap<String, String>,
-    per_broker: bool,
-    errors: &mut Vec<ConfigError>,
-) -> BTreeMap<String, String> {
-    let mut usable = layer.clone();
-    usable.retain(|name, text| {
-        let Some(key) = table::broker_key(name) else { return true };
-        let refusal = match Value::parse(key, text) {
-            Err(error) => error,
-            Ok(value) if !key.is_dynamic() => {
-                InvalidValue::new(name, value, "Cannot be updated dynamically").into()
-            }
-            Ok(value) if key.update_mode == UpdateMode::PerBroker && !per_broker => {
-                InvalidValue::new(name, value, "Cannot be set at default cluster level").into()
-            }
-            Ok(_) => return true,
-        };
-        errors.push(refusal);
-        false
-    });
-    usable
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use thalweg_log::LogConfig;
 
-use super::error::{ConfigError, InvalidConfig};
+use super::error::{ConfigError, InvalidConfig, InvalidValue};
+use super::key::UpdateMode;
 use super::listener::{ListenerTexts, Listeners};
 use super::properties::ServerProperties;
 use super::rules::{self, Roles};
@@ -108,8 +109,8 @@ impl BrokerConfig {
         let mut errors = Vec::new();
         let layers = Layers {
             file: self.layers.file.clone(),
-            cluster: super::alter::usable(cluster, false, &mut errors),
-            broker: super::alter::usable(broker, true, &mut errors),
+            cluster: usable(cluster, false, &mut errors),
+            broker: usable(broker, true, &mut errors),
         };
         match Self::build(layers) {
             Ok(config) => (config, errors),
@@ -199,4 +200,29 @@ fn listeners(
         roles,
     };
     Ok(Listeners::resolve(&texts)?)
+}
+
+/// The entries of a dynamic layer that can take effect, and those of unknown keys, which DescribeConfigs shows.
+pub(super) fn usable(
+    layer: &BTreeMap<String, String>,
+    per_broker: bool,
+    errors: &mut Vec<ConfigError>,
+) -> BTreeMap<String, String> {
+    let mut usable = layer.clone();
+    usable.retain(|name, text| {
+        let Some(key) = table::broker_key(name) else { return true };
+        let refusal = match Value::parse(key, text) {
+            Err(error) => error,
+            Ok(value) if !key.is_dynamic() => {
+                InvalidValue::new(name, value, "Cannot be updated dynamically").into()
+            }
+            Ok(value) if key.update_mode == UpdateMode::PerBroker && !per_broker => {
+                InvalidValue::new(name, value, "Cannot be set at default cluster level").into()
+            }
+            Ok(_) => return true,
+        };
+        errors.push(refusal);
+        false
+    });
+    usable
 }

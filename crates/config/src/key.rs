@@ -1,6 +1,8 @@
-//! One configuration key: what Kafka knows about it, and what Thalweg does with it.
+//! One configuration key: what Kafka knows about it, what Thalweg does with it, and how its values are parsed.
 
 use super::check::Check;
+use super::error::{ConfigError, InvalidValue};
+use super::value::Value;
 
 /// The type of a value, numbered as in DescribeConfigs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -160,5 +162,77 @@ impl ConfigKey {
     pub(super) const fn falls_back(mut self, keys: &'static [(&'static str, i64)]) -> Self {
         self.falls_back = keys;
         self
+    }
+}
+
+impl Value {
+    /// Parses `text` as a value of `key` and checks it.
+    pub fn parse(key: &ConfigKey, text: &str) -> Result<Self, ConfigError> {
+        let value = Self::parse_type(key, text)?;
+        key.check.check(key.name, &value)?;
+        Ok(value)
+    }
+
+    fn parse_type(key: &ConfigKey, text: &str) -> Result<Self, InvalidValue> {
+        // Java's trim: every character up to the blank.
+        let trimmed = text.trim_matches(|c| c <= ' ');
+        let integer = |low: i64, high: i64| match trimmed.parse::<i64>() {
+            Ok(number) if (low..=high).contains(&number) => Ok(Self::Integer(number)),
+            _ => Err(not_a_number(key, text)),
+        };
+        Ok(match key.config_type {
+            ConfigType::Boolean if trimmed.eq_ignore_ascii_case("true") => Self::Boolean(true),
+            ConfigType::Boolean if trimmed.eq_ignore_ascii_case("false") => Self::Boolean(false),
+            ConfigType::Boolean => {
+                return Err(InvalidValue::new(key.name, text, "Expected value to be either true or false"));
+            }
+            ConfigType::Short => integer(i16::MIN.into(), i16::MAX.into())?,
+            ConfigType::Int => integer(i32::MIN.into(), i32::MAX.into())?,
+            ConfigType::Long => integer(i64::MIN, i64::MAX)?,
+            ConfigType::Double => match trimmed.parse::<f64>() {
+                Ok(number) if !number.is_nan() => Self::Double(number),
+                _ => return Err(not_a_number(key, text)),
+            },
+            ConfigType::List => Self::List(split(trimmed, matches!(key.check, Check::List { .. }))),
+            ConfigType::Password => Self::Secret(trimmed.to_owned()),
+            ConfigType::String | ConfigType::Class | ConfigType::Unknown => Self::Text(trimmed.to_owned()),
+        })
+    }
+}
+
+fn not_a_number(key: &ConfigKey, text: &str) -> InvalidValue {
+    InvalidValue::new(key.name, text, format!("Not a number of type {}", key.config_type.name()))
+}
+
+/// Splits at commas. Kafka drops the second of two equal entries of its checked lists.
+fn split(trimmed: &str, distinct: bool) -> Vec<String> {
+    if trimmed.is_empty() {
+        return Vec::new();
+    }
+    let mut entries: Vec<String> = Vec::new();
+    for entry in trimmed.split(',').map(str::trim) {
+        if !distinct || !entries.iter().any(|known| known == entry) {
+            entries.push(entry.to_owned());
+        }
+    }
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table;
+
+    #[test]
+    fn numbers_outside_their_type_are_refused() {
+        let bytes = table::topic_key("segment.bytes").expect("a topic key");
+        let error = Value::parse(bytes, "99999999999").expect_err("more than 32 bits");
+        assert_eq!(
+            error.to_string(),
+            "Invalid value 99999999999 for configuration segment.bytes: Not a number of type INT"
+        );
+        assert_eq!(Value::parse(bytes, " +1048576\t"), Ok(Value::Integer(1_048_576)));
+        let share = table::broker_key("log.cleaner.min.cleanable.ratio").expect("a broker key");
+        assert!(Value::parse(share, "NaN").is_err());
     }
 }

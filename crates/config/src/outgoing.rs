@@ -10,12 +10,10 @@ use std::collections::BTreeMap;
 use thalweg_client::Properties;
 
 use super::broker::BrokerConfig;
-use super::key::{ConfigKey, Support};
+use super::key::Support;
 use super::listener::SecurityProtocol;
+use super::properties::{JAAS, LISTENER_PREFIX};
 use super::table;
-
-const PREFIX: &str = "listener.name.";
-const JAAS: &str = "sasl.jaas.config";
 
 /// The mechanism towards controllers.
 pub const CONTROLLER_MECHANISM: &str = "sasl.mechanism.controller.protocol";
@@ -40,7 +38,7 @@ impl BrokerConfig {
 
     fn outgoing(&self, listener: &str, protocol: SecurityProtocol, mechanism_key: &str) -> Properties {
         let set = &self.layers.file;
-        let prefix = format!("{PREFIX}{}.", listener.to_lowercase());
+        let prefix = format!("{LISTENER_PREFIX}{}.", listener.to_lowercase());
         let find = |key: &str| set.get(&format!("{prefix}{key}")).or_else(|| set.get(key));
         let mut properties = Properties::new();
         properties.set("security.protocol", protocol.name());
@@ -60,16 +58,6 @@ impl BrokerConfig {
         }
         properties
     }
-}
-
-/// Whether a key is a setting of one listener that has its effect on connections to such listeners.
-pub(super) fn is_of_listener(name: &str) -> bool {
-    let Some((_, key)) = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('.')) else {
-        return false;
-    };
-    let is_opening =
-        |key| matches!(table::broker_key(key), Some(ConfigKey { support: Support::Opening, .. }));
-    is_opening(key) || key.split_once('.').is_some_and(|(_, behind)| behind == JAAS)
 }
 
 #[cfg(test)]

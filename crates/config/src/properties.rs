@@ -12,13 +12,17 @@ use thiserror::Error;
 use super::error::{ConfigError, InvalidConfig};
 use super::java_properties::{self, Malformed};
 use super::key::{ConfigKey, Support};
-use super::outgoing;
 use super::rules;
 use super::table;
 use super::values::Values;
 
 /// More than a file of properties ever has; what is longer is another file, or a device without an end.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// What a setting for one listener begins with.
+pub(super) const LISTENER_PREFIX: &str = "listener.name.";
+/// The login module, for which a mechanism may be named too.
+pub(super) const JAAS: &str = "sasl.jaas.config";
 
 /// The file cannot be read.
 #[derive(Debug, Error)]
@@ -196,13 +200,23 @@ fn warning(name: &str, value: &str) -> Option<Warning> {
         Some(ConfigKey { support: Support::Served | Support::Opening, .. }) => return None,
         Some(ConfigKey { support: Support::Accepted(reason), .. }) => WarningKind::WithoutEffect(reason),
         Some(ConfigKey { support: Support::Unserved(reason), .. }) => WarningKind::Unserved(reason),
-        None if outgoing::is_of_listener(name) => return None,
+        None if is_of_listener(name) => return None,
         None if name.starts_with("listener.name.") => {
             WarningKind::Unserved("settings for a single listener are not served yet")
         }
         None => WarningKind::Unknown { similar: similar_key(name) },
     };
     Some(Warning { name: name.to_owned(), kind })
+}
+
+/// Whether a key is a setting of one listener that has its effect on connections to such listeners.
+fn is_of_listener(name: &str) -> bool {
+    let Some((_, key)) = name.strip_prefix(LISTENER_PREFIX).and_then(|rest| rest.split_once('.')) else {
+        return false;
+    };
+    let is_opening =
+        |key| matches!(table::broker_key(key), Some(ConfigKey { support: Support::Opening, .. }));
+    is_opening(key) || key.split_once('.').is_some_and(|(_, behind)| behind == JAAS)
 }
 
 /// A property that is set and does not do what its author may expect. Its `Display` names key and reason.

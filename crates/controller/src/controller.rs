@@ -6,10 +6,10 @@ use bytes::Bytes;
 use thalweg_log::disk::Disk;
 use thalweg_wire::frame;
 use thalweg_wire::request::{EnvelopeRequest, EnvelopeResponse};
-use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Message};
+use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use crate::dispatch;
+use crate::dispatch::{self, HandleError};
 use crate::driver::{self, Command};
 use crate::options::{ConfigRules, ControllerOptions};
 use crate::quorum::StartError;
@@ -19,23 +19,6 @@ use crate::standing::{ControllerFigures, Standing};
 const COMMANDS_MAX: usize = 1024;
 /// Large requests that are read and decided at the same time: each may take much memory.
 const LARGE_AT_ONCE: usize = 4;
-
-/// A frame was not answered.
-#[derive(Debug, thiserror::Error)]
-pub enum HandleError {
-    #[error("a request that cannot be read: {0}")]
-    Decode(#[from] DecodeError),
-    #[error("a response that cannot be written: {0}")]
-    Encode(#[from] EncodeError),
-    #[error("API {api_key} is not one of a controller")]
-    UnknownApi { api_key: i16 },
-    #[error("{api:?} has no version {version} here")]
-    UnsupportedVersion { api: ApiKey, version: i16 },
-    #[error("the metadata log has no room: the disk is full, or too many files are open")]
-    DiskFull,
-    #[error("the controller has stopped")]
-    Stopped,
-}
 
 /// The embedded controller. It is stopped by [`Controller::shutdown`]; dropped, it ends without closing its log, from
 /// which the next start recovers.

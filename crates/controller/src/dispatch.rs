@@ -16,9 +16,8 @@ use thalweg_wire::request::{
     ListPartitionReassignmentsRequest, RemoveRaftVoterRequest, UnregisterBrokerRequest,
     UpdateFeaturesRequest,
 };
-use thalweg_wire::{ApiKey, Decoder, EncodeError, ErrorCode, Message, Refuse};
+use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Message, Refuse};
 
-use crate::controller::HandleError;
 use crate::state::{ApiError, Now, Outcome, State};
 
 /// The APIs, in the order of their keys, which is that of ApiVersions.
@@ -66,6 +65,23 @@ const LARGE: usize = 16 * 1024;
 /// Whether the controller serves an API.
 pub fn serves(api: ApiKey) -> bool {
     SERVED.contains(&api)
+}
+
+/// A frame was not answered.
+#[derive(Debug, thiserror::Error)]
+pub enum HandleError {
+    #[error("a request that cannot be read: {0}")]
+    Decode(#[from] DecodeError),
+    #[error("a response that cannot be written: {0}")]
+    Encode(#[from] EncodeError),
+    #[error("API {api_key} is not one of a controller")]
+    UnknownApi { api_key: i16 },
+    #[error("{api:?} has no version {version} here")]
+    UnsupportedVersion { api: ApiKey, version: i16 },
+    #[error("the metadata log has no room: the disk is full, or too many files are open")]
+    DiskFull,
+    #[error("the controller has stopped")]
+    Stopped,
 }
 
 /// A frame that was read.

@@ -21,8 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
-use crate::controller::HandleError;
-use crate::dispatch::{Ask, Decide, Decision, encode};
+use crate::dispatch::{Ask, Decide, Decision, HandleError, encode};
 use crate::quorum::{
     AppendFailure, FetchAsk, Leader, MetadataLog, Observers, Ready, describe_quorum, encode_batch,
     fetch_snapshot,

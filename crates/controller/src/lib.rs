@@ -22,8 +22,8 @@ mod quorum;
 mod standing;
 mod state;
 
-pub use controller::{Controller, HandleError};
-pub use dispatch::serves;
+pub use controller::Controller;
+pub use dispatch::{HandleError, serves};
 pub use options::{
     ConfigRefusal, ConfigRules, ControllerOptions, EffectiveConfig, default_supported_features,
 };

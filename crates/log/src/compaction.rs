@@ -31,8 +31,7 @@ use std::io;
 use thalweg_record::Offset;
 
 use crate::disk::Listed;
-use crate::partition::split_name;
-use crate::segment::{Home, LOG_SUFFIX};
+use crate::segment::{Home, LOG_SUFFIX, split_name};
 
 mod filter;
 mod job;

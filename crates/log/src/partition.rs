@@ -55,7 +55,6 @@ pub use error::{
 };
 pub use flush::FlushTarget;
 pub use load::OpenOptions;
-pub(crate) use load::split_name;
 pub use read::LogSlice;
 pub use timestamps::{RecordScan, SearchTurn, TimestampSearch, TimestampedOffset};
 

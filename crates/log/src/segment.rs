@@ -71,6 +71,15 @@ impl Home {
     }
 }
 
+/// Splits the name of a partition's file, as [`Home::file`] makes it, into its offset and its suffix.
+pub(crate) fn split_name(name: &str) -> Option<(Offset, &str)> {
+    let (digits, suffix) = name.split_at_checked(20)?;
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some((Offset(digits.parse().ok()?), suffix))
+}
+
 /// A segment of a partition.
 #[derive(Debug)]
 pub struct Segment {

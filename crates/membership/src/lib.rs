@@ -8,6 +8,7 @@
 //!
 //! Refuses: acting on the image. Whoever implements [`ImageListener`] does.
 
+mod error;
 #[cfg(test)]
 mod failover;
 pub mod features;
@@ -32,7 +33,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-pub use link::{ControllerLink, LinkError};
+pub use error::LinkError;
+pub use link::ControllerLink;
 pub use observer::ObserverError;
 pub use peers::{PeerError, PeerOptions, Peers};
 pub use quorum::QuorumOptions;

@@ -5,78 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI16, AtomicI32, Ordering};
 use std::time::Duration;
 
-use thalweg_client::ClientError;
-use thalweg_controller::{Controller, HandleError};
+use thalweg_controller::Controller;
 use thalweg_wire::frame::{self, LENGTH_LEN};
 use thalweg_wire::request::{FetchRequest, FetchResponse};
-use thalweg_wire::{ApiKey, DecodeError, EncodeError, ErrorCode, Message, Request};
+use thalweg_wire::{ApiKey, Message, Request};
 use tokio::time::Instant;
 
+use super::error::LinkError;
 use super::fetched::QuorumNews;
 use super::quorum::{FETCH_WAIT, Quorum, QuorumOptions};
 use thalweg_watch as watch;
 
 /// How long a controller in this process may keep a Fetch waiting. A wait costs nothing there, and waking up does.
 const IN_PROCESS_FETCH_WAIT: Duration = Duration::from_secs(30);
-
-/// A request was not answered.
-#[derive(Debug, thiserror::Error)]
-pub enum LinkError {
-    /// It cannot be written in this version.
-    #[error("a request to the controller cannot be written: {0}")]
-    Encode(#[from] EncodeError),
-    /// The answer makes no sense.
-    #[error("an answer of the controller cannot be read: {0}")]
-    Decode(#[from] DecodeError),
-    /// The controller did not answer.
-    #[error("the controller does not answer: {0}")]
-    Controller(#[from] HandleError),
-    /// A node of the quorum did not answer.
-    #[error(transparent)]
-    Quorum(#[from] ClientError),
-    /// No node of the quorum was found to be the active controller.
-    #[error("no active controller answers within {} ms; the last attempt: {last}", after.as_millis())]
-    NoController {
-        /// How long was tried.
-        after: Duration,
-        /// How it ended last.
-        last: String,
-    },
-    /// A node of the quorum does not say to which cluster it belongs.
-    #[error("{address} does not tell the id of its cluster: {}", why_no_cluster_id(*code, message))]
-    NoClusterId {
-        /// The node.
-        address: String,
-        /// Its answer.
-        code: ErrorCode,
-        /// Its words.
-        message: String,
-    },
-}
-
-fn why_no_cluster_id(code: ErrorCode, message: &str) -> String {
-    match code {
-        ErrorCode::MismatchedEndpointType => {
-            "it is the listener of a broker; a controller's would be right (one of its controller.listener.names)".to_owned()
-        }
-        code => format!("{code} {message}"),
-    }
-}
-
-impl LinkError {
-    /// Whether there was no controller that could answer, rather than one that would not.
-    pub fn is_absence(&self) -> bool {
-        match self {
-            LinkError::NoController { .. }
-            | LinkError::Controller(HandleError::Stopped | HandleError::DiskFull) => true,
-            LinkError::Quorum(error) => error.is_retriable(),
-            LinkError::Encode(_)
-            | LinkError::Decode(_)
-            | LinkError::Controller(_)
-            | LinkError::NoClusterId { .. } => false,
-        }
-    }
-}
 
 enum Way {
     InProcess(Arc<Controller>),

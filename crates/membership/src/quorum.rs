@@ -22,8 +22,8 @@ use thalweg_wire::request::{
 use thalweg_wire::{ApiKey, ErrorCode, Request};
 use tokio::time::Instant;
 
+use super::error::LinkError;
 use super::leader::{Leader, LeaderSearch, Told};
-use super::link::LinkError;
 use thalweg_watch as watch;
 
 /// How long after a failure a request is sent again.

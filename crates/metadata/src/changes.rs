@@ -1,6 +1,6 @@
-//! What the records of a delta changed, and what that means for one broker.
+//! What differs between two images, and what that means for one broker.
 
-use crate::{ConfigResource, Delta, PartitionRegistration, Topic};
+use crate::{ConfigResource, Image, PartitionRegistration, Topic};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::Uuid;
@@ -39,6 +39,66 @@ impl Changes {
     pub fn is_empty(&self) -> bool {
         *self == Changes::default()
     }
+
+    /// Finds what differs between two images.
+    pub fn between(base: &Image, image: &Image) -> Changes {
+        let mut changes = Changes {
+            features: base.features != image.features,
+            quotas: base.quotas != image.quotas,
+            acls: base.acls != image.acls,
+            scram: base.scram != image.scram,
+            delegation_tokens: base.delegation_tokens != image.delegation_tokens,
+            producer_ids: base.next_producer_id != image.next_producer_id,
+            ..Changes::default()
+        };
+        changes.compare_cluster(base, image);
+        changes.compare_topics(base, image);
+        for (resource, map) in image.configs.iter() {
+            if base.configs.get(resource) != Some(map) {
+                changes.configs.insert(resource.clone());
+            }
+        }
+        for (resource, _) in base.configs.iter() {
+            if image.configs.get(resource).is_none() {
+                changes.configs.insert(resource.clone());
+            }
+        }
+        changes
+    }
+
+    fn compare_cluster(&mut self, base: &Image, image: &Image) {
+        for (id, broker) in &image.cluster.brokers {
+            if base.cluster.brokers.get(id) != Some(broker) {
+                self.brokers.insert(*id);
+            }
+        }
+        self.brokers.extend(base.cluster.brokers.keys().filter(|id| image.broker(**id).is_none()));
+        for (id, controller) in &image.cluster.controllers {
+            if base.cluster.controllers.get(id) != Some(controller) {
+                self.controllers.insert(*id);
+            }
+        }
+    }
+
+    fn compare_topics(&mut self, base: &Image, image: &Image) {
+        for topic in image.topics.iter() {
+            let before = base.topics.get_by_id(topic.id);
+            if before.is_none() {
+                self.created_topics.insert(topic.id);
+            }
+            let changed = topic
+                .partitions
+                .iter()
+                .filter(|(index, partition)| before.and_then(|t| t.partition(**index)) != Some(*partition))
+                .map(|(index, _)| *index);
+            let changed: BTreeSet<i32> = changed.collect();
+            if before.is_none() || !changed.is_empty() {
+                self.changed_topics.insert(topic.id, changed);
+            }
+        }
+        let gone = base.topics.iter().filter(|topic| image.topics.get_by_id(topic.id).is_none());
+        self.deleted_topics.extend(gone.map(|topic| topic.id));
+    }
 }
 
 /// A partition that a broker has to look at.
@@ -69,70 +129,5 @@ impl LocalChanges {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.deletes.is_empty() && self.leaders.is_empty() && self.followers.is_empty()
-    }
-}
-
-impl Delta {
-    /// Topics of the base that are gone, as they were.
-    pub fn deleted_topics(&self) -> impl Iterator<Item = &Arc<Topic>> {
-        let base = &self.base().topics;
-        self.changes().deleted_topics.iter().filter_map(|id| base.get_by_id(*id))
-    }
-
-    /// Topics that are new.
-    pub fn created_topics(&self) -> impl Iterator<Item = &Arc<Topic>> {
-        let topics = &self.image().topics;
-        self.changes().created_topics.iter().filter_map(|id| topics.get_by_id(*id))
-    }
-
-    /// What the delta means for the replicas of a broker.
-    pub fn local_changes(&self, broker: i32) -> LocalChanges {
-        let mut local = LocalChanges::default();
-        for topic in self.deleted_topics() {
-            for (index, registration) in &topic.partitions {
-                if registration.is_replica(broker) {
-                    local.deletes.push(LocalPartition {
-                        topic: topic.clone(),
-                        partition: *index,
-                        registration: registration.clone(),
-                        is_new: false,
-                    });
-                }
-            }
-        }
-        for (id, partitions) in &self.changes().changed_topics {
-            let Some(topic) = self.image().topics.get_by_id(*id) else { continue };
-            let before = self.base().topics.get_by_id(*id);
-            for index in partitions {
-                let before = before.and_then(|topic| topic.partition(*index));
-                let Some(registration) = topic.partition(*index) else { continue };
-                self.place(&mut local, broker, topic, *index, registration, before);
-            }
-        }
-        local
-    }
-
-    fn place(
-        &self,
-        local: &mut LocalChanges,
-        broker: i32,
-        topic: &Arc<Topic>,
-        partition: i32,
-        registration: &Arc<PartitionRegistration>,
-        before: Option<&Arc<PartitionRegistration>>,
-    ) {
-        let had = before.is_some_and(|before| before.is_replica(broker));
-        let has = registration.is_replica(broker);
-        let (topic, registration) = (topic.clone(), registration.clone());
-        let change = LocalPartition { topic, partition, is_new: has && !had, registration };
-        if !has {
-            if had {
-                local.deletes.push(change);
-            }
-        } else if change.registration.leader == broker {
-            local.leaders.push(change);
-        } else {
-            local.followers.push(change);
-        }
     }
 }

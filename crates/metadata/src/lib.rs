@@ -17,6 +17,7 @@ mod cell;
 mod changes;
 mod configs;
 mod delta;
+mod error;
 mod features;
 mod image;
 mod loader;
@@ -36,6 +37,7 @@ pub use cell::ImageCell;
 pub use changes::{Changes, LocalChanges, LocalPartition};
 pub use configs::{ConfigMap, ConfigResource, ConfigResourceKind, Configs, edit_list};
 pub use delta::Delta;
+pub use error::ReplayError;
 pub use features::Features;
 pub use image::{Cluster, Image, Provenance, ScramCredentials};
 pub use loader::{Loader, Published};
@@ -44,8 +46,6 @@ pub use partition::{
     NO_LEADER_CHANGE, PartitionRegistration,
 };
 pub use quotas::{QuotaEntity, Quotas};
-pub use replay::ReplayError;
 pub use thalweg_ids::{BrokerEpoch, PartitionEpoch};
-pub use to_records::VersionedRecord;
 pub use topics::{Topic, Topics};
-pub use version::{MetadataVersion, feature};
+pub use version::{MetadataVersion, VersionedRecord, feature};

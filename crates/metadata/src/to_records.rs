@@ -1,34 +1,13 @@
 //! An image as records: what a snapshot holds.
 
-use crate::{ConfigResource, Image, MetadataVersion, feature};
+use crate::{ConfigResource, Image, MetadataVersion, VersionedRecord, feature};
 use std::sync::Arc;
+use thalweg_wire::MetadataRecord;
 use thalweg_wire::metadata::client_quota_record::EntityData;
 use thalweg_wire::metadata::{
     AccessControlEntryRecord, ClientQuotaRecord, ConfigRecord, DelegationTokenRecord, FeatureLevelRecord,
     ProducerIdsRecord, TopicRecord, UserScramCredentialRecord,
 };
-use thalweg_wire::{EncodeError, MetadataRecord, encode_metadata_value};
-
-/// A record, and the version that it is written in.
-#[derive(Clone, PartialEq, Debug)]
-pub struct VersionedRecord {
-    /// The record.
-    pub record: MetadataRecord,
-    /// Its version.
-    pub version: i16,
-}
-
-impl VersionedRecord {
-    /// A record in a version.
-    pub fn new(record: MetadataRecord, version: i16) -> VersionedRecord {
-        VersionedRecord { record, version }
-    }
-
-    /// The value of the log's record that holds it.
-    pub fn to_value(&self) -> Result<bytes::Bytes, EncodeError> {
-        encode_metadata_value(&self.record, self.version)
-    }
-}
 
 impl Image {
     /// The records that make this image out of an empty one, in the versions of its metadata version, in the order

@@ -1,6 +1,7 @@
 //! The metadata version: which records, and which versions of them, a cluster writes (Kafka's `MetadataVersion`).
 
 use std::fmt;
+use thalweg_wire::{EncodeError, MetadataRecord, encode_metadata_value};
 
 /// The names of Kafka's features.
 pub mod feature {
@@ -154,6 +155,27 @@ impl fmt::Display for MetadataVersion {
 impl fmt::Debug for MetadataVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}({})", self.name(), self.0)
+    }
+}
+
+/// A record, and the version that it is written in.
+#[derive(Clone, PartialEq, Debug)]
+pub struct VersionedRecord {
+    /// The record.
+    pub record: MetadataRecord,
+    /// Its version.
+    pub version: i16,
+}
+
+impl VersionedRecord {
+    /// A record in a version.
+    pub fn new(record: MetadataRecord, version: i16) -> VersionedRecord {
+        VersionedRecord { record, version }
+    }
+
+    /// The value of the log's record that holds it.
+    pub fn to_value(&self) -> Result<bytes::Bytes, EncodeError> {
+        encode_metadata_value(&self.record, self.version)
     }
 }
 

@@ -3,7 +3,6 @@
 use super::admission::Admission;
 use super::answers::{AnswerMemory, HeldAnswers};
 use super::input::{FrameLength, Input, Read};
-use super::listener::stopped;
 use super::memory::FrameMemory;
 use super::output::{Frame, HELD_MAX, Output};
 use super::stream::Stream;
@@ -453,4 +452,13 @@ async fn first_answer(pending: &mut VecDeque<Pending>, ready_bytes: &mut usize) 
         first
     })
     .await
+}
+
+/// Until the broker stops. The value is looked at without holding it over a wait.
+pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    while !*stopping.borrow_and_update() {
+        if stopping.changed().await.is_err() {
+            return;
+        }
+    }
 }

@@ -1,15 +1,15 @@
 //! Listening sockets: bound first, served when the broker is ready, closed first when it stops.
 
 use super::admission::ConnectionLimits;
-use super::connection::{Connection, ConnectionSettings, Disconnect, Handler, Peer};
-use super::network::SimulatedListener;
-use super::stream::Stream;
+use super::connection::{Connection, ConnectionSettings, Disconnect, Handler, Peer, stopped};
+use super::stream::{SimulatedStream, Stream};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use thalweg_watch as watch;
 use tokio::net::{TcpListener, TcpStream};
@@ -41,6 +41,18 @@ pub struct Listening {
     /// Its name.
     pub name: String,
     sockets: Vec<Acceptor>,
+}
+
+/// A port of a simulated machine that is listened on, until this is dropped.
+pub trait SimulatedListener: Send + Sync {
+    /// The address.
+    fn address(&self) -> SocketAddr;
+
+    /// The next connection that has come, and from where.
+    fn poll_accept(
+        &self,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<(Box<dyn SimulatedStream>, SocketAddr)>>;
 }
 
 /// What connections come by.
@@ -190,15 +202,6 @@ impl Listening {
             accepting.spawn(accept(socket, serving.clone()));
         }
         while accepting.join_next().await.is_some() {}
-    }
-}
-
-/// Until the broker stops. The value is looked at without holding it over a wait.
-pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    while !*stopping.borrow_and_update() {
-        if stopping.changed().await.is_err() {
-            return;
-        }
     }
 }
 

@@ -1,30 +1,15 @@
 //! Where the network enters: by which sockets a broker listens, and how it connects to others.
 
-use super::listener::{self, BindError, Listening, SocketOptions};
-use super::stream::SimulatedStream;
+use super::listener::{self, BindError, Listening, SimulatedListener, SocketOptions};
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use thalweg_client::Connector;
 
 /// A network that a simulation makes up, as one machine in it sees it.
 pub trait SimulatedNetwork: Send + Sync {
     /// Listens on a port of the machine; 0 takes a free one.
     fn listen(&self, host: &str, port: u16) -> io::Result<Box<dyn SimulatedListener>>;
-}
-
-/// A port of a simulated machine that is listened on, until this is dropped.
-pub trait SimulatedListener: Send + Sync {
-    /// The address.
-    fn address(&self) -> SocketAddr;
-
-    /// The next connection that has come, and from where.
-    fn poll_accept(
-        &self,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<(Box<dyn SimulatedStream>, SocketAddr)>>;
 }
 
 /// The network of a machine. Cheap to clone.

@@ -4,7 +4,10 @@ use crate::chance::Chance;
 use crate::history::TOPIC;
 use crate::ledger::LEDGER;
 use crate::network::Delays;
-use crate::simulation::TICK_MS;
+
+/// How long a step of the simulation is. No message is faster, so what happens on two machines within a step cannot
+/// depend on each other.
+pub const TICK_MS: u64 = 4;
 
 /// What may happen to a cluster in a run. Not every run has everything: a rare order of two kinds of faults is found
 /// sooner where others do not end it.

@@ -10,7 +10,7 @@ use crate::machine::{Ended, SimMachine};
 use crate::network::{MachineId, Network};
 use crate::operator::{Task, Tasks};
 use crate::panics;
-use crate::plan::Plan;
+use crate::plan::{Plan, TICK_MS};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -28,9 +28,6 @@ pub const BROKERS: usize = 3;
 const CLIENTS: MachineId = 4;
 const NAMES: [&str; 5] = ["controller", "b1", "b2", "b3", "clients"];
 
-/// How long a step of the simulation is. No message is faster, so what happens on two machines within a step cannot
-/// depend on each other.
-pub const TICK_MS: u64 = 4;
 /// Within this time the cluster must be as it should after the last fault.
 const QUIET_WITHIN_MS: u64 = 90_000;
 /// How long a process that ended by itself stays down.

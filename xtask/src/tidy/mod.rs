@@ -15,8 +15,10 @@ mod lints;
 mod machines;
 mod manifest;
 mod names;
+mod rooms;
 mod root;
 mod source_size;
+mod tokens;
 mod tree;
 mod workspace_table;
 
@@ -46,9 +48,10 @@ struct Rule {
     check: fn(&Tree) -> Result<Vec<Finding>>,
 }
 
-const RULES: [Rule; 13] = [
+const RULES: [Rule; 14] = [
     dependencies::RULE,
     workspace_table::RULE,
+    rooms::RULE,
     lints::RULE,
     licences::RULE,
     source_size::RULE,

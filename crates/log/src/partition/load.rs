@@ -29,7 +29,7 @@ use crate::producers::{Producers, snapshot};
 use crate::scan::{HeaderScan, ScanError};
 use crate::segment::{
     DELETED_SUFFIX, FoundFiles, Home, INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment, TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX, split_name,
 };
 use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
@@ -421,13 +421,4 @@ fn sort_out(home: &Home) -> io::Result<Found> {
     }
     found.segments.retain(|_, files| files.log);
     Ok(found)
-}
-
-/// Splits the name of a partition's file into its offset and its suffix.
-pub(crate) fn split_name(name: &str) -> Option<(Offset, &str)> {
-    let (digits, suffix) = name.split_at_checked(20)?;
-    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    Some((Offset(digits.parse().ok()?), suffix))
 }

@@ -1,0 +1,35 @@
+//! A record that does not fit.
+
+use crate::{BrokerEpoch, MetadataVersion};
+use thalweg_wire::Uuid;
+
+/// A record does not fit the image that it is replayed on. The node must stop: to skip the record is to diverge.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    #[error("a record changes topic {topic}, which is not there")]
+    NoTopic { topic: Uuid },
+    #[error("a record changes the topic named {name}, which is not there")]
+    NoTopicNamed { name: String },
+    #[error("a record creates topic {name} as {topic}, which is already there")]
+    TopicExists { name: String, topic: Uuid },
+    #[error("a record changes partition {partition} of topic {topic}, which is not there")]
+    NoPartition { topic: Uuid, partition: i32 },
+    #[error("{directories} directories for {replicas} replicas")]
+    Directories { replicas: usize, directories: usize },
+    #[error("{id} is no leader recovery state")]
+    RecoveryState { id: i8 },
+    #[error("a record changes broker {broker} at epoch {epoch}, which is not registered with that epoch")]
+    NoBroker { broker: i32, epoch: BrokerEpoch },
+    #[error("a record sets {field} of broker {broker} to {value}, which has no meaning")]
+    BrokerChange { broker: i32, field: &'static str, value: i8 },
+    #[error("metadata.version {level} is not known; this node knows up to {latest}")]
+    UnknownMetadataVersion { level: i16, latest: MetadataVersion },
+    #[error("access control entry {id} is not there")]
+    NoAcl { id: Uuid },
+    #[error("a metadata transaction begins within another")]
+    TransactionWithinTransaction,
+    #[error("a metadata transaction ends and none has begun")]
+    NoTransaction,
+    #[error("a {record} is not to be replayed outside a batch")]
+    Bracket { record: &'static str },
+}
