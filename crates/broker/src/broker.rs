@@ -17,7 +17,7 @@ use thalweg_metadata::{Image, ImageCell};
 use thalweg_net::{AnswerMemory, ConnectionLimits, FrameMemory};
 use thalweg_replica::partition::Partitions;
 use thalweg_replica::replication::Replication;
-use thalweg_replica::upkeep::Upkeep;
+use thalweg_replica::upkeep::{Upkeep, UpkeepSettings};
 use thalweg_wire::ApiKey;
 use tokio::sync::Semaphore;
 
@@ -117,9 +117,13 @@ impl Broker {
             &config.replication,
             &config.log,
         );
-        let upkeep =
-            Upkeep::new(Arc::clone(&partitions), Arc::clone(&log_dirs), parts.clock.clone(), &config.log);
-        let node_id = config.node_id;
+        let upkeep = Upkeep::new(
+            Arc::clone(&partitions),
+            Arc::clone(&log_dirs),
+            parts.clock.clone(),
+            UpkeepSettings::of(&config),
+        );
+        let node_id = config.node.id;
         let verifier =
             Verifier::new(node_id, Arc::clone(&image), Arc::clone(&transactions), Arc::clone(&peers));
         verifier.enable(config.transactions.verifies_partitions);
@@ -163,7 +167,7 @@ impl Broker {
     /// Puts another configuration in force.
     pub fn set_config(&self, config: Arc<BrokerConfig>) {
         self.replication.configure(&config.replication);
-        self.upkeep.configure(&config.log);
+        self.upkeep.configure(UpkeepSettings::of(&config));
         self.verifier.enable(config.transactions.verifies_partitions);
         *self.config.write() = config;
     }

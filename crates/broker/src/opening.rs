@@ -84,8 +84,8 @@ pub(crate) fn open_logs(
     cluster_id: Option<String>,
     loading: &Loading,
 ) -> Result<(Arc<LogDirs>, Vec<thalweg_log::PartitionLog>), StartError> {
-    let mut options = LogDirsOptions::new(config.log.dirs.clone(), config.node_id);
-    options.threads = config.log.recovery_threads_per_dir * config.log.dirs.len();
+    let mut options = LogDirsOptions::new(config.log.data_dirs().to_vec(), config.node.id);
+    options.threads = config.log.recovery_threads_per_dir * config.log.data_dirs().len();
     options.clock = machine.clock.clone();
     options.disk = machine.disk.clone();
     options.cluster_id = cluster_id;

@@ -29,7 +29,6 @@ use thalweg_membership::{
 };
 use thalweg_metadata::ImageCell;
 use thalweg_net::{ConnectionSettings, Listening, Machine};
-use thalweg_record::Compression;
 use thalweg_replica::partition::Partitions;
 use thalweg_replica::replication::{self, Fetchers};
 use thalweg_watch as watch;
@@ -76,7 +75,7 @@ pub async fn start_on(
     config: BrokerConfig,
     loading: &Loading,
 ) -> Result<Server, StartError> {
-    if !config.roles.broker {
+    if !config.node.roles.broker {
         let text = "process.roles has no broker: a controller alone is started as such";
         return Err(StartError::Unsupported(text.to_owned()));
     }
@@ -120,7 +119,7 @@ pub async fn start_on(
     Ok(Server {
         directories: log_dirs.online_ids(),
         addresses,
-        data_dirs: config.log.dirs.clone(),
+        data_dirs: config.log.data_dirs().to_vec(),
         metrics: Metrics::new(Some(Arc::clone(&broker)), of_controller, broker.clock.clone()),
         broker,
         membership,
@@ -143,7 +142,7 @@ fn assemble(
     let (partitions, image) = (Arc::new(Partitions::default()), ImageCell::new());
     let (groups, transactions) = coordinators(config, &partitions, &image, machine);
     let options = PeerOptions {
-        node_id: config.node_id,
+        node_id: config.node.id,
         listener: config.listeners.inter_broker.clone(),
         security: config.towards_brokers(),
         request_timeout: config.network.request_timeout,
@@ -157,7 +156,7 @@ fn assemble(
         answer_memory: connections.answers.clone(),
         log_dirs: Arc::clone(log_dirs),
         partitions,
-        registered: Arc::new(RegisteredBroker::new(config.node_id, controller)),
+        registered: Arc::new(RegisteredBroker::new(config.node.id, controller)),
         peers: Arc::new(peers),
         groups,
         transactions,
@@ -256,48 +255,20 @@ fn coordinators(
     let cluster = Arc::new(ImageTopics::new(Arc::clone(image)));
     let (clock, disk) = (machine.clock.clone(), machine.disk.clone());
     let groups = GroupCoordinator::new(
-        group_config(config),
+        GroupConfig::from(groups),
         Arc::new(offsets),
         cluster.clone(),
         clock.clone(),
         disk.clone(),
     );
-    let transactions =
-        TransactionCoordinator::new(transaction_config(config), Arc::new(states), cluster, clock, disk);
+    let transactions = TransactionCoordinator::new(
+        TransactionConfig::from(transactions),
+        Arc::new(states),
+        cluster,
+        clock,
+        disk,
+    );
     (Arc::new(groups), Arc::new(transactions))
-}
-
-fn transaction_config(config: &BrokerConfig) -> TransactionConfig {
-    let transactions = &config.transactions;
-    let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-    TransactionConfig {
-        timeout_ms_max: transactions.max_timeout_ms,
-        id_expiration_ms: ms(transactions.id_expiration),
-        abort_timed_out_interval_ms: ms(transactions.abort_timed_out_interval),
-        remove_expired_interval_ms: ms(transactions.remove_expired_interval),
-        two_phase_commit: transactions.two_phase_commit,
-        state_topic_partitions: transactions.state_topic.partitions,
-    }
-}
-
-fn group_config(config: &BrokerConfig) -> GroupConfig {
-    let groups = &config.groups;
-    let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-    let codec = u8::try_from(groups.offsets_topic_codec).ok().and_then(Compression::from_id);
-    GroupConfig {
-        session_timeout_ms_min: groups.min_session_timeout_ms,
-        session_timeout_ms_max: groups.max_session_timeout_ms,
-        initial_rebalance_delay_ms: i32::try_from(groups.initial_rebalance_delay.as_millis())
-            .unwrap_or(i32::MAX),
-        group_size_max: groups.max_size,
-        offset_metadata_len_max: groups.offset_metadata_max_bytes,
-        offsets_retention_ms: ms(groups.offsets_retention),
-        offsets_retention_check_interval_ms: ms(groups.offsets_retention_check_interval),
-        commit_timeout_ms: ms(groups.offsets_commit_timeout),
-        offsets_topic_partitions: groups.offsets_topic.partitions,
-        offsets_topic_compression: codec.unwrap_or(Compression::None),
-        ..GroupConfig::default()
-    }
 }
 
 fn membership_options(
@@ -308,9 +279,9 @@ fn membership_options(
     let port = |name: &str| listening.iter().find(|l| l.name == name).map(Listening::port);
     let advertised = config.listeners.advertised_as(&host_name(), port);
     MembershipOptions {
-        node_id: config.node_id,
+        node_id: config.node.id,
         cluster_id: log_dirs.cluster_id().to_owned(),
-        rack: config.rack.clone(),
+        rack: config.node.rack.clone(),
         endpoints: advertised.iter().map(endpoint).collect(),
         features: features::ranges(),
         directories: log_dirs.online_ids(),

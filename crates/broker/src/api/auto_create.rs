@@ -103,15 +103,15 @@ async fn wait_for_leaders(broker: &Broker, names: &[String]) {
 fn creatable(broker: &Broker, name: &str) -> CreatableTopic {
     let config = broker.config();
     let internal = match name {
-        OFFSETS => Some(&config.groups.offsets_topic),
-        TRANSACTIONS => Some(&config.transactions.state_topic),
+        OFFSETS => Some(config.groups.offsets_topic()),
+        TRANSACTIONS => Some(config.transactions.state_topic()),
         _ => None,
     };
-    let (num_partitions, replication_factor) = match internal {
+    let (num_partitions, replication_factor) = match &internal {
         Some(topic) => (topic.partitions, topic.replication_factor),
         None => (config.topics.num_partitions, config.topics.default_replication_factor),
     };
-    let configs = internal.map(|topic| &topic.configs).into_iter().flatten();
+    let configs = internal.as_ref().map(|topic| &topic.configs).into_iter().flatten();
     debug_assert!(internal.is_some() || !topic_name::is_internal(name) || num_partitions > 0);
     CreatableTopic {
         name: name.to_owned(),

@@ -72,7 +72,7 @@ impl Replication {
             follower_throttle: throttle(settings.follower_throttled_rate),
         });
         let moves = Moves::new(
-            log.move_threads.unwrap_or(log.dirs.len()).max(1),
+            log.move_threads.unwrap_or(log.data_dirs().len()).max(1),
             Throttle::new(settings.move_rate, settings.move_quota_samples, settings.move_quota_sample),
         );
         let directories = DirectoryAssignments::default();

@@ -99,7 +99,7 @@ fn other_rack(broker: &Broker, version: i16, reader: Reader, rack: &str) -> Opti
         return None;
     }
     let config = broker.config();
-    let chosen = config.replication.reads_by_rack && config.rack.as_deref() != Some(rack);
+    let chosen = config.replication.reads_by_rack && config.node.rack.as_deref() != Some(rack);
     chosen.then(|| rack.to_owned())
 }
 
