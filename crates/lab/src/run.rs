@@ -73,17 +73,22 @@ pub struct Options {
 impl Options {
     /// Who measures a workload.
     fn drivers_of<'a>(&'a self, workload: &'a Workload) -> &'a [Driver] {
-        match (&self.drivers[..], &workload.drivers[..]) {
-            ([], []) => &[Driver::Thalweg],
-            ([], named) => named,
-            (given, _) => given,
-        }
+        drivers_of(&self.drivers, workload)
     }
 
     /// What a point is measured on. One without a cluster has nothing to do with any of them, and is measured once.
     fn targets_of(&self, point: &Point) -> &[TargetSpec] {
         let count = if point.cluster.brokers == 0 { 1 } else { self.targets.len() };
         &self.targets[..count.min(self.targets.len())]
+    }
+}
+
+/// Who measures a workload: those given, else those that it names.
+pub fn drivers_of<'a>(given: &'a [Driver], workload: &'a Workload) -> &'a [Driver] {
+    match (given, &workload.drivers[..]) {
+        ([], []) => &[Driver::Thalweg],
+        ([], named) => named,
+        (given, _) => given,
     }
 }
 

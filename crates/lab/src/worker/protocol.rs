@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::DriverNotBuilt;
 use crate::result::Histogram;
 use crate::workload::{RecordSpec, Verify};
 
@@ -15,6 +16,7 @@ use crate::workload::{RecordSpec, Verify};
 pub enum Driver {
     /// The producer and consumer of Thalweg.
     Thalweg,
+    /// librdkafka, the C client. Only in a binary that was built with it: cargo build --release -p thalweg --features
     /// librdkafka.
     Librdkafka,
     /// Kafka's own perf tools, in Java.
@@ -32,6 +34,14 @@ impl Driver {
             Driver::Librdkafka => "librdkafka",
             Driver::Java => "java",
             Driver::Stream => "stream",
+        }
+    }
+
+    /// Refuses a driver that this binary was built without.
+    pub fn check(self) -> Result<(), DriverNotBuilt> {
+        match self {
+            Driver::Librdkafka if cfg!(not(feature = "librdkafka")) => Err(DriverNotBuilt { driver: self }),
+            _ => Ok(()),
         }
     }
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use thalweg_lab::null_server::{Loss, NullServer, Settings, Stalls};
 use thalweg_lab::result::{self, PointResult, RunResult, State};
+use thalweg_lab::worker::Driver;
 
 /// A run that takes longer than this has failed.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -193,7 +194,7 @@ fn streams_in_memory_are_measured_without_a_cluster() {
     assert!(place.out().join("report.html").is_file());
     place.assert_nothing_is_left();
     let place = Place::with(&workload(0.5, "cluster.brokers = 0\nverify = \"off\""));
-    let output = ran(place.run(&["--driver", "librdkafka"]));
+    let output = ran(place.run(&["--driver", "java"]));
     assert!(text(&output.stderr).contains("--driver stream would be right"), "{}", text(&output.stderr));
 }
 
@@ -208,6 +209,32 @@ fn a_broken_workload_file_is_refused_with_its_line() {
     assert_ends_with(&ran(place.lab(&["run", "no-such-workload"])), 2);
     assert_ends_with(&ran(place.lab(&["run", "ibm-fast", "--points", "no such point"])), 2);
     assert_ends_with(&ran(place.lab(&["report", "small.toml"])), 2);
+}
+
+/// The driver librdkafka is behind a cargo feature. With the feature, `lab_drivers` has it measure.
+#[test]
+fn a_driver_that_is_not_built_in_is_refused_before_anything_is_made() {
+    if Driver::Librdkafka.check().is_ok() {
+        return;
+    }
+    let named = Place::with(&workload(1.0, "drivers = \"thalweg, librdkafka\""));
+    let plain = Place::with(&workload(1.0, ""));
+    for (place, arguments) in [
+        (&named, "run small.toml --out out"),
+        (&plain, "run small.toml --out out --driver librdkafka"),
+        (&plain, "tune small.toml --out out --driver librdkafka"),
+        (&plain, "calibrate --driver librdkafka"),
+    ] {
+        let output = ran(place.lab(&arguments.split(' ').collect::<Vec<_>>()));
+        assert_ends_with(&output, 2);
+        let error = text(&output.stderr);
+        assert!(error.contains("cargo build --release -p thalweg --features librdkafka"), "{error}");
+        assert!(!place.out().exists(), "nothing is made for nothing");
+    }
+    let shown = ran(named.lab(&["show", "small.toml"]));
+    assert_ends_with(&shown, 0);
+    let help = ran(named.lab(&["run", "--help"]));
+    assert!(text(&help.stdout).contains("--features librdkafka"), "{}", text(&help.stdout));
 }
 
 #[test]
