@@ -1,6 +1,6 @@
 //! A run: workloads on targets, from their start to the result.
 //!
-//! [`walk`] is the list of states that a run goes through, and the one way through them. The modules stand in floors, and each
+//! `walk` is the list of states that a run goes through, and the one way through them. The modules stand in floors, and each
 //! uses those above it in this list alone:
 //!
 //! - [`saturation`], [`summary`], [`verdict`], `figures` and `plan` decide without touching anything, and so does
@@ -46,44 +46,18 @@ pub use clock::rfc_3339;
 pub(crate) use duel::Duel;
 pub use error::Failure;
 pub use interrupt::{Interrupt, Interrupter, interrupt};
-pub use plan::{drivers_of, repetitions};
+pub use plan::{Options, drivers_of, repetitions};
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::result::{self, Machine, PointResult, RunResult, SCHEMA, State, TargetInfo, WorkloadResult};
-use crate::target::TargetSpec;
 use crate::terminal::Progress;
-use crate::worker::Driver;
-use crate::workload::Workload;
 use clock::now_us;
 use clusters::name;
 use contender::Contender;
 use plan::{Planned, points, seed_of, side_by_side};
 use walk::{Round, Walk};
-
-/// What a run is to do.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// What is measured, in this order.
-    pub workloads: Vec<Workload>,
-    /// What it is measured on.
-    pub targets: Vec<TargetSpec>,
-    /// Who speaks to it; empty for those that each workload names.
-    pub drivers: Vec<Driver>,
-    /// The seed of payloads and keys.
-    pub seed: u64,
-    /// Where brokers have their directories.
-    pub work_dir: PathBuf,
-    /// The binary of workers and embedded brokers.
-    pub binary: PathBuf,
-    /// Where the result is written after each point.
-    pub partial: Option<PathBuf>,
-    /// The arguments of the lab, for another run.
-    pub arguments: Vec<String>,
-    /// Version and commit of the lab.
-    pub lab_version: String,
-}
 
 /// Does it.
 pub async fn run(options: &Options, interrupt: &Interrupt, progress: &Progress) -> RunResult {

@@ -25,10 +25,11 @@ mod thalweg;
 mod threads;
 mod tool;
 
-pub use error::{DriverNotBuilt, WorkerError};
+pub use crate::workload::{Driver, DriverNotBuilt};
+pub use error::WorkerError;
 pub use handle::{EventUnreadable, Handle, HandleError, NotSpawned, WorkerEnded, WorkerFailed};
 pub use link::Link;
-pub use protocol::{Assignment, Command, Driver, Event, Interval, Order, Report, Role, Seen, Span, StopWhen};
+pub use protocol::{Assignment, Command, Event, Interval, Order, Report, Role, Seen, Span, StopWhen};
 pub use stamp::VerifyError;
 
 /// Is a worker, from its assignment to its last word. Blocks; makes the threads and runtimes that it needs, so it must

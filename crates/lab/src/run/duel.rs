@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use super::clusters::name;
 use super::contender::Contender;
-use super::plan::seed_of;
+use super::interrupt::Interrupt;
+use super::plan::{Options, seed_of};
 use super::walk::{Plan, Round, Walk};
-use super::{Interrupt, Options};
 use crate::result::{Machine, PointResult, TargetInfo};
 use crate::target::TargetSpec;
 use crate::terminal::Progress;

@@ -5,8 +5,7 @@
 
 use std::time::Duration;
 
-use super::Options;
-use super::plan::{Planned, expected_bytes, is_search, points, warm_up_s, warm_up_unit};
+use super::plan::{Options, Planned, expected_bytes, is_search, points, warm_up_s, warm_up_unit};
 use super::reading_back::{stamps, time_max};
 use crate::quantity;
 use crate::target::TargetSpec;

@@ -1,11 +1,11 @@
-//! The plan of a run: its points in order, who takes part in each, and how long their repetitions are. Pure.
+//! The plan of a run: what it is to do, its points in order, who takes part in each, and how long their repetitions are. Pure.
+
+use std::path::PathBuf;
 
 use crate::result::Machine;
 use crate::target::TargetSpec;
 use crate::worker::Driver;
 use crate::workload::{ClusterSpec, Load, Measure, Point, Unit, Workload};
-
-use super::Options;
 
 /// The repetition that does not count is no longer than this: it is there for caches and compilers.
 const WARM_UP_SECONDS_MAX: f64 = 2.0;
@@ -19,6 +19,29 @@ const EXPECTED_BYTES_MAX: u64 = 8 << 30;
 const KAFKA_BYTES: u64 = 2 << 30;
 /// What a broker of this binary is taken to need.
 const EMBEDDED_BYTES: u64 = 256 << 20;
+
+/// What a run is to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What is measured, in this order.
+    pub workloads: Vec<Workload>,
+    /// What it is measured on.
+    pub targets: Vec<TargetSpec>,
+    /// Who speaks to it; empty for those that each workload names.
+    pub drivers: Vec<Driver>,
+    /// The seed of payloads and keys.
+    pub seed: u64,
+    /// Where brokers have their directories.
+    pub work_dir: PathBuf,
+    /// The binary of workers and embedded brokers.
+    pub binary: PathBuf,
+    /// Where the result is written after each point.
+    pub partial: Option<PathBuf>,
+    /// The arguments of the lab, for another run.
+    pub arguments: Vec<String>,
+    /// Version and commit of the lab.
+    pub lab_version: String,
+}
 
 impl Options {
     /// Who measures a workload.

@@ -1,7 +1,7 @@
 //! One repetition of a point on a cluster, in two steps: [`prepare`] makes fresh topics, a backlog where one is needed, workers
 //! and warm memory; [`measure`] has the workers begin at one moment, follows their course, and gathers the evidence.
 //!
-//! What is left behind is removed by [`super::resources`], whatever came of it. Workers end with the step that drops them.
+//! What is left behind is removed by `resources`, whatever came of it. Workers end with the step that drops them.
 
 use std::path::Path;
 use std::time::Duration;

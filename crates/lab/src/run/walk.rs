@@ -25,9 +25,11 @@ use super::clock::now_us;
 use super::clusters::unstarted;
 use super::contender::Contender;
 use super::error::Failure;
+use super::interrupt::Interrupt;
+use super::plan::Options;
 use super::repetition::{self, Prepared, Setting, Taken, in_a_line};
 use super::resources::Resources;
-use super::{Interrupt, Options, topics};
+use super::topics;
 use crate::machine;
 use crate::result::{Machine, PointResult, TargetInfo};
 use crate::target::{Cluster, RunningCluster, StartOptions};
@@ -206,8 +208,8 @@ impl<'a> Walk<'a> {
     /// One step, unless the word to end the run comes before. Dropped, a step kills the workers that it has.
     async fn unless_interrupted(&mut self, state: State, plan: &mut dyn Plan) -> Result<State, Broken> {
         let interrupt = self.interrupt;
-        // The results that there are are handed over whatever happens.
-        if matches!(state, State::Report) {
+        // What lies between the steps that wait is done in no time, and no result is lost to an interrupt.
+        if matches!(state, State::Plan | State::Turn | State::Report | State::End) {
             return Ok(self.step(state, plan).await);
         }
         tokio::select! {

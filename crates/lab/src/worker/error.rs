@@ -1,18 +1,6 @@
 //! Why a worker cannot go on.
 
-use super::Driver;
 use super::link::LinkError;
-
-/// The driver needs a cargo feature that this binary was built without.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "This binary was built without the driver {0}. To build one with it: cargo build --release -p thalweg --features {0}",
-    driver.words()
-)]
-pub struct DriverNotBuilt {
-    /// The driver. The feature has its name.
-    pub driver: Driver,
-}
 
 /// Why a worker cannot go on. What the lab is told is its text.
 #[derive(Debug, thiserror::Error)]
