@@ -1,4 +1,4 @@
-//! Requests as they are answered: how many of each API and version, how long they took, which errors they brought.
+//! Answered requests: counts by API and version, times, errors.
 //!
 //! A request costs a few relaxed additions; derived values, such as quantiles, are computed at scrape time
 //! (`metrics::requests`).

@@ -1,5 +1,5 @@
-//! The coordinator of one group or transactional id: found when it is needed, found again when it moves, and asked until it
-//! gives an answer that is final.
+//! The coordinator of one group or transactional id: found when needed, found again when it moves, and asked until
+//! its answer is final.
 
 use parking_lot::Mutex;
 use thalweg_wire::{ErrorCode, Request};

@@ -1,4 +1,4 @@
-//! Cuts a stream into frames.
+//! Splits a stream into frames.
 //!
 //! A frame is a slice of the buffer that it was read into. The buffer grows with the bytes that have arrived, not with the
 //! length that was announced; for the rest of a large frame it is read in large pieces, which halves the cost of receiving.

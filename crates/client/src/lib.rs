@@ -17,8 +17,8 @@
 //!
 //! # A consumer group
 //!
-//! [`Consumer::poll`] gives records in chunks, and what happens to the member. Partitions that are revoked are the member's
-//! until the next poll, so what was read of them can be committed before.
+//! [`Consumer::poll`] returns records in chunks, and events of the member. Revoked partitions belong to the member
+//! until the next poll, so their offsets can be committed before.
 //!
 //! ```no_run
 //! use std::ops::ControlFlow;

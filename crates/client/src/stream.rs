@@ -1,4 +1,4 @@
-//! Byte streams to brokers, and the one place where the network enters a client.
+//! Byte streams to brokers: the client's only access to the network.
 
 use std::fmt;
 use std::io::{self, IoSlice};

@@ -1,4 +1,4 @@
-//! Which versions of which APIs a broker serves, and how a client finds out.
+//! The APIs and versions of a broker, and their discovery.
 //!
 //! ApiVersions is asked at its newest version. A broker that does not know that version answers at version 0 with
 //! UNSUPPORTED_VERSION and its range (KIP-511), and is asked again within it.

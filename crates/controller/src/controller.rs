@@ -1,4 +1,4 @@
-//! The controller as others see it: started, asked, stopped.
+//! The controller's public interface: start, requests, stop.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! Log compaction: of the records with one key, only the last stays (Kafka's `Cleaner`).
 //!
 //! A job is planned under the partition's lock ([`crate::PartitionLog::plan_compaction`]), runs without it on
-//! segments that do not change any more ([`CompactionJob::run`], or step by step by [`CompactionPass`]), and its outcome
-//! is taken over under the lock ([`crate::PartitionLog::finish_compaction`]). Two walks: the first reads the dirty part and
-//! notes the last offset of each key; the second copies all segments up to there, without the records that are superseded.
-//! As long as the job exists, retention leaves the log alone, or a pass would be void under load.
+//! segments that do not change any more ([`CompactionJob::run`], or step by step by [`CompactionPass`]), and its
+//! outcome is installed under the lock ([`crate::PartitionLog::finish_compaction`]). Two walks: the first reads the
+//! dirty part and records the last offset of each key; the second copies all segments up to there, without superseded
+//! records. As long as the job exists, retention skips the log; otherwise passes would fail under load.
 //!
 //! ```text
 //! <base>.log.cleaned   the new segment while it is written, indexes likewise; dropped at the next start
@@ -17,14 +17,14 @@
 //! checkpoint rise ([`crate::PartitionLog::complete_compaction`]): if old segments reappeared below it, the next pass
 //! would not see that a tombstone in them still has a value to delete.
 //!
-//! Owns: which records stay, and replacing segments so that a stop at any moment leaves the old or the new.
-//! Refuses: the active segment, records above the last stable offset, and damaged batches: a segment whose CRCs
-//! do not fit is left as it is. A batch with the right CRC whose records cannot be read, since its producer sent it so,
-//! stays as it is, and its keys count for nothing. It may hold any key, so tombstones and markers behind it stay too.
+//! Owns: which records stay, and replacing segments so that a stop at any moment leaves the old or the new. Refuses:
+//! the active segment, records above the last stable offset, and damaged batches: a segment with a wrong CRC is not
+//! changed. A batch with a valid CRC and unreadable records, sent by its producer, is kept unchanged and its keys are
+//! ignored. It may contain any key, so tombstones and markers behind it are kept too.
 //!
-//! What stays: the last record of each key; a record without a value (a tombstone) until `delete.retention.ms` after
-//! the first compaction that saw it as the last; the last batch of each producer, possibly without records, so that
-//! its sequence is kept; control batches until their transaction has no record left.
+//! Kept: the last record of each key; a record without a value (a tombstone) until `delete.retention.ms` after the
+//! first compaction that saw it as the last; the last batch of each producer, possibly without records, so that its
+//! sequence is kept; control batches until their transaction has no record left.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! A request to the controller that was not answered.
+//! Errors of requests to the controller.
 
 use std::time::Duration;
 

@@ -3,9 +3,9 @@
 //!
 //! Two tasks: the observer fetches the log as any KRaft observer does and publishes images; the member registers and
 //! heartbeats. [`ControllerLink`] carries the requests of both, in this process or over the network, where `quorum`
-//! keeps the connections and `leader` decides which node is the active controller. The order of a start is Apache Kafka's:
-//! observe and register, wait until the own registration is in the image and the image has been acted on, then ask to
-//! be unfenced.
+//! keeps the connections and `leader` decides which node is the active controller. The order of a start is Apache
+//! Kafka's: observe and register, wait until its own registration is in the image and the image has been applied,
+//! then ask to be unfenced.
 //!
 //! Refuses: acting on the image; an [`ImageListener`] does.
 

@@ -1,5 +1,5 @@
-//! The way to the active controller. The broker uses KRaft's requests only, as bytes, whether the controller is in
-//! this process or elsewhere.
+//! The link to the active controller. The broker uses KRaft's requests only, as bytes, whether the controller is in
+//! this process or remote.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI16, AtomicI32, Ordering};

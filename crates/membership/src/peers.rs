@@ -1,4 +1,4 @@
-//! Connections to other brokers of the cluster, over the listener that is between brokers.
+//! Connections to other brokers of the cluster, over the inter-broker listener.
 //!
 //! Owns: the addresses of brokers, by the latest image, and the security of connections. Refuses: the content of
 //! requests.

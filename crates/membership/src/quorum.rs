@@ -1,4 +1,4 @@
-//! The controllers as they are reached over the network.
+//! Connections to remote controllers.
 //!
 //! The Fetch of the metadata log finds the active controller and notices when it is gone; all other requests follow
 //! it. A server answers the requests of one connection one after the other, so independent requests have separate

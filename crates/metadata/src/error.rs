@@ -1,4 +1,4 @@
-//! A record that does not fit.
+//! Errors of replaying records.
 
 use crate::{BrokerEpoch, MetadataVersion};
 use thalweg_wire::Uuid;

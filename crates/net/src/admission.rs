@@ -1,5 +1,5 @@
-//! How many connections there may be: `max.connections`, `max.connections.per.ip` and its overrides, and no more than leave
-//! descriptors to logs.
+//! Limits the number of connections: `max.connections`, `max.connections.per.ip` and its overrides, and the
+//! descriptors reserved for logs.
 
 use parking_lot::Mutex;
 use std::net::IpAddr;

@@ -1,5 +1,4 @@
-//! Answers put together from parts: each part once, without a search for its place, and no more of them than an answer may
-//! have.
+//! Builds answers from parts: each part once, without a linear search, up to the size limit of an answer.
 
 use std::collections::hash_map::Entry;
 use std::hash::Hash;

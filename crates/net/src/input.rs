@@ -1,4 +1,4 @@
-//! Requests on their way in: frames cut from a buffer without a copy.
+//! Input: frames cut from a buffer without a copy.
 //!
 //! Owns: the buffers of one connection and their share of the common memory (`memory`). Small frames are cut from a
 //! reused block; a larger frame gets its own buffer (`large`), which grows with the received bytes and is freed after

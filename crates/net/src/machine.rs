@@ -1,4 +1,4 @@
-//! The machine that a broker runs on, as far as the broker touches it: its clock, its disk, its network.
+//! The broker's machine: its clock, its disk, its network.
 
 use crate::Network;
 use thalweg_log::Clock;

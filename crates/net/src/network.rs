@@ -1,4 +1,4 @@
-//! Where the network enters: by which sockets a broker listens, and how it connects to others.
+//! The network seam: the broker's listening sockets, and its connections to others.
 
 use super::listener::{self, BindError, Listening, SimulatedListener, SocketOptions};
 use std::fmt;

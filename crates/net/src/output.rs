@@ -1,4 +1,4 @@
-//! Answers on their way out: bytes from memory in one gathered write, batches from a file by sendfile.
+//! Output: bytes in memory by one gather write, batches in a file by sendfile.
 
 use super::stream::Stream;
 use bytes::{Bytes, BytesMut};

@@ -1,5 +1,5 @@
-//! The 61 bytes before a batch's records. Parsing looks at the bounds of the length field and at the magic,
-//! and believes the rest; `check` judges it.
+//! The 61 bytes before a batch's records. Parsing checks only the bounds of the length field and the magic; `check`
+//! validates the rest.
 
 use crate::attributes::Attributes;
 use crate::error::{BatchError, BatchLengthTooSmall, LegacyMagic, TruncatedBatch, UnknownMagic};

@@ -1,5 +1,5 @@
 //! The walk over the records of a producer's batch: every length and integer is read once, keys and values are
-//! passed over. No record is built and nothing is copied or allocated.
+//! skipped. No record is built, and nothing is copied or allocated.
 //!
 //! Owns: the definition of a well-formed record, for records in memory ([`walk_slice`]) and records decompressed in
 //! pieces ([`walk_stream`]). Refuses what Kafka's `DefaultRecord.readFrom` refuses. Kafka reads compressed records

@@ -3,7 +3,7 @@
 //! A throttle has a rate for the whole broker, one on the leading side and one on the following side. It applies to
 //! the replicas that a topic lists, and only while they are not in sync: throttling an in-sync replica would remove
 //! it from the in-sync set. Copied bytes are counted in samples of a second; while the rate over the last few of them
-//! is above the limit, nothing is copied. Owns the samples. Refuses to know partitions and the network.
+//! is above the limit, nothing is copied. Owns the samples. Knows neither partitions nor the network.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;

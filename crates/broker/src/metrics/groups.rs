@@ -1,5 +1,5 @@
-//! Groups that this broker coordinates (Kafka's `GroupMetadataManager`), and how far they are behind. Kafka leaves the latter to
-//! exporters of their own; the names are those of the widespread one.
+//! Groups that this broker coordinates (Kafka's `GroupMetadataManager`), and their lag. Kafka leaves lag to separate
+//! exporters; the names are those of a widely used one.
 
 use super::exposition::{Kind, Samples};
 use super::{Family, Figures};

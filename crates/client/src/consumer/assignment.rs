@@ -1,5 +1,5 @@
-//! The partitions that a consumer reads, and how far it is in each. Pure: the consumer and its fetchers share it behind a
-//! lock.
+//! The partitions that a consumer reads, and its position in each. Pure: the consumer and its fetchers share it
+//! behind a lock.
 //!
 //! A partition has two positions: the offset after the returned records, which is committed, and the offset after the
 //! fetched records, which is ahead of it. A seek moves both, and makes fetches in flight stale.

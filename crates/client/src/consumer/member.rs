@@ -1,4 +1,4 @@
-//! The task of a member of a classic consumer group: finds the coordinator, joins, shares the partitions out when it leads,
+//! The task of a member of a classic consumer group: finds the coordinator, joins, assigns partitions when it leads,
 //! and keeps the session alive, until the consumer leaves.
 //!
 //! With the eager protocol a member releases everything before it rejoins; with the cooperative one (KIP-429) it

@@ -1,5 +1,5 @@
-//! The line of `sasl.jaas.config`: a login module, a control flag, options, a semicolon. Quotes and backslashes are those of
-//! Java's parser. A line names one module, as Kafka's clients want it.
+//! The line of `sasl.jaas.config`: a login module, a control flag, options, a semicolon. Quotes and backslashes are
+//! those of Java's parser. A line has one module, as required by Kafka's clients.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Certificates and private keys, from where Kafka's settings have them: PEM or PKCS12 files, or PEM in the setting itself.
+//! Certificates and private keys from Kafka's settings: PEM or PKCS12 files, or PEM text in the setting.
 //!
 //! The first bytes of a file tell its type; `ssl.truststore.type` and `ssl.keystore.type` need not be set. Java's own
 //! format, JKS, is refused with the command that converts it: only Java writes it, and Java has written PKCS12 by

@@ -1,4 +1,4 @@
-//! The clock of sessions: real time, less the time in which the controller itself stood still.
+//! The clock of sessions: real time, minus pauses of the controller.
 //!
 //! A controller that was paused (a stopped process, a swapping machine, a disk that stalls for seconds) has received
 //! no heartbeats; they wait in its sockets. By real time all sessions would have expired together. So the time

@@ -1,4 +1,4 @@
-//! The metadata log itself: opening and replaying it, appending, syncing, reading, and letting old parts go.
+//! The metadata log: opening and replaying, appending, syncing, reading, and deleting old parts.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! The metadata log on disk, its snapshots, and how observers are served from them.
+//! The metadata log on disk, its snapshots, and serving observers.
 //!
 //! ```text
 //! <metadata.log.dir>/

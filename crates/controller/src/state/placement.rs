@@ -1,5 +1,4 @@
-//! Where the replicas of new partitions go: striped over racks and the brokers in them (Kafka's
-//! `StripedReplicaPlacer`).
+//! Placement of new replicas: striped over racks and the brokers in them (Kafka's `StripedReplicaPlacer`).
 //!
 //! Racks are taken round-robin, and the brokers of a rack round-robin too; unfenced brokers before fenced ones; the
 //! first replica, which will lead, is always unfenced. Starting points are random, so that not every topic starts on

@@ -1,7 +1,7 @@
 //! The coordinator of classic consumer groups: members, generations, assignments and committed offsets.
 //!
 //! Behaves as Kafka's `org.apache.kafka.coordinator.group` does for the classic protocol. The consumer protocol of
-//! KIP-848, share groups and streams groups are not served; their records are passed over.
+//! KIP-848, share groups and streams groups are not served; their records are skipped.
 //!
 //! ```text
 //! GroupCoordinator   requests in the form of each version; the driver below it is `crate::driver`

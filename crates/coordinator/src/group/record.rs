@@ -5,7 +5,7 @@
 //! value  version i16 | the value message        a tombstone has none
 //! ```
 //! Type 0 and 1 are committed offsets (0 is only read), 2 is a group's metadata. Types from 3 up belong to group
-//! protocols that are not served; they are passed over.
+//! protocols that are not served; they are skipped.
 
 use crate::driver::RecordDecodeError;
 use bytes::{BufMut, Bytes, BytesMut};

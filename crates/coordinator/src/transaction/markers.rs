@@ -2,9 +2,8 @@
 //! leaders of its transactions' partitions, here or elsewhere, and this broker's partitions accept those of any
 //! coordinator (Kafka's `TransactionMarkerChannelManager`).
 //!
-//! Owns: the delivery of a marker to its partition. Failed ones are retried, with the current leader, for as long as
-//! the coordinator that ordered it is in office. One request is in flight to each broker, with all markers collected
-//! meanwhile.
+//! Owns: the delivery of a marker to its partition. Failed ones are retried, with the current leader, as long as its
+//! coordinator is elected. One request is in flight to each broker, with all markers collected meanwhile.
 
 use super::coordinator::TransactionCoordinator;
 use super::shard::{MarkerOrder, Shard};

@@ -16,7 +16,7 @@
 //! A change is decided, written to the log, and applied when the log acknowledges it. Meanwhile the id is busy, and
 //! every other request for it gets a retriable error (CONCURRENT_TRANSACTIONS). The end of a transaction is two
 //! changes: the decision, after which nothing can stop it and the client is answered, and the completion, once all
-//! markers are in their partitions. A coordinator that is elected finishes what it finds decided.
+//! markers are in their partitions. A newly elected coordinator completes decided transactions.
 
 mod answer;
 mod config;

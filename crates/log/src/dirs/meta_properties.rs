@@ -1,4 +1,4 @@
-//! `meta.properties`: whose directory this is. A Java properties file.
+//! `meta.properties`: the identity of a log directory. A Java properties file.
 //!
 //! ```text
 //! version=1

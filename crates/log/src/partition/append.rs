@@ -1,4 +1,4 @@
-//! Appending batches: as the leader, which gives them their offsets, and as a follower, which keeps them.
+//! Appending batches: as the leader, which assigns offsets, and as a follower, which keeps them.
 //!
 //! Owns: the steps of an append. Validate all batches; roll; record the epoch; write everything in one gather write;
 //! only then change memory. Refuses: any batch after a write failure that leaves the file in doubt.

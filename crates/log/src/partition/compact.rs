@@ -1,5 +1,4 @@
-//! Compaction, as far as it needs the partition's lock: planning a job, and putting new segments in the place of
-//! old ones.
+//! The parts of compaction under the partition's lock: planning a job, and replacing segments.
 //!
 //! Owns: when there is enough to compact, and the order of renames that makes the replacement atomic (see
 //! `compaction`). Refuses: installing an outcome if the log was truncated meanwhile, and syncing under the lock.

@@ -1,4 +1,4 @@
-//! Finding again the batches that were in flight, which a producer snapshot leaves out.
+//! Finds batches that were in flight and are missing in a producer snapshot.
 //!
 //! A snapshot holds the last batch of each producer, but a producer has up to five requests in flight, and resends
 //! all of them if the answers were lost with the process. If few batches follow the snapshot, the others are before

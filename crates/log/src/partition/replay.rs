@@ -1,4 +1,4 @@
-//! Bringing producers and epochs up to date from batches that are in the log.
+//! Updates producers and epochs from batches in the log.
 //!
 //! Owns: the effect of stored batches on producers, transactions and epochs. Refuses: validation; stored batches were
 //! accepted once.

@@ -1,4 +1,4 @@
-//! Letting old records go: by age, by size, or because a client deleted them.
+//! Deleting old records: by age, by size, or by a client's request.
 //!
 //! Owns: which segments go and in which order things change: first the log start rises, then files get their
 //! `.deleted` names, later they are removed. Refuses: deleting a segment with records that are not replicated.

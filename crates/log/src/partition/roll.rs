@@ -1,4 +1,4 @@
-//! Leaving a segment for the next one.
+//! Rolling to the next segment.
 //!
 //! Owns: when (size, age, full indexes, offsets that cannot be expressed) and how. Refuses: syncing on the spot;
 //! the segment that was left is flushed in the background (see `flush`).

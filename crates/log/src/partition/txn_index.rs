@@ -1,4 +1,4 @@
-//! Whether the transaction indexes are whole.
+//! Checks the integrity of the transaction indexes.
 //!
 //! ```text
 //! transaction-index-checkpoint    text like the checkpoints: "base length crc" for each segment with a .txnindex

@@ -1,4 +1,4 @@
-//! Which batches of a segment were compared with each other.
+//! Tracks which batches of a segment were compared with each other.
 //!
 //! Batches written by this process need no comparison. Batches found on disk do, once, before they are served: base
 //! offset and leader epoch are outside the CRC, and only neighbouring batches can confirm them.

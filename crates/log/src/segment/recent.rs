@@ -1,4 +1,4 @@
-//! The places of the newest batches of the active segment, in memory.
+//! The positions of the newest batches of the active segment, in memory.
 //!
 //! Owns: the last few hundred batches, so that a consumer or follower at the tail is served, and the position of
 //! the high watermark found, without reading the file. Refuses: batches that it did not see being appended.

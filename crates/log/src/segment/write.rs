@@ -1,4 +1,4 @@
-//! Appending to a segment, cutting it, and making room ahead of its end.
+//! Appending to a segment, truncating it, and reserving space ahead of its end.
 //!
 //! Owns: cleaning up after a failed write: the file is truncated to the last complete append. Refuses: further
 //! appends if that fails.

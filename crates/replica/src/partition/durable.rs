@@ -1,4 +1,4 @@
-//! Waiting until appended records are as safe as their acks ask for.
+//! Waiting until appended records satisfy their acks.
 
 use super::{Appended, Partition};
 use std::sync::Arc;

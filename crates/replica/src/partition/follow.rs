@@ -1,7 +1,7 @@
-//! Following: a log that is made the same as its leader's.
+//! Following: replicates a leader's log.
 //!
-//! Owns: that nothing of an older leader epoch, or for another place in the log, is taken. Each call names the leader epoch
-//! and, where it brings data, the offset that was fetched from. Refuses: the network; see `replication`.
+//! Owns: rejecting data of an older leader epoch, or for another offset. Each call has the leader epoch and, with
+//! data, the offset of the fetch. Refuses: the network; see `replication`.
 
 use super::role::Role;
 use super::truncation::truncation;

@@ -1,10 +1,10 @@
 //! One partition on this broker: its leader, its readable range, its waiters.
 //!
-//! All that changes about a partition sits in its state behind one lock, held for short synchronous work: judge a
-//! batch and append it, find a slice to read, move the high watermark. Waiting happens outside: fetches as
-//! [`Waiter`]s, produce requests as [`Durable`]s.
+//! All mutable state of a partition is behind one lock, held for short synchronous work: append a batch, find a slice
+//! to read, move the high watermark. Waiting happens outside: fetches as [`Waiter`]s, produce requests as
+//! [`Durable`]s.
 //!
-//! Where the partition has other replicas, the leader keeps a [`crate::leadership::Leadership`]; a partition with one
+//! If the partition has other replicas, the leader keeps a [`crate::leadership::Leadership`]; a partition with one
 //! replica has none and pays nothing for it. A follower is driven by `replication`.
 
 mod acks;

@@ -1,4 +1,4 @@
-//! Which copying of a partition is throttled; see [`crate::throttle::Throttle`].
+//! Decides which copying of a partition is throttled; see [`crate::throttle::Throttle`].
 
 use super::role::{Follower, Role};
 use super::{Partition, State};

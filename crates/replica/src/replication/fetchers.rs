@@ -1,4 +1,4 @@
-//! All fetchers of this broker: which partition is followed by which task.
+//! All fetchers of this broker, and the assignment of partitions to them.
 //!
 //! There are `num.replica.fetchers` per leader broker, created when first needed; a partition is always assigned to
 //! the same one. A fetcher without partitions sleeps and holds no connection.

@@ -4,8 +4,8 @@
 //! controller (KIP-858). At most `num.replica.alter.log.dirs.threads` of them run at a time, and all pause while they
 //! exceed `replica.alter.log.dirs.io.max.bytes.per.second`.
 //!
-//! Owns: when is copied, and in which directories partitions are to be that are not here yet. Refuses: the copying itself;
-//! see [`crate::partition`].
+//! Owns: the schedule of copying, and the directories for partitions that are created later. Refuses: the copying
+//! itself; see [`crate::partition`].
 //!
 //! Departure: Kafka reports to the controller before the switch, and a start after a crash in between uses the copy,
 //! which may lack later records. Here the controller is notified afterwards, and a start uses the log.

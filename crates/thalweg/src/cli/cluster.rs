@@ -1,4 +1,4 @@
-//! `cluster`: a local cluster to try, and how any cluster is.
+//! `cluster`: a local cluster for trials, and the health of any cluster.
 
 mod health;
 mod json;

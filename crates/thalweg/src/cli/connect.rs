@@ -1,4 +1,4 @@
-//! Arguments that every tool shares: which cluster, and with which settings.
+//! Arguments common to all tools: the cluster and the client settings.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `consume`: records become lines.
+//! `consume`: prints records as lines.
 
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};

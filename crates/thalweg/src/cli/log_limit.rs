@@ -1,9 +1,9 @@
-//! A bound on the lines that clients can have a server log.
+//! Limits the log lines that clients can cause.
 //!
-//! Owns: how many lines of a kind are written for one source in a minute, and the count of those that are left out,
-//! which is logged afterwards. The kind is the place in the code, the source is the address that a line names. It
-//! applies to every line of the broker and the controller. Lines about logs on disk name no client and are never
-//! suppressed; neither are lines below info, which somebody has asked for.
+//! Owns: the number of lines per kind and source in a minute, and the count of suppressed ones, which is logged
+//! later. The kind is the call site, the source is the address in the line. It applies to every line of the broker
+//! and the controller. Lines about logs on disk name no client and are never suppressed; neither are lines below
+//! info, which were requested.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;

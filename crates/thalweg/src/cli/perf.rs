@@ -1,4 +1,4 @@
-//! The perf tools of the lab: where their lines go.
+//! The perf tools of the lab, with their output streams.
 
 use indicatif::MultiProgress;
 use thalweg_lab::perf::{Output, PerfError};

@@ -1,4 +1,4 @@
-//! `produce`: lines of standard input become records.
+//! `produce`: sends lines of standard input as records.
 
 use std::io::{BufRead, IsTerminal, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};

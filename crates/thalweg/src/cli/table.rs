@@ -1,4 +1,4 @@
-//! Columns for people.
+//! Aligned columns.
 
 /// Rows with their columns aligned to the left, two spaces between them.
 pub fn align(rows: &[Vec<String>]) -> String {

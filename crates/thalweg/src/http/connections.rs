@@ -1,4 +1,4 @@
-//! Connections to the HTTP server, within bounds: how many there may be, and how long one may be silent.
+//! Connections to the HTTP server, with limits on their number and their idle time.
 
 use axum::serve::Listener;
 use std::future::Future;

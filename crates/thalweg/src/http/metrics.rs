@@ -1,4 +1,4 @@
-//! `/metrics`: everything that can be measured in this process, in Prometheus' text format.
+//! `/metrics`: all metrics of this process, in Prometheus' text format.
 
 use axum::Router;
 use axum::extract::State;

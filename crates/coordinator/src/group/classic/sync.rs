@@ -1,4 +1,4 @@
-//! Syncs: the leader brings the assignment of a generation, everyone else waits for theirs. And heartbeats.
+//! Syncs: the leader sends the assignment of a generation, the other members wait for theirs. And heartbeats.
 
 use super::super::effects::{Completion, Context};
 use super::super::timers::Timer;

@@ -1,5 +1,5 @@
-//! OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: topics are looked up here, by name or by id, and
-//! those that do not exist are answered without the group.
+//! OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: resolves topics by name or id, and answers for
+//! missing ones without the group.
 
 use super::super::answer::{Answer, ClientInfo, write_error};
 use super::GroupCoordinator;

@@ -1,4 +1,4 @@
-//! EndTxn: it is decided how a transaction ends, its markers are sent, and it is over.
+//! EndTxn: decides the end of a transaction, sends its markers, and completes it.
 //!
 //! In the older protocol, a repeated EndTxn is recognised by the state: a committed transaction commits again without
 //! effect. In the newer (transaction.version 2), each end raises the epoch, which distinguishes a repetition from the

@@ -1,4 +1,4 @@
-//! AddPartitionsToTxn and AddOffsetsToTxn, and the question of leaders whether a partition belongs to a transaction.
+//! AddPartitionsToTxn and AddOffsetsToTxn, and the verification of partitions for leaders.
 
 use super::super::answer::Answer;
 use super::super::answer::Producer;

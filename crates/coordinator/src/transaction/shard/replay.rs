@@ -1,4 +1,4 @@
-//! The state from the log.
+//! Rebuilds the state from the log.
 
 use super::super::record::decode;
 use super::super::state::TransactionState;

@@ -1,7 +1,8 @@
-//! How fast compaction may read and write (Kafka's `Throttler` of the cleaner): one rate for all that is compacted at once.
+//! How fast compaction may read and write (Kafka's `Throttler` of the cleaner): one rate for all concurrent
+//! compactions.
 //!
-//! Moved bytes are a debt, which is paid off at the rate. Owns the debt. Refuses to sleep and to know the settings:
-//! the caller waits, and passes the rate each time, so that a change applies at once.
+//! Moved bytes are a debt, which is paid off at the rate. Owns the debt. Neither sleeps nor knows the settings: the
+//! caller waits, and passes the rate each time, so that a change applies at once.
 
 use parking_lot::Mutex;
 use std::time::Duration;

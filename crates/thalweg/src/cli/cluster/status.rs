@@ -1,4 +1,4 @@
-//! `cluster status`: asks every broker of a cluster how it is.
+//! `cluster status`: asks every broker of a cluster for its state.
 
 use std::collections::BTreeMap;
 use std::io::Write;
