@@ -156,7 +156,7 @@ pub use admin::{
     Admin, ClusterDescription, ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, CreatedTopic,
     Election, GroupDescription, GroupListing, GroupMember, NewTopic, Outcomes,
 };
-pub use cluster::{Cluster, CoordinatorKind};
+pub use cluster::{Cluster, CoordinatorKind, WeakCluster};
 pub use connection::{Connection, ConnectionOptions, RequestOptions};
 pub use consumer::{
     AssignmentStrategy, Chunk, ChunkError, Commit, Consumer, ConsumerConfig, ConsumerError, InvalidPattern,

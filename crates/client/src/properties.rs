@@ -3,6 +3,8 @@
 //! The file format is that of `java.util.Properties`, as far as settings use it: `key=value`, `key: value` or `key
 //! value`, comments with `#` or `!`, a backslash at the end of a continued line, and the escapes.
 
+mod librdkafka;
+
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::str::FromStr;
