@@ -14,9 +14,10 @@ use thalweg_wire::request::{FindCoordinatorRequest, FindCoordinatorResponse, Met
 use thalweg_wire::{ApiKey, ErrorCode, Request};
 use tokio::time::Instant;
 
-use crate::connection::{Connection, ConnectionOptions};
+use crate::connection::Connection;
 use crate::error::{BrokerUnknown, ClientError, NoBootstrapServer, Refused};
 use crate::metadata::{BrokerAddress, LastSeen, Metadata};
+use crate::options::ConnectionOptions;
 use crate::stream::Connector;
 
 /// The first version of FindCoordinator that finds several coordinators at once.

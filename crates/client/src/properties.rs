@@ -10,9 +10,9 @@ use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::address::bootstrap_servers;
 use crate::error::BootstrapError;
-use crate::security::{HIDDEN, is_secret};
-use crate::stream::bootstrap_servers;
+use crate::secrets::{HIDDEN, is_secret};
 
 /// A setting has a value that it cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

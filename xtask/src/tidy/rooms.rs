@@ -21,12 +21,7 @@ pub const RULE: Rule = Rule {
 /// A crate, a room of it, the room that it imports against the floors, and why that is still so.
 type Allowed = (&'static str, &'static str, &'static str, &'static str);
 
-const ALLOWED: [Allowed; 7] = [
-    ("client", "error", "security", "ClientError holds the errors of SASL and TLS"),
-    ("client", "handshake", "connection", "reads ConnectionOptions"),
-    ("client", "properties", "security", "hides secrets when it is printed"),
-    ("client", "stream", "connection", "reads ConnectionOptions"),
-    ("client", "stream", "security", "an error of TLS is an error of connecting"),
+const ALLOWED: [Allowed; 2] = [
     ("sim", "faults", "simulation", "faults act on the simulation that owns them"),
     ("thalweg", "hosting", "cli", "the error for wrong usage"),
 ];
