@@ -484,7 +484,7 @@ fn unread_batches_are_named_once() {
             compact(log, NOW_MS).expect("enough is dirty");
         });
         let told = told.lock().expect("no panic");
-        told.iter().filter(|line| line.contains("cannot be read")).count()
+        told.iter().filter(|line| line.contains("unreadable")).count()
     };
     assert_eq!((named(&mut log), named(&mut log)), (1, 0));
     append(&mut log, &unreadable(1));
