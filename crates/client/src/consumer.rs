@@ -139,8 +139,9 @@ pub struct Consumer {
     commits: Option<Arc<Commits>>,
     fetchers: JoinSet<()>,
     fetching: BTreeMap<i32, AbortHandle>,
-    to: mpsc::Sender<Fetched>,
-    fetched: mpsc::Receiver<Fetched>,
+    /// Boxed: a channel has room for many from the beginning.
+    to: mpsc::Sender<Box<Fetched>>,
+    fetched: mpsc::Receiver<Box<Fetched>>,
     ready: VecDeque<Chunk>,
     /// Assigned partitions that were not reported yet, because their positions are not known.
     assigned: Option<Vec<TopicPartition>>,
@@ -334,7 +335,7 @@ impl Consumer {
             };
             self.shared.demand.set(false);
             match fetched {
-                Some(fetched) => self.take(fetched)?,
+                Some(fetched) => self.take(*fetched)?,
                 None if Instant::now() >= deadline => return Ok(Polled::Nothing),
                 None => {}
             }
@@ -377,7 +378,7 @@ impl Consumer {
                     self.withdraw(&partitions);
                     self.shared.assignment.lock().revoke(&partitions);
                     if self.config.auto_commit.is_some()
-                        && let Err(error) = self.commit().await
+                        && let Err(error) = Box::pin(self.commit()).await
                     {
                         // Another member will read some records again; that is what at-least-once means.
                         tracing::warn!(%error, "Failed to commit offsets before the rebalance");
@@ -432,12 +433,13 @@ impl Consumer {
     async fn keep_up(&mut self) -> Result<Instant, ConsumerError> {
         self.commit_when_due();
         if self.refresh_at <= Instant::now() {
-            self.refresh().await?;
+            // What is done seldom is not kept in the memory of every poll.
+            Box::pin(self.refresh()).await?;
         }
         let mut due = self.refresh_at;
         if self.shared.assignment.lock().lacks_position() {
             if self.positions_at <= Instant::now() {
-                self.find_positions().await?;
+                Box::pin(self.find_positions()).await?;
             }
             if self.shared.assignment.lock().lacks_position() {
                 due = due.min(self.positions_at).min(self.refresh_at);
