@@ -109,7 +109,7 @@ fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
         None => {
             let writer = Writer::open(settings)?;
             let acknowledged = writer.acknowledged();
-            (Way::AtLeastOnce(writer), acknowledged)
+            (Way::AtLeastOnce(Box::new(writer)), acknowledged)
         }
     };
     site.findings.count("acknowledged", acknowledged);
@@ -136,7 +136,7 @@ fn open_transactional(settings: &Settings, id: &Arc<str>) -> Result<Transactions
 
 /// How messages go to the cluster.
 enum Way {
-    AtLeastOnce(Writer),
+    AtLeastOnce(Box<Writer>),
     ExactlyOnce(Box<Transacting>),
 }
 

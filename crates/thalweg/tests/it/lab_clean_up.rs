@@ -5,7 +5,6 @@
     reason = "processes run in the world's time, and their tests wait in it"
 )]
 
-use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Output};
 use std::time::{Duration, Instant};
@@ -19,6 +18,12 @@ use super::node::Node;
 
 /// A run that does not come to a state in this time has failed.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// Standard error of a run.
+#[expect(clippy::disallowed_types, reason = "the log of a child process is no data file")]
+fn error_file(place: &Place) -> std::fs::File {
+    std::fs::File::create(place.dir.path().join("stderr")).expect("a file")
+}
 
 /// A broker that runs without the lab.
 struct Foreign {
@@ -45,7 +50,7 @@ impl Foreign {
     /// Starts a run on it, whose standard error goes to a file.
     fn run(&self, place: &Place) -> Child {
         let mut command = place.run(&["--bootstrap", &self.node.address]);
-        command.stderr(File::create(place.dir.path().join("stderr")).expect("a file"));
+        command.stderr(error_file(place));
         command.spawn().expect("the binary starts")
     }
 
@@ -122,7 +127,7 @@ fn cluster_up_that_is_interrupted_leaves_nothing() {
     let _alone = alone();
     let place = Place::with(&workload(1.0, "cluster.brokers = 3"));
     let mut command = place.run(&[]);
-    command.stderr(File::create(place.dir.path().join("stderr")).expect("a file"));
+    command.stderr(error_file(&place));
     let mut run = command.spawn().expect("the binary starts");
     // The lab, the guard and the first broker.
     await_state(&mut run, &place, "the start of a broker", || place.processes().len() >= 3);

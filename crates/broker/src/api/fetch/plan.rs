@@ -138,11 +138,11 @@ impl LastTopic {
         let same = |(name, id, _): &&(Arc<str>, Uuid, Arc<Topic>)| *id == key.topic_id && *name == key.topic;
         let topic = match self.0.as_ref().filter(same) {
             Some((_, _, topic)) => Some(Arc::clone(topic)),
-            None => named(version, &key).here(broker),
+            None => named(version, key).here(broker),
         };
         let partition = topic.as_ref().and_then(|topic| topic.partition(key.partition));
         self.0 = topic.map(|topic| (Arc::clone(&key.topic), key.topic_id, topic));
-        partition.ok_or_else(|| named(version, &key).missing(broker, key.partition))
+        partition.ok_or_else(|| named(version, key).missing(broker, key.partition))
     }
 }
 
