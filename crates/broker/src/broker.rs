@@ -1,9 +1,9 @@
 //! The broker's parts, as available to every API.
 
-use crate::api::{FetchSessions, LargeRequests};
 use crate::auto_topics::AutoTopics;
-use crate::metrics::RequestMetrics;
-use crate::reconfigure;
+use crate::fetch_sessions::FetchSessions;
+use crate::opening;
+use crate::request_metrics::RequestMetrics;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use thalweg_config::BrokerConfig;
@@ -17,7 +17,8 @@ use thalweg_metadata::{Image, ImageCell};
 use thalweg_net::{AnswerMemory, ConnectionLimits, FrameMemory};
 use thalweg_replica::partition::Partitions;
 use thalweg_replica::replication::Replication;
-use thalweg_replica::upkeep::Upkeep;
+use thalweg_replica::upkeep::{Upkeep, UpkeepSettings};
+use thalweg_wire::ApiKey;
 use tokio::sync::Semaphore;
 
 /// A broker: its configuration, its view of the cluster, its partitions and coordinators.
@@ -42,8 +43,8 @@ pub struct Broker {
     pub connections: Arc<ConnectionLimits>,
     /// Requests as they are answered.
     pub requests: RequestMetrics,
-    /// The slots for long requests.
-    pub large_requests: LargeRequests,
+    /// Slots for large requests, which are decided beside the runtime's workers.
+    pub large_requests: Semaphore,
     /// Incremental fetch sessions.
     pub fetch_sessions: FetchSessions,
     /// Producer ids to give out.
@@ -74,6 +75,9 @@ pub struct Broker {
 /// case the 128 MiB of a zstd window.
 const OPENINGS_MAX: usize = 2;
 
+/// Large requests that are decided at the same time. Each may take much memory meanwhile.
+const LARGE_REQUESTS_MAX: usize = 4;
+
 /// The parts of a broker; see [`Broker`].
 pub struct BrokerParts {
     pub cluster_id: String,
@@ -88,6 +92,8 @@ pub struct BrokerParts {
     pub groups: Arc<GroupCoordinator>,
     pub transactions: Arc<TransactionCoordinator>,
     pub image: Arc<ImageCell>,
+    /// The APIs that are served.
+    pub served: Vec<ApiKey>,
 }
 
 impl std::fmt::Debug for Broker {
@@ -111,9 +117,13 @@ impl Broker {
             &config.replication,
             &config.log,
         );
-        let upkeep =
-            Upkeep::new(Arc::clone(&partitions), Arc::clone(&log_dirs), parts.clock.clone(), &config.log);
-        let node_id = config.node_id;
+        let upkeep = Upkeep::new(
+            Arc::clone(&partitions),
+            Arc::clone(&log_dirs),
+            parts.clock.clone(),
+            UpkeepSettings::of(&config),
+        );
+        let node_id = config.node.id;
         let verifier =
             Verifier::new(node_id, Arc::clone(&image), Arc::clone(&transactions), Arc::clone(&peers));
         verifier.enable(config.transactions.verifies_partitions);
@@ -125,15 +135,15 @@ impl Broker {
             node_id,
             cluster_id: parts.cluster_id,
             clock: parts.clock,
-            connections: reconfigure::connection_limits(&config.network, log_dirs.disk().descriptors()),
+            connections: opening::connection_limits(&config.network, log_dirs.disk().descriptors()),
             log_dirs,
             partitions,
             producer_ids: ProducerIds::new(Arc::clone(&registered)),
             registered,
             request_memory: parts.request_memory,
             answer_memory: parts.answer_memory,
-            requests: RequestMetrics::default(),
-            large_requests: LargeRequests::default(),
+            requests: RequestMetrics::new(&parts.served),
+            large_requests: Semaphore::new(LARGE_REQUESTS_MAX),
             fetch_sessions: FetchSessions::new(config.network.fetch_session_slots),
             groups,
             transactions,
@@ -157,7 +167,7 @@ impl Broker {
     /// Puts another configuration in force.
     pub fn set_config(&self, config: Arc<BrokerConfig>) {
         self.replication.configure(&config.replication);
-        self.upkeep.configure(&config.log);
+        self.upkeep.configure(UpkeepSettings::of(&config));
         self.verifier.enable(config.transactions.verifies_partitions);
         *self.config.write() = config;
     }

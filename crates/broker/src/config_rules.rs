@@ -56,7 +56,7 @@ impl BrokerConfigRules {
     ) -> Result<(), AlterError> {
         let (per_broker, nothing) = (!name.is_empty(), BTreeMap::new());
         let (all, own) = if per_broker { (&nothing, existing) } else { (existing, &nothing) };
-        if per_broker && name.parse() != Ok(self.config.node_id) {
+        if per_broker && name.parse() != Ok(self.config.node.id) {
             return thalweg_config::alter::validate_keys(per_broker, configs, existing);
         }
         self.config.with_dynamic(all, own).0.validate_dynamic(per_broker, configs)
@@ -96,7 +96,7 @@ impl ConfigRules for BrokerConfigRules {
 
     fn default_value(&self, kind: ConfigResourceKind, name: &str) -> Option<String> {
         match kind {
-            ConfigResourceKind::Topic => self.config.topic_defaults.get(name).map(ToString::to_string),
+            ConfigResourceKind::Topic => self.config.topic_defaults.value(name).map(ToString::to_string),
             ConfigResourceKind::Broker => self.config.value(name).map(ToString::to_string),
             _ => key(kind, name)?.default.map(str::to_owned),
         }

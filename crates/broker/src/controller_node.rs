@@ -7,13 +7,11 @@
 use crate::config_rules::BrokerConfigRules;
 use crate::loading::Loading;
 use crate::metrics::Metrics;
-use crate::reconfigure;
-use crate::server::{self, DRAIN, StartError};
+use crate::opening::{self, DRAIN, StartError};
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 use thalweg_config::{BrokerConfig, Listener};
 use thalweg_controller::{Controller, ControllerOptions, HandleError};
 use thalweg_log::LogDirs;
@@ -22,9 +20,6 @@ use thalweg_net::Machine;
 use thalweg_net::{ConnectionLimits, ConnectionSettings, Frame, Handler, Listening, Peer, Reply};
 use thalweg_watch as watch;
 use tokio::task::JoinSet;
-
-/// An interval that never ends.
-const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// The controller of this process and its listeners.
 pub(crate) struct ControllerNode {
@@ -45,7 +40,7 @@ impl ControllerNode {
         connections: &ConnectionSettings,
     ) -> Result<ControllerNode, StartError> {
         let port = |name: &str| listening.iter().find(|l| l.name == name).map(Listening::port);
-        let advertised = config.listeners.controller_advertised_as(&server::host_name(), port);
+        let advertised = config.listeners.controller_advertised_as(&opening::host_name(), port);
         let options = options(machine, config, log_dirs, may_format, &advertised);
         let rules = Arc::new(BrokerConfigRules::new(Arc::clone(config)));
         let controller = Arc::new(Controller::start(options, rules).await?);
@@ -59,7 +54,7 @@ impl ControllerNode {
         }
         let addresses = listening.iter().map(|l| (l.name.clone(), l.addresses())).collect();
         let (stopping, stop) = watch::channel(false);
-        let limits = reconfigure::connection_limits(&config.network, machine.disk.descriptors());
+        let limits = opening::connection_limits(&config.network, machine.disk.descriptors());
         let mut listeners = JoinSet::new();
         for listening in listening {
             let handler = ControllerHandler(Arc::clone(&controller));
@@ -99,32 +94,18 @@ fn options(
     may_format: bool,
     advertised: &[Listener],
 ) -> ControllerOptions {
-    let settings = &config.controller;
-    let dir = settings.metadata_log.dir.clone();
+    let dir = config.metadata_log_dir();
     let described = log_dirs.describe();
     let directory = described.iter().find(|d| d.path == dir).or(described.first());
     let directory_id = directory.map_or(thalweg_wire::Uuid::ZERO, |d| d.id);
     ControllerOptions {
-        listeners: advertised.iter().map(server::endpoint).collect(),
-        default_num_partitions: config.topics.num_partitions,
-        default_replication_factor: config.topics.default_replication_factor,
-        delete_topics: config.topics.delete_enable,
-        broker_session_timeout: settings.session_timeout,
-        snapshot_bytes: settings.metadata_log.max_bytes_between_snapshots,
-        snapshot_interval: settings.metadata_log.max_snapshot_interval.unwrap_or(Duration::ZERO),
-        segment_bytes: settings.metadata_log.segment_bytes,
-        segment_ms: settings.metadata_log.segment_ms,
-        retention_bytes: settings.metadata_log.retention_bytes,
-        retention_ms: settings.metadata_log.retention_ms,
-        rebalance_leaders: settings.leader_imbalance_check_interval.is_some(),
-        rebalance_interval: settings.leader_imbalance_check_interval.unwrap_or(NEVER),
-        unclean_election_interval: settings.unclean_election_interval,
+        listeners: advertised.iter().map(opening::endpoint).collect(),
         supported_features: features::ranges(),
         bootstrap_features: features::of_new_clusters(),
         may_format,
         clock: machine.clock.clone(),
         disk: machine.disk.clone(),
-        ..ControllerOptions::new(config.node_id, log_dirs.cluster_id(), directory_id, dir)
+        ..ControllerOptions::of(config, log_dirs.cluster_id(), directory_id, dir)
     }
 }
 
@@ -175,16 +156,16 @@ pub async fn start_controller_on(
     config: BrokerConfig,
 ) -> Result<ControllerServer, StartError> {
     let config = Arc::new(config);
-    let connections = server::connection_settings(machine, &config);
-    let listening = server::bind_all(machine, &config.listeners.controller, &config)?;
-    let (log_dirs, found) = server::open_logs(machine, &config, None, &Loading::default())?;
+    let connections = opening::connection_settings(machine, &config);
+    let listening = opening::bind_all(machine, &config.listeners.controller, &config)?;
+    let (log_dirs, found) = opening::open_logs(machine, &config, None, &Loading::default())?;
     let may_format = found.is_empty();
     let node =
         ControllerNode::start(machine, &config, &log_dirs, may_format, listening, &connections).await?;
     Ok(ControllerServer {
         addresses: node.addresses().to_vec(),
-        data_dirs: config.log.dirs.clone(),
-        node_id: config.node_id,
+        data_dirs: config.log.data_dirs().to_vec(),
+        node_id: config.node.id,
         metrics: Metrics::new(None, Some(Arc::clone(node.controller())), machine.clock.clone()),
         node,
         _log_dirs: log_dirs,

@@ -6,11 +6,11 @@
 use crate::broker::Broker;
 use crate::controller_node::ControllerNode;
 use crate::loading::Loading;
-use crate::server::{StartError, bind_all, open_logs};
+use crate::opening::{StartError, bind_all, open_logs};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_client::{Connector, Security, host_and_port};
-use thalweg_config::{BrokerConfig, CONTROLLER_MECHANISM};
+use thalweg_config::{BrokerConfig, SaslKeys};
 use thalweg_log::LogDirs;
 use thalweg_membership::{ControllerLink, JoinError, QuorumOptions};
 use thalweg_net::ConnectionSettings;
@@ -35,7 +35,7 @@ pub(crate) async fn find_controller(
     loading: &Loading,
     connections: &ConnectionSettings,
 ) -> Result<Joined, StartError> {
-    if config.roles.controller {
+    if config.node.roles.controller {
         let listening = bind_all(machine, &config.listeners.controller, config)?;
         let (log_dirs, found) = open_logs(machine, config, None, loading)?;
         let may_format = found.is_empty();
@@ -47,7 +47,7 @@ pub(crate) async fn find_controller(
     let options = quorum_options(config, machine.network.connector())?;
     let servers = options.servers.join(",");
     let link = ControllerLink::to_quorum(options);
-    let cluster_id = match LogDirs::recorded_cluster_id(&machine.disk, &config.log.dirs) {
+    let cluster_id = match LogDirs::recorded_cluster_id(&machine.disk, config.log.data_dirs()) {
         Some(_) => None,
         None => Some(cluster_id_of(&link, servers, config.controller.initial_registration_timeout).await?),
     };
@@ -114,7 +114,7 @@ fn quorum_options(config: &BrokerConfig, connector: &Connector) -> Result<Quorum
     let settings = &config.controller;
     let security = Security::take(&mut config.towards_controllers()).map_err(|mut source| {
         if source.key == "sasl.mechanism" {
-            source.key = CONTROLLER_MECHANISM.to_owned();
+            source.key = SaslKeys::mechanism_controller.name().to_owned();
         }
         StartError::Security(source)
     })?;
@@ -125,7 +125,7 @@ fn quorum_options(config: &BrokerConfig, connector: &Connector) -> Result<Quorum
         quorum_timeout: settings.request_timeout,
         session_timeout: settings.session_timeout,
         request_timeout: config.network.request_timeout,
-        client_id: format!("thalweg-broker-{}", config.node_id),
+        client_id: format!("thalweg-broker-{}", config.node.id),
         connector: connector.clone(),
         security,
     })

@@ -6,21 +6,25 @@
 //! [`publisher`] acts on.
 
 pub mod api;
-pub mod auto_topics;
+mod auto_topics;
 pub mod broker;
 mod config_rules;
 mod controller_node;
 mod directory_watch;
+mod fetch_sessions;
 mod joining;
 mod loading;
 pub mod metrics;
+mod opening;
 pub mod publisher;
 mod reconfigure;
+mod request_metrics;
 mod server;
 
 pub use controller_node::{ControllerServer, start_controller, start_controller_on};
 pub use loading::Loading;
-pub use server::{Server, StartError, start, start_on, start_watched};
+pub use opening::StartError;
+pub use server::{Server, start, start_on, start_watched};
 pub use thalweg_net::Machine;
 
 #[cfg(test)]

@@ -6,14 +6,11 @@
 //! newer controller) are logged and ignored, and the rest takes effect.
 
 use crate::broker::Broker;
-use std::net::{IpAddr, ToSocketAddrs};
+use crate::opening;
 use std::sync::Arc;
-use thalweg_config::{BrokerConfig, EffectiveTopicConfig, NetworkSettings};
-use thalweg_hash::HashMap;
+use thalweg_config::{BrokerConfig, EffectiveTopicConfig};
 use thalweg_log::LogConfig;
-use thalweg_log::disk::Descriptors;
 use thalweg_metadata::{ConfigResource, ConfigResourceKind, Image};
-use thalweg_net::ConnectionLimits;
 use thalweg_replica::partition::Topic;
 
 /// The settings of a topic, and those that its logs need.
@@ -47,7 +44,7 @@ pub fn apply<'a>(broker: &Broker, image: &Image, changed: impl Iterator<Item = &
             broker.connections.change(
                 network.max_connections,
                 network.max_connections_per_ip,
-                overrides(network),
+                opening::overrides(network),
             );
         }
         broker.set_config(Arc::new(config));
@@ -59,26 +56,6 @@ pub fn apply<'a>(broker: &Broker, image: &Image, changed: impl Iterator<Item = &
     for topic in topics.into_iter().filter_map(|name| broker.partitions.topic_by_name(name)) {
         configure(broker, image, &topic);
     }
-}
-
-/// The limits on connections, with none open.
-pub fn connection_limits(network: &NetworkSettings, descriptors: &Descriptors) -> Arc<ConnectionLimits> {
-    let (max, max_per_ip) = (network.max_connections, network.max_connections_per_ip);
-    ConnectionLimits::new(max, max_per_ip, overrides(network), descriptors.clone())
-}
-
-/// `max.connections.per.ip.overrides` by address; names are resolved once, when they are set.
-fn overrides(network: &NetworkSettings) -> HashMap<IpAddr, usize> {
-    let mut found = HashMap::default();
-    for (host, max) in &network.max_connections_per_ip_overrides {
-        match (host.as_str(), 0).to_socket_addrs() {
-            Ok(addresses) => found.extend(addresses.map(|address| (address.ip().to_canonical(), *max))),
-            Err(error) => {
-                tracing::warn!(host, %error, "Failed to resolve a host of max.connections.per.ip.overrides")
-            }
-        }
-    }
-    found
 }
 
 fn reconfigured(

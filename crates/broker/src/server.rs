@@ -5,89 +5,38 @@
 //! open; the controller unfences the broker; connections are accepted. Down: the controller moves leadership away,
 //! listeners close, requests end, coordinators stop, logs are flushed and marked clean.
 
-use crate::api::ApiHandler;
+use crate::api::{ApiHandler, SERVED};
 use crate::broker::{Broker, BrokerParts};
 use crate::controller_node::ControllerNode;
 use crate::directory_watch::watch_directories;
 use crate::joining::{self, Joined};
 use crate::loading::Loading;
 use crate::metrics::Metrics;
+use crate::opening::{DRAIN, StartError, bind_all, connection_settings, endpoint, host_name};
 use crate::publisher::Publisher;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_client::InvalidSetting;
-use thalweg_config::{BrokerConfig, Listener};
+use thalweg_config::BrokerConfig;
 use thalweg_coordinator::group::{GroupConfig, GroupCoordinator};
 use thalweg_coordinator::internal_log::{ImageTopics, InternalLog};
 use thalweg_coordinator::transaction::{TransactionConfig, TransactionCoordinator};
-use thalweg_log::{LogDirs, LogDirsOptions, TopicPartition};
+use thalweg_log::LogDirs;
 use thalweg_membership::features;
 use thalweg_membership::{
-    ControllerLink, JoinError, LinkError, Membership, MembershipOptions, PeerOptions, Peers, RegisteredBroker,
+    ControllerLink, JoinError, Membership, MembershipOptions, PeerOptions, Peers, RegisteredBroker,
 };
 use thalweg_metadata::ImageCell;
-use thalweg_net::Machine;
-use thalweg_net::{BindError, ConnectionSettings, Listening, SocketOptions};
-use thalweg_record::Compression;
+use thalweg_net::{ConnectionSettings, Listening, Machine};
 use thalweg_replica::partition::Partitions;
 use thalweg_replica::replication::{self, Fetchers};
 use thalweg_watch as watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Time for connections to finish started requests when the broker stops. By then it leads nothing, and later
-/// requests are refused.
-pub(crate) const DRAIN: Duration = Duration::from_secs(2);
 /// How often partitions that could not be opened are tried again.
 const OPEN_AGAIN: Duration = Duration::from_secs(5);
-
-/// A broker could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A listener's address cannot be had.
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    /// The data directories cannot be used.
-    #[error(transparent)]
-    LogDirs(#[from] thalweg_log::OpenError),
-    /// The embedded controller cannot be started.
-    #[error(transparent)]
-    Controller(#[from] thalweg_controller::StartError),
-    /// The configured security does not allow connections to the controllers.
-    #[error("Connections to controllers: {0}")]
-    Security(InvalidSetting),
-    /// The cluster rejects the broker.
-    #[error(transparent)]
-    Membership(#[from] JoinError),
-    /// No controller returned its cluster id, which empty data directories need.
-    #[error("the controllers at {servers} did not return a cluster id within {} ms: {last}", after.as_millis())]
-    NoClusterId {
-        /// Where was asked.
-        servers: String,
-        /// How long was tried.
-        after: Duration,
-        /// How the last attempt ended.
-        last: LinkError,
-    },
-    /// The data directories belong to another cluster than the controllers.
-    #[error(
-        "the data directories belong to cluster {ours}, and the controllers at {servers} to cluster {theirs}: name the \
-             controllers of {ours} in controller.quorum.bootstrap.servers, or use other directories (log.dirs)"
-    )]
-    OtherCluster {
-        /// The directories' cluster.
-        ours: String,
-        /// The controllers that were asked.
-        servers: String,
-        /// Their cluster.
-        theirs: String,
-    },
-    /// The configuration wants something that this version does not do.
-    #[error("{0}")]
-    Unsupported(String),
-}
 
 /// A broker that serves.
 pub struct Server {
@@ -126,7 +75,7 @@ pub async fn start_on(
     config: BrokerConfig,
     loading: &Loading,
 ) -> Result<Server, StartError> {
-    if !config.roles.broker {
+    if !config.node.roles.broker {
         let text = "process.roles has no broker: a controller alone is started as such";
         return Err(StartError::Unsupported(text.to_owned()));
     }
@@ -170,7 +119,7 @@ pub async fn start_on(
     Ok(Server {
         directories: log_dirs.online_ids(),
         addresses,
-        data_dirs: config.log.dirs.clone(),
+        data_dirs: config.log.data_dirs().to_vec(),
         metrics: Metrics::new(Some(Arc::clone(&broker)), of_controller, broker.clock.clone()),
         broker,
         membership,
@@ -193,7 +142,7 @@ fn assemble(
     let (partitions, image) = (Arc::new(Partitions::default()), ImageCell::new());
     let (groups, transactions) = coordinators(config, &partitions, &image, machine);
     let options = PeerOptions {
-        node_id: config.node_id,
+        node_id: config.node.id,
         listener: config.listeners.inter_broker.clone(),
         security: config.towards_brokers(),
         request_timeout: config.network.request_timeout,
@@ -207,11 +156,12 @@ fn assemble(
         answer_memory: connections.answers.clone(),
         log_dirs: Arc::clone(log_dirs),
         partitions,
-        registered: Arc::new(RegisteredBroker::new(config.node_id, controller)),
+        registered: Arc::new(RegisteredBroker::new(config.node.id, controller)),
         peers: Arc::new(peers),
         groups,
         transactions,
         image,
+        served: SERVED.iter().map(|api| api.key).collect(),
     })
 }
 
@@ -284,47 +234,6 @@ fn close_logs(broker: &Broker, epoch: i64) -> bool {
     broker.log_dirs.close(epoch) && first_failure.is_none()
 }
 
-/// Opens the sockets of listeners.
-pub(crate) fn bind_all(
-    machine: &Machine,
-    listeners: &[Listener],
-    config: &BrokerConfig,
-) -> Result<Vec<Listening>, BindError> {
-    let network = &config.network;
-    let options =
-        SocketOptions { backlog: network.listen_backlog, receive_buffer_bytes: network.receive_buffer_bytes };
-    let bind =
-        |l: &Listener| machine.network.bind(&l.name, l.host.as_deref().unwrap_or_default(), l.port, options);
-    listeners.iter().map(bind).collect()
-}
-
-/// Opens the log directories, as those of this cluster if that is known, and the partitions in them.
-pub(crate) fn open_logs(
-    machine: &Machine,
-    config: &BrokerConfig,
-    cluster_id: Option<String>,
-    loading: &Loading,
-) -> Result<(Arc<LogDirs>, Vec<thalweg_log::PartitionLog>), StartError> {
-    let mut options = LogDirsOptions::new(config.log.dirs.clone(), config.node_id);
-    options.threads = config.log.recovery_threads_per_dir * config.log.dirs.len();
-    options.clock = machine.clock.clone();
-    options.disk = machine.disk.clone();
-    options.cluster_id = cluster_id;
-    // The settings of topics become known with the first image; until then the broker's defaults apply.
-    let defaults = Arc::new(config.log_config(&config.topic(&std::collections::BTreeMap::new())));
-    let settings_of = |_: &TopicPartition| {
-        loading.open_one();
-        Arc::clone(&defaults)
-    };
-    let opened = machine.disk.work_in_place(|| {
-        loading.begin(&options);
-        LogDirs::open(options, settings_of)
-    });
-    loading.end();
-    let (dirs, found) = opened?;
-    Ok((Arc::new(dirs), found))
-}
-
 /// The coordinators of groups and transactions. They lead nothing yet.
 fn coordinators(
     config: &BrokerConfig,
@@ -346,48 +255,20 @@ fn coordinators(
     let cluster = Arc::new(ImageTopics::new(Arc::clone(image)));
     let (clock, disk) = (machine.clock.clone(), machine.disk.clone());
     let groups = GroupCoordinator::new(
-        group_config(config),
+        GroupConfig::from(groups),
         Arc::new(offsets),
         cluster.clone(),
         clock.clone(),
         disk.clone(),
     );
-    let transactions =
-        TransactionCoordinator::new(transaction_config(config), Arc::new(states), cluster, clock, disk);
+    let transactions = TransactionCoordinator::new(
+        TransactionConfig::from(transactions),
+        Arc::new(states),
+        cluster,
+        clock,
+        disk,
+    );
     (Arc::new(groups), Arc::new(transactions))
-}
-
-fn transaction_config(config: &BrokerConfig) -> TransactionConfig {
-    let transactions = &config.transactions;
-    let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-    TransactionConfig {
-        timeout_ms_max: transactions.max_timeout_ms,
-        id_expiration_ms: ms(transactions.id_expiration),
-        abort_timed_out_interval_ms: ms(transactions.abort_timed_out_interval),
-        remove_expired_interval_ms: ms(transactions.remove_expired_interval),
-        two_phase_commit: transactions.two_phase_commit,
-        state_topic_partitions: transactions.state_topic.partitions,
-    }
-}
-
-fn group_config(config: &BrokerConfig) -> GroupConfig {
-    let groups = &config.groups;
-    let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-    let codec = u8::try_from(groups.offsets_topic_codec).ok().and_then(Compression::from_id);
-    GroupConfig {
-        session_timeout_ms_min: groups.min_session_timeout_ms,
-        session_timeout_ms_max: groups.max_session_timeout_ms,
-        initial_rebalance_delay_ms: i32::try_from(groups.initial_rebalance_delay.as_millis())
-            .unwrap_or(i32::MAX),
-        group_size_max: groups.max_size,
-        offset_metadata_len_max: groups.offset_metadata_max_bytes,
-        offsets_retention_ms: ms(groups.offsets_retention),
-        offsets_retention_check_interval_ms: ms(groups.offsets_retention_check_interval),
-        commit_timeout_ms: ms(groups.offsets_commit_timeout),
-        offsets_topic_partitions: groups.offsets_topic.partitions,
-        offsets_topic_compression: codec.unwrap_or(Compression::None),
-        ..GroupConfig::default()
-    }
 }
 
 fn membership_options(
@@ -398,9 +279,9 @@ fn membership_options(
     let port = |name: &str| listening.iter().find(|l| l.name == name).map(Listening::port);
     let advertised = config.listeners.advertised_as(&host_name(), port);
     MembershipOptions {
-        node_id: config.node_id,
+        node_id: config.node.id,
         cluster_id: log_dirs.cluster_id().to_owned(),
-        rack: config.rack.clone(),
+        rack: config.node.rack.clone(),
         endpoints: advertised.iter().map(endpoint).collect(),
         features: features::ranges(),
         directories: log_dirs.online_ids(),
@@ -410,35 +291,6 @@ fn membership_options(
         registration_timeout: config.controller.initial_registration_timeout,
         ..MembershipOptions::default()
     }
-}
-
-pub(crate) fn endpoint(listener: &Listener) -> thalweg_metadata::Endpoint {
-    thalweg_metadata::Endpoint {
-        listener: listener.name.clone(),
-        host: listener.host.clone().unwrap_or_default(),
-        port: listener.port,
-        security_protocol: listener.protocol.code(),
-    }
-}
-
-/// The machine's host name, for listeners on all interfaces without an advertised address.
-pub(crate) fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-/// The settings of all connections of the process, which share its memory and its descriptors.
-pub(crate) fn connection_settings(machine: &Machine, config: &BrokerConfig) -> ConnectionSettings {
-    let descriptors = machine.disk.descriptors();
-    if let Some((open_files_max, connections_max)) = descriptors.max().zip(descriptors.connections_max())
-        && connections_max < config.network.max_connections
-    {
-        tracing::info!(
-            open_files_max,
-            connections_max,
-            "Limited connections to keep file descriptors for logs"
-        );
-    }
-    ConnectionSettings::of(&config.network)
 }
 
 fn serve(

@@ -4,7 +4,7 @@
 //! ended. Requests that a broker may hold for a while (Fetch, JoinGroup) need a connection of their own, because a
 //! broker answers one request of a connection at a time: [`Cluster::dedicated`]. Nothing happens in the background.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -14,9 +14,10 @@ use thalweg_wire::request::{FindCoordinatorRequest, FindCoordinatorResponse, Met
 use thalweg_wire::{ApiKey, ErrorCode, Request};
 use tokio::time::Instant;
 
-use crate::connection::{Connection, ConnectionOptions};
+use crate::connection::Connection;
 use crate::error::{BrokerUnknown, ClientError, NoBootstrapServer, Refused};
 use crate::metadata::{BrokerAddress, LastSeen, Metadata};
+use crate::options::ConnectionOptions;
 use crate::stream::Connector;
 
 /// The first version of FindCoordinator that finds several coordinators at once.
@@ -37,6 +38,17 @@ pub enum CoordinatorKind {
 /// A cluster. Clones share connections and metadata.
 #[derive(Clone, Debug)]
 pub struct Cluster(Arc<Shared>);
+
+/// A cluster as long as someone else uses it. It keeps no connection.
+#[derive(Clone, Debug)]
+pub struct WeakCluster(Weak<Shared>);
+
+impl WeakCluster {
+    /// The cluster, if it is still in use.
+    pub fn upgrade(&self) -> Option<Cluster> {
+        self.0.upgrade().map(Cluster)
+    }
+}
 
 #[derive(Debug)]
 struct Shared {
@@ -67,15 +79,34 @@ impl Cluster {
         bootstrap: &[String],
         options: &ConnectionOptions,
     ) -> Result<Cluster, ClientError> {
-        let cluster = Cluster(Arc::new(Shared {
+        let cluster = Cluster::unconnected_by(connector, bootstrap, options);
+        cluster.refresh(&[], false).await?;
+        Ok(cluster)
+    }
+
+    /// The cluster behind `bootstrap`, of which nothing is known yet: the first request connects.
+    pub fn unconnected(bootstrap: &[String], options: &ConnectionOptions) -> Cluster {
+        Cluster::unconnected_by(Connector::tcp(), bootstrap, options)
+    }
+
+    fn unconnected_by(connector: Connector, bootstrap: &[String], options: &ConnectionOptions) -> Cluster {
+        Cluster(Arc::new(Shared {
             bootstrap: bootstrap.to_vec(),
             connector,
             options: options.clone(),
             state: Mutex::default(),
             connecting: tokio::sync::Mutex::new(()),
-        }));
-        cluster.refresh(&[], false).await?;
-        Ok(cluster)
+        }))
+    }
+
+    /// Whether both share connections and metadata.
+    pub fn is_same(&self, other: &Cluster) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The same cluster, without keeping it.
+    pub fn downgrade(&self) -> WeakCluster {
+        WeakCluster(Arc::downgrade(&self.0))
     }
 
     /// The current metadata.

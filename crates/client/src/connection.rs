@@ -16,65 +16,20 @@ use tokio::io::{AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
+use crate::byte_stream::ByteStream;
 use crate::error::{
     ClientError, CloseReason, ConnectionClosed, RequestTimedOut, UnencodableRequest, UnreadableResponse,
     VersionMismatch,
 };
 use crate::frames::FrameReader;
 use crate::handshake::{self, Negotiated, negotiate};
-use crate::properties::{InvalidSetting, Properties};
-use crate::security::Security;
+use crate::options::ConnectionOptions;
 use crate::security::sasl::Exchange;
-use crate::stream::{ByteStream, Connector, write_all_vectored};
+use crate::stream::{Connector, write_all_vectored};
 use crate::versions::ApiVersions;
 
 /// Frames that are gathered into one write.
 const WRITE_FRAMES_MAX: usize = 32;
-
-/// Limits and timeouts of a connection. The defaults are those of Kafka's clients, if they have one.
-#[derive(Clone, Debug)]
-pub struct ConnectionOptions {
-    /// `client.id`: the client's name in the broker's logs and quotas.
-    pub client_id: String,
-    /// Time limit for connecting, and again for the exchange of versions; `socket.connection.setup.timeout.ms`.
-    pub connect_timeout: Duration,
-    /// Time for an answer; `request.timeout.ms`. A request can have its own.
-    pub request_timeout: Duration,
-    /// Maximum number of requests in flight; further ones wait before they are sent.
-    pub in_flight_max: usize,
-    /// The largest answer that is read.
-    pub frame_bytes_max: usize,
-    /// `security.protocol` and its settings. A stream that is taken over is taken to be encrypted already.
-    pub security: Security,
-}
-
-impl Default for ConnectionOptions {
-    fn default() -> ConnectionOptions {
-        ConnectionOptions {
-            client_id: "thalweg".to_owned(),
-            connect_timeout: Duration::from_secs(10),
-            request_timeout: Duration::from_secs(30),
-            in_flight_max: 64,
-            frame_bytes_max: 256 << 20,
-            security: Security::default(),
-        }
-    }
-}
-
-impl ConnectionOptions {
-    /// Takes the settings that producers and consumers share out of `properties`; `kind` names the client when it has
-    /// no `client.id`.
-    pub fn take(properties: &mut Properties, kind: &str) -> Result<ConnectionOptions, InvalidSetting> {
-        let default = ConnectionOptions::default();
-        Ok(ConnectionOptions {
-            client_id: properties.take("client.id").unwrap_or_else(|| format!("thalweg-{kind}")),
-            connect_timeout: properties.take_ms("socket.connection.setup.timeout.ms", 10_000)?,
-            request_timeout: properties.take_ms("request.timeout.ms", 30_000)?,
-            security: Security::take(properties)?,
-            ..default
-        })
-    }
-}
 
 /// How one request differs from the connection's habits.
 #[derive(Clone, Copy, Debug, Default)]

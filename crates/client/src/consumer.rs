@@ -135,7 +135,7 @@ pub struct Consumer {
     subscription: Subscription,
     group: Option<Group>,
     /// Of `group.id`.
-    coordinator: Option<Arc<Coordinator>>,
+    coordinator: Option<Coordinator>,
     commits: Option<Arc<Commits>>,
     fetchers: JoinSet<()>,
     fetching: BTreeMap<i32, AbortHandle>,
@@ -162,12 +162,11 @@ impl Consumer {
     pub fn new(cluster: Cluster, config: ConsumerConfig) -> Consumer {
         let now = Instant::now();
         let (config, shared) = (Arc::new(config), Arc::<Shared>::default());
-        let coordinator = config
-            .group
-            .as_ref()
-            .map(|group| Arc::new(Coordinator::new(cluster.clone(), CoordinatorKind::Group, group.clone())));
-        let commits = coordinator.as_ref().map(|coordinator| {
-            Arc::new(Commits::new(Arc::clone(coordinator), Arc::clone(&config), Arc::clone(&shared)))
+        let (kind, group) = (CoordinatorKind::Group, config.group.as_ref());
+        let coordinator = group.map(|group| Coordinator::new(cluster.clone(), kind, group));
+        let commits = group.map(|group| {
+            let coordinator = Coordinator::dedicated(cluster.clone(), kind, group);
+            Arc::new(Commits::new(coordinator, Arc::clone(&config), Arc::clone(&shared)))
         });
         let (to, fetched) = mpsc::channel(1);
         Consumer {
@@ -294,6 +293,16 @@ impl Consumer {
     /// The next result: records, or a change of the assignment. Waits up to `timeout` for it. The future can be
     /// dropped.
     pub async fn poll(&mut self, timeout: Duration) -> Result<Polled, ConsumerError> {
+        self.poll_for(timeout, true).await
+    }
+
+    /// As [`Consumer::poll`], but records stay where they are: for a caller that has no room for more, and still takes part
+    /// in rebalances.
+    pub async fn poll_rebalance(&mut self, timeout: Duration) -> Result<Polled, ConsumerError> {
+        self.poll_for(timeout, false).await
+    }
+
+    async fn poll_for(&mut self, timeout: Duration, records: bool) -> Result<Polled, ConsumerError> {
         let deadline = Instant::now() + timeout;
         self.shared.assignment.lock().give_up_revoked();
         let _polling = Polling::begin(self.group.as_ref());
@@ -302,7 +311,7 @@ impl Consumer {
                 return Ok(polled);
             }
             // Return available records first: the rest of a poll checks every partition.
-            if let Some(polled) = self.hand_out() {
+            if let Some(polled) = self.hand_out(records) {
                 return Ok(polled);
             }
             let mut wake_at = deadline;
@@ -312,14 +321,14 @@ impl Consumer {
             if let Ok(due) = kept_up {
                 wake_at = wake_at.min(due?);
             }
-            if let Some(polled) = self.hand_out() {
+            if let Some(polled) = self.hand_out(records) {
                 return Ok(polled);
             }
             self.start_fetchers();
-            self.shared.demand.set(true);
+            self.shared.demand.set(records);
             let fetched = tokio::select! {
                 biased;
-                fetched = self.fetched.recv() => fetched,
+                fetched = self.fetched.recv(), if records => fetched,
                 () = happened(self.group.as_ref()) => None,
                 () = tokio::time::sleep_until(wake_at) => None,
             };
@@ -333,11 +342,14 @@ impl Consumer {
     }
 
     /// The next available result.
-    fn hand_out(&mut self) -> Option<Polled> {
+    fn hand_out(&mut self, records: bool) -> Option<Polled> {
         let mut assignment = self.shared.assignment.lock();
         let known = |at: &TopicPartition| !assignment.contains(at) || assignment.position(at).is_some();
         if self.assigned.as_ref().is_some_and(|assigned| assigned.iter().all(known)) {
             return self.assigned.take().map(Polled::Assigned);
+        }
+        if !records {
+            return None;
         }
         // Records of partitions that the caller does not know yet must wait; others need not.
         let unreported = self.assigned.as_deref().unwrap_or_default();

@@ -15,6 +15,7 @@ pub(crate) struct Coordinator {
     cluster: Cluster,
     kind: CoordinatorKind,
     key: String,
+    dedicated: bool,
     connection: Mutex<Option<Connection>>,
 }
 
@@ -22,7 +23,13 @@ impl Coordinator {
     /// A coordinator reached over the cluster's connections.
     pub(crate) fn new(cluster: Cluster, kind: CoordinatorKind, key: impl Into<String>) -> Coordinator {
         let connection = Mutex::default();
-        Coordinator { cluster, kind, key: key.into(), connection }
+        Coordinator { cluster, kind, key: key.into(), dedicated: false, connection }
+    }
+
+    /// One that is asked over a connection of its own, which the first request makes. A broker answers the requests of a
+    /// connection one after the other, and an answer that waits for replicas would hold up every user of a shared one.
+    pub(crate) fn dedicated(cluster: Cluster, kind: CoordinatorKind, key: impl Into<String>) -> Coordinator {
+        Coordinator { dedicated: true, ..Coordinator::new(cluster, kind, key) }
     }
 
     /// The group or transactional id.
@@ -37,7 +44,10 @@ impl Coordinator {
             return Ok(connection);
         }
         let address = self.cluster.find_coordinator(self.kind, &self.key).await?;
-        let connection = self.cluster.connection_to(&address).await?;
+        let connection = match self.dedicated {
+            true => self.cluster.dedicated(&address).await?,
+            false => self.cluster.connection_to(&address).await?,
+        };
         *self.connection.lock() = Some(connection.clone());
         Ok(connection)
     }

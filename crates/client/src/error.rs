@@ -2,14 +2,18 @@
 //!
 //! All errors can be cloned, because the end of a connection is returned to every waiting request.
 
+mod authentication;
+mod tls;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_wire::{ApiKey, DecodeError, EncodeError, ErrorCode};
 
-use crate::security::sasl::AuthenticationFailed;
-use crate::security::tls::{TlsFailed, TlsFault};
+pub use authentication::{AuthenticationFailed, AuthenticationFault, ScramFault};
+pub(crate) use authentication::{ITERATIONS_MAX, ITERATIONS_MIN};
+pub use tls::{TlsFailed, TlsFault};
 
 /// Why a request brought no answer.
 #[derive(Clone, Debug, thiserror::Error)]

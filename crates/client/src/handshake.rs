@@ -8,11 +8,13 @@ use thalweg_wire::{ApiKey, frame};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
 
-use crate::connection::ConnectionOptions;
-use crate::error::{ClientError, CloseReason, HandshakeFailed, HandshakeFault, UnencodableRequest};
+use crate::error::{
+    AuthenticationFailed, AuthenticationFault, ClientError, CloseReason, HandshakeFailed, HandshakeFault,
+    TlsFailed, UnencodableRequest,
+};
 use crate::frames::FrameReader;
-use crate::security::sasl::{self, AuthenticationFailed, AuthenticationFault, Exchange};
-use crate::security::tls::TlsFailed;
+use crate::options::ConnectionOptions;
+use crate::security::sasl::{self, Exchange};
 use crate::versions::{self, Answer, ApiVersions};
 
 /// The negotiated state of a connection.

@@ -134,7 +134,9 @@
 //! # }
 //! ```
 
+mod address;
 mod admin;
+mod byte_stream;
 mod cluster;
 mod connection;
 mod consumer;
@@ -144,34 +146,40 @@ mod frames;
 mod handshake;
 mod metadata;
 mod offsets;
+mod options;
 mod partitioner;
 mod producer;
 mod properties;
 mod retry;
+mod secrets;
 mod security;
 mod stream;
 mod versions;
 
+pub use address::bootstrap_servers;
 pub use admin::{
     Admin, ClusterDescription, ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, CreatedTopic,
     Election, GroupDescription, GroupListing, GroupMember, NewTopic, Outcomes,
 };
-pub use cluster::{Cluster, CoordinatorKind};
-pub use connection::{Connection, ConnectionOptions, RequestOptions};
+pub use byte_stream::ByteStream;
+pub use cluster::{Cluster, CoordinatorKind, WeakCluster};
+pub use connection::{Connection, RequestOptions};
 pub use consumer::{
     AssignmentStrategy, Chunk, ChunkError, Commit, Consumer, ConsumerConfig, ConsumerError, InvalidPattern,
     NoGroup, NoOffset, OffsetReset, Polled, StartAt, read_assignment,
 };
 pub use error::{
-    BootstrapError, BrokerUnknown, ClientError, CloseReason, ConnectFailed, ConnectTimedOut,
-    ConnectionClosed, HandshakeFailed, HandshakeFault, InvalidAddress, NoBootstrapServer, Refused,
-    RequestTimedOut, UnencodableRequest, UnreadableResponse, VersionMismatch,
+    AuthenticationFailed, AuthenticationFault, BootstrapError, BrokerUnknown, ClientError, CloseReason,
+    ConnectFailed, ConnectTimedOut, ConnectionClosed, HandshakeFailed, HandshakeFault, InvalidAddress,
+    NoBootstrapServer, Refused, RequestTimedOut, ScramFault, TlsFailed, TlsFault, UnencodableRequest,
+    UnreadableResponse, VersionMismatch,
 };
 pub use frames::FrameReader;
 pub use metadata::{BrokerAddress, Metadata, PartitionMetadata, TopicMetadata, host_and_port};
 pub use offsets::{
     CommittedOffset, GroupMetadata, ListedOffset, OffsetSpec, TopicPartition, commit, committed,
 };
+pub use options::ConnectionOptions;
 pub use partitioner::key_partition;
 pub use producer::{
     Acks, BatchRefused, BufferFull, Delivery, DeliveryError, DeliveryTimedOut, InvalidTransactionState,
@@ -179,8 +187,7 @@ pub use producer::{
     Sending, SentRun, Taken, TopicRef, TransactionAborted, TransactionCause, TransactionError,
 };
 pub use properties::{InvalidProperty, InvalidSetting, Properties};
-pub use security::sasl::{AuthenticationFailed, AuthenticationFault};
-pub use security::tls::{TlsFailed, TlsFault};
-pub use security::{HIDDEN, ScramFault, Security, is_secret};
-pub use stream::{ByteStream, Connector, bootstrap_servers, write_all_vectored};
+pub use secrets::{HIDDEN, is_secret};
+pub use security::Security;
+pub use stream::{Connector, write_all_vectored};
 pub use versions::ApiVersions;

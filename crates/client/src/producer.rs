@@ -176,7 +176,7 @@ impl Producer {
         report: impl FnMut(&Delivery<'_>) + Send + 'static,
     ) -> Producer {
         let id = config.transactional_id.as_deref();
-        let coordinator = |id| Coordinator::new(cluster.clone(), CoordinatorKind::Transaction, id);
+        let coordinator = |id| Coordinator::dedicated(cluster.clone(), CoordinatorKind::Transaction, id);
         let coordinator = id.map(coordinator);
         let transaction = id.map(|id| Transaction::new(id.into()));
         let shared = Arc::new(Shared {

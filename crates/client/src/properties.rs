@@ -3,14 +3,16 @@
 //! The file format is that of `java.util.Properties`, as far as settings use it: `key=value`, `key: value` or `key
 //! value`, comments with `#` or `!`, a backslash at the end of a continued line, and the escapes.
 
+mod librdkafka;
+
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::address::bootstrap_servers;
 use crate::error::BootstrapError;
-use crate::security::{HIDDEN, is_secret};
-use crate::stream::bootstrap_servers;
+use crate::secrets::{HIDDEN, is_secret};
 
 /// A setting has a value that it cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -17,12 +17,10 @@ pub(crate) mod tls;
 use std::sync::Arc;
 
 use crate::properties::{InvalidSetting, Properties};
+use crate::secrets::{HIDDEN, is_secret};
 use sasl::Credentials;
-pub use scram::ScramFault;
 use tls::Tls;
 
-/// Replaces a secret when a setting is shown.
-pub const HIDDEN: &str = "[hidden]";
 /// Replaces a missing value.
 const NOT_SET: &str = "(not set)";
 
@@ -75,13 +73,6 @@ impl Security {
     }
 }
 
-/// Whether the value of a setting is a secret: passwords, private keys, and the lines that hold them.
-pub fn is_secret(key: &str) -> bool {
-    let key = key.to_ascii_lowercase();
-    let parts = ["password", "secret", "jaas", "token", "credential"];
-    parts.iter().any(|part| key.contains(part)) || ["ssl.keystore.key", "ssl.key.pem"].contains(&key.as_str())
-}
-
 /// A setting that is wrong; the value of a secret is not repeated.
 fn invalid(key: &str, value: &str, expected: impl Into<String>) -> InvalidSetting {
     let value = if is_secret(key) { HIDDEN } else { value };
@@ -107,23 +98,6 @@ fn take_first(properties: &mut Properties, names: &[&'static str]) -> Option<(&'
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn secrets_are_known_by_their_names() {
-        for key in [
-            "sasl.jaas.config",
-            "sasl.password",
-            "ssl.keystore.password",
-            "ssl.key.password",
-            "ssl.keystore.key",
-            "listener.name.internal.scram-sha-512.sasl.jaas.config",
-        ] {
-            assert!(is_secret(key), "{key}");
-        }
-        for key in ["ssl.keystore.location", "ssl.key.location", "sasl.mechanism", "key.serializer", "acks"] {
-            assert!(!is_secret(key), "{key}");
-        }
-    }
 
     #[test]
     fn plaintext_takes_nothing_of_other_layers() {

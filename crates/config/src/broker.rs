@@ -1,6 +1,7 @@
 //! The configuration of this broker: its file, the dynamic layers over it, and the settings that come of them.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use thalweg_log::LogConfig;
 
@@ -8,13 +9,13 @@ use super::error::{ConfigError, InvalidConfig, InvalidValue};
 use super::key::UpdateMode;
 use super::listener::{ListenerTexts, Listeners};
 use super::properties::ServerProperties;
-use super::rules::{self, Roles};
-use super::settings::{
-    ControllerSettings, GroupSettings, HttpSettings, LogSettings, NetworkSettings, ReplicationSettings,
+use super::rules;
+use super::table::{
+    self, CleanerSettings, ControllerSettings, EffectiveTopicConfig, GroupSettings, HttpSettings,
+    ListenerSettings, LogSettings, MetadataLogSettings, NetworkSettings, NodeSettings, ReplicationSettings,
     StreamSettings, TopicSettings, TransactionSettings,
 };
-use super::table;
-use super::topic::{EffectiveTopicConfig, TopicDefaults};
+use super::topic::TopicDefaults;
 use super::value::Value;
 use super::values::Values;
 
@@ -50,12 +51,8 @@ impl Layers {
 pub struct BrokerConfig {
     pub(super) layers: Layers,
     pub(super) values: Values,
-    /// `node.id`.
-    pub node_id: i32,
-    /// `process.roles`.
-    pub roles: Roles,
-    /// `broker.rack`.
-    pub rack: Option<String>,
+    /// Who this node is.
+    pub node: NodeSettings,
     /// Where the broker listens, and what it advertises.
     pub listeners: Listeners,
     /// Connections and requests.
@@ -68,25 +65,37 @@ pub struct BrokerConfig {
     pub topics: TopicSettings,
     /// Data directories and logs.
     pub log: LogSettings,
+    /// Compaction.
+    pub cleaner: CleanerSettings,
     /// Groups and committed offsets.
     pub groups: GroupSettings,
     /// Transactions.
     pub transactions: TransactionSettings,
-    /// Controllers and the metadata log.
+    /// Controllers.
     pub controller: ControllerSettings,
+    /// The metadata log.
+    pub metadata_log: MetadataLogSettings,
     /// Replication from other brokers.
     pub replication: ReplicationSettings,
     /// What topics inherit.
     pub topic_defaults: TopicDefaults,
 }
 
+impl Default for BrokerConfig {
+    /// A broker that is told nothing.
+    fn default() -> Self {
+        Self::new(&ServerProperties::default()).expect("a test makes the default")
+    }
+}
+
 impl BrokerConfig {
     /// The configuration at start. Says all that is wrong at once.
     pub fn new(properties: &ServerProperties) -> Result<Self, InvalidConfig> {
         let mut file = properties.values().clone();
-        match (file.get("node.id").cloned(), file.get("broker.id").cloned()) {
-            (Some(id), None) => file.insert("broker.id".to_owned(), id),
-            (None, Some(id)) => file.insert("node.id".to_owned(), id),
+        let (node_id, broker_id) = (NodeSettings::id.name(), NodeSettings::broker_id.name());
+        match (file.get(node_id).cloned(), file.get(broker_id).cloned()) {
+            (Some(id), None) => file.insert(broker_id.to_owned(), id),
+            (None, Some(id)) => file.insert(node_id.to_owned(), id),
             _ => None,
         };
         let config = Self::build(Layers { file, ..Layers::default() })?;
@@ -136,68 +145,71 @@ impl BrokerConfig {
         }
     }
 
-    /// The value of a broker's key; `None` when it is null, or no key.
+    /// The directory of the metadata log: `metadata.log.dir`, or the first of the data directories.
+    pub fn metadata_log_dir(&self) -> PathBuf {
+        let dir = self.metadata_log.dir.as_ref().or_else(|| self.log.data_dirs().first());
+        dir.cloned().unwrap_or_default()
+    }
+
+    /// The value of a broker's key that somebody names; `None` when it is null, or no key.
     pub fn value(&self, name: &str) -> Option<&Value> {
-        self.values.get(name)
+        self.values.named(name)
     }
 
     pub(super) fn build(layers: Layers) -> Result<Self, InvalidConfig> {
         let merged = layers.merged();
-        let is_alone = rules::is_alone(&Values::parse(&merged, false).0);
-        let (values, mut errors) = Values::parse(&merged, !is_alone);
-        let roles = Roles::of(&values);
+        let is_alone = rules::is_alone(&Values::parse(table::broker_keys(), &merged, false).0);
+        let (values, mut errors) = Values::parse(table::broker_keys(), &merged, !is_alone);
         // Rules between values that were replaced by defaults would only confuse.
         if errors.is_empty() {
             errors.extend(rules::broken(&values));
         }
-        let listeners = listeners(&values, &merged, roles).map_err(|error| errors.push(error));
+        let listeners = listeners(&values, &merged).map_err(|error| errors.push(error));
         let (Ok(listeners), true) = (listeners, errors.is_empty()) else {
             return Err(InvalidConfig(errors));
         };
-        let overrides = rules::connection_overrides(&values).expect("the rules parsed it");
-        let log = LogSettings::new(&values);
         Ok(Self {
-            node_id: values.int("node.id"),
-            roles,
-            rack: values.text("broker.rack").map(str::to_owned),
+            node: NodeSettings::from(&values),
             listeners,
-            network: NetworkSettings::new(&values, overrides),
-            http: HttpSettings::new(&values),
-            streams: StreamSettings::new(&values),
-            topics: TopicSettings::new(&values),
-            groups: GroupSettings::new(&values),
-            transactions: TransactionSettings::new(&values),
-            controller: ControllerSettings::new(&values, &log),
-            replication: ReplicationSettings::new(&values),
+            network: NetworkSettings::from(&values),
+            http: HttpSettings::from(&values),
+            streams: StreamSettings::from(&values),
+            topics: TopicSettings::from(&values),
+            log: LogSettings::from(&values),
+            cleaner: CleanerSettings::from(&values),
+            groups: GroupSettings::from(&values),
+            transactions: TransactionSettings::from(&values),
+            controller: ControllerSettings::from(&values),
+            metadata_log: MetadataLogSettings::from(&values),
+            replication: ReplicationSettings::from(&values),
             topic_defaults: TopicDefaults::new(&values),
-            log,
             values,
             layers,
         })
     }
 }
 
-fn listeners(
-    values: &Values,
-    merged: &BTreeMap<String, String>,
-    roles: Roles,
-) -> Result<Listeners, ConfigError> {
-    let controller_names: Vec<_> = values
-        .list("controller.listener.names")
-        .unwrap_or_default()
-        .iter()
-        .map(|name| name.to_uppercase())
-        .collect();
+impl LogSettings {
+    /// The data directories: `log.dirs`, or `log.dir`.
+    pub fn data_dirs(&self) -> &[PathBuf] {
+        self.dirs.as_ref().unwrap_or(&self.dir)
+    }
+}
+
+fn listeners(values: &Values, merged: &BTreeMap<String, String>) -> Result<Listeners, ConfigError> {
+    let names = values.get(ControllerSettings::listener_names);
+    let controller_names: Vec<_> = names.iter().map(|name| name.to_uppercase()).collect();
+    let written = ListenerSettings::from(values);
     let texts = ListenerTexts {
-        listeners: values.list("listeners").unwrap_or_default(),
-        advertised: values.list("advertised.listeners"),
-        protocol_map: values.text("listener.security.protocol.map").unwrap_or_default(),
-        protocol_map_given: merged.contains_key("listener.security.protocol.map"),
+        listeners: &written.listeners,
+        advertised: written.advertised.as_deref(),
+        protocol_map: &written.protocol_map,
+        protocol_map_given: merged.contains_key(ListenerSettings::protocol_map.name()),
         controller_names: &controller_names,
-        inter_broker_name: values.text("inter.broker.listener.name"),
-        inter_broker_protocol: values.text("security.inter.broker.protocol").unwrap_or_default(),
-        inter_broker_protocol_given: merged.contains_key("security.inter.broker.protocol"),
-        roles,
+        inter_broker_name: written.inter_broker_name.as_deref(),
+        inter_broker_protocol: &written.inter_broker_protocol,
+        inter_broker_protocol_given: merged.contains_key(ListenerSettings::inter_broker_protocol.name()),
+        roles: values.get(NodeSettings::roles),
     };
     Ok(Listeners::resolve(&texts)?)
 }

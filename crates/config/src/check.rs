@@ -1,5 +1,6 @@
 //! What a value must satisfy beyond its type: Kafka's validators, with Kafka's messages.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -38,6 +39,8 @@ pub enum Check {
     },
     /// `partition:broker` pairs, or `*`.
     ThrottledReplicas,
+    /// `address:limit` pairs.
+    ConnectionOverrides,
     /// `id@host:port` entries.
     QuorumVoters,
     /// `host:port` entries.
@@ -53,6 +56,7 @@ pub(super) const GZIP_LEVEL: Check = Check::GzipLevel;
 pub(super) const NOT_NULL: Check = Check::NotNull;
 pub(super) const NOT_EMPTY: Check = Check::NotEmpty;
 pub(super) const THROTTLED_REPLICAS: Check = Check::ThrottledReplicas;
+pub(super) const CONNECTION_OVERRIDES: Check = Check::ConnectionOverrides;
 pub(super) const QUORUM_VOTERS: Check = Check::QuorumVoters;
 pub(super) const BOOTSTRAP_SERVERS: Check = Check::BootstrapServers;
 pub(super) const LISTEN_ADDRESS: Check = Check::ListenAddress;
@@ -123,6 +127,9 @@ impl Check {
             }
             (Self::List { filled, of, .. }, Value::List(entries)) => check_list(name, entries, *filled, of),
             (Self::ThrottledReplicas, Value::List(entries)) => check_throttled(name, entries),
+            (Self::ConnectionOverrides, Value::Text(text)) if connection_overrides(text).is_none() => {
+                fails("Expected {address}:{limit}, separated by commas".to_owned())
+            }
             (Self::QuorumVoters, Value::List(entries)) => {
                 each(name, entries, "Expected {id}@{host}:{port}", |entry| {
                     let (id, server) = entry.split_once('@')?;
@@ -217,6 +224,18 @@ pub(super) fn listen_address(text: &str) -> Option<(String, u16)> {
     }
 }
 
+/// Parses `max.connections.per.ip.overrides`; the limit follows the last colon, so an address may hold some.
+pub(super) fn connection_overrides(text: &str) -> Option<BTreeMap<String, usize>> {
+    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+    let parsed = pairs.map(|pair| {
+        let (address, limit) = pair.rsplit_once(':')?;
+        let address = address.trim();
+        let valid = !address.is_empty() && address.chars().all(is_host_character);
+        valid.then_some(()).and(Some((address.to_owned(), limit.trim().parse().ok()?)))
+    });
+    parsed.collect()
+}
+
 /// The characters that Kafka allows in a host.
 pub(super) fn is_host_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '%' | '.' | '_' | ':')
@@ -225,7 +244,8 @@ pub(super) fn is_host_character(c: char) -> bool {
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Any => f.write_str("-"),
+            // Kafka parses these elsewhere.
+            Self::Any | Self::ConnectionOverrides => f.write_str("-"),
             Self::AtLeast(low) => write!(f, "[{low},...]"),
             Self::Between(low, high) => write!(f, "[{low},...,{high}]"),
             Self::Ratio(high) => write!(f, "[0,...,{high}]"),

@@ -88,7 +88,7 @@ impl BrokerConfig {
 
     fn describe_topic_key(&self, key: &ConfigKey, overrides: &BTreeMap<String, String>) -> DescribedConfig {
         let parsed = overrides.get(key.name).and_then(|text| super::value::Value::parse(key, text).ok());
-        let value = parsed.as_ref().or_else(|| self.topic_defaults.get(key.name)).map(ToString::to_string);
+        let value = parsed.as_ref().or_else(|| self.topic_defaults.value(key.name)).map(ToString::to_string);
         let mut synonyms = Vec::new();
         if parsed.is_some() {
             let name = key.name.to_owned();
@@ -147,7 +147,7 @@ impl BrokerConfig {
         let key = table::broker_key(name);
         let synonyms = self.synonyms(name);
         let is_sensitive = key.is_none_or(ConfigKey::is_sensitive);
-        let value = self.values.get(name).filter(|_| !is_sensitive).map(ToString::to_string);
+        let value = self.values.named(name).filter(|_| !is_sensitive).map(ToString::to_string);
         DescribedConfig {
             name: name.to_owned(),
             value,

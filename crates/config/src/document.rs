@@ -29,7 +29,7 @@ pub fn configuration_page() -> String {
 const INTRODUCTION: &str = "\
 # Configuration
 
-<!-- Written from the tables in crates/broker/src/config/table by the test `docs_are_fresh`; \
+<!-- Written from the tables in crates/config/src/table by the test `docs_are_fresh`; \
 run it with UPDATE_DOCS=1 to write this page anew. -->
 
 Thalweg is configured by Apache Kafka's properties, by Kafka's names, defaults and checks (those of Kafka 4.3).
@@ -142,7 +142,11 @@ const OPENING: &str =
     " For connections to controllers and other brokers; no listener of this broker serves it yet.";
 
 fn row(page: &mut String, key: &ConfigKey, fifth: &str) {
-    let (name, config_type) = (key.name, key.config_type.name().to_lowercase());
+    let name = key.name;
+    let mut config_type = key.config_type.name().to_lowercase();
+    if let Some(unit) = key.unit.name() {
+        write!(config_type, ", {unit}").expect("a String takes everything");
+    }
     let (default, check, mut what) = (default_cell(key), check_cell(key), cell(key.documentation));
     if key.support == Support::Opening {
         what.push_str(OPENING);

@@ -8,8 +8,9 @@ use super::broker::BrokerConfig;
 use super::describe::{ConfigSource, DescribedConfig, DescribedSynonym, Wanted, is_wanted};
 use super::error::ConfigError;
 use super::key::ConfigKey;
-use super::table;
+use super::table::{self, ClientMetricsKeys, GroupKeys};
 use super::value::Value;
+use super::values::Values;
 
 type Overrides = BTreeMap<String, String>;
 
@@ -29,44 +30,43 @@ impl BrokerConfig {
         if let Some(name) = overrides.keys().find(|name| table::group_key(name).is_none()) {
             return Err(ConfigError::UnknownGroupKey { name: name.clone() });
         }
-        let mut values = BTreeMap::new();
-        for key in table::group_keys() {
-            let given = overrides.get(key.name).map(|text| Value::parse(key, text)).transpose()?;
-            values.insert(key.name, given.or_else(|| self.inherited(key)));
+        let mut errors = Vec::new();
+        let values = Values::new(table::group_keys(), |key| {
+            let given = overrides.get(key.name).map(|text| Value::parse(key, text)).transpose();
+            given.map_err(|error| errors.push(error)).ok().flatten().or_else(|| self.inherited(key))
+        });
+        if !errors.is_empty() {
+            return Err(errors.swap_remove(0));
         }
-        let integer = |name: &str| match values.get(name) {
-            Some(Some(Value::Integer(number))) => Some(*number),
-            _ => None,
-        };
         for key in table::group_keys() {
-            if let Some(value) = integer(key.name) {
-                self.check_bounds(key.name, value)?;
-            }
+            self.check_bounds(key, values.named(key.name))?;
         }
-        for protocol in ["consumer", "share", "streams"] {
-            let (session, heartbeat) =
-                (format!("{protocol}.session.timeout.ms"), format!("{protocol}.heartbeat.interval.ms"));
-            if integer(&session) <= integer(&heartbeat) {
-                let (name, bound) = (session, heartbeat);
+        for (session, heartbeat) in [
+            (GroupKeys::consumer_session_timeout_ms, GroupKeys::consumer_heartbeat_interval_ms),
+            (GroupKeys::share_session_timeout_ms, GroupKeys::share_heartbeat_interval_ms),
+            (GroupKeys::streams_session_timeout_ms, GroupKeys::streams_heartbeat_interval_ms),
+        ] {
+            if values.get(session) <= values.get(heartbeat) {
+                let (name, bound) = (session.name().to_owned(), heartbeat.name().to_owned());
                 return Err(ConfigError::GroupBound { name, relation: "greater than", bound });
             }
         }
         Ok(())
     }
 
-    /// `consumer.x` lies between the broker's `group.consumer.min.x` and `group.consumer.max.x`, where there are such.
-    fn check_bounds(&self, name: &str, value: i64) -> Result<(), ConfigError> {
-        let (protocol, setting) = name.split_once('.').expect("a group's key begins with its protocol");
-        let setting = if setting == "num.standby.replicas" { "standby.replicas" } else { setting };
-        let bound = |end: &str| {
-            let bound = format!("group.{protocol}.{end}.{setting}");
-            match self.values.get(&bound) {
-                Some(Value::Integer(number)) => Some((*number, bound)),
-                _ => None,
-            }
+    /// A value lies within the bounds that the broker's configuration sets, where it sets some.
+    fn check_bounds(&self, key: &ConfigKey, value: Option<&Value>) -> Result<(), ConfigError> {
+        let Some(Value::Integer(value)) = value else { return Ok(()) };
+        let bound = |name: Option<&'static str>| match self.values.named(name?) {
+            Some(Value::Integer(number)) => Some((number, name?)),
+            _ => None,
         };
-        let fails = |relation, bound| Err(ConfigError::GroupBound { name: name.to_owned(), relation, bound });
-        match (bound("min"), bound("max")) {
+        let fails = |relation, bound: &str| {
+            let (name, bound) = (key.name.to_owned(), bound.to_owned());
+            Err(ConfigError::GroupBound { name, relation, bound })
+        };
+        let (least, largest) = key.within;
+        match (bound(least), bound(largest)) {
             (Some((min, key)), _) if value < min => fails("greater than or equal to", key),
             (_, Some((max, key))) if value > max => fails("less than or equal to", key),
             _ => Ok(()),
@@ -95,8 +95,8 @@ impl BrokerConfig {
 
     /// The value of a group that sets none.
     fn inherited(&self, key: &ConfigKey) -> Option<Value> {
-        let of_broker = key.falls_back.iter().find_map(|(name, _)| self.values.get(name).cloned());
-        of_broker.or_else(|| default(key))
+        let of_broker = key.falls_back.iter().find_map(|(name, _)| self.values.named(name).cloned());
+        of_broker.or_else(|| Value::default_of(key, false))
     }
 }
 
@@ -110,11 +110,14 @@ pub fn validate_client_metrics(name: &str, overrides: &Overrides) -> Result<(), 
     }
     for key in table::client_metrics_keys() {
         let Some(text) = overrides.get(key.name) else { continue };
-        match (key.name, Value::parse(key, text)?) {
-            ("interval.ms", Value::Integer(interval_ms)) if !(100..=3_600_000).contains(&interval_ms) => {
+        match Value::parse(key, text)? {
+            Value::Integer(interval_ms)
+                if key.name == ClientMetricsKeys::interval.name()
+                    && !(100..=3_600_000).contains(&interval_ms) =>
+            {
                 return Err(ConfigError::ClientMetricsInterval { interval_ms });
             }
-            ("match", Value::List(entries)) => {
+            Value::List(entries) if key.name == ClientMetricsKeys::matches.name() => {
                 let legal = |entry: &str| {
                     let pair = entry.split_once('=');
                     pair.is_some_and(|(name, pattern)| {
@@ -137,13 +140,9 @@ pub fn describe_client_metrics(overrides: &Overrides, wanted: Wanted<'_>) -> Vec
     keys.map(|key| {
         let given = overrides.get(key.name).and_then(|text| Value::parse(key, text).ok());
         let synonyms = given.iter().map(|value| synonym(key, value, ConfigSource::ClientMetrics)).collect();
-        described(key, given.or_else(|| default(key)).as_ref(), synonyms)
+        described(key, given.or_else(|| Value::default_of(key, false)).as_ref(), synonyms)
     })
     .collect()
-}
-
-fn default(key: &ConfigKey) -> Option<Value> {
-    Some(Value::parse(key, key.default?).expect("a test parses every default"))
 }
 
 fn synonym(key: &ConfigKey, value: &Value, source: ConfigSource) -> DescribedSynonym {

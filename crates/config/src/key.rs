@@ -52,6 +52,40 @@ impl ConfigType {
     }
 }
 
+/// What a number counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Things, or it is no number.
+    None,
+    /// Milliseconds.
+    Ms,
+    /// Seconds.
+    Seconds,
+    /// Minutes.
+    Minutes,
+    /// Hours.
+    Hours,
+    /// Bytes.
+    Bytes,
+    /// Bytes in a second.
+    BytesPerSecond,
+}
+
+impl Unit {
+    /// The unit in words, where there is one.
+    pub const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Ms => Some("ms"),
+            Self::Seconds => Some("seconds"),
+            Self::Minutes => Some("minutes"),
+            Self::Hours => Some("hours"),
+            Self::Bytes => Some("bytes"),
+            Self::BytesPerSecond => Some("bytes/s"),
+        }
+    }
+}
+
 /// How much a key matters to most users, by Kafka's judgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Importance {
@@ -106,6 +140,8 @@ pub struct ConfigKey {
     pub name: &'static str,
     /// The type of its value.
     pub config_type: ConfigType,
+    /// What its value counts.
+    pub unit: Unit,
     /// The default as text; `None` is Kafka's null.
     pub default: Option<&'static str>,
     /// What a value must satisfy.
@@ -126,6 +162,10 @@ pub struct ConfigKey {
     pub internal: bool,
     /// For a topic's key: the broker's keys that it falls back to, in order, each with the factor to this key's unit.
     pub falls_back: &'static [(&'static str, i64)],
+    /// For a group's key: the broker's keys of the least and of the largest value.
+    pub within: (Option<&'static str>, Option<&'static str>),
+    /// What comes of more than 1, where there is one broker.
+    pub alone: Option<&'static str>,
 }
 
 impl ConfigKey {
@@ -163,6 +203,16 @@ impl ConfigKey {
         self.falls_back = keys;
         self
     }
+
+    pub(super) const fn within(mut self, keys: (Option<&'static str>, Option<&'static str>)) -> Self {
+        self.within = keys;
+        self
+    }
+
+    pub(super) const fn alone(mut self, what_comes: &'static str) -> Self {
+        self.alone = Some(what_comes);
+        self
+    }
 }
 
 impl Value {
@@ -171,6 +221,11 @@ impl Value {
         let value = Self::parse_type(key, text)?;
         key.check.check(key.name, &value)?;
         Ok(value)
+    }
+
+    /// The default of `key`; `None` is Kafka's null.
+    pub(super) fn default_of(key: &ConfigKey, in_quorum: bool) -> Option<Self> {
+        Some(Self::parse(key, key.default_for(in_quorum)?).expect("a test parses every default"))
     }
 
     fn parse_type(key: &ConfigKey, text: &str) -> Result<Self, InvalidValue> {

@@ -12,17 +12,20 @@ pub mod describe;
 pub mod document;
 mod error;
 mod group;
+mod internal_topic;
 mod java_properties;
 mod key;
 mod listener;
+mod node;
 mod outgoing;
 mod properties;
 mod rules;
-mod settings;
+mod setting;
 pub mod table;
 #[cfg(test)]
 mod tests;
 mod topic;
+mod topic_value;
 mod value;
 mod values;
 
@@ -30,22 +33,24 @@ pub use broker::BrokerConfig;
 pub use check::Check;
 pub use error::{AlterError, ConfigError, InvalidConfig, InvalidList, InvalidValue};
 pub use group::{describe_client_metrics, validate_client_metrics};
-pub use key::{ConfigKey, ConfigType, Importance, Support, UpdateMode};
+pub use internal_topic::InternalTopic;
+pub use key::{ConfigKey, ConfigType, Importance, Support, Unit, UpdateMode};
 pub use listener::{Listener, Listeners, SecurityProtocol};
-pub use outgoing::{CONTROLLER_MECHANISM, INTER_BROKER_MECHANISM};
+pub use node::{Roles, Voter};
 pub use properties::{
     BadAssignment, BadLine, LoadError, PlacedError, ReadFailed, RefusedConfig, ServerProperties, Warning,
     WarningKind,
 };
-pub use rules::Roles;
-pub use settings::{
-    CleanerSettings, ControllerSettings, GroupSettings, HttpSettings, InternalTopic, LogSettings,
-    MetadataLogSettings, NetworkSettings, ReplicationSettings, StreamSettings, TopicSettings,
-    TransactionSettings, Voter,
+pub use setting::Setting;
+pub use table::{
+    CleanerSettings, ControllerSettings, EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings,
+    LogSettings, MetadataLogSettings, NetworkSettings, NodeSettings, ReplicationSettings, SaslKeys,
+    StreamSettings, TopicSettings, TransactionSettings,
 };
 pub use thalweg_log::CleanupPolicy;
 pub use thalweg_record::TimestampType;
-pub use topic::{EffectiveTopicConfig, ThrottledReplicas, TopicCompression, TopicDefaults, without_effect};
+pub use topic::{TopicDefaults, without_effect};
+pub use topic_value::{CompressionType, ThrottledReplicas, TopicCompression};
 pub use value::Value;
 
 #[cfg(test)]

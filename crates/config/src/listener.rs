@@ -8,7 +8,8 @@ use std::net::IpAddr;
 
 use super::check::is_host_character;
 use super::error::InvalidValue;
-use super::rules::Roles;
+use super::node::Roles;
+use super::table::{ControllerSettings, ListenerSettings};
 
 /// How the bytes of a connection are protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,11 +158,13 @@ pub struct Listeners {
 impl Listeners {
     pub(super) fn resolve(texts: &ListenerTexts<'_>) -> Result<Self, InvalidValue> {
         let protocols = protocols(texts)?;
-        let all = parse_all("listeners", texts.listeners, &protocols)?;
+        let all = parse_all(ListenerSettings::listeners.name(), texts.listeners, &protocols)?;
         check_ports(&all, texts.listeners)?;
         let is_controller = |listener: &Listener| texts.controller_names.contains(&listener.name);
         let (controller, broker): (Vec<_>, Vec<_>) = all.into_iter().partition(is_controller);
-        let given = texts.advertised.map(|entries| parse_all("advertised.listeners", entries, &protocols));
+        let given = texts
+            .advertised
+            .map(|entries| parse_all(ListenerSettings::advertised.name(), entries, &protocols));
         let (advertised_controller, advertised) = match given.transpose()? {
             Some(given) => {
                 let (named, advertised): (Vec<_>, Vec<_>) = given.into_iter().partition(is_controller);
@@ -211,13 +214,13 @@ impl Listeners {
                     "Listener {} uses {name}, only PLAINTEXT listeners are served yet",
                     listener.name
                 );
-                return Err(InvalidValue::new("listeners", listeners, reason));
+                return Err(InvalidValue::new(ListenerSettings::listeners.name(), listeners, reason));
             }
         }
         let Roles { broker, controller } = texts.roles;
         if broker && self.broker.is_empty() {
             let reason = "At least one listener must not appear in controller.listener.names";
-            return Err(InvalidValue::new("listeners", listeners, reason));
+            return Err(InvalidValue::new(ListenerSettings::listeners.name(), listeners, reason));
         }
         if !broker && (self.controller.is_empty() || !self.broker.is_empty()) {
             let names = texts.controller_names.join(", ");
@@ -225,18 +228,19 @@ impl Listeners {
                 "With process.roles=controller, every listener must be one of controller.listener.names \
                  ({names}), as in CONTROLLER://localhost:9093"
             );
-            return Err(InvalidValue::new("listeners", listeners, reason));
+            return Err(InvalidValue::new(ListenerSettings::listeners.name(), listeners, reason));
         }
         if !controller && !self.controller.is_empty() {
             let reason = "Must not name a listener of this broker when process.roles=broker";
             return Err(InvalidValue::new(
-                "controller.listener.names",
+                ControllerSettings::listener_names.name(),
                 texts.controller_names.join(","),
                 reason,
             ));
         }
         let advertised = texts.advertised.map_or_else(|| listeners.clone(), |entries| entries.join(","));
-        let fails = |reason: String| Err(InvalidValue::new("advertised.listeners", &advertised, reason));
+        let fails =
+            |reason: String| Err(InvalidValue::new(ListenerSettings::advertised.name(), &advertised, reason));
         for listener in self.advertised.iter().chain(&self.advertised_controller) {
             if listener.address().is_some_and(|address| address.is_unspecified()) {
                 let host = listener.host.as_deref().unwrap_or_default();
@@ -254,7 +258,11 @@ impl Listeners {
             let names: Vec<_> = self.advertised.iter().map(|listener| listener.name.as_str()).collect();
             let reason =
                 format!("Must be a listener name defined in advertised.listeners: {}", names.join(","));
-            return Err(InvalidValue::new("inter.broker.listener.name", &self.inter_broker, reason));
+            return Err(InvalidValue::new(
+                ListenerSettings::inter_broker_name.name(),
+                &self.inter_broker,
+                reason,
+            ));
         }
         Ok(())
     }
@@ -271,7 +279,7 @@ fn filled(listener: &Listener, host_name: &str, bound_port: impl Fn(&str) -> Opt
 }
 
 fn protocols(texts: &ListenerTexts<'_>) -> Result<Protocols, InvalidValue> {
-    const KEY: &str = "listener.security.protocol.map";
+    const KEY: &str = ListenerSettings::protocol_map.name();
     let mut by_name = BTreeMap::new();
     for pair in texts.protocol_map.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
         let (name, protocol) =
@@ -325,7 +333,7 @@ fn check_ports(listeners: &[Listener], texts: &[String]) -> Result<(), InvalidVa
                  unless one has an IPv4 and the other an IPv6 address",
                 one.port
             );
-            return Err(InvalidValue::new("listeners", texts.join(","), reason));
+            return Err(InvalidValue::new(ListenerSettings::listeners.name(), texts.join(","), reason));
         }
     }
     Ok(())
@@ -335,7 +343,7 @@ fn inter_broker(texts: &ListenerTexts<'_>) -> Result<String, InvalidValue> {
     let protocol = texts.inter_broker_protocol;
     match texts.inter_broker_name {
         Some(name) if texts.inter_broker_protocol_given => Err(InvalidValue::new(
-            "security.inter.broker.protocol",
+            ListenerSettings::inter_broker_protocol.name(),
             protocol,
             format!("Only one of this and inter.broker.listener.name ({name}) should be set"),
         )),

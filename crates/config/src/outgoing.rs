@@ -12,27 +12,23 @@ use thalweg_client::Properties;
 use super::broker::BrokerConfig;
 use super::key::Support;
 use super::listener::SecurityProtocol;
-use super::properties::{JAAS, LISTENER_PREFIX};
-use super::table;
-
-/// The mechanism towards controllers.
-pub const CONTROLLER_MECHANISM: &str = "sasl.mechanism.controller.protocol";
-/// The mechanism towards other brokers.
-pub const INTER_BROKER_MECHANISM: &str = "sasl.mechanism.inter.broker.protocol";
+use super::properties::LISTENER_PREFIX;
+use super::table::{SaslKeys, TLS_FAMILY};
 
 impl BrokerConfig {
     /// How to speak to controllers.
     pub fn towards_controllers(&self) -> Properties {
         let name = self.listeners.controller_names.first().map_or("", String::as_str);
-        self.outgoing(name, self.listeners.controller_protocol, CONTROLLER_MECHANISM)
+        self.outgoing(name, self.listeners.controller_protocol, SaslKeys::mechanism_controller.name())
     }
 
     /// How to speak to brokers, by the number of the protocol that their listener for brokers has. Plain text has no settings.
     pub fn towards_brokers(&self) -> BTreeMap<i16, Properties> {
         let secured =
             SecurityProtocol::ALL.into_iter().filter(|protocol| *protocol != SecurityProtocol::Plaintext);
-        let properties =
-            |protocol| self.outgoing(&self.listeners.inter_broker, protocol, INTER_BROKER_MECHANISM);
+        let properties = |protocol| {
+            self.outgoing(&self.listeners.inter_broker, protocol, SaslKeys::mechanism_inter_broker.name())
+        };
         secured.map(|protocol| (protocol.code(), properties(protocol))).collect()
     }
 
@@ -42,8 +38,7 @@ impl BrokerConfig {
         let find = |key: &str| set.get(&format!("{prefix}{key}")).or_else(|| set.get(key));
         let mut properties = Properties::new();
         properties.set("security.protocol", protocol.name());
-        let opening = table::broker_keys().iter().filter(|key| key.support == Support::Opening);
-        for key in opening.filter(|key| key.name.starts_with("ssl.")) {
+        for key in TLS_FAMILY.keys.iter().filter(|key| key.support == Support::Opening) {
             if let Some(value) = find(key.name) {
                 properties.set(key.name, value);
             }
@@ -52,9 +47,10 @@ impl BrokerConfig {
         if let Some(mechanism) = mechanism {
             properties.set("sasl.mechanism", mechanism);
         }
-        let of_mechanism = mechanism.map(|name| format!("{prefix}{}.{JAAS}", name.trim().to_lowercase()));
-        if let Some(line) = of_mechanism.and_then(|key| set.get(&key)).or_else(|| find(JAAS)) {
-            properties.set(JAAS, line);
+        let jaas = SaslKeys::jaas_config.name();
+        let of_mechanism = mechanism.map(|name| format!("{prefix}{}.{jaas}", name.trim().to_lowercase()));
+        if let Some(line) = of_mechanism.and_then(|key| set.get(&key)).or_else(|| find(jaas)) {
+            properties.set(jaas, line);
         }
         properties
     }

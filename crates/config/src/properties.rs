@@ -13,7 +13,7 @@ use super::error::{ConfigError, InvalidConfig};
 use super::java_properties::{self, Malformed};
 use super::key::{ConfigKey, Support};
 use super::rules;
-use super::table;
+use super::table::{self, SaslKeys};
 use super::values::Values;
 
 /// More than a file of properties ever has; what is longer is another file, or a device without an end.
@@ -21,8 +21,6 @@ const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// What a setting for one listener begins with.
 pub(super) const LISTENER_PREFIX: &str = "listener.name.";
-/// The login module, for which a mechanism may be named too.
-pub(super) const JAAS: &str = "sasl.jaas.config";
 
 /// The file cannot be read.
 #[derive(Debug, Error)]
@@ -154,7 +152,7 @@ impl ServerProperties {
 
     /// What is set without the effect that its author may expect, by key.
     pub fn warnings(&self) -> Vec<Warning> {
-        let is_alone = rules::is_alone(&Values::parse(&self.values, false).0);
+        let is_alone = rules::is_alone(&Values::parse(table::broker_keys(), &self.values, false).0);
         let warn = |(name, value): (&String, &String)| match out_of_reach(name, value) {
             Some(reason) if is_alone => {
                 Some(Warning { name: name.clone(), kind: WarningKind::Unserved(reason) })
@@ -178,18 +176,7 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Why a broker that no other can join cannot do what a property asks for.
 fn out_of_reach(name: &str, value: &str) -> Option<&'static str> {
-    let reason = match name {
-        "default.replication.factor" => {
-            "there is one broker: topics that ask for no other number fail, 1 would do"
-        }
-        "offsets.topic.replication.factor" => {
-            "there is one broker: consumer groups get no coordinator, 1 would do"
-        }
-        "min.insync.replicas" => {
-            "there is one broker: every record sent with acks=all is refused, 1 would do"
-        }
-        _ => return None,
-    };
+    let reason = table::broker_key(name)?.alone?;
     value.trim().parse::<i32>().is_ok_and(|wanted| wanted > 1).then_some(reason)
 }
 
@@ -201,7 +188,7 @@ fn warning(name: &str, value: &str) -> Option<Warning> {
         Some(ConfigKey { support: Support::Accepted(reason), .. }) => WarningKind::WithoutEffect(reason),
         Some(ConfigKey { support: Support::Unserved(reason), .. }) => WarningKind::Unserved(reason),
         None if is_of_listener(name) => return None,
-        None if name.starts_with("listener.name.") => {
+        None if name.starts_with(LISTENER_PREFIX) => {
             WarningKind::Unserved("settings for a single listener are not served yet")
         }
         None => WarningKind::Unknown { similar: similar_key(name) },
@@ -216,7 +203,8 @@ fn is_of_listener(name: &str) -> bool {
     };
     let is_opening =
         |key| matches!(table::broker_key(key), Some(ConfigKey { support: Support::Opening, .. }));
-    is_opening(key) || key.split_once('.').is_some_and(|(_, behind)| behind == JAAS)
+    // A mechanism may be named before the login module.
+    is_opening(key) || key.split_once('.').is_some_and(|(_, behind)| behind == SaslKeys::jaas_config.name())
 }
 
 /// A property that is set and does not do what its author may expect. Its `Display` names key and reason.

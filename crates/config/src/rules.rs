@@ -1,163 +1,140 @@
 //! Rules between the keys of a broker: Kafka's requirements, and what Thalweg can be.
 
-use std::collections::BTreeMap;
-
-use super::check::is_host_character;
 use super::error::{ConfigError, InvalidValue};
-use super::settings::RACK_AWARE_SELECTOR;
+use super::node::Roles;
+use super::setting::Setting;
+use super::table::{
+    AccessKeys, CleanerSettings, ControllerSettings, GroupSettings, ListenerSettings, LogSettings,
+    NetworkSettings, NodeSettings, RACK_AWARE_SELECTOR, ReplicationSettings,
+};
+use super::value::Value;
 use super::values::Values;
-
-/// What this process is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Roles {
-    /// It serves clients.
-    pub broker: bool,
-    /// It runs the embedded controller.
-    pub controller: bool,
-}
-
-impl Roles {
-    pub(super) fn of(values: &Values) -> Self {
-        let roles = values.list("process.roles").unwrap_or_default();
-        let plays = |role: &str| roles.iter().any(|known| known == role);
-        Self { broker: plays("broker"), controller: plays("controller") }
-    }
-}
 
 /// Whether no other node can belong to this one's cluster: the controller is in this process, and has no listener by which
 /// others could reach it.
 pub(super) fn is_alone(values: &Values) -> bool {
-    let of_controllers = values.list("controller.listener.names").unwrap_or_default();
-    let mut names = values.list("listeners").unwrap_or_default().iter().filter_map(|l| l.split_once("://"));
+    let of_controllers = values.get(ControllerSettings::listener_names);
+    let listeners = values.get(ListenerSettings::listeners);
+    let mut names = listeners.iter().filter_map(|listener| listener.split_once("://"));
     let is_reached =
         |(name, _): (&str, &str)| of_controllers.iter().any(|known| known.eq_ignore_ascii_case(name.trim()));
-    Roles::of(values).controller && !names.any(is_reached)
+    values.get(NodeSettings::roles).controller && !names.any(is_reached)
 }
 
 /// Every rule that `values` break.
 pub(super) fn broken(values: &Values) -> Vec<ConfigError> {
-    let rules =
-        [log_rules, cleaner_rules, network_rules, access_rules, replication_rules, group_rules, node_rules];
-    let mut found = Vec::new();
-    for rule in rules {
-        rule(values, &mut found);
-    }
-    found
+    let mut found = Broken { values, errors: Vec::new() };
+    log_rules(values, &mut found);
+    cleaner_rules(&CleanerSettings::from(values), &mut found);
+    network_rules(&NetworkSettings::from(values), &mut found);
+    access_rules(values, &mut found);
+    replication_rules(values, &mut found);
+    group_rules(&GroupSettings::from(values), &mut found);
+    node_rules(values, &mut found);
+    found.errors
 }
 
-fn require(holds: bool, values: &Values, name: &str, reason: &str, found: &mut Vec<ConfigError>) {
-    if !holds {
-        let value = values.get(name).map_or_else(|| "null".to_owned(), ToString::to_string);
-        found.push(InvalidValue::new(name, value, reason).into());
-    }
+/// The rules that are broken.
+struct Broken<'a> {
+    values: &'a Values,
+    errors: Vec<ConfigError>,
 }
 
-fn log_rules(values: &Values, found: &mut Vec<ConfigError>) {
-    let at_least = |low, name| values.integer_or_null(name).is_none_or(|number| number >= low);
-    require(at_least(1, "log.roll.ms"), values, "log.roll.ms", "Value must be at least 1", found);
-    require(
-        at_least(0, "log.roll.jitter.ms"),
-        values,
-        "log.roll.jitter.ms",
-        "Value must be at least 0",
-        found,
-    );
-    let retention = ["log.retention.ms", "log.retention.minutes", "log.retention.hours"];
-    let given = retention.into_iter().find(|name| values.integer_or_null(name).is_some());
-    if let Some(name) = given {
-        let reason = "Value must be unlimited (-1), or at least 1";
-        require(values.integer_or_null(name) != Some(0), values, name, reason, found);
-    }
-}
-
-fn cleaner_rules(values: &Values, found: &mut Vec<ConfigError>) {
-    const BUFFER: &str = "log.cleaner.dedupe.buffer.size";
-    let threads = values.long("log.cleaner.threads");
-    require(threads >= 1, values, "log.cleaner.threads", "Value must be at least 1", found);
-    let enough = values.long(BUFFER) / threads.max(1) > 1024 * 1024;
-    require(enough, values, BUFFER, "Value must be more than 1 MiB per cleaner thread", found);
-}
-
-fn network_rules(values: &Values, found: &mut Vec<ConfigError>) {
-    const QUEUED: &str = "queued.max.request.bytes";
-    let queued = values.long(QUEUED);
-    let enough = queued <= 0 || queued >= values.long("socket.request.max.bytes");
-    require(enough, values, QUEUED, "Value must be at least socket.request.max.bytes, or -1", found);
-    match connection_overrides(values) {
-        Ok(overrides) => {
-            let reachable = values.long("max.connections.per.ip") > 0 || !overrides.is_empty();
-            let reason = "Value can be zero only if max.connections.per.ip.overrides is set";
-            require(reachable, values, "max.connections.per.ip", reason, found);
+impl Broken<'_> {
+    fn unless<T>(&mut self, holds: bool, setting: Setting<T>, reason: &str) {
+        if !holds {
+            let value = self.values.raw(setting).map_or_else(|| "null".to_owned(), ToString::to_string);
+            self.errors.push(InvalidValue::new(setting.name(), value, reason).into());
         }
-        Err(error) => found.push(error.into()),
     }
 }
 
-/// Parses `max.connections.per.ip.overrides`; the limit follows the last colon, so an address may hold some.
-pub(super) fn connection_overrides(values: &Values) -> Result<BTreeMap<String, usize>, InvalidValue> {
-    const KEY: &str = "max.connections.per.ip.overrides";
-    let text = values.text(KEY).unwrap_or_default();
-    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
-    let parsed = pairs.map(|pair| {
-        let (address, limit) = pair.rsplit_once(':')?;
-        let address = address.trim();
-        let valid = !address.is_empty() && address.chars().all(is_host_character);
-        valid.then_some(()).and(Some((address.to_owned(), limit.trim().parse().ok()?)))
-    });
-    let found: Option<BTreeMap<_, _>> = parsed.collect();
-    found.ok_or_else(|| InvalidValue::new(KEY, text, "Expected {address}:{limit}, separated by commas"))
+fn integer(value: Option<&Value>) -> Option<i64> {
+    match value {
+        Some(Value::Integer(number)) => Some(*number),
+        _ => None,
+    }
+}
+
+fn log_rules(values: &Values, found: &mut Broken<'_>) {
+    let at_least = |low, setting| integer(values.raw(setting)).is_none_or(|number| number >= low);
+    let roll = LogSettings::roll_ms;
+    found.unless(at_least(1, roll), roll, "Value must be at least 1");
+    let jitter = LogSettings::roll_jitter_ms;
+    found.unless(at_least(0, jitter), jitter, "Value must be at least 0");
+    let retention = [LogSettings::retention_ms, LogSettings::retention_minutes, LogSettings::retention_hours];
+    let given = retention.into_iter().find_map(|setting| Some((setting, integer(values.raw(setting))?)));
+    if let Some((setting, number)) = given {
+        found.unless(number != 0, setting, "Value must be unlimited (-1), or at least 1");
+    }
+}
+
+fn cleaner_rules(cleaner: &CleanerSettings, found: &mut Broken<'_>) {
+    found.unless(cleaner.threads >= 1, CleanerSettings::threads, "Value must be at least 1");
+    let enough = cleaner.dedupe_buffer_bytes / cleaner.threads.max(1) > 1024 * 1024;
+    let reason = "Value must be more than 1 MiB per cleaner thread";
+    found.unless(enough, CleanerSettings::dedupe_buffer_bytes, reason);
+}
+
+fn network_rules(network: &NetworkSettings, found: &mut Broken<'_>) {
+    let enough = network.queued_max_request_bytes.is_none_or(|bytes| bytes >= network.request_max_bytes);
+    let reason = "Value must be at least socket.request.max.bytes, or -1";
+    found.unless(enough, NetworkSettings::queued_max_request_bytes, reason);
+    let reachable =
+        network.max_connections_per_ip > 0 || !network.max_connections_per_ip_overrides.is_empty();
+    let reason = "Value can be zero only if max.connections.per.ip.overrides is set";
+    found.unless(reachable, NetworkSettings::max_connections_per_ip, reason);
 }
 
 /// Who asks for access control must not get a broker that is open to everybody.
-fn access_rules(values: &Values, found: &mut Vec<ConfigError>) {
-    const AUTHORIZER: &str = "authorizer.class.name";
-    let open = values.text(AUTHORIZER).is_none_or(str::is_empty);
-    require(open, values, AUTHORIZER, "Access control is not served yet: expected no authorizer", found);
+fn access_rules(values: &Values, found: &mut Broken<'_>) {
+    let open = values.raw(AccessKeys::authorizer).is_none_or(|class| class.to_string().is_empty());
+    let reason = "Access control is not served yet: expected no authorizer";
+    found.unless(open, AccessKeys::authorizer, reason);
 }
 
-fn replication_rules(values: &Values, found: &mut Vec<ConfigError>) {
-    const WAIT: &str = "replica.fetch.wait.max.ms";
-    let wait = values.long(WAIT);
+fn replication_rules(values: &Values, found: &mut Broken<'_>) {
+    let longest = |setting| integer(values.raw(setting));
+    let wait = ReplicationSettings::fetch_wait_max;
     let reason = "Value must be at most replica.socket.timeout.ms";
-    require(wait <= values.long("replica.socket.timeout.ms"), values, WAIT, reason, found);
+    found.unless(longest(wait) <= longest(ReplicationSettings::socket_timeout), wait, reason);
     let reason = "Value must be at most replica.lag.time.max.ms";
-    require(wait <= values.long("replica.lag.time.max.ms"), values, WAIT, reason, found);
-    const SELECTOR: &str = "replica.selector.class";
+    found.unless(longest(wait) <= longest(ReplicationSettings::lag_time_max), wait, reason);
     const LEADER: &str = "org.apache.kafka.common.replica.LeaderSelector";
-    let selector = values.text(SELECTOR).filter(|class| !class.is_empty());
-    let known = selector.is_none_or(|class| class == LEADER || class == RACK_AWARE_SELECTOR);
+    let selector =
+        values.raw(ReplicationSettings::reads_by_rack).map(ToString::to_string).unwrap_or_default();
+    let known = ["", LEADER, RACK_AWARE_SELECTOR].contains(&selector.as_str());
     let reason = "Java classes cannot be loaded: expected Kafka's RackAwareReplicaSelector or LeaderSelector";
-    require(known, values, SELECTOR, reason, found);
+    found.unless(known, ReplicationSettings::reads_by_rack, reason);
 }
 
-fn group_rules(values: &Values, found: &mut Vec<ConfigError>) {
-    const PROTOCOLS: &str = "group.coordinator.rebalance.protocols";
-    let classic = values.list(PROTOCOLS).unwrap_or_default().iter().any(|protocol| protocol == "classic");
-    require(classic, values, PROTOCOLS, "Disabling the classic protocol is not supported", found);
+fn group_rules(groups: &GroupSettings, found: &mut Broken<'_>) {
+    let classic = groups.rebalance_protocols.iter().any(|protocol| protocol == "classic");
+    let reason = "Disabling the classic protocol is not supported";
+    found.unless(classic, GroupSettings::rebalance_protocols, reason);
 }
 
-fn node_rules(values: &Values, found: &mut Vec<ConfigError>) {
-    const VOTERS: &str = "controller.quorum.voters";
-    const SERVERS: &str = "controller.quorum.bootstrap.servers";
-    let id = values.long("node.id");
-    require(values.long("broker.id") == id, values, "broker.id", "Value must be the same as node.id", found);
-    let roles = Roles::of(values);
-    let voters = values.list(VOTERS).unwrap_or_default();
-    let servers = values.list(SERVERS).unwrap_or_default();
-    let is_this_node = |voter: &String| voter.split('@').next().and_then(|id| id.parse().ok()) == Some(id);
-    if roles.controller {
-        let alone = voters.is_empty() || voters.len() == 1 && voters.iter().all(is_this_node);
+fn node_rules(values: &Values, found: &mut Broken<'_>) {
+    let id = values.get(NodeSettings::id);
+    let agree = values.raw(NodeSettings::broker_id) == values.raw(NodeSettings::id);
+    found.unless(agree, NodeSettings::broker_id, "Value must be the same as node.id");
+    let Roles { controller, .. } = values.get(NodeSettings::roles);
+    let voters = values.get(ControllerSettings::voters);
+    let servers = values.get(ControllerSettings::bootstrap_servers);
+    if controller {
+        let alone = voters.is_empty() || voters.len() == 1 && voters[0].id == id;
         let reason = "The embedded controller is the only voter: leave this empty or name this node alone, \
                       or join a quorum of Kafka controllers with process.roles=broker";
-        require(alone, values, VOTERS, reason, found);
+        found.unless(alone, ControllerSettings::voters, reason);
         let reason = "The embedded controller is alone: leave this empty or name this node, \
                       or join a quorum of Kafka controllers with process.roles=broker";
-        require(servers.len() <= 1, values, SERVERS, reason, found);
+        found.unless(servers.len() <= 1, ControllerSettings::bootstrap_servers, reason);
     } else {
+        let named = !voters.is_empty() || !servers.is_empty();
         let reason =
             "With process.roles=broker, either this or controller.quorum.voters must name the controllers";
-        require(!voters.is_empty() || !servers.is_empty(), values, SERVERS, reason, found);
+        found.unless(named, ControllerSettings::bootstrap_servers, reason);
         let reason = "With process.roles=broker, this node must not be among the voters";
-        require(!voters.iter().any(is_this_node), values, VOTERS, reason, found);
+        found.unless(!voters.iter().any(|voter| voter.id == id), ControllerSettings::voters, reason);
     }
 }

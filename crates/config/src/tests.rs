@@ -266,13 +266,13 @@ fn a_strange_entry_in_the_image_does_not_block_changes() {
 #[test]
 fn without_a_file_one_broker_serves_this_machine() {
     let config = BrokerConfig::new(&ServerProperties::default()).expect("the defaults are valid");
-    assert_eq!((config.node_id, config.roles), (1, Roles { broker: true, controller: true }));
+    assert_eq!((config.node.id, config.node.roles), (1, Roles { broker: true, controller: true }));
     assert_eq!(config.listeners.broker[0].to_string(), "PLAINTEXT://localhost:9092");
-    assert_eq!(config.log.dirs, [PathBuf::from("./thalweg-data")]);
-    assert_eq!(config.controller.metadata_log.dir, PathBuf::from("./thalweg-data"));
-    assert_eq!(config.groups.offsets_topic.replication_factor, 1);
-    assert_eq!(config.transactions.state_topic.replication_factor, 1);
-    assert_eq!(config.transactions.state_topic.configs["min.insync.replicas"], "1");
+    assert_eq!(config.log.data_dirs(), [PathBuf::from("./thalweg-data")]);
+    assert_eq!(config.metadata_log_dir(), PathBuf::from("./thalweg-data"));
+    assert_eq!(config.groups.offsets_topic().replication_factor, 1);
+    assert_eq!(config.transactions.state_topic().replication_factor, 1);
+    assert_eq!(config.transactions.state_topic().configs["min.insync.replicas"], "1");
     assert_eq!(config.network.connections_max_idle, Some(Duration::from_secs(600)));
     assert_eq!(config.network.queued_max_request_bytes, None);
     assert_eq!(config.log.flush_check_interval, None);
@@ -281,7 +281,7 @@ fn without_a_file_one_broker_serves_this_machine() {
     assert_eq!(topic.retention_bytes, None);
     assert_eq!(topic.segment_bytes, 1_073_741_824);
     assert_eq!(topic.cleanup_policy, CleanupPolicy { delete: true, compact: false });
-    assert_eq!(topic.compression, TopicCompression::Producer);
+    assert_eq!(topic.compression(), TopicCompression::Producer);
     assert_eq!(topic.timestamp_type, TimestampType::CreateTime);
 }
 
@@ -289,12 +289,12 @@ fn without_a_file_one_broker_serves_this_machine() {
 fn a_broker_in_a_quorum_follows_kafkas_replication() {
     let quorum = "process.roles=broker\nnode.id=4\ncontroller.quorum.bootstrap.servers=c1:9093,[::1]:9093\n";
     let config = configure(quorum).expect("a broker of a quorum");
-    assert_eq!(config.groups.offsets_topic.replication_factor, 3);
-    assert_eq!(config.transactions.state_topic.configs["min.insync.replicas"], "2");
+    assert_eq!(config.groups.offsets_topic().replication_factor, 3);
+    assert_eq!(config.transactions.state_topic().configs["min.insync.replicas"], "2");
     assert_eq!(config.controller.bootstrap_servers, [("c1".to_owned(), 9093), ("::1".to_owned(), 9093)]);
     let first = "listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\n";
     let config = configure(first).expect("the broker that the others join");
-    assert_eq!(config.groups.offsets_topic.replication_factor, 3, "whichever broker makes the topic");
+    assert_eq!(config.groups.offsets_topic().replication_factor, 3, "whichever broker makes the topic");
     let config = configure("process.roles=broker\nnode.id=4\ncontroller.quorum.voters=1@c1:9093\n");
     let voters = config.expect("a broker of a static quorum").controller.voters;
     assert_eq!(voters, [Voter { id: 1, host: "c1".to_owned(), port: 9093 }]);
@@ -310,7 +310,7 @@ fn topics_follow_the_first_broker_key_that_is_set() {
     assert_eq!(config.topic(&map(&[])).retention_ms, None);
     assert_eq!(config.topic(&map(&[])).segment_ms, 9);
     let topic = config.topic(&map(&[("retention.ms", "5"), ("compression.type", "zstd"), ("nothing", "1")]));
-    assert_eq!((topic.retention_ms, topic.compression), (Some(5), TopicCompression::Zstd(3)));
+    assert_eq!((topic.retention_ms, topic.compression()), (Some(5), TopicCompression::Zstd(3)));
     let compacted = map(&[("cleanup.policy", "compact"), ("max.compaction.lag.ms", "4")]);
     assert_eq!(config.topic(&compacted).max_segment_ms(), 4);
 }

@@ -1,24 +1,43 @@
-//! The values of all keys of a broker at one moment: every layer merged, parsed, and checked one by one.
+//! The values of all keys of a table at one moment: every layer merged, parsed, and checked one by one.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::error::ConfigError;
-use super::table;
+use super::key::ConfigKey;
+use super::setting::Setting;
 use super::value::Value;
 
-/// A value per key of the table. Getters expect keys of the table and of their type.
-#[derive(Debug, Clone, PartialEq)]
+/// A table of keys, by name.
+pub(super) type Keys = &'static [&'static ConfigKey];
+
+/// A value per key of a table.
+#[derive(Debug, Clone)]
 pub(super) struct Values {
-    /// In the order of `table::broker_keys`; `None` is Kafka's null.
+    keys: Keys,
+    /// In the order of the keys; `None` is Kafka's null.
     parsed: Vec<Option<Value>>,
 }
 
+impl PartialEq for Values {
+    fn eq(&self, other: &Self) -> bool {
+        self.parsed == other.parsed
+    }
+}
+
 impl Values {
+    /// What `value` says of each key.
+    pub fn new(keys: Keys, value: impl FnMut(&&'static ConfigKey) -> Option<Value>) -> Self {
+        Self { keys, parsed: keys.iter().map(value).collect() }
+    }
+
     /// Parses `properties`, with defaults for what is missing or wrong, and says what is wrong.
-    pub fn parse(properties: &BTreeMap<String, String>, in_quorum: bool) -> (Self, Vec<ConfigError>) {
+    pub fn parse(
+        keys: Keys,
+        properties: &BTreeMap<String, String>,
+        in_quorum: bool,
+    ) -> (Self, Vec<ConfigError>) {
         let mut errors = Vec::new();
-        let parsed = table::broker_keys().iter().map(|key| {
+        let values = Self::new(keys, |key| {
             let given = properties.get(key.name).and_then(|text| match Value::parse(key, text) {
                 Ok(value) => Some(value),
                 Err(error) => {
@@ -26,76 +45,36 @@ impl Values {
                     None
                 }
             });
-            given.or_else(|| {
-                let default = key.default_for(in_quorum)?;
-                Some(Value::parse(key, default).expect("a test parses every default"))
-            })
+            given.or_else(|| Value::default_of(key, in_quorum))
         });
-        (Self { parsed: parsed.collect() }, errors)
+        (values, errors)
     }
 
-    /// The value of a key; `None` when it is null, or not in the table.
-    pub fn get(&self, name: &str) -> Option<&Value> {
-        let at = table::broker_keys().binary_search_by(|key| key.name.cmp(name)).ok()?;
-        self.parsed[at].as_ref()
+    /// What a setting is.
+    pub fn get<T>(&self, setting: Setting<T>) -> T {
+        let at = self.position(setting.name()).expect("settings are read from the values of their table");
+        setting.read(self.parsed[at].as_ref(), self.keys[at].unit)
     }
 
-    pub fn boolean(&self, name: &str) -> bool {
-        matches!(self.get(name), Some(Value::Boolean(true)))
+    /// The value of a setting as its key has it; `None` when it is null.
+    pub fn raw<T>(&self, setting: Setting<T>) -> Option<&Value> {
+        self.named(setting.name())
     }
 
-    pub fn integer_or_null(&self, name: &str) -> Option<i64> {
-        match self.get(name) {
-            Some(Value::Integer(number)) => Some(*number),
-            _ => None,
-        }
+    /// The value of a key whose name came from elsewhere; `None` when it is null, or not in the table.
+    pub fn named(&self, name: &str) -> Option<&Value> {
+        self.parsed[self.position(name)?].as_ref()
     }
 
-    pub fn long(&self, name: &str) -> i64 {
-        self.integer_or_null(name).unwrap_or_else(|| panic!("{name} is a number with a default"))
+    /// Sets the value of a key of the table by its text.
+    pub fn set(&mut self, key: &ConfigKey, text: &str) -> Result<(), ConfigError> {
+        let value = Value::parse(key, text)?;
+        let at = self.position(key.name).expect("the key is of this table");
+        self.parsed[at] = Some(value);
+        Ok(())
     }
 
-    pub fn int(&self, name: &str) -> i32 {
-        i32::try_from(self.long(name)).unwrap_or_else(|_| panic!("{name} was parsed as INT"))
-    }
-
-    pub fn short(&self, name: &str) -> i16 {
-        i16::try_from(self.long(name)).unwrap_or_else(|_| panic!("{name} was parsed as SHORT"))
-    }
-
-    pub fn double(&self, name: &str) -> f64 {
-        match self.get(name) {
-            Some(Value::Double(number)) => *number,
-            _ => panic!("{name} is a number with a default"),
-        }
-    }
-
-    pub fn text(&self, name: &str) -> Option<&str> {
-        match self.get(name) {
-            Some(Value::Text(text)) => Some(text),
-            _ => None,
-        }
-    }
-
-    pub fn list(&self, name: &str) -> Option<&[String]> {
-        match self.get(name) {
-            Some(Value::List(entries)) => Some(entries),
-            _ => None,
-        }
-    }
-
-    /// A number of bytes or of things; a negative one counts as none.
-    pub fn size(&self, name: &str) -> usize {
-        usize::try_from(self.long(name)).unwrap_or(0)
-    }
-
-    /// A duration from a key in milliseconds; a negative one counts as none.
-    pub fn millis(&self, name: &str) -> Duration {
-        Duration::from_millis(u64::try_from(self.long(name)).unwrap_or(0))
-    }
-
-    /// A duration from a key in seconds; a negative one counts as none.
-    pub fn seconds(&self, name: &str) -> Duration {
-        Duration::from_secs(u64::try_from(self.long(name)).unwrap_or(0))
+    fn position(&self, name: &str) -> Option<usize> {
+        self.keys.binary_search_by(|key| key.name.cmp(name)).ok()
     }
 }

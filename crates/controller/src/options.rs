@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use thalweg_config::BrokerConfig;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind, Endpoint, VersionRange, feature};
@@ -63,6 +64,41 @@ pub struct ControllerOptions {
 }
 
 impl ControllerOptions {
+    /// What `config` says, for a cluster and the directory of its metadata log.
+    pub fn of(
+        config: &BrokerConfig,
+        cluster_id: &str,
+        directory_id: Uuid,
+        metadata_log_dir: PathBuf,
+    ) -> ControllerOptions {
+        let (settings, metadata_log) = (&config.controller, &config.metadata_log);
+        ControllerOptions {
+            node_id: config.node.id,
+            cluster_id: cluster_id.to_owned(),
+            directory_id,
+            metadata_log_dir,
+            listeners: Vec::new(),
+            default_num_partitions: config.topics.num_partitions,
+            default_replication_factor: config.topics.default_replication_factor,
+            delete_topics: config.topics.delete_enable,
+            broker_session_timeout: settings.session_timeout,
+            snapshot_bytes: metadata_log.max_bytes_between_snapshots,
+            snapshot_interval: metadata_log.max_snapshot_interval.unwrap_or(Duration::ZERO),
+            segment_bytes: metadata_log.segment_bytes,
+            segment_ms: metadata_log.segment_ms,
+            retention_bytes: metadata_log.retention_bytes,
+            retention_ms: metadata_log.retention_ms,
+            rebalance_leaders: settings.rebalances_leaders,
+            rebalance_interval: settings.leader_imbalance_check_interval,
+            unclean_election_interval: settings.unclean_election_interval,
+            supported_features: default_supported_features(),
+            bootstrap_features: BTreeMap::new(),
+            may_format: true,
+            disk: Disk::real(),
+            clock: Clock::system(),
+        }
+    }
+
     /// Kafka's defaults for a node, its cluster, and the directory of its metadata log.
     pub fn new(
         node_id: i32,
@@ -70,31 +106,9 @@ impl ControllerOptions {
         directory_id: Uuid,
         metadata_log_dir: PathBuf,
     ) -> ControllerOptions {
-        ControllerOptions {
-            node_id,
-            cluster_id: cluster_id.to_owned(),
-            directory_id,
-            metadata_log_dir,
-            listeners: Vec::new(),
-            default_num_partitions: 1,
-            default_replication_factor: 1,
-            delete_topics: true,
-            broker_session_timeout: Duration::from_millis(9000),
-            snapshot_bytes: 20 * 1024 * 1024,
-            snapshot_interval: Duration::from_secs(60 * 60),
-            segment_bytes: 1024 * 1024 * 1024,
-            segment_ms: 7 * 24 * 60 * 60 * 1000,
-            retention_bytes: 100 * 1024 * 1024,
-            retention_ms: 7 * 24 * 60 * 60 * 1000,
-            rebalance_leaders: true,
-            rebalance_interval: Duration::from_secs(300),
-            unclean_election_interval: Duration::from_secs(300),
-            supported_features: default_supported_features(),
-            bootstrap_features: BTreeMap::new(),
-            may_format: true,
-            disk: Disk::real(),
-            clock: Clock::system(),
-        }
+        let by_default = BrokerConfig::default();
+        let options = ControllerOptions::of(&by_default, cluster_id, directory_id, metadata_log_dir);
+        ControllerOptions { node_id, ..options }
     }
 }
 

@@ -1,6 +1,8 @@
 //! The performance laboratory. A black-box user of the protocol: it never depends on the broker, so every number can be
 //! taken against any cluster.
 //!
+//! The modules stand in floors, and each imports from those below it alone (`tests/it/floors.rs` has the list).
+//!
 //! - [`perf`] holds the three tools that Kafka's users know.
 //! - [`workload`] says what is measured, [`target`] what it is measured on, [`worker`] who produces and consumes.
 //! - [`run`] joins them: interleaved repetitions, a search for saturation, a verdict.
@@ -14,6 +16,8 @@
 pub mod calibrate;
 pub mod doctor;
 pub mod evidence;
+pub mod figures;
+pub mod histogram;
 pub mod machine;
 pub mod null_server;
 mod pacer;

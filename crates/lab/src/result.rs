@@ -5,9 +5,7 @@
 
 mod compare;
 mod evidence;
-mod figure;
 mod file;
-mod histogram;
 mod measured;
 pub mod openmessaging;
 mod subject;
@@ -19,12 +17,14 @@ pub use compare::{
     compare,
 };
 pub use evidence::{Check, Evidence, PartitionEvidence, ReplicaEvidence};
-pub use figure::{FIGURES, Figure, FigureUnit};
 pub use file::{ReadError, WriteError, read, write, write_whole};
-pub use histogram::{Histogram, HistogramUnreadable};
-pub use measured::{Figures, Knee, PointResult, Repetition, Spread, Step, Summary, Verdict};
+pub use measured::{Knee, PointResult, Repetition, Spread, Step, Summary, Verdict};
 pub use subject::Subject;
 pub use usage::{DiskUse, HostUse, ProcessUse, Sample};
+
+pub use crate::figures::{FIGURES, Figure, FigureUnit, Figures};
+pub use crate::histogram::{Histogram, HistogramUnreadable};
+pub use crate::target::TargetInfo;
 
 use std::collections::BTreeMap;
 
@@ -92,19 +92,6 @@ pub struct Machine {
     pub hypervisor: Option<String>,
     /// Other facts that bear on the figures, such as the clock source, by name.
     pub facts: BTreeMap<String, String>,
-}
-
-/// A system that was measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TargetInfo {
-    /// `embedded`, `apache-kafka`, `bootstrap`, or `none` where there is no cluster.
-    pub kind: String,
-    /// Its name and version, as far as it tells.
-    pub version: String,
-    /// How the brokers were started, such as heap and flags; empty where the lab did not start them.
-    pub command: Vec<String>,
-    /// What else a reader must know, for people.
-    pub notes: Vec<String>,
 }
 
 /// A workload and what came out.

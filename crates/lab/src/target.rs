@@ -27,7 +27,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::result::TargetInfo;
+use serde::{Deserialize, Serialize};
+
 use crate::workload::ClusterSpec;
 use process::Brokers;
 
@@ -48,6 +49,19 @@ pub enum TargetSpec {
         /// Properties for every client of it, such as those of TLS and SASL.
         properties: BTreeMap<String, String>,
     },
+}
+
+/// A system that was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TargetInfo {
+    /// `embedded`, `apache-kafka`, `bootstrap`, or `none` where there is no cluster.
+    pub kind: String,
+    /// Its name and version, as far as it tells.
+    pub version: String,
+    /// How the brokers were started, such as heap and flags; empty where the lab did not start them.
+    pub command: Vec<String>,
+    /// What else a reader must know, for people.
+    pub notes: Vec<String>,
 }
 
 /// A cluster that runs, for points of one [`crate::workload::ClusterSpec`].

@@ -12,7 +12,9 @@ pub(crate) mod counts;
 mod error;
 mod handle;
 mod java;
+#[cfg(feature = "librdkafka")]
 mod librdkafka;
+mod librdkafka_properties;
 pub mod link;
 pub(crate) mod look;
 mod protocol;
@@ -23,10 +25,11 @@ mod thalweg;
 mod threads;
 mod tool;
 
+pub use crate::workload::{Driver, DriverNotBuilt};
 pub use error::WorkerError;
 pub use handle::{EventUnreadable, Handle, HandleError, NotSpawned, WorkerEnded, WorkerFailed};
 pub use link::Link;
-pub use protocol::{Assignment, Command, Driver, Event, Interval, Order, Report, Role, Seen, Span, StopWhen};
+pub use protocol::{Assignment, Command, Event, Interval, Order, Report, Role, Seen, Span, StopWhen};
 pub use stamp::VerifyError;
 
 /// Is a worker, from its assignment to its last word. Blocks; makes the threads and runtimes that it needs, so it must
@@ -35,7 +38,10 @@ pub fn serve() -> Result<(), WorkerError> {
     let (assignment, mut link) = link::open()?;
     let outcome = match assignment.driver {
         Driver::Thalweg => thalweg::run(&assignment, &mut link),
+        #[cfg(feature = "librdkafka")]
         Driver::Librdkafka => librdkafka::run(&assignment, &mut link),
+        #[cfg(not(feature = "librdkafka"))]
+        Driver::Librdkafka => Err(WorkerError::driver(DriverNotBuilt { driver: assignment.driver })),
         Driver::Java => java::run(&assignment, &mut link),
         Driver::Stream => stream::run(&assignment, &mut link),
     };

@@ -28,6 +28,7 @@ mod builtin;
 mod check;
 mod client_properties;
 mod document;
+mod driver;
 mod file;
 mod key;
 mod layer;
@@ -43,6 +44,7 @@ use std::path::Path;
 
 pub use builtin::{names, source};
 pub use check::STAMP_BYTES;
+pub use driver::{Driver, DriverNotBuilt};
 pub use mistake::{
     InvalidFile, InvalidScale, Mistake, Position, UnknownWorkload, UnreadableFile, WorkloadError,
 };
@@ -53,8 +55,6 @@ pub use point::{
 pub use scale::scaled;
 
 use serde::{Deserialize, Serialize};
-
-use crate::worker::Driver;
 
 /// A named set of points, with the figures that were published for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -92,7 +92,7 @@ pub struct Published {
     pub system: String,
     /// On what.
     pub hardware: String,
-    /// What the number is: `records_per_s`, `mb_per_s`, `p99_us` and so on, a name of [`crate::result::Figures`].
+    /// What the number is: `records_per_s`, `mb_per_s`, `p99_us` and so on, a name of [`crate::figures::Figures`].
     pub figure: String,
     /// The number, in the figure's unit.
     pub value: f64,

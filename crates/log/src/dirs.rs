@@ -16,7 +16,7 @@
 //!
 //! Owns: the location of partitions, the checkpoints, and the effects of a failed disk. Refuses: owning the
 //! partitions' logs: the broker does, each behind its lock. Each log publishes its checkpoint values in atomics
-//! ([`PublishedOffsets`]), so that writing checkpoints takes no partition's lock.
+//! ([`crate::PublishedOffsets`]), so that writing checkpoints takes no partition's lock.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,8 +29,9 @@ use thalweg_record::Offset;
 use crate::checkpoint::{HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};
 use crate::clock::Clock;
 use crate::config::LogConfig;
+use crate::dir_state::{Checkpoint, DirState, PartitionDescription};
 use crate::disk::{DirLock, Disk};
-use crate::partition::{PartitionLog, PublishedOffsets};
+use crate::partition::PartitionLog;
 use crate::segment::Home;
 use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
@@ -40,16 +41,12 @@ mod error;
 mod meta_properties;
 mod moves;
 mod open;
-mod state;
 
 pub use error::{
     BadMetaProperties, CreateError, DirectoryLocked, DirectoryOffline, DuplicateDirectoryId,
     DuplicatePartition, NoDirectory, OpenError, PartitionExists, WrongClusterId, WrongNodeId,
 };
 pub use open::LogDirsOptions;
-pub use state::DirState;
-
-use state::Checkpoint;
 
 /// The name of the lock file.
 pub const LOCK_FILE: &str = ".lock";
@@ -97,17 +94,6 @@ pub struct DirDescription {
     pub space: Option<(u64, u64)>,
     /// The partitions in it.
     pub partitions: Vec<PartitionDescription>,
-}
-
-/// A partition in a log directory, as described by DescribeLogDirs.
-#[derive(Clone, Debug)]
-pub struct PartitionDescription {
-    /// The partition.
-    pub name: TopicPartition,
-    /// The offsets of its log, and the size.
-    pub offsets: Arc<PublishedOffsets>,
-    /// Whether it is a copy that will replace the log in another directory.
-    pub is_future: bool,
 }
 
 impl LogDirs {

@@ -36,12 +36,14 @@ pub mod checkpoint;
 mod clock;
 mod compaction;
 mod config;
+mod dir_state;
 mod dirs;
 pub mod disk;
 mod epochs;
 mod index;
 mod partition;
 mod producers;
+mod published;
 mod scan;
 mod segment;
 mod set_aside;
@@ -54,23 +56,25 @@ pub use compaction::{
     CompactionError, CompactionJob, CompactionOutcome, CompactionPass, CompactionStats, CompactionStep,
 };
 pub use config::{CleanupPolicy, LogConfig};
+pub use dir_state::PartitionDescription;
 pub use dirs::{
     BadMetaProperties, CreateError, DirDescription, DirectoryLocked, DirectoryOffline, DuplicateDirectoryId,
-    DuplicatePartition, FailedDir, LogDirs, LogDirsOptions, NoDirectory, OpenError, PartitionDescription,
-    PartitionExists, WrongClusterId, WrongNodeId,
+    DuplicatePartition, FailedDir, LogDirs, LogDirsOptions, NoDirectory, OpenError, PartitionExists,
+    WrongClusterId, WrongNodeId,
 };
 pub use epochs::EpochEnd;
 pub use partition::{
     AppendError, AppendInfo, AppendOptions, BatchTooLarge, CompactionSwap, DeleteRecordsError, Dirtiness,
     ExpiredFiles, FlushTarget, LogError, LogSlice, OffsetOutOfRange, OffsetsMissing, OffsetsOutOfOrder,
-    OpenOptions, PartitionLog, PublishedOffsets, ReadError, RecordScan, SearchTurn, TimestampSearch,
-    TimestampedOffset, UnexpectedEpoch, UnexpectedOffset,
+    OpenOptions, PartitionLog, ReadError, RecordScan, SearchTurn, TimestampSearch, TimestampedOffset,
+    UnexpectedEpoch, UnexpectedOffset,
 };
 pub use producers::{
     AppendOrigin, BatchMetadata, EndMarker, InvalidProducerEpoch, InvalidTransactionState,
     OutOfOrderSequence, ProducerEntry, ProducerError, SequenceFault, TransactionCoordinatorFenced,
     VerificationGuard,
 };
+pub use published::PublishedOffsets;
 pub use scan::{BatchFault, CorruptBatch};
 pub use segment::Home;
 pub use segment::transactions::AbortedTransaction;

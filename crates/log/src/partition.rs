@@ -15,17 +15,18 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use thalweg_record::{LeaderEpoch, Offset, ProducerEpoch, ProducerId};
 
 use crate::clock::Clock;
 use crate::config::LogConfig;
-use crate::dirs::DirState;
+use crate::dir_state::DirState;
 use crate::disk::Disk;
 use crate::epochs::{EpochEnd, LeaderEpochs};
 use crate::producers::{ProducerEntry, ProducerError, Producers, VerificationGuard};
+use crate::published::PublishedOffsets;
 use crate::segment::{Home, Segment};
 use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
@@ -35,6 +36,7 @@ mod compact;
 mod error;
 mod examine;
 mod flush;
+mod health;
 mod in_flight;
 mod load;
 pub mod metadata;
@@ -58,63 +60,10 @@ pub use load::OpenOptions;
 pub use read::LogSlice;
 pub use timestamps::{RecordScan, SearchTurn, TimestampSearch, TimestampedOffset};
 
-use examine::Oddities;
-use flush::Names;
+use compact::Cleaning;
+use flush::Flushing;
+use health::Health;
 use read::ReadHints;
-
-/// The offsets of a partition that others may look at without its lock: the checkpoint writers, metrics.
-#[derive(Debug, Default)]
-pub struct PublishedOffsets {
-    log_start: AtomicI64,
-    first_segment: AtomicI64,
-    recovery_point: AtomicI64,
-    high_watermark: AtomicI64,
-    log_end: AtomicI64,
-    cleaned_to: AtomicI64,
-    size_bytes: AtomicI64,
-}
-
-impl PublishedOffsets {
-    /// The first offset that may be read.
-    pub fn log_start_offset(&self) -> Offset {
-        Offset(self.log_start.load(Ordering::Relaxed))
-    }
-
-    /// The base offset of the first segment on disk: the log start offset if no checkpoint has one.
-    pub fn first_segment_offset(&self) -> Offset {
-        Offset(self.first_segment.load(Ordering::Relaxed))
-    }
-
-    /// All batches below it are on the medium.
-    pub fn recovery_point(&self) -> Offset {
-        Offset(self.recovery_point.load(Ordering::Relaxed))
-    }
-
-    /// The offset below which consumers may read.
-    pub fn high_watermark(&self) -> Offset {
-        Offset(self.high_watermark.load(Ordering::Relaxed))
-    }
-
-    /// The offset of the next record.
-    pub fn log_end_offset(&self) -> Offset {
-        Offset(self.log_end.load(Ordering::Relaxed))
-    }
-
-    /// The log is compacted below it.
-    pub fn cleaned_to(&self) -> Offset {
-        Offset(self.cleaned_to.load(Ordering::Relaxed))
-    }
-
-    /// Marks everything as synced when the log is closed for appends.
-    pub(crate) fn set_all_recovered(&self) {
-        self.recovery_point.store(self.log_end.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-
-    /// Bytes of all segments.
-    pub fn size_bytes(&self) -> u64 {
-        u64::try_from(self.size_bytes.load(Ordering::Relaxed)).unwrap_or(0)
-    }
-}
 
 /// A file on its way out.
 #[derive(Debug)]
@@ -136,38 +85,17 @@ pub struct PartitionLog {
     log_start: Offset,
     log_end: Offset,
     high_watermark: Offset,
-    recovery_point: Offset,
-    /// The log is compacted below it.
-    cleaned_to: Offset,
-    /// Alive while a compaction is planned or runs.
-    compacting: Weak<()>,
-    /// Batches below it that compaction cannot read were named.
-    unread_named_to: Offset,
     first_unstable: Option<Offset>,
     epochs: LeaderEpochs,
     producers: Producers,
     /// Offsets of the producer snapshots on disk, rising.
     snapshots: Vec<Offset>,
-    /// Why nothing is appended any more.
-    poison: Option<Arc<str>>,
     hints: ReadHints,
-    /// Whether the checkpoint may be above the recovery point, since a truncation.
-    recovery_point_sank: bool,
-    /// Gaps and damage that recovery found.
-    oddities: Oddities,
-    /// The segment and the position of the damaged batch that was logged last.
-    noted_damage: Option<(Offset, u64)>,
-    /// Why the last append failed, when it did.
-    failed_append: Option<Box<str>>,
-    /// Counts truncations, to detect a truncation during a flush.
-    truncations: u64,
+    flushing: Flushing,
+    cleaning: Cleaning,
+    health: Health,
     /// Counts truncations and compactions, for searches that release the lock between steps.
     rewrites: u64,
-    /// Names in the directory.
-    names: Names,
-    /// The name of the directory itself.
-    own_name: Names,
-    last_flush_ms: i64,
     /// The log end when it was last asked whether the partition is quiet.
     trim_seen_end: Offset,
     doomed: Vec<Doomed>,
@@ -260,7 +188,7 @@ impl PartitionLog {
 
     /// All batches below it are on the medium.
     pub fn recovery_point(&self) -> Offset {
-        self.recovery_point
+        self.flushing.recovery_point
     }
 
     /// Whether there is no record to read.
@@ -378,29 +306,6 @@ impl PartitionLog {
         self.producers.remove_expired(now_ms, expiration_ms);
     }
 
-    /// Why the log is closed for appends, if it is.
-    pub fn poison(&self) -> Option<&str> {
-        self.poison.as_deref()
-    }
-
-    /// Refuses all further appends; the log is still readable.
-    fn set_poison(&mut self, reason: String) {
-        if self.poison.is_none() {
-            if let Some(state) = &self.state {
-                state.fail(&reason);
-            }
-            self.refuse_appends(reason);
-        }
-    }
-
-    /// As [`PartitionLog::set_poison`], for causes other than the disk: other logs of the directory continue.
-    fn refuse_appends(&mut self, reason: String) {
-        if self.poison.is_none() {
-            tracing::error!(partition = %self.name, dir = %self.home.dir.display(), reason, "Log is closed for appends after a failure");
-            self.poison = Some(reason.into());
-        }
-    }
-
     /// Sets the log directory of the log.
     pub(crate) fn attach(&mut self, state: Arc<DirState>) {
         self.state = Some(state);
@@ -415,7 +320,7 @@ impl PartitionLog {
     /// Otherwise a power failure might restore truncated batches before newer ones.
     fn cut_is_unsynced(&mut self) {
         let base = self.active().base_offset;
-        self.recovery_point = self.recovery_point.min(base);
+        self.flushing.recovery_point = self.flushing.recovery_point.min(base);
     }
 
     /// Moves to the end of a log whose batches this one has all. Trailing offsets without a batch must not be
@@ -448,7 +353,7 @@ impl PartitionLog {
         self.published = std::mem::take(&mut old.published);
         self.published.first_segment.store(first_segment.0, Ordering::Relaxed);
         self.config = Arc::clone(&old.config);
-        self.cleaned_to = old.cleaned_to;
+        self.cleaning.cleaned_to = old.cleaning.cleaned_to;
         self.note_unsynced_names();
         self.set_high_watermark(old.high_watermark);
         self.publish();
@@ -456,14 +361,14 @@ impl PartitionLog {
 
     /// Ends the log: its directory has this name and will be removed.
     pub(crate) fn leave(&mut self, renamed: PathBuf) {
-        self.poison = Some("the partition is in another log directory".into());
+        self.health.poison = Some("the partition is in another log directory".into());
         self.home.dir = renamed;
         self.doomed.clear();
     }
 
     /// Moves the directory to a name under which it will be removed; nothing is appended any more.
     pub(crate) fn retire(&mut self, renamed: &Path) -> io::Result<()> {
-        self.poison = Some("the partition is deleted".into());
+        self.health.poison = Some("the partition is deleted".into());
         self.home.disk.rename(&self.home.dir, renamed)?;
         self.home.dir = renamed.to_owned();
         self.doomed.clear();
@@ -484,14 +389,14 @@ impl PartitionLog {
         published.log_start.store(self.log_start.0, Ordering::Relaxed);
         // While deleted segments may reappear after a power failure, the checkpoint must contain the log start.
         let mut first_segment = self.segments[0].base_offset;
-        if self.names.unsynced().is_some() {
+        if self.flushing.names.unsynced().is_some() {
             first_segment = first_segment.min(published.first_segment_offset());
         }
         published.first_segment.store(first_segment.0, Ordering::Relaxed);
-        published.recovery_point.store(self.recovery_point.0, Ordering::Relaxed);
+        published.recovery_point.store(self.flushing.recovery_point.0, Ordering::Relaxed);
         published.high_watermark.store(self.high_watermark.0, Ordering::Relaxed);
         published.log_end.store(self.log_end.0, Ordering::Relaxed);
-        published.cleaned_to.store(self.cleaned_to.0, Ordering::Relaxed);
+        published.cleaned_to.store(self.cleaning.cleaned_to.0, Ordering::Relaxed);
         published.size_bytes.store(i64::try_from(self.size_bytes()).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 

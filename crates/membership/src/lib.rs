@@ -28,6 +28,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_config::BrokerConfig;
 use thalweg_metadata::{Delta, Endpoint, Image, VersionRange};
 use thalweg_wire::{ErrorCode, Uuid};
 use tokio::sync::{mpsc, oneshot};
@@ -83,6 +84,7 @@ pub struct MembershipOptions {
 
 impl Default for MembershipOptions {
     fn default() -> MembershipOptions {
+        let settings = BrokerConfig::default().controller;
         MembershipOptions {
             node_id: -1,
             cluster_id: String::new(),
@@ -92,9 +94,9 @@ impl Default for MembershipOptions {
             features: BTreeMap::new(),
             directories: Vec::new(),
             previous_broker_epoch: None,
-            heartbeat_interval: Duration::from_secs(2),
-            session_timeout: Duration::from_secs(9),
-            registration_timeout: Duration::from_secs(60),
+            heartbeat_interval: settings.heartbeat_interval,
+            session_timeout: settings.session_timeout,
+            registration_timeout: settings.initial_registration_timeout,
             controlled_shutdown_timeout: Duration::from_secs(30),
         }
     }

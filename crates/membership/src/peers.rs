@@ -10,7 +10,7 @@ use thalweg_client::{
     ClientError, Connection, ConnectionOptions, Connector, InvalidSetting, Properties, Security,
     host_and_port,
 };
-use thalweg_config::INTER_BROKER_MECHANISM;
+use thalweg_config::SaslKeys;
 use thalweg_metadata::ImageCell;
 
 /// A broker cannot be reached.
@@ -103,7 +103,7 @@ impl Peers {
         let read = tokio::task::spawn_blocking(move || Security::take(&mut properties));
         read.await.expect("reading settings does not panic").map_err(|mut error| {
             if error.key == "sasl.mechanism" {
-                error.key = INTER_BROKER_MECHANISM.to_owned();
+                error.key = SaslKeys::mechanism_inter_broker.name().to_owned();
             }
             error
         })

@@ -1,9 +1,16 @@
-//! One partition's replica on this broker: appends and fetches as a leader ([`partition`]), following another broker,
-//! in-sync replicas and moves between directories ([`replication`]), and periodic work ([`upkeep`]).
+//! The replicas of this broker.
+//!
+//! A leader's view of its followers ([`leadership`]), and the changes of in-sync replicas that it proposes
+//! ([`isr_changes`]); one partition, as leader and as follower ([`partition`]); following other brokers and moves
+//! between directories ([`replication`]); periodic work ([`upkeep`]). Each uses only those before it.
 //!
 //! Owns: every log of a topic, each behind the lock of its [`partition::Partition`]. Refuses: requests and answers
 //! (the broker's) and the meaning of records (their coordinator's).
 
+pub mod context;
+pub mod isr_changes;
+pub mod leadership;
 pub mod partition;
 pub mod replication;
+pub mod throttle;
 pub mod upkeep;

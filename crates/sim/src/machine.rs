@@ -218,7 +218,7 @@ async fn run_node(
         Ok(config) => config,
         Err(error) => return Ended::Failed(error.to_string()),
     };
-    if !config.roles.broker {
+    if !config.node.roles.broker {
         let server = match start_controller_on(&machine, config).await {
             Ok(server) => server,
             Err(error) => return Ended::Failed(error.to_string()),

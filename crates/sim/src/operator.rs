@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_client::{Cluster, ConnectionOptions, Connector};
+use thalweg_config::EffectiveTopicConfig;
 use thalweg_wire::request::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
@@ -130,7 +131,7 @@ async fn act(cluster: &Cluster, task: &Task) -> Result<(), thalweg_client::Clien
         }
         Task::MinInsync(count) => {
             let config = AlterableConfig {
-                name: "min.insync.replicas".to_owned(),
+                name: EffectiveTopicConfig::min_insync_replicas.name().to_owned(),
                 config_operation: 0,
                 value: Some(count.to_string()),
             };

@@ -15,7 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_client::{Cluster, ConnectionOptions, Connector};
-use thalweg_config::ServerProperties;
+use thalweg_config::{
+    ControllerSettings, EffectiveTopicConfig, GroupSettings, ListenerSettings, LogSettings, NetworkSettings,
+    NodeSettings, ReplicationSettings, ServerProperties, TopicSettings, TransactionSettings,
+};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use thalweg_wire::request::update_features_request::FeatureUpdateKey;
 use thalweg_wire::request::{CreateTopicsRequest, UpdateFeaturesRequest};
@@ -256,7 +259,8 @@ impl Simulation {
         let image = broker.image();
         let needs_no_help = |topic: &str| {
             let mut configs = image.configs().iter().filter(|(resource, _)| resource.name.as_str() == topic);
-            let min_insync = configs.find_map(|(_, config)| config.get("min.insync.replicas"));
+            let min_insync =
+                configs.find_map(|(_, config)| config.get(EffectiveTopicConfig::min_insync_replicas.name()));
             self.plan.elr && min_insync.is_some_and(|min| min != "1")
         };
         let mut elections = 0;
@@ -401,45 +405,45 @@ impl Simulation {
 fn properties(id: MachineId, plan: &Plan) -> ServerProperties {
     let mut properties = ServerProperties::default();
     let mut set = |key: &str, value: &str| properties.set(key, value);
-    set("log.dirs", "/data");
-    set("broker.session.timeout.ms", "3000");
-    set("broker.heartbeat.interval.ms", "500");
-    set("auto.create.topics.enable", "false");
-    set("auto.leader.rebalance.enable", if plan.rebalances { "true" } else { "false" });
-    set("leader.imbalance.check.interval.seconds", "5");
-    set("controller.quorum.request.timeout.ms", "1500");
-    set("request.timeout.ms", "4000");
-    set("initial.broker.registration.timeout.ms", "20000");
+    set(LogSettings::dirs.name(), "/data");
+    set(ControllerSettings::session_timeout.name(), "3000");
+    set(ControllerSettings::heartbeat_interval.name(), "500");
+    set(TopicSettings::auto_create.name(), "false");
+    set(ControllerSettings::rebalances_leaders.name(), if plan.rebalances { "true" } else { "false" });
+    set(ControllerSettings::leader_imbalance_check_interval.name(), "5");
+    set(ControllerSettings::request_timeout.name(), "1500");
+    set(NetworkSettings::request_timeout.name(), "4000");
+    set(ControllerSettings::initial_registration_timeout.name(), "20000");
     if id == CONTROLLER {
-        set("process.roles", "controller");
-        set("node.id", "100");
-        set("controller.listener.names", "CONTROLLER");
-        set("listeners", "CONTROLLER://controller:9093");
+        set(NodeSettings::roles.name(), "controller");
+        set(NodeSettings::id.name(), "100");
+        set(ControllerSettings::listener_names.name(), "CONTROLLER");
+        set(ListenerSettings::listeners.name(), "CONTROLLER://controller:9093");
         return properties;
     }
-    set("process.roles", "broker");
-    set("node.id", &id.to_string());
-    set("controller.quorum.bootstrap.servers", "controller:9093");
-    set("controller.listener.names", "CONTROLLER");
-    set("listeners", &format!("PLAINTEXT://b{id}:9092"));
-    set("num.recovery.threads.per.data.dir", "1");
-    set("replica.lag.time.max.ms", "2500");
-    set("replica.socket.timeout.ms", "3000");
-    set("replica.fetch.wait.max.ms", "200");
-    set("replica.fetch.backoff.ms", "200");
-    set("replica.high.watermark.checkpoint.interval.ms", "1000");
-    set("log.initial.task.delay.ms", "500");
-    set("log.retention.ms", "-1");
+    set(NodeSettings::roles.name(), "broker");
+    set(NodeSettings::id.name(), &id.to_string());
+    set(ControllerSettings::bootstrap_servers.name(), "controller:9093");
+    set(ControllerSettings::listener_names.name(), "CONTROLLER");
+    set(ListenerSettings::listeners.name(), &format!("PLAINTEXT://b{id}:9092"));
+    set(LogSettings::recovery_threads_per_dir.name(), "1");
+    set(ReplicationSettings::lag_time_max.name(), "2500");
+    set(ReplicationSettings::socket_timeout.name(), "3000");
+    set(ReplicationSettings::fetch_wait_max.name(), "200");
+    set(ReplicationSettings::fetch_backoff.name(), "200");
+    set(ReplicationSettings::high_watermark_checkpoint_interval.name(), "1000");
+    set(LogSettings::initial_task_delay.name(), "500");
+    set(LogSettings::retention_ms.name(), "-1");
     if plan.flushes {
         // Also the topics of the cluster itself.
-        set("log.flush.interval.messages", "1");
+        set(LogSettings::flush_interval_messages.name(), "1");
     }
-    set("offsets.topic.num.partitions", "1");
-    set("offsets.topic.replication.factor", "3");
-    set("transaction.state.log.num.partitions", "1");
-    set("transaction.state.log.replication.factor", "3");
-    set("transaction.state.log.min.isr", "2");
-    set("transaction.abort.timed.out.transaction.cleanup.interval.ms", "1000");
+    set(GroupSettings::offsets_topic_partitions.name(), "1");
+    set(GroupSettings::offsets_topic_replication_factor.name(), "3");
+    set(TransactionSettings::state_topic_partitions.name(), "1");
+    set(TransactionSettings::state_topic_replication_factor.name(), "3");
+    set(TransactionSettings::state_topic_min_isr.name(), "2");
+    set(TransactionSettings::abort_timed_out_interval.name(), "1000");
     properties
 }
 
@@ -456,10 +460,12 @@ async fn create_topics(connector: &Connector, bootstrap: &[String], plan: &Plan)
         value: Some(value.to_owned()),
     };
     let segment_bytes = plan.segment_bytes.to_string();
-    let mut configs =
-        vec![config("min.insync.replicas", "2"), config("internal.segment.bytes", &segment_bytes)];
+    let mut configs = vec![
+        config(EffectiveTopicConfig::min_insync_replicas.name(), "2"),
+        config(EffectiveTopicConfig::internal_segment_bytes.name(), &segment_bytes),
+    ];
     if plan.flushes {
-        configs.push(config("flush.messages", "1"));
+        configs.push(config(EffectiveTopicConfig::flush_messages.name(), "1"));
     }
     let topic = |name: &str| CreatableTopic {
         name: name.to_owned(),

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::disk::Appender;
-use crate::kafka::{Cluster, is_topic};
+use crate::kafka::{Cluster, Writer};
 use crate::message::{Gather, Header, Message};
-use crate::module::Kind;
-use crate::sink::kafka as kafka_sink;
-use crate::stage::{BadMessage, StageError};
+use crate::sink;
+use crate::stage::{BadMessage, Refusals, StageError};
+use crate::topics::is_topic;
 
 /// How much of a bad message is shown.
 const EXCERPT_CHARS: usize = 60;
@@ -84,7 +84,7 @@ enum Policy {
 
 /// Dead letters on their way to a topic.
 struct DeadLetters {
-    topic: kafka_sink::Kafka,
+    topic: Writer,
     waiting: Gather,
 }
 
@@ -101,7 +101,7 @@ impl BadMessages {
             OnError::Skip => Policy::Skip,
             OnError::DeadLetter(path) => Policy::DeadLetter(Appender::open(path)?),
             OnError::DeadLetterTopic(topic) => Policy::DeadLetterTopic(Box::new(DeadLetters {
-                topic: kafka_sink::open(&cluster.settings(Kind::Sink, &[("topic", topic)]))?,
+                topic: Writer::open(&cluster.settings(&sink::kafka::MODULE, &[("topic", topic)]))?,
                 waiting: Gather::default(),
             })),
         };
@@ -115,8 +115,34 @@ impl BadMessages {
         }
     }
 
-    /// Takes a message. An error ends the stream.
-    pub fn take(&mut self, message: &Message<'_>, reason: &str) -> Result<(), StageError> {
+    /// The stage whose messages came last.
+    pub fn stage(&self) -> Arc<str> {
+        self.stage.clone()
+    }
+
+    /// Waits until those that were taken have left memory that is not bounded. To be called after every few batches.
+    pub async fn settle(&mut self) -> Result<(), StageError> {
+        match &mut self.policy {
+            Policy::DeadLetterTopic(letters) if !letters.waiting.is_empty() => {
+                letters.topic.take(&letters.waiting.take())?;
+                letters.topic.hand_over_rest().await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until those that were taken have arrived.
+    pub async fn flush(&mut self) -> Result<(), StageError> {
+        self.settle().await?;
+        match &mut self.policy {
+            Policy::DeadLetterTopic(letters) => letters.topic.arrive().await,
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Refusals for BadMessages {
+    fn take(&mut self, message: &Message<'_>, reason: &str) -> Result<(), StageError> {
         match &mut self.policy {
             Policy::Fail => {
                 return Err(BadMessage {
@@ -151,31 +177,6 @@ impl BadMessages {
         }
         self.count.fetch_add(1, Ordering::Relaxed);
         Ok(())
-    }
-
-    /// The stage whose messages came last.
-    pub fn stage(&self) -> Arc<str> {
-        self.stage.clone()
-    }
-
-    /// Waits until those that were taken have left memory that is not bounded. To be called after every few batches.
-    pub async fn settle(&mut self) -> Result<(), StageError> {
-        match &mut self.policy {
-            Policy::DeadLetterTopic(letters) if !letters.waiting.is_empty() => {
-                letters.topic.take(&letters.waiting.take())?;
-                letters.topic.hand_over_rest().await
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Waits until those that were taken have arrived.
-    pub async fn flush(&mut self) -> Result<(), StageError> {
-        self.settle().await?;
-        match &mut self.policy {
-            Policy::DeadLetterTopic(letters) => letters.topic.arrive().await,
-            _ => Ok(()),
-        }
     }
 }
 

@@ -10,9 +10,12 @@
 
 mod bad;
 mod clock;
+mod declaration;
 pub mod deployment;
 mod disk;
+mod exactly_once;
 pub mod expression;
+mod figures;
 mod guarantee;
 pub mod host;
 mod json;
@@ -27,10 +30,12 @@ pub mod runtime;
 pub mod sink;
 pub mod source;
 pub mod stage;
+mod topics;
 pub mod transport;
 
 pub use bad::{BadMessages, NoSuchPolicy, OnError};
-pub use guarantee::{Guarantee, NoSuchGuarantee, NotExactlyOnce};
+pub use exactly_once::NotExactlyOnce;
+pub use guarantee::{Guarantee, NoSuchGuarantee};
 pub use kafka::Cluster;
 
 /// The stack of a thread that runs streams: an expression may be nested deep. Only what is used of it is ever in memory.

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::bad::{BadMessages, OnError};
-use crate::module::{Console, Findings, Make, Site};
+use crate::declaration::{Console, Findings, Make, Site};
 use crate::plan::{Input, Output, Plan, StreamPlan};
 use crate::stage::{Source, StageError};
 use crate::{Cluster, Guarantee};

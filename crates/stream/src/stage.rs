@@ -3,19 +3,16 @@
 //! `fill`, `process` and `write` do what can be done at once and never wait. Whoever has to wait says so: a source by
 //! [`Source::ready`], the others by `settle`. So stages next to each other run on one thread, by plain calls.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
-
 use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
-use rdkafka::TopicPartitionList;
-use rdkafka::consumer::ConsumerGroupMetadata;
+use thalweg_client::{CommittedOffset, GroupMetadata, TopicPartition};
 use tokio::time::Instant;
 
-use crate::bad::BadMessages;
-use crate::message::Batch;
+use crate::message::{Batch, Message};
 
 /// Something to wait for.
 pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -40,7 +37,13 @@ pub struct Turn<'a> {
     /// How long the stream has waited so far because its source had no messages, in all.
     pub idle: Duration,
     /// Where bad messages go.
-    pub bad: &'a mut BadMessages,
+    pub bad: &'a mut dyn Refusals,
+}
+
+/// Takes the messages that a stage cannot work on.
+pub trait Refusals: Send {
+    /// Takes one, with the reason. An error ends the stream.
+    fn take(&mut self, message: &Message<'_>, reason: &str) -> Result<(), StageError>;
 }
 
 /// Where messages come from.
@@ -104,6 +107,11 @@ pub trait Source: Send {
     fn finish(&mut self) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
     }
+
+    /// It is not asked any more, whether the stream has come to its end or has failed: gives up what others wait for.
+    fn leave(&mut self) -> Wait<'_, ()> {
+        Box::pin(async {})
+    }
 }
 
 /// How far a source has come.
@@ -119,9 +127,9 @@ pub enum Progress {
 /// The next offsets of partitions that a member of a consumer group has.
 pub struct GroupOffsets {
     /// The offsets.
-    pub offsets: TopicPartitionList,
+    pub offsets: BTreeMap<TopicPartition, CommittedOffset>,
     /// The member, in the generation in which it has them: the group refuses those of one that is over (KIP-447).
-    pub group: Arc<ConsumerGroupMetadata>,
+    pub group: GroupMetadata,
 }
 
 /// What became of a transaction.
@@ -210,7 +218,7 @@ pub trait Sink: Send {
 
     /// Whether [`Sink::held_since`] tells of what a flush would wait for, too: to know what has arrived, nobody has to wait. An
     /// error is that something will not arrive.
-    fn tells_arrivals(&self) -> Result<bool, StageError> {
+    fn tells_arrivals(&mut self) -> Result<bool, StageError> {
         Ok(false)
     }
 

@@ -12,15 +12,12 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::client::DefaultClientContext;
-use rdkafka::config::FromClientConfig;
-use rdkafka::error::RDKafkaErrorCode;
-use tokio::time::{Instant, sleep};
+use thalweg_client::{Admin, NewTopic};
+use thalweg_wire::ErrorCode;
 
 use crate::deployment::{Counts, counts_along};
 use crate::kafka::{self, Cluster};
-use crate::module::{Kind, Module, find};
+use crate::module::{Kind, find};
 use crate::plan::{Input, Origin, Output, Plan, StagePlan, StreamPlan};
 use crate::stage::StageError;
 
@@ -28,8 +25,6 @@ use crate::stage::StageError;
 const SESSION_TIMEOUT: &str = "10s";
 /// How long a cluster may take to create topics.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The pause before it is asked again whether it shows them.
-const SHOWN_ASKED: Duration = Duration::from_millis(20);
 
 /// A cluster between stages.
 #[derive(Clone, Debug)]
@@ -102,8 +97,8 @@ impl Transport {
     }
 
     fn stage(&self, kind: Kind, topic: &str, options: &[(&str, &str)]) -> StagePlan {
-        let module: &'static Module = find(kind, "kafka").expect("kafka is a source and a sink");
-        let settings = self.cluster.settings(kind, options);
+        let module = find(kind, "kafka").expect("kafka is a source and a sink");
+        let settings = self.cluster.settings(module, options);
         StagePlan { label: format!("topic:{topic}").into(), module, settings }
     }
 
@@ -112,62 +107,30 @@ impl Transport {
         if topics.is_empty() {
             return Ok(());
         }
-        let stage = self.sink("any");
-        let config = kafka::config(&stage.settings, &[], &[])?;
-        let failed = |error: rdkafka::error::KafkaError| kafka::failed("Creating topics", error);
-        if let Some(trouble) = self.cluster.trouble().await.filter(|trouble| !trouble.is_retriable()) {
-            return Err(kafka::failed("Creating topics", trouble));
-        }
-        let admin: AdminClient<DefaultClientContext> = AdminClient::from_config(&config).map_err(failed)?;
-        let new: Vec<NewTopic<'_>> = topics
-            .iter()
-            .map(|(topic, instances)| {
-                let instances = i32::try_from(*instances).ok().filter(|count| *count > 1);
-                let partitions = self.partitions.max(instances).unwrap_or(-1);
-                NewTopic::new(topic, partitions, TopicReplication::Fixed(-1))
-            })
-            .collect();
-        let options =
-            AdminOptions::new().request_timeout(Some(CREATE_TIMEOUT)).operation_timeout(Some(CREATE_TIMEOUT));
-        let created = match admin.create_topics(&new, &options).await {
-            Ok(created) => created,
-            Err(error) => {
-                let trouble = self.cluster.trouble().await;
-                return Err(trouble
-                    .map_or_else(|| failed(error), |trouble| kafka::failed("Creating topics", trouble)));
-            }
-        };
-        for created in created {
-            match created {
-                Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
-                Err((topic, code)) => return Err(kafka::failed(format!("Creating the topic {topic}"), code)),
+        let cluster = self.cluster.client()?;
+        let new = topics.iter().map(|(topic, instances)| {
+            let instances = i32::try_from(*instances).ok().filter(|count| *count > 1);
+            NewTopic { partitions: self.partitions.max(instances), ..NewTopic::new(topic) }
+        });
+        let new: Vec<NewTopic> = new.collect();
+        let created =
+            Admin::new(cluster.clone()).with_timeout(CREATE_TIMEOUT).create_topics(&new, false).await;
+        for (topic, created) in created.map_err(|error| kafka::failed("Creating topics", error))? {
+            if let Err(error) = created
+                && error.error_code() != Some(ErrorCode::TopicAlreadyExists)
+            {
+                return Err(kafka::failed(format!("Creating the topic {topic}"), error));
             }
         }
-        let admin = Arc::new(admin);
         for topic in topics.keys() {
-            shown(&admin, topic).await?;
+            // A broker may hear of it later than whoever has created it.
+            let shown = cluster.wait_for_topic(topic, false, CREATE_TIMEOUT).await;
+            shown.map_err(|error| {
+                kafka::failed(format!("The topic {topic} was created, but not found"), error)
+            })?;
         }
         Ok(())
     }
-}
-
-/// Waits until the cluster shows a topic: a broker may hear of it later than whoever has created it.
-async fn shown(admin: &Arc<AdminClient<DefaultClientContext>>, topic: &str) -> Result<(), StageError> {
-    let failed = |reason: String| kafka::failed(format!("Topic {topic}"), reason);
-    let until = Instant::now() + CREATE_TIMEOUT;
-    while Instant::now() < until {
-        let (admin, name) = (admin.clone(), topic.to_owned());
-        let asked =
-            tokio::task::spawn_blocking(move || admin.inner().fetch_metadata(Some(&name), CREATE_TIMEOUT));
-        let asked = asked.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
-        let metadata = asked.map_err(|error| failed(error.to_string()))?;
-        let found = metadata.topics().iter().find(|found| found.name() == topic);
-        if found.is_some_and(|found| found.error().is_none() && !found.partitions().is_empty()) {
-            return Ok(());
-        }
-        sleep(SHOWN_ASKED).await;
-    }
-    Err(failed(format!("it was created, and the cluster does not show it within {CREATE_TIMEOUT:?}")))
 }
 
 /// A plan on its way to one with topics.

@@ -125,13 +125,13 @@ async fn start(
 /// Reads the file of client settings, so that its faults are reported before anything starts.
 pub fn cluster(settings: &StreamSettings, own: &str) -> anyhow::Result<Cluster> {
     if let Some(servers) = &settings.bootstrap {
-        bootstrap_servers(servers).context("streams.bootstrap.servers")?;
+        bootstrap_servers(servers).context(StreamSettings::bootstrap.name())?;
     }
     let cluster = Cluster {
         bootstrap: settings.bootstrap.clone().unwrap_or_else(|| own.to_owned()),
         properties: settings.client_config.clone(),
     };
-    let (bootstrap, options) = cluster.connection("").context("streams.client.config")?;
+    let (bootstrap, options) = cluster.connection("").context(StreamSettings::client_config.name())?;
     let bootstrap = bootstrap.join(",");
     if settings.bootstrap.is_some() && bootstrap != cluster.bootstrap {
         let problem =

@@ -8,6 +8,9 @@ use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
+/// The result of a test binary that takes this long is shown, with its time.
+const SLOW_S: f64 = 10.0;
+
 /// The results in the output of the test binaries.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
@@ -67,7 +70,7 @@ impl Outcome {
         if let Some(counts) = line.strip_prefix("test result: ") {
             self.passed += count(counts, " passed");
             self.ignored += count(counts, " ignored");
-            return false;
+            return seconds(counts) >= SLOW_S;
         }
         if let Some(test) = line.strip_prefix("test ") {
             if let Some(name) = test.strip_suffix(" ... FAILED") {
@@ -83,6 +86,12 @@ impl Outcome {
 fn count(counts: &str, word: &str) -> u32 {
     let before = counts.split(word).next().unwrap_or_default();
     before.rsplit(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// Parses the seconds at the end of `...; 0 filtered out; finished in 0.53s`.
+fn seconds(counts: &str) -> f64 {
+    let time = counts.rsplit("finished in ").next().and_then(|time| time.strip_suffix('s'));
+    time.and_then(|time| time.parse().ok()).unwrap_or(0.0)
 }
 
 #[cfg(test)]
@@ -102,13 +111,19 @@ mod tests {
             "",
             "thread 'a::bad' panicked",
             "test result: FAILED. 12 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+            "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 61.25s",
         ]
         .into_iter()
         .filter(|line| outcome.take(line))
         .collect();
         assert_eq!(
             shown,
-            ["   Compiling thalweg-log v0.1.0", "test a::bad ... FAILED", "thread 'a::bad' panicked"]
+            [
+                "   Compiling thalweg-log v0.1.0",
+                "test a::bad ... FAILED",
+                "thread 'a::bad' panicked",
+                "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 61.25s"
+            ]
         );
         let skipped = vec!["the schemas: set KAFKA_CLASSPATH".to_owned()];
         assert_eq!(outcome, Outcome { passed: 12, ignored: 2, failed: vec!["a::bad".to_owned()], skipped });

@@ -17,6 +17,7 @@ mod manifest;
 mod names;
 mod rooms;
 mod root;
+mod settings;
 mod source_size;
 mod tokens;
 mod tree;
@@ -48,7 +49,7 @@ struct Rule {
     check: fn(&Tree) -> Result<Vec<Finding>>,
 }
 
-const RULES: [Rule; 14] = [
+const RULES: [Rule; 15] = [
     dependencies::RULE,
     workspace_table::RULE,
     rooms::RULE,
@@ -61,6 +62,7 @@ const RULES: [Rule; 14] = [
     leftovers::RULE,
     chance::RULE,
     machines::RULE,
+    settings::RULE,
     documents::RULE,
     root::RULE,
 ];

@@ -4,7 +4,7 @@
 //! topic is created at the first request. Version 4 finds several at once (KIP-699). Share groups are not served yet.
 
 use super::Call;
-use crate::auto_topics;
+use super::auto_create;
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_coordinator::driver::partition_for;
@@ -27,7 +27,7 @@ pub async fn handle(
     if let Some(topic) = topic(request.key_type)
         && broker.image().topic(topic).is_none()
     {
-        auto_topics::create(&broker, vec![topic.to_owned()], None).await;
+        auto_create::create(&broker, vec![topic.to_owned()], None).await;
     }
     let found = keys.into_iter().map(|key| find(&broker, &call.peer.listener, request.key_type, key));
     let mut coordinators: Vec<Coordinator> = found.collect();

@@ -11,7 +11,6 @@ use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_net::Reply;
 use thalweg_wire::{ApiKey, Decoder};
-use tokio::sync::Semaphore;
 
 /// Maximum number of array elements in one request. Kafka has no such limit; an element of two bytes needs a hundred
 /// and more once it is decoded and answered.
@@ -21,21 +20,6 @@ pub const ELEMENTS_MAX: usize = 1_000_000;
 const LARGE: usize = 64 * 1024;
 /// Topics from which on a short request that lists them is served beside the workers too.
 const MANY_TOPICS: usize = 2_000;
-/// Large requests that are decided at the same time.
-const AT_ONCE: usize = 4;
-
-/// The places for large requests.
-#[derive(Debug)]
-pub struct LargeRequests {
-    places: Semaphore,
-}
-
-impl Default for LargeRequests {
-    fn default() -> Self {
-        Self { places: Semaphore::new(AT_ONCE) }
-    }
-}
-
 /// Whether a request takes so long that it must not block a worker.
 pub(super) fn is_large(broker: &Broker, key: ApiKey, frame_len: usize) -> bool {
     match key {
@@ -60,8 +44,7 @@ pub(super) fn serve(broker: &Arc<Broker>, serve: Serve, call: Call, d: Decoder) 
     let broker = Arc::clone(broker);
     Reply::Later(Box::pin(async move {
         let disk = broker.log_dirs.disk().clone();
-        let mut place =
-            Some(broker.large_requests.places.acquire().await.expect("the places are never closed"));
+        let mut place = Some(broker.large_requests.acquire().await.expect("the places are never closed"));
         let (key, version) = (call.key, call.version);
         let begun = disk.work_in_place(|| serve(&broker, call, d));
         let mut answer = match begun {

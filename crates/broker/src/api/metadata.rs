@@ -8,7 +8,7 @@
 //! whole, topic by topic.
 
 use super::Call;
-use crate::auto_topics;
+use super::auto_create;
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_hash::HashSet;
@@ -73,7 +73,7 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
             let missing: Vec<String> = missing.map(str::to_owned).collect();
             // More would be refused by the controller, all of them.
             if (1..=CREATED_AT_ONCE_MAX).contains(&missing.len()) {
-                auto_topics::create(&broker, missing, Some(&call)).await;
+                auto_create::create(&broker, missing, Some(&call)).await;
             }
         }
     }
@@ -158,7 +158,7 @@ impl Detail<'_> {
             Some(name) if asked.topic_id.is_zero() => {
                 let error = if topic_name::check(name).is_err() {
                     ErrorCode::InvalidTopicException
-                } else if auto_topics::in_creation(broker, name) {
+                } else if auto_create::in_creation(broker, name) {
                     ErrorCode::LeaderNotAvailable
                 } else {
                     ErrorCode::UnknownTopicOrPartition

@@ -9,6 +9,7 @@ mod acls;
 mod alter_configs;
 mod alter_replica_log_dirs;
 mod api_versions;
+mod auto_create;
 mod delete_records;
 mod describe_client_quotas;
 mod describe_cluster;
@@ -34,11 +35,7 @@ mod produce;
 mod transactions;
 mod write_txn_markers;
 
-pub use fetch::FetchSessions;
-pub use large::LargeRequests;
-
 use crate::broker::Broker;
-use crate::metrics::RequestMetrics;
 use bytes::Bytes;
 use std::any::Any;
 use std::future::Future;
@@ -73,12 +70,12 @@ pub struct Call {
 impl Call {
     /// Counts the request as answered.
     pub fn answered(&self, broker: &Broker) {
-        broker.requests.answered(RequestMetrics::label(self.key), self.version, self.received_at);
+        broker.requests.answered(broker.requests.label(self.key), self.version, self.received_at);
     }
 
     /// Counts the request as answered, and the errors in the answer.
     fn answered_with(&self, broker: &Broker, response: &dyn Any) {
-        let label = RequestMetrics::label(self.key);
+        let label = broker.requests.label(self.key);
         broker.requests.answered(label, self.version, self.received_at);
         broker.requests.failed_in(label, response);
     }

@@ -19,7 +19,6 @@ mod verify;
 use super::elsewhere::{self, Named};
 use super::{Call, large as beside};
 use crate::broker::Broker;
-use crate::metrics::RequestMetrics;
 use bytes::Bytes;
 use large::Large;
 use std::sync::Arc;
@@ -196,7 +195,7 @@ fn count(broker: &Broker, call: &Call, response: &ProduceResponse) {
     call.answered(broker);
     for partition in response.responses.iter().flat_map(|topic| &topic.partition_responses) {
         if partition.error_code != 0 {
-            broker.requests.failed(RequestMetrics::label(call.key), partition.error_code);
+            broker.requests.failed(broker.requests.label(call.key), partition.error_code);
         }
     }
 }

@@ -10,7 +10,6 @@
 
 mod cluster;
 pub mod document;
-mod errors;
 mod exposition;
 mod figures;
 mod groups;
@@ -21,7 +20,6 @@ mod requests;
 mod topics;
 
 pub use exposition::{CONTENT_TYPE, Exposition, Kind, Number, Samples};
-pub use requests::{Label, RequestMetrics};
 
 use crate::broker::Broker;
 use figures::Figures;

@@ -1,27 +1,11 @@
-//! Answered requests: counts by API and version, times, errors.
-//!
-//! A request costs a few relaxed additions; derived values, such as quantiles, are computed at scrape time.
+//! Request metric families: counts, errors and times by API.
 
 use super::exposition::{Kind, Samples};
-use super::{Family, Figures, errors};
-use crate::api::SERVED;
-use parking_lot::Mutex;
-use std::any::Any;
-use std::collections::VecDeque;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use super::{Family, Figures};
+use crate::request_metrics::{ApiMetrics, BUCKETS, Counts, VERSIONS};
+use std::sync::atomic::Ordering;
 use thalweg_wire::{ApiKey, ErrorCode};
-use tokio::time::Instant;
 
-/// Four for each power of two microseconds, up to an hour.
-const BUCKETS: usize = 124;
-/// More versions than any API has.
-const VERSIONS: usize = 24;
-/// Kafka's codes go from -1 to here, with room for more.
-const CODES: usize = 160;
-/// Quantiles cover at least this time, and at most twice that plus one scrape interval.
-const WINDOW: Duration = Duration::from_secs(60);
 /// As Kafka's exporters name them, with the share of requests that were at least as fast.
 const QUANTILES: [(&str, f64); 6] =
     [("0.50", 0.5), ("0.75", 0.75), ("0.95", 0.95), ("0.98", 0.98), ("0.99", 0.99), ("0.999", 0.999)];
@@ -50,113 +34,6 @@ pub(super) const FAMILIES: &[Family] = &[
         read: times,
     },
 ];
-
-/// Which line of the counters a request belongs to: an API, or the followers' part of Fetch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Label(usize);
-
-/// The counters of a broker.
-#[derive(Debug)]
-pub struct RequestMetrics {
-    /// In the order of [`SERVED`], followed by the fetches of followers.
-    apis: Vec<ApiMetrics>,
-    /// Earlier counts, for quantiles; used only by scrapes.
-    earlier: Mutex<VecDeque<(Instant, Vec<Counts>)>>,
-}
-
-type Counts = [u64; BUCKETS];
-
-#[derive(Debug)]
-struct ApiMetrics {
-    versions: [AtomicU64; VERSIONS],
-    buckets: [AtomicU64; BUCKETS],
-    total_us: AtomicU64,
-    /// Made with the first error.
-    errors: OnceLock<Box<[AtomicU64]>>,
-}
-
-impl ApiMetrics {
-    fn new() -> Self {
-        Self {
-            versions: std::array::from_fn(|_| AtomicU64::new(0)),
-            buckets: std::array::from_fn(|_| AtomicU64::new(0)),
-            total_us: AtomicU64::new(0),
-            errors: OnceLock::new(),
-        }
-    }
-
-    fn counts(&self) -> Counts {
-        std::array::from_fn(|bucket| self.buckets[bucket].load(Ordering::Relaxed))
-    }
-}
-
-impl Default for RequestMetrics {
-    fn default() -> Self {
-        let apis: Vec<_> = (0..=SERVED.len()).map(|_| ApiMetrics::new()).collect();
-        let nothing = vec![[0; BUCKETS]; apis.len()];
-        Self { apis, earlier: Mutex::new(VecDeque::from([(Instant::now(), nothing)])) }
-    }
-}
-
-impl RequestMetrics {
-    /// The label of an API that is served.
-    pub fn label(key: ApiKey) -> Label {
-        Label(SERVED.iter().position(|api| api.key == key).unwrap_or(SERVED.len()))
-    }
-
-    /// The label of followers' fetches.
-    pub fn label_of_followers() -> Label {
-        Label(SERVED.len())
-    }
-
-    /// A request received at `received_at` is answered now.
-    pub fn answered(&self, label: Label, version: i16, received_at: Instant) {
-        let metrics = &self.apis[label.0];
-        let version = usize::try_from(version).unwrap_or(0).min(VERSIONS - 1);
-        let us = u64::try_from(received_at.elapsed().as_micros()).unwrap_or(u64::MAX);
-        metrics.versions[version].fetch_add(1, Ordering::Relaxed);
-        metrics.buckets[bucket(us)].fetch_add(1, Ordering::Relaxed);
-        metrics.total_us.fetch_add(us, Ordering::Relaxed);
-    }
-
-    /// An answer brings an error.
-    pub fn failed(&self, label: Label, code: i16) {
-        let errors = self.apis[label.0]
-            .errors
-            .get_or_init(|| (0..CODES).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().into_boxed_slice());
-        let index = usize::try_from(i32::from(code) + 1).unwrap_or(0).min(CODES - 1);
-        errors[index].fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts the errors in an answer.
-    pub fn failed_in(&self, label: Label, response: &dyn Any) {
-        errors::each(response, |code| self.failed(label, code));
-    }
-
-    /// The counts at the start of the window, and those that later scrapes will use.
-    fn window(&self, now: Instant) -> (Vec<Counts>, Vec<Counts>) {
-        let counts: Vec<_> = self.apis.iter().map(ApiMetrics::counts).collect();
-        let mut earlier = self.earlier.lock();
-        while earlier.get(1).is_some_and(|(at, _)| now.saturating_duration_since(*at) >= WINDOW) {
-            earlier.pop_front();
-        }
-        let begin = earlier.front().map_or_else(|| counts.clone(), |(_, begin)| begin.clone());
-        if earlier.back().is_none_or(|(at, _)| now.saturating_duration_since(*at) >= WINDOW) {
-            earlier.push_back((now, counts.clone()));
-        }
-        (begin, counts)
-    }
-}
-
-/// The bucket of a time.
-fn bucket(us: u64) -> usize {
-    let us = us.min(u64::from(u32::MAX));
-    if us < 4 {
-        return usize::try_from(us).unwrap_or(0);
-    }
-    let power = us.ilog2();
-    usize::try_from((power - 1) * 4).unwrap_or(0) + usize::try_from((us >> (power - 2)) & 3).unwrap_or(0)
-}
 
 /// The longest time of a bucket, in microseconds.
 fn longest(bucket: usize) -> u64 {
@@ -203,8 +80,8 @@ fn difference(of: &Counts, before: &Counts) -> Counts {
 }
 
 /// Kafka counts a fetch by its sender, and again as a fetch.
-fn name(index: usize) -> String {
-    match SERVED.get(index).map(|api| api.key) {
+fn name(api: &ApiMetrics) -> String {
+    match api.key {
         None => "FetchFollower".to_owned(),
         Some(ApiKey::Fetch) => "FetchConsumer".to_owned(),
         Some(key) => format!("{key:?}"),
@@ -215,15 +92,15 @@ fn requests(figures: &Figures, out: &mut Samples<'_>) {
     let Some(broker) = figures.broker() else { return };
     let apis = &broker.requests.apis;
     let mut fetches = [0u64; VERSIONS];
-    for (index, api) in apis.iter().enumerate() {
-        let is_fetch = index == SERVED.len() || SERVED[index].key == ApiKey::Fetch;
+    for api in apis {
+        let is_fetch = api.key.is_none_or(|key| key == ApiKey::Fetch);
         for (version, count) in api.versions.iter().enumerate() {
             let count = count.load(Ordering::Relaxed);
             if is_fetch {
                 fetches[version] += count;
             }
             if count > 0 {
-                out.add(&[&name(index), &version.to_string()], count);
+                out.add(&[&name(api), &version.to_string()], count);
             }
         }
     }
@@ -234,12 +111,12 @@ fn requests(figures: &Figures, out: &mut Samples<'_>) {
 
 fn refusals(figures: &Figures, out: &mut Samples<'_>) {
     let Some(broker) = figures.broker() else { return };
-    for (index, api) in broker.requests.apis.iter().enumerate() {
+    for api in &broker.requests.apis {
         for (code, count) in api.errors.get().into_iter().flatten().enumerate() {
             let count = count.load(Ordering::Relaxed);
             if count > 0 {
                 let code = i16::try_from(code).ok().and_then(|code| ErrorCode::from_i16(code - 1));
-                out.add(&[&name(index), code.map_or("UNKNOWN", ErrorCode::name)], count);
+                out.add(&[&name(api), code.map_or("UNKNOWN", ErrorCode::name)], count);
             }
         }
     }
@@ -250,10 +127,10 @@ fn times(figures: &Figures, out: &mut Samples<'_>) {
     let metrics = &broker.requests;
     let (begin, now) = metrics.window(figures.now);
     let us = |index: usize| metrics.apis[index].total_us.load(Ordering::Relaxed);
-    let fetch = RequestMetrics::label(ApiKey::Fetch).0;
-    let followers = RequestMetrics::label_of_followers().0;
-    for index in 0..now.len() {
-        time(out, &name(index), &begin[index], &now[index], us(index));
+    let fetch = metrics.label(ApiKey::Fetch).0;
+    let followers = metrics.label_of_followers().0;
+    for (index, api) in metrics.apis.iter().enumerate() {
+        time(out, &name(api), &begin[index], &now[index], us(index));
     }
     let (begin, now) = (sum(&begin[fetch], &begin[followers]), sum(&now[fetch], &now[followers]));
     time(out, "Fetch", &begin, &now, us(fetch) + us(followers));
@@ -274,6 +151,9 @@ fn time(out: &mut Samples<'_>, name: &str, begin: &Counts, now: &Counts, total_u
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request_metrics::{RequestMetrics, bucket};
+    use std::time::Duration;
+    use tokio::time::Instant;
 
     #[test]
     fn every_time_has_a_bucket_that_ends_at_most_a_fifth_above_it() {
@@ -297,8 +177,8 @@ mod tests {
 
     #[test]
     fn quantiles_forget_what_was_minutes_ago() {
-        let metrics = RequestMetrics::default();
-        let produce = RequestMetrics::label(ApiKey::Produce);
+        let metrics = RequestMetrics::new(&[ApiKey::Produce, ApiKey::Fetch]);
+        let produce = metrics.label(ApiKey::Produce);
         let start = Instant::now();
         let count_at = |seconds| {
             let (begin, now) = metrics.window(start + Duration::from_secs(seconds));

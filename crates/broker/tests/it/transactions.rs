@@ -533,7 +533,12 @@ pub async fn committed_offset(coordinator: &Connection, group: &str) -> Result<i
     };
     let request = OffsetFetchRequest { groups: vec![group], require_stable: true, ..Default::default() };
     let mut answer = ask_at(coordinator, &request, 9).await;
-    let partition = answer.groups.remove(0).topics.remove(0).partitions.remove(0);
+    let mut group = answer.groups.remove(0);
+    // An error of the whole group comes without its topics, as while its coordinator loads.
+    if group.error_code != ErrorCode::None.code() {
+        return Err(error(group.error_code));
+    }
+    let partition = group.topics.remove(0).partitions.remove(0);
     match error(partition.error_code) {
         ErrorCode::None => Ok(partition.committed_offset),
         error => Err(error),

@@ -165,7 +165,7 @@ fn by_broker(resources: impl Iterator<Item = ConfigResource>) -> BTreeMap<Option
     by_broker
 }
 
-/// The resources by the names that an answer gives them.
+/// The resources by their names in answers.
 fn by_name(resources: Vec<ConfigResource>) -> BTreeMap<(i8, String), ConfigResource> {
     resources.into_iter().map(|resource| (resource.named(), resource)).collect()
 }

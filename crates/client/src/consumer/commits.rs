@@ -36,7 +36,7 @@ impl Future for Commit {
 /// The queue.
 #[derive(Debug)]
 pub(super) struct Commits {
-    coordinator: Arc<Coordinator>,
+    coordinator: Coordinator,
     config: Arc<ConsumerConfig>,
     shared: Arc<Shared>,
     queue: Mutex<Queue>,
@@ -66,11 +66,7 @@ impl Gathered {
 }
 
 impl Commits {
-    pub(super) fn new(
-        coordinator: Arc<Coordinator>,
-        config: Arc<ConsumerConfig>,
-        shared: Arc<Shared>,
-    ) -> Commits {
+    pub(super) fn new(coordinator: Coordinator, config: Arc<ConsumerConfig>, shared: Arc<Shared>) -> Commits {
         Commits { coordinator, config, shared, queue: Mutex::default() }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::assignor::AssignmentStrategy;
-use crate::connection::ConnectionOptions;
+use crate::options::ConnectionOptions;
 use crate::properties::{InvalidSetting, Properties};
 
 /// The start of a consumer without an offset, or with one that the log no longer has.

@@ -3,11 +3,12 @@
 //!
 //! While the consumer reads one answer, the next request is in flight: a fetch needs only the offset after the last
 //! batch, which is in the batch's head. The targets are read before each request; a later change makes its answer
-//! stale.
+//! stale. If the broker may hold a fetch for long, a change that adds a target abandons the fetch with its connection.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use thalweg_record::Offset;
@@ -31,6 +32,9 @@ use crate::offsets::TopicPartition;
 const TOPIC_IDS_FROM: i16 = 13;
 /// No session requested or assigned.
 const NO_SESSION: (i32, i32) = (0, -1);
+
+/// A fetch that a broker may hold for no longer than this, Kafka's default, is waited for, whatever changes meanwhile.
+const HELD_SHORTLY: Duration = Duration::from_millis(500);
 
 /// A result of a fetcher.
 #[derive(Debug)]
@@ -109,7 +113,7 @@ impl Fetcher {
     }
 
     async fn fetch_all(&self) -> Result<(), ClientError> {
-        let connection = self.connect().await?;
+        let mut connection = self.connect().await?;
         let mut session = FetchSession::default();
         loop {
             let changed = self.shared.changed.notified();
@@ -125,7 +129,16 @@ impl Fetcher {
                 changed.await;
                 continue;
             }
-            let (response, by_id) = self.fetch(&connection, &session, &targets).await?;
+            let fetched = tokio::select! {
+                biased;
+                fetched = self.fetch(&connection, &session, &targets) => Some(fetched?),
+                () = self.superseded(&targets) => None,
+            };
+            let Some((response, by_id)) = fetched else {
+                // The broker answers nothing else on it before the fetch.
+                (connection, session) = (self.connect().await?, FetchSession::default());
+                continue;
+            };
             match ErrorCode::from_i16(response.error_code).unwrap_or(ErrorCode::UnknownServerError) {
                 ErrorCode::None => session.answered(response.session_id, &targets),
                 ErrorCode::FetchSessionIdNotFound
@@ -154,6 +167,26 @@ impl Fetcher {
             if pause {
                 tokio::time::sleep(self.config.retry_backoff).await;
             }
+        }
+    }
+
+    /// Returns when a fetch that may be held for long lacks a partition that is to be read, or its position.
+    async fn superseded(&self, sent: &[Target]) {
+        if self.config.fetch_wait_max <= HELD_SHORTLY {
+            return std::future::pending().await;
+        }
+        loop {
+            let changed = self.shared.changed.notified();
+            let targets = self.shared.assignment.lock().targets(self.broker, Instant::now());
+            // Both are in the order of their partitions.
+            let is_sent = |target: &Target| {
+                let place = sent.binary_search_by(|sent| sent.at.cmp(&target.at));
+                place.is_ok_and(|place| sent[place].version == target.version)
+            };
+            if !targets.iter().all(is_sent) {
+                return;
+            }
+            changed.await;
         }
     }
 

@@ -1,7 +1,6 @@
 //! Start positions of a consumer: from the leaders, or committed by its group.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use thalweg_record::Offset;
 use thalweg_wire::{ErrorCode, Request, request::OffsetFetchRequest};
@@ -67,7 +66,7 @@ impl Consumer {
     }
 
     /// The coordinator of the group.
-    pub(super) fn coordinator(&self) -> Result<&Arc<Coordinator>, NoGroup> {
+    pub(super) fn coordinator(&self) -> Result<&Coordinator, NoGroup> {
         self.coordinator.as_ref().ok_or(NoGroup)
     }
 

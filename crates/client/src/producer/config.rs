@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use thalweg_record::Compression;
 
-use crate::connection::ConnectionOptions;
+use crate::options::ConnectionOptions;
 use crate::properties::{InvalidSetting, Properties};
 
 /// Maximum requests in flight for which a broker can detect duplicates: it remembers five batches per producer.

@@ -23,11 +23,11 @@ use tokio::time::{Instant, Sleep};
 use super::accumulator::Taken;
 use super::delivery::{BatchRefused, DeliveryError, drop_waiting, report, timed_out};
 use super::{Acks, Shared};
+use crate::byte_stream::ByteStream;
 use crate::error::{ClientError, CloseReason, ConnectionClosed, UnencodableRequest, UnreadableResponse};
 use crate::frames::FrameReader;
 use crate::handshake::{self, Alone, Negotiated, negotiate};
 use crate::retry::backoff_after;
-use crate::stream::ByteStream;
 
 const RECONNECT_MIN: Duration = Duration::from_millis(50);
 const RECONNECT_MAX: Duration = Duration::from_secs(1);

@@ -8,11 +8,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ring::{digest, hmac, pbkdf2};
 
-/// Minimum number of iterations; fewer would make it cheap to guess passwords from a captured exchange.
-const ITERATIONS_MIN: u32 = 4096;
-/// Maximum number of iterations: the broker chooses the number, and this side spends the time. Kafka's brokers allow
-/// 16384.
-const ITERATIONS_MAX: u32 = 1_000_000;
+use crate::error::{ITERATIONS_MAX, ITERATIONS_MIN, ScramFault};
+
 /// "No channel binding", as every message after the first repeats it.
 const GS2_HEADER: &str = "n,,";
 
@@ -21,26 +18,6 @@ const GS2_HEADER: &str = "n,,";
 pub(super) enum Hash {
     Sha256,
     Sha512,
-}
-
-/// Why an exchange fails.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ScramFault {
-    /// A message does not have SCRAM's format.
-    #[error("its message {0} is not valid SCRAM")]
-    Message(&'static str),
-    /// The nonce does not start with ours.
-    #[error("it answers another exchange")]
-    Nonce,
-    /// The number of iterations is out of bounds.
-    #[error("it requests {0} iterations; expected {ITERATIONS_MIN} to {ITERATIONS_MAX}")]
-    Iterations(u32),
-    /// The broker's words for a refusal.
-    #[error("it says {0}")]
-    Refused(String),
-    /// The broker does not know the password either.
-    #[error("it does not prove that it knows the password: it may be an impostor")]
-    ServerSignature,
 }
 
 /// An exchange in progress.

@@ -11,8 +11,9 @@ use pkcs8::EncryptedPrivateKeyInfoRef;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::pem::{self, Section};
-use super::{HIDDEN, invalid, missing, take_first};
+use super::{invalid, missing, take_first};
 use crate::properties::{InvalidSetting, Properties};
+use crate::secrets::HIDDEN;
 
 /// The largest file that is read. Systems trust some 150 certificates in a quarter of it.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -16,16 +16,14 @@ use rustls::crypto::{
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::version::{TLS12, TLS13};
-use rustls::{
-    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-    SupportedProtocolVersion,
-};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, SupportedProtocolVersion};
 use tokio_rustls::TlsConnector;
 
 use super::store::{self, Identity, Trusted};
 use super::{invalid, missing, take_first};
+use crate::byte_stream::ByteStream;
+use crate::error::TlsFault;
 use crate::properties::{InvalidSetting, Properties};
-use crate::stream::ByteStream;
 
 const HOST_CHECK: &str = "ssl.endpoint.identification.algorithm";
 
@@ -45,119 +43,6 @@ impl fmt::Debug for Tls {
             .field("identity", &self.identity.is_some())
             .field("check_host", &self.check_host)
             .finish_non_exhaustive()
-    }
-}
-
-/// TLS with a broker could not be begun, or was ended by it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("TLS with {peer} failed: {fault}")]
-pub struct TlsFailed {
-    /// The other side.
-    pub peer: Arc<str>,
-    /// Why.
-    pub fault: TlsFault,
-}
-
-/// Why TLS failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TlsFault {
-    /// The certificate leads to none that is trusted.
-    #[error(
-        "the broker's certificate is signed by none that is trusted here; ssl.truststore.location has to name the \
-         certificate of who signed it"
-    )]
-    UnknownIssuer,
-    /// The certificate is for other hosts.
-    #[error(
-        "the broker's certificate is not for {host}{}; address the broker by one of its names, or \
-         set ssl.endpoint.identification.algorithm to nothing",
-        presented(.names)
-    )]
-    Name {
-        /// How the broker was addressed.
-        host: String,
-        /// Its names.
-        names: Vec<String>,
-    },
-    /// The certificate, or one that it leads to, has expired.
-    #[error("the broker's certificate has expired, or the clock of this machine is wrong")]
-    Expired,
-    /// The certificate, or one that it leads to, is not valid yet.
-    #[error("the broker's certificate is not valid yet, or the clock of this machine is wrong")]
-    NotValidYet,
-    /// Something else about the certificate.
-    #[error("the broker's certificate cannot be accepted: {0}")]
-    Certificate(String),
-    /// The broker requires a client certificate.
-    #[error("the broker requires a client certificate (ssl.keystore.location), or rejects the presented one")]
-    ClientCertificate,
-    /// The two sides have nothing in common.
-    #[error("the two sides have no protocol version or cipher in common ({0})")]
-    NothingInCommon(String),
-    /// The other side does not speak TLS.
-    #[error("the peer does not speak TLS (security.protocol may have to be PLAINTEXT or SASL_PLAINTEXT)")]
-    NotTls,
-    /// The other side closed the connection.
-    #[error("the peer closed the connection in the handshake (a listener without TLS does so)")]
-    Closed,
-    /// The address names no host that a certificate can be for.
-    #[error("{0:?} is not a host name")]
-    HostName(String),
-    /// Another end.
-    #[error("{0}")]
-    Other(String),
-}
-
-fn presented(names: &[String]) -> String {
-    if names.is_empty() { String::new() } else { format!(", but for {}", names.join(", ")) }
-}
-
-impl TlsFault {
-    /// Whether the same handshake may go better later.
-    pub fn is_retriable(&self) -> bool {
-        matches!(self, TlsFault::Closed | TlsFault::Other(_))
-    }
-
-    /// What an error of a stream means, where it is one of TLS.
-    pub(crate) fn of(error: &io::Error) -> Option<TlsFault> {
-        let error: &rustls::Error = error.get_ref()?.downcast_ref()?;
-        Some(match error {
-            rustls::Error::InvalidCertificate(error) => of_certificate(error),
-            rustls::Error::AlertReceived(alert) => of_alert(*alert),
-            rustls::Error::InvalidMessage(_) => TlsFault::NotTls,
-            rustls::Error::PeerIncompatible(what) => TlsFault::NothingInCommon(format!("{what:?}")),
-            rustls::Error::NoCertificatesPresented => TlsFault::Certificate("it shows none".to_owned()),
-            other => TlsFault::Other(other.to_string()),
-        })
-    }
-}
-
-fn of_certificate(error: &CertificateError) -> TlsFault {
-    match error {
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => TlsFault::UnknownIssuer,
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => TlsFault::Expired,
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => TlsFault::NotValidYet,
-        CertificateError::NotValidForNameContext { expected, presented } => {
-            TlsFault::Name { host: expected.to_str().into_owned(), names: presented.clone() }
-        }
-        other => TlsFault::Certificate(other.to_string()),
-    }
-}
-
-fn of_alert(alert: AlertDescription) -> TlsFault {
-    match alert {
-        AlertDescription::CertificateRequired
-        | AlertDescription::BadCertificate
-        | AlertDescription::CertificateUnknown
-        | AlertDescription::CertificateExpired
-        | AlertDescription::UnsupportedCertificate
-        | AlertDescription::UnknownCA => TlsFault::ClientCertificate,
-        AlertDescription::HandshakeFailure
-        | AlertDescription::ProtocolVersion
-        | AlertDescription::InsufficientSecurity => TlsFault::NothingInCommon(format!(
-            "alert {alert:?}; a missing certificate of this client looks like this too"
-        )),
-        other => TlsFault::Other(format!("the other side says {other:?}")),
     }
 }
 

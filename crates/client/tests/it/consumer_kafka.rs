@@ -24,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 async fn a_consumer_finds_its_place_in_a_cluster() {
     let Some(kafka) = kafka().await else { return };
     positions_move_as_told(&kafka).await;
+    a_fetch_that_is_held_gives_way_to_a_seek(&kafka).await;
+    records_wait_for_who_polls_for_rebalances(&kafka).await;
     commits_keep_their_order_and_notes(&kafka).await;
     a_pattern_finds_topics_as_they_come(&kafka).await;
     a_cooperative_member_keeps_what_it_can(&kafka).await;
@@ -86,6 +88,40 @@ async fn positions_move_as_told(kafka: &Kafka) {
         let found = consumer.list_offsets(&[(at.clone(), spec)]).await.expect("an answer");
         assert_eq!(found[&at].offset, Offset(offset), "{spec:?}");
     }
+}
+
+async fn a_fetch_that_is_held_gives_way_to_a_seek(kafka: &Kafka) {
+    let topic = create(kafka, "held", 2).await;
+    fill(kafka, &topic, 100).await;
+    let partitions = [0, 1].map(|partition| TopicPartition::new(topic.as_str(), partition));
+    let config = ConsumerConfig { fetch_wait_max: PATIENCE, ..of_group("held") };
+    let mut consumer = Consumer::connect(&kafka.bootstrap, config).await.expect("connected");
+    let latest = partitions.clone().map(|at| (at, StartAt::Spec(OffsetSpec::Latest)));
+    consumer.assign(latest.to_vec()).await.expect("assigned");
+    // The broker holds the fetch now, for a minute.
+    quiet(&mut consumer).await;
+    let began = Instant::now();
+    for at in &partitions {
+        consumer.seek(at, Offset(0));
+    }
+    assert_eq!(take(&mut consumer, 100).await.len(), 100);
+    assert!(began.elapsed() < PATIENCE / 4, "{:?}", began.elapsed());
+}
+
+async fn records_wait_for_who_polls_for_rebalances(kafka: &Kafka) {
+    let topic = create(kafka, "full", 1).await;
+    fill(kafka, &topic, 100).await;
+    let config = ConsumerConfig { offset_reset: OffsetReset::Earliest, ..of_group(&topic) };
+    let mut consumer = Consumer::connect(&kafka.bootstrap, config).await.expect("connected");
+    consumer.subscribe(vec![topic]).expect("it has a group");
+    let polled = consumer.poll_rebalance(PATIENCE).await.expect("a poll");
+    assert!(matches!(&polled, Polled::Assigned(partitions) if partitions.len() == 1), "{polled:?}");
+    for _ in 0..10 {
+        let polled = consumer.poll_rebalance(POLL).await.expect("a poll");
+        assert!(matches!(polled, Polled::Nothing), "{polled:?}");
+    }
+    assert_eq!(take(&mut consumer, 100).await.len(), 100);
+    consumer.close().await.expect("left");
 }
 
 async fn commits_keep_their_order_and_notes(kafka: &Kafka) {

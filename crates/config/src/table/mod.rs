@@ -1,9 +1,11 @@
-//! The table of every configuration key of Kafka 4.3: a family of keys per group, a line or two per key.
+//! The table of every configuration key of Kafka 4.3, each declared once: [`declare`] says how.
 //!
-//! Everything else about configuration is derived from here: parsing, checks, DescribeConfigs, the documentation.
+//! Everything else about configuration is derived from here: parsing, checks, the typed settings, DescribeConfigs,
+//! AlterConfigs, warnings, the documentation.
 
 mod cluster;
 mod coordinators;
+mod declare;
 mod group;
 mod log;
 mod network;
@@ -17,6 +19,17 @@ mod unserved;
 use std::sync::LazyLock;
 
 use super::key::ConfigKey;
+pub(crate) use cluster::RACK_AWARE_SELECTOR;
+pub use cluster::{ControllerSettings, MetadataLogSettings, NodeSettings, ReplicationSettings};
+pub use coordinators::{
+    ConsumerGroupKeys, GroupSettings, ShareGroupKeys, StreamsGroupKeys, TransactionSettings,
+};
+pub use group::{ClientMetricsKeys, GroupKeys};
+pub use log::{CleanerSettings, LogSettings};
+pub use network::{ListenerSettings, NetworkSettings, TopicSettings};
+pub use own::{HttpSettings, ProduceKeys, StreamSettings};
+pub use topic::EffectiveTopicConfig;
+pub use unserved::{AccessKeys, SaslKeys, TieredStorageKeys};
 
 /// Keys that belong together, under a title for the documentation.
 #[derive(Debug)]
@@ -27,50 +40,15 @@ pub struct Family {
     pub keys: &'static [ConfigKey],
 }
 
-/// `"name": Type = default, check, importance, update mode, support, documentation, extras;`
-macro_rules! family {
-    ($family:ident $title:literal; $(
-        $name:literal : $type:ident = $default:tt, $check:expr, $importance:ident, $mode:ident, $support:expr,
-        $documentation:literal $(, $extra:ident $(= $argument:expr)?)*;
-    )*) => {
-        pub(super) const $family: $crate::table::Family = $crate::table::Family {
-            title: $title,
-            keys: &[$($crate::key::ConfigKey {
-                name: $name,
-                config_type: $crate::key::ConfigType::$type,
-                default: $crate::table::default!($default),
-                check: $check,
-                importance: $crate::key::Importance::$importance,
-                update_mode: $crate::key::UpdateMode::$mode,
-                support: $support,
-                documentation: $documentation,
-                differs: None,
-                default_in_quorum: None,
-                internal: false,
-                falls_back: &[],
-            }$(.$extra($($argument)?))*),*],
-        };
-    };
-}
-
-macro_rules! default {
-    (null) => {
-        None
-    };
-    ($text:literal) => {
-        Some($text)
-    };
-}
-
-use {default, family};
-
 /// The families of a broker's keys, in the order of the documentation.
 pub const BROKER_FAMILIES: &[Family] = &[
     network::LISTENERS,
+    network::NETWORK,
     network::TOPICS,
     log::LOG,
     log::CLEANER,
     cluster::NODE,
+    cluster::CONTROLLERS,
     cluster::METADATA_LOG,
     cluster::REPLICATION_KEYS,
     coordinators::GROUPS,
@@ -83,17 +61,22 @@ pub const BROKER_FAMILIES: &[Family] = &[
     unserved::TIERED_STORAGE,
     unserved::TLS_KEYS,
     unserved::SASL_KEYS,
-    own::OWN_KEYS,
+    own::HTTP,
+    own::STREAMS,
+    own::PRODUCE,
 ];
 
 /// The families of a topic's keys.
-pub const TOPIC_FAMILIES: &[Family] = &[topic::TOPIC_KEYS, own::OWN_TOPIC_KEYS];
+pub const TOPIC_FAMILIES: &[Family] = &[topic::TOPIC_KEYS];
 
 /// The keys of a group.
 pub const GROUP_FAMILY: &Family = &group::GROUP_KEYS;
 
 /// The keys of a subscription to clients' metrics.
 pub const CLIENT_METRICS_FAMILY: &Family = &group::CLIENT_METRICS_KEYS;
+
+/// The keys of TLS.
+pub const TLS_FAMILY: &Family = &unserved::TLS_KEYS;
 
 static BROKER_KEYS: LazyLock<Vec<&'static ConfigKey>> = LazyLock::new(|| sorted(BROKER_FAMILIES));
 static TOPIC_KEYS: LazyLock<Vec<&'static ConfigKey>> = LazyLock::new(|| sorted(TOPIC_FAMILIES));
@@ -152,15 +135,13 @@ fn find(keys: &[&'static ConfigKey], name: &str) -> Option<&'static ConfigKey> {
     keys.binary_search_by(|key| key.name.cmp(name)).ok().map(|at| keys[at])
 }
 
-/// The broker's keys of which the first that is set counts: `name` and its equals in other units, best first.
+/// The broker's keys of which the first that is set counts: `name` and its equals in other units, best first. They are those
+/// that one key of topics follows.
 pub fn broker_synonyms(name: &str) -> Vec<&str> {
-    const GROUPS: &[&[&str]] = &[
-        &["log.roll.ms", "log.roll.hours"],
-        &["log.roll.jitter.ms", "log.roll.jitter.hours"],
-        &["log.retention.ms", "log.retention.minutes", "log.retention.hours"],
-    ];
-    if name == "log.flush.interval.ms" {
-        return vec![name, "log.flush.scheduler.interval.ms"];
+    let followed = topic_keys().iter().map(|key| key.falls_back);
+    let mut followed = followed.filter(|keys| keys.iter().any(|(known, _)| *known == name));
+    match followed.next() {
+        Some(keys) => keys.iter().map(|(known, _)| *known).collect(),
+        None => vec![name],
     }
-    GROUPS.iter().find(|group| group.contains(&name)).map_or_else(|| vec![name], |group| group.to_vec())
 }

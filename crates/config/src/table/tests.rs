@@ -1,5 +1,6 @@
 //! The table against the facts of Kafka 4.3.1 in `tests/golden/config-keys.txt`.
 
+use super::super::key::Unit;
 use super::super::value::Value;
 use super::*;
 
@@ -46,11 +47,12 @@ fn every_broker_key_of_kafka_is_in_the_table() {
         ours[2] = ours[2].replace("<none>", "null");
         assert_eq!(ours, theirs);
     }
-    for key in own::OWN_KEYS.keys {
+    let own = || [own::HTTP, own::STREAMS, own::PRODUCE].into_iter().flat_map(|family| family.keys);
+    for key in own() {
         assert!(golden.iter().all(|line| line[1] != key.name), "{} is a key of Kafka's", key.name);
         assert!(key.differs.is_some(), "{} is not told as ours", key.name);
     }
-    let ours = own::OWN_KEYS.keys.len();
+    let ours = own().count();
     assert_eq!(broker_keys().len(), golden.len() + ours, "a key that Kafka does not have");
 }
 
@@ -66,11 +68,9 @@ fn every_topic_key_of_kafka_is_in_the_table() {
         });
         assert_eq!(facts(key, falls_back.collect::<Vec<_>>().join(",")), line[1..]);
     }
-    for key in own::OWN_TOPIC_KEYS.keys {
-        assert!(golden.iter().all(|line| line[1] != key.name), "{} is a key of Kafka's", key.name);
-    }
-    let ours = own::OWN_TOPIC_KEYS.keys.len();
-    assert_eq!(topic_keys().len(), golden.len() + ours, "a key that Kafka does not have");
+    let own = EffectiveTopicConfig::validates_records.name();
+    assert!(golden.iter().all(|line| line[1] != own), "{own} is a key of Kafka's");
+    assert_eq!(topic_keys().len(), golden.len() + 1, "a key that Kafka does not have");
 }
 
 #[test]
@@ -101,6 +101,36 @@ fn defaults_pass_their_own_checks() {
 fn fallbacks_are_keys_of_the_broker() {
     for key in topic_keys().iter().chain(group_keys()) {
         for (name, _) in key.falls_back {
+            assert!(broker_key(name).is_some(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_unit_is_the_one_that_the_name_says() {
+    const SUFFIXES: [(&str, Unit); 9] = [
+        (".ms", Unit::Ms),
+        (".millis", Unit::Ms),
+        (".seconds", Unit::Seconds),
+        (".secs", Unit::Seconds),
+        (".minutes", Unit::Minutes),
+        (".hours", Unit::Hours),
+        (".bytes.per.second", Unit::BytesPerSecond),
+        ("bytes", Unit::Bytes),
+        (".buffer.size", Unit::Bytes),
+    ];
+    for key in every_key() {
+        let said = SUFFIXES.iter().find(|(suffix, _)| key.name.ends_with(suffix));
+        if let Some((_, unit)) = said {
+            assert_eq!(key.unit, *unit, "{}", key.name);
+        }
+    }
+}
+
+#[test]
+fn bounds_are_keys_of_the_broker() {
+    for key in group_keys() {
+        for name in [key.within.0, key.within.1].into_iter().flatten() {
             assert!(broker_key(name).is_some(), "{name}");
         }
     }

@@ -1,20 +1,23 @@
 //! Keys of what Thalweg does not serve: named, so that a file that sets them is answered with the reason. Those of TLS and SASL
 //! that bear on connections to other nodes have their effect there.
 //!
-//! One entry per key: name, type = default, check, importance, update mode, support, what it does.
+//! An entry per key; `table::declare` says what is in one.
 //! Facts are compared with Kafka in `table::tests`.
 
 use super::super::check::{
     ANY, LIST, NOT_EMPTY, NOT_NULL, at_least, between, one_of, one_of_any_case, ratio,
 };
 use super::super::key::Support::{Accepted, Opening, Unserved};
-use super::family;
+use super::declare::{family, names};
 use super::reason::{
     AUTHORIZER, JMX, METRICS, NO_JAVA, PROVIDERS, QUOTAS, SASL, TELEMETRY, TIERED, TLS, TOKENS,
 };
 
-family! { ACCESS "Access control and quotas";
-    "authorizer.class.name": String = "", NOT_NULL, Low, ReadOnly, Unserved(AUTHORIZER),
+names! {
+    /// Who may do what.
+    AccessKeys, ACCESS "Access control and quotas";
+
+    "authorizer.class.name": String = "", NOT_NULL, Low, ReadOnly, Unserved(AUTHORIZER) => authorizer,
         "The Java class that decides who may do what.";
     "principal.builder.class": Class = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", ANY, Medium, PerBroker, Unserved(AUTHORIZER),
         "The Java class that names the user behind a connection.";
@@ -22,19 +25,19 @@ family! { ACCESS "Access control and quotas";
         "The Java class that decides client quotas.";
     "quota.window.num": Int = "11", at_least(1), Low, ReadOnly, Unserved(QUOTAS),
         "How many samples a client quota looks back on.";
-    "quota.window.size.seconds": Int = "1", at_least(1), Low, ReadOnly, Unserved(QUOTAS),
+    "quota.window.size.seconds": Int[Seconds] = "1", at_least(1), Low, ReadOnly, Unserved(QUOTAS),
         "How long one sample of a client quota lasts.";
     "controller.quota.window.num": Int = "11", at_least(1), Low, ReadOnly, Unserved(QUOTAS),
         "How many samples the quota of changes to the cluster looks back on.";
-    "controller.quota.window.size.seconds": Int = "1", at_least(1), Low, ReadOnly, Unserved(QUOTAS),
+    "controller.quota.window.size.seconds": Int[Seconds] = "1", at_least(1), Low, ReadOnly, Unserved(QUOTAS),
         "How long one sample of the quota of changes to the cluster lasts.";
     "delegation.token.secret.key": Password = null, ANY, Medium, ReadOnly, Unserved(TOKENS),
         "The secret that delegation tokens are signed with.";
-    "delegation.token.max.lifetime.ms": Long = "604800000", at_least(1), Medium, ReadOnly, Unserved(TOKENS),
+    "delegation.token.max.lifetime.ms": Long[Ms] = "604800000", at_least(1), Medium, ReadOnly, Unserved(TOKENS),
         "The longest life of a delegation token.";
-    "delegation.token.expiry.time.ms": Long = "86400000", at_least(1), Medium, ReadOnly, Unserved(TOKENS),
+    "delegation.token.expiry.time.ms": Long[Ms] = "86400000", at_least(1), Medium, ReadOnly, Unserved(TOKENS),
         "How long a delegation token lasts without renewal.";
-    "delegation.token.expiry.check.interval.ms": Long = "3600000", at_least(1), Low, ReadOnly, Unserved(TOKENS),
+    "delegation.token.expiry.check.interval.ms": Long[Ms] = "3600000", at_least(1), Low, ReadOnly, Unserved(TOKENS),
         "How often expired delegation tokens are looked for.";
     "config.providers": List = "", LIST, Low, ClusterWide, Unserved(PROVIDERS),
         "Names of Java classes that fetch values from elsewhere.";
@@ -47,19 +50,22 @@ family! { METRIC_KEYS "Metrics";
         "Java classes that report metrics.";
     "metrics.num.samples": Int = "2", at_least(1), Low, ReadOnly, Accepted(METRICS),
         "How many samples a metric looks back on.";
-    "metrics.sample.window.ms": Long = "30000", at_least(1), Low, ReadOnly, Accepted(METRICS),
+    "metrics.sample.window.ms": Long[Ms] = "30000", at_least(1), Low, ReadOnly, Accepted(METRICS),
         "How long one sample of a metric lasts.";
     "metrics.recording.level": String = "INFO", ANY, Low, ReadOnly, Accepted(METRICS),
         "How fine the metrics are.";
     "kafka.metrics.reporters": List = "", LIST, Low, ReadOnly, Unserved(JMX),
         "Java classes that report metrics of the older kind.";
-    "kafka.metrics.polling.interval.secs": Int = "10", at_least(1), Low, ReadOnly, Unserved(JMX),
+    "kafka.metrics.polling.interval.secs": Int[Seconds] = "10", at_least(1), Low, ReadOnly, Unserved(JMX),
         "How often those classes are called.";
-    "telemetry.max.bytes": Int = "1048576", at_least(1), Low, ReadOnly, Unserved(TELEMETRY),
+    "telemetry.max.bytes": Int[Bytes] = "1048576", at_least(1), Low, ReadOnly, Unserved(TELEMETRY),
         "The largest telemetry that a client may push.";
 }
 
-family! { TIERED_STORAGE "Tiered storage";
+names! {
+    /// What topics follow.
+    TieredStorageKeys, TIERED_STORAGE "Tiered storage";
+
     "remote.log.storage.system.enable": Boolean = "false", ANY, Medium, ReadOnly, Unserved(TIERED),
         "Whether tiered storage is available at all.";
     "remote.log.storage.manager.class.name": String = null, NOT_EMPTY, Medium, ReadOnly, Unserved(TIERED),
@@ -76,11 +82,11 @@ family! { TIERED_STORAGE "Tiered storage";
         "The prefix of that class's own settings.";
     "remote.log.metadata.manager.listener.name": String = null, NOT_EMPTY, Medium, ReadOnly, Unserved(TIERED),
         "The listener over which that class reaches the brokers.";
-    "remote.log.metadata.custom.metadata.max.bytes": Int = "128", at_least(0), Low, ReadOnly, Unserved(TIERED),
+    "remote.log.metadata.custom.metadata.max.bytes": Int[Bytes] = "128", at_least(0), Low, ReadOnly, Unserved(TIERED),
         "The largest metadata that a storage class may attach to a segment.";
-    "remote.log.index.file.cache.total.size.bytes": Long = "1073741824", at_least(1), Low, ClusterWide, Unserved(TIERED),
+    "remote.log.index.file.cache.total.size.bytes": Long[Bytes] = "1073741824", at_least(1), Low, ClusterWide, Unserved(TIERED),
         "Disk space for indexes of remote segments.";
-    "remote.log.index.file.cache.ttl.ms": Long = "900000", at_least(-1), Low, ReadOnly, Unserved(TIERED),
+    "remote.log.index.file.cache.ttl.ms": Long[Ms] = "900000", at_least(-1), Low, ReadOnly, Unserved(TIERED),
         "How long an index of a remote segment is kept unused.", internal;
     "remote.log.manager.thread.pool.size": Int = "2", at_least(1), Medium, ReadOnly, Unserved(TIERED),
         "How many threads follow remote segments.";
@@ -90,37 +96,37 @@ family! { TIERED_STORAGE "Tiered storage";
         "How many threads delete expired remote segments.";
     "remote.log.manager.follower.thread.pool.size": Int = "2", at_least(1), Medium, ClusterWide, Unserved(TIERED),
         "How many threads keep a follower's view of remote segments.";
-    "remote.log.manager.task.interval.ms": Long = "30000", at_least(1), Low, ReadOnly, Unserved(TIERED),
+    "remote.log.manager.task.interval.ms": Long[Ms] = "30000", at_least(1), Low, ReadOnly, Unserved(TIERED),
         "How often segments to copy or delete are looked for.";
-    "remote.log.manager.task.retry.backoff.ms": Long = "500", at_least(1), Low, ReadOnly, Unserved(TIERED),
+    "remote.log.manager.task.retry.backoff.ms": Long[Ms] = "500", at_least(1), Low, ReadOnly, Unserved(TIERED),
         "The pause before a failed copy is repeated.", internal;
-    "remote.log.manager.task.retry.backoff.max.ms": Long = "30000", at_least(1), Low, ReadOnly, Unserved(TIERED),
+    "remote.log.manager.task.retry.backoff.max.ms": Long[Ms] = "30000", at_least(1), Low, ReadOnly, Unserved(TIERED),
         "The longest such pause.", internal;
     "remote.log.manager.task.retry.jitter": Double = "0.2", ratio(0.5), Low, ReadOnly, Unserved(TIERED),
         "The random share of such a pause.", internal;
-    "remote.log.manager.copy.max.bytes.per.second": Long = "9223372036854775807", at_least(1), Medium, ClusterWide, Unserved(TIERED),
+    "remote.log.manager.copy.max.bytes.per.second": Long[BytesPerSecond] = "9223372036854775807", at_least(1), Medium, ClusterWide, Unserved(TIERED),
         "How fast segments may be copied away.";
     "remote.log.manager.copy.quota.window.num": Int = "11", at_least(1), Medium, ReadOnly, Unserved(TIERED),
         "How many samples the copy quota looks back on.";
-    "remote.log.manager.copy.quota.window.size.seconds": Int = "1", at_least(1), Medium, ReadOnly, Unserved(TIERED),
+    "remote.log.manager.copy.quota.window.size.seconds": Int[Seconds] = "1", at_least(1), Medium, ReadOnly, Unserved(TIERED),
         "How long one sample of the copy quota lasts.";
-    "remote.log.manager.fetch.max.bytes.per.second": Long = "9223372036854775807", at_least(1), Medium, ClusterWide, Unserved(TIERED),
+    "remote.log.manager.fetch.max.bytes.per.second": Long[BytesPerSecond] = "9223372036854775807", at_least(1), Medium, ClusterWide, Unserved(TIERED),
         "How fast remote segments may be read.";
     "remote.log.manager.fetch.quota.window.num": Int = "11", at_least(1), Medium, ReadOnly, Unserved(TIERED),
         "How many samples the remote read quota looks back on.";
-    "remote.log.manager.fetch.quota.window.size.seconds": Int = "1", at_least(1), Medium, ReadOnly, Unserved(TIERED),
+    "remote.log.manager.fetch.quota.window.size.seconds": Int[Seconds] = "1", at_least(1), Medium, ReadOnly, Unserved(TIERED),
         "How long one sample of the remote read quota lasts.";
     "remote.log.reader.threads": Int = "10", at_least(1), Medium, ClusterWide, Unserved(TIERED),
         "How many threads read remote segments.";
     "remote.log.reader.max.pending.tasks": Int = "100", at_least(1), Medium, ReadOnly, Unserved(TIERED),
         "How many remote reads may wait.";
-    "remote.fetch.max.wait.ms": Int = "500", at_least(1), Medium, ClusterWide, Unserved(TIERED),
+    "remote.fetch.max.wait.ms": Int[Ms] = "500", at_least(1), Medium, ClusterWide, Unserved(TIERED),
         "How long a Fetch waits for remote data.";
-    "remote.list.offsets.request.timeout.ms": Long = "30000", at_least(1), Medium, ClusterWide, Unserved(TIERED),
+    "remote.list.offsets.request.timeout.ms": Long[Ms] = "30000", at_least(1), Medium, ClusterWide, Unserved(TIERED),
         "How long ListOffsets waits for remote data.";
-    "log.local.retention.ms": Long = "-2", at_least(-2), Medium, ClusterWide, Unserved(TIERED),
+    "log.local.retention.ms": Long[Ms] = "-2", at_least(-2), Medium, ClusterWide, Unserved(TIERED) => local_retention_ms,
         "Age at which segments already stored elsewhere are deleted here; -2 follows `log.retention.ms`.";
-    "log.local.retention.bytes": Long = "-2", at_least(-2), Medium, ClusterWide, Unserved(TIERED),
+    "log.local.retention.bytes": Long[Bytes] = "-2", at_least(-2), Medium, ClusterWide, Unserved(TIERED) => local_retention_bytes,
         "Size above which segments already stored elsewhere are deleted here; -2 follows `log.retention.bytes`.";
 }
 
@@ -173,14 +179,17 @@ family! { TLS_KEYS "TLS";
         "Whether a new key store may carry other alternative names.";
 }
 
-family! { SASL_KEYS "SASL";
+names! {
+    /// Settings that connections to other nodes take as text.
+    SaslKeys, SASL_KEYS "SASL";
+
     "sasl.enabled.mechanisms": List = "GSSAPI", LIST, Medium, PerBroker, Unserved(SASL),
         "The SASL mechanisms offered to clients.";
-    "sasl.mechanism.inter.broker.protocol": String = "GSSAPI", ANY, Medium, PerBroker, Opening,
+    "sasl.mechanism.inter.broker.protocol": String = "GSSAPI", ANY, Medium, PerBroker, Opening => mechanism_inter_broker,
         "The SASL mechanism between brokers.";
-    "sasl.mechanism.controller.protocol": String = "GSSAPI", ANY, High, ReadOnly, Opening,
+    "sasl.mechanism.controller.protocol": String = "GSSAPI", ANY, High, ReadOnly, Opening => mechanism_controller,
         "The SASL mechanism towards controllers.";
-    "sasl.jaas.config": Password = null, ANY, Medium, PerBroker, Opening,
+    "sasl.jaas.config": Password = null, ANY, Medium, PerBroker, Opening => jaas_config,
         "Login settings in Java's JAAS form.";
     "sasl.login.class": Class = null, ANY, Medium, ReadOnly, Unserved(SASL),
         "The Java class that logs in.";
@@ -190,9 +199,9 @@ family! { SASL_KEYS "SASL";
         "The Java class that answers a SASL client's questions.";
     "sasl.server.callback.handler.class": Class = null, ANY, Medium, ReadOnly, Unserved(SASL),
         "The Java class that answers a SASL server's questions.";
-    "sasl.server.max.receive.size": Int = "524288", ANY, Medium, ReadOnly, Unserved(SASL),
+    "sasl.server.max.receive.size": Int[Bytes] = "524288", ANY, Medium, ReadOnly, Unserved(SASL),
         "The largest message accepted before a client is authenticated.";
-    "connections.max.reauth.ms": Long = "0", ANY, Medium, ReadOnly, Unserved(SASL),
+    "connections.max.reauth.ms": Long[Ms] = "0", ANY, Medium, ReadOnly, Unserved(SASL),
         "After how long a client must authenticate again; 0 never asks.";
     "sasl.kerberos.service.name": String = null, ANY, Medium, PerBroker, Unserved(SASL),
         "The Kerberos principal that brokers run as.";
@@ -210,17 +219,17 @@ family! { SASL_KEYS "SASL";
         "At what share of its life a credential is refreshed.";
     "sasl.login.refresh.window.jitter": Double = "0.05", ANY, Medium, PerBroker, Unserved(SASL),
         "The random share of that time.";
-    "sasl.login.refresh.min.period.seconds": Short = "60", ANY, Medium, PerBroker, Unserved(SASL),
+    "sasl.login.refresh.min.period.seconds": Short[Seconds] = "60", ANY, Medium, PerBroker, Unserved(SASL),
         "The shortest time between two refreshes.";
-    "sasl.login.refresh.buffer.seconds": Short = "300", ANY, Medium, PerBroker, Unserved(SASL),
+    "sasl.login.refresh.buffer.seconds": Short[Seconds] = "300", ANY, Medium, PerBroker, Unserved(SASL),
         "How long before its end a credential is refreshed at the latest.";
-    "sasl.login.connect.timeout.ms": Int = null, ANY, Low, ReadOnly, Unserved(SASL),
+    "sasl.login.connect.timeout.ms": Int[Ms] = null, ANY, Low, ReadOnly, Unserved(SASL),
         "How long connecting to the identity provider may take.";
-    "sasl.login.read.timeout.ms": Int = null, ANY, Low, ReadOnly, Unserved(SASL),
+    "sasl.login.read.timeout.ms": Int[Ms] = null, ANY, Low, ReadOnly, Unserved(SASL),
         "How long reading from the identity provider may take.";
-    "sasl.login.retry.backoff.ms": Long = "100", ANY, Low, ReadOnly, Unserved(SASL),
+    "sasl.login.retry.backoff.ms": Long[Ms] = "100", ANY, Low, ReadOnly, Unserved(SASL),
         "The pause before a failed login is repeated.";
-    "sasl.login.retry.backoff.max.ms": Long = "10000", ANY, Low, ReadOnly, Unserved(SASL),
+    "sasl.login.retry.backoff.max.ms": Long[Ms] = "10000", ANY, Low, ReadOnly, Unserved(SASL),
         "The longest such pause.";
     "sasl.oauthbearer.scope": String = null, ANY, Medium, ReadOnly, Unserved(SASL),
         "The scope asked for with a token.";
@@ -238,13 +247,13 @@ family! { SASL_KEYS "SASL";
         "The algorithm that assertions are signed with.";
     "sasl.oauthbearer.assertion.claim.aud": String = null, ANY, Medium, ReadOnly, Unserved(SASL),
         "The audience claimed in an assertion.";
-    "sasl.oauthbearer.assertion.claim.exp.seconds": Int = "300", between(0, 86400), Low, ReadOnly, Unserved(SASL),
+    "sasl.oauthbearer.assertion.claim.exp.seconds": Int[Seconds] = "300", between(0, 86400), Low, ReadOnly, Unserved(SASL),
         "How long an assertion is valid.";
     "sasl.oauthbearer.assertion.claim.iss": String = null, ANY, Medium, ReadOnly, Unserved(SASL),
         "The issuer claimed in an assertion.";
     "sasl.oauthbearer.assertion.claim.jti.include": Boolean = "false", ANY, Medium, ReadOnly, Unserved(SASL),
         "Whether an assertion carries an id of its own.";
-    "sasl.oauthbearer.assertion.claim.nbf.seconds": Int = "60", between(0, 3600), Low, ReadOnly, Unserved(SASL),
+    "sasl.oauthbearer.assertion.claim.nbf.seconds": Int[Seconds] = "60", between(0, 3600), Low, ReadOnly, Unserved(SASL),
         "How far back an assertion is already valid.";
     "sasl.oauthbearer.assertion.claim.sub": String = null, ANY, Medium, ReadOnly, Unserved(SASL),
         "The subject claimed in an assertion.";
@@ -262,13 +271,13 @@ family! { SASL_KEYS "SASL";
         "The Java class that checks tokens.";
     "sasl.oauthbearer.jwks.endpoint.url": String = null, ANY, Medium, ReadOnly, Unserved(SASL),
         "Where the provider's keys are found.";
-    "sasl.oauthbearer.jwks.endpoint.refresh.ms": Long = "3600000", ANY, Low, ReadOnly, Unserved(SASL),
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": Long[Ms] = "3600000", ANY, Low, ReadOnly, Unserved(SASL),
         "How often those keys are read again.";
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": Long = "100", ANY, Low, ReadOnly, Unserved(SASL),
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": Long[Ms] = "100", ANY, Low, ReadOnly, Unserved(SASL),
         "The pause before reading the keys is repeated.";
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": Long = "10000", ANY, Low, ReadOnly, Unserved(SASL),
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": Long[Ms] = "10000", ANY, Low, ReadOnly, Unserved(SASL),
         "The longest such pause.";
-    "sasl.oauthbearer.clock.skew.seconds": Int = "30", ANY, Low, ReadOnly, Unserved(SASL),
+    "sasl.oauthbearer.clock.skew.seconds": Int[Seconds] = "30", ANY, Low, ReadOnly, Unserved(SASL),
         "How far the clocks of provider and broker may differ.";
     "sasl.oauthbearer.expected.audience": List = "", LIST, High, ReadOnly, Unserved(SASL),
         "The audiences that a token must name one of.";

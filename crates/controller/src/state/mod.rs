@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
+use thalweg_config::EffectiveTopicConfig;
 use thalweg_hash::HashMap;
 use thalweg_metadata::{
     ConfigMap, ConfigResource, ConfigResourceKind, Delta, Image, MetadataVersion, Provenance, ReplayError,
@@ -45,7 +46,7 @@ pub(crate) const RECORDS_PER_REQUEST_MAX: usize = 10_000;
 /// Maximum size of error messages in one answer.
 const WORDS_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
+const MIN_INSYNC_REPLICAS: &str = EffectiveTopicConfig::min_insync_replicas.name();
 
 /// A refusal: Kafka's code and, mostly, words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -331,7 +332,8 @@ impl State {
     }
 
     fn unclean_election_enabled(&self, topic: &str) -> bool {
-        self.topic_config(topic, "unclean.leader.election.enable").as_deref() == Some("true")
+        let name = EffectiveTopicConfig::unclean_leader_election_enable.name();
+        self.topic_config(topic, name).as_deref() == Some("true")
     }
 
     fn config_map(&self, resource: &ConfigResource) -> Arc<ConfigMap> {

@@ -1,5 +1,7 @@
-//! The settings that groups obey, with Kafka's defaults (`GroupCoordinatorConfig`).
+//! The settings that groups obey (Kafka's `GroupCoordinatorConfig`), in the units in which groups count.
 
+use std::time::Duration;
+use thalweg_config::{BrokerConfig, GroupSettings};
 use thalweg_record::Compression;
 
 /// How groups behave. Each field names the property it holds.
@@ -29,20 +31,32 @@ pub struct GroupConfig {
     pub offsets_topic_compression: Compression,
 }
 
+/// Kafka's coordinator has it as a constant.
+const NEW_MEMBER_JOIN_TIMEOUT_MS: i32 = 5 * 60 * 1_000;
+
+impl From<&GroupSettings> for GroupConfig {
+    fn from(groups: &GroupSettings) -> GroupConfig {
+        let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        let delay = groups.initial_rebalance_delay.as_millis();
+        let codec = u8::try_from(groups.offsets_topic_codec).ok().and_then(Compression::from_id);
+        GroupConfig {
+            session_timeout_ms_min: groups.min_session_timeout_ms,
+            session_timeout_ms_max: groups.max_session_timeout_ms,
+            initial_rebalance_delay_ms: i32::try_from(delay).unwrap_or(i32::MAX),
+            group_size_max: groups.max_size,
+            new_member_join_timeout_ms: NEW_MEMBER_JOIN_TIMEOUT_MS,
+            offset_metadata_len_max: groups.offset_metadata_max_bytes,
+            offsets_retention_ms: ms(groups.offsets_retention),
+            offsets_retention_check_interval_ms: ms(groups.offsets_retention_check_interval),
+            commit_timeout_ms: ms(groups.offsets_commit_timeout),
+            offsets_topic_partitions: groups.offsets_topic_partitions,
+            offsets_topic_compression: codec.unwrap_or(Compression::None),
+        }
+    }
+}
+
 impl Default for GroupConfig {
     fn default() -> GroupConfig {
-        GroupConfig {
-            session_timeout_ms_min: 6_000,
-            session_timeout_ms_max: 1_800_000,
-            initial_rebalance_delay_ms: 3_000,
-            group_size_max: i32::MAX.unsigned_abs() as usize,
-            new_member_join_timeout_ms: 5 * 60 * 1_000,
-            offset_metadata_len_max: 4_096,
-            offsets_retention_ms: 7 * 24 * 60 * 60 * 1_000,
-            offsets_retention_check_interval_ms: 600_000,
-            commit_timeout_ms: 5_000,
-            offsets_topic_partitions: 50,
-            offsets_topic_compression: Compression::None,
-        }
+        GroupConfig::from(&BrokerConfig::default().groups)
     }
 }

@@ -1,4 +1,8 @@
-//! The settings that transactions obey, with Kafka's defaults (`TransactionStateManagerConfig`, `TransactionLogConfig`).
+//! The settings that transactions obey (Kafka's `TransactionStateManagerConfig` and `TransactionLogConfig`), in the units in
+//! which transactions count.
+
+use std::time::Duration;
+use thalweg_config::{BrokerConfig, TransactionSettings};
 
 /// How transactions behave. Each field names the property it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,15 +21,22 @@ pub struct TransactionConfig {
     pub state_topic_partitions: i32,
 }
 
+impl From<&TransactionSettings> for TransactionConfig {
+    fn from(transactions: &TransactionSettings) -> TransactionConfig {
+        let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        TransactionConfig {
+            timeout_ms_max: transactions.max_timeout_ms,
+            id_expiration_ms: ms(transactions.id_expiration),
+            abort_timed_out_interval_ms: ms(transactions.abort_timed_out_interval),
+            remove_expired_interval_ms: ms(transactions.remove_expired_interval),
+            two_phase_commit: transactions.two_phase_commit,
+            state_topic_partitions: transactions.state_topic_partitions,
+        }
+    }
+}
+
 impl Default for TransactionConfig {
     fn default() -> TransactionConfig {
-        TransactionConfig {
-            timeout_ms_max: 15 * 60 * 1000,
-            id_expiration_ms: 7 * 24 * 60 * 60 * 1000,
-            abort_timed_out_interval_ms: 10_000,
-            remove_expired_interval_ms: 60 * 60 * 1000,
-            two_phase_commit: false,
-            state_topic_partitions: 50,
-        }
+        TransactionConfig::from(&BrokerConfig::default().transactions)
     }
 }

@@ -12,7 +12,8 @@ pub use ratio::{Judgement, METHOD, Ratio};
 
 use serde::{Deserialize, Serialize};
 
-use super::{PointResult, RunResult, WorkloadResult, figure};
+use super::{PointResult, RunResult, WorkloadResult};
+use crate::figures::FIGURES;
 use crate::worker::Driver;
 
 /// Which points belong together, beside workload, label and driver.
@@ -163,7 +164,7 @@ fn pair_up(
         comparison.refused.push(Refused { a: name_a, b: name_b, differences });
         return;
     }
-    let ratios = figure::FIGURES.iter();
+    let ratios = FIGURES.iter();
     let ratios =
         ratios.filter_map(|figure| ratio::ratio(figure, &values(a, figure.name), &values(b, figure.name)));
     comparison.pairs.push(Pair { a: name_a, b: name_b, ratios: ratios.collect() });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Evidence, Histogram, HostUse, ProcessUse, Sample};
+use super::{Evidence, Figures, Histogram, HostUse, ProcessUse, Sample};
 use crate::worker::{Driver, Interval};
 use crate::workload::Point;
 
@@ -66,45 +66,6 @@ pub struct Repetition {
     /// What else a reader must know of this repetition, for people: what a driver cannot tell, why records were given up.
     #[serde(default)]
     pub notes: Vec<String>,
-}
-
-/// The figures of a repetition; those that do not apply are none.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Figures {
-    /// Records acknowledged per second.
-    pub produced_records_per_s: Option<f64>,
-    /// MB (2^20 bytes) acknowledged per second.
-    pub produced_mb_per_s: Option<f64>,
-    /// Records consumed per second.
-    pub consumed_records_per_s: Option<f64>,
-    /// MB (2^20 bytes) consumed per second.
-    pub consumed_mb_per_s: Option<f64>,
-    /// Processor time of all brokers for each record produced (or consumed, where none is produced), microseconds.
-    pub broker_cpu_us_per_record: Option<f64>,
-    /// Processor time of all producers for each record produced, microseconds.
-    pub producer_cpu_us_per_record: Option<f64>,
-    /// Processor time of all consumers for each record consumed, microseconds.
-    pub consumer_cpu_us_per_record: Option<f64>,
-    /// The most resident memory of one broker.
-    pub broker_memory_bytes_max: Option<u64>,
-    /// Until a backlog was gone.
-    pub drain_s: Option<f64>,
-    /// Intended time to acknowledgement.
-    pub acknowledge_p50_us: Option<f64>,
-    /// Intended time to acknowledgement.
-    pub acknowledge_p99_us: Option<f64>,
-    /// Intended time to acknowledgement.
-    pub acknowledge_p999_us: Option<f64>,
-    /// Intended time to acknowledgement.
-    pub acknowledge_max_us: Option<f64>,
-    /// Intended time to consumer.
-    pub end_to_end_p50_us: Option<f64>,
-    /// Intended time to consumer.
-    pub end_to_end_p99_us: Option<f64>,
-    /// Intended time to consumer.
-    pub end_to_end_p999_us: Option<f64>,
-    /// Intended time to consumer.
-    pub end_to_end_max_us: Option<f64>,
 }
 
 /// Over the repetitions of a point: each figure of [`Figures`] under its name.

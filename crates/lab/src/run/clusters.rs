@@ -1,15 +1,10 @@
 //! The clusters that run during a run: one for each target, kept as long as the points need the same kind of it. Clusters of
 //! several targets run side by side when memory allows; an idle broker costs next to nothing, a start costs minutes.
 
-use crate::result::Machine;
+use crate::result::TargetInfo;
 use crate::target::{self, RunningCluster, StartOptions, TargetError, TargetSpec};
 use crate::worker::Driver;
 use crate::workload::{ClusterSpec, Measure};
-
-/// What a broker of Apache Kafka is taken to need: a heap, and as much again beside it.
-const KAFKA_BYTES: u64 = 2 << 30;
-/// What a broker of this binary is taken to need.
-const EMBEDDED_BYTES: u64 = 256 << 20;
 
 /// The clusters, by the place of their target.
 #[derive(Debug)]
@@ -98,18 +93,6 @@ impl Clusters {
     }
 }
 
-/// Whether the clusters of all targets may run at the same time: they take at most half of the memory.
-pub(super) fn side_by_side(targets: &[TargetSpec], wanted: &ClusterSpec, machine: &Machine) -> bool {
-    let of_broker = targets.iter().filter_map(|spec| match spec {
-        TargetSpec::Embedded => Some(EMBEDDED_BYTES),
-        TargetSpec::ApacheKafka => Some(KAFKA_BYTES),
-        TargetSpec::Bootstrap { .. } => None,
-    });
-    let of_broker: Vec<u64> = of_broker.collect();
-    of_broker.len() < 2
-        || of_broker.iter().sum::<u64>() * u64::from(wanted.brokers) <= machine.memory_bytes / 2
-}
-
 /// A target's name before it runs.
 pub(super) fn name(spec: &TargetSpec) -> String {
     match spec {
@@ -119,18 +102,17 @@ pub(super) fn name(spec: &TargetSpec) -> String {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clusters_run_side_by_side_when_they_take_half_of_the_memory_at_most() {
-        let machine = Machine { memory_bytes: 23 << 30, ..Machine::default() };
-        let spec = |brokers| ClusterSpec { brokers, properties: Default::default() };
-        let both = [TargetSpec::Embedded, TargetSpec::ApacheKafka];
-        assert!(side_by_side(&both, &spec(1), &machine));
-        assert!(side_by_side(&both, &spec(3), &machine));
-        assert!(!side_by_side(&both, &spec(6), &machine));
-        assert!(side_by_side(&both[1..], &spec(9), &machine));
+/// What is known of a target that did not start.
+pub(super) fn unstarted(spec: &TargetSpec) -> TargetInfo {
+    let kind = match spec {
+        TargetSpec::Embedded => "embedded",
+        TargetSpec::ApacheKafka => "apache-kafka",
+        TargetSpec::Bootstrap { .. } => "bootstrap",
+    };
+    TargetInfo {
+        kind: kind.to_owned(),
+        version: "unknown".to_owned(),
+        command: Vec::new(),
+        notes: vec!["It did not start.".to_owned()],
     }
 }

@@ -1,30 +1,16 @@
-//! A contender: one target with one driver at one point, with what is taken of it so far and what comes next.
+//! A contender: one target with one driver at one point, with what is taken of it so far and what comes next. Pure.
 
-use std::path::Path;
-
-use super::error::Failure;
-use super::repetition::{Memory, Setting, Taken, expected_bytes, take, tidy};
+use super::plan::{expected_bytes, is_search, seed_of, warm_up_unit};
 use super::saturation::{Next, Outcome, Search, Trial, fell_behind};
 use super::summary::summarize;
 use super::verdict::judge_result;
-use super::{Interrupt, is_search, seed_of};
-use crate::quantity;
 use crate::result::{Knee, Machine, PointResult, ProcessUse, Repetition, Step, Summary, Verdict};
-use crate::target::{self, RunningCluster};
-use crate::terminal::{PointAt, Progress};
+use crate::terminal::PointAt;
 use crate::worker::Driver;
 use crate::workload::{Load, Measure, Point, Unit, Workload};
 
-/// The repetition that does not count is no longer than this: it is there for caches and compilers.
-const WARM_UP_SECONDS_MAX: f64 = 2.0;
-/// Where a point has records in place of seconds, one of so many is sent.
-const WARM_UP_SHARE: u64 = 4;
-/// Kafka's tools work at least so long before a measurement.
-const JAVA_WARM_UP_S: f64 = 5.0;
 /// A repetition may write so many times what the one before it wrote.
 const BYTES_MARGIN: f64 = 1.25;
-/// Time for the word to end the run to arrive, when a worker has heard it first: Ctrl-C goes to all.
-const INTERRUPT_GRACE: std::time::Duration = std::time::Duration::from_millis(300);
 
 /// Where a contender is.
 #[derive(Clone, Debug)]
@@ -61,23 +47,6 @@ pub(super) struct Contender {
     failure: Option<String>,
     reasons: Vec<String>,
     bytes: u64,
-}
-
-/// What a repetition is taken with.
-pub(super) struct Taking<'a> {
-    pub(super) running: &'a RunningCluster,
-    pub(super) binary: &'a Path,
-    pub(super) topics: Vec<String>,
-    pub(super) memory: &'a Memory,
-    pub(super) progress: &'a Progress,
-}
-
-/// How a repetition ended.
-pub(super) enum Ended {
-    /// It was taken, or failed and was noted.
-    Taken,
-    /// The run is to end.
-    Interrupted(String),
 }
 
 impl Contender {
@@ -174,15 +143,29 @@ impl Contender {
         );
     }
 
-    /// It cannot go on.
-    pub(super) fn failed(&mut self, failure: &Failure, progress: &Progress) {
-        let text = failure.to_string();
-        progress.point_ended(&self.at(), &format!("failed: {text}"));
-        self.failure = Some(text);
+    /// It cannot go on, and why.
+    pub(super) fn failed(&mut self, why: String) {
+        self.failure = Some(why);
         self.stage = Stage::Over;
     }
 
-    fn at(&self) -> PointAt {
+    /// The number of its next repetition among those that count.
+    pub(super) fn number(&self) -> u32 {
+        self.repetitions.len() as u32
+    }
+
+    /// Whether its next repetition counts.
+    pub(super) fn counts(&self) -> bool {
+        matches!(self.stage, Stage::Measuring)
+    }
+
+    /// The seed of its next repetition.
+    pub(super) fn next_seed(&self) -> u64 {
+        seed_of(self.seed, [u64::from(self.tried), 0, 0])
+    }
+
+    /// Its next repetition, for the progress.
+    pub(super) fn at(&self) -> PointAt {
         let (repetition, what) = match self.stage {
             Stage::WarmUp => (0, " (warm-up, not counted)"),
             Stage::Searching(_) => (0, " (search)"),
@@ -198,25 +181,26 @@ impl Contender {
         }
     }
 
-    /// Takes in a repetition, and goes on to what comes next.
-    fn taken(&mut self, mut taken: Taken, cpus: u32) {
-        self.client = taken.client;
+    /// Takes in a repetition by a client of this name and version, and goes on to what comes next.
+    pub(super) fn taken(&mut self, mut repetition: Repetition, client: String, cpus: u32) {
+        self.client = client;
+        self.tried += 1;
         // Memory that a repetition has given back is still this machine's for a moment; what goes beyond that is dear.
         let longer = length_s(&self.asked) / length_s(&self.current);
-        let bytes = taken.repetition.evidence.bytes_on_disk as f64 * longer * BYTES_MARGIN;
+        let bytes = repetition.evidence.bytes_on_disk as f64 * longer * BYTES_MARGIN;
         self.bytes = (bytes as u64).max(1 << 20);
         match &mut self.stage {
             Stage::WarmUp => self.begin(),
             Stage::Searching(search) => {
                 let trial = trial_of(&self.current);
-                let (outcome, step) = step(trial, &taken.repetition, cpus);
+                let (outcome, step) = step(trial, &repetition, cpus);
                 search.observe(trial, outcome);
                 self.steps.push(step);
                 self.seek();
             }
             Stage::Measuring => {
-                taken.repetition.number = self.repetitions.len() as u32;
-                self.repetitions.push(taken.repetition);
+                repetition.number = self.repetitions.len() as u32;
+                self.repetitions.push(repetition);
                 if self.repetitions.len() >= self.asked.repetitions.max(1) as usize {
                     self.stage = Stage::Over;
                 }
@@ -277,105 +261,6 @@ impl Contender {
         result.verdict = judge_result(&result, machine);
         result.verdict.reasons.extend(self.reasons);
         result
-    }
-}
-
-impl Taking<'_> {
-    /// Takes the next repetition of a contender, unless the run is to end before.
-    pub(super) async fn take(self, contender: &mut Contender, interrupt: &Interrupt) -> Ended {
-        let at = contender.at();
-        self.progress.point_began(&at);
-        let number = contender.repetitions.len() as u32;
-        let cluster = self.running.cluster();
-        let died = || self.running.died();
-        let setting = Setting {
-            cluster,
-            died: &died,
-            driver: contender.driver,
-            binary: self.binary,
-            point: &contender.current,
-            number,
-            counts: matches!(contender.stage, Stage::Measuring),
-            seed: seed_of(contender.seed, [u64::from(contender.tried), 0, 0]),
-            topics: &self.topics,
-            expected_bytes: contender.bytes,
-            memory: self.memory,
-            progress: self.progress,
-        };
-        let ended = tokio::select! {
-            biased;
-            why = interrupt.wait() => Err(why),
-            taken = take(&setting) => Ok(taken),
-        };
-        let ended = match ended {
-            Ok(Err(failure)) => match tokio::time::timeout(INTERRUPT_GRACE, interrupt.wait()).await {
-                Ok(why) => Err(why),
-                Err(_) => Ok(Err(failure)),
-            },
-            other => other,
-        };
-        contender.tried += 1;
-        match ended {
-            Err(why) => {
-                self.progress.point_ended(&at, "interrupted");
-                self.leave_nothing().await;
-                Ended::Interrupted(why)
-            }
-            Ok(Err(failure)) => {
-                contender.failed(&failure, self.progress);
-                Ended::Taken
-            }
-            Ok(Ok(taken)) => {
-                self.progress.point_ended(&at, &outcome(&taken.repetition));
-                contender.taken(taken, cpus());
-                Ended::Taken
-            }
-        }
-    }
-
-    /// Topics on a cluster that the lab does not own are deleted whatever happens.
-    async fn leave_nothing(&self) {
-        let cluster = self.running.cluster();
-        if cluster.data_dir.is_some() {
-            return;
-        }
-        let tidied = async {
-            let admin = target::connect(&cluster.bootstrap, &cluster.client_properties).await?;
-            tidy(&admin, cluster, &self.topics).await
-        };
-        if let Err(error) = tidied.await {
-            self.progress.log(&format!("Topics of the run were left behind: {error}"));
-        }
-    }
-}
-
-fn cpus() -> u32 {
-    std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX))
-}
-
-/// How long the repetition that does not count is.
-pub(super) fn warm_up_unit(point: &Point, driver: Driver) -> Unit {
-    match point.extent.unit {
-        // Kafka's tools start anew in each repetition, which takes them seconds.
-        whole if driver == Driver::Java => whole,
-        Unit::Seconds(seconds) => Unit::Seconds(seconds.min(WARM_UP_SECONDS_MAX)),
-        Unit::Records(records) => Unit::Records(records.div_ceil(WARM_UP_SHARE)),
-    }
-}
-
-/// How long is worked before the measurement begins.
-pub(super) fn warm_up_s(point: &Point, driver: Driver) -> f64 {
-    match (point.measure, driver) {
-        // A backlog is there at once, and gone when it is gone: the repetition before it was the warm-up.
-        (Measure::Consume | Measure::Drain, _) => 0.0,
-        // Nothing is sent before the virtual machine is there, and little before it has compiled what it runs. Without any
-        // warm-up, Kafka's tool counts so many records from its own beginning.
-        (Measure::Produce, Driver::Java)
-            if point.extent.warm_up_s > 0.0 || matches!(point.extent.unit, Unit::Seconds(_)) =>
-        {
-            point.extent.warm_up_s.max(JAVA_WARM_UP_S)
-        }
-        (Measure::Produce, _) => point.extent.warm_up_s.max(0.0),
     }
 }
 
@@ -447,31 +332,6 @@ fn step(trial: Trial, repetition: &Repetition, cpus: u32) -> (Outcome, Step) {
         producer_cpu_share: share("producer"),
     };
     (Outcome { records_per_s, fell_behind }, step)
-}
-
-/// A repetition in one line.
-fn outcome(repetition: &Repetition) -> String {
-    let figures = &repetition.figures;
-    let mut parts = Vec::new();
-    for (what, rate) in
-        [("produced", figures.produced_records_per_s), ("consumed", figures.consumed_records_per_s)]
-    {
-        if let Some(rate) = rate {
-            parts.push(format!("{what} {} records/s", quantity::number(rate.round())));
-        }
-    }
-    if let Some(p99) = figures.acknowledge_p99_us {
-        parts.push(format!("p99 {}", quantity::time_us(p99)));
-    }
-    if let Some(drain_s) = figures.drain_s {
-        parts.push(format!("drained in {drain_s:.1} s"));
-    }
-    let faults = repetition.evidence.faults.len();
-    if faults > 0 {
-        let word = if faults == 1 { "fault" } else { "faults" };
-        parts.push(format!("{faults} {word}: {}", repetition.evidence.faults[0]));
-    }
-    parts.join(", ")
 }
 
 #[cfg(test)]

@@ -1,10 +1,13 @@
-//! Points beside each other on one target, in turns: what tuning compares a change by.
+//! Points beside each other on one target, in turns: what tuning compares a change by. A walk through one round at a time, on
+//! clusters that run from the first round to the end.
 
 use std::collections::BTreeMap;
 
 use super::clusters::name;
 use super::contender::Contender;
-use super::{Interrupt, Options, Run, seed_of};
+use super::interrupt::Interrupt;
+use super::plan::{Options, seed_of};
+use super::walk::{Plan, Round, Walk};
 use crate::result::{Machine, PointResult, TargetInfo};
 use crate::target::TargetSpec;
 use crate::terminal::Progress;
@@ -12,30 +15,46 @@ use crate::workload::{Point, Workload};
 
 /// Points are taken in turns, on one cluster where they agree on its settings, else on two.
 pub(crate) struct Duel<'a> {
-    run: Run<'a>,
+    walk: Walk<'a>,
     taken: u64,
     interrupted: bool,
+}
+
+/// A plan of one round, and what came of it.
+struct OneRound {
+    round: Option<Round>,
+    results: Vec<PointResult>,
+}
+
+impl Plan for OneRound {
+    fn next(&mut self) -> Option<Round> {
+        self.round.take()
+    }
+
+    fn report(&mut self, results: Vec<PointResult>, _: &BTreeMap<String, TargetInfo>) {
+        self.results = results;
+    }
 }
 
 impl<'a> Duel<'a> {
     /// The options hold one target, twice: each has a place for its cluster.
     pub(crate) fn new(options: &'a Options, interrupt: &'a Interrupt, progress: &'a Progress) -> Duel<'a> {
-        Duel { run: Run::new(options, interrupt, progress), taken: 0, interrupted: false }
+        Duel { walk: Walk::new(options, interrupt, progress), taken: 0, interrupted: false }
     }
 
     /// The machine.
     pub(crate) fn machine(&self) -> &Machine {
-        &self.run.result.machine
+        self.walk.machine()
     }
 
     /// What is measured.
     pub(crate) fn target(&self) -> Result<&'a TargetSpec, String> {
-        self.run.options.targets.first().ok_or_else(|| "there is no target".to_owned())
+        self.walk.options.targets.first().ok_or_else(|| "there is no target".to_owned())
     }
 
     /// Takes points, in turns. An error is why the run is to end.
     pub(crate) async fn measure(&mut self, points: &[&Point]) -> Result<Vec<PointResult>, String> {
-        let options = self.run.options;
+        let options = self.walk.options;
         let target = self.target()?;
         let driver = options.drivers.first().ok_or("there is no driver")?;
         let workload = Workload {
@@ -49,24 +68,23 @@ impl<'a> Duel<'a> {
         };
         let seed = seed_of(options.seed, [self.taken, 0, 0]);
         self.taken += 1;
-        let mut contenders: Vec<Contender> = points
-            .iter()
-            .map(|point| {
-                let place = usize::from(point.cluster != points[0].cluster);
-                Contender::new(place, name(target), *driver, &workload, point, seed)
-            })
-            .collect();
-        if let Some(why) = self.run.in_turn(&mut contenders).await {
-            self.interrupted = true;
-            return Err(why);
+        let contenders = points.iter().map(|point| {
+            let place = usize::from(point.cluster != points[0].cluster);
+            Contender::new(place, name(target), *driver, &workload, point, seed)
+        });
+        let round = Round::together(contenders.collect());
+        let mut plan = OneRound { round: Some(round), results: Vec::new() };
+        match self.walk.all(&mut plan).await {
+            None => Ok(plan.results),
+            Some(why) => {
+                self.interrupted = true;
+                Err(why)
+            }
         }
-        let machine = &self.run.result.machine;
-        Ok(contenders.into_iter().map(|contender| contender.result(machine)).collect())
     }
 
     /// Ends the clusters, and gives what was learned of the target.
-    pub(crate) fn end(mut self) -> BTreeMap<String, TargetInfo> {
-        self.run.end(self.interrupted);
-        self.run.result.targets
+    pub(crate) fn end(self) -> BTreeMap<String, TargetInfo> {
+        self.walk.tear_down(self.interrupted)
     }
 }

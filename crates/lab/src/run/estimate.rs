@@ -5,10 +5,8 @@
 
 use std::time::Duration;
 
-use super::contender::{warm_up_s, warm_up_unit};
+use super::plan::{Options, Planned, expected_bytes, is_search, points, warm_up_s, warm_up_unit};
 use super::reading_back::{stamps, time_max};
-use super::repetition::expected_bytes;
-use super::{Options, Planned, is_search};
 use crate::quantity;
 use crate::target::TargetSpec;
 use crate::worker::Driver;
@@ -63,7 +61,7 @@ pub fn estimate(options: &Options) -> Estimate {
     };
     for (place, target) in options.targets.iter().enumerate() {
         let mut before = None;
-        for planned in super::points(options) {
+        for planned in points(options) {
             let point = planned.point;
             if place >= options.targets_of(point).len() {
                 continue;
@@ -79,7 +77,7 @@ pub fn estimate(options: &Options) -> Estimate {
         }
     }
     let rows = |planned: Planned<'_>| options.targets_of(planned.point).len() * planned.drivers.len();
-    sum.points = super::points(options).map(rows).sum();
+    sum.points = points(options).map(rows).sum();
     sum
 }
 

@@ -29,6 +29,16 @@ pub(super) fn names(run: &str, serial: u32, topics: &Topics) -> Vec<String> {
     (0..topics.count.max(1)).map(|number| format!("{PREFIX}{run}-{serial}-{number}")).collect()
 }
 
+/// Digits and letters of a number, for names.
+pub(super) fn base_36(mut number: u64) -> String {
+    let mut digits = Vec::new();
+    while number > 0 {
+        digits.push(char::from_digit((number % 36) as u32, 36).unwrap_or('0'));
+        number /= 36;
+    }
+    digits.into_iter().rev().collect()
+}
+
 /// Creates topics and waits until all their partitions have leaders.
 pub(super) async fn create(cluster: &Cluster, names: &[String], topics: &Topics) -> Result<(), Failure> {
     let configs = topics
@@ -170,6 +180,11 @@ mod tests {
         let topics =
             Topics { count: 2, partitions: 1, replication_factor: 1, properties: Default::default() };
         assert_eq!(names("k3", 7, &topics), ["thalweg-lab-k3-7-0", "thalweg-lab-k3-7-1"]);
+    }
+
+    #[test]
+    fn names_hold_digits_and_letters() {
+        assert_eq!(base_36(36 * 36 + 35), "10z");
     }
 
     #[tokio::test]

@@ -13,12 +13,12 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
+use super::TargetInfo;
 use super::error::{DirectoryFailed, FormatFailed, TargetError};
 use super::jars::{KafkaJars, kafka_jars};
 use super::plan::{Node, Plan, Software};
 use super::process::Brokers;
 use super::{Cluster, StartOptions, check_brokers, launch, properties, readiness};
-use crate::result::TargetInfo;
 use crate::workload::ClusterSpec;
 
 /// What the target is called.

@@ -6,8 +6,8 @@ use thalweg_client::{ConnectionOptions, Properties};
 use thalweg_wire::request::DescribeClusterRequest;
 
 use super::Cluster;
+use super::TargetInfo;
 use super::error::{ConnectError, TargetError, TooFewBrokers};
-use crate::result::TargetInfo;
 use crate::workload::ClusterSpec;
 
 /// Connects to a cluster with the client properties of its target. Properties that concern producers or consumers only

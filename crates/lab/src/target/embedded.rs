@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::TargetInfo;
 use super::error::{NotStarted, TargetError};
 use super::plan::{Node, Software};
 use super::process::Brokers;
 use super::{Cluster, StartOptions, check_brokers, launch, properties, readiness};
-use crate::result::TargetInfo;
 use crate::workload::ClusterSpec;
 
 /// What the target is called.

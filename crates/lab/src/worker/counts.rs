@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hdrhistogram::Histogram as Recorded;
 
 use super::{Interval, Order, Report, Span, StopWhen};
-use crate::result::Histogram;
+use crate::histogram::Histogram;
 
 /// The time that is measured, in microseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! The driver librdkafka: the C client that most languages use, in the process of the worker.
+//! The driver librdkafka: the C client that most languages use, in the process of the worker. Only with the cargo feature
+//! `librdkafka`: the library takes minutes to build, and few runs need it.
 //!
 //! It does what the own driver does, with the same clock, values, stamps and counts, so that their results compare: a record's
 //! intended time travels with it to its delivery report. Each producer has a thread that waits for delivery reports, as
@@ -6,14 +7,14 @@
 
 mod consumer;
 mod producer;
-mod properties;
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
+use rdkafka::ClientConfig;
 use rdkafka::error::KafkaError;
 use thalweg_client::InvalidSetting;
 
+use super::librdkafka_properties::named;
 use super::link::Link;
 use super::{Assignment, Report, Role, WorkerError};
 
@@ -25,13 +26,23 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
     }
 }
 
-/// The properties of an assignment under librdkafka's names, but for cluster and group: for others who speak by it. They
-/// may hold secrets.
-pub(super) fn properties_of(
-    assignment: &Assignment,
-    number: u32,
-) -> Result<BTreeMap<String, String>, InvalidSetting> {
-    Ok(properties::named(assignment, number)?.0)
+/// The configuration of a client, and what a reader of the result must know about it.
+#[derive(Debug)]
+struct Translated {
+    config: ClientConfig,
+    notes: Vec<String>,
+}
+
+/// Kafka's properties of the assignment, for librdkafka.
+fn translate(assignment: &Assignment, number: u32) -> Result<Translated, InvalidSetting> {
+    let (mut set, notes) = named(assignment, number)?;
+    set.insert("bootstrap.servers".to_owned(), assignment.bootstrap.join(","));
+    if let (Role::Consumer, Some(group)) = (assignment.role, &assignment.group) {
+        set.insert("group.id".to_owned(), group.clone());
+    }
+    let mut config = ClientConfig::new();
+    config.extend(set);
+    Ok(Translated { config, notes })
 }
 
 /// Name and version, for the result.
@@ -75,5 +86,21 @@ impl LastError {
 
     fn get(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::{Driver, testing};
+
+    #[test]
+    fn clients_are_told_the_cluster_and_consumers_their_group() {
+        for (role, group) in [(Role::Producer, None), (Role::Consumer, Some("g"))] {
+            let assignment = testing::assignment(role, Driver::Librdkafka);
+            let config = translate(&assignment, 0).expect("settings that can be").config;
+            assert_eq!(config.get("bootstrap.servers"), Some("a:1,b:2"));
+            assert_eq!(config.get("group.id"), group);
+        }
     }
 }

@@ -6,35 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::result::Histogram;
-use crate::workload::{RecordSpec, Verify};
-
-/// Who speaks to the cluster.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Driver {
-    /// The producer and consumer of Thalweg.
-    Thalweg,
-    /// librdkafka.
-    Librdkafka,
-    /// Kafka's own perf tools, in Java.
-    Java,
-    /// Streams of this binary: from `load-generator` to `kafka`, and from `kafka` to `throughput`; without a cluster, from
-    /// `load-generator` to `throughput` in memory.
-    Stream,
-}
-
-impl Driver {
-    /// Its name in results and on the command line.
-    pub fn words(self) -> &'static str {
-        match self {
-            Driver::Thalweg => "thalweg",
-            Driver::Librdkafka => "librdkafka",
-            Driver::Java => "java",
-            Driver::Stream => "stream",
-        }
-    }
-}
+use crate::histogram::Histogram;
+use crate::workload::{Driver, RecordSpec, Verify};
 
 /// What a worker does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

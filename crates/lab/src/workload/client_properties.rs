@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use super::Driver;
 use super::{Clients, Workload};
-use crate::worker::Driver;
 
 /// What producers and consumers of Kafka 4.3 both know.
 const JAVA_CLIENTS: &str = "\

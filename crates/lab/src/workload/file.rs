@@ -6,6 +6,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 
+use super::Driver;
 use super::check;
 use super::document::{self, Entry, Node, Value};
 use super::key::{self, Key};
@@ -15,8 +16,7 @@ use super::{
     Clients, ClusterSpec, Extent, Keys, Load, Measure, Payload, Point, Published, RecordSpec, Topics, Unit,
     Verify, Workload,
 };
-use crate::result::Figures;
-use crate::worker::Driver;
+use crate::figures::Figures;
 
 /// Reads the text of a workload file. `folder` is where its relative paths begin.
 pub(super) fn parse(name: &str, file: &str, text: &str, folder: &Path) -> Result<Workload, InvalidFile> {

@@ -6,6 +6,7 @@ mod apache_kafka;
 mod browser;
 mod compare;
 mod fixture;
+mod floors;
 mod options;
 mod published_results;
 mod report;

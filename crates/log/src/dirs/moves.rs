@@ -20,9 +20,9 @@ use std::sync::Arc;
 use thalweg_hash::HashSet;
 
 use super::open::Job;
-use super::state::{Checkpoint, DirState};
 use super::{CreateError, DirectoryOffline, LogDirs};
 use crate::config::LogConfig;
+use crate::dir_state::{Checkpoint, DirState};
 use crate::disk::Disk;
 use crate::partition::PartitionLog;
 use crate::segment::Home;

@@ -17,10 +17,10 @@ use super::error::{
     WrongNodeId,
 };
 use super::meta_properties::{self, MetaProperties};
-use super::state::{Checkpoint, DirState};
 use super::{FailedDir, LOCK_FILE, LogDir, LogDirs, NO_CHECKPOINT, clean_shutdown, moves};
 use crate::clock::Clock;
 use crate::config::LogConfig;
+use crate::dir_state::{Checkpoint, DirState};
 use crate::disk::{DirLock, Disk};
 use crate::partition::{OpenOptions, PartitionLog};
 use crate::segment::Home;
@@ -101,7 +101,7 @@ impl LogDirs {
         for Locked { path, lock, meta } in locked {
             match open_dir(&options, &cluster_id, &path, meta, &mut deleted) {
                 Ok((state, found, epoch)) => {
-                    lost.extend(state.missing(&found));
+                    lost.extend(state.missing(found.iter().map(|job| &job.name)));
                     jobs.extend(found);
                     epochs.push(epoch);
                     dirs.push(LogDir { state, _lock: lock });

@@ -101,21 +101,6 @@ impl PartitionLog {
         appended
     }
 
-    /// Logs why a healthy log refuses appends, once per series of failures: clients only get an error code.
-    fn note_outcome(&mut self, appended: &Result<AppendInfo, AppendError>) {
-        match appended {
-            Ok(_) => self.failed_append = None,
-            Err(AppendError::Log(error)) if self.poison.is_none() => {
-                let reason = error.to_string();
-                if self.failed_append.as_deref() != Some(&reason) {
-                    tracing::error!(partition = %self.name, reason, "Failed to append batches");
-                    self.failed_append = Some(reason.into());
-                }
-            }
-            Err(_) => {}
-        }
-    }
-
     fn try_append_as_leader(
         &mut self,
         records: &[u8],
@@ -144,7 +129,7 @@ impl PartitionLog {
                 log_append_time: original.timestamp,
                 duplicate: true,
                 // The first request may still wait for its flush, or have ended with its connection before it.
-                flush_due: self.recovery_point.0 <= original.last_offset && self.flush_is_due(),
+                flush_due: self.flushing.recovery_point.0 <= original.last_offset && self.flush_is_due(),
                 ..self.nothing_appended()
             }),
         }
@@ -220,7 +205,7 @@ impl PartitionLog {
 
     /// From now on batches of the leader may leave offsets out: the leader has them no more, as a log that was compacted once.
     pub fn accept_gaps(&mut self) {
-        self.oddities.gaps = self.oddities.gaps.max(1);
+        self.health.oddities.gaps = self.health.oddities.gaps.max(1);
     }
 
     /// Appends replicated batches, with one write per segment.
@@ -269,7 +254,7 @@ impl PartitionLog {
 
     fn check_writable(&mut self) -> Result<(), AppendError> {
         let offline = || self.state.as_ref().and_then(|state| state.offline());
-        if let Some(reason) = self.poison.clone().or_else(offline) {
+        if let Some(reason) = self.health.poison.clone().or_else(offline) {
             return Err(AppendError::Poisoned { reason });
         }
         match self.lower_recovery_point() {
@@ -359,7 +344,7 @@ impl PartitionLog {
             return Err(error);
         }
         self.log_end = last_offset + 1;
-        self.oddities.doubt = None;
+        self.health.oddities.doubt = None;
         self.producers.apply(prepared.producers);
         prepared.completed.iter().for_each(|transaction| self.producers.complete(transaction));
         self.producers.set_map_end(self.log_end.0);
@@ -423,7 +408,7 @@ impl PartitionLog {
         }
         let segment = self.segments.last_mut().expect("a log always has a segment");
         if segment.txn_index(&self.home).is_none() {
-            self.names.note_change();
+            self.flushing.names.note_change();
         }
         match segment.add_aborted(&self.home, aborted) {
             Ok(()) => Ok(()),

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use thalweg_record::Offset;
 
@@ -16,7 +16,7 @@ use crate::compaction::{
     CLEANED_SUFFIX, Cleaned, CompactionJob, CompactionOutcome, CompactionStats, LastRecord, NewlyUnread,
     SWAP_SUFFIX, Source,
 };
-use crate::dirs::DirState;
+use crate::dir_state::DirState;
 use crate::disk::Disk;
 use crate::segment::{FoundFiles, Segment};
 
@@ -45,6 +45,17 @@ impl PartialOrd for Dirtiness {
     fn partial_cmp(&self, other: &Dirtiness) -> Option<Ordering> {
         Some(self.cmp(other))
     }
+}
+
+/// How far a log is compacted.
+#[derive(Debug, Default)]
+pub(super) struct Cleaning {
+    /// The log is compacted below it.
+    pub(super) cleaned_to: Offset,
+    /// Alive while a compaction is planned or runs.
+    running: Weak<()>,
+    /// Unreadable batches below it were logged.
+    pub(super) unread_named_to: Offset,
 }
 
 /// The part that a job may compact, and its urgency.
@@ -92,17 +103,19 @@ impl CompactionSwap {
 impl PartitionLog {
     /// The log is compacted below this offset.
     pub fn cleaned_to(&self) -> Offset {
-        self.cleaned_to
+        self.cleaning.cleaned_to
     }
 
     /// Whether a job of this log exists.
     pub(super) fn is_being_compacted(&self) -> bool {
-        self.compacting.strong_count() > 0
+        self.cleaning.running.strong_count() > 0
     }
 
     /// Whether the outcome of the job still applies: the log was not truncated, closed, moved or deleted.
     pub fn is_current(&self, job: &CompactionJob) -> bool {
-        self.poison.is_none() && job.truncations == self.truncations && job.home.dir == self.home.dir
+        self.health.poison.is_none()
+            && job.truncations == self.flushing.truncations
+            && job.home.dir == self.home.dir
     }
 
     /// How much the log needs compaction: `None` when its topic is not compacted, when not enough of it is dirty, or when
@@ -113,12 +126,12 @@ impl PartitionLog {
     }
 
     fn cleanable(&mut self, now_ms: i64) -> Result<Option<Cleanable>, LogError> {
-        if !self.config.cleanup_policy.compact || self.poison.is_some() || self.is_being_compacted() {
+        if !self.config.cleanup_policy.compact || self.health.poison.is_some() || self.is_being_compacted() {
             return Ok(None);
         }
         let active_base = self.active().base_offset;
-        let in_range = self.cleaned_to >= self.log_start && self.cleaned_to <= active_base;
-        let first_dirty = if in_range { self.cleaned_to } else { self.log_start };
+        let in_range = self.cleaning.cleaned_to >= self.log_start && self.cleaning.cleaned_to <= active_base;
+        let first_dirty = if in_range { self.cleaning.cleaned_to } else { self.log_start };
         let upper_bound = self.first_uncleanable(first_dirty, now_ms)?;
         if upper_bound <= first_dirty {
             return Ok(None);
@@ -152,7 +165,7 @@ impl PartitionLog {
             (id, LastRecord { offset: (last >= 0).then_some(Offset(last)), epoch: entry.epoch })
         });
         let exclusion = Arc::new(());
-        self.compacting = Arc::downgrade(&exclusion);
+        self.cleaning.running = Arc::downgrade(&exclusion);
         Ok(Some(CompactionJob {
             home: self.home.clone(),
             config: self.config.clone(),
@@ -161,8 +174,8 @@ impl PartitionLog {
             sources: cleanable.sources,
             first_dirty: cleanable.first_dirty,
             upper_bound: cleanable.upper_bound,
-            named_to: self.unread_named_to,
-            truncations: self.truncations,
+            named_to: self.cleaning.unread_named_to,
+            truncations: self.flushing.truncations,
             now_ms,
             exclusion,
             dedupe_buffer_bytes: DEDUPE_BUFFER_BYTES_DEFAULT,
@@ -232,7 +245,7 @@ impl PartitionLog {
                 }
             }
         }
-        self.names.note_change();
+        self.flushing.names.note_change();
         self.rewrites += 1;
         self.hints = ReadHints::default();
         self.note_txn_indexes();
@@ -241,8 +254,8 @@ impl PartitionLog {
             disk: self.home.disk.clone(),
             log_dir: self.home.dir.clone(),
             renamed,
-            names: self.names.changes(),
-            truncations: self.truncations,
+            names: self.flushing.names.changes(),
+            truncations: self.flushing.truncations,
             cleaned_to: outcome.cleaned_to,
             newly_unread: outcome.newly_unread,
             stats: outcome.stats,
@@ -258,7 +271,7 @@ impl PartitionLog {
         synced: io::Result<()>,
     ) -> Result<CompactionStats, LogError> {
         let stats = swap.stats;
-        if swap.log_dir != self.home.dir || self.poison.is_some() {
+        if swap.log_dir != self.home.dir || self.health.poison.is_some() {
             // The directory was moved, deleted or closed, and its files with it.
             return Ok(stats);
         }
@@ -266,16 +279,16 @@ impl PartitionLog {
             self.set_poison(format!("a sync of {} has failed: {error}", self.home.dir.display()));
             return Err(error.into());
         }
-        self.names.set_synced(swap.names);
+        self.flushing.names.set_synced(swap.names);
         self.doom(std::mem::take(&mut swap.renamed));
-        if swap.truncations == self.truncations {
-            self.cleaned_to = swap.cleaned_to;
-            self.unread_named_to = self.unread_named_to.max(swap.newly_unread.end);
+        if swap.truncations == self.flushing.truncations {
+            self.cleaning.cleaned_to = swap.cleaned_to;
+            self.cleaning.unread_named_to = self.cleaning.unread_named_to.max(swap.newly_unread.end);
         }
         self.publish();
         let CompactionStats { keys, bytes_before, bytes_after, .. } = stats;
         tracing::info!(
-            partition = %self.name, keys, bytes_before, bytes_after, cleaned_to = self.cleaned_to.0,
+            partition = %self.name, keys, bytes_before, bytes_after, cleaned_to = self.cleaning.cleaned_to.0,
             "Compacted a log"
         );
         self.name_unread(&swap.newly_unread);

@@ -63,6 +63,36 @@ impl Names {
     }
 }
 
+/// How far a log is durable.
+#[derive(Debug)]
+pub(super) struct Flushing {
+    /// All batches below it are on the medium.
+    pub(super) recovery_point: Offset,
+    /// Whether the checkpoint on disk may be above the recovery point, since a truncation.
+    pub(super) recovery_point_sank: bool,
+    /// Counts truncations, to detect a truncation during a flush.
+    pub(super) truncations: u64,
+    /// Names in the directory.
+    pub(super) names: Names,
+    /// The name of the directory itself.
+    own_name: Names,
+    last_flush_ms: i64,
+}
+
+impl Flushing {
+    /// The state of a log that is durable up to this recovery point.
+    pub(super) fn new(recovery_point: Offset, now_ms: i64) -> Flushing {
+        Flushing {
+            recovery_point,
+            recovery_point_sank: false,
+            truncations: 0,
+            names: Names::default(),
+            own_name: Names::default(),
+            last_flush_ms: now_ms,
+        }
+    }
+}
+
 impl FlushTarget {
     /// The offset below which everything will be durable.
     pub fn up_to(&self) -> Offset {
@@ -99,7 +129,7 @@ impl FlushTarget {
 impl PartitionLog {
     /// Records that are not known to be durable.
     pub fn unflushed_records(&self) -> i64 {
-        self.log_end - self.recovery_point
+        self.log_end - self.flushing.recovery_point
     }
 
     /// Whether `flush.messages` asks for a flush.
@@ -109,20 +139,21 @@ impl PartitionLog {
 
     /// The offset below which all is on the medium that `flush.messages` wants there.
     pub fn flushed_end(&self) -> Offset {
-        if self.flush_is_due() { self.recovery_point } else { self.log_end }
+        if self.flush_is_due() { self.flushing.recovery_point } else { self.log_end }
     }
 
     /// Whether `flush.messages` or `flush.ms` asks for a flush now.
     pub fn needs_flush(&self, now_ms: i64) -> bool {
         self.unflushed_records() > 0
-            && self.poison.is_none()
-            && (self.flush_is_due() || now_ms.saturating_sub(self.last_flush_ms) >= self.config.flush_ms)
+            && self.health.poison.is_none()
+            && (self.flush_is_due()
+                || now_ms.saturating_sub(self.flushing.last_flush_ms) >= self.config.flush_ms)
     }
 
     /// Whether segments before the active one wait for their flush, which happens in the background.
     pub fn needs_background_flush(&self) -> bool {
         let active = self.segments.last().expect("a log always has a segment");
-        self.poison.is_none() && active.base_offset > self.recovery_point
+        self.health.poison.is_none() && active.base_offset > self.flushing.recovery_point
     }
 
     /// The files to sync so that everything in the log is durable; `None` if it already is. Fails after an earlier
@@ -138,21 +169,21 @@ impl PartitionLog {
     }
 
     fn flush_target_up_to(&mut self, up_to: Offset) -> Result<Option<FlushTarget>, LogError> {
-        if up_to <= self.recovery_point {
+        if up_to <= self.flushing.recovery_point {
             return Ok(None);
         }
-        if let Some(reason) = &self.poison {
+        if let Some(reason) = &self.health.poison {
             return Err(LogError::Poisoned { reason: Arc::clone(reason) });
         }
         self.epochs.write(&self.home.disk, &self.home.dir, Durability::PageCache)?;
         let (mut files, mut txn_indexes) = (Vec::new(), Vec::new());
-        let first = self.floor_index(self.recovery_point).unwrap_or(0);
+        let first = self.floor_index(self.flushing.recovery_point).unwrap_or(0);
         for segment in self.segments[first..].iter_mut().take_while(|segment| segment.base_offset < up_to) {
             files.push(segment.file(&self.home)?);
             txn_indexes.extend(segment.txn_index(&self.home));
         }
-        let dir = self.names.unsynced().map(|changes| (self.home.dir.clone(), changes));
-        let parent = self.own_name.unsynced().zip(self.home.dir.parent());
+        let dir = self.flushing.names.unsynced().map(|changes| (self.home.dir.clone(), changes));
+        let parent = self.flushing.own_name.unsynced().zip(self.home.dir.parent());
         Ok(Some(FlushTarget {
             up_to,
             log_dir: self.home.dir.clone(),
@@ -163,7 +194,7 @@ impl PartitionLog {
             metadata_file: parent.map(|_| self.home.dir.join(metadata::FILE)),
             dir,
             parent: parent.map(|(changes, parent)| (parent.to_owned(), changes)),
-            truncations: self.truncations,
+            truncations: self.flushing.truncations,
         }))
     }
 
@@ -182,27 +213,27 @@ impl PartitionLog {
             self.set_poison(format!("a sync of {} has failed: {error}", self.home.dir.display()));
             return Err(error.into());
         }
-        if target.truncations == self.truncations {
-            self.recovery_point = self.recovery_point.max(target.up_to);
+        if target.truncations == self.flushing.truncations {
+            self.flushing.recovery_point = self.flushing.recovery_point.max(target.up_to);
         }
         if let Some((_, writes)) = target.epoch_file {
             self.epochs.set_synced(writes);
         }
         if let Some((_, changes)) = target.dir {
-            self.names.set_synced(changes);
+            self.flushing.names.set_synced(changes);
         }
         if let Some((_, changes)) = target.parent {
-            self.own_name.set_synced(changes);
+            self.flushing.own_name.set_synced(changes);
         }
-        self.last_flush_ms = self.clock.now_ms();
+        self.flushing.last_flush_ms = self.clock.now_ms();
         self.publish();
         Ok(())
     }
 
     /// Has the next flush sync the directory and its own name.
     pub(super) fn note_unsynced_names(&mut self) {
-        self.names.note_change();
-        self.own_name.note_change();
+        self.flushing.names.note_change();
+        self.flushing.own_name.note_change();
     }
 
     /// Makes everything durable on the spot.
@@ -219,7 +250,7 @@ impl PartitionLog {
     /// Writes out state that is only in memory (epochs, producers, index entries), releases resources and closes the
     /// log for appends. The stop is clean once [`crate::LogDirs::close`] has synced everything.
     pub fn close(&mut self) -> Result<(), LogError> {
-        if self.poison.is_some() {
+        if self.health.poison.is_some() {
             return Ok(());
         }
         let _allowed = disk::allow_waits("the log is about to take no more batches");
@@ -236,7 +267,7 @@ impl PartitionLog {
             self.home.disk.remove(&doomed.path)?;
         }
         self.publish();
-        self.poison = Some("the log is closed".into());
+        self.health.poison = Some("the log is closed".into());
         if let Some(state) = &self.state {
             state.set_closed(&self.name);
         }

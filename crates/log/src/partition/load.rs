@@ -10,22 +10,25 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use thalweg_record::Offset;
 
+use super::compact::Cleaning;
 use super::error::LogError;
 use super::examine::Oddities;
-use super::flush::Names;
+use super::flush::Flushing;
+use super::health::Health;
 use super::in_flight::recall_in_flight;
 use super::replay::{replay_epoch, replay_segments};
-use super::{PartitionLog, PublishedOffsets, ReadHints, metadata};
+use super::{PartitionLog, ReadHints, metadata};
 use crate::checkpoint::TXN_INDEX_FILE;
 use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::disk::{Durability, Listed};
 use crate::epochs::LeaderEpochs;
 use crate::producers::{Producers, snapshot};
+use crate::published::PublishedOffsets;
 use crate::scan::{HeaderScan, ScanError};
 use crate::segment::{
     DELETED_SUFFIX, FoundFiles, Home, INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment, TIME_INDEX_SUFFIX,
@@ -149,13 +152,13 @@ impl PartitionLog {
         loading.load(&name, &config, options, now_ms)?;
         let log_start = options.log_start.max(loading.segments[0].base_offset).min(loading.log_end);
         let mut log = loading.into_log(name, topic_id, config, clock, log_start);
-        log.recovery_point = if options.clean { log.log_end } else { options.recovery_point };
+        log.flushing.recovery_point = if options.clean { log.log_end } else { options.recovery_point };
         if !options.clean {
             // Recovery may have cut the newest segment, and changed names, as may have the process before.
             log.cut_is_unsynced();
             log.note_unsynced_names();
         }
-        log.cleaned_to = options.cleaned_to.min(log.log_end);
+        log.cleaning.cleaned_to = options.cleaned_to.min(log.log_end);
         log.epochs.truncate_from_start(log_start);
         log.producers.on_log_start(log_start.0);
         log.set_high_watermark(options.high_watermark);
@@ -185,7 +188,7 @@ impl Loading {
         clock: Clock,
         log_start: Offset,
     ) -> PartitionLog {
-        let last_flush_ms = clock.now_ms();
+        let flushing = Flushing::new(self.log_end, clock.now_ms());
         PartitionLog {
             name,
             topic_id,
@@ -196,25 +199,15 @@ impl Loading {
             log_start,
             log_end: self.log_end,
             high_watermark: log_start,
-            recovery_point: self.log_end,
-            cleaned_to: Offset::ZERO,
-            compacting: Weak::new(),
-            unread_named_to: Offset::ZERO,
             first_unstable: None,
             epochs: self.epochs,
             producers: self.producers,
             snapshots: self.snapshots,
-            poison: None,
             hints: ReadHints::default(),
-            recovery_point_sank: false,
-            oddities: self.oddities,
-            noted_damage: None,
-            failed_append: None,
-            truncations: 0,
+            flushing,
+            cleaning: Cleaning::default(),
+            health: Health::new(self.oddities),
             rewrites: 0,
-            names: Names::default(),
-            own_name: Names::default(),
-            last_flush_ms,
             trim_seen_end: Offset::NONE,
             doomed: Vec::new(),
             published: Arc::new(PublishedOffsets::default()),

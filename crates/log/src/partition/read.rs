@@ -11,7 +11,7 @@ use super::PartitionLog;
 use super::error::{LogError, OffsetOutOfRange, ReadError};
 use super::examine::{Examined, Region, examine};
 use crate::disk::LogFile;
-use crate::scan::{CorruptBatch, ScanError};
+use crate::scan::ScanError;
 use crate::segment::transactions::AbortedTransaction;
 
 /// Remembered positions: where the last reads ended, and the next ones start.
@@ -229,18 +229,6 @@ impl PartitionLog {
             synced_to: self.log_end,
         })?;
         Ok((near, examined))
-    }
-
-    /// Logs damage in a batch, once.
-    pub(super) fn note_damage(&mut self, segment: Offset, fault: &CorruptBatch) {
-        if self.noted_damage == Some((segment, fault.position)) {
-            return;
-        }
-        self.noted_damage = Some((segment, fault.position));
-        tracing::error!(
-            partition = %self.name, segment = segment.0, position = fault.position, %fault,
-            "Batch is damaged and cannot be served"
-        );
     }
 
     /// The position of the first batch in one segment whose last offset is not below `offset`.

@@ -16,7 +16,7 @@ impl PartitionLog {
     /// log start is durable once [`crate::LogDirs::checkpoint_log_starts`] has written it.
     pub fn delete_records(&mut self, offset: Offset) -> Result<Offset, DeleteRecordsError> {
         // A log that is closed writes no checkpoint any more that would keep the promise.
-        if let Some(reason) = &self.poison {
+        if let Some(reason) = &self.health.poison {
             return Err(LogError::Poisoned { reason: Arc::clone(reason) }.into());
         }
         if offset > self.high_watermark {
@@ -140,7 +140,7 @@ impl PartitionLog {
         }
         self.raise_log_start(self.segments[count].base_offset);
         let removed: Vec<_> = self.segments.drain(..count).collect();
-        self.names.note_change();
+        self.flushing.names.note_change();
         let mut failed = None;
         for mut segment in removed {
             tracing::info!(

@@ -116,7 +116,7 @@ impl PartitionLog {
             self.home.disk.unless_full(active.finish(&self.home))?;
             self.segments.push(next);
         }
-        self.names.note_change();
+        self.flushing.names.note_change();
         self.producers.set_map_end(base.0);
         match self.take_snapshot(Durability::PageCache) {
             Err(LogError::Io(error)) => self.home.disk.unless_full(Err(error))?,

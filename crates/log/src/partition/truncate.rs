@@ -120,7 +120,7 @@ impl PartitionLog {
             expected: base,
             next_base: None,
             epochs: &self.epochs,
-            has_gaps: self.config.cleanup_policy.compact || self.cleaned_to > Offset::ZERO,
+            has_gaps: self.config.cleanup_policy.compact || self.cleaning.cleaned_to > Offset::ZERO,
             synced_to: self.log_end,
         })?;
         let (position, end) =
@@ -162,13 +162,15 @@ impl PartitionLog {
     /// Whether offsets without a batch are normal: compaction leaves gaps, and so does replication from a compacted
     /// log.
     pub(super) fn may_have_gaps(&self) -> bool {
-        self.config.cleanup_policy.compact || self.cleaned_to > Offset::ZERO || self.oddities.gaps > 0
+        self.config.cleanup_policy.compact
+            || self.cleaning.cleaned_to > Offset::ZERO
+            || self.health.oddities.gaps > 0
     }
 
     /// The offset from which the log may differ from its leader's: recovery found an unexplained gap there.
     pub fn doubtful_from(&self) -> Option<Offset> {
-        let Oddities { first_gap, doubt, .. } = &self.oddities;
-        let explained = self.config.cleanup_policy.compact || self.cleaned_to > Offset::ZERO;
+        let Oddities { first_gap, doubt, .. } = &self.health.oddities;
+        let explained = self.config.cleanup_policy.compact || self.cleaning.cleaned_to > Offset::ZERO;
         let gap = first_gap.filter(|_| !explained).or(*doubt)?;
         Some(gap.expected)
     }
@@ -179,13 +181,13 @@ impl PartitionLog {
     pub fn end_at_gap(&mut self) -> Result<Option<Offset>, LogError> {
         let end_before = self.log_end;
         self.end_before_doubt()?;
-        let first = self.floor_index(self.recovery_point).unwrap_or(0);
+        let first = self.floor_index(self.flushing.recovery_point).unwrap_or(0);
         for index in first..self.segments.len() - 1 {
             let next = self.segments[index + 1].base_offset;
             let segment = &mut self.segments[index];
             let end =
                 segment.read_next_offset(&self.home).map_err(LogError::in_segment(segment.base_offset))?;
-            if end < next && end >= self.recovery_point && next > self.cleaned_to {
+            if end < next && end >= self.flushing.recovery_point && next > self.cleaning.cleaned_to {
                 tracing::warn!(
                     partition = %self.name, log_end = end.0, next = next.0,
                     "Log ends before its next segment begins: the bytes between were never written"
@@ -214,17 +216,19 @@ impl PartitionLog {
     /// Logs a gap that recovery found in a log without compaction, and removes the last batch if it alone is behind
     /// the gap: its offset, which no CRC covers, is damaged.
     fn end_before_doubt(&mut self) -> Result<(), LogError> {
-        if self.cleaned_to > Offset::ZERO {
+        if self.cleaning.cleaned_to > Offset::ZERO {
             return Ok(());
         }
-        if let Some(gap) = &self.oddities.first_gap {
+        if let Some(gap) = &self.health.oddities.first_gap {
             tracing::error!(
                 partition = %self.name, segment = gap.segment.0, position = gap.position,
-                expected = gap.expected.0, found = gap.found.0, gaps = self.oddities.gaps,
+                expected = gap.expected.0, found = gap.found.0, gaps = self.health.oddities.gaps,
                 "Offsets are missing from a log that is not compacted"
             );
         }
-        let Some(gap) = self.oddities.doubt.filter(|_| self.oddities.gaps == 0) else { return Ok(()) };
+        let Some(gap) = self.health.oddities.doubt.filter(|_| self.health.oddities.gaps == 0) else {
+            return Ok(());
+        };
         let active = self.segments.last_mut().expect("a log always has a segment");
         let position = if active.base_offset == gap.segment { gap.position } else { active.size_bytes() };
         let aside = SetAside::keep_end(&self.home, &self.name, active, position, gap.found)?;
@@ -276,21 +280,21 @@ impl PartitionLog {
 
     /// The recovery point drops with the log end, and no flush in progress may raise it again.
     fn after_truncation(&mut self) {
-        self.truncations += 1;
+        self.flushing.truncations += 1;
         self.rewrites += 1;
-        self.oddities.forget_from(self.log_end);
+        self.health.oddities.forget_from(self.log_end);
         self.hints = ReadHints::default();
-        self.names.note_change();
+        self.flushing.names.note_change();
         self.cut_is_unsynced();
-        self.cleaned_to = self.cleaned_to.min(self.log_end);
-        self.unread_named_to = self.unread_named_to.min(self.log_end);
+        self.cleaning.cleaned_to = self.cleaning.cleaned_to.min(self.log_end);
+        self.cleaning.unread_named_to = self.cleaning.unread_named_to.min(self.log_end);
         self.set_high_watermark(self.high_watermark);
         if let Err(error) = self.epochs.write(&self.home.disk, &self.home.dir, Durability::PageCache) {
             tracing::warn!(partition = %self.name, %error, "Failed to write leader epochs, retrying later");
         }
         self.note_txn_indexes();
         self.publish();
-        self.recovery_point_sank = true;
+        self.flushing.recovery_point_sank = true;
         // Without space for that the log is closed for appends until there is.
         if let Err(error) = self.lower_recovery_point()
             && !disk::is_disk_full(&error)
@@ -302,12 +306,12 @@ impl PartitionLog {
     /// Lowers the checkpoint to the recovery point after a truncation. Nothing is appended before: recovery would
     /// treat unsynced batches as synced.
     pub(super) fn lower_recovery_point(&mut self) -> io::Result<()> {
-        if self.recovery_point_sank {
+        if self.flushing.recovery_point_sank {
             let _allowed = disk::allow_waits(CUTTING);
             if let Some(state) = &self.state {
-                state.recovery_point_sank(&self.name, self.recovery_point)?;
+                state.recovery_point_sank(&self.name, self.flushing.recovery_point)?;
             }
-            self.recovery_point_sank = false;
+            self.flushing.recovery_point_sank = false;
         }
         Ok(())
     }

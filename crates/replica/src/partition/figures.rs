@@ -3,7 +3,7 @@
 use super::Partition;
 use super::role::Role;
 use super::traffic::Traffic;
-use crate::replication::FollowerLag;
+use crate::leadership::FollowerLag;
 use std::sync::Arc;
 use thalweg_record::Offset;
 

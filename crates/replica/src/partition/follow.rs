@@ -1,11 +1,11 @@
 //! Following: replicates a leader's log.
 //!
 //! Owns: rejecting data of an older leader epoch, or for another offset. Each call has the leader epoch and, with
-//! data, the offset of the fetch. Refuses: the network; see [`crate::replication`].
+//! data, the offset of the fetch. Refuses: the network; see `replication`.
 
 use super::role::Role;
+use super::truncation::truncation;
 use super::{Partition, State};
-use crate::replication::truncation;
 use std::sync::Arc;
 use thalweg_log::{AppendError, EpochEnd, LogError, OffsetsMissing};
 use thalweg_record::{LeaderEpoch, Offset};

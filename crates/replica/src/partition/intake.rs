@@ -132,7 +132,7 @@ fn walk(batch: &Batch<'_>, rules: &RecordRules, budget: &mut OpeningBudget) -> R
 
 /// The codec that the topic wants and the batch does not have.
 fn wanted_codec(header: &BatchHeader, settings: &EffectiveTopicConfig) -> Option<(Compression, Option<i32>)> {
-    let (wanted, level) = match settings.compression {
+    let (wanted, level) = match settings.compression() {
         TopicCompression::Producer => return None,
         TopicCompression::Uncompressed => (Compression::None, None),
         TopicCompression::Gzip(level) => (Compression::Gzip, Some(level)),

@@ -2,7 +2,8 @@
 
 use super::role::{Leader, Role};
 use super::{FetchFrom, FetchRead, Partition, State};
-use crate::replication::{ChangeOutcome, IsrChange, Leadership, ReplicaContext};
+use crate::context::ReplicaContext;
+use crate::leadership::{ChangeOutcome, IsrChange, Leadership};
 use thalweg_metadata::LeaderRecoveryState;
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::ErrorCode;

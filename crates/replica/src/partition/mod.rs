@@ -4,8 +4,8 @@
 //! to read, move the high watermark. Waiting happens outside: fetches as [`Waiter`]s, produce requests as
 //! [`Durable`]s.
 //!
-//! If the partition has other replicas, the leader keeps a [`crate::replication::Leadership`]; a partition with one
-//! replica has none and pays nothing for it. A follower is driven by [`crate::replication`].
+//! If the partition has other replicas, the leader keeps a [`crate::leadership::Leadership`]; a partition with one
+//! replica has none and pays nothing for it. A follower is driven by `replication`.
 
 mod acks;
 mod append;
@@ -26,6 +26,7 @@ mod table;
 pub(crate) mod testing;
 mod throttled;
 mod traffic;
+mod truncation;
 mod waiter;
 mod watch;
 
@@ -46,7 +47,7 @@ pub use traffic::{Outgoing, Traffic};
 pub use waiter::{Waiter, Waiting};
 pub use watch::Snapshot;
 
-use crate::replication::ReplicaContext;
+use crate::context::ReplicaContext;
 use flush::Flushing;
 use lock::StateLock;
 use parking_lot::Mutex;

@@ -2,14 +2,14 @@
 //! caught up.
 //!
 //! Owns: that the copy equals the log, batch for batch, whatever happens to the log meanwhile, and that synced
-//! records stay synced through the switch. Refuses: deciding when to copy; see [`crate::replication::moves`].
+//! records stay synced through the switch. Refuses: deciding when to copy; see `replication::moves`.
 //!
 //! The copy has its own lock, which is taken before the partition's: copying blocks no requests. Only at the end,
 //! when little is missing, both are held until that is copied and synced and the directories have changed their
 //! names: the one place where a partition's lock is held through syncs, once in a move.
 
+use super::truncation::truncation;
 use super::{Partition, State};
-use crate::replication::truncation;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

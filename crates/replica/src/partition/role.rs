@@ -2,7 +2,7 @@
 
 use super::State;
 use super::acks::AckWaiters;
-use crate::replication::Leadership;
+use crate::leadership::Leadership;
 use thalweg_log::OffsetsMissing;
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::ErrorCode;

@@ -1,7 +1,9 @@
 //! A partition for unit tests: led here, with one replica, and the default settings of a topic.
 
 use super::Partition;
-use crate::replication::{IsrChanges, ReplicaContext, Throttle};
+use crate::context::ReplicaContext;
+use crate::isr_changes::IsrChanges;
+use crate::throttle::Throttle;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_config::{BrokerConfig, ServerProperties};

@@ -1,4 +1,4 @@
-//! Decides which copying of a partition is throttled; see [`crate::replication::Throttle`].
+//! Decides which copying of a partition is throttled; see [`crate::throttle::Throttle`].
 
 use super::role::{Follower, Role};
 use super::{Partition, State};

@@ -6,9 +6,9 @@
 //! controller would not notice: the replica would be in sync, or eligible, with an empty log. So before the broker
 //! may lead, it reports a directory that no broker has, and recreates the log once the image shows it.
 
-use super::PartitionKey;
 use super::Replication;
 use super::answer::backoff;
+use crate::isr_changes::PartitionKey;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -3,10 +3,10 @@
 //! It loops: apply changes of the image, fetch all partitions that are not paused, wait for the answer, process it.
 //! One request is in flight at a time. A failing partition is paused alone; a failing connection pauses the fetcher.
 
-use super::PartitionKey;
 use super::Replication;
 use super::answer::{Verdict, backoff, judge};
 use super::session::FetchSession;
+use crate::isr_changes::PartitionKey;
 use crate::partition::{FetchPosition, FollowError, Partition, Replicated};
 use bytes::Bytes;
 use parking_lot::Mutex;

@@ -3,9 +3,9 @@
 //! There are `num.replica.fetchers` per leader broker, created when first needed; a partition is always assigned to
 //! the same one. A fetcher without partitions sleeps and holds no connection.
 
-use super::PartitionKey;
 use super::Replication;
 use super::fetcher::{Fetcher, Follow, Inbox};
+use crate::isr_changes::PartitionKey;
 use crate::partition::Partition;
 use parking_lot::Mutex;
 use std::sync::Arc;

@@ -1,34 +1,29 @@
-//! Replication between brokers: a leader's view of its followers, and the fetchers by which this broker follows others.
+//! Replication between brokers: tasks that follow other brokers and propose changes of in-sync replicas.
 //!
-//! The leading side is driven by the followers' fetches: [`Leadership`] decides the high watermark and the in-sync
-//! replicas under the partition's lock, and `isr_changes` sends its proposals to the controller. The following side
-//! is a few tasks per leader broker (`fetcher`): each fetches many partitions over one connection, with an
+//! The leading side is driven by the followers' fetches: [`crate::leadership`] decides the high watermark and the
+//! in-sync replicas under the partition's lock, and `alter_partition` sends its proposals to the controller. The
+//! following side is a few tasks per leader broker (`fetcher`): each fetches many partitions over one connection, with an
 //! incremental session (`session`), and appends the batches unchanged. `answer` interprets answers.
 //!
 //! Refuses: electing, placing, and knowing about anything but the image. A partition guards itself against answers that are
 //! older than its leader epoch (`crate::partition`).
 
+mod alter_partition;
 mod answer;
-mod context;
 mod directories;
 mod fetcher;
 mod fetchers;
-mod isr_changes;
-mod leadership;
 mod moves;
 mod session;
-mod throttle;
 
-pub use answer::truncation;
-pub use context::ReplicaContext;
 pub use directories::{DirectoryAssignments, give_up_lost};
 pub use fetchers::Fetchers;
-pub use isr_changes::{IsrChanges, IsrCounters};
-pub use leadership::{ChangeOutcome, FollowerLag, IsrChange, Leadership};
 pub use moves::Moves;
-pub use throttle::Throttle;
 
+use crate::context::ReplicaContext;
+use crate::isr_changes::IsrChanges;
 use crate::partition::Partitions;
+use crate::throttle::Throttle;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,12 +31,8 @@ use thalweg_config::{LogSettings, ReplicationSettings};
 use thalweg_log::LogDirs;
 use thalweg_membership::{Peers, RegisteredBroker};
 use thalweg_metadata::ImageCell;
-use thalweg_wire::Uuid;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
-
-/// A partition, independent of its topic's name: the topic's id, and the index.
-pub type PartitionKey = (Uuid, i32);
 
 /// The replicas of this broker: shared by fetchers, proposals to the controller and moves.
 #[derive(Debug)]
@@ -81,7 +72,7 @@ impl Replication {
             follower_throttle: throttle(settings.follower_throttled_rate),
         });
         let moves = Moves::new(
-            log.move_threads.unwrap_or(log.dirs.len()).max(1),
+            log.move_threads.unwrap_or(log.data_dirs().len()).max(1),
             Throttle::new(settings.move_rate, settings.move_quota_samples, settings.move_quota_sample),
         );
         let directories = DirectoryAssignments::default();
@@ -104,7 +95,7 @@ impl Replication {
     /// Starts background tasks: proposals and reports to the controller, and the check for lagging followers. They
     /// end when the set is dropped.
     pub fn start(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
-        tasks.spawn(isr_changes::run(Arc::clone(self)));
+        tasks.spawn(alter_partition::run(Arc::clone(self)));
         tasks.spawn(directories::run(Arc::clone(self)));
         tasks.spawn(moves::run(Arc::clone(self)));
         let partitions = Arc::clone(&self.partitions);

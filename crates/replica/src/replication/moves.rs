@@ -12,8 +12,9 @@
 
 use super::Replication;
 use super::answer::backoff;
-use super::{PartitionKey, Throttle};
+use crate::isr_changes::PartitionKey;
 use crate::partition::{MoveError, Partition, Progress};
+use crate::throttle::Throttle;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;

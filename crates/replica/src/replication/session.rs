@@ -1,7 +1,7 @@
 //! The follower's end of an incremental fetch session (KIP-227): the first request lists every partition, later ones
 //! those whose position has changed. Pure.
 
-use super::PartitionKey;
+use crate::isr_changes::PartitionKey;
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 

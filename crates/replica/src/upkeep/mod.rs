@@ -9,7 +9,7 @@ use crate::partition::{Partition, Partitions};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_config::LogSettings;
+use thalweg_config::{BrokerConfig, CleanerSettings, LogSettings};
 use thalweg_log::{Clock, LogDirs};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
@@ -30,7 +30,26 @@ pub struct Upkeep {
     partitions: Arc<Partitions>,
     log_dirs: Arc<LogDirs>,
     clock: Clock,
-    settings: RwLock<Arc<LogSettings>>,
+    settings: RwLock<Arc<UpkeepSettings>>,
+}
+
+/// When things are done, and how much at a time.
+#[derive(Debug, Clone)]
+pub struct UpkeepSettings {
+    log: LogSettings,
+    cleaner: CleanerSettings,
+    high_watermark_checkpoint_interval: Duration,
+}
+
+impl UpkeepSettings {
+    /// What of a broker's configuration bears on upkeep.
+    pub fn of(config: &BrokerConfig) -> UpkeepSettings {
+        UpkeepSettings {
+            log: config.log.clone(),
+            cleaner: config.cleaner.clone(),
+            high_watermark_checkpoint_interval: config.replication.high_watermark_checkpoint_interval,
+        }
+    }
 }
 
 impl Upkeep {
@@ -39,29 +58,30 @@ impl Upkeep {
         partitions: Arc<Partitions>,
         log_dirs: Arc<LogDirs>,
         clock: Clock,
-        settings: &LogSettings,
+        settings: UpkeepSettings,
     ) -> Upkeep {
-        Upkeep { partitions, log_dirs, clock, settings: RwLock::new(Arc::new(settings.clone())) }
+        Upkeep { partitions, log_dirs, clock, settings: RwLock::new(Arc::new(settings)) }
     }
 
     /// Puts other settings in force.
-    pub fn configure(&self, settings: &LogSettings) {
-        *self.settings.write() = Arc::new(settings.clone());
+    pub fn configure(&self, settings: UpkeepSettings) {
+        *self.settings.write() = Arc::new(settings);
     }
 
-    fn settings(&self) -> Arc<LogSettings> {
+    fn settings(&self) -> Arc<UpkeepSettings> {
         Arc::clone(&self.settings.read())
     }
 
     /// Starts the periodic work; it ends when the set is dropped.
     pub fn start(self: &Arc<Self>, tasks: &mut JoinSet<()>) {
-        let log = self.settings();
+        let settings = self.settings();
+        let log = &settings.log;
         every(tasks, self, log.retention_check_interval, delete_old_segments);
         every(tasks, self, PURGE, purge);
         every(tasks, self, RELEASE_IDLE, release_idle);
         every(tasks, self, TRIM, trim);
         every(tasks, self, log.producer_id_expiration_check_interval, expire_producers);
-        every(tasks, self, log.high_watermark_checkpoint_interval, |b| {
+        every(tasks, self, settings.high_watermark_checkpoint_interval, |b| {
             b.log_dirs.checkpoint_high_watermarks()
         });
         every(tasks, self, log.recovery_point_checkpoint_interval, |b| {
@@ -69,9 +89,9 @@ impl Upkeep {
         });
         every(tasks, self, log.start_offset_checkpoint_interval, |b| b.log_dirs.checkpoint_log_starts());
         let flushed = Arc::clone(self);
+        let flush_check = log.flush_check_interval.unwrap_or(FLUSH_CHECK).max(Duration::from_millis(1));
         tasks.spawn(async move {
-            let mut ticks =
-                interval(log.flush_check_interval.unwrap_or(FLUSH_CHECK).max(Duration::from_millis(1)));
+            let mut ticks = interval(flush_check);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;
@@ -144,7 +164,7 @@ fn trim(upkeep: &Upkeep) {
 }
 
 fn expire_producers(upkeep: &Upkeep) {
-    let expiration = upkeep.settings().producer_id_expiration;
+    let expiration = upkeep.settings().log.producer_id_expiration;
     let expiration_ms = i64::try_from(expiration.as_millis()).unwrap_or(i64::MAX);
     let now_ms = upkeep.clock.now_ms();
     for partition in upkeep.partitions.all() {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::time::Instant;
 
+use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::json;
 use crate::message::{Batch, MESSAGE_BYTES_MAX, Message};
-use crate::module::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::stage::{Processor, StageError, Turn, Wait};
 
 /// The declaration.
@@ -39,7 +39,7 @@ pub const MODULE: Module = Module {
         "stdin | batch --size=500 --format=json | http --url=http://127.0.0.1:9000/",
         "requests of five hundred messages",
     )],
-    check: module::any,
+    check: declaration::any,
     make: Make::Processor(|settings, _site| {
         Ok(Box::new(Joiner {
             size: settings.integer("size") as usize,

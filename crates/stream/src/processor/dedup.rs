@@ -7,9 +7,9 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::time::Instant;
 
+use crate::declaration::{self, Absent, Findings, Make, Module, OptionSpec, Takes};
 use crate::expression::Expression;
 use crate::message::Batch;
-use crate::module::{self, Absent, Findings, Make, Module, OptionSpec, Takes};
 use crate::stage::{Processor, StageError, Turn};
 
 /// The declaration.
@@ -38,7 +38,7 @@ pub const MODULE: Module = Module {
         },
     ],
     examples: &[("stdin | dedup --by=payload.id --within=1h | stdout", "each id once in an hour")],
-    check: module::any,
+    check: declaration::any,
     make: Make::Processor(|settings, site| {
         Ok(Box::new(Dedup {
             by: settings.optional_expression("by"),

@@ -16,8 +16,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use crate::clock;
+use crate::declaration::{self, Absent, Make, Module, OptionSpec, Settings, Site, Takes};
 use crate::message::{BATCH_BYTES_MAX, Batch, MESSAGE_BYTES_MAX};
-use crate::module::{self, Absent, Make, Module, OptionSpec, Settings, Site, Takes};
 use crate::stage::{IoFailed, Processor, ProgramFailed, StageError, Turn, Wait};
 
 /// Batches on their way in and out.
@@ -46,7 +46,7 @@ pub const MODULE: Module = Module {
         },
     ],
     examples: &[("stdin | exec --command='tr a-z A-Z' | stdout", "a program that knows nothing of streams")],
-    check: module::any,
+    check: declaration::any,
     make: Make::Processor(start),
 };
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::expression::Expression;
 use crate::message::Batch;
-use crate::module::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::stage::{Processor, StageError, Turn};
 
 /// What there is to say about expressions, where a stage has one.
@@ -33,7 +33,7 @@ pub const MODULE: Module = Module {
             "the lines that a pattern matches",
         ),
     ],
-    check: module::any,
+    check: declaration::any,
     make: Make::Processor(|settings, _site| {
         Ok(Box::new(Filter { expression: settings.expression("expression") }))
     }),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::message::Batch;
-use crate::module::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::stage::{Processor, StageError, Turn, Wait};
 
 /// How often messages are let go, where they come faster.
@@ -39,7 +39,7 @@ pub const MODULE: Module = Module {
         "stdin | rate-limit --rate=100 | http --url=http://127.0.0.1:9000/",
         "at most a hundred requests a second",
     )],
-    check: module::any,
+    check: declaration::any,
     make: Make::Processor(|settings, _site| {
         let rate = settings.optional_number("rate").unwrap_or(f64::MAX);
         Ok(Box::new(RateLimit {

@@ -6,9 +6,9 @@ use std::convert::Infallible;
 
 use memchr::memmem::Finder;
 
+use crate::declaration::{Absent, Make, Module, OptionSpec, Settings, Takes, WrongMix};
 use crate::json::{self, NotJson, Raw};
 use crate::message::{Batch, Emit, Message};
-use crate::module::{Absent, Make, Module, OptionSpec, Settings, Takes, WrongMix};
 use crate::stage::{Processor, StageError, Turn};
 
 /// The declaration.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bytes::BytesMut;
 
 use super::filter::ABOUT_EXPRESSIONS;
+use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::expression::{Expression, NoValue};
 use crate::message::{Batch, Emit, Header, Message};
-use crate::module::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::stage::{Processor, StageError, Turn};
 
 /// The declaration.
@@ -46,7 +46,7 @@ pub const MODULE: Module = Module {
             "a header from a field",
         ),
     ],
-    check: module::any,
+    check: declaration::any,
     make: Make::Processor(|settings, _site| {
         let expression = settings.expression("expression");
         Ok(Box::new(Transform {

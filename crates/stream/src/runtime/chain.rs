@@ -74,6 +74,7 @@ impl Chain {
             idle: Duration::ZERO,
         };
         let ended = self.work(&mut flow).await;
+        self.source.leave().await;
         match ended {
             Ok(over) => {
                 self.meter.end(if over == Over::Ended { Ended::Complete } else { Ended::Stopped });

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::latency::{Latency, LatencyMeter};
-use crate::module::Findings;
+use crate::declaration::Findings;
 use crate::plan::{Input, Output, StagePlan, StreamPlan};
 
 /// The counts of a stage.

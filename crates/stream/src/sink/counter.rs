@@ -7,9 +7,9 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::time::Instant;
 
+use crate::declaration::{self, Absent, Console, Findings, Make, Module, OptionSpec, Takes};
 use crate::expression::Expression;
 use crate::message::Batch;
-use crate::module::{self, Absent, Console, Findings, Make, Module, OptionSpec, Takes};
 use crate::stage::{Sink, StageError, Turn};
 
 /// Keys that are shown at the end.
@@ -51,7 +51,7 @@ pub const MODULE: Module = Module {
         ("stdin | counter", "how many lines there are"),
         ("stdin | counter --by=payload.country", "how many lines there are of each country"),
     ],
-    check: module::any,
+    check: declaration::any,
     make: Make::Sink(|settings, site| {
         let name = settings.optional_text("name").unwrap_or(&site.stream).to_owned();
         site.findings.set("name", name.as_str());

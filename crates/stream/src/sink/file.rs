@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::disk::Appender;
 use crate::message::Batch;
-use crate::module::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::retry::Retry;
 use crate::stage::{IoFailed, Sink, StageError, Turn, Wait};
 
@@ -67,7 +67,7 @@ pub const MODULE: Module = Module {
         },
     ],
     examples: &[("stdin | file --path=orders.log --rollSize=100MiB", "files of a hundred mebibytes")],
-    check: module::any,
+    check: declaration::any,
     make: Make::Sink(|settings, _site| {
         let path = PathBuf::from(settings.text("path"));
         let file = match settings.text("mode") {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use hdrhistogram::Histogram as Hdr;
 use tokio::time::Instant;
 
+use crate::declaration::{self, Absent, Console, Findings, Make, Module, OptionSpec, Takes};
 use crate::expression::Expression;
 use crate::message::Batch;
-use crate::module::{self, Absent, Console, Findings, Make, Module, OptionSpec, Takes};
 use crate::stage::{Sink, StageError, Turn};
 
 /// What is told of the numbers.
@@ -45,7 +45,7 @@ pub const MODULE: Module = Module {
         },
     ],
     examples: &[("stdin | histogram --of=payload.amount --step=0.01", "the amounts of orders, to the cent")],
-    check: module::any,
+    check: declaration::any,
     make: Make::Sink(|settings, site| {
         let step = settings.optional_number("step").unwrap_or(1.0);
         let name = settings.optional_text("name").unwrap_or(&site.stream).to_owned();

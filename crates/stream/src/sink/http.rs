@@ -18,10 +18,10 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::Guarantee;
+use crate::declaration::{Absent, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
 use crate::disk;
+use crate::guarantee::Guarantee;
 use crate::message::Batch;
-use crate::module::{Absent, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
 use crate::retry::Retry;
 use crate::stage::{IoFailed, NotDelivered, Sink, StageError, Turn, Wait};
 

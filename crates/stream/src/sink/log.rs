@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use chrono::{Local, TimeZone};
 
+use crate::declaration::{self, Absent, Console, Make, Module, OptionSpec, Takes};
 use crate::message::Batch;
-use crate::module::{self, Absent, Console, Make, Module, OptionSpec, Takes};
 use crate::stage::{Sink, StageError, Turn};
 
 /// How much of a message is shown.
@@ -33,7 +33,7 @@ pub const MODULE: Module = Module {
         },
     ],
     examples: &[("time --count=3 | log", "three lines")],
-    check: module::any,
+    check: declaration::any,
     make: Make::Sink(|settings, site| {
         Ok(Box::new(Log {
             name: settings.optional_text("name").unwrap_or(&site.stream).to_owned(),

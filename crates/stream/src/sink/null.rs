@@ -1,7 +1,7 @@
 //! `null`: takes messages, and nothing comes of them.
 
+use crate::declaration::{self, Make, Module};
 use crate::message::Batch;
-use crate::module::{self, Make, Module};
 use crate::stage::{Sink, StageError, Turn};
 
 /// The declaration.
@@ -11,7 +11,7 @@ pub const MODULE: Module = Module {
     about: "",
     options: &[],
     examples: &[("time --count=3 | null", "a stream that only its report tells of")],
-    check: module::any,
+    check: declaration::any,
     make: Make::Sink(|_settings, _site| Ok(Box::new(Null))),
 };
 

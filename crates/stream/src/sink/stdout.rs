@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
+use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::message::Batch;
-use crate::module::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::stage::{IoFailed, Sink, StageError, Turn};
 
 /// The declaration.
@@ -18,7 +18,7 @@ pub const MODULE: Module = Module {
         summary: "What is written after each message; an end of line by default.",
     }],
     examples: &[("time --count=3 | stdout", "three lines with the time")],
-    check: module::any,
+    check: declaration::any,
     make: Make::Sink(|settings, _site| {
         Ok(Box::new(Stdout {
             delimiter: settings.text("delimiter").as_bytes().to_vec(),

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::declaration::{self, Absent, Console, Findings, Make, Module, OptionSpec, Takes};
 use crate::message::Batch;
-use crate::module::{self, Absent, Console, Findings, Make, Module, OptionSpec, Takes};
 use crate::stage::{Sink, StageError, Turn};
 
 const TIME_UNITS: [&str; 5] = ["ms", "s", "m", "h", "d"];
@@ -69,7 +69,7 @@ pub const MODULE: Module = Module {
         "load-generator --messageCount=500000000 --messageSize=1000 | throughput",
         "how many messages a stream carries in memory",
     )],
-    check: module::any,
+    check: declaration::any,
     make: Make::Sink(|settings, site| {
         let positive = |name: &str| Some(settings.integer(name)).filter(|value| *value > 0);
         Ok(Box::new(Throughput {

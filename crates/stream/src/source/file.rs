@@ -11,9 +11,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::lines::Lines;
+use crate::declaration::{Absent, Make, Module, OptionSpec, Settings, Takes, WrongMix};
 use crate::disk::{self, Reader};
 use crate::message::{BATCH_BYTES_MAX, Batch, MESSAGE_BYTES_MAX};
-use crate::module::{Absent, Make, Module, OptionSpec, Settings, Takes, WrongMix};
 use crate::stage::{Filled, IoFailed, Source, StageError, Turn, Wait};
 
 /// How often a file that is followed is looked at.

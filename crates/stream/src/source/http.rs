@@ -21,8 +21,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::declaration::{Absent, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
 use crate::message::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Batch, MESSAGE_BYTES_MAX};
-use crate::module::{Absent, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
 use crate::stage::{Filled, IoFailed, Source, StageError, Turn, Wait};
 
 /// Messages that were posted and wait to be taken.

@@ -1,5 +1,5 @@
-//! `kafka`: the records of topics, by librdkafka. A thread polls and hands batches over; the offset of a message is
-//! committed when the sink has acknowledged it and all before it, never before.
+//! `kafka`: the records of topics. A task reads and hands batches over; the offset of a message is committed when the sink has
+//! acknowledged it and all before it, never before.
 //!
 //! A commit names the partitions that this member has at the moment: what was taken from others or given away is redelivered
 //! by whoever has it. So each record arrives at least once. In a stream that runs exactly once, the source commits nothing:
@@ -7,39 +7,40 @@
 
 mod ends;
 mod membership;
+mod partitions;
 mod reader;
 mod runs;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rdkafka::config::FromClientConfigAndContext;
-use rdkafka::consumer::{CommitMode, Consumer};
-use rdkafka::error::RDKafkaErrorCode;
-use rdkafka::{Offset, TopicPartitionList};
-use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::sync::mpsc;
+use thalweg_client::{ClientError, Consumer};
+use thalweg_wire::ErrorCode;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::Guarantee;
-use crate::kafka::{self, BOOTSTRAP, Begin, Cluster, PROPERTIES};
+use crate::declaration::{Absent, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
+use crate::guarantee::Guarantee;
+use crate::kafka::{self, BOOTSTRAP, PROPERTIES};
 use crate::message::Batch;
-use crate::module::{Absent, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
 use crate::stage::{Filled, GroupOffsets, Progress, Source, StageError, Turn, Wait};
-use membership::{Context, Judged, Membership};
-use reader::{Bell, GroupConsumer, Polled, Reader, Wanted};
-use runs::{Offsets, Runs};
+use crate::topics::{self, Begin};
+use membership::{Judged, Membership};
+use partitions::Wanted;
+use reader::{Command, Committing, Polled, Reader};
+use runs::Runs;
 
 /// Batches that wait to be taken.
 const WAITING_MAX: usize = 8;
-/// The group of a source that is in none: librdkafka wants a name, and nothing is committed under it.
-const NO_GROUP: &str = "thalweg-stream-without-group";
-
+/// Commands that wait to be obeyed: the stream waits for the answer to each.
+const COMMANDS_MAX: usize = 1;
 /// The longest time between two signs of life.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(3);
+/// `fetch.max.wait.ms`: a source with nothing to read asks as seldom as this. Records are sent when they come.
+const FETCH_WAIT_MS: &str = "5000";
+/// `fetch.max.bytes`: a source whose sink is slow holds up to three answers of each broker.
+const FETCH_BYTES_MAX: &str = "16777216";
 /// What a consumer must be set to, so that each message is in one transaction: all partitions are given and taken at once, and
 /// of transactions only what was committed is read.
 const EXACTLY_ONCE: [(&str, &str); 3] = [
@@ -52,7 +53,7 @@ const EXACTLY_ONCE: [(&str, &str); 3] = [
 pub const MODULE: Module = Module {
     name: "kafka",
     summary: "the records of topics of a cluster",
-    about: "By librdkafka. With `--group` the stream is a member of a consumer group: it shares the partitions with the other \
+    about: "With `--group` the stream is a member of a consumer group: it shares the partitions with the other \
             members, begins where the group left off, and commits offsets when every sink has acknowledged the messages, \
             those behind `topic:` among them (a tap only listens), so that each arrives at least once; \
             `--guarantee=at-most-once` commits before any stage sees them, `--guarantee=exactly-once` with what the sink writes. \
@@ -128,7 +129,7 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
             return Err(WrongMix::new("from", "A group begins where it left off", right));
         }
     }
-    let chosen = settings.optional_text("partitions").and_then(kafka::partitions);
+    let chosen = settings.optional_text("partitions").and_then(topics::partitions);
     if let (Begin::Offsets(offsets), Some(chosen)) = (&begin, chosen)
         && let Some(other) = offsets.keys().find(|partition| !chosen.contains(partition))
     {
@@ -144,7 +145,7 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
     let reset = match &wanted.begin {
         Begin::Latest => "latest",
         // An offset that is not there is no word to begin elsewhere.
-        Begin::Offset(_) | Begin::Offsets(_) => "error",
+        Begin::Offset(_) | Begin::Offsets(_) => "none",
         Begin::Earliest | Begin::Timestamp(_) => "earliest",
     };
     let session_timeout = settings.duration("sessionTimeout");
@@ -152,48 +153,33 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
     // A sign of life that is lost is not taken for death.
     let heartbeat_ms = (session_timeout / 3).min(HEARTBEAT_MAX).as_millis().max(1).to_string();
     let exactly_once = site.guarantee == Guarantee::ExactlyOnce;
-    let config = kafka::config(
+    let client = kafka::consumer(
         settings,
         if exactly_once { &EXACTLY_ONCE } else { &[] },
         &[
             ("session.timeout.ms", &session_timeout_ms),
             ("heartbeat.interval.ms", &heartbeat_ms),
-            ("group.id", settings.optional_text("group").unwrap_or(NO_GROUP)),
-            ("enable.auto.commit", "false"),
-            ("enable.auto.offset.store", "false"),
-            ("enable.partition.eof", if wanted.until_end { "true" } else { "false" }),
+            ("group.id", settings.optional_text("group").unwrap_or_default()),
             ("auto.offset.reset", reset),
-            // A queue that was full is filled again soon, not a second later.
-            ("fetch.queue.backoff.ms", "20"),
+            ("isolation.level", "read_committed"),
+            ("allow.auto.create.topics", "false"),
+            ("fetch.max.wait.ms", FETCH_WAIT_MS),
+            ("fetch.max.bytes", FETCH_BYTES_MAX),
             // A slow sink holds up the polling, and is no reason to leave the group.
             ("max.poll.interval.ms", "86400000"),
         ],
     )?;
-    let membership = Arc::new(Membership::default());
-    let mut consumer = GroupConsumer::from_config_and_context(&config, Context(membership.clone()))
-        .map_err(|error| kafka::failed("The consumer of librdkafka cannot be made", error))?;
-    let bell = Arc::new(Bell::default());
-    let rung = bell.clone();
-    consumer.set_nonempty_callback(move || rung.ring());
-    let consumer = Arc::new(consumer);
-    let is_closed = Arc::new(AtomicBool::new(false));
+    let membership = Arc::<Membership>::default();
+    let consumer = Consumer::new(client.cluster(), client.config);
     let (sender, batches) = mpsc::channel(WAITING_MAX);
-    let cluster = Cluster {
-        bootstrap: config.get("bootstrap.servers").unwrap_or_default().to_owned(),
-        ..Cluster::of(settings)
-    };
-    let reader =
-        Reader::new(consumer.clone(), cluster, wanted, membership.clone(), bell.clone(), is_closed.clone());
-    let spawned = std::thread::Builder::new().name("kafka".to_owned()).spawn(move || reader.run(&sender));
-    let thread = spawned.map_err(|error| kafka::failed("A thread cannot be started", error))?;
+    let (commands, obeyed) = mpsc::channel(COMMANDS_MAX);
+    let reader = Reader::new(consumer, wanted, Arc::clone(&membership)).run(sender, obeyed);
     Ok(Box::new(Kafka {
-        consumer: Some(consumer),
-        thread: Some(thread),
+        commands: Some(commands),
+        reader: Some(tokio::spawn(reader)),
         in_group,
         batches,
         next: None,
-        bell,
-        is_closed,
         has_ended: false,
         unacknowledged: Runs::default(),
         committing: None,
@@ -202,32 +188,41 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
 }
 
 struct Kafka {
-    /// Until it is dropped.
-    consumer: Option<Arc<GroupConsumer>>,
-    thread: Option<JoinHandle<()>>,
+    /// Until the source leaves: the reader goes on as long.
+    commands: Option<mpsc::Sender<Command>>,
+    reader: Option<JoinHandle<()>>,
     in_group: bool,
-    batches: mpsc::Receiver<Result<Polled, StageError>>,
-    next: Option<Result<Polled, StageError>>,
-    bell: Arc<Bell>,
-    is_closed: Arc<AtomicBool>,
+    /// Boxed: a channel has room for many from the beginning.
+    batches: mpsc::Receiver<Box<Result<Polled, StageError>>>,
+    next: Option<Box<Result<Polled, StageError>>>,
     has_ended: bool,
     /// Which records the messages are that were given and are not acknowledged.
     unacknowledged: Runs,
-    committing: Option<tokio::task::JoinHandle<Result<bool, StageError>>>,
+    committing: Option<Committing>,
     membership: Arc<Membership>,
 }
 
 impl Kafka {
-    fn consumer(&self) -> Arc<GroupConsumer> {
-        self.consumer.clone().expect("it is there until it is dropped")
+    /// Asks the reader; nothing where it has ended.
+    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
+        let (answer, answered) = oneshot::channel();
+        self.commands.as_ref()?.send(command(answer)).await.ok()?;
+        answered.await.ok()
+    }
+
+    /// Begins to commit what has arrived.
+    async fn commit(&self, runs: Runs) -> Committing {
+        let begun = self.ask(|started| Command::Commit { runs, started }).await;
+        begun.unwrap_or(Committing { is_whole: false, commit: None })
     }
 
     /// Waits for the commit that is under way. What was not committed comes again to whoever has its partitions then: at least
     /// once holds.
     async fn committed(&mut self) -> Result<(), StageError> {
-        let Some(committing) = self.committing.take() else { return Ok(()) };
-        let committed = committing.await;
-        committed.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())).map(drop)
+        match self.committing.take() {
+            Some(committing) => ended(committing).await.map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Leaves out what others have by now, or what comes again.
@@ -252,7 +247,7 @@ impl Source for Kafka {
             return Ok(Filled::Pending);
         }
         while let Some(polled) = self.next.take().or_else(|| self.batches.try_recv().ok()) {
-            let mut polled = polled?;
+            let mut polled = (*polled)?;
             if self.in_group {
                 polled = self.without_void(polled);
             }
@@ -277,30 +272,28 @@ impl Source for Kafka {
                 return;
             }
             tokio::select! {
+                biased;
+                () = self.membership.changed() => {}
                 next = self.batches.recv() => {
                     self.next = next;
                     self.has_ended = self.next.is_none();
                 }
-                () = self.membership.changed() => {}
             }
         })
     }
 
     fn close(&mut self) {
-        self.is_closed.store(true, Ordering::Relaxed);
+        self.membership.close();
         self.batches.close();
-        self.bell.ring();
     }
 
     fn claim<'a>(&'a mut self, batch: &'a mut Batch) -> Option<Wait<'a, Result<(), StageError>>> {
-        let claimed = self.unacknowledged.take_since(batch.messages().next()?.sequence).offsets();
+        let claimed = self.unacknowledged.take_since(batch.messages().next()?.sequence);
         if claimed.is_empty() {
             return None;
         }
-        let consumer = self.consumer();
         Some(Box::pin(async move {
-            let is_whole = commit_elsewhere(consumer, claimed).await?;
-            if !is_whole {
+            if !ended(self.commit(claimed).await).await? {
                 // Whoever has its partitions now gets it again.
                 batch.clear();
             }
@@ -313,16 +306,14 @@ impl Source for Kafka {
     }
 
     fn acknowledge(&mut self, through: u64) -> Wait<'_, Result<(), StageError>> {
-        let mut arrived = self.unacknowledged.take_through(through);
-        // What others have by now is theirs to commit.
-        arrived.split_off(|run| !self.membership.is_void(run));
+        let arrived = self.unacknowledged.take_through(through);
         Box::pin(async move {
             if arrived.is_empty() {
                 return Ok(());
             }
             // Messages go on meanwhile: it is waited for when the next is due.
             self.committed().await?;
-            self.committing = Some(tokio::spawn(commit_elsewhere(self.consumer(), arrived.offsets())));
+            self.committing = Some(self.commit(arrived).await);
             Ok(())
         })
     }
@@ -334,8 +325,8 @@ impl Source for Kafka {
     fn hand_back(&mut self) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async {
             self.committed().await?;
-            self.membership.hand_back();
-            let membership = self.membership.clone();
+            self.ask(|done| Command::HandBack { done }).await;
+            let membership = &self.membership;
             self.unacknowledged.split_off(|run| !membership.is_void(run));
             Ok(())
         })
@@ -348,21 +339,16 @@ impl Source for Kafka {
             Judged::Void => return Ok(Progress::Void),
             Judged::Sound(group) => group,
         };
-        let mut offsets = TopicPartitionList::new();
-        for ((topic, partition), next) in self.unacknowledged.take_through(through).offsets() {
-            let added = offsets.add_partition_offset(&topic, partition, Offset::Offset(next));
-            added.map_err(|error| kafka::failed("Committing", error))?;
-        }
-        match offsets.count() {
-            0 => Ok(Progress::None),
-            _ => Ok(Progress::Group(GroupOffsets { offsets, group })),
+        let offsets = self.unacknowledged.take_through(through).offsets();
+        match offsets.is_empty() {
+            true => Ok(Progress::None),
+            false => Ok(Progress::Group(GroupOffsets { offsets, group })),
         }
     }
 
     fn rewind(&mut self) {
         self.unacknowledged = Runs::default();
         self.membership.rewind();
-        self.bell.ring();
     }
 
     fn finish(&mut self) -> Wait<'_, Result<(), StageError>> {
@@ -372,70 +358,38 @@ impl Source for Kafka {
             Ok(())
         })
     }
-}
 
-impl Drop for Kafka {
-    /// Waits for the thread, so that the consumer is closed here and leaves its group: others would wait for its session to
-    /// end. That takes no longer than a poll and the answer of the cluster. Many streams that stop at the same time
-    /// do so beside each other, where the runtime has threads for it.
-    fn drop(&mut self) {
+    /// Waits until the reader has left the group, in which others would wait for the end of its session.
+    fn leave(&mut self) -> Wait<'_, ()> {
         self.membership.end();
         self.close();
-        let (thread, consumer) = (self.thread.take(), self.consumer.take());
-        let close = move || {
-            let joined = thread.map(JoinHandle::join);
-            drop(consumer);
-            if let Some(Err(panic)) = joined
-                && !std::thread::panicking()
+        self.commands = None;
+        Box::pin(async {
+            let Some(reader) = self.reader.take() else { return };
+            if let Err(error) = reader.await
+                && error.is_panic()
             {
-                std::panic::resume_unwind(panic);
+                std::panic::resume_unwind(error.into_panic());
             }
-        };
-        let has_threads =
-            Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
-        if has_threads { tokio::task::block_in_place(close) } else { close() }
+        })
     }
 }
 
-/// A commit waits for the answer of the cluster, on a thread that may.
-async fn commit_elsewhere(consumer: Arc<GroupConsumer>, offsets: Offsets) -> Result<bool, StageError> {
-    let committed = tokio::task::spawn_blocking(move || commit(&consumer, offsets)).await;
-    committed.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
-}
-
-/// Commits what of it belongs to this member. Whether that was all of it.
-fn commit(consumer: &GroupConsumer, offsets: Offsets) -> Result<bool, StageError> {
-    let assigned =
-        consumer.assignment().map_err(|error| kafka::failed("Asking for the assignment", error))?;
-    let assigned: BTreeSet<(String, i32)> =
-        assigned.elements().iter().map(|element| (element.topic().to_owned(), element.partition())).collect();
-    let mut list = TopicPartitionList::new();
-    let count = offsets.len();
-    for ((topic, partition), next) in offsets {
-        if assigned.contains(&(topic.to_string(), partition)) {
-            let added = list.add_partition_offset(&topic, partition, Offset::Offset(next));
-            added.map_err(|error| kafka::failed("Committing", error))?;
-        }
-    }
-    if list.count() == 0 {
-        return Ok(count == 0);
-    }
-    let again = [
-        RDKafkaErrorCode::RebalanceInProgress,
-        RDKafkaErrorCode::IllegalGeneration,
-        RDKafkaErrorCode::UnknownMemberId,
-        RDKafkaErrorCode::OperationTimedOut,
-        RDKafkaErrorCode::BrokerTransportFailure,
-        RDKafkaErrorCode::CoordinatorLoadInProgress,
-        RDKafkaErrorCode::CoordinatorNotAvailable,
-        RDKafkaErrorCode::NotCoordinator,
-    ];
-    match consumer.commit(&list, CommitMode::Sync) {
-        Ok(()) => Ok(list.count() == count),
-        Err(error) if error.rdkafka_error_code().is_some_and(|code| again.contains(&code)) => {
-            tracing::warn!(error = %error, "Offsets were not committed; their messages may come again");
+/// Waits for a commit. Whether all of it was committed.
+async fn ended(Committing { is_whole, commit }: Committing) -> Result<bool, StageError> {
+    let Some(commit) = commit else { return Ok(is_whole) };
+    match commit.await {
+        Ok(()) => Ok(is_whole),
+        Err(error) if comes_again(&error) => {
+            tracing::warn!(%error, "Offsets were not committed; their messages may come again");
             Ok(false)
         }
         Err(error) => Err(kafka::failed("Committing offsets", error)),
     }
+}
+
+/// Whether a commit failed because the group has changed, or its coordinator does not answer.
+fn comes_again(error: &ClientError) -> bool {
+    let of_group = [ErrorCode::RebalanceInProgress, ErrorCode::IllegalGeneration, ErrorCode::UnknownMemberId];
+    error.is_retriable() || error.error_code().is_some_and(|code| of_group.contains(&code))
 }

@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
+use crate::declaration::{Absent, Make, Module, OptionSpec, Settings, Takes, WrongMix};
 use crate::message::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Batch};
-use crate::module::{Absent, Make, Module, OptionSpec, Settings, Takes, WrongMix};
 use crate::stage::{Filled, Source, StageError, Turn, Wait};
 
 /// Batches of all producers that wait to be taken.

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::lines::Lines;
+use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::message::{BATCH_BYTES_MAX, Batch};
-use crate::module::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::stage::{Filled, IoFailed, Source, StageError, Turn, Wait};
 
 /// Pieces of input that wait to be cut.
@@ -28,7 +28,7 @@ pub const MODULE: Module = Module {
         "stdin | filter --expression='text.contains(\"error\")' | stdout",
         "the lines with an error in them",
     )],
-    check: module::any,
+    check: declaration::any,
     make: Make::Source(|settings, _site| {
         let (sender, pieces) = mpsc::channel(WAITING_MAX);
         // Standard input cannot be waited for by a runtime; a thread of its own may wait as long as it likes.

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use chrono::{Local, TimeZone};
 use tokio::time::{Instant, sleep_until};
 
+use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::message::Batch;
-use crate::module::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::stage::{Filled, Source, StageError, Turn, Wait};
 
 /// The declaration.
@@ -42,7 +42,7 @@ pub const MODULE: Module = Module {
         },
     ],
     examples: &[("time | log", "the time, a line each second")],
-    check: module::any,
+    check: declaration::any,
     make: Make::Source(|settings, _site| {
         let count = settings.integer("count");
         Ok(Box::new(Time {

@@ -9,6 +9,7 @@ use thalweg_client::{BootstrapError, ClientError, InvalidProperty, InvalidSettin
 use thalweg_config::{BadAssignment, RefusedConfig};
 use thalweg_lab::perf::PerfError;
 use thalweg_lab::result::ReadError;
+use thalweg_lab::worker::DriverNotBuilt;
 use thalweg_lab::workload::WorkloadError;
 use thalweg_stream::NotExactlyOnce;
 use thalweg_stream::deployment::WrongProperty;
@@ -99,6 +100,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
             || cause.is::<RefusedConfig>()
             || cause.is::<BadAssignment>()
             || cause.is::<WorkloadError>()
+            || cause.is::<DriverNotBuilt>()
             || cause.is::<ReadError>()
             || cause.is::<Complaints>()
             || cause.is::<WrongProperty>()

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_broker::metrics::Metrics;
 use thalweg_broker::{ControllerServer, Loading, Server, StartError};
-use thalweg_config::{BrokerConfig, ServerProperties, StreamSettings, WarningKind};
+use thalweg_config::{
+    BrokerConfig, ListenerSettings, LogSettings, ServerProperties, StreamSettings, WarningKind,
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// A signal repeated this soon is the same one: `timeout` and others signal a process and then its group.
@@ -80,10 +82,11 @@ impl Serve {
             None => ServerProperties::default(),
         };
         if let Some(dir) = &self.data_dir {
-            properties.set_from("--data-dir", "log.dirs", dir.to_str().context("--data-dir is not UTF-8")?);
+            let dir = dir.to_str().context("--data-dir is not UTF-8")?;
+            properties.set_from("--data-dir", LogSettings::dirs.name(), dir);
         }
         if let Some(address) = &self.listen {
-            properties.set_from("--listen", "listeners", &listener(address)?);
+            properties.set_from("--listen", ListenerSettings::listeners.name(), &listener(address)?);
         }
         for assignment in &self.set {
             properties.assign("--set", assignment).with_context(|| format!("--set {assignment}"))?;
@@ -112,7 +115,7 @@ fn check_streams(config: &BrokerConfig) -> Result<()> {
     if !config.streams.enabled {
         return Ok(());
     }
-    if !config.roles.broker {
+    if !config.node.roles.broker {
         let problem = "streams.enabled: process.roles has no broker, and only brokers host streams";
         return Err(Usage(problem.to_owned()).into());
     }
@@ -150,7 +153,7 @@ enum Node {
 
 impl Node {
     async fn start(config: BrokerConfig, loading: &Loading) -> Result<Node, StartError> {
-        if config.roles.broker {
+        if config.node.roles.broker {
             return Ok(Node::Broker(thalweg_broker::start_watched(config, loading).await?));
         }
         Ok(Node::Controller(thalweg_broker::start_controller(config).await?))

@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use thalweg_lab::null_server::{Loss, NullServer, Settings, Stalls};
 use thalweg_lab::result::{self, PointResult, RunResult, State};
+use thalweg_lab::worker::Driver;
 
 /// A run that takes longer than this has failed.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A small workload; what is different for a test stands behind it.
-fn workload(seconds: f64, more: &str) -> String {
+pub(super) fn workload(seconds: f64, more: &str) -> String {
     format!(
         "title = \"A test\"\ndescription = \"A test.\"\nlabel = \"only\"\nrepetitions = 2\n\
          topics.partitions = 2\nrecords.size_bytes = 100\n\
@@ -27,23 +28,23 @@ fn workload(seconds: f64, more: &str) -> String {
 }
 
 /// A folder with a workload, and a place for the result.
-struct Place {
-    dir: tempfile::TempDir,
+pub(super) struct Place {
+    pub(super) dir: tempfile::TempDir,
 }
 
 impl Place {
-    fn with(workload: &str) -> Place {
+    pub(super) fn with(workload: &str) -> Place {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::write(dir.path().join("small.toml"), workload).expect("written");
         Place { dir }
     }
 
-    fn out(&self) -> PathBuf {
+    pub(super) fn out(&self) -> PathBuf {
         self.dir.path().join("out")
     }
 
     /// `thalweg lab run small.toml --out out` with more arguments.
-    fn run(&self, arguments: &[&str]) -> Command {
+    pub(super) fn run(&self, arguments: &[&str]) -> Command {
         let mut command = self.lab(&["run", "small.toml", "--out", "out"]);
         command.args(arguments);
         command
@@ -56,16 +57,16 @@ impl Place {
         command
     }
 
-    fn result(&self) -> RunResult {
+    pub(super) fn result(&self) -> RunResult {
         result::read(&self.out().join("result.json")).expect("a result")
     }
 
-    fn point(&self) -> PointResult {
+    pub(super) fn point(&self) -> PointResult {
         self.result().workloads[0].points[0].clone()
     }
 
     /// Processes of this run: brokers, whose data is here, and workers, which began here.
-    fn processes(&self) -> Vec<u32> {
+    pub(super) fn processes(&self) -> Vec<u32> {
         let here = self.dir.path().canonicalize().expect("it exists");
         let is_here = |pid: &u32| {
             std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(&here))
@@ -83,7 +84,7 @@ impl Place {
         })
     }
 
-    fn assert_nothing_is_left(&self) {
+    pub(super) fn assert_nothing_is_left(&self) {
         let began = Instant::now();
         while !self.processes().is_empty() && began.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(50));
@@ -99,13 +100,13 @@ fn pids() -> Vec<u32> {
 }
 
 /// Runs take turns: each has the machine as far as this program is concerned.
-fn alone() -> MutexGuard<'static, ()> {
+pub(super) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits for the end, not for ever.
-fn end(mut child: Child) -> Output {
+pub(super) fn end(mut child: Child) -> Output {
     let began = Instant::now();
     while child.try_wait().expect("ours to wait for").is_none() {
         if began.elapsed() > TIMEOUT {
@@ -116,16 +117,16 @@ fn end(mut child: Child) -> Output {
     child.wait_with_output().expect("it has ended")
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn ran(mut command: Command) -> Output {
+pub(super) fn ran(mut command: Command) -> Output {
     end(command.spawn().expect("the binary starts"))
 }
 
 #[track_caller]
-fn assert_ends_with(output: &Output, code: i32) {
+pub(super) fn assert_ends_with(output: &Output, code: i32) {
     assert_eq!(output.status.code(), Some(code), "{}\n{}", text(&output.stdout), text(&output.stderr));
 }
 
@@ -193,7 +194,7 @@ fn streams_in_memory_are_measured_without_a_cluster() {
     assert!(place.out().join("report.html").is_file());
     place.assert_nothing_is_left();
     let place = Place::with(&workload(0.5, "cluster.brokers = 0\nverify = \"off\""));
-    let output = ran(place.run(&["--driver", "librdkafka"]));
+    let output = ran(place.run(&["--driver", "java"]));
     assert!(text(&output.stderr).contains("--driver stream would be right"), "{}", text(&output.stderr));
 }
 
@@ -208,6 +209,34 @@ fn a_broken_workload_file_is_refused_with_its_line() {
     assert_ends_with(&ran(place.lab(&["run", "no-such-workload"])), 2);
     assert_ends_with(&ran(place.lab(&["run", "ibm-fast", "--points", "no such point"])), 2);
     assert_ends_with(&ran(place.lab(&["report", "small.toml"])), 2);
+}
+
+/// The driver librdkafka is behind a cargo feature. With the feature, `lab_drivers` has it measure.
+#[test]
+fn a_driver_that_is_not_built_in_is_refused_before_anything_is_made() {
+    if Driver::Librdkafka.check().is_ok() {
+        return;
+    }
+    let named = Place::with(&workload(1.0, "drivers = \"thalweg, librdkafka\""));
+    let plain = Place::with(&workload(1.0, ""));
+    for (place, arguments) in [
+        (&named, "run small.toml --out out"),
+        (&plain, "run small.toml --out out --driver librdkafka"),
+        (&plain, "tune small.toml --out out --driver librdkafka"),
+        (&plain, "calibrate --driver librdkafka"),
+    ] {
+        let output = ran(place.lab(&arguments.split(' ').collect::<Vec<_>>()));
+        assert_ends_with(&output, 2);
+        let error = text(&output.stderr);
+        assert!(error.contains("cargo build --release -p thalweg --features librdkafka"), "{error}");
+        assert!(!place.out().exists(), "nothing is made for nothing");
+    }
+    let shown = ran(named.lab(&["show", "small.toml"]));
+    assert_ends_with(&shown, 0);
+    let help = ran(named.lab(&["run", "--help"]));
+    // Wherever its lines break.
+    let help = text(&help.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("--features librdkafka"), "{help}");
 }
 
 #[test]
@@ -244,7 +273,7 @@ fn under_way(place: &Place, run: &mut Child) -> u32 {
     }
 }
 
-fn signal(pid: u32, signal: Signal) {
+pub(super) fn signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(pid).expect("process ids are small")).expect("not 0");
     kill_process(pid, signal).expect("it runs");
 }

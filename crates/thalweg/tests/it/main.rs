@@ -6,6 +6,7 @@ mod embedded_target;
 mod failures;
 mod http;
 mod lab;
+mod lab_clean_up;
 mod lab_drivers;
 mod lab_worker;
 mod log_limit;

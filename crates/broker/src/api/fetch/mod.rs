@@ -12,9 +12,6 @@
 
 mod plan;
 mod respond;
-mod session;
-
-pub use session::FetchSessions;
 
 use super::Call;
 use crate::broker::Broker;

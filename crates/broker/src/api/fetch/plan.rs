@@ -1,9 +1,10 @@
 //! The plan of a fetch: the request, its session, and the partitions found.
 
 use super::FetchFailed;
-use super::session::{Key, SessionFetch};
 use crate::api::Call;
+use crate::api::elsewhere::Named;
 use crate::broker::Broker;
+use crate::fetch_sessions::{Key, SessionError, SessionFetch};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_record::{LeaderEpoch, Offset};
@@ -63,7 +64,10 @@ impl Plan {
         });
         let elsewhere = other_rack(broker, call.version, reader, &request.rack_id);
         let (max_wait_ms, min_bytes) = (request.max_wait_ms, clamp(request.min_bytes));
-        let (session, wanted) = broker.fetch_sessions.begin(call.version, request, broker.clock.now_ms())?;
+        let (session, wanted) = broker
+            .fetch_sessions
+            .begin(call.version, request, broker.clock.now_ms())
+            .map_err(session_error)?;
         let mut topics = LastTopic::default();
         let entries = wanted.into_iter().map(|(key, wanted)| {
             let partition = topics.find(broker, call.version, &key);
@@ -95,7 +99,7 @@ fn other_rack(broker: &Broker, version: i16, reader: Reader, rack: &str) -> Opti
         return None;
     }
     let config = broker.config();
-    let chosen = config.replication.reads_by_rack && config.rack.as_deref() != Some(rack);
+    let chosen = config.replication.reads_by_rack && config.node.rack.as_deref() != Some(rack);
     chosen.then(|| rack.to_owned())
 }
 
@@ -134,10 +138,23 @@ impl LastTopic {
         let same = |(name, id, _): &&(Arc<str>, Uuid, Arc<Topic>)| *id == key.topic_id && *name == key.topic;
         let topic = match self.0.as_ref().filter(same) {
             Some((_, _, topic)) => Some(Arc::clone(topic)),
-            None => key.named(version).here(broker),
+            None => named(version, &key).here(broker),
         };
         let partition = topic.as_ref().and_then(|topic| topic.partition(key.partition));
         self.0 = topic.map(|topic| (Arc::clone(&key.topic), key.topic_id, topic));
-        partition.ok_or_else(|| key.named(version).missing(broker, key.partition))
+        partition.ok_or_else(|| named(version, &key).missing(broker, key.partition))
+    }
+}
+
+/// The topic of a partition as the version names it.
+pub(super) fn named(version: i16, key: &Key) -> Named<'_> {
+    if version >= 13 { Named::Id(key.topic_id) } else { Named::Name(&key.topic) }
+}
+
+fn session_error(error: SessionError) -> ErrorCode {
+    match error {
+        SessionError::NotFound => ErrorCode::FetchSessionIdNotFound,
+        SessionError::InvalidEpoch => ErrorCode::InvalidFetchSessionEpoch,
+        SessionError::TopicIds => ErrorCode::FetchSessionTopicIdError,
     }
 }

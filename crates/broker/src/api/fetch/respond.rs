@@ -1,11 +1,10 @@
 //! Builds the answer of a fetch: a head in memory and slices of log segments.
 
-use super::plan::{Entry, Plan};
-use super::session::Answered;
+use super::plan::{Entry, Plan, named};
 use super::{FetchFailed, is_silent};
 use crate::api::{Call, elsewhere};
 use crate::broker::Broker;
-use crate::metrics::RequestMetrics;
+use crate::fetch_sessions::Answered;
 use thalweg_log::LogSlice;
 use thalweg_net::{Frame, Reply};
 use thalweg_replica::partition::{FetchRead, Isolation, Reader, Snapshot};
@@ -71,8 +70,8 @@ pub fn failed(call: &Call, error: FetchFailed) -> Reply {
 fn count(broker: &Broker, call: &Call, plan: &Plan, outcomes: &[Outcome]) {
     let is_follower = matches!(plan.reader, Reader::Follower { .. });
     let label = match is_follower {
-        true => RequestMetrics::label_of_followers(),
-        false => RequestMetrics::label(call.key),
+        true => broker.requests.label_of_followers(),
+        false => broker.requests.label(call.key),
     };
     broker.requests.answered(label, call.version, call.received_at);
     for (entry, outcome) in plan.entries.iter().zip(outcomes) {
@@ -108,7 +107,8 @@ pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>) 
         let moved = matches!(outcome.error, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch);
         let mut data = partition_data(&plan, entry, outcome, &mut slices);
         if moved && call.version >= TELLS_LEADER {
-            let (leader_id, leader_epoch) = entry.key.named(call.version).leader(broker, entry.key.partition);
+            let (leader_id, leader_epoch) =
+                named(call.version, &entry.key).leader(broker, entry.key.partition);
             data.current_leader = LeaderIdAndEpoch { leader_id, leader_epoch };
             leaders.push(leader_id);
         }

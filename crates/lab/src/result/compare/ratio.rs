@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::student;
-use crate::result::figure::{Figure, FigureUnit};
+use crate::figures::{Figure, FigureUnit};
 
 /// Repetitions that each side needs for an interval: two give a standard deviation, but hardly a meaning.
 pub(super) const REPETITIONS_MIN: usize = 3;

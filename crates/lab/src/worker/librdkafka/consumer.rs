@@ -13,7 +13,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use thalweg_client::TopicPartition;
 
-use super::{Broken, LastError, Unconfigurable, Unreachable, properties};
+use super::{Broken, LastError, Unconfigurable, Unreachable, translate};
 use crate::worker::counts::{self, Window, lock};
 use crate::worker::link::Link;
 use crate::worker::look::{Look, Looks};
@@ -40,7 +40,7 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
     report.end_to_end_latency = latency;
     report.sent = report.acknowledged;
     report.seen = Look::seen(looked.into_iter().flatten().collect());
-    report.notes = properties::translate(assignment, 0).map_err(WorkerError::driver)?.notes;
+    report.notes = translate(assignment, 0).map_err(WorkerError::driver)?.notes;
     Ok(report)
 }
 
@@ -81,7 +81,7 @@ struct Member {
 
 impl Member {
     fn subscribe(number: u32, assignment: &Assignment, looks: &Looks) -> Result<Member, WorkerError> {
-        let config = properties::translate(assignment, number).map_err(WorkerError::driver)?.config;
+        let config = translate(assignment, number).map_err(WorkerError::driver)?.config;
         let consumer = BaseConsumer::from_config_and_context(&config, Membership::default())
             .map_err(|error| WorkerError::driver(Unconfigurable(error)))?;
         let topics: Vec<&str> = assignment.topics.iter().map(String::as_str).collect();

@@ -17,7 +17,7 @@ use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, PurgeConfig, ThreadedProducer};
 use tokio::sync::watch;
 
-use super::{Broken, LastError, Unconfigurable, Unreachable, properties};
+use super::{Broken, LastError, Unconfigurable, Unreachable, translate};
 use crate::payload::Pool;
 use crate::worker::budget::Budget;
 use crate::worker::clock::Clock;
@@ -52,7 +52,7 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
     let work = async |crew: Crew| produce(crew, assignment, &pool, &budget).await;
     let (counts, orders) = threads::run(assignment, link, super::client(), work)?;
     let mut report = counts::produced(&counts, orders);
-    report.notes = properties::translate(assignment, 0).map_err(WorkerError::driver)?.notes;
+    report.notes = translate(assignment, 0).map_err(WorkerError::driver)?.notes;
     Ok(report)
 }
 
@@ -86,7 +86,7 @@ struct Client {
 
 impl Client {
     fn connect(number: u32, assignment: &Assignment, crew: &Crew) -> Result<Client, WorkerError> {
-        let config = properties::translate(assignment, number).map_err(WorkerError::driver)?.config;
+        let config = translate(assignment, number).map_err(WorkerError::driver)?.config;
         let deliveries = Deliveries::new(crew.counts.clone(), crew.clock);
         let producer = ThreadedProducer::from_config_and_context(&config, deliveries)
             .map_err(|error| WorkerError::driver(Unconfigurable(error)))?;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use thalweg_client::{InvalidSetting, Properties};
 
-use crate::worker::librdkafka::properties_of;
+use crate::worker::librdkafka_properties::named;
 use crate::worker::{Assignment, Role};
 use crate::workload::{Payload, Verify};
 
@@ -57,7 +57,7 @@ impl Plan {
                 true => format!("{} | throughput --reportEveryMs=0", generator(assignment)),
                 false => {
                     let mut file = tempfile::NamedTempFile::new()?;
-                    for (key, value) in properties_of(assignment, assignment.first_client + at)? {
+                    for (key, value) in named(assignment, assignment.first_client + at)?.0 {
                         file.write_all(Properties::line(&key, &value).as_bytes())?;
                     }
                     let text = over_kafka(assignment, at, file.path());

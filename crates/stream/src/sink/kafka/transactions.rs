@@ -1,66 +1,40 @@
 //! The transactions of a sink: each begins with the first message after a commit, and carries the offsets of the source.
 //!
-//! Owns the producer, because a producer may come to its end: a transaction that was open for longer than its timeout
-//! is ended by the cluster, and with it the producer, whose place another takes under the same id. So it is with a
-//! producer whose call does not come back: librdkafka may wait for ever for a coordinator that the cluster has named
-//! no more since, though it be back. Refuses to go on after some other process has taken the id: then the cluster
-//! ended the producer before its time.
+//! Owns the producer, because a producer may come to its end: a transaction that was open for longer than its timeout is ended by
+//! the cluster, and with it the producer, whose place another takes under the same id. Refuses to go on after some other process
+//! has taken the id: then the cluster ended the producer before its time.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rdkafka::ClientConfig;
-use rdkafka::config::FromClientConfigAndContext;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::producer::{Producer, ThreadedProducer};
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use thalweg_client::{Cluster, ProducerConfig, SendError, TransactionError};
+use thalweg_wire::ErrorCode;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, timeout_at};
 
-use super::reports::{Context, Reports};
-use crate::kafka::{self, Cluster};
+use crate::kafka::{ClientSettings, Outlet, Waiting, failed, find_topic};
 use crate::stage::{GroupOffsets, StageError, Transacted};
 
 /// How long the cluster waits for an instance that is gone before it takes its transaction back: as Kafka Streams has it.
 pub const TIMEOUT_MS: &str = "10000";
-/// How long one call may take before it is made again.
-const CALL: Duration = Duration::from_secs(10);
-/// How long the cluster is asked for a producer before it is looked whether it has shut it out meanwhile.
-const ASKED: Duration = Duration::from_secs(1);
-/// How much longer it may take before its producer is given up: librdkafka does not keep to every time that it is given.
+/// How much longer than its timeout a transaction is waited for: the cluster ends it in rounds.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// A producer, and what has come of what it was given.
-#[derive(Clone)]
-pub struct Outlet {
-    pub producer: ThreadedProducer<Context>,
-    pub reports: Arc<Reports>,
-}
-
-impl Outlet {
-    /// Makes one.
-    pub fn open(config: &ClientConfig, cluster: &Cluster) -> Result<Outlet, StageError> {
-        let reports = Arc::new(Reports::default());
-        let context = Context { reports: reports.clone(), cluster: cluster.clone() };
-        let producer = ThreadedProducer::from_config_and_context(config, context)
-            .map_err(|error| kafka::failed("The producer of librdkafka cannot be made", error))?;
-        Ok(Outlet { producer, reports })
-    }
-}
 
 /// The transactions of one instance of a sink.
 pub struct Transactions {
-    config: ClientConfig,
     cluster: Cluster,
+    config: ProducerConfig,
+    topic: Arc<str>,
     id: Arc<str>,
-    timeout: Duration,
+    with_headers: bool,
     /// How long there may be no transaction that counts.
     patience: Duration,
     /// Once the cluster knows it.
     outlet: Option<Outlet>,
     /// Until then.
-    opening: Option<JoinHandle<Result<Outlet, StageError>>>,
-    /// While somebody waits for that.
-    is_wanted: Arc<()>,
+    opening: JoinSet<Result<Outlet, StageError>>,
+    /// Why it is not there yet.
+    trouble: Arc<Mutex<Option<String>>>,
     /// Since when a transaction is open.
     open_since: Option<Instant>,
     /// The open one takes no more messages, and can only be taken back.
@@ -71,7 +45,7 @@ pub struct Transactions {
 /// What becomes of a transaction that does not count.
 enum Refused {
     /// It can be taken back, and its messages sent again.
-    Abortable(KafkaError),
+    Abortable(TransactionError),
     /// Its producer is of no use any more.
     Over(Over),
 }
@@ -83,28 +57,38 @@ struct Over {
     is_fenced: bool,
 }
 
-impl From<KafkaError> for Over {
-    fn from(error: KafkaError) -> Over {
-        let is_fenced = error.rdkafka_error_code() == Some(RDKafkaErrorCode::Fenced);
-        Over { reason: error.to_string(), is_fenced }
+impl From<TransactionError> for Over {
+    fn from(error: TransactionError) -> Over {
+        Over { reason: error.to_string(), is_fenced: error.is_fenced() }
+    }
+}
+
+impl From<TransactionError> for Refused {
+    fn from(error: TransactionError) -> Refused {
+        if error.is_abortable() { Refused::Abortable(error) } else { Refused::Over(error.into()) }
     }
 }
 
 impl Transactions {
-    /// Under an id, which the configuration has, too. The cluster hears of it at once: offsets that a producer before it has
-    /// left open would keep the source from beginning.
-    pub fn new(config: ClientConfig, cluster: Cluster, id: Arc<str>, patience: Duration) -> Transactions {
-        let timeout_ms = config.get("transaction.timeout.ms").and_then(|text| text.parse().ok());
-        let timeout = Duration::from_millis(timeout_ms.unwrap_or(u64::MAX));
+    /// Under an id, which the configuration has, too. The cluster hears of it at once: offsets that a producer before it has left
+    /// open would keep the source from beginning. To be called on a runtime.
+    pub fn new(
+        settings: ClientSettings<ProducerConfig>,
+        topic: &str,
+        with_headers: bool,
+        id: Arc<str>,
+        patience: Duration,
+    ) -> Transactions {
         let mut transactions = Transactions {
-            config,
-            cluster,
+            cluster: settings.cluster(),
+            config: settings.config,
+            topic: topic.into(),
             id,
-            timeout,
+            with_headers,
             patience,
             outlet: None,
-            opening: None,
-            is_wanted: Arc::new(()),
+            opening: JoinSet::new(),
+            trouble: Arc::default(),
             open_since: None,
             is_lost: false,
             refused_since: None,
@@ -116,22 +100,13 @@ impl Transactions {
     /// Makes a producer that the cluster knows: what one before it under this id has left open is taken back, and whoever still
     /// runs under it is shut out.
     fn begin_opening(&mut self) {
-        let (config, cluster, until) = (self.config.clone(), self.cluster.clone(), self.given_up_at());
-        let is_wanted = Arc::downgrade(&self.is_wanted);
-        self.opening = Some(tokio::task::spawn_blocking(move || {
-            let outlet = Outlet::open(&config, &cluster)?;
-            loop {
-                let Err(error) = outlet.producer.init_transactions(ASKED) else { break };
-                let is_for_good = outlet.reports.failure();
-                let may_mend = is_retriable(&error) && is_for_good.is_none();
-                if !may_mend || Instant::now() >= until || is_wanted.strong_count() == 0 {
-                    let reason = is_for_good.unwrap_or_else(|| error.to_string());
-                    return Err(kafka::failed("Beginning with transactions", reason));
-                }
-            }
-            outlet.reports.let_in();
-            Ok(outlet)
-        }));
+        self.opening.spawn(open(
+            self.cluster.clone(),
+            self.config.clone(),
+            Arc::clone(&self.topic),
+            self.with_headers,
+            Arc::clone(&self.trouble),
+        ));
     }
 
     /// Until when what fails now is tried again.
@@ -139,21 +114,51 @@ impl Transactions {
         self.refused_since.unwrap_or_else(Instant::now) + self.patience
     }
 
-    /// The producer, if a transaction is open that takes messages.
-    pub fn outlet(&self) -> Option<&Outlet> {
-        self.outlet.as_ref().filter(|_| self.open_since.is_some() && !self.is_lost)
+    /// Until when the open transaction can be ended: the cluster has taken back what is open for longer.
+    fn over_at(&self) -> Instant {
+        let over = self.open_since.unwrap_or_else(Instant::now) + self.config.transaction_timeout + GRACE;
+        over.min(self.given_up_at())
     }
 
-    /// The open transaction takes no more.
-    pub fn lose(&mut self) {
-        self.is_lost = true;
+    /// Hands over messages to the open transaction. Whether there was room for all, or they are of no use because it can only be
+    /// taken back.
+    pub fn hand_over(&mut self, waiting: &mut Waiting) -> Result<bool, SendError> {
+        // What a transaction does not take is taken back with it.
+        let Some(outlet) = self.outlet.as_mut().filter(|_| self.open_since.is_some() && !self.is_lost) else {
+            return Ok(true);
+        };
+        match outlet.hand_over(waiting) {
+            Err(SendError::Transaction(_)) => {
+                self.is_lost = true;
+                Ok(true)
+            }
+            other => other,
+        }
+    }
+
+    /// Fails when the producer cannot be opened.
+    pub fn check(&mut self) -> Result<(), StageError> {
+        match self.opening.try_join_next() {
+            Some(opened) => self.opened(opened),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the cluster knows the producer.
+    pub fn is_known(&self) -> bool {
+        self.outlet.is_some()
+    }
+
+    fn opened(&mut self, opened: Result<Result<Outlet, StageError>, JoinError>) -> Result<(), StageError> {
+        let opened = opened.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+        self.outlet = Some(opened?);
+        Ok(())
     }
 
     /// Opens a transaction, if none is open. The cluster hears of it with the first message.
     pub async fn open(&mut self) -> Result<(), StageError> {
         while self.open_since.is_none() {
-            let outlet = self.known().await?;
-            match outlet.producer.begin_transaction() {
+            match self.known().await?.producer().begin_transaction() {
                 Ok(()) => {
                     self.open_since = Some(Instant::now());
                     self.is_lost = false;
@@ -165,29 +170,29 @@ impl Transactions {
     }
 
     /// The producer, once the cluster knows it.
-    async fn known(&mut self) -> Result<Outlet, StageError> {
-        if let Some(opening) = &mut self.opening {
-            let opened = opening.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
-            self.opening = None;
-            self.outlet = Some(opened?);
+    async fn known(&mut self) -> Result<&mut Outlet, StageError> {
+        if self.outlet.is_none() {
+            match timeout_at(self.given_up_at(), self.opening.join_next()).await {
+                Ok(Some(opened)) => self.opened(opened)?,
+                Ok(None) => return Err(failed("Beginning with transactions", "there is no producer")),
+                Err(_) => {
+                    let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    let reason = trouble.unwrap_or_else(|| "no broker answers".to_owned());
+                    return Err(failed("Beginning with transactions", reason));
+                }
+            }
         }
-        Ok(self.outlet.clone().expect("it is there when it is not on its way"))
+        Ok(self.outlet.as_mut().expect("it was just opened, or is there"))
     }
 
     /// Commits what was written and how far the source has come.
     pub async fn commit(&mut self, progress: GroupOffsets) -> Result<Transacted, StageError> {
         self.open().await?;
-        let Some(outlet) = self.outlet().cloned() else {
+        if self.is_lost {
             return self.refused("a message was not taken".to_owned());
-        };
-        let (since, until) = (Instant::now(), self.given_up_at());
-        let GroupOffsets { offsets, group } = progress;
-        let producer = outlet.producer.clone();
-        let mut committed =
-            again(until, move || producer.send_offsets_to_transaction(&offsets, &group, CALL)).await;
-        if committed.is_ok() {
-            committed = again(until, move || outlet.producer.commit_transaction(CALL)).await;
         }
+        let (since, until) = (Instant::now(), self.over_at());
+        let committed = self.try_commit(&progress, until).await;
         if committed.is_err() {
             self.refused_since.get_or_insert(since);
         }
@@ -197,7 +202,7 @@ impl Transactions {
                 Ok(Transacted::Committed)
             }
             Err(Refused::Abortable(error)) if is_hopeless(&error) => {
-                Err(kafka::failed("Committing a transaction", error))
+                Err(failed("Committing a transaction", error))
             }
             Err(Refused::Abortable(error)) => self.refused(error.to_string()),
             Err(Refused::Over(over)) => {
@@ -207,11 +212,33 @@ impl Transactions {
         }
     }
 
+    /// Calls that are not decided in time are made again, up to a moment.
+    async fn try_commit(&mut self, progress: &GroupOffsets, until: Instant) -> Result<(), Refused> {
+        let producer = self.outlet.as_mut().expect("a transaction is open").producer();
+        let GroupOffsets { offsets, group } = progress;
+        decided(until, async {
+            while let Err(error) = producer.send_offsets_to_transaction(offsets, group).await {
+                retriable(error)?;
+            }
+            while let Err(error) = producer.commit_transaction().await {
+                retriable(error)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// Takes back what is open, if anything is.
     pub async fn abort(&mut self) -> Result<(), StageError> {
-        let (Some(outlet), Some(_)) = (self.outlet.clone(), self.open_since) else { return Ok(()) };
-        let aborted = again(self.given_up_at(), move || outlet.producer.abort_transaction(CALL)).await;
-        let over = match aborted {
+        let until = self.over_at();
+        let (Some(outlet), Some(_)) = (&mut self.outlet, self.open_since) else { return Ok(()) };
+        let aborted = decided(until, async {
+            while let Err(error) = outlet.producer().abort_transaction().await {
+                retriable(error)?;
+            }
+            Ok(())
+        });
+        let over = match aborted.await {
             Ok(()) => None,
             Err(Refused::Abortable(error)) => Some(Over::from(error)),
             Err(Refused::Over(over)) => Some(over),
@@ -227,7 +254,7 @@ impl Transactions {
     fn refused(&mut self, reason: String) -> Result<Transacted, StageError> {
         let since = *self.refused_since.get_or_insert_with(Instant::now);
         if since.elapsed() > self.patience {
-            return Err(kafka::failed("No transaction was taken for --deliveryTimeout", reason));
+            return Err(failed("No transaction was taken for --deliveryTimeout", reason));
         }
         tracing::warn!(id = &*self.id, reason, "A transaction is taken back; its messages come again");
         Ok(Transacted::Refused)
@@ -236,89 +263,89 @@ impl Transactions {
     /// Gives up a producer that is of no use any more, so that another takes its place.
     async fn replace(&mut self, action: &'static str, over: Over) -> Result<(), StageError> {
         let age = self.open_since.map_or(Duration::ZERO, |since| since.elapsed());
-        if over.is_fenced && age < self.timeout {
+        if over.is_fenced && age < self.config.transaction_timeout {
             let id = &self.id;
             let reason = format!(
                 "another process writes under the transactional id {id}: each that runs the same stream beside others needs a name \
                  of its own, --instance=NAME"
             );
-            return Err(kafka::failed(action, reason));
+            return Err(failed(action, reason));
         }
         let reason = over.reason;
         let since = *self.refused_since.get_or_insert_with(Instant::now);
         if since.elapsed() > self.patience {
-            return Err(kafka::failed(action, reason));
+            return Err(failed(action, reason));
         }
         tracing::warn!(id = &*self.id, reason, "{action} failed for good; another producer takes over");
-        self.open_since = None;
-        // Its end waits for its threads. A call that does not come back keeps it until librdkafka hears of any change
-        // of a broker; what it may do then, the cluster refuses: the next one has its id.
-        let outlet = self.outlet.take();
-        blocking(move || drop(outlet)).await;
+        (self.open_since, self.outlet) = (None, None);
         self.begin_opening();
         self.known().await?;
         Ok(())
     }
 }
 
-/// On a thread that may wait.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+/// What came of calls, unless they take longer than up to a moment: their producer is of no use any more then.
+async fn decided(
+    until: Instant,
+    calls: impl Future<Output = Result<(), TransactionError>>,
+) -> Result<(), Refused> {
+    match timeout_at(until, calls).await {
+        Ok(ended) => ended.map_err(Refused::from),
+        Err(_) => {
+            let reason = "the cluster did not decide before the transaction's time was over".to_owned();
+            Err(Refused::Over(Over { reason, is_fenced: false }))
+        }
+    }
 }
 
-fn is_retriable(error: &KafkaError) -> bool {
-    match error {
-        KafkaError::Transaction(error) => {
-            error.is_retriable() && !error.is_fatal() && !error.txn_requires_abort()
+/// Whether the same call is to be made again; else its error.
+fn retriable(error: TransactionError) -> Result<(), TransactionError> {
+    if error.is_retriable() { Ok(()) } else { Err(error) }
+}
+
+/// A producer that the cluster knows under its id. A cluster that does not answer is asked again, for as long as somebody waits.
+async fn open(
+    cluster: Cluster,
+    config: ProducerConfig,
+    topic: Arc<str>,
+    with_headers: bool,
+    trouble: Arc<Mutex<Option<String>>>,
+) -> Result<Outlet, StageError> {
+    let note = |reason: String| {
+        trouble.lock().unwrap_or_else(PoisonError::into_inner).replace(reason);
+    };
+    let mut outlet = loop {
+        find_topic(&cluster, &topic, &trouble).await?;
+        // What a transaction does not take, its commit tells.
+        match Outlet::open(cluster.clone(), config.clone(), &topic, with_headers, |_| {}).await {
+            Ok(outlet) => break outlet,
+            Err(error) if error.is_retriable() => note(error.to_string()),
+            Err(error) => return Err(failed(format!("Topic {topic}"), error)),
         }
-        // The messages that are under way have their own bound.
-        KafkaError::Flush(code) => *code == RDKafkaErrorCode::OperationTimedOut,
-        _ => false,
+    };
+    loop {
+        match outlet.producer().init_transactions().await {
+            Ok(()) => return Ok(outlet),
+            Err(error) if error.is_retriable() => note(error.to_string()),
+            Err(error) => return Err(failed("Beginning with transactions", error)),
+        }
     }
 }
 
 /// Whether the same messages will meet the same error.
-fn is_hopeless(error: &KafkaError) -> bool {
-    let hopeless = [
-        RDKafkaErrorCode::ClusterAuthorizationFailed,
-        RDKafkaErrorCode::GroupAuthorizationFailed,
-        RDKafkaErrorCode::TopicAuthorizationFailed,
-        RDKafkaErrorCode::TransactionalIdAuthorizationFailed,
-        RDKafkaErrorCode::UnknownTopic,
-        RDKafkaErrorCode::UnknownTopicOrPartition,
-        RDKafkaErrorCode::UnknownPartition,
-        RDKafkaErrorCode::MessageSizeTooLarge,
-        RDKafkaErrorCode::MessageBatchTooLarge,
-        RDKafkaErrorCode::InvalidRecord,
-        RDKafkaErrorCode::PolicyViolation,
-    ];
-    error.rdkafka_error_code().is_some_and(|code| hopeless.contains(&code))
-}
-
-/// Calls until the cluster has decided: a call whose answer did not come in time may be made again, up to a moment.
-async fn again(
-    until: Instant,
-    mut call: impl Fn() -> Result<(), KafkaError> + Send + 'static,
-) -> Result<(), Refused> {
-    loop {
-        let called = blocking(move || {
-            let answer = call();
-            (call, answer)
-        });
-        let Ok((same_call, answer)) = timeout(CALL + GRACE, called).await else {
-            let reason =
-                "librdkafka does not answer; a broker may have left the cluster for a while".to_owned();
-            return Err(Refused::Over(Over { reason, is_fenced: false }));
-        };
-        call = same_call;
-        match answer {
-            Ok(()) => return Ok(()),
-            Err(error) if is_retriable(&error) && Instant::now() < until => {}
-            Err(KafkaError::Transaction(error)) if error.txn_requires_abort() => {
-                return Err(Refused::Abortable(KafkaError::Transaction(error)));
-            }
-            Err(error) => return Err(Refused::Over(error.into())),
-        }
-    }
+fn is_hopeless(error: &TransactionError) -> bool {
+    matches!(
+        error.error_code(),
+        Some(
+            ErrorCode::ClusterAuthorizationFailed
+                | ErrorCode::GroupAuthorizationFailed
+                | ErrorCode::TopicAuthorizationFailed
+                | ErrorCode::TransactionalIdAuthorizationFailed
+                | ErrorCode::UnknownTopicOrPartition
+                | ErrorCode::MessageTooLarge
+                | ErrorCode::RecordListTooLarge
+                | ErrorCode::InvalidRecord
+                | ErrorCode::PolicyViolation
+        )
+    )
 }

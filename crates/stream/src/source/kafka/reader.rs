@@ -1,68 +1,40 @@
-//! The thread that polls: finds the partitions, reads them from where it is to begin, and hands over batches of their
-//! records, until the source is closed or, where that is wanted, the ends are reached. It sleeps until librdkafka or
-//! the source ring its bell: a host may have a thousand of these threads, with nothing to do.
+//! The task that reads: finds the partitions, reads them from where it is to begin, and hands over batches of their records,
+//! until the source is closed or, where that is wanted, the ends are reached. It owns the consumer, so it commits as well, and
+//! takes part in the rebalances of the group until the source leaves, though the stream take nothing meanwhile.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
-use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{Headers, Message};
-use rdkafka::metadata::Metadata;
-use rdkafka::{Offset, TopicPartitionList};
-use thalweg_client::ClientError;
-use tokio::sync::mpsc;
-use tokio::time::Instant;
+use thalweg_client::{
+    Chunk, Commit, Consumer, ConsumerError, OffsetSpec, Polled as Happened, StartAt, TopicPartition,
+};
+use thalweg_record::{DecompressBuffer, Offset};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{sleep, sleep_until, timeout};
 
 use super::ends::Ends;
-use super::membership::{Context, Membership};
-use super::runs::{Offsets, Runs};
+use super::membership::Membership;
+use super::partitions::{self, Wanted};
+use super::runs::Runs;
 use crate::clock;
-use crate::kafka::{self, Begin, Cluster};
+use crate::kafka;
 use crate::message::{Batch, Gather, Header};
-use crate::module::Settings;
 use crate::stage::StageError;
 
-/// How long it sleeps at the most: a group expects its members to poll now and then.
-const SLEEP_MAX: Duration = Duration::from_secs(30);
-/// How long a poll waits for the first record, once the bell has rung.
-const POLL: Duration = Duration::from_millis(1);
-/// How long a cluster may take to say which topics it has.
-const METADATA_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long it is asked for that before it is looked whether the source was closed meanwhile.
-const METADATA_ASKED: Duration = Duration::from_secs(1);
+/// How long a poll waits for something to happen: as long as it takes.
+const POLL: Duration = Duration::from_secs(3600);
 /// How long the group may take to say what was committed, before it is asked again.
 const COMMITTED_TIMEOUT: Duration = Duration::from_secs(1);
-/// The pause before that.
+/// The pause before that, and after a failure that may pass.
 const ASKED_AGAIN: Duration = Duration::from_millis(200);
-
-/// The consumer of a source.
-pub type GroupConsumer = BaseConsumer<Context>;
-
-/// Wakes the thread that polls.
-#[derive(Default)]
-pub struct Bell {
-    has_rung: Mutex<bool>,
-    rings: Condvar,
-}
-
-impl Bell {
-    /// There is something to do. If nobody listens at the moment, the next who does hears it.
-    pub fn ring(&self) {
-        *self.has_rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.rings.notify_one();
-    }
-
-    /// Sleeps until it rings, if it has not since the last time.
-    fn wait(&self) {
-        let has_rung = self.has_rung.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.rings.wait_timeout_while(has_rung, SLEEP_MAX, |has_rung| !*has_rung);
-        *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
-    }
-}
+/// How long leaving the group may take.
+const LEAVE_MAX: Duration = Duration::from_secs(5);
 
 /// Messages, and which records they are.
+#[derive(Default)]
 pub struct Polled {
     /// The messages.
     pub batch: Batch,
@@ -70,323 +42,309 @@ pub struct Polled {
     pub runs: Runs,
 }
 
-/// What is to be read.
-pub struct Wanted {
-    topics: Vec<String>,
-    /// As a member of a consumer group, which says which partitions, and where to begin.
-    pub in_group: bool,
-    /// Where to begin otherwise.
-    pub begin: Begin,
-    /// The partitions, if not all.
-    chosen: Option<Vec<i32>>,
-    /// Up to where they end when reading begins.
-    pub until_end: bool,
-    with_headers: bool,
+/// What the stream asks of the reader.
+pub enum Command {
+    /// Commits what has arrived, as far as it does not come again.
+    Commit {
+        /// What has arrived.
+        runs: Runs,
+        /// Where the commit goes.
+        started: oneshot::Sender<Committing>,
+    },
+    /// Gives up the partitions that are to be handed back.
+    HandBack {
+        /// Told when they are.
+        done: oneshot::Sender<()>,
+    },
 }
 
-impl Wanted {
-    /// What the options say.
-    pub fn of(settings: &Settings) -> Wanted {
-        Wanted {
-            topics: settings.text("topics").split(',').map(|topic| topic.trim().to_owned()).collect(),
-            in_group: settings.optional_text("group").is_some(),
-            begin: Begin::read(settings.text("from")).unwrap_or(Begin::Earliest),
-            chosen: settings.optional_text("partitions").and_then(kafka::partitions),
-            until_end: settings.flag("untilEnd"),
-            with_headers: kafka::with_headers(settings),
-        }
-    }
+/// A commit under way.
+pub struct Committing {
+    /// Whether all that was to be committed is this member's.
+    pub is_whole: bool,
+    /// The commit, if there is anything to commit.
+    pub commit: Option<Commit>,
 }
 
-/// Polls, on a thread of its own.
+/// Reads, on a task.
 pub struct Reader {
-    consumer: Arc<GroupConsumer>,
-    /// The same, for finding out why it does not answer.
-    cluster: Cluster,
+    consumer: Consumer,
     wanted: Wanted,
-    ends: Ends,
-    bell: Arc<Bell>,
-    is_closed: Arc<AtomicBool>,
-    sequence: u64,
     membership: Arc<Membership>,
-    /// Of each partition, the first record that was read since it was given.
-    first: Offsets,
-    /// How often partitions had been given then.
-    assignments: u64,
+    ends: Ends,
+    /// What was read and not handed over: the records of one chunk at the most, and a failure as the last.
+    ready: VecDeque<Result<Polled, StageError>>,
+    has_failed: bool,
+    /// Of each partition, where reading began since it was given.
+    first: BTreeMap<TopicPartition, Offset>,
+    sequence: u64,
+    buffer: DecompressBuffer,
     /// No record has come since the cluster could not be reached.
     is_troubled: bool,
 }
 
 impl Reader {
-    /// Reads with this consumer, which rings the bell when it has anything, until `is_closed` says so.
-    pub fn new(
-        consumer: Arc<GroupConsumer>,
-        cluster: Cluster,
-        wanted: Wanted,
-        membership: Arc<Membership>,
-        bell: Arc<Bell>,
-        is_closed: Arc<AtomicBool>,
-    ) -> Reader {
+    /// Reads with this consumer.
+    pub fn new(consumer: Consumer, wanted: Wanted, membership: Arc<Membership>) -> Reader {
         Reader {
             consumer,
-            cluster,
             wanted,
-            ends: Ends::default(),
-            bell,
-            is_closed,
-            sequence: 0,
             membership,
-            first: Offsets::new(),
-            assignments: 0,
+            ends: Ends::default(),
+            ready: VecDeque::new(),
+            has_failed: false,
+            first: BTreeMap::new(),
+            sequence: 0,
+            buffer: DecompressBuffer::default(),
             is_troubled: false,
         }
     }
 
-    /// Hands over what it reads; an error is the last.
-    pub fn run(mut self, batches: &mpsc::Sender<Result<Polled, StageError>>) {
-        if let Err(error) = self.read(batches) {
-            // Nobody waits for what a stream reads that has ended.
-            let _ = batches.blocking_send(Err(error));
+    /// Hands over what it reads, and serves the stream until that leaves; an error is the last that it hands over.
+    pub async fn run(
+        mut self,
+        batches: mpsc::Sender<Box<Result<Polled, StageError>>>,
+        mut commands: mpsc::Receiver<Command>,
+    ) {
+        let begun = tokio::select! {
+            // What is done seldom is not kept in the memory of the task.
+            begun = Box::pin(self.begin()) => begun,
+            // Only leaving is asked of it before anything was read.
+            _ = commands.recv() => return,
+        };
+        if let Err(error) = begun {
+            self.fail(error);
+        }
+        self.serve(Some(batches), &mut commands).await;
+        // Dropped, too, it leaves in time: the group waits for the session of one that does not say so.
+        if let Ok(Err(error)) = timeout(LEAVE_MAX, Box::pin(self.consumer.close())).await {
+            tracing::debug!(%error, "The group was not left; the session will time out");
         }
     }
 
-    fn read(&mut self, batches: &mpsc::Sender<Result<Polled, StageError>>) -> Result<(), StageError> {
-        let Some(partitions) = self.find_partitions()? else { return Ok(()) };
-        if self.wanted.until_end {
-            self.find_ends(&partitions)?;
-        }
+    /// Finds the partitions, and begins with them.
+    async fn begin(&mut self) -> Result<(), StageError> {
+        let found = partitions::find(self.consumer.cluster(), &self.wanted).await?;
         if self.wanted.in_group {
-            let topics: Vec<&str> = self.wanted.topics.iter().map(String::as_str).collect();
-            let subscribed = self.consumer.subscribe(&topics);
-            subscribed.map_err(|error| kafka::failed("Subscribing", error))?;
-        } else {
-            let assigned = self.consumer.assign(&partitions);
-            assigned.map_err(|error| kafka::failed("Taking partitions", error))?;
+            let subscribed = self.consumer.subscribe(self.wanted.topics.clone());
+            return subscribed.map_err(|error| kafka::failed("Subscribing", error));
         }
-        while !self.is_closed.load(Ordering::Relaxed) {
-            if self.membership.wants_rewind() {
-                self.rewind()?;
-            }
-            let polled = self.poll()?;
-            if self.wanted.until_end && self.ends.are_reached() {
-                // What was polled is the last.
-                let _ = batches.blocking_send(Ok(polled));
-                return Ok(());
-            }
-            if polled.batch.is_empty() {
-                self.bell.wait();
-            } else if batches.blocking_send(Ok(polled)).is_err() {
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    /// What the cluster says of a topic; nothing if the source is closed before it says anything.
-    fn ask(&self, topic: &str) -> Result<Option<Metadata>, StageError> {
-        let until = Instant::now() + METADATA_TIMEOUT;
-        loop {
-            let error = match self.consumer.fetch_metadata(Some(topic), METADATA_ASKED) {
-                Ok(metadata) => return Ok(Some(metadata)),
-                Err(error) => error,
-            };
-            let trouble = self.cluster.trouble_now();
-            if self.is_closed.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
-            let may_mend = mends_itself(&error) && trouble.as_ref().is_none_or(ClientError::is_retriable);
-            if !may_mend || Instant::now() >= until {
-                let reason = match trouble {
-                    Some(trouble) => trouble.to_string(),
-                    None => format!("no broker at {} answers ({error})", self.cluster.bootstrap),
-                };
-                return Err(kafka::failed(format!("Topic {topic}"), reason));
-            }
-        }
-    }
-
-    /// The partitions to read, each with where to begin; that all topics are there is found out on the way. None, if the source
-    /// is closed meanwhile.
-    fn find_partitions(&self) -> Result<Option<TopicPartitionList>, StageError> {
-        let mut list = TopicPartitionList::new();
-        for topic in &self.wanted.topics {
-            let Some(metadata) = self.ask(topic)? else { return Ok(None) };
-            let found = metadata.topics().iter().find(|found| found.name() == topic);
-            let indexes: Vec<i32> = found
-                .filter(|found| found.error().is_none())
-                .map(|found| found.partitions().iter().map(|partition| partition.id()).collect())
-                .unwrap_or_default();
-            if indexes.is_empty() {
-                return Err(kafka::failed(format!("Topic {topic}"), "there is no such topic"));
-            }
-            for &index in self.wanted.chosen.as_ref().unwrap_or(&indexes) {
-                if !indexes.contains(&index) {
-                    let reason =
-                        format!("it has no partition {index}: 0 to {} would be right", indexes.len() - 1);
-                    return Err(kafka::failed(format!("Topic {topic}"), reason));
-                }
-                let offset = match &self.wanted.begin {
-                    Begin::Earliest => Offset::Beginning,
-                    Begin::Latest => Offset::End,
-                    Begin::Offset(offset) | Begin::Timestamp(offset) => Offset::Offset(*offset),
-                    Begin::Offsets(offsets) => {
-                        offsets.get(&index).map_or(Offset::Beginning, |&at| Offset::Offset(at))
-                    }
-                };
-                let added = list.add_partition_offset(topic, index, offset);
-                added.map_err(|error| kafka::failed(format!("Topic {topic}"), error))?;
-            }
-        }
-        if matches!(self.wanted.begin, Begin::Timestamp(_)) {
-            let found = self.consumer.offsets_for_times(list, METADATA_TIMEOUT);
-            list = found.map_err(|error| kafka::failed("Finding offsets by time", error))?;
-        }
-        Ok(Some(list))
-    }
-
-    /// Where the partitions end at the moment.
-    fn find_ends(&mut self, partitions: &TopicPartitionList) -> Result<(), StageError> {
-        for element in partitions.elements() {
-            let (topic, partition) = (element.topic(), element.partition());
-            let found = self.consumer.fetch_watermarks(topic, partition, METADATA_TIMEOUT);
-            let (low, high) = found.map_err(|error| kafka::failed(format!("Topic {topic}"), error))?;
-            let from = match element.offset() {
-                Offset::Offset(offset) => offset,
-                Offset::Beginning => low,
-                _ => high,
-            };
-            self.ends.add(topic, partition, from, high);
-        }
-        Ok(())
-    }
-
-    /// What is there.
-    fn poll(&mut self) -> Result<Polled, StageError> {
-        let consumer = self.consumer.clone();
-        let mut gather = Gather::default();
-        let mut runs = Runs::default();
-        let mut wait = POLL;
-        while !gather.is_full() {
-            let changes = self.membership.changes();
-            let record = match consumer.poll(wait) {
-                // It was a change of the partitions that was polled, and there may be more.
-                None if self.membership.changes() != changes => continue,
-                None => break,
-                Some(Ok(record)) => record,
-                Some(Err(KafkaError::PartitionEOF(partition))) => {
-                    self.ends.told(partition);
-                    continue;
-                }
-                Some(Err(error)) => {
-                    self.wait_out(error)?;
-                    continue;
-                }
-            };
-            (wait, self.is_troubled) = (Duration::ZERO, false);
-            let time_ms = record.timestamp().to_millis().unwrap_or_else(clock::time_ms);
-            let headers = if self.wanted.with_headers { record.headers() } else { None };
-            let headers = headers.into_iter().flat_map(|headers| headers.iter());
-            let headers = headers.map(|header| Header { name: header.key, value: header.value });
-            gather.push(record.payload(), record.key(), headers, time_ms, self.sequence);
-            // Asked after the poll, in which it may have changed.
-            let generation = self.membership.generation();
-            let (topic, partition) = (record.topic(), record.partition());
-            if runs.add(topic, partition, record.offset(), generation, self.sequence) && self.wanted.in_group
-            {
-                self.note_first(topic, partition, record.offset());
-            }
-            self.sequence += 1;
-        }
+        let failed = |error: ConsumerError| kafka::failed("Taking partitions", error);
+        let mut ends = BTreeMap::new();
         if self.wanted.until_end {
-            for ((topic, partition), next) in runs.offsets() {
-                self.ends.read(&topic, partition, next);
-            }
+            let latest: Vec<_> = found.iter().map(|(at, _)| (at.clone(), OffsetSpec::Latest)).collect();
+            ends = self.consumer.list_offsets(&latest).await.map_err(failed)?;
         }
-        Ok(Polled { batch: gather.take(), runs })
+        self.consumer.assign(found).await.map_err(failed)?;
+        for (at, end) in ends {
+            let from = self.consumer.position(&at).unwrap_or(Offset(0));
+            self.ends.add(&at, from, end.offset);
+        }
+        Ok(())
     }
 
-    /// Goes on after an error that mends itself. It is told once: librdkafka tells it at every try.
-    fn wait_out(&mut self, error: KafkaError) -> Result<(), StageError> {
-        if !mends_itself(&error) {
-            let reason = match error.rdkafka_error_code() {
-                Some(RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SSL) => self.cluster.trouble_now(),
-                _ => None,
+    /// Reads and hands over until the stream leaves.
+    async fn serve(
+        &mut self,
+        mut batches: Option<mpsc::Sender<Box<Result<Polled, StageError>>>>,
+        commands: &mut mpsc::Receiver<Command>,
+    ) {
+        loop {
+            let is_read = self.has_failed || (self.wanted.until_end && self.ends.are_reached());
+            if self.membership.is_closed() || (is_read && self.ready.is_empty()) {
+                // The stream sees the end behind what it was handed.
+                (batches, self.ready) = (None, VecDeque::new());
+            }
+            let rewinding =
+                batches.is_some() && self.membership.wants_rewind() && !Box::pin(self.rewind()).await;
+            let room = batches.is_some() && self.ready.is_empty() && !rewinding;
+            let wait = if rewinding { ASKED_AGAIN } else { POLL };
+            let happened = tokio::select! {
+                biased;
+                command = commands.recv() => match command {
+                    Some(command) => {
+                        self.obey(command);
+                        continue;
+                    }
+                    None => return,
+                },
+                () = self.membership.wanted() => continue,
+                () = hand_over(batches.as_ref(), &mut self.ready), if !self.ready.is_empty() => continue,
+                happened = poll(&mut self.consumer, room, wait), if !self.has_failed => happened,
             };
-            let reason = reason.map_or_else(|| error.to_string(), |reason| reason.to_string());
-            return Err(kafka::failed("Reading", reason));
+            let handled = match happened {
+                Ok(happened) => self.handle(happened, commands).await,
+                Err(error) => self.wait_out(error).await,
+            };
+            if let Err(error) = handled {
+                self.fail(error);
+            }
+        }
+    }
+
+    fn fail(&mut self, error: StageError) {
+        self.has_failed = true;
+        self.ready.push_back(Err(error));
+    }
+
+    async fn handle(
+        &mut self,
+        happened: Happened,
+        commands: &mut mpsc::Receiver<Command>,
+    ) -> Result<(), StageError> {
+        match happened {
+            Happened::Chunk(chunk) => self.take(&chunk)?,
+            Happened::Assigned(_) => self.membership.assigned(self.consumer.group_metadata().ok()),
+            Happened::Revoked(partitions) => Box::pin(self.hand_back(partitions, commands)).await,
+            Happened::Lost(partitions) => {
+                self.first.retain(|at, _| !partitions.contains(at));
+                self.membership.lost(partitions);
+            }
+            Happened::Nothing => {}
+        }
+        Ok(())
+    }
+
+    /// Takes the records of a chunk.
+    fn take(&mut self, chunk: &Chunk) -> Result<(), StageError> {
+        self.is_troubled = false;
+        let Reader { ready, sequence, buffer, wanted, .. } = self;
+        if wanted.in_group {
+            self.first.entry(chunk.at.clone()).or_insert(chunk.start);
+        }
+        let generation = self.membership.generation();
+        let (mut gather, mut runs) = (Gather::default(), Runs::default());
+        let walked = chunk.for_each(buffer, |record| {
+            let time_ms = if record.timestamp < 0 { clock::time_ms() } else { record.timestamp };
+            let headers = record.headers.filter(|_| wanted.with_headers);
+            let headers: Vec<(Cow<'_, str>, Option<&[u8]>)> =
+                headers.map(|header| (String::from_utf8_lossy(header.key), header.value)).collect();
+            let headers = headers.iter().map(|(name, value)| Header { name, value: *value });
+            gather.push(record.value, record.key, headers, time_ms, *sequence);
+            runs.add(&chunk.at, record.offset.0, generation, *sequence);
+            *sequence += 1;
+            if gather.is_full() {
+                let full = Polled { batch: gather.take(), runs: std::mem::take(&mut runs) };
+                ready.push_back(Ok(full));
+            }
+            ControlFlow::Continue(())
+        });
+        if !gather.is_empty() {
+            ready.push_back(Ok(Polled { batch: gather.take(), runs }));
+        }
+        walked.map_err(|error| kafka::failed("Reading", error))?;
+        self.ends.read(&chunk.at, chunk.next);
+        Ok(())
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::Commit { mut runs, started } => {
+                // What others have by now is theirs to commit.
+                let is_whole = runs.split_off(|run| !self.membership.is_void(run)).is_empty();
+                let offsets = runs.offsets();
+                let commit = match offsets.is_empty() {
+                    true => None,
+                    false => self.consumer.commit_async(offsets).ok(),
+                };
+                // A stream that does not wait for it any more has failed.
+                let _ = started.send(Committing { is_whole, commit });
+            }
+            Command::HandBack { done } => {
+                self.membership.hand_back();
+                let _ = done.send(());
+            }
+        }
+    }
+
+    /// Waits until the stream has handed partitions back: they are this member's until the next poll.
+    async fn hand_back(&mut self, partitions: Vec<TopicPartition>, commands: &mut mpsc::Receiver<Command>) {
+        self.first.retain(|at, _| !partitions.contains(at));
+        if partitions.is_empty() {
+            return;
+        }
+        let Some(until) = self.membership.lose(partitions) else { return };
+        while self.membership.losing().is_some() {
+            tokio::select! {
+                biased;
+                command = commands.recv() => match command {
+                    Some(command) => self.obey(command),
+                    None => self.membership.hand_back(),
+                },
+                () = self.membership.wanted() => {
+                    if self.membership.is_over() {
+                        self.membership.hand_back();
+                    }
+                }
+                () = sleep_until(until) => {
+                    tracing::warn!(
+                        "Others take partitions of which messages are still on their way; these may come again"
+                    );
+                    self.membership.hand_back();
+                }
+            }
+        }
+    }
+
+    /// Goes on after an error that may pass. It is told once.
+    async fn wait_out(&mut self, error: ConsumerError) -> Result<(), StageError> {
+        if !error.is_retriable() {
+            return Err(kafka::failed("Reading", error));
         }
         if !std::mem::replace(&mut self.is_troubled, true) {
-            tracing::warn!(error = %error, "The cluster cannot be reached; it is tried again");
+            tracing::warn!(%error, "The cluster cannot be reached; it is tried again");
         }
+        sleep(ASKED_AGAIN).await;
         Ok(())
     }
 
-    fn note_first(&mut self, topic: &str, partition: i32, offset: i64) {
-        let assignments = self.membership.assignments();
-        if self.assignments != assignments {
-            self.assignments = assignments;
-            self.first.clear();
-        }
-        self.first.entry((topic.into(), partition)).or_insert(offset);
-    }
-
-    /// Goes back to where the group has committed: in a partition without a commit, to the first record that was read of it.
-    fn rewind(&mut self) -> Result<(), StageError> {
-        while self.membership.wants_rewind() && !self.is_closed.load(Ordering::Relaxed) {
-            match self.seek_committed() {
-                Ok(()) => self.membership.has_rewound(),
-                Err(error) => {
-                    self.wait_out(error)?;
-                    // The partitions may be lost meanwhile, which librdkafka tells in a poll, and only then goes on: those that
-                    // are given next begin where the group has committed. A record that comes is void.
-                    if let Some(Err(error)) = self.consumer.poll(ASKED_AGAIN) {
-                        self.wait_out(error)?;
+    /// Goes back to where the group has committed: in a partition without a commit, to where reading began. Whether it has: a
+    /// group that does not answer may rebalance meanwhile, so there is a poll before the next try.
+    async fn rewind(&mut self) -> bool {
+        self.ready.clear();
+        let read: Vec<TopicPartition> =
+            self.consumer.assignment().filter(|at| self.first.contains_key(at)).collect();
+        if !read.is_empty() {
+            let committed = match timeout(COMMITTED_TIMEOUT, self.consumer.committed(&read)).await {
+                Ok(Ok(committed)) => committed,
+                Ok(Err(error)) => {
+                    if let Err(error) = self.wait_out(error).await {
+                        self.fail(error);
                     }
+                    return false;
                 }
-            }
-        }
-        Ok(())
-    }
-
-    fn seek_committed(&self) -> Result<(), KafkaError> {
-        let assigned = self.consumer.assignment()?;
-        let mut read = TopicPartitionList::new();
-        for element in assigned.elements() {
-            if self.first.contains_key(&(element.topic().into(), element.partition())) {
-                read.add_partition(element.topic(), element.partition());
-            }
-        }
-        if read.count() == 0 || self.assignments != self.membership.assignments() {
-            return Ok(());
-        }
-        let mut places = TopicPartitionList::new();
-        for element in self.consumer.committed_offsets(read, COMMITTED_TIMEOUT)?.elements() {
-            element.error()?;
-            let offset = match element.offset() {
-                Offset::Offset(offset) => offset,
-                _ => self.first[&(element.topic().into(), element.partition())],
+                Err(_) => return false,
             };
-            places.add_partition_offset(element.topic(), element.partition(), Offset::Offset(offset))?;
+            for at in read {
+                let offset = committed.get(&at).map_or(self.first[&at], |committed| committed.offset);
+                self.consumer.seek_to(&at, StartAt::Offset(offset));
+            }
         }
-        for element in self.consumer.seek_partitions(places, METADATA_TIMEOUT)?.elements() {
-            element.error()?;
-        }
-        Ok(())
+        self.membership.has_rewound();
+        true
     }
 }
 
-/// Whether librdkafka mends an error by itself.
-fn mends_itself(error: &KafkaError) -> bool {
-    let mending = [
-        RDKafkaErrorCode::BrokerTransportFailure,
-        RDKafkaErrorCode::AllBrokersDown,
-        RDKafkaErrorCode::OperationTimedOut,
-        RDKafkaErrorCode::Resolve,
-        RDKafkaErrorCode::WaitingForCoordinator,
-        RDKafkaErrorCode::CoordinatorLoadInProgress,
-        RDKafkaErrorCode::CoordinatorNotAvailable,
-        RDKafkaErrorCode::NotCoordinator,
-        RDKafkaErrorCode::UnstableOffsetCommit,
-    ];
-    error.rdkafka_error_code().is_some_and(|code| mending.contains(&code))
+/// What happens next, with records where there is room for them.
+async fn poll(consumer: &mut Consumer, room: bool, wait: Duration) -> Result<Happened, ConsumerError> {
+    match room {
+        true => consumer.poll(wait).await,
+        false => consumer.poll_rebalance(wait).await,
+    }
+}
+
+/// Hands the first of these over, when there is room. A stream that takes no more is told of by its membership.
+async fn hand_over(
+    batches: Option<&mpsc::Sender<Box<Result<Polled, StageError>>>>,
+    ready: &mut VecDeque<Result<Polled, StageError>>,
+) {
+    match batches {
+        Some(batches) => {
+            let Ok(permit) = batches.reserve().await else { return ready.clear() };
+            if let Some(first) = ready.pop_front() {
+                permit.send(Box::new(first));
+            }
+        }
+        None => ready.clear(),
+    }
 }

@@ -2,19 +2,18 @@
 //! of each message is known, and a commit says exactly what has arrived. Pure.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
-/// A partition of a topic.
-pub type Place = (Arc<str>, i32);
+use thalweg_client::{CommittedOffset, TopicPartition};
+use thalweg_record::Offset;
 
 /// The next offset of each partition.
-pub type Offsets = BTreeMap<Place, i64>;
+pub type Offsets = BTreeMap<TopicPartition, CommittedOffset>;
 
 /// Messages whose records follow each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Where they were read.
-    pub place: Place,
+    pub at: TopicPartition,
     /// In which generation of the source they were read.
     pub generation: u64,
     /// The sequence of the first message.
@@ -41,23 +40,17 @@ impl Run {
 pub struct Runs(VecDeque<Run>);
 
 impl Runs {
-    /// Adds a message, the next of all. Whether a run begins with it.
-    pub fn add(&mut self, topic: &str, partition: i32, offset: i64, generation: u64, sequence: u64) -> bool {
+    /// Adds a message, the next of all.
+    pub fn add(&mut self, at: &TopicPartition, offset: i64, generation: u64, sequence: u64) {
         if let Some(last) = self.0.back_mut()
-            && *last.place.0 == *topic
-            && last.place.1 == partition
+            && last.at == *at
             && last.generation == generation
             && last.behind(last.last_sequence()) == offset
         {
             last.count += 1;
-            return false;
+            return;
         }
-        let topic = match self.0.iter().rev().find(|run| *run.place.0 == *topic) {
-            Some(known) => known.place.0.clone(),
-            None => topic.into(),
-        };
-        self.0.push_back(Run { place: (topic, partition), generation, sequence, offset, count: 1 });
-        true
+        self.0.push_back(Run { at: at.clone(), generation, sequence, offset, count: 1 });
     }
 
     /// Adds what comes behind.
@@ -107,7 +100,8 @@ impl Runs {
 
     /// The next offset of each partition. Of one that was read anew, what was read last holds.
     pub fn offsets(&self) -> Offsets {
-        self.0.iter().map(|run| (run.place.clone(), run.behind(run.last_sequence()))).collect()
+        let next = |run: &Run| CommittedOffset::new(Offset(run.behind(run.last_sequence())));
+        self.0.iter().map(|run| (run.at.clone(), next(run))).collect()
     }
 }
 
@@ -118,13 +112,13 @@ mod tests {
     fn runs(records: &[(&str, i32, i64)]) -> Runs {
         let mut runs = Runs::default();
         for (sequence, (topic, partition, offset)) in (0..).zip(records) {
-            runs.add(topic, *partition, *offset, 0, sequence);
+            runs.add(&TopicPartition::new(*topic, *partition), *offset, 0, sequence);
         }
         runs
     }
 
     fn told(offsets: &Offsets) -> Vec<(&str, i32, i64)> {
-        offsets.iter().map(|((topic, partition), next)| (&**topic, *partition, *next)).collect()
+        offsets.iter().map(|(at, next)| (&*at.topic, at.partition, next.offset.0)).collect()
     }
 
     #[test]
@@ -142,14 +136,16 @@ mod tests {
     #[test]
     fn generations_are_told_apart() {
         let mut runs = Runs::default();
-        assert!(runs.add("a", 0, 5, 0, 0));
-        assert!(!runs.add("a", 0, 6, 0, 1));
-        assert!(runs.add("a", 0, 7, 1, 2));
+        let at = TopicPartition::new("a", 0);
+        runs.add(&at, 5, 0, 0);
+        runs.add(&at, 6, 0, 1);
+        runs.add(&at, 7, 1, 2);
+        assert_eq!(runs.iter().count(), 2);
         let void = runs.split_off(|run| run.generation == 1);
         assert_eq!(void.iter().map(Run::last_sequence).collect::<Vec<_>>(), [1]);
         assert_eq!(told(&runs.offsets()), [("a", 0, 8)]);
         let mut more = Runs::default();
-        more.add("a", 0, 8, 1, 3);
+        more.add(&at, 8, 1, 3);
         runs.append(more);
         assert_eq!(told(&runs.take_since(3).offsets()), [("a", 0, 9)]);
         assert_eq!(told(&runs.offsets()), [("a", 0, 8)]);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 use thalweg_client::{ClientError, Connection, ConnectionOptions, Refused};
+use thalweg_config::EffectiveTopicConfig;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 use thalweg_wire::request::describe_quorum_request::{PartitionData, TopicData};
@@ -26,7 +27,7 @@ use crate::cli::probe::{Answers, probe};
 const TOPICS_PER_REQUEST: usize = 200;
 /// Kafka's number of the resource type "topic".
 const TOPIC_RESOURCE: i8 = 2;
-const MIN_INSYNC_REPLICAS: &str = "min.insync.replicas";
+const MIN_INSYNC_REPLICAS: &str = EffectiveTopicConfig::min_insync_replicas.name();
 const METADATA_TOPIC: &str = "__cluster_metadata";
 /// Time limit for the controllers. Without a majority, brokers search for an active controller much longer, and the
 /// user wants to see the rest.

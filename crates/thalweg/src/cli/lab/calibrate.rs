@@ -18,7 +18,7 @@ use crate::cli::failure::Failed;
 Examples:
   thalweg lab calibrate
   thalweg lab calibrate --reduced                 fewer records: about a minute
-  thalweg lab calibrate --driver librdkafka --json")]
+  thalweg lab calibrate --driver librdkafka --json      where this binary was built with it")]
 pub struct Calibrate {
     /// Who is calibrated.
     #[arg(long, value_name = "DRIVER", default_value = "thalweg")]
@@ -34,6 +34,7 @@ pub struct Calibrate {
 impl Calibrate {
     /// Does it.
     pub async fn run(&self) -> anyhow::Result<()> {
+        self.driver.check()?;
         let plan = Plan {
             binary: binary()?,
             driver: self.driver,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use thalweg_lab::run::estimate::estimate;
-use thalweg_lab::run::{Options, repetitions, run};
+use thalweg_lab::run::{Options, drivers_of, repetitions, run};
 use thalweg_lab::target::TargetSpec;
 use thalweg_lab::terminal::Progress;
 use thalweg_lab::worker::Driver;
@@ -28,7 +28,7 @@ Examples:
   thalweg lab run xd-kafka --target apache-kafka --scale 0.1    a tenth of the records, said in the report
   thalweg lab run ibm-fast --verify whole                       reads everything back, however long it takes
   thalweg lab run mine.toml --bootstrap b1:9092,b2:9092 --property security.protocol=PLAINTEXT
-  thalweg lab run ibm-fast --driver thalweg --driver librdkafka --target apache-kafka
+  thalweg lab run ibm-fast --driver thalweg --driver java --target apache-kafka
   thalweg lab run 1-topic.yaml --omb-driver kafka.yaml --omb-result --bootstrap b1:9092     OpenMessaging Benchmark's files
 
 `thalweg lab list` names the workloads, `thalweg lab show NAME --toml` is a start for one's own.")]
@@ -185,6 +185,9 @@ pub async fn measure(
     wanted: Wanted<'_>,
     arguments: Vec<String>,
 ) -> anyhow::Result<()> {
+    for driver in workloads.iter().flat_map(|workload| drivers_of(&drivers, workload)) {
+        driver.check()?;
+    }
     let place = wanted.place;
     let names: Vec<&str> = workloads.iter().map(|workload| workload.name.as_str()).collect();
     let output = Output::make(place.out.as_deref(), &names)?;

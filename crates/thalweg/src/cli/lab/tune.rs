@@ -56,6 +56,7 @@ pub struct Tune {
 impl Tune {
     /// Does it.
     pub async fn run(&self) -> anyhow::Result<()> {
+        self.driver.check()?;
         self.omb.check(&[&self.workload])?;
         let loaded = self.omb.load(&self.workload, self.scale)?;
         let Some(mut base) = loaded.points.first().cloned() else {

@@ -54,7 +54,7 @@ fn a_full_cache_gives_up_what_is_unused_or_smaller() {
     let newcomer = open(&sessions, 3, used);
     assert_ne!(newcomer, 0);
     let gone = sessions.begin(12, request(small, 2, 0), used).expect_err("it was given up");
-    assert_eq!(gone, ErrorCode::FetchSessionIdNotFound);
+    assert_eq!(gone, SessionError::NotFound);
     // One that is not used makes room for any.
     sessions.begin(12, request(newcomer, 1, 0), used + 1).expect("goes on");
     assert_ne!(open(&sessions, 1, used + EVICTION_MS + 1), 0);

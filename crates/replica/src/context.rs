@@ -1,8 +1,8 @@
 //! The broker's state that partitions need.
 
-use super::isr_changes::IsrChanges;
-use super::leadership::IsrMember;
-use super::throttle::Throttle;
+use crate::isr_changes::IsrChanges;
+use crate::leadership::IsrMember;
+use crate::throttle::Throttle;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_metadata::ImageCell;

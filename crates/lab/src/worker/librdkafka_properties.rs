@@ -3,10 +3,11 @@
 //! Most names are the same. Where librdkafka's default is another than Kafka's and changes what is measured (batches,
 //! idempotence, checksums), Kafka's is set: the same properties are to mean the same work, whoever does it. TLS and SASL are
 //! read by the own client and told to librdkafka as it was read.
+//!
+//! Apart from the driver, since streams are configured by these names too, in every build.
 
 use std::collections::BTreeMap;
 
-use rdkafka::ClientConfig;
 use thalweg_client::{InvalidSetting, Properties, Security};
 
 use crate::worker::{Assignment, Role};
@@ -41,29 +42,10 @@ const RENAMED: &[(&str, &str)] = &[
 /// Properties of Java's clients that have no counterpart, and no part in what is measured.
 const JAVA_ONLY: &[&str] = &["key.serializer", "value.serializer", "key.deserializer", "value.deserializer"];
 
-/// The configuration of a client, and what a reader of the result must know about it.
-#[derive(Debug)]
-pub(super) struct Translated {
-    pub(super) config: ClientConfig,
-    pub(super) notes: Vec<String>,
-}
+/// Settings under librdkafka's names, and notes on them for readers of the result.
+pub(super) type Named = (BTreeMap<String, String>, Vec<String>);
 
-/// Kafka's properties of the assignment, for librdkafka.
-pub(super) fn translate(assignment: &Assignment, number: u32) -> Result<Translated, InvalidSetting> {
-    let (mut set, notes) = named(assignment, number)?;
-    set.insert("bootstrap.servers".to_owned(), assignment.bootstrap.join(","));
-    if let (Role::Consumer, Some(group)) = (assignment.role, &assignment.group) {
-        set.insert("group.id".to_owned(), group.clone());
-    }
-    let mut config = ClientConfig::new();
-    config.extend(set);
-    Ok(Translated { config, notes })
-}
-
-/// librdkafka's properties by name, and what a reader of the result must know about them.
-type Named = (BTreeMap<String, String>, Vec<String>);
-
-/// The same but for cluster and group.
+/// Translates the properties of an assignment. Cluster and group are left to the caller. The settings may hold secrets.
 pub(super) fn named(assignment: &Assignment, number: u32) -> Result<Named, InvalidSetting> {
     let mut properties = Properties::new();
     for (key, value) in &assignment.properties {
@@ -145,37 +127,24 @@ fn assignors(classes: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::{Driver, StopWhen};
-    use crate::workload::{Payload, RecordSpec, Verify};
+    use crate::worker::{Driver, testing};
 
-    fn translated(role: Role, properties: &[(&str, &str)]) -> Translated {
+    fn translated(role: Role, properties: &[(&str, &str)]) -> Named {
         let assignment = Assignment {
-            role,
-            driver: Driver::Librdkafka,
-            bootstrap: vec!["a:1".to_owned(), "b:2".to_owned()],
             properties: properties
                 .iter()
                 .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
                 .collect(),
-            topics: vec!["t".to_owned()],
-            clients: 1,
-            first_client: 0,
-            threads: 1,
-            records: RecordSpec { size_bytes: 10, payload: Payload::Zeros, keys: None },
-            verify: Verify::Off,
-            records_per_s: None,
-            stop: StopWhen::Told,
-            group: Some("g".to_owned()),
-            seed: 1,
+            ..testing::assignment(role, Driver::Librdkafka)
         };
-        translate(&assignment, 0).expect("settings that can be")
+        named(&assignment, 0).expect("settings that can be")
     }
 
     #[test]
     fn the_same_properties_mean_the_same_work() {
         let properties =
             [("buffer.memory", "67108864"), ("batch.size", "100000"), ("max.request.size", "2000000")];
-        let config = translated(Role::Producer, &properties).config;
+        let config = translated(Role::Producer, &properties).0;
         for (key, value) in [
             ("queue.buffering.max.kbytes", "65536"),
             ("batch.size", "100000"),
@@ -183,21 +152,19 @@ mod tests {
             ("acks", "all"),
             ("linger.ms", "5"),
             ("enable.idempotence", "true"),
-            ("bootstrap.servers", "a:1,b:2"),
         ] {
-            assert_eq!(config.get(key), Some(value), "{key}");
+            assert_eq!(config.get(key).map(String::as_str), Some(value), "{key}");
         }
         assert_eq!(config.get("buffer.memory"), None);
-        let consumer = translated(Role::Consumer, &[("fetch.max.wait.ms", "7")]).config;
-        assert_eq!(consumer.get("fetch.wait.max.ms"), Some("7"));
-        assert_eq!(consumer.get("group.id"), Some("g"));
+        let consumer = translated(Role::Consumer, &[("fetch.max.wait.ms", "7")]).0;
+        assert_eq!(consumer.get("fetch.wait.max.ms").map(String::as_str), Some("7"));
         assert_eq!(consumer.get("acks"), None);
     }
 
     #[test]
     fn idempotence_gives_way_unless_it_was_asked_for() {
         let idempotent = |properties: &[(&str, &str)]| {
-            translated(Role::Producer, properties).config.get("enable.idempotence") == Some("true")
+            translated(Role::Producer, properties).0["enable.idempotence"] == "true"
         };
         assert!(idempotent(&[("acks", "-1")]));
         assert!(!idempotent(&[("acks", "1")]));
@@ -217,8 +184,8 @@ mod tests {
             ("sasl.jaas.config", jaas),
             ("ssl.truststore.location", "/nowhere"),
         ];
-        let Translated { config, notes } = translated(Role::Producer, &properties);
-        assert_eq!((config.get("sasl.username"), config.get("sasl.password")), (Some("ann"), Some("b c")));
+        let (config, notes) = translated(Role::Producer, &properties);
+        assert_eq!((&*config["sasl.username"], &*config["sasl.password"]), ("ann", "b c"));
         assert_eq!(config.get("sasl.jaas.config"), None);
         assert_eq!(notes, ["ssl.truststore.location had no effect with security.protocol=SASL_PLAINTEXT"]);
     }
@@ -226,7 +193,7 @@ mod tests {
     #[test]
     fn kafkas_assignors_are_told_in_librdkafkas_words() {
         let strategy = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor";
-        let config = translated(Role::Consumer, &[("partition.assignment.strategy", strategy)]).config;
-        assert_eq!(config.get("partition.assignment.strategy"), Some("cooperative-sticky"));
+        let config = translated(Role::Consumer, &[("partition.assignment.strategy", strategy)]).0;
+        assert_eq!(config["partition.assignment.strategy"], "cooperative-sticky");
     }
 }

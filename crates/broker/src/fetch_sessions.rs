@@ -8,16 +8,14 @@
 //! Each session has its own lock, which its client's fetches take one after another. The shared lock is held to find,
 //! add or remove a session, but never while iterating over partitions.
 
-use super::FetchFailed;
-use crate::api::elsewhere::Named;
 use parking_lot::Mutex;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use thalweg_hash::HashMap;
+use thalweg_wire::Uuid;
 use thalweg_wire::request::FetchRequest;
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
-use thalweg_wire::{ErrorCode, Uuid};
 
 /// A session that was idle for this long may be evicted.
 const EVICTION_MS: i64 = 120_000;
@@ -31,13 +29,6 @@ pub struct Key {
     pub topic: Arc<str>,
     pub topic_id: Uuid,
     pub partition: i32,
-}
-
-impl Key {
-    /// The topic as the version names it.
-    pub fn named(&self, version: i16) -> Named<'_> {
-        if version >= 13 { Named::Id(self.topic_id) } else { Named::Name(&self.topic) }
-    }
 }
 
 /// The state of a partition in a session.
@@ -99,6 +90,17 @@ impl SessionFetch {
     }
 }
 
+/// The reason why a fetch cannot continue its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionError {
+    /// No session has the id.
+    NotFound,
+    /// The session has another epoch: an answer or a request was lost.
+    InvalidEpoch,
+    /// The session names topics by id and the request by name, or the other way round.
+    TopicIds,
+}
+
 /// All sessions of this broker.
 #[derive(Debug)]
 pub struct FetchSessions {
@@ -143,7 +145,7 @@ impl FetchSessions {
         version: i16,
         request: FetchRequest,
         now_ms: i64,
-    ) -> Result<(SessionFetch, Wanted), FetchFailed> {
+    ) -> Result<(SessionFetch, Wanted), SessionError> {
         let (id, epoch) = (request.session_id, request.session_epoch);
         if epoch == -1 || epoch == 0 {
             // The removed session is dropped after the lock is released.
@@ -156,13 +158,13 @@ impl FetchSessions {
             let id = self.open(version, &wanted, now_ms);
             return Ok((id.map_or(SessionFetch::None, |id| SessionFetch::Full { id }), wanted));
         }
-        let slot = self.find(id).ok_or(ErrorCode::FetchSessionIdNotFound)?;
+        let slot = self.find(id).ok_or(SessionError::NotFound)?;
         let mut session = slot.session.lock();
         if session.epoch != epoch {
-            return Err(ErrorCode::InvalidFetchSessionEpoch);
+            return Err(SessionError::InvalidEpoch);
         }
         if session.by_id != (version >= 13) {
-            return Err(ErrorCode::FetchSessionTopicIdError);
+            return Err(SessionError::TopicIds);
         }
         session.epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
         slot.used_ms.store(now_ms, Ordering::Relaxed);

@@ -10,8 +10,8 @@ use thalweg_client::bootstrap_servers;
 
 use super::{Absent, Module, OptionSpec, Takes};
 use crate::expression::Expression;
-use crate::kafka::{self, Begin};
-use crate::processor::aggregate;
+use crate::figures::figures;
+use crate::topics::{self, Begin};
 
 /// A value.
 #[derive(Clone, Debug)]
@@ -176,9 +176,9 @@ impl Takes {
                 is_whole.then(|| Value::Text(text.to_owned()))
             }
             Takes::Brokers => bootstrap_servers(text).is_ok().then(|| Value::Text(text.to_owned())),
-            Takes::Topic => kafka::is_topic(text).then(|| Value::Text(text.to_owned())),
+            Takes::Topic => topics::is_topic(text).then(|| Value::Text(text.to_owned())),
             Takes::Topics => {
-                let names = text.split(',').all(|name| kafka::is_topic(name.trim()));
+                let names = text.split(',').all(|name| topics::is_topic(name.trim()));
                 names.then(|| Value::Text(text.to_owned()))
             }
             Takes::TimeFormat => {
@@ -186,8 +186,8 @@ impl Takes {
                 (is_read && !text.is_empty()).then(|| Value::Text(text.to_owned()))
             }
             Takes::Begin => Begin::read(text).map(|_begin| Value::Text(text.to_owned())),
-            Takes::Partitions => kafka::partitions(text).map(|_partitions| Value::Text(text.to_owned())),
-            Takes::Figures => aggregate::figures(text).map(|_figures| Value::Text(text.to_owned())),
+            Takes::Partitions => topics::partitions(text).map(|_partitions| Value::Text(text.to_owned())),
+            Takes::Figures => figures(text).map(|_figures| Value::Text(text.to_owned())),
             Takes::Expression => {
                 let compiled = Expression::compile(text).map_err(|error| WrongValue {
                     message: Some(format!("This is no expression: {error}")),

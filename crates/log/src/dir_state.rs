@@ -13,11 +13,9 @@ use parking_lot::Mutex;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_record::Offset;
 
-use super::PartitionDescription;
-use super::open::Job;
 use crate::checkpoint::{self, CLEANER_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE, RECOVERY_POINT_FILE};
 use crate::disk::Disk;
-use crate::partition::PublishedOffsets;
+use crate::published::PublishedOffsets;
 use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
 
@@ -28,7 +26,7 @@ const ROOM_BYTES: u64 = 1 << 30;
 
 /// Which of the checkpoint files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Checkpoint {
+pub(crate) enum Checkpoint {
     RecoveryPoint,
     HighWatermark,
     LogStart,
@@ -72,6 +70,17 @@ struct Partition {
     is_future: bool,
 }
 
+/// A partition in a log directory, as described by DescribeLogDirs.
+#[derive(Clone, Debug)]
+pub struct PartitionDescription {
+    /// The partition.
+    pub name: TopicPartition,
+    /// The offsets of its log, and the size.
+    pub offsets: Arc<PublishedOffsets>,
+    /// Whether it is a copy that will replace the log in another directory.
+    pub is_future: bool,
+}
+
 /// One open log directory.
 #[derive(Debug)]
 pub struct DirState {
@@ -89,7 +98,7 @@ pub struct DirState {
 }
 
 impl DirState {
-    pub(super) fn new(id: Uuid, path: PathBuf, disk: Disk) -> DirState {
+    pub(crate) fn new(id: Uuid, path: PathBuf, disk: Disk) -> DirState {
         DirState {
             id,
             path,
@@ -137,12 +146,12 @@ impl DirState {
         }
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Acquire)
     }
 
     /// Looks whether there is room again, where there was none.
-    pub(super) fn look_for_room(&self) {
+    pub(crate) fn look_for_room(&self) {
         let Ok((size, free)) = self.disk.space(&self.path) else { return };
         if self.is_full() && free >= (size / ROOM_SHARE).min(ROOM_BYTES) {
             tracing::info!(dir = %self.path.display(), free, "Disk has room again");
@@ -150,7 +159,7 @@ impl DirState {
         }
     }
 
-    pub(super) fn partitions(&self) -> Vec<PartitionDescription> {
+    pub(crate) fn partitions(&self) -> Vec<PartitionDescription> {
         let partitions = self.partitions.lock();
         let describe = |(name, partition): (&TopicPartition, &Partition)| PartitionDescription {
             name: name.clone(),
@@ -160,24 +169,24 @@ impl DirState {
         partitions.iter().map(describe).collect()
     }
 
-    pub(super) fn partition_count(&self) -> usize {
+    pub(crate) fn partition_count(&self) -> usize {
         self.partitions.lock().len()
     }
 
-    pub(super) fn contains(&self, name: &TopicPartition) -> bool {
+    pub(crate) fn contains(&self, name: &TopicPartition) -> bool {
         self.partitions.lock().get(name).is_some_and(|partition| !partition.is_future)
     }
 
-    pub(super) fn register(&self, name: TopicPartition, offsets: Arc<PublishedOffsets>) {
+    pub(crate) fn register(&self, name: TopicPartition, offsets: Arc<PublishedOffsets>) {
         self.partitions.lock().insert(name, Partition { offsets, closed: false, is_future: false });
     }
 
-    pub(super) fn register_future(&self, name: TopicPartition, offsets: Arc<PublishedOffsets>) {
+    pub(crate) fn register_future(&self, name: TopicPartition, offsets: Arc<PublishedOffsets>) {
         self.partitions.lock().insert(name, Partition { offsets, closed: false, is_future: true });
     }
 
     /// Forgets a log or a copy, unless another of the partition has taken its place here.
-    pub(super) fn unregister(&self, name: &TopicPartition, offsets: &Arc<PublishedOffsets>) {
+    pub(crate) fn unregister(&self, name: &TopicPartition, offsets: &Arc<PublishedOffsets>) {
         let mut partitions = self.partitions.lock();
         if partitions.get(name).is_some_and(|partition| Arc::ptr_eq(&partition.offsets, offsets)) {
             partitions.remove(name);
@@ -185,7 +194,7 @@ impl DirState {
     }
 
     /// Removes all traces of a partition that is about to be created here.
-    pub(super) fn make_way(&self, name: &TopicPartition) -> io::Result<()> {
+    pub(crate) fn make_way(&self, name: &TopicPartition) -> io::Result<()> {
         self.partitions.lock().remove(name);
         self.forget_checkpoints(name)
     }
@@ -197,11 +206,11 @@ impl DirState {
         }
     }
 
-    pub(super) fn doom(&self, due_ms: i64, path: PathBuf) {
+    pub(crate) fn doom(&self, due_ms: i64, path: PathBuf) {
         self.doomed.lock().push((due_ms, path));
     }
 
-    pub(super) fn take_doomed(&self, now_ms: i64) -> Vec<PathBuf> {
+    pub(crate) fn take_doomed(&self, now_ms: i64) -> Vec<PathBuf> {
         let mut doomed = self.doomed.lock();
         let (due, later) =
             std::mem::take(&mut *doomed).into_iter().partition(|&(due_ms, _)| due_ms <= now_ms);
@@ -215,7 +224,7 @@ impl DirState {
     }
 
     /// Reads a checkpoint file; one that makes no sense counts as empty, with a warning.
-    pub(super) fn read_checkpoint(&self, checkpoint: Checkpoint) -> Written {
+    pub(crate) fn read_checkpoint(&self, checkpoint: Checkpoint) -> Written {
         let path = self.path.join(checkpoint.file());
         match checkpoint::read_offsets(&self.disk, &path) {
             Ok(offsets) => {
@@ -230,15 +239,15 @@ impl DirState {
     }
 
     /// The partitions whose high watermarks were read, other than 0, and that are not among those found.
-    pub(super) fn missing(&self, found: &[Job]) -> Vec<TopicPartition> {
+    pub(crate) fn missing<'a>(&self, found: impl Iterator<Item = &'a TopicPartition>) -> Vec<TopicPartition> {
         let known = self.written(Checkpoint::HighWatermark).lock();
-        let found: HashSet<&TopicPartition> = found.iter().map(|job| &job.name).collect();
+        let found: HashSet<&TopicPartition> = found.collect();
         let had_records = known.iter().filter(|(_, high_watermark)| **high_watermark > Offset::ZERO);
         had_records.map(|(name, _)| name).filter(|name| !found.contains(name)).cloned().collect()
     }
 
     /// Writes a checkpoint file if its content has changed.
-    pub(super) fn write_checkpoint(&self, checkpoint: Checkpoint) -> io::Result<()> {
+    pub(crate) fn write_checkpoint(&self, checkpoint: Checkpoint) -> io::Result<()> {
         let mut written = self.written(checkpoint).lock();
         let now: Written = self
             .partitions
@@ -260,7 +269,7 @@ impl DirState {
     }
 
     /// Removes a partition that is not there from the checkpoint files.
-    pub(super) fn forget_checkpoints(&self, name: &TopicPartition) -> io::Result<()> {
+    pub(crate) fn forget_checkpoints(&self, name: &TopicPartition) -> io::Result<()> {
         for checkpoint in Checkpoint::ALL {
             let is_mentioned = self.written(checkpoint).lock().contains_key(name);
             if is_mentioned {
@@ -286,7 +295,7 @@ impl DirState {
     }
 
     /// Syncs everything and writes the checkpoints. Returns whether all logs were closed.
-    pub(super) fn close(&self) -> io::Result<bool> {
+    pub(crate) fn close(&self) -> io::Result<bool> {
         let partitions = self.partitions.lock();
         let all_closed = partitions.values().all(|partition| partition.closed);
         self.disk.sync_filesystem(&self.path)?;

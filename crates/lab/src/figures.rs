@@ -1,8 +1,48 @@
-//! What each figure of [`Figures`] is: its title, its unit, and which way is better. One table, so that tables, reports and
+//! The figures of a repetition, and what each is: its title, its unit, and which way is better. One table, so that tables, reports and
 //! comparisons agree.
 
-use super::Figures;
+use serde::{Deserialize, Serialize};
+
 use crate::quantity;
+
+/// The figures of a repetition; those that do not apply are none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Records acknowledged per second.
+    pub produced_records_per_s: Option<f64>,
+    /// MB (2^20 bytes) acknowledged per second.
+    pub produced_mb_per_s: Option<f64>,
+    /// Records consumed per second.
+    pub consumed_records_per_s: Option<f64>,
+    /// MB (2^20 bytes) consumed per second.
+    pub consumed_mb_per_s: Option<f64>,
+    /// Processor time of all brokers for each record produced (or consumed, where none is produced), microseconds.
+    pub broker_cpu_us_per_record: Option<f64>,
+    /// Processor time of all producers for each record produced, microseconds.
+    pub producer_cpu_us_per_record: Option<f64>,
+    /// Processor time of all consumers for each record consumed, microseconds.
+    pub consumer_cpu_us_per_record: Option<f64>,
+    /// The most resident memory of one broker.
+    pub broker_memory_bytes_max: Option<u64>,
+    /// Until a backlog was gone.
+    pub drain_s: Option<f64>,
+    /// Intended time to acknowledgement.
+    pub acknowledge_p50_us: Option<f64>,
+    /// Intended time to acknowledgement.
+    pub acknowledge_p99_us: Option<f64>,
+    /// Intended time to acknowledgement.
+    pub acknowledge_p999_us: Option<f64>,
+    /// Intended time to acknowledgement.
+    pub acknowledge_max_us: Option<f64>,
+    /// Intended time to consumer.
+    pub end_to_end_p50_us: Option<f64>,
+    /// Intended time to consumer.
+    pub end_to_end_p99_us: Option<f64>,
+    /// Intended time to consumer.
+    pub end_to_end_p999_us: Option<f64>,
+    /// Intended time to consumer.
+    pub end_to_end_max_us: Option<f64>,
+}
 
 /// A figure of [`Figures`], described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,89 +1,20 @@
 //! Sends changes of in-sync replicas to the controller: at most one per partition, all waiting ones in one request,
 //! one request at a time (Kafka's `AlterPartitionManager`).
 
-use super::PartitionKey;
 use super::Replication;
-use super::leadership::{ChangeOutcome, IsrChange};
+use crate::isr_changes::Changes;
+use crate::leadership::{ChangeOutcome, IsrChange};
 use crate::partition::Partition;
-use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use thalweg_metadata::PartitionEpoch;
 use thalweg_wire::request::AlterPartitionRequest;
 use thalweg_wire::request::alter_partition_request::{BrokerState, PartitionData, TopicData};
 use thalweg_wire::request::alter_partition_response::PartitionData as Answer;
-use thalweg_wire::{ErrorCode, Message, Uuid};
-use tokio::sync::Notify;
+use thalweg_wire::{ErrorCode, Message};
 
 /// How long to rest before a request that failed is sent again.
 const RETRY: Duration = Duration::from_millis(50);
-
-type Changes = BTreeMap<PartitionKey, IsrChange>;
-
-/// The changes that wait to be sent.
-#[derive(Debug, Default)]
-pub struct IsrChanges {
-    waiting: Mutex<Changes>,
-    submitted: Notify,
-    counters: IsrCounters,
-}
-
-/// How the changes ended, since the start.
-#[derive(Debug, Default)]
-pub struct IsrCounters {
-    /// Changes that dropped followers.
-    pub shrinks: AtomicU64,
-    /// Changes that added one.
-    pub expands: AtomicU64,
-    /// Changes that were not made.
-    pub failures: AtomicU64,
-}
-
-impl IsrCounters {
-    fn count(&self, change: &IsrChange, outcome: &ChangeOutcome) {
-        let counter = match outcome {
-            ChangeOutcome::Made { .. } if change.grows => &self.expands,
-            ChangeOutcome::Made { .. } => &self.shrinks,
-            ChangeOutcome::Refused | ChangeOutcome::Outdated => &self.failures,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-impl IsrChanges {
-    /// Queues a change. It replaces an older one of the same partition, which the partition has given up.
-    pub fn submit(&self, topic_id: Uuid, partition: i32, change: IsrChange) {
-        self.waiting.lock().insert((topic_id, partition), change);
-        self.submitted.notify_one();
-    }
-
-    /// How changes ended so far.
-    pub fn counters(&self) -> &IsrCounters {
-        &self.counters
-    }
-
-    /// Wants changes to be sent again, where no newer ones wait.
-    fn resubmit(&self, changes: Changes) {
-        let mut waiting = self.waiting.lock();
-        for (key, change) in changes {
-            waiting.entry(key).or_insert(change);
-        }
-        self.submitted.notify_one();
-    }
-
-    /// All that wait, as soon as there are some.
-    async fn next(&self) -> Changes {
-        loop {
-            let changes = std::mem::take(&mut *self.waiting.lock());
-            if !changes.is_empty() {
-                return changes;
-            }
-            self.submitted.notified().await;
-        }
-    }
-}
 
 /// Sends changes for as long as the broker lives.
 pub async fn run(replication: Arc<Replication>) {
@@ -130,7 +61,7 @@ async fn send(replication: &Replication, changes: &mut Changes) -> Option<String
             let key = (topic.topic_id, answer.partition_index);
             let Some(change) = changes.get(&key) else { continue };
             let Some(outcome) = outcome(answer) else { continue };
-            replication.context.isr_changes.counters.count(change, &outcome);
+            replication.context.isr_changes.counters().count(change, &outcome);
             let topic = replication.partitions.topic_by_id(key.0);
             if let Some(partition) = topic.and_then(|topic| topic.partition(key.1)) {
                 tell(&partition, change, &outcome);
@@ -205,7 +136,9 @@ fn outcome(answer: &Answer) -> Option<ChangeOutcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replication::leadership::IsrMember;
+    use crate::isr_changes::IsrChanges;
+    use crate::leadership::IsrMember;
+    use thalweg_wire::Uuid;
 
     fn change(partition_epoch: i32) -> IsrChange {
         let member = |id, broker_epoch| IsrMember { id, broker_epoch };

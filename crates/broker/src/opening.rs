@@ -1,0 +1,157 @@
+//! Start-up steps that brokers and controllers share: sockets, log directories and connection limits; and the errors of a
+//! failed start.
+
+use crate::loading::Loading;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_client::InvalidSetting;
+use thalweg_config::{BrokerConfig, Listener, NetworkSettings};
+use thalweg_hash::HashMap;
+use thalweg_log::disk::Descriptors;
+use thalweg_log::{LogDirs, LogDirsOptions, TopicPartition};
+use thalweg_membership::{JoinError, LinkError};
+use thalweg_net::{BindError, ConnectionLimits, ConnectionSettings, Listening, Machine, SocketOptions};
+
+/// Time for connections to finish started requests when the broker stops. By then it leads nothing, and later
+/// requests are refused.
+pub(crate) const DRAIN: Duration = Duration::from_secs(2);
+
+/// A broker could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listener's address cannot be had.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The data directories cannot be used.
+    #[error(transparent)]
+    LogDirs(#[from] thalweg_log::OpenError),
+    /// The embedded controller cannot be started.
+    #[error(transparent)]
+    Controller(#[from] thalweg_controller::StartError),
+    /// The configured security does not allow connections to the controllers.
+    #[error("Connections to controllers: {0}")]
+    Security(InvalidSetting),
+    /// The cluster rejects the broker.
+    #[error(transparent)]
+    Membership(#[from] JoinError),
+    /// No controller returned its cluster id, which empty data directories need.
+    #[error("the controllers at {servers} did not return a cluster id within {} ms: {last}", after.as_millis())]
+    NoClusterId {
+        /// Where was asked.
+        servers: String,
+        /// How long was tried.
+        after: Duration,
+        /// How the last attempt ended.
+        last: LinkError,
+    },
+    /// The data directories belong to another cluster than the controllers.
+    #[error(
+        "the data directories belong to cluster {ours}, and the controllers at {servers} to cluster {theirs}: name the \
+             controllers of {ours} in controller.quorum.bootstrap.servers, or use other directories (log.dirs)"
+    )]
+    OtherCluster {
+        /// The directories' cluster.
+        ours: String,
+        /// The controllers that were asked.
+        servers: String,
+        /// Their cluster.
+        theirs: String,
+    },
+    /// The configuration wants something that this version does not do.
+    #[error("{0}")]
+    Unsupported(String),
+}
+
+/// Opens the sockets of listeners.
+pub(crate) fn bind_all(
+    machine: &Machine,
+    listeners: &[Listener],
+    config: &BrokerConfig,
+) -> Result<Vec<Listening>, BindError> {
+    let network = &config.network;
+    let options =
+        SocketOptions { backlog: network.listen_backlog, receive_buffer_bytes: network.receive_buffer_bytes };
+    let bind =
+        |l: &Listener| machine.network.bind(&l.name, l.host.as_deref().unwrap_or_default(), l.port, options);
+    listeners.iter().map(bind).collect()
+}
+
+/// Opens the log directories, as those of this cluster if that is known, and the partitions in them.
+pub(crate) fn open_logs(
+    machine: &Machine,
+    config: &BrokerConfig,
+    cluster_id: Option<String>,
+    loading: &Loading,
+) -> Result<(Arc<LogDirs>, Vec<thalweg_log::PartitionLog>), StartError> {
+    let mut options = LogDirsOptions::new(config.log.data_dirs().to_vec(), config.node.id);
+    options.threads = config.log.recovery_threads_per_dir * config.log.data_dirs().len();
+    options.clock = machine.clock.clone();
+    options.disk = machine.disk.clone();
+    options.cluster_id = cluster_id;
+    // The settings of topics become known with the first image; until then the broker's defaults apply.
+    let defaults = Arc::new(config.log_config(&config.topic(&std::collections::BTreeMap::new())));
+    let settings_of = |_: &TopicPartition| {
+        loading.open_one();
+        Arc::clone(&defaults)
+    };
+    let opened = machine.disk.work_in_place(|| {
+        loading.begin(&options);
+        LogDirs::open(options, settings_of)
+    });
+    loading.end();
+    let (dirs, found) = opened?;
+    Ok((Arc::new(dirs), found))
+}
+
+pub(crate) fn endpoint(listener: &Listener) -> thalweg_metadata::Endpoint {
+    thalweg_metadata::Endpoint {
+        listener: listener.name.clone(),
+        host: listener.host.clone().unwrap_or_default(),
+        port: listener.port,
+        security_protocol: listener.protocol.code(),
+    }
+}
+
+/// The machine's host name, for listeners on all interfaces without an advertised address.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The settings of all connections of the process, which share its memory and its descriptors.
+pub(crate) fn connection_settings(machine: &Machine, config: &BrokerConfig) -> ConnectionSettings {
+    let descriptors = machine.disk.descriptors();
+    if let Some((open_files_max, connections_max)) = descriptors.max().zip(descriptors.connections_max())
+        && connections_max < config.network.max_connections
+    {
+        tracing::info!(
+            open_files_max,
+            connections_max,
+            "Limited connections to keep file descriptors for logs"
+        );
+    }
+    ConnectionSettings::of(&config.network)
+}
+
+/// The limits on connections, with none open.
+pub(crate) fn connection_limits(
+    network: &NetworkSettings,
+    descriptors: &Descriptors,
+) -> Arc<ConnectionLimits> {
+    let (max, max_per_ip) = (network.max_connections, network.max_connections_per_ip);
+    ConnectionLimits::new(max, max_per_ip, overrides(network), descriptors.clone())
+}
+
+/// `max.connections.per.ip.overrides` by address; names are resolved once, when they are set.
+pub(crate) fn overrides(network: &NetworkSettings) -> HashMap<IpAddr, usize> {
+    let mut found = HashMap::default();
+    for (host, max) in &network.max_connections_per_ip_overrides {
+        match (host.as_str(), 0).to_socket_addrs() {
+            Ok(addresses) => found.extend(addresses.map(|address| (address.ip().to_canonical(), *max))),
+            Err(error) => {
+                tracing::warn!(host, %error, "Failed to resolve a host of max.connections.per.ip.overrides")
+            }
+        }
+    }
+    found
+}

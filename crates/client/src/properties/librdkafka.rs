@@ -1,0 +1,156 @@
+//! Settings under librdkafka's names: those that mean what a setting of Kafka's clients means take its name, and those that
+//! only another client can follow are set aside. TLS and SASL are not here: the settings of
+//! [`Security`](crate::Security) are known by both names.
+
+use super::{InvalidSetting, Properties};
+
+/// librdkafka's names, and Kafka's for the same.
+const NAMES: [(&str, &str); 12] = [
+    ("metadata.broker.list", "bootstrap.servers"),
+    ("queue.buffering.max.ms", "linger.ms"),
+    ("message.max.bytes", "max.request.size"),
+    ("message.send.max.retries", "retries"),
+    ("message.timeout.ms", "delivery.timeout.ms"),
+    ("compression.codec", "compression.type"),
+    ("max.in.flight", "max.in.flight.requests.per.connection"),
+    ("request.required.acks", "acks"),
+    ("fetch.wait.max.ms", "fetch.max.wait.ms"),
+    ("fetch.message.max.bytes", "max.partition.fetch.bytes"),
+    ("socket.timeout.ms", "request.timeout.ms"),
+    ("topic.metadata.refresh.interval.ms", "metadata.max.age.ms"),
+];
+
+/// The same, in KiB.
+const NAMES_KIB: [(&str, &str, u64); 2] = [
+    ("queue.buffering.max.kbytes", "buffer.memory", u64::MAX),
+    ("queued.max.messages.kbytes", "fetch.max.bytes", i32::MAX as u64),
+];
+
+/// Words of librdkafka's for `auto.offset.reset`.
+const RESETS: [(&str, &str); 5] = [
+    ("smallest", "earliest"),
+    ("beginning", "earliest"),
+    ("largest", "latest"),
+    ("end", "latest"),
+    ("error", "none"),
+];
+
+/// Settings of librdkafka's machinery and of Java's, which this client does without: they change how the work is done, not what
+/// is done.
+const WITHOUT_EFFECT: &str = "\
+    api.version.fallback.ms api.version.request api.version.request.timeout.ms batch.num.messages broker.address.family \
+    broker.address.ttl broker.version.fallback client.dns.lookup connections.max.idle.ms coordinator.query.interval.ms debug \
+    default.api.timeout.ms enable.auto.offset.store enable.metrics.push enable.partition.eof enable.random.seed \
+    fetch.error.backoff.ms fetch.queue.backoff.ms interceptor.classes log.connection.close log.queue log.thread.name log_level \
+    max.poll.records message.copy.max.bytes metadata.max.idle.ms metadata.recovery.rebootstrap.trigger.ms \
+    metadata.recovery.strategy metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms \
+    partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms \
+    queue.buffering.backpressure.threshold queue.buffering.max.messages queued.min.messages receive.message.max.bytes \
+    reconnect.backoff.jitter.ms reconnect.backoff.max.ms reconnect.backoff.ms retry.backoff.max.ms send.buffer.bytes \
+    socket.connection.setup.timeout.max.ms socket.keepalive.enable socket.max.fails socket.nagle.disable \
+    socket.receive.buffer.bytes socket.send.buffer.bytes statistics.interval.ms sticky.partitioning.linger.ms \
+    topic.metadata.propagation.max.ms topic.metadata.refresh.fast.cnt topic.metadata.refresh.fast.interval.ms \
+    topic.metadata.refresh.sparse";
+
+/// What does here what some of them did.
+const INSTEAD: [(&str, &str); 4] = [
+    ("batch.num.messages", "batch.size"),
+    ("queue.buffering.max.messages", "buffer.memory"),
+    ("queued.min.messages", "fetch.max.bytes"),
+    ("sticky.partitioning.linger.ms", "batch.size"),
+];
+
+impl Properties {
+    /// Gives settings under librdkafka's names those of Kafka's clients; where both are given, Kafka's count. Takes those that
+    /// only other clients can follow, and gives their names, each with the setting that does what it did, if there is one.
+    pub fn rename_librdkafka(&mut self) -> Result<Vec<(&'static str, Option<&'static str>)>, InvalidSetting> {
+        // Keys would go to other partitions.
+        self.take_choice("partitioner", (), &[("murmur2_random", ()), ("murmur2", ())])?;
+        let mut unused = Vec::new();
+        for key in WITHOUT_EFFECT.split_whitespace() {
+            if self.take(key).is_some() {
+                unused.push((key, INSTEAD.iter().find(|(old, _)| *old == key).map(|(_, instead)| *instead)));
+            }
+        }
+        for (key, name) in NAMES {
+            if let Some(value) = self.take(key) {
+                self.set_default(name, &value);
+            }
+        }
+        for (key, name, bytes_max) in NAMES_KIB {
+            let kib: u64 = self.take_number(key, 0, 0, u64::MAX >> 10)?;
+            if kib > 0 {
+                self.set_default(name, &(kib << 10).min(bytes_max).to_string());
+            }
+        }
+        if let Some(level) = self.take("compression.level") {
+            self.set_level(&level);
+        }
+        let reset = self.get("auto.offset.reset").unwrap_or_default().trim();
+        if let Some((_, word)) = RESETS.iter().find(|(theirs, _)| *theirs == reset) {
+            self.set("auto.offset.reset", word);
+        }
+        Ok(unused)
+    }
+
+    /// -1 is the codec's own level, and snappy has none.
+    fn set_level(&mut self, level: &str) {
+        let codec = self.get("compression.type").unwrap_or("none").trim().to_owned();
+        if level.trim() != "-1" && matches!(&*codec, "gzip" | "lz4" | "zstd") {
+            self.set_default(&format!("compression.{codec}.level"), level);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::consumer::{ConsumerConfig, OffsetReset};
+    use crate::producer::ProducerConfig;
+
+    fn renamed(text: &str) -> Result<Properties, InvalidSetting> {
+        let mut properties = Properties::parse(text);
+        properties.rename_librdkafka().map(|_unused| properties)
+    }
+
+    #[test]
+    fn librdkafkas_names_set_what_kafkas_set() {
+        let mut properties = renamed(
+            "metadata.broker.list=a:1\nqueue.buffering.max.ms=7\nmessage.timeout.ms=9000\nqueue.buffering.max.kbytes=2048\n\
+             compression.codec=zstd\ncompression.level=5\nmax.in.flight=3\npartitioner=murmur2_random",
+        )
+        .expect("right");
+        assert_eq!(properties.take_bootstrap_servers().expect("an address"), ["a:1"]);
+        let config = ProducerConfig::take(&mut properties).expect("right");
+        assert_eq!((config.linger.as_millis(), config.delivery_timeout.as_millis()), (7, 9000));
+        assert_eq!((config.buffer_bytes, config.in_flight_max), (2 << 20, 3));
+        assert_eq!((config.compression.name(), config.compression_level), ("zstd", Some(5)));
+        assert_eq!(properties.rest().count(), 0);
+
+        let text = "fetch.wait.max.ms=9\nfetch.message.max.bytes=1000\nqueued.max.messages.kbytes=64\n\
+                    auto.offset.reset=smallest\nfetch.max.wait.ms=20\nenable.partition.eof=false";
+        let mut properties = renamed(text).expect("right");
+        let config = ConsumerConfig::take(&mut properties).expect("right");
+        assert_eq!(config.fetch_wait_max.as_millis(), 20, "Kafka's name counts");
+        assert_eq!((config.partition_fetch_bytes_max, config.fetch_bytes_max), (1000, 64 << 10));
+        assert_eq!((config.offset_reset, properties.rest().count()), (OffsetReset::Earliest, 0));
+    }
+
+    #[test]
+    fn settings_of_other_clients_are_set_aside_unless_they_change_what_is_done() {
+        let mut properties = Properties::parse("queued.min.messages=10\nlog_level=7\nacks=1");
+        let unused = properties.rename_librdkafka().expect("no mistake");
+        assert_eq!(unused, [("log_level", None), ("queued.min.messages", Some("fetch.max.bytes"))]);
+        assert_eq!(properties.rest().collect::<Vec<_>>(), ["acks"]);
+        for (text, told) in [
+            (
+                "partitioner=consistent",
+                "partitioner=consistent is invalid: murmur2_random, murmur2 would be right",
+            ),
+            ("queue.buffering.max.kbytes=x", "queue.buffering.max.kbytes=x is invalid: a number from 0"),
+        ] {
+            let error = renamed(text).map(drop).expect_err(text).to_string();
+            assert!(error.starts_with(told), "{error}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! How the topics of the coordinators are created.
+
+use std::collections::BTreeMap;
+
+use super::table::{EffectiveTopicConfig, GroupSettings, TransactionSettings};
+
+/// How an internal topic is created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InternalTopic {
+    /// Its partitions.
+    pub partitions: i32,
+    /// The replicas of each.
+    pub replication_factor: i16,
+    /// Its configuration, by topic key.
+    pub configs: BTreeMap<String, String>,
+}
+
+impl GroupSettings {
+    /// `__consumer_offsets`.
+    pub fn offsets_topic(&self) -> InternalTopic {
+        InternalTopic {
+            partitions: self.offsets_topic_partitions,
+            replication_factor: self.offsets_topic_replication_factor,
+            configs: configs(&[
+                (EffectiveTopicConfig::cleanup_policy.name(), "compact"),
+                (EffectiveTopicConfig::segment_bytes.name(), &self.offsets_topic_segment_bytes.to_string()),
+                (EffectiveTopicConfig::compression_type.name(), "producer"),
+            ]),
+        }
+    }
+}
+
+impl TransactionSettings {
+    /// `__transaction_state`, as Kafka creates it.
+    pub fn state_topic(&self) -> InternalTopic {
+        InternalTopic {
+            partitions: self.state_topic_partitions,
+            replication_factor: self.state_topic_replication_factor,
+            configs: configs(&[
+                (EffectiveTopicConfig::cleanup_policy.name(), "compact"),
+                (EffectiveTopicConfig::segment_bytes.name(), &self.state_topic_segment_bytes.to_string()),
+                (EffectiveTopicConfig::compression_type.name(), "uncompressed"),
+                (EffectiveTopicConfig::min_insync_replicas.name(), &self.state_topic_min_isr.to_string()),
+                (EffectiveTopicConfig::unclean_leader_election_enable.name(), "false"),
+            ]),
+        }
+    }
+}
+
+fn configs(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}

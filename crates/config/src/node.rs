@@ -1,0 +1,43 @@
+//! What a node is in its cluster, and where its controllers are.
+
+use super::check::host_and_port;
+
+/// What this process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Roles {
+    /// It serves clients.
+    pub broker: bool,
+    /// It runs the embedded controller.
+    pub controller: bool,
+}
+
+impl Roles {
+    pub(super) fn of(roles: Vec<String>) -> Self {
+        let plays = |role: &str| roles.iter().any(|known| known == role);
+        Self { broker: plays("broker"), controller: plays("controller") }
+    }
+}
+
+/// A controller of a static quorum.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Voter {
+    /// Its node id.
+    pub id: i32,
+    /// Its host.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+}
+
+pub(super) fn voters(entries: Vec<String>) -> Vec<Voter> {
+    let voter = |entry: &String| {
+        let (id, server) = entry.split_once('@').expect("the key's check found the sign");
+        let (host, port) = host_and_port(server).expect("the key's check parsed host and port");
+        Voter { id: id.parse().expect("the key's check parsed the id"), host, port }
+    };
+    entries.iter().map(voter).collect()
+}
+
+pub(super) fn servers(entries: Vec<String>) -> Vec<(String, u16)> {
+    entries.iter().map(|entry| host_and_port(entry).expect("the key's check parsed host and port")).collect()
+}

@@ -1,0 +1,173 @@
+//! A setting that the code reads, and the conversion of its value to a Rust type.
+//!
+//! A [`Setting`] is made by the declarations in `table/` only, and nothing else reads values. A reader that misspells a key does
+//! not compile.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::key::Unit;
+use super::value::Value;
+
+/// The key of a setting, and the Rust type of its value. With `()` no code reads the value itself: settings of topics or groups
+/// inherit it, or it is passed on as text.
+pub struct Setting<T> {
+    name: &'static str,
+    read: fn(Option<&Value>, Unit) -> Option<T>,
+}
+
+impl<T> Setting<T> {
+    pub(super) const fn new(name: &'static str, read: fn(Option<&Value>, Unit) -> Option<T>) -> Self {
+        Self { name, read }
+    }
+
+    /// Kafka's name of the key.
+    pub const fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// The Rust value of `value`, which may be null. A test reads every setting.
+    pub(super) fn read(self, value: Option<&Value>, unit: Unit) -> T {
+        (self.read)(value, unit)
+            .unwrap_or_else(|| panic!("{} is declared with a type that it has", self.name))
+    }
+}
+
+impl<T> Clone for Setting<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Setting<T> {}
+
+impl<T> fmt::Debug for Setting<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// A Rust type that values are read as.
+pub(super) trait Typed: Sized {
+    /// None where the value is of another type, or null. Numbers stay within the bounds of the Rust type.
+    fn typed(value: Option<&Value>, unit: Unit) -> Option<Self>;
+}
+
+fn integer(value: Option<&Value>) -> Option<i64> {
+    match value {
+        Some(Value::Integer(number)) => Some(*number),
+        _ => None,
+    }
+}
+
+macro_rules! typed_integers {
+    ($($integer:ty)*) => {
+        $(impl Typed for $integer {
+            fn typed(value: Option<&Value>, _: Unit) -> Option<Self> {
+                let number = integer(value)?;
+                Some(Self::try_from(number).unwrap_or(if number < 0 { Self::MIN } else { Self::MAX }))
+            }
+        })*
+    };
+}
+
+typed_integers! { i16 i32 i64 u32 u64 usize }
+
+impl Typed for bool {
+    fn typed(value: Option<&Value>, _: Unit) -> Option<Self> {
+        match value {
+            Some(Value::Boolean(value)) => Some(*value),
+            _ => None,
+        }
+    }
+}
+
+impl Typed for f64 {
+    fn typed(value: Option<&Value>, _: Unit) -> Option<Self> {
+        match value {
+            Some(Value::Double(number)) => Some(*number),
+            _ => None,
+        }
+    }
+}
+
+impl Typed for String {
+    fn typed(value: Option<&Value>, _: Unit) -> Option<Self> {
+        match value {
+            Some(Value::Text(text)) => Some(text.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl Typed for PathBuf {
+    fn typed(value: Option<&Value>, unit: Unit) -> Option<Self> {
+        String::typed(value, unit).map(Self::from)
+    }
+}
+
+impl Typed for Vec<String> {
+    fn typed(value: Option<&Value>, _: Unit) -> Option<Self> {
+        match value {
+            Some(Value::List(entries)) => Some(entries.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl Typed for Vec<PathBuf> {
+    fn typed(value: Option<&Value>, unit: Unit) -> Option<Self> {
+        Some(Vec::<String>::typed(value, unit)?.into_iter().map(PathBuf::from).collect())
+    }
+}
+
+/// In the unit of the key; a negative one counts as none.
+impl Typed for Duration {
+    fn typed(value: Option<&Value>, unit: Unit) -> Option<Self> {
+        let number = u64::typed(value, unit)?;
+        match unit {
+            Unit::Ms => Some(Self::from_millis(number)),
+            Unit::Seconds => Some(Self::from_secs(number)),
+            Unit::Minutes => Some(Self::from_secs(number.saturating_mul(60))),
+            Unit::Hours | Unit::Bytes | Unit::BytesPerSecond | Unit::None => None,
+        }
+    }
+}
+
+/// None is Kafka's null.
+impl<T: Typed> Typed for Option<T> {
+    fn typed(value: Option<&Value>, unit: Unit) -> Option<Self> {
+        match value {
+            None => Some(None),
+            Some(_) => T::typed(value, unit).map(Some),
+        }
+    }
+}
+
+// What the tables make of values that mean "no limit" or "never".
+
+pub(super) fn if_positive(size: usize) -> Option<usize> {
+    Some(size).filter(|size| *size > 0)
+}
+
+pub(super) fn unless_negative<N: TryFrom<i64>>(number: i64) -> Option<N> {
+    if number < 0 { None } else { N::try_from(number).ok() }
+}
+
+pub(super) fn millis_unless_negative(ms: i64) -> Option<Duration> {
+    unless_negative(ms).map(Duration::from_millis)
+}
+
+/// The largest number is never.
+pub(super) fn millis_unless_max(ms: i64) -> Option<Duration> {
+    Some(ms).filter(|ms| *ms < i64::MAX).map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)))
+}
+
+pub(super) fn unless_zero(duration: Duration) -> Option<Duration> {
+    Some(duration).filter(|duration| !duration.is_zero())
+}
+
+pub(super) fn unless_empty(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
+}

@@ -1,0 +1,79 @@
+//! Memory that is made ready before each repetition, for each target alike, and held between repetitions: else one target
+//! pays for pages that another was given.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::warm::{self, Held, More};
+
+/// Memory is not warmed beyond this.
+const BYTES_MAX: u64 = 8 << 30;
+
+/// Memory that is held between repetitions. Dropped, it is free.
+#[derive(Debug, Default)]
+pub(super) struct Memory(Mutex<Vec<Held>>);
+
+impl Memory {
+    /// Makes so much ready for brokers that write below `dir`, right before they do. Without a directory nothing is taken,
+    /// and what is held is given back all the same.
+    pub(super) async fn make_ready(&self, dir: Option<&Path>, bytes: u64) {
+        let bytes = bytes.min(BYTES_MAX);
+        if let Some(dir) = dir {
+            let is_freed = Arc::new(AtomicBool::new(true));
+            let more = take(dir, bytes.saturating_sub(self.bytes()), &is_freed).await;
+            self.held().extend(more);
+        }
+        self.give_back(bytes);
+    }
+
+    /// Takes what files below `dir` give back while they are deleted, until `is_freed`: it is no longer this machine's a
+    /// second or two later.
+    pub(super) async fn take_freed(&self, dir: &Path, bytes: u64, is_freed: &Arc<AtomicBool>) {
+        let room = BYTES_MAX.saturating_sub(self.bytes());
+        let freed = take(dir, bytes.min(room), is_freed).await;
+        self.held().extend(freed);
+    }
+
+    fn held(&self) -> MutexGuard<'_, Vec<Held>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.held().iter().map(Held::bytes).sum()
+    }
+
+    /// Gives so much back, or all there is. What is left is for a later repetition, which may write more than the next.
+    fn give_back(&self, mut bytes: u64) {
+        let mut held = self.held();
+        while bytes > 0
+            && let Some(mut last) = held.pop()
+        {
+            let given = bytes.min(last.bytes());
+            bytes -= given;
+            if last.give_back(given).is_ok() && last.bytes() > 0 {
+                held.push(last);
+            }
+        }
+    }
+}
+
+/// Takes memory, also such as becomes free until `is_freed`. None where none is asked for, or it cannot be had.
+async fn take(dir: &Path, bytes: u64, is_freed: &Arc<AtomicBool>) -> Option<Held> {
+    if bytes == 0 {
+        return None;
+    }
+    // An interrupted run drops this future, and with it what the thread looks at: nobody waits for the rest.
+    let waiting = Arc::new(());
+    let waited_for = Arc::downgrade(&waiting);
+    let (dir, is_freed) = (dir.to_owned(), is_freed.clone());
+    let more = move || match (waited_for.strong_count(), is_freed.load(Ordering::Acquire)) {
+        (0, _) => More::IsUnwanted,
+        (_, true) => More::IsNone,
+        (_, false) => More::Comes,
+    };
+    let taken = tokio::task::spawn_blocking(move || warm::memory(&dir, bytes, more)).await;
+    drop(waiting);
+    let taken = taken.unwrap_or_else(|error| Err(error.into()));
+    taken.inspect_err(|error| tracing::warn!(%error, "Memory was not made ready before a repetition")).ok()
+}

@@ -1,0 +1,445 @@
+//! The walk of a run through its states, one way and in one place.
+//!
+//! ```text
+//! Plan ──► Turn ──► ClusterUp ──► Prepare ──► Measure ──► CleanUp ──► Turn … ──► Report ──► Plan … ──► end of the plan
+//!                      │             │           │ fails      ▲
+//!                      │ fails       └───────────┴────────────┘
+//!                      └──► Turn
+//! ```
+//!
+//! - A round is what is measured together: the contenders of one point. They take turns, repetition by repetition: the first
+//!   of each is the warm-up, those of a search follow, then those that count. [`Contender`] decides which comes next.
+//! - A contender that fails is noted and out of its round; the others go on.
+//! - Whatever state an interrupt or a panic meets, the step is dropped, which kills its workers, and what it has made is
+//!   removed by [`Resources`]. After an interrupt the round is reported as far as it came.
+//! - At the end of the plan the clusters still run, for a plan that goes on later; [`Walk::tear_down`] ends them.
+
+use std::any::Any;
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
+use std::task::Poll;
+use std::time::Duration;
+
+use super::clock::now_us;
+use super::clusters::unstarted;
+use super::contender::Contender;
+use super::error::Failure;
+use super::interrupt::Interrupt;
+use super::plan::Options;
+use super::repetition::{self, Prepared, Setting, Taken, in_a_line};
+use super::resources::Resources;
+use super::topics;
+use crate::machine;
+use crate::result::{Machine, PointResult, TargetInfo};
+use crate::target::{Cluster, RunningCluster, StartOptions};
+use crate::terminal::{PointAt, Progress};
+use crate::worker::Driver;
+
+/// Time for the word to end the run to arrive, when a worker has heard it first: Ctrl-C goes to all.
+const INTERRUPT_GRACE: Duration = Duration::from_millis(300);
+
+/// Where rounds come from, and where their results go.
+pub(super) trait Plan {
+    /// The next round; none at the end.
+    fn next(&mut self) -> Option<Round>;
+
+    /// Takes in the results of the last round, and what is known of the targets by now.
+    fn report(&mut self, results: Vec<PointResult>, targets: &BTreeMap<String, TargetInfo>);
+}
+
+/// Contenders that are measured together.
+#[derive(Debug)]
+pub(super) struct Round {
+    contenders: Vec<Contender>,
+    /// Those that take turns with each other; one group after the other.
+    groups: VecDeque<Group>,
+}
+
+#[derive(Debug)]
+struct Group {
+    /// Places of contenders.
+    members: Vec<usize>,
+    /// The member whose turn is next.
+    next: usize,
+    /// The target whose cluster runs alone meanwhile, where memory does not hold all.
+    alone: Option<usize>,
+}
+
+impl Round {
+    /// All take turns.
+    pub(super) fn together(contenders: Vec<Contender>) -> Round {
+        let members = (0..contenders.len()).collect();
+        Round { contenders, groups: [Group { members, next: 0, alone: None }].into() }
+    }
+
+    /// Those of one target after those of another, each target with the memory to itself.
+    pub(super) fn apart(mut contenders: Vec<Contender>) -> Round {
+        let mut groups: VecDeque<Group> = VecDeque::new();
+        for (place, contender) in contenders.iter_mut().enumerate() {
+            contender.note_alone();
+            match groups.iter_mut().find(|group| group.alone == Some(contender.target)) {
+                Some(group) => group.members.push(place),
+                None => {
+                    groups.push_back(Group { members: vec![place], next: 0, alone: Some(contender.target) })
+                }
+            }
+        }
+        Round { contenders, groups }
+    }
+}
+
+impl Group {
+    /// The member whose turn it is.
+    fn turn(&mut self, wants_more: impl Fn(usize) -> bool) -> Option<usize> {
+        let count = self.members.len();
+        let mut places = (self.next..self.next + count).map(|turn| turn % count);
+        let place = places.find(|place| wants_more(self.members[*place]))?;
+        self.next = place + 1;
+        Some(self.members[place])
+    }
+}
+
+/// A repetition under way.
+#[derive(Debug)]
+struct Turn {
+    /// The place of the contender in its round.
+    contender: usize,
+    cluster: Cluster,
+    topics: Vec<String>,
+}
+
+/// Where a run is.
+enum State {
+    /// Takes the next round of the plan.
+    Plan,
+    /// Chooses the contender whose turn it is.
+    Turn,
+    /// Has the contender's cluster run as its point wants it.
+    ClusterUp(usize),
+    /// Has topics, backlog, workers and memory ready.
+    Prepare(Turn),
+    /// Has the workers begin, and follows them to the end: a warm-up, a trial of a search, or a repetition that counts.
+    Measure(Turn, Box<Prepared>),
+    /// Removes what the repetition has made, and notes what came of it.
+    CleanUp(Turn, Box<Result<Taken, Failure>>),
+    /// Hands the results of the round over.
+    Report,
+    /// The plan is at its end.
+    End,
+}
+
+/// Why a step did not come to its end.
+enum Broken {
+    Interrupted(String),
+    Panicked(Box<dyn Any + Send>),
+}
+
+/// A run under way.
+pub(super) struct Walk<'a> {
+    pub(super) options: &'a Options,
+    interrupt: &'a Interrupt,
+    progress: &'a Progress,
+    machine: Machine,
+    targets: BTreeMap<String, TargetInfo>,
+    resources: Resources,
+    round: Round,
+    /// The repetition that was begun and not ended, as the progress knows it.
+    begun: Option<PointAt>,
+    /// Tells the topics of this run from those of others on the same cluster.
+    id: String,
+    /// Repetitions so far.
+    serial: u32,
+}
+
+impl<'a> Walk<'a> {
+    /// Nothing is started yet.
+    pub(super) fn new(options: &'a Options, interrupt: &'a Interrupt, progress: &'a Progress) -> Walk<'a> {
+        let mut start = StartOptions::new(&options.work_dir);
+        start.binary = Some(options.binary.clone());
+        Walk {
+            options,
+            interrupt,
+            progress,
+            machine: machine_of(&options.work_dir),
+            targets: BTreeMap::new(),
+            resources: Resources::new(options.targets.len(), start),
+            round: Round::together(Vec::new()),
+            begun: None,
+            id: topics::base_36(now_us()),
+            serial: 0,
+        }
+    }
+
+    /// The machine.
+    pub(super) fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// Walks through a plan, from its first round to its end. Gives why it was interrupted, if it was.
+    pub(super) async fn all(&mut self, plan: &mut dyn Plan) -> Option<String> {
+        let mut state = State::Plan;
+        let mut interrupted = None;
+        loop {
+            state = match self.unless_interrupted(state, plan).await {
+                Ok(State::End) => return interrupted,
+                Ok(State::Plan) if interrupted.is_some() => return interrupted,
+                Ok(next) => next,
+                Err(Broken::Interrupted(why)) => {
+                    self.abandon().await;
+                    interrupted = Some(why);
+                    State::Report
+                }
+                Err(Broken::Panicked(panic)) => {
+                    self.abandon().await;
+                    resume_unwind(panic);
+                }
+            };
+        }
+    }
+
+    /// Ends the clusters, and gives what was learned of the targets.
+    pub(super) fn tear_down(mut self, interrupted: bool) -> BTreeMap<String, TargetInfo> {
+        let progress = self.progress;
+        self.resources.tear_down(interrupted, &|line| progress.log(line));
+        self.targets
+    }
+
+    /// One step, unless the word to end the run comes before. Dropped, a step kills the workers that it has.
+    async fn unless_interrupted(&mut self, state: State, plan: &mut dyn Plan) -> Result<State, Broken> {
+        let interrupt = self.interrupt;
+        // What lies between the steps that wait is done in no time, and no result is lost to an interrupt.
+        if matches!(state, State::Plan | State::Turn | State::Report | State::End) {
+            return Ok(self.step(state, plan).await);
+        }
+        tokio::select! {
+            biased;
+            why = interrupt.wait() => Err(Broken::Interrupted(why)),
+            next = caught(self.step(state, plan)) => next.map_err(Broken::Panicked),
+        }
+    }
+
+    /// Does what a state is for, and gives the next.
+    async fn step(&mut self, state: State, plan: &mut dyn Plan) -> State {
+        match state {
+            State::Plan => match plan.next() {
+                Some(round) => {
+                    self.round = round;
+                    State::Turn
+                }
+                None => State::End,
+            },
+            State::Turn => self.turn(),
+            State::ClusterUp(contender) => self.cluster_up(contender).await,
+            State::Prepare(turn) => self.prepare(turn).await,
+            State::Measure(turn, prepared) => {
+                let taken =
+                    self.with_setting(&turn, async |setting| repetition::measure(&setting, *prepared).await);
+                let taken = taken.await;
+                State::CleanUp(turn, Box::new(taken))
+            }
+            State::CleanUp(turn, taken) => self.clean_up(turn, *taken).await,
+            State::Report => {
+                let round = std::mem::replace(&mut self.round, Round::together(Vec::new()));
+                let results = round.contenders.into_iter().map(|contender| contender.result(&self.machine));
+                plan.report(results.collect(), &self.targets);
+                State::Plan
+            }
+            State::End => State::End,
+        }
+    }
+
+    fn turn(&mut self) -> State {
+        let Round { contenders, groups } = &mut self.round;
+        while let Some(group) = groups.front_mut() {
+            if let Some(target) = group.alone {
+                let progress = self.progress;
+                self.resources.clusters.stop_others(target, &|line| progress.log(line));
+            }
+            match group.turn(|place| contenders[place].wants_more()) {
+                Some(contender) => return State::ClusterUp(contender),
+                None => groups.pop_front(),
+            };
+        }
+        State::Report
+    }
+
+    async fn cluster_up(&mut self, place: usize) -> State {
+        let contender = &mut self.round.contenders[place];
+        let target = contender.target;
+        let spec = &self.options.targets[target];
+        let wanted = contender.point().cluster.clone();
+        let progress = self.progress;
+        let started = match contender.driver() {
+            driver if wanted.brokers == 0 && driver != Driver::Stream => {
+                Err(Failure::NeedsCluster { driver: driver.words() })
+            }
+            _ => {
+                let say = |line: &str| progress.log(line);
+                self.resources.clusters.ensure(target, spec, &wanted, &say).await.map_err(Failure::from)
+            }
+        };
+        if let Err(failure) = started {
+            let name = contender.target_name().to_owned();
+            self.targets.entry(name).or_insert_with(|| unstarted(spec));
+            self.note_failure(place, &failure);
+            return State::Turn;
+        }
+        if let Some(bytes) = self.resources.clusters.warm_bytes(target, contender.kind()) {
+            contender.skip_warm_up(bytes);
+        }
+        let cluster = self.running(target).cluster().clone();
+        self.targets.entry(cluster.name.clone()).or_insert_with(|| cluster.info.clone());
+        self.serial += 1;
+        let contender = &mut self.round.contenders[place];
+        contender.set_target_name(&cluster.name);
+        let topics = topics::names(&self.id, self.serial, &contender.point().topics);
+        State::Prepare(Turn { contender: place, cluster, topics })
+    }
+
+    async fn prepare(&mut self, turn: Turn) -> State {
+        let contender = &self.round.contenders[turn.contender];
+        let at = contender.at();
+        self.progress.point_began(&at);
+        self.begun = Some(at);
+        let (target, measure) = (contender.target, contender.point().measure);
+        let admin = match contender.point().cluster.brokers {
+            0 => Ok(None),
+            _ => self.resources.own_topics(target, &turn.cluster, &turn.topics, measure).await.map(Some),
+        };
+        let prepared = match admin {
+            Ok(admin) => {
+                self.with_setting(&turn, async |setting| repetition::prepare(&setting, admin).await).await
+            }
+            Err(failure) => Err(failure),
+        };
+        match prepared {
+            Ok(prepared) => State::Measure(turn, Box::new(prepared)),
+            Err(failure) => State::CleanUp(turn, Box::new(Err(failure))),
+        }
+    }
+
+    async fn clean_up(&mut self, turn: Turn, taken: Result<Taken, Failure>) -> State {
+        self.progress.phase("deleting the topics");
+        let written_bytes = taken.as_ref().map_or(0, |taken| taken.repetition.evidence.bytes_on_disk);
+        let taken = match (taken, self.resources.end_repetition(written_bytes).await) {
+            // That its broker died says more than what a repetition made of it.
+            (_, Err(died @ Failure::BrokerDied(_))) => Err(died),
+            (Ok(taken), removed) => removed.map(|()| taken),
+            (Err(failure), _) => Err(failure),
+        };
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(failure) => {
+                tokio::time::sleep(INTERRUPT_GRACE).await;
+                self.note_failure(turn.contender, &failure);
+                return State::Turn;
+            }
+        };
+        if let Some(at) = self.begun.take() {
+            self.progress.point_ended(&at, &in_a_line(&taken.repetition));
+        }
+        let contender = &mut self.round.contenders[turn.contender];
+        contender.taken(taken.repetition, taken.client, cpus());
+        if !contender.has_failed() {
+            self.resources.clusters.note_warm(contender.target, contender.kind(), contender.bytes());
+        }
+        State::Turn
+    }
+
+    /// Removes what a step has made that was left in the middle.
+    async fn abandon(&mut self) {
+        if let Some(at) = self.begun.take() {
+            self.progress.point_ended(&at, "interrupted");
+        }
+        if let Err(error) = self.resources.abandon().await {
+            self.progress.log(&format!("Topics of the run were left behind: {error}"));
+        }
+    }
+
+    fn note_failure(&mut self, place: usize, failure: &Failure) {
+        let contender = &mut self.round.contenders[place];
+        let at = self.begun.take().unwrap_or_else(|| contender.at());
+        let text = failure.to_string();
+        self.progress.point_ended(&at, &format!("failed: {text}"));
+        contender.failed(text);
+    }
+
+    /// Does something with all that a repetition needs.
+    async fn with_setting<T>(&self, turn: &Turn, act: impl AsyncFnOnce(Setting<'_>) -> T) -> T {
+        let contender = &self.round.contenders[turn.contender];
+        let running = self.running(contender.target);
+        let died = || running.died();
+        let setting = Setting {
+            cluster: &turn.cluster,
+            died: &died,
+            driver: contender.driver(),
+            binary: &self.options.binary,
+            point: contender.point(),
+            number: contender.number(),
+            counts: contender.counts(),
+            seed: contender.next_seed(),
+            topics: &turn.topics,
+            expected_bytes: contender.bytes(),
+            memory: &self.resources.memory,
+            progress: self.progress,
+        };
+        act(setting).await
+    }
+
+    fn running(&self, target: usize) -> &RunningCluster {
+        self.resources.clusters.get(target).expect("a repetition follows the start of its cluster")
+    }
+}
+
+/// The machine, with the file system of the first directory above that exists.
+fn machine_of(work_dir: &Path) -> Machine {
+    let existing = work_dir.ancestors().find(|dir| dir.is_dir()).unwrap_or(Path::new("."));
+    machine::fingerprint(existing)
+}
+
+fn cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX))
+}
+
+/// What a future gives, or the panic that it ends in.
+async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
+    let mut future = std::pin::pin!(future);
+    std::future::poll_fn(|context| {
+        // What the panic leaves half done is only removed, and then the panic goes on.
+        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(given)) => Poll::Ready(Ok(given)),
+            Err(panic) => Poll::Ready(Err(panic)),
+        }
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_of_a_group_take_turns_until_none_wants_more() {
+        let mut left = [2, 0, 3];
+        let mut group = Group { members: vec![0, 1, 2], next: 0, alone: None };
+        let mut order = Vec::new();
+        while let Some(member) = group.turn(|member| left[member] > 0) {
+            left[member] -= 1;
+            order.push(member);
+        }
+        assert_eq!(order, [0, 2, 0, 2, 2]);
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_caught_between_two_polls_and_after_them() {
+        assert_eq!(caught(async { 7 }).await.ok(), Some(7));
+        let later = async {
+            tokio::task::yield_now().await;
+            panic!("a broken invariant");
+        };
+        let panic = caught::<()>(later).await.expect_err("it panics");
+        assert_eq!(panic.downcast_ref(), Some(&"a broken invariant"));
+    }
+}

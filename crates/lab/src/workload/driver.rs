@@ -1,0 +1,50 @@
+//! Drivers: who speaks to the cluster in a measurement, and whether this binary has them.
+
+use serde::{Deserialize, Serialize};
+
+/// Who speaks to the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Driver {
+    /// The producer and consumer of Thalweg.
+    Thalweg,
+    /// librdkafka, the C client. Only in a binary that was built with it: cargo build --release -p thalweg --features
+    /// librdkafka.
+    Librdkafka,
+    /// Kafka's own perf tools, in Java.
+    Java,
+    /// Streams of this binary: from `load-generator` to `kafka`, and from `kafka` to `throughput`; without a cluster, from
+    /// `load-generator` to `throughput` in memory.
+    Stream,
+}
+
+impl Driver {
+    /// Its name in results and on the command line.
+    pub fn words(self) -> &'static str {
+        match self {
+            Driver::Thalweg => "thalweg",
+            Driver::Librdkafka => "librdkafka",
+            Driver::Java => "java",
+            Driver::Stream => "stream",
+        }
+    }
+
+    /// Refuses a driver that this binary was built without.
+    pub fn check(self) -> Result<(), DriverNotBuilt> {
+        match self {
+            Driver::Librdkafka if cfg!(not(feature = "librdkafka")) => Err(DriverNotBuilt { driver: self }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The driver needs a cargo feature that this binary was built without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "This binary was built without the driver {0}. To build one with it: cargo build --release -p thalweg --features {0}",
+    driver.words()
+)]
+pub struct DriverNotBuilt {
+    /// The driver. The feature has its name.
+    pub driver: Driver,
+}

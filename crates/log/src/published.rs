@@ -1,0 +1,59 @@
+//! The offsets of a log, for readers without its lock.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use thalweg_record::Offset;
+
+/// The offsets of a partition that others may look at without its lock: the checkpoint writers, metrics.
+#[derive(Debug, Default)]
+pub struct PublishedOffsets {
+    pub(crate) log_start: AtomicI64,
+    pub(crate) first_segment: AtomicI64,
+    pub(crate) recovery_point: AtomicI64,
+    pub(crate) high_watermark: AtomicI64,
+    pub(crate) log_end: AtomicI64,
+    pub(crate) cleaned_to: AtomicI64,
+    pub(crate) size_bytes: AtomicI64,
+}
+
+impl PublishedOffsets {
+    /// The first offset that may be read.
+    pub fn log_start_offset(&self) -> Offset {
+        Offset(self.log_start.load(Ordering::Relaxed))
+    }
+
+    /// The base offset of the first segment on disk: the log start offset if no checkpoint has one.
+    pub fn first_segment_offset(&self) -> Offset {
+        Offset(self.first_segment.load(Ordering::Relaxed))
+    }
+
+    /// All batches below it are on the medium.
+    pub fn recovery_point(&self) -> Offset {
+        Offset(self.recovery_point.load(Ordering::Relaxed))
+    }
+
+    /// The offset below which consumers may read.
+    pub fn high_watermark(&self) -> Offset {
+        Offset(self.high_watermark.load(Ordering::Relaxed))
+    }
+
+    /// The offset of the next record.
+    pub fn log_end_offset(&self) -> Offset {
+        Offset(self.log_end.load(Ordering::Relaxed))
+    }
+
+    /// The log is compacted below it.
+    pub fn cleaned_to(&self) -> Offset {
+        Offset(self.cleaned_to.load(Ordering::Relaxed))
+    }
+
+    /// Marks everything as synced when the log is closed for appends.
+    pub(crate) fn set_all_recovered(&self) {
+        self.recovery_point.store(self.log_end.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Bytes of all segments.
+    pub fn size_bytes(&self) -> u64 {
+        u64::try_from(self.size_bytes.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+}

@@ -1,0 +1,77 @@
+//! Changes of in-sync replicas that wait to be sent to the controller, at most one for each partition.
+
+use crate::leadership::{ChangeOutcome, IsrChange};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use thalweg_wire::Uuid;
+use tokio::sync::Notify;
+
+/// A partition, independent of its topic's name: the topic's id, and the index.
+pub type PartitionKey = (Uuid, i32);
+
+/// Changes by partition.
+pub(crate) type Changes = BTreeMap<PartitionKey, IsrChange>;
+
+/// The changes that wait to be sent.
+#[derive(Debug, Default)]
+pub struct IsrChanges {
+    waiting: Mutex<Changes>,
+    submitted: Notify,
+    counters: IsrCounters,
+}
+
+/// How the changes ended, since the start.
+#[derive(Debug, Default)]
+pub struct IsrCounters {
+    /// Changes that dropped followers.
+    pub shrinks: AtomicU64,
+    /// Changes that added one.
+    pub expands: AtomicU64,
+    /// Changes that were not made.
+    pub failures: AtomicU64,
+}
+
+impl IsrCounters {
+    pub(crate) fn count(&self, change: &IsrChange, outcome: &ChangeOutcome) {
+        let counter = match outcome {
+            ChangeOutcome::Made { .. } if change.grows => &self.expands,
+            ChangeOutcome::Made { .. } => &self.shrinks,
+            ChangeOutcome::Refused | ChangeOutcome::Outdated => &self.failures,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl IsrChanges {
+    /// Queues a change. It replaces an older one of the same partition, which the partition has given up.
+    pub fn submit(&self, topic_id: Uuid, partition: i32, change: IsrChange) {
+        self.waiting.lock().insert((topic_id, partition), change);
+        self.submitted.notify_one();
+    }
+
+    /// How changes ended so far.
+    pub fn counters(&self) -> &IsrCounters {
+        &self.counters
+    }
+
+    /// Wants changes to be sent again, where no newer ones wait.
+    pub(crate) fn resubmit(&self, changes: Changes) {
+        let mut waiting = self.waiting.lock();
+        for (key, change) in changes {
+            waiting.entry(key).or_insert(change);
+        }
+        self.submitted.notify_one();
+    }
+
+    /// All that wait, as soon as there are some.
+    pub(crate) async fn next(&self) -> Changes {
+        loop {
+            let changes = std::mem::take(&mut *self.waiting.lock());
+            if !changes.is_empty() {
+                return changes;
+            }
+            self.submitted.notified().await;
+        }
+    }
+}

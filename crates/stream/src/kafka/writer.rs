@@ -1,0 +1,173 @@
+//! A topic that is written at least once: a message has arrived when the cluster has acknowledged it. The first report of a
+//! failure is final, since the producer has tried for as long as it was allowed to.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use thalweg_client::{Cluster, ProducerConfig};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use super::reports::Reports;
+use super::{Outlet, Waiting, failed, find_topic, producer, with_headers};
+use crate::declaration::Settings;
+use crate::message::Batch;
+use crate::stage::StageError;
+
+/// The pause while the producer has no room.
+const FULL_PAUSE: Duration = Duration::from_millis(2);
+
+/// A topic, and what is on its way to it.
+pub struct Writer {
+    topic: Arc<str>,
+    /// How long a message is tried.
+    patience: Duration,
+    outlet: Option<Outlet>,
+    /// Until it is there.
+    opening: JoinSet<Result<Outlet, StageError>>,
+    /// Why it is not there yet.
+    trouble: Arc<Mutex<Option<String>>>,
+    reports: Arc<Reports>,
+    waiting: Option<Waiting>,
+}
+
+impl Writer {
+    /// Begins to open the topic of a `kafka` sink. To be called on a runtime.
+    pub fn open(settings: &Settings) -> Result<Writer, StageError> {
+        let client = producer(settings, &[], &[])?;
+        if client.config.transactional_id.is_some() {
+            let reason = "transactional.id goes with --guarantee=exactly-once alone, which names the transactions itself: leaving it out would be right";
+            return Err(failed("Opening a topic", reason));
+        }
+        let (topic, patience) = (Arc::<str>::from(settings.text("topic")), client.config.delivery_timeout);
+        let (reports, trouble) = (Arc::<Reports>::default(), Arc::default());
+        let mut opening = JoinSet::new();
+        opening.spawn(open(
+            client.cluster(),
+            client.config,
+            Arc::clone(&topic),
+            with_headers(settings),
+            Arc::clone(&reports),
+            Arc::clone(&trouble),
+        ));
+        Ok(Writer { topic, patience, outlet: None, opening, trouble, reports, waiting: None })
+    }
+
+    /// The count of messages that the cluster has acknowledged.
+    pub fn acknowledged(&self) -> Arc<AtomicU64> {
+        self.reports.arrived()
+    }
+
+    /// Whether anything can still become of it though no message comes: it is not open, or messages are under way.
+    pub fn is_busy(&self) -> bool {
+        self.outlet.is_none() || self.reports.under_way() > 0
+    }
+
+    /// The first message of which it is not known that it has arrived.
+    pub fn held_since(&self) -> Option<u64> {
+        self.reports.held_since()
+    }
+
+    /// Whether messages wait for [`Writer::hand_over_rest`].
+    pub fn has_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// Fails when a message has failed, or the topic cannot be opened.
+    pub fn check(&mut self) -> Result<(), StageError> {
+        if let Some(opened) = self.opening.try_join_next() {
+            self.opened(opened);
+        }
+        match self.reports.failure() {
+            Some(reason) => Err(self.not_taken(reason)),
+            None => Ok(()),
+        }
+    }
+
+    fn opened(&mut self, opened: Result<Result<Outlet, StageError>, JoinError>) {
+        match opened.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())) {
+            Ok(outlet) => self.outlet = Some(outlet),
+            Err(error) => self.reports.fail(error.to_string()),
+        }
+    }
+
+    fn not_taken(&self, reason: impl ToString) -> StageError {
+        failed(format!("Topic {} did not take a message", self.topic), reason)
+    }
+
+    /// Takes messages. What there is no room for waits for [`Writer::hand_over_rest`].
+    pub fn take(&mut self, batch: &Batch) -> Result<(), StageError> {
+        self.check()?;
+        let Some(first) = batch.messages().next() else { return Ok(()) };
+        let number = self.reports.begin(first.sequence, batch.len() as u64);
+        self.waiting = Some(Waiting::new(batch.clone(), number));
+        self.hand_over().map(drop)
+    }
+
+    /// Hands messages over. Whether there was room for all.
+    fn hand_over(&mut self) -> Result<bool, StageError> {
+        let Some(waiting) = &mut self.waiting else { return Ok(true) };
+        let Some(outlet) = &mut self.outlet else { return Ok(false) };
+        match outlet.hand_over(waiting) {
+            Ok(is_all) => {
+                if is_all {
+                    self.waiting = None;
+                }
+                Ok(is_all)
+            }
+            Err(error) => Err(self.not_taken(error)),
+        }
+    }
+
+    /// Waits until there is room for all that was taken.
+    pub async fn hand_over_rest(&mut self) -> Result<(), StageError> {
+        if self.waiting.is_some() && self.outlet.is_none() {
+            match timeout(self.patience, self.opening.join_next()).await {
+                Ok(Some(opened)) => self.opened(opened),
+                // It has failed already.
+                Ok(None) => {}
+                Err(_) => {
+                    let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
+                    self.reports.fail(trouble.unwrap_or_else(|| "no broker answers".to_owned()));
+                }
+            }
+            self.check()?;
+        }
+        while !self.hand_over()? {
+            sleep(FULL_PAUSE).await;
+            self.check()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all has arrived.
+    pub async fn arrive(&mut self) -> Result<(), StageError> {
+        self.hand_over_rest().await?;
+        self.reports.all().await;
+        self.check()
+    }
+}
+
+async fn open(
+    cluster: Cluster,
+    config: ProducerConfig,
+    topic: Arc<str>,
+    with_headers: bool,
+    reports: Arc<Reports>,
+    trouble: Arc<Mutex<Option<String>>>,
+) -> Result<Outlet, StageError> {
+    loop {
+        find_topic(&cluster, &topic, &trouble).await?;
+        let reports = Arc::clone(&reports);
+        let report = move |delivery: &thalweg_client::Delivery<'_>| reports.delivered(delivery);
+        match Outlet::open(cluster.clone(), config.clone(), &topic, with_headers, report).await {
+            Ok(outlet) => return Ok(outlet),
+            // The cluster has gone away since it was asked for the topic.
+            Err(error) if error.is_retriable() => {
+                trouble.lock().unwrap_or_else(PoisonError::into_inner).replace(error.to_string());
+            }
+            Err(error) => return Err(failed(format!("Topic {topic}"), error)),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! How topics, their partitions and places in them are written in options. Pure.
+
+use std::collections::BTreeMap;
+
+/// Where to begin in a topic.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Begin {
+    /// With the first message that is kept.
+    Earliest,
+    /// With the next that comes.
+    Latest,
+    /// With an offset.
+    Offset(i64),
+    /// With an offset in each of these partitions, and with the first message that is kept in others.
+    Offsets(BTreeMap<i32, i64>),
+    /// With the first message at or after a time, in milliseconds since 1970.
+    Timestamp(i64),
+}
+
+impl Begin {
+    /// Reads one.
+    pub fn read(text: &str) -> Option<Begin> {
+        let number = |digits: &str| digits.parse().ok().filter(|number: &i64| *number >= 0);
+        let of_partition = |pair: &str| {
+            let (partition, offset) = pair.split_once('=')?;
+            Some((i32::try_from(number(partition.trim())?).ok()?, number(offset.trim())?))
+        };
+        match text {
+            "earliest" => Some(Begin::Earliest),
+            "latest" => Some(Begin::Latest),
+            _ => match text.split_once(':')? {
+                ("offset", pairs) if pairs.contains('=') => {
+                    let offsets: Option<BTreeMap<i32, i64>> = pairs.split(',').map(of_partition).collect();
+                    // Named twice, one of them would be forgotten.
+                    offsets.filter(|offsets| offsets.len() == pairs.split(',').count()).map(Begin::Offsets)
+                }
+                ("offset", digits) => number(digits).map(Begin::Offset),
+                ("timestamp", digits) => number(digits).map(Begin::Timestamp),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// Whether a topic can have this name.
+pub fn is_topic(name: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    (1..=249).contains(&name.len()) && name != "." && name != ".." && name.chars().all(is_letter)
+}
+
+/// Numbers of partitions.
+pub fn partitions(text: &str) -> Option<Vec<i32>> {
+    text.split(',').map(|number| number.trim().parse().ok().filter(|number| *number >= 0)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beginnings_and_partitions_are_read() {
+        assert_eq!(Begin::read("earliest"), Some(Begin::Earliest));
+        assert_eq!(Begin::read("offset:17"), Some(Begin::Offset(17)));
+        assert_eq!(Begin::read("timestamp:1700000000000"), Some(Begin::Timestamp(1_700_000_000_000)));
+        let offsets = [(0, 17), (2, 5)].into_iter().collect();
+        assert_eq!(Begin::read("offset:0=17, 2=5"), Some(Begin::Offsets(offsets)));
+        let twice = "offset:0=1,0=2";
+        for wrong in
+            ["", "first", "offset:", "offset:-1", "offset", "time:1", "offset:0=", "offset:a=1", twice]
+        {
+            assert_eq!(Begin::read(wrong), None, "{wrong}");
+        }
+        assert!(is_topic("a.b_c-1") && !is_topic("") && !is_topic("..") && !is_topic("a b"));
+        assert_eq!(partitions("0, 2"), Some(vec![0, 2]));
+        for wrong in ["", "a", "1,", "-1"] {
+            assert_eq!(partitions(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! A run of the lab that fails or is interrupted leaves nothing behind, whatever state it is in. On brokers of this binary:
+//! those that the lab starts must be gone with their files, and one that runs without it must have no topic of the run.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "processes run in the world's time, and their tests wait in it"
+)]
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Output};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use thalweg_lab::result::State;
+
+use super::binary::{run, thalweg};
+use super::lab::{Place, alone, assert_ends_with, end, ran, signal, text, workload};
+use super::node::Node;
+
+/// A run that does not come to a state in this time has failed.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A broker that runs without the lab.
+struct Foreign {
+    node: Node,
+    _dir: tempfile::TempDir,
+}
+
+impl Foreign {
+    fn start() -> Foreign {
+        let dir = tempfile::tempdir().expect("a directory");
+        let node = Node::start(dir.path(), &["listeners=PLAINTEXT://127.0.0.1:0"]);
+        Foreign { node, _dir: dir }
+    }
+
+    /// Topics of runs of the lab.
+    fn topics(&self) -> Vec<String> {
+        let (code, out, error) =
+            run(&mut thalweg(&format!("topic list --bootstrap-server {}", self.node.address)));
+        assert_eq!(code, Some(0), "{error}");
+        let words = out.split_whitespace().filter(|word| word.starts_with("thalweg-lab-"));
+        words.map(str::to_owned).collect()
+    }
+
+    /// Starts a run on it, whose standard error goes to a file.
+    fn run(&self, place: &Place) -> Child {
+        let mut command = place.run(&["--bootstrap", &self.node.address]);
+        command.stderr(File::create(place.dir.path().join("stderr")).expect("a file"));
+        command.spawn().expect("the binary starts")
+    }
+
+    #[track_caller]
+    fn assert_nothing_is_left(&self, place: &Place) {
+        place.assert_nothing_is_left();
+        assert_eq!(self.topics(), [""; 0], "topics are left");
+    }
+}
+
+fn said(place: &Place) -> String {
+    std::fs::read_to_string(place.dir.path().join("stderr")).unwrap_or_default()
+}
+
+/// The workers of a run.
+fn workers(place: &Place) -> Vec<u32> {
+    let is_worker = |pid: &u32| {
+        std::fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline"))
+            .is_ok_and(|line| String::from_utf8_lossy(&line).contains("\0lab\0worker"))
+    };
+    place.processes().into_iter().filter(is_worker).collect()
+}
+
+/// Waits until a run is where it should be.
+#[track_caller]
+fn await_state(run: &mut Child, place: &Place, state: &str, is_there: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_there() {
+        assert!(
+            run.try_wait().expect("ours to wait for").is_none(),
+            "it ended before {state}: {}",
+            said(place)
+        );
+        assert!(began.elapsed() < LIMIT, "it does not come to {state}: {}", said(place));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until a repetition of these words measures: its worker has been sending for a moment.
+#[track_caller]
+fn await_measuring(run: &mut Child, place: &Place, words: &str) {
+    await_state(run, place, words, || said(place).contains(words) && !workers(place).is_empty());
+    std::thread::sleep(Duration::from_millis(800));
+}
+
+fn assert_failed(output: &Output, place: &Place, words: &str) {
+    assert_ends_with(output, 1);
+    let failure = place.point().failure.expect("it was not measured");
+    assert!(failure.contains(words), "{failure}");
+}
+
+fn assert_interrupted(output: &Output, place: &Place) {
+    assert_ends_with(output, 1);
+    assert!(matches!(place.result().state, State::Partial { why } if why.contains("SIGINT")));
+    assert_eq!(place.point().failure, None, "an interrupt is no failure");
+}
+
+#[test]
+fn cluster_up_that_fails_leaves_nothing() {
+    let _alone = alone();
+    let place = Place::with(&workload(1.0, "cluster.properties = { log.segment.bytes = \"none\" }"));
+    let output = ran(place.run(&[]));
+    assert_failed(&output, &place, "log.segment.bytes");
+    place.assert_nothing_is_left();
+    let place = Place::with(&workload(1.0, "cluster.brokers = 3"));
+    let foreign = Foreign::start();
+    let output = end(foreign.run(&place));
+    assert_failed(&output, &place, "cluster.brokers = 3");
+    foreign.assert_nothing_is_left(&place);
+}
+
+#[test]
+fn cluster_up_that_is_interrupted_leaves_nothing() {
+    let _alone = alone();
+    let place = Place::with(&workload(1.0, "cluster.brokers = 3"));
+    let mut command = place.run(&[]);
+    command.stderr(File::create(place.dir.path().join("stderr")).expect("a file"));
+    let mut run = command.spawn().expect("the binary starts");
+    // The lab, the guard and the first broker.
+    await_state(&mut run, &place, "the start of a broker", || place.processes().len() >= 3);
+    signal(run.id(), Signal::INT);
+    assert_interrupted(&end(run), &place);
+    assert!(!said(&place).contains("warm-up"), "it was past the start: {}", said(&place));
+    place.assert_nothing_is_left();
+}
+
+#[test]
+fn prepare_that_fails_leaves_no_topic() {
+    let _alone = alone();
+    let foreign = Foreign::start();
+    for (more, words) in [
+        // No topic is made.
+        ("topics.properties = { retention.ms = \"none\" }", "Creation of"),
+        // The topics are there when the worker refuses its assignment.
+        ("producers.properties = { acks = \"7\" }", "acks"),
+    ] {
+        let place = Place::with(&workload(1.0, more));
+        let output = end(foreign.run(&place));
+        assert_failed(&output, &place, words);
+        foreign.assert_nothing_is_left(&place);
+    }
+}
+
+#[test]
+fn prepare_that_is_interrupted_leaves_no_topic() {
+    let _alone = alone();
+    let foreign = Foreign::start();
+    let backlog = "extent = { records = 40_000_000 }";
+    let text = workload(60.0, "measure = \"consume\"\nconsumers.count = 1")
+        .replace("extent = { warm_up_s = 0.2, seconds = 60 }", backlog);
+    assert!(text.contains(backlog), "{text}");
+    let place = Place::with(&text);
+    let mut run = foreign.run(&place);
+    // The first worker produces the backlog.
+    await_state(&mut run, &place, "the backlog", || {
+        !workers(&place).is_empty() && !foreign.topics().is_empty()
+    });
+    signal(run.id(), Signal::INT);
+    assert_interrupted(&end(run), &place);
+    foreign.assert_nothing_is_left(&place);
+}
+
+#[test]
+fn a_worker_that_dies_in_warm_up_or_measurement_leaves_no_topic() {
+    let _alone = alone();
+    let foreign = Foreign::start();
+    // What a panic that aborts does, and what the kernel does to one that takes too much memory.
+    for (words, by) in [("(warm-up, not counted)", Signal::ABORT), ("repetition 1 of 2", Signal::KILL)] {
+        let place = Place::with(&workload(60.0, ""));
+        let mut run = foreign.run(&place);
+        await_measuring(&mut run, &place, words);
+        for worker in workers(&place) {
+            signal(worker, by);
+        }
+        assert_failed(&end(run), &place, "producer-0");
+        foreign.assert_nothing_is_left(&place);
+    }
+}
+
+#[test]
+fn a_measurement_that_is_interrupted_leaves_no_topic_and_keeps_whole_repetitions() {
+    let _alone = alone();
+    let foreign = Foreign::start();
+    for (words, whole) in [("(warm-up, not counted)", 0), ("repetition 2 of 2", 1)] {
+        let place = Place::with(&workload(4.0, ""));
+        let mut run = foreign.run(&place);
+        await_measuring(&mut run, &place, words);
+        signal(run.id(), Signal::INT);
+        assert_interrupted(&end(run), &place);
+        assert_eq!(place.point().repetitions.len(), whole, "{words}");
+        assert!(said(&place).contains("interrupted"), "{}", said(&place));
+        foreign.assert_nothing_is_left(&place);
+    }
+}
+
+#[test]
+fn a_contender_that_fails_leaves_the_others_their_turns() {
+    let _alone = alone();
+    let foreign = Foreign::start();
+    // Streams refuse records that are verified; the plain client goes on through all of its repetitions.
+    let place = Place::with(&workload(0.5, "drivers = \"stream, thalweg\"\nverify = \"whole\""));
+    let output = end(foreign.run(&place));
+    assert_ends_with(&output, 1);
+    let points = place.result().workloads.remove(0).points;
+    assert!(points[0].failure.as_ref().is_some_and(|why| why.contains("verify")), "{:?}", points[0].failure);
+    assert_eq!(
+        (points[1].failure.as_ref(), points[1].repetitions.len()),
+        (None, 2),
+        "{}",
+        text(&output.stdout)
+    );
+    foreign.assert_nothing_is_left(&place);
+}

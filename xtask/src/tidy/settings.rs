@@ -1,0 +1,84 @@
+//! No setting is named by a string where the code could name its field: a key that is misspelled in a string compiles.
+
+use super::tree::Tree;
+use super::{Finding, Rule};
+use std::collections::BTreeSet;
+
+pub const RULE: Rule = Rule {
+    name: "settings",
+    reason: "a setting is declared once, in crates/config/src/table; others read its field or its `Setting`",
+    check: |tree| Ok(check(tree)),
+};
+
+const TABLE: &str = "crates/config/src/table/";
+
+/// A client's settings, some of which have the name of a broker's.
+const OF_CLIENTS: [(&str, &str); 1] = [("crates/thalweg/src/cli/produce.rs", "compression.type")];
+
+fn check(tree: &Tree) -> Vec<Finding> {
+    let keys = keys(tree);
+    let mut findings = Vec::new();
+    for source in tree.sources().filter(|source| !source.is_test() && can_name_settings(tree, source.path)) {
+        for (number, line) in source.production_lines() {
+            if line.trim_start().starts_with("//") {
+                continue;
+            }
+            // What stands between two quotes; crude, but a key holds no quote.
+            for text in line.split('"').filter(|text| keys.contains(text)) {
+                if !OF_CLIENTS.contains(&(source.path, text)) {
+                    let message = format!("\"{text}\" by a string: take the `Setting` of that field");
+                    findings.push(Finding::new(source.path, number, message));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// Every key that is declared, apart from those that are words of the language too.
+fn keys(tree: &Tree) -> BTreeSet<&str> {
+    let declarations = tree.sources().filter(|source| source.path.starts_with(TABLE));
+    let entries = declarations.flat_map(|source| source.text.lines());
+    let keys = entries.filter_map(|line| line.strip_prefix("    \"")?.split_once("\": "));
+    keys.map(|(key, _)| key).filter(|key| key.contains('.')).collect()
+}
+
+/// Whether a file is of `config` outside of the table, or of a crate that uses `config`.
+fn can_name_settings(tree: &Tree, path: &str) -> bool {
+    let Some((member, _)) = path.split_once("/src/") else { return false };
+    match member {
+        "crates/config" => !path.starts_with(TABLE),
+        _ => tree.text(&format!("{member}/Cargo.toml")).is_some_and(|text| text.contains("thalweg-config")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: (&str, &str) = (
+        "crates/config/src/table/log.rs",
+        "    \"log.dirs\": List = null, ANY,\n        \"Not `log.dir`.\";\n    \"preallocate\": Boolean",
+    );
+    const MANIFEST: (&str, &str) = ("crates/broker/Cargo.toml", "thalweg-config.workspace = true\n");
+
+    fn lines(path: &str, text: &str) -> Vec<usize> {
+        let tree = Tree::of(&[LOG, MANIFEST, (path, text)]);
+        check(&tree).into_iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn strings_that_are_keys_are_found() {
+        let text =
+            "let a = config.get(\"log.dirs\");\n// \"log.dirs\"\nlet b = (\"log.dir\", \"preallocate\");\n";
+        assert_eq!(lines("crates/broker/src/a.rs", text), [1]);
+        assert_eq!(lines("crates/config/src/a.rs", text), [1]);
+        assert_eq!(lines("crates/log/src/a.rs", text), [0; 0], "it does not see the settings");
+        assert_eq!(lines("crates/broker/tests/it/a.rs", text), [0; 0]);
+    }
+
+    #[test]
+    fn words_in_a_message_are_no_reader() {
+        assert_eq!(lines("crates/broker/src/a.rs", "warn!(\"A host in log.dirs has no address\");"), [0; 0]);
+    }
+}
