@@ -272,7 +272,7 @@ impl Cluster {
 
     /// A new unshared connection to an address, for requests that the broker may hold for a while.
     pub async fn dedicated(&self, address: &str) -> Result<Connection, ClientError> {
-        self.connect_to(address).await
+        Connection::connect_by(&self.0.connector, address, &self.0.options).await
     }
 
     /// The connection to an address, made when there is none that lives.
@@ -284,14 +284,9 @@ impl Cluster {
         if let Some(connection) = self.living(address) {
             return Ok(connection);
         }
-        let connection = self.connect_to(address).await?;
+        let connection = Connection::connect_by(&self.0.connector, address, &self.0.options).await?;
         self.0.state.lock().by_address.insert(address.to_owned(), connection.clone());
         Ok(connection)
-    }
-
-    /// Boxed: with TLS and SASL it takes some KiB, which every task that may connect would hold for as long as it lives.
-    async fn connect_to(&self, address: &str) -> Result<Connection, ClientError> {
-        Box::pin(Connection::connect_by(&self.0.connector, address, &self.0.options)).await
     }
 
     fn living(&self, address: &str) -> Option<Connection> {

@@ -139,9 +139,8 @@ pub struct Consumer {
     commits: Option<Arc<Commits>>,
     fetchers: JoinSet<()>,
     fetching: BTreeMap<i32, AbortHandle>,
-    /// Boxed: a channel has room for many from the beginning.
-    to: mpsc::Sender<Box<Fetched>>,
-    fetched: mpsc::Receiver<Box<Fetched>>,
+    to: mpsc::Sender<Fetched>,
+    fetched: mpsc::Receiver<Fetched>,
     ready: VecDeque<Chunk>,
     /// Assigned partitions that were not reported yet, because their positions are not known.
     assigned: Option<Vec<TopicPartition>>,
@@ -335,7 +334,7 @@ impl Consumer {
             };
             self.shared.demand.set(false);
             match fetched {
-                Some(fetched) => self.take(*fetched)?,
+                Some(fetched) => self.take(fetched)?,
                 None if Instant::now() >= deadline => return Ok(Polled::Nothing),
                 None => {}
             }
@@ -378,7 +377,7 @@ impl Consumer {
                     self.withdraw(&partitions);
                     self.shared.assignment.lock().revoke(&partitions);
                     if self.config.auto_commit.is_some()
-                        && let Err(error) = Box::pin(self.commit()).await
+                        && let Err(error) = self.commit().await
                     {
                         // Another member will read some records again; that is what at-least-once means.
                         tracing::warn!(%error, "Failed to commit offsets before the rebalance");
@@ -433,13 +432,12 @@ impl Consumer {
     async fn keep_up(&mut self) -> Result<Instant, ConsumerError> {
         self.commit_when_due();
         if self.refresh_at <= Instant::now() {
-            // What is done seldom is not kept in the memory of every poll.
-            Box::pin(self.refresh()).await?;
+            self.refresh().await?;
         }
         let mut due = self.refresh_at;
         if self.shared.assignment.lock().lacks_position() {
             if self.positions_at <= Instant::now() {
-                Box::pin(self.find_positions()).await?;
+                self.find_positions().await?;
             }
             if self.shared.assignment.lock().lacks_position() {
                 due = due.min(self.positions_at).min(self.refresh_at);

@@ -89,7 +89,7 @@ pub(super) struct Fetcher {
     pub(super) broker: i32,
     pub(super) config: Arc<ConsumerConfig>,
     pub(super) shared: Arc<Shared>,
-    pub(super) to: mpsc::Sender<Box<Fetched>>,
+    pub(super) to: mpsc::Sender<Fetched>,
 }
 
 /// One answer, taken apart.
@@ -198,7 +198,7 @@ impl Fetcher {
 
     async fn tell(&self, fetched: Fetched) {
         // Fails when the consumer was dropped.
-        let _ = self.to.send(Box::new(fetched)).await;
+        let _ = self.to.send(fetched).await;
     }
 
     async fn fetch(

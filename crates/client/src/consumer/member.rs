@@ -88,8 +88,8 @@ impl Member {
             match self.be_member().await {
                 Pulse::Done | Pulse::Rejoin => {}
                 Pulse::Forgotten => self.forget(),
-                Pulse::Stalled => Box::pin(self.pause()).await,
-                Pulse::Leaving => return Box::pin(self.leave()).await,
+                Pulse::Stalled => self.pause().await,
+                Pulse::Leaving => return self.leave().await,
                 Pulse::Failed(error) => {
                     self.lose();
                     self.membership.tell(Event::Failed(error));
@@ -109,8 +109,7 @@ impl Member {
             }
         }
         self.membership.take_rejoin();
-        // What is done seldom is not kept in the memory of the task.
-        let assigned = match Box::pin(self.join()).await {
+        let assigned = match self.join().await {
             Ok(assigned) => assigned,
             Err(pulse) => return pulse,
         };
