@@ -345,7 +345,8 @@ fn hints_that_a_full_disk_has_no_room_for_are_told_in_one_line() {
     });
     assert_eq!(logs.len(), 5);
     let told = told.lock().expect("no panic");
-    let hints: Vec<_> = told.iter().filter(|line| line.contains("skipped index and checkpoint writes")).collect();
+    let hints: Vec<_> =
+        told.iter().filter(|line| line.contains("skipped index and checkpoint writes")).collect();
     assert!(matches!(hints[..], [line] if line.contains("count=15 ")), "{told:?}");
 }
 
