@@ -2,8 +2,7 @@
 //! those that the lab starts must be gone with their files, and one that runs without it must have no topic of the run.
 #![allow(
     clippy::disallowed_methods,
-    clippy::disallowed_types,
-    reason = "processes run in the world's time, and write to the world's files"
+    reason = "processes run in the world's time, and their tests wait in it"
 )]
 
 use std::path::Path;
