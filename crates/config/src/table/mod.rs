@@ -1,4 +1,4 @@
-//! The table of every configuration key of Kafka 4.3, each declared once: [`declare`] says how.
+//! The table of every configuration key of Kafka 4.3, each declared once: `declare` says how.
 //!
 //! Everything else about configuration is derived from here: parsing, checks, the typed settings, DescribeConfigs,
 //! AlterConfigs, warnings, the documentation.
