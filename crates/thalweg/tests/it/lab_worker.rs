@@ -332,7 +332,7 @@ async fn what_cannot_be_done_is_said_before_anything_begins() {
         (with(|a| a.records.size_bytes = 20), "records.size_bytes = 20 is too small to be verified"),
         (
             with(|a| drop(a.properties.insert("security.protocol".to_owned(), "SASL_SSL".to_owned()))),
-            "sasl.mechanism=GSSAPI is invalid: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+            "sasl.mechanism=GSSAPI is invalid: expected PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
         ),
         (with(|a| drop(a.properties.insert("acks".to_owned(), "2".to_owned()))), "acks=2 is invalid"),
         (with(|a| a.records.payload = Payload::File("/no/such".to_owned())), "The payload file /no/such"),
