@@ -245,6 +245,9 @@ async fn a_broker_without_controllers_gives_up_and_says_whom_it_asked() {
     let empty = data();
     let alone = start(configuration(empty.path(), &properties)).await.err().expect("nobody is there");
     assert!(matches!(alone, StartError::NoClusterId { .. }), "{alone}");
-    assert!(alone.to_string().contains(&format!("the controllers at {controller} did not return")), "{alone}");
+    assert!(
+        alone.to_string().contains(&format!("the controllers at {controller} did not return")),
+        "{alone}"
+    );
     assert!(!empty.path().join("meta.properties").exists(), "no id was made up");
 }

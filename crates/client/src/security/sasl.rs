@@ -283,17 +283,23 @@ mod tests {
         let scram = ("sasl.mechanism", "SCRAM-SHA-256");
         let plain_module = "a.PlainLoginModule required username=\"u\" password=\"hunter2\";";
         for (settings, beginning) in [
-            (&[] as &[(&str, &str)], "sasl.mechanism=GSSAPI is invalid: PLAIN, SCRAM-SHA-256 or"),
-            (&[("sasl.mechanism", "OAUTHBEARER")], "sasl.mechanism=OAUTHBEARER is invalid: PLAIN,"),
-            (&[scram], "sasl.jaas.config=(not set) is invalid: org.apache.kafka.common.security.scram."),
-            (&[scram, ("sasl.username", "u")], "sasl.password=(not set) is invalid: the password of"),
+            (&[] as &[(&str, &str)], "sasl.mechanism=GSSAPI is invalid: expected PLAIN, SCRAM-SHA-256 or"),
+            (&[("sasl.mechanism", "OAUTHBEARER")], "sasl.mechanism=OAUTHBEARER is invalid: expected PLAIN,"),
+            (
+                &[scram],
+                "sasl.jaas.config=(not set) is invalid: expected org.apache.kafka.common.security.scram.",
+            ),
+            (
+                &[scram, ("sasl.username", "u")],
+                "sasl.password=(not set) is invalid: expected the password of",
+            ),
             (
                 &[scram, (JAAS, plain_module)],
-                "sasl.jaas.config=[hidden] is invalid: org.apache.kafka.common.",
+                "sasl.jaas.config=[hidden] is invalid: expected org.apache.kafka.common.",
             ),
             (
                 &[scram, (JAAS, "x=\"hunter2\"")],
-                "sasl.jaas.config=[hidden] is invalid: another line (the con",
+                "sasl.jaas.config=[hidden] is invalid: expected another line (the con",
             ),
         ] {
             let error = take(settings).expect_err("a refusal").to_string();

@@ -134,7 +134,7 @@ async fn an_answer_beyond_the_limit_or_beyond_understanding_is_refused() {
     let (connection, mut peer) = pair(&options);
     peer.writer.write_all(&101i32.to_be_bytes()).await.expect("written");
     let error = connection.send(&HeartbeatRequest::default()).await.expect_err("a refusal");
-    assert!(error.to_string().contains("at most 100 are read"), "{error}");
+    assert!(error.to_string().contains("the limit is 100"), "{error}");
 
     let (connection, mut peer) = pair(&options);
     let asking = tokio::spawn(async move { connection.send(&HeartbeatRequest::default()).await });

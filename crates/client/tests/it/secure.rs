@@ -250,7 +250,7 @@ async fn a_client_shows_its_certificate_from_wherever_it_has_it() {
     for versions in ["TLSv1.2", "TLSv1.3"] {
         let settings = [base[0], base[1], ("ssl.enabled.protocols", versions)];
         let error = connect(&peer, HOST, &settings).await.expect_err("it wants a certificate");
-        assert!(error.to_string().contains("certificate of this client"), "{versions}: {error}");
+        assert!(error.to_string().contains("requires a client certificate"), "{versions}: {error}");
     }
     let client = authority.sign(&[], Valid::Now);
     let directory = tempfile::tempdir().expect("a directory");
@@ -289,17 +289,17 @@ fn a_setting_that_cannot_be_names_itself_and_no_secret() {
     for (settings, words) in [
         (
             &[("ssl.truststore.location", "/nowhere")][..],
-            "ssl.truststore.location=/nowhere is invalid: a file that can be read",
+            "ssl.truststore.location=/nowhere is invalid: expected a file that can be read",
         ),
         (&[("ssl.truststore.location", &jks)], "-deststoretype PKCS12 converts it"),
         (&[("ssl.truststore.location", &text)], "expected a file in PEM or PKCS12, which this is not"),
         (
             &[("ssl.truststore.location", &store)],
-            "ssl.truststore.password=(not set) is invalid: the password of",
+            "ssl.truststore.password=(not set) is invalid: expected the password of",
         ),
         (
             &[("ssl.keystore.location", &store), ("ssl.keystore.password", "hunter2")],
-            "ssl.keystore.password=[hidden] is invalid: the password of",
+            "ssl.keystore.password=[hidden] is invalid: expected the password of",
         ),
         (&[("ssl.keystore.key", &client.key_pem)], "ssl.keystore.certificate.chain=(not set)"),
         (
@@ -323,7 +323,7 @@ fn a_setting_that_cannot_be_names_itself_and_no_secret() {
             "ssl.enabled.protocols=TLSv1.1 is invalid: expected TLSv1.2, TLSv1.3",
         ),
         (&[("ssl.endpoint.identification.algorithm", "LDAPS")], "https, or nothing for no check"),
-        (&[("ssl.truststore.type", "BCFKS")], "ssl.truststore.type=BCFKS is invalid: PEM or PKCS12"),
+        (&[("ssl.truststore.type", "BCFKS")], "ssl.truststore.type=BCFKS is invalid: expected PEM or PKCS12"),
     ] {
         let mut all = vec![("security.protocol", "SSL")];
         if !settings.iter().any(|(key, _)| key.starts_with("ssl.truststore")) {
@@ -362,7 +362,7 @@ async fn a_listener_with_sasl_lets_in_who_knows_the_password() {
     let error = connect(&peer, HOST, &scram).await.expect_err("another mechanism");
     assert!(error.to_string().ends_with("this listener supports PLAIN (sasl.mechanism)"), "{error}");
     let error = connect(&Peer::default(), HOST, &plain("secret")).await.expect_err("no SASL");
-    assert!(error.to_string().contains("does not use SASL (security.protocol=PLAINTEXT"), "{error}");
+    assert!(error.to_string().contains("does not use SASL (expected security.protocol=PLAINTEXT"), "{error}");
     let silent = connect(&peer, HOST, &[]).await.expect("versions are told to everybody");
     let error = heartbeat(&silent).await.expect_err("nothing else is");
     assert!(error.to_string().contains("a SASL listener does so"), "{error}");

@@ -270,7 +270,7 @@ async fn what_kafka_refuses_is_explained(kafka: &Secured) {
             &[("ssl.truststore.certificates", stranger.pem.as_str()), ("ssl.truststore.location", "")],
             "signed by none that is trusted here",
         ),
-        ("MUTUAL", &[], "certificate of this client"),
+        ("MUTUAL", &[], "requires a client certificate"),
         ("TLS", &system, "expected security.protocol=SSL or SASL_SSL"),
         ("PLAIN", &system, "a SASL listener does so"),
         (
