@@ -4,6 +4,7 @@
 //! Owns: which batches are verified, and the mapping of the coordinator's errors for clients. A request whose
 //! transactions are all open here needs no verification.
 
+use super::{BY_TOPIC_ID, Named};
 use crate::broker::Broker;
 use thalweg_coordinator::transaction::{Guarded, Producer, Verification, begin_verification, must_ask};
 use thalweg_hash::HashMap;
@@ -161,5 +162,5 @@ fn find(
     topic: &TopicProduceData,
     index: i32,
 ) -> Option<std::sync::Arc<thalweg_replica::partition::Partition>> {
-    super::named(version, &topic.name, topic.topic_id).here(broker)?.partition(index)
+    Named::of(version >= BY_TOPIC_ID, &topic.name, topic.topic_id).here(broker)?.partition(index)
 }
