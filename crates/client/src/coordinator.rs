@@ -26,8 +26,8 @@ impl Coordinator {
         Coordinator { cluster, kind, key: key.into(), dedicated: false, connection }
     }
 
-    /// One that is asked over a connection of its own, which the first request makes. A broker answers the requests of a
-    /// connection one after the other, and an answer that waits for replicas would hold up every user of a shared one.
+    /// A coordinator with a connection of its own, which the first request opens. A broker answers the requests of a
+    /// connection in order, so an answer that waits for replicas would hold up every user of a shared connection.
     pub(crate) fn dedicated(cluster: Cluster, kind: CoordinatorKind, key: impl Into<String>) -> Coordinator {
         Coordinator { dedicated: true, ..Coordinator::new(cluster, kind, key) }
     }

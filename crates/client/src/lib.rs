@@ -12,8 +12,8 @@
 //! - [`Connector`] is the network seam: TCP, or a replacement by a test or simulation.
 //!
 //! It runs on a tokio runtime, without its own threads. Settings have Kafka's names and defaults ([`ProducerConfig`],
-//! [`ConsumerConfig`]). [`ClientError::is_retriable`] tells whether a retry may succeed; [`TransactionError`] tells
-//! whether to abort a transaction or to give up.
+//! [`ConsumerConfig`]). [`ClientError::is_retriable`] is true if a retry may succeed; [`TransactionError`] says
+//! whether to abort the transaction or to give up.
 //!
 //! # A consumer group
 //!

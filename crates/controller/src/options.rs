@@ -11,7 +11,7 @@ use thalweg_log::disk::Disk;
 use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind, Endpoint, VersionRange, feature};
 use thalweg_wire::{ErrorCode, Uuid};
 
-/// Options of a controller. [`ControllerOptions::new`] has Kafka's defaults.
+/// Options of a controller.
 #[derive(Clone, Debug)]
 pub struct ControllerOptions {
     /// The id of this node, the only voter of its quorum.
@@ -97,18 +97,6 @@ impl ControllerOptions {
             disk: Disk::real(),
             clock: Clock::system(),
         }
-    }
-
-    /// Kafka's defaults for a node, its cluster, and the directory of its metadata log.
-    pub fn new(
-        node_id: i32,
-        cluster_id: &str,
-        directory_id: Uuid,
-        metadata_log_dir: PathBuf,
-    ) -> ControllerOptions {
-        let by_default = BrokerConfig::default();
-        let options = ControllerOptions::of(&by_default, cluster_id, directory_id, metadata_log_dir);
-        ControllerOptions { node_id, ..options }
     }
 }
 

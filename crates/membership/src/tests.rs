@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use thalweg_config::BrokerConfig;
 use thalweg_controller::{
     ConfigRefusal, ConfigRules, Controller, ControllerOptions, EffectiveConfig, default_supported_features,
 };
@@ -75,7 +76,8 @@ struct Node {
 }
 
 fn controller_options(dir: &Path) -> ControllerOptions {
-    ControllerOptions::new(1, CLUSTER, DIRECTORY, dir.to_owned())
+    let options = ControllerOptions::of(&BrokerConfig::default(), CLUSTER, DIRECTORY, dir.to_owned());
+    ControllerOptions { node_id: 1, ..options }
 }
 
 fn options() -> MembershipOptions {

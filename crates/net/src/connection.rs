@@ -32,6 +32,9 @@ const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 const PENDING_MAX: usize = 64;
 /// How long one connection's frames are served before the tasks of others get their turn.
 const ROUND_MAX: Duration = Duration::from_millis(10);
+/// How many bytes one connection reads before the tasks of others get their turn, and the runtime looks for events. A
+/// peer that sends faster than it is read would otherwise keep its worker for the whole of a large frame.
+const READ_MAX: usize = 4 * 1024 * 1024;
 /// Time for a peer to receive the last answers when the broker stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// A connection that has been quiet for so long gives its buffer back.
@@ -151,6 +154,8 @@ pub(super) struct Connection<H: Handler> {
     held: Option<HeldAnswers>,
     /// Whether there was no memory to read on while answers are awaited.
     is_starved: bool,
+    /// How much was read since others had their turn.
+    read_bytes: usize,
     stopping: watch::Receiver<bool>,
     _admission: Admission,
 }
@@ -183,6 +188,7 @@ impl<H: Handler> Connection<H> {
             ready_bytes: 0,
             held: None,
             is_starved: false,
+            read_bytes: 0,
             stopping,
             _admission: admission,
         }
@@ -206,6 +212,10 @@ impl<H: Handler> Connection<H> {
         }
         refused?;
         tokio::task::coop::consume_budget().await;
+        if self.read_bytes >= READ_MAX {
+            self.read_bytes = 0;
+            tokio::task::yield_now().await;
+        }
         if self.reads_on() && self.input.has_frame() {
             if Instant::now() >= until {
                 tokio::task::yield_now().await;
@@ -397,7 +407,11 @@ impl<H: Handler> Connection<H> {
     fn read_now(&mut self) -> Result<Option<Read>, Disconnect> {
         match self.input.try_read(&self.stream) {
             Ok(Read::Bytes(0)) => Err(Disconnect::Closed),
-            Ok(read) => Ok(Some(read)),
+            Ok(Read::Bytes(bytes)) => {
+                self.read_bytes += bytes;
+                Ok(Some(Read::Bytes(bytes)))
+            }
+            Ok(Read::NoRoom) => Ok(Some(Read::NoRoom)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error.into()),
         }

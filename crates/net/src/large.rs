@@ -7,9 +7,12 @@ use super::memory::{Charge, FrameMemory, Purpose};
 use super::stream::Stream;
 use bytes::{BufMut, Bytes};
 use std::io;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// The minimum growth of a buffer.
 const GROWTH_MIN: usize = 16 * 1024;
+/// From here on growing, which copies to memory that the system has yet to provide, takes long enough to hold up others.
+const GROWTH_LONG: usize = 4 * 1024 * 1024;
 
 /// A frame of which some bytes are missing.
 #[derive(Debug)]
@@ -91,7 +94,14 @@ impl LargeFrame {
 
     fn grow(&mut self, growth: usize) {
         let capacity = self.bytes.capacity() + growth;
-        self.bytes.reserve_exact(capacity - self.bytes.len());
+        let bytes = &mut self.bytes;
+        let mut grow = || bytes.reserve_exact(capacity - bytes.len());
+        // A runtime with one thread has no other for the tasks of others.
+        if growth >= GROWTH_LONG && Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread {
+            tokio::task::block_in_place(grow);
+        } else {
+            grow();
+        }
     }
 
     /// Reads once. There is room.

@@ -2,6 +2,7 @@
 //! the names of Kafka's own clients, or librdkafka's for the same.
 
 mod clusters;
+mod opening;
 mod outlet;
 mod reports;
 mod settings;
@@ -15,7 +16,8 @@ use crate::declaration::{Absent, Module, OptionSpec, Settings, Takes};
 use crate::disk;
 use crate::stage::{KafkaFailed, StageError};
 
-pub use outlet::{Outlet, Waiting, find_topic};
+pub use opening::Opening;
+pub use outlet::{Outlet, Waiting};
 pub use settings::{ClientSettings, consumer, producer};
 pub use writer::Writer;
 

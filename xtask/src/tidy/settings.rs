@@ -1,5 +1,6 @@
 //! No setting is named by a string where the code could name its field: a key that is misspelled in a string compiles.
 
+use super::manifest::{Manifest, members};
 use super::tree::Tree;
 use super::{Finding, Rule};
 use std::collections::BTreeSet;
@@ -16,9 +17,11 @@ const TABLE: &str = "crates/config/src/table/";
 const OF_CLIENTS: [(&str, &str); 1] = [("crates/thalweg/src/cli/produce.rs", "compression.type")];
 
 fn check(tree: &Tree) -> Vec<Finding> {
-    let keys = keys(tree);
+    let (keys, readers) = (keys(tree), readers(tree));
     let mut findings = Vec::new();
-    for source in tree.sources().filter(|source| !source.is_test() && can_name_settings(tree, source.path)) {
+    for source in
+        tree.sources().filter(|source| !source.is_test() && can_name_settings(&readers, source.path))
+    {
         for (number, line) in source.production_lines() {
             if line.trim_start().starts_with("//") {
                 continue;
@@ -43,13 +46,18 @@ fn keys(tree: &Tree) -> BTreeSet<&str> {
     keys.map(|(key, _)| key).filter(|key| key.contains('.')).collect()
 }
 
-/// Whether a file is of `config` outside of the table, or of a crate that uses `config`.
-fn can_name_settings(tree: &Tree, path: &str) -> bool {
-    let Some((member, _)) = path.split_once("/src/") else { return false };
-    match member {
-        "crates/config" => !path.starts_with(TABLE),
-        _ => tree.text(&format!("{member}/Cargo.toml")).is_some_and(|text| text.contains("thalweg-config")),
-    }
+/// The folders of the crates that use `config`, and its own.
+fn readers(tree: &Tree) -> Vec<&str> {
+    let uses =
+        |member: &Manifest<'_>| member.dependencies().any(|entry| entry.dependency() == "thalweg-config");
+    let users = members(tree).filter(uses).map(|member| member.folder);
+    users.chain(["crates/config/"]).collect()
+}
+
+/// Whether a file is of the sources of a reader, outside of the table.
+fn can_name_settings(readers: &[&str], path: &str) -> bool {
+    let is_source = |folder: &&str| path.strip_prefix(*folder).is_some_and(|rest| rest.starts_with("src/"));
+    readers.iter().any(is_source) && !path.starts_with(TABLE)
 }
 
 #[cfg(test)]
@@ -60,7 +68,8 @@ mod tests {
         "crates/config/src/table/log.rs",
         "    \"log.dirs\": List = null, ANY,\n        \"Not `log.dir`.\";\n    \"preallocate\": Boolean",
     );
-    const MANIFEST: (&str, &str) = ("crates/broker/Cargo.toml", "thalweg-config.workspace = true\n");
+    const MANIFEST: (&str, &str) =
+        ("crates/broker/Cargo.toml", "[dependencies]\nthalweg-config.workspace = true\n");
 
     fn lines(path: &str, text: &str) -> Vec<usize> {
         let tree = Tree::of(&[LOG, MANIFEST, (path, text)]);

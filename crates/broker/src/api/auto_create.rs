@@ -14,11 +14,6 @@ use tokio::time::Instant;
 /// there is no leader yet, and asks again.
 const APPEARS_WITHIN: Duration = Duration::from_millis(500);
 
-/// Whether the topic is being created.
-pub fn in_creation(broker: &Broker, name: &str) -> bool {
-    broker.auto_topics.contains(name)
-}
-
 /// Creates the topics that are not being created already, and waits a little for them to have leaders. A client's are
 /// created in its name, the coordinators' own in the broker's.
 pub async fn create(broker: &Broker, names: Vec<String>, client: Option<&Call>) {

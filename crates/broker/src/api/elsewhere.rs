@@ -16,6 +16,13 @@ pub enum Named<'a> {
     Name(&'a str),
 }
 
+impl<'a> Named<'a> {
+    /// The topic of a request, whose version names topics by id or by name.
+    pub fn of(by_id: bool, name: &'a str, id: Uuid) -> Named<'a> {
+        if by_id { Named::Id(id) } else { Named::Name(name) }
+    }
+}
+
 impl Named<'_> {
     /// The topic, when partitions of it are here.
     pub fn here(self, broker: &Broker) -> Option<Arc<Topic>> {

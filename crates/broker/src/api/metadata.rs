@@ -158,7 +158,7 @@ impl Detail<'_> {
             Some(name) if asked.topic_id.is_zero() => {
                 let error = if topic_name::check(name).is_err() {
                     ErrorCode::InvalidTopicException
-                } else if auto_create::in_creation(broker, name) {
+                } else if broker.auto_topics.contains(name) {
                     ErrorCode::LeaderNotAvailable
                 } else {
                     ErrorCode::UnknownTopicOrPartition

@@ -159,7 +159,7 @@ fn tell_leaders(broker: &Broker, call: &Call, response: &mut ProduceResponse) {
     for topic in &mut response.responses {
         for data in &mut topic.partition_responses {
             if data.error_code == ErrorCode::NotLeaderOrFollower.code() {
-                let topic = named(call.version, &topic.name, topic.topic_id);
+                let topic = Named::of(call.version >= BY_TOPIC_ID, &topic.name, topic.topic_id);
                 let (leader_id, leader_epoch) = topic.leader(broker, data.index);
                 data.current_leader = LeaderIdAndEpoch { leader_id, leader_epoch };
                 leaders.push(leader_id);
@@ -244,7 +244,7 @@ fn append_topic(
     topic: TopicProduceData,
     guard: &mut dyn FnMut(usize) -> Result<Option<VerificationGuard>, Refusal>,
 ) -> TopicProduceResponse {
-    let named = named(call.version, &topic.name, topic.topic_id);
+    let named = Named::of(call.version >= BY_TOPIC_ID, &topic.name, topic.topic_id);
     let found = named.here(broker);
     let topic_id = if call.version >= BY_TOPIC_ID { topic.topic_id } else { Uuid::ZERO };
     let mut partition_responses = Vec::with_capacity(topic.partition_data.len());
@@ -262,11 +262,6 @@ fn append_topic(
         partition_responses.push(result);
     }
     TopicProduceResponse { name: topic.name, topic_id, partition_responses }
-}
-
-/// The topic that a part of the request is for.
-fn named(version: i16, name: &str, id: Uuid) -> Named<'_> {
-    if version >= BY_TOPIC_ID { Named::Id(id) } else { Named::Name(name) }
 }
 
 /// The entry of a batch in the answer. That of a large one is filled in when it was appended.

@@ -348,7 +348,7 @@ impl Transaction {
         self.fail(failure);
     }
 
-    /// A batch of the transaction failed. `was_sent` tells whether its sequence is used.
+    /// A batch of the transaction failed. `was_sent`: the broker may have taken its sequence numbers.
     pub(super) fn batch_failed(&mut self, error: &DeliveryError, was_sent: bool) {
         self.needs_epoch |= was_sent;
         let cause = TransactionCause::Delivery(Arc::new(error.clone()));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use thalweg_config::BrokerConfig;
 use thalweg_controller::batches::{self, MetadataBatch};
 use thalweg_controller::{
     ConfigRefusal, ConfigRules, Controller, ControllerOptions, EffectiveConfig, HandleError,
@@ -81,7 +82,8 @@ pub struct Bench {
 }
 
 pub fn options(dir: &Path) -> ControllerOptions {
-    ControllerOptions::new(NODE, CLUSTER_ID, DIRECTORY, dir.to_owned())
+    let options = ControllerOptions::of(&BrokerConfig::default(), CLUSTER_ID, DIRECTORY, dir.to_owned());
+    ControllerOptions { node_id: NODE, ..options }
 }
 
 impl Bench {

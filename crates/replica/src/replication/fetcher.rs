@@ -370,8 +370,7 @@ impl Fetcher {
         }
     }
 
-    /// Continues behind the appended records, or pauses if nothing could be appended. `received_any` tells whether the leader
-    /// sent any.
+    /// Continues behind the appended records, or pauses if nothing could be appended. `received_any`: the leader sent some.
     fn note_appended(
         &mut self,
         key: PartitionKey,

@@ -1,22 +1,13 @@
 //! A producer for one topic, which takes messages as long as it has room.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
-
 use thalweg_client::{
     ClientError, Cluster, Delivery, Producer, ProducerConfig, ProducerRecord, SendError, Taken, TopicRef,
 };
 use thalweg_record::Header;
-use thalweg_wire::ErrorCode;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use super::failed;
 use crate::message::Batch;
-use crate::retry::Retry;
-use crate::stage::StageError;
 
-/// How long a cluster may not know a topic, which it may be about to create.
-const UNKNOWN_TOPIC_MAX: Duration = Duration::from_secs(30);
 /// How many messages are handed over while the senders stand still.
 const MESSAGES_AT_ONCE: usize = 256;
 
@@ -92,39 +83,5 @@ impl Outlet {
             }
         }
         Ok(true)
-    }
-}
-
-/// Waits until the cluster knows a topic, which it may create. A cluster that cannot be reached is tried again, for as long as
-/// somebody waits, and the last reason is left in `trouble`.
-pub async fn find_topic(
-    cluster: &Cluster,
-    topic: &str,
-    trouble: &Mutex<Option<String>>,
-) -> Result<(), StageError> {
-    let mut retry = Retry::within(Duration::MAX);
-    let mut unknown_since = None;
-    loop {
-        let error = match cluster.refresh(&[topic.to_owned()], true).await {
-            Ok(metadata) => {
-                let known = metadata.topics.get(topic);
-                match known.map_or(Some(ErrorCode::UnknownTopicOrPartition), |known| known.error) {
-                    None => return Ok(()),
-                    Some(code) => {
-                        let since = *unknown_since.get_or_insert_with(Instant::now);
-                        if !code.is_retriable() || since.elapsed() > UNKNOWN_TOPIC_MAX {
-                            return Err(failed(format!("Topic {topic}"), code));
-                        }
-                        code.to_string()
-                    }
-                }
-            }
-            Err(error) if error.is_retriable() => error.to_string(),
-            Err(error) => return Err(failed(format!("Topic {topic}"), error)),
-        };
-        if trouble.lock().unwrap_or_else(PoisonError::into_inner).replace(error.clone()).is_none() {
-            tracing::warn!(topic, error, "The cluster cannot be written to yet; it is tried again");
-        }
-        sleep(retry.failed(Instant::now()).unwrap_or_default()).await;
     }
 }

@@ -1,16 +1,15 @@
 //! A topic that is written at least once: a message has arrived when the cluster has acknowledged it. The first report of a
 //! failure is final, since the producer has tried for as long as it was allowed to.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use thalweg_client::{Cluster, ProducerConfig};
-use tokio::task::{JoinError, JoinSet};
-use tokio::time::{sleep, timeout};
+use thalweg_client::Delivery;
+use tokio::time::{Instant, sleep};
 
 use super::reports::Reports;
-use super::{Outlet, Waiting, failed, find_topic, producer, with_headers};
+use super::{Opening, Outlet, Waiting, failed, producer, with_headers};
 use crate::declaration::Settings;
 use crate::message::Batch;
 use crate::stage::StageError;
@@ -25,9 +24,7 @@ pub struct Writer {
     patience: Duration,
     outlet: Option<Outlet>,
     /// Until it is there.
-    opening: JoinSet<Result<Outlet, StageError>>,
-    /// Why it is not there yet.
-    trouble: Arc<Mutex<Option<String>>>,
+    opening: Opening,
     reports: Arc<Reports>,
     waiting: Option<Waiting>,
 }
@@ -41,17 +38,12 @@ impl Writer {
             return Err(failed("Opening a topic", reason));
         }
         let (topic, patience) = (Arc::<str>::from(settings.text("topic")), client.config.delivery_timeout);
-        let (reports, trouble) = (Arc::<Reports>::default(), Arc::default());
-        let mut opening = JoinSet::new();
-        opening.spawn(open(
-            client.cluster(),
-            client.config,
-            Arc::clone(&topic),
-            with_headers(settings),
-            Arc::clone(&reports),
-            Arc::clone(&trouble),
-        ));
-        Ok(Writer { topic, patience, outlet: None, opening, trouble, reports, waiting: None })
+        let reports = Arc::<Reports>::default();
+        let reported = Arc::clone(&reports);
+        let report = move |delivery: &Delivery<'_>| reported.delivered(delivery);
+        let (cluster, with_headers) = (client.cluster(), with_headers(settings));
+        let opening = Opening::begin(cluster, client.config, Arc::clone(&topic), with_headers, report);
+        Ok(Writer { topic, patience, outlet: None, opening, reports, waiting: None })
     }
 
     /// The count of messages that the cluster has acknowledged.
@@ -76,18 +68,19 @@ impl Writer {
 
     /// Fails when a message has failed, or the topic cannot be opened.
     pub fn check(&mut self) -> Result<(), StageError> {
-        if let Some(opened) = self.opening.try_join_next() {
-            self.opened(opened);
-        }
+        let opened = self.opening.opened();
+        self.opened(opened);
         match self.reports.failure() {
             Some(reason) => Err(self.not_taken(reason)),
             None => Ok(()),
         }
     }
 
-    fn opened(&mut self, opened: Result<Result<Outlet, StageError>, JoinError>) {
-        match opened.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())) {
-            Ok(outlet) => self.outlet = Some(outlet),
+    fn opened(&mut self, opened: Result<Option<Outlet>, StageError>) {
+        match opened {
+            Ok(Some(outlet)) => self.outlet = Some(outlet),
+            // Not yet, or it has failed already.
+            Ok(None) => {}
             Err(error) => self.reports.fail(error.to_string()),
         }
     }
@@ -123,15 +116,8 @@ impl Writer {
     /// Waits until there is room for all that was taken.
     pub async fn hand_over_rest(&mut self) -> Result<(), StageError> {
         if self.waiting.is_some() && self.outlet.is_none() {
-            match timeout(self.patience, self.opening.join_next()).await {
-                Ok(Some(opened)) => self.opened(opened),
-                // It has failed already.
-                Ok(None) => {}
-                Err(_) => {
-                    let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    self.reports.fail(trouble.unwrap_or_else(|| "no broker answers".to_owned()));
-                }
-            }
+            let opened = self.opening.opened_until(Instant::now() + self.patience).await;
+            self.opened(opened);
             self.check()?;
         }
         while !self.hand_over()? {
@@ -146,28 +132,5 @@ impl Writer {
         self.hand_over_rest().await?;
         self.reports.all().await;
         self.check()
-    }
-}
-
-async fn open(
-    cluster: Cluster,
-    config: ProducerConfig,
-    topic: Arc<str>,
-    with_headers: bool,
-    reports: Arc<Reports>,
-    trouble: Arc<Mutex<Option<String>>>,
-) -> Result<Outlet, StageError> {
-    loop {
-        find_topic(&cluster, &topic, &trouble).await?;
-        let reports = Arc::clone(&reports);
-        let report = move |delivery: &thalweg_client::Delivery<'_>| reports.delivered(delivery);
-        match Outlet::open(cluster.clone(), config.clone(), &topic, with_headers, report).await {
-            Ok(outlet) => return Ok(outlet),
-            // The cluster has gone away since it was asked for the topic.
-            Err(error) if error.is_retriable() => {
-                trouble.lock().unwrap_or_else(PoisonError::into_inner).replace(error.to_string());
-            }
-            Err(error) => return Err(failed(format!("Topic {topic}"), error)),
-        }
     }
 }

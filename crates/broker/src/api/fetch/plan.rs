@@ -148,7 +148,7 @@ impl LastTopic {
 
 /// The topic of a partition as the version names it.
 pub(super) fn named(version: i16, key: &Key) -> Named<'_> {
-    if version >= 13 { Named::Id(key.topic_id) } else { Named::Name(&key.topic) }
+    Named::of(version >= 13, &key.topic, key.topic_id)
 }
 
 fn session_error(error: SessionError) -> ErrorCode {

@@ -5,6 +5,7 @@
 //! transactions are all open here needs no verification.
 
 use super::refusal::Refusal;
+use super::{BY_TOPIC_ID, Named};
 use crate::broker::Broker;
 use thalweg_coordinator::transaction::{
     Guarded, Producer, Verification, VerificationError, begin_verification, must_ask,
@@ -165,5 +166,5 @@ fn find(
     topic: &TopicProduceData,
     index: i32,
 ) -> Option<std::sync::Arc<thalweg_replica::partition::Partition>> {
-    super::named(version, &topic.name, topic.topic_id).here(broker)?.partition(index)
+    Named::of(version >= BY_TOPIC_ID, &topic.name, topic.topic_id).here(broker)?.partition(index)
 }

@@ -11,6 +11,7 @@ mod steps;
 use std::sync::Arc;
 
 use rand::Rng;
+use thalweg_config::BrokerConfig;
 use thalweg_hash::HashMap;
 use thalweg_metadata::{
     ConfigMap, ConfigResource, ConfigResourceKind, Image, Loader, PartitionRegistration, VersionedRecord,
@@ -68,7 +69,8 @@ struct Bench {
 }
 
 fn options() -> ControllerOptions {
-    let mut options = ControllerOptions::new(9, "c", Uuid(5000), "unused".into());
+    let options = ControllerOptions::of(&BrokerConfig::default(), "c", Uuid(5000), "unused".into());
+    let mut options = ControllerOptions { node_id: 9, ..options };
     let elr = VersionRange { min: 0, max: 1 };
     options.supported_features.insert(feature::ELIGIBLE_LEADER_REPLICAS_VERSION.to_owned(), elr);
     options

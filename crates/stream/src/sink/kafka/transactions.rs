@@ -4,15 +4,14 @@
 //! the cluster, and with it the producer, whose place another takes under the same id. Refuses to go on after some other process
 //! has taken the id: then the cluster ended the producer before its time.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_client::{Cluster, ProducerConfig, SendError, TransactionError};
 use thalweg_wire::ErrorCode;
-use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
 
-use crate::kafka::{ClientSettings, Outlet, Waiting, failed, find_topic};
+use crate::kafka::{ClientSettings, Opening, Outlet, Waiting, failed};
 use crate::stage::{GroupOffsets, StageError, Transacted};
 
 /// How long the cluster waits for an instance that is gone before it takes its transaction back: as Kafka Streams has it.
@@ -32,9 +31,7 @@ pub struct Transactions {
     /// Once the cluster knows it.
     outlet: Option<Outlet>,
     /// Until then.
-    opening: JoinSet<Result<Outlet, StageError>>,
-    /// Why it is not there yet.
-    trouble: Arc<Mutex<Option<String>>>,
+    opening: Opening,
     /// Since when a transaction is open.
     open_since: Option<Instant>,
     /// The open one takes no more messages, and can only be taken back.
@@ -79,34 +76,20 @@ impl Transactions {
         id: Arc<str>,
         patience: Duration,
     ) -> Transactions {
-        let mut transactions = Transactions {
-            cluster: settings.cluster(),
-            config: settings.config,
-            topic: topic.into(),
+        let (cluster, config, topic) = (settings.cluster(), settings.config, Arc::<str>::from(topic));
+        Transactions {
+            opening: open(&cluster, &config, &topic, with_headers),
+            cluster,
+            config,
+            topic,
             id,
             with_headers,
             patience,
             outlet: None,
-            opening: JoinSet::new(),
-            trouble: Arc::default(),
             open_since: None,
             is_lost: false,
             refused_since: None,
-        };
-        transactions.begin_opening();
-        transactions
-    }
-
-    /// Makes a producer that the cluster knows: what one before it under this id has left open is taken back, and whoever still
-    /// runs under it is shut out.
-    fn begin_opening(&mut self) {
-        self.opening.spawn(open(
-            self.cluster.clone(),
-            self.config.clone(),
-            Arc::clone(&self.topic),
-            self.with_headers,
-            Arc::clone(&self.trouble),
-        ));
+        }
     }
 
     /// Until when what fails now is tried again.
@@ -138,21 +121,15 @@ impl Transactions {
 
     /// Fails when the producer cannot be opened.
     pub fn check(&mut self) -> Result<(), StageError> {
-        match self.opening.try_join_next() {
-            Some(opened) => self.opened(opened),
-            None => Ok(()),
+        if let Some(outlet) = self.opening.opened()? {
+            self.outlet = Some(outlet);
         }
+        Ok(())
     }
 
     /// Whether the cluster knows the producer.
     pub fn is_known(&self) -> bool {
         self.outlet.is_some()
-    }
-
-    fn opened(&mut self, opened: Result<Result<Outlet, StageError>, JoinError>) -> Result<(), StageError> {
-        let opened = opened.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
-        self.outlet = Some(opened?);
-        Ok(())
     }
 
     /// Opens a transaction, if none is open. The cluster hears of it with the first message.
@@ -172,17 +149,9 @@ impl Transactions {
     /// The producer, once the cluster knows it.
     async fn known(&mut self) -> Result<&mut Outlet, StageError> {
         if self.outlet.is_none() {
-            match timeout_at(self.given_up_at(), self.opening.join_next()).await {
-                Ok(Some(opened)) => self.opened(opened)?,
-                Ok(None) => return Err(failed("Beginning with transactions", "there is no producer")),
-                Err(_) => {
-                    let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
-                    let reason = trouble.unwrap_or_else(|| "no broker answers".to_owned());
-                    return Err(failed("Beginning with transactions", reason));
-                }
-            }
+            self.outlet = self.opening.opened_until(self.given_up_at()).await?;
         }
-        Ok(self.outlet.as_mut().expect("it was just opened, or is there"))
+        self.outlet.as_mut().ok_or_else(|| failed("Beginning with transactions", "there is no producer"))
     }
 
     /// Commits what was written and how far the source has come.
@@ -278,10 +247,15 @@ impl Transactions {
         }
         tracing::warn!(id = &*self.id, reason, "{action} failed for good; another producer takes over");
         (self.open_since, self.outlet) = (None, None);
-        self.begin_opening();
+        self.opening = open(&self.cluster, &self.config, &self.topic, self.with_headers);
         self.known().await?;
         Ok(())
     }
+}
+
+fn open(cluster: &Cluster, config: &ProducerConfig, topic: &Arc<str>, with_headers: bool) -> Opening {
+    // What a transaction does not take, its commit tells.
+    Opening::begin(cluster.clone(), config.clone(), Arc::clone(topic), with_headers, |_| {})
 }
 
 /// What came of calls, unless they take longer than up to a moment: their producer is of no use any more then.
@@ -301,35 +275,6 @@ async fn decided(
 /// Whether the same call is to be made again; else its error.
 fn retriable(error: TransactionError) -> Result<(), TransactionError> {
     if error.is_retriable() { Ok(()) } else { Err(error) }
-}
-
-/// A producer that the cluster knows under its id. A cluster that does not answer is asked again, for as long as somebody waits.
-async fn open(
-    cluster: Cluster,
-    config: ProducerConfig,
-    topic: Arc<str>,
-    with_headers: bool,
-    trouble: Arc<Mutex<Option<String>>>,
-) -> Result<Outlet, StageError> {
-    let note = |reason: String| {
-        trouble.lock().unwrap_or_else(PoisonError::into_inner).replace(reason);
-    };
-    let mut outlet = loop {
-        find_topic(&cluster, &topic, &trouble).await?;
-        // What a transaction does not take, its commit tells.
-        match Outlet::open(cluster.clone(), config.clone(), &topic, with_headers, |_| {}).await {
-            Ok(outlet) => break outlet,
-            Err(error) if error.is_retriable() => note(error.to_string()),
-            Err(error) => return Err(failed(format!("Topic {topic}"), error)),
-        }
-    };
-    loop {
-        match outlet.producer().init_transactions().await {
-            Ok(()) => return Ok(outlet),
-            Err(error) if error.is_retriable() => note(error.to_string()),
-            Err(error) => return Err(failed("Beginning with transactions", error)),
-        }
-    }
 }
 
 /// Whether the same messages will meet the same error.

@@ -1,0 +1,138 @@
+//! Opens an outlet while its stream already runs. A cluster that cannot be reached is tried again, for as long as somebody waits.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use thalweg_client::{Cluster, Delivery, ProducerConfig};
+use thalweg_wire::ErrorCode;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{Outlet, failed};
+use crate::retry::Retry;
+use crate::stage::StageError;
+
+/// How long a cluster may not know a topic, which it may be about to create.
+const UNKNOWN_TOPIC_MAX: Duration = Duration::from_secs(30);
+
+/// What opens an outlet. It gives up when it is dropped.
+pub struct Opening {
+    attempt: Arc<Attempt>,
+    task: JoinSet<Result<Outlet, StageError>>,
+}
+
+/// What the task tries, and why it has not succeeded yet.
+struct Attempt {
+    cluster: Cluster,
+    config: ProducerConfig,
+    topic: Arc<str>,
+    with_headers: bool,
+    trouble: Mutex<Option<String>>,
+}
+
+impl Opening {
+    /// Begins. With a transactional id, the cluster is made to know the producer: what one before it under this id has left open
+    /// is taken back, and whoever still runs under it is shut out. To be called on a runtime.
+    pub fn begin(
+        cluster: Cluster,
+        config: ProducerConfig,
+        topic: Arc<str>,
+        with_headers: bool,
+        report: impl FnMut(&Delivery<'_>) + Clone + Send + Sync + 'static,
+    ) -> Opening {
+        let attempt = Arc::new(Attempt { cluster, config, topic, with_headers, trouble: Mutex::default() });
+        let mut task = JoinSet::new();
+        let tried = Arc::clone(&attempt);
+        task.spawn(async move { tried.outlet(report).await });
+        Opening { attempt, task }
+    }
+
+    /// The outlet, if it is open by now. It is given once.
+    pub fn opened(&mut self) -> Result<Option<Outlet>, StageError> {
+        self.task.try_join_next().map(result).transpose()
+    }
+
+    /// Waits for the outlet until a moment. It is given once.
+    pub async fn opened_until(&mut self, until: Instant) -> Result<Option<Outlet>, StageError> {
+        match timeout_at(until, self.task.join_next()).await {
+            Ok(ended) => ended.map(result).transpose(),
+            Err(_) => Err(self.attempt.given_up()),
+        }
+    }
+}
+
+fn result(ended: Result<Result<Outlet, StageError>, JoinError>) -> Result<Outlet, StageError> {
+    ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+}
+
+impl Attempt {
+    async fn outlet(
+        &self,
+        report: impl FnMut(&Delivery<'_>) + Clone + Send + 'static,
+    ) -> Result<Outlet, StageError> {
+        let mut outlet = loop {
+            self.find_topic().await?;
+            let (cluster, config) = (self.cluster.clone(), self.config.clone());
+            match Outlet::open(cluster, config, &self.topic, self.with_headers, report.clone()).await {
+                Ok(outlet) => break outlet,
+                // The cluster has gone away since it was asked for the topic.
+                Err(error) if error.is_retriable() => self.note(error.to_string()),
+                Err(error) => return Err(self.failed(error)),
+            };
+        };
+        if self.config.transactional_id.is_none() {
+            return Ok(outlet);
+        }
+        loop {
+            match outlet.producer().init_transactions().await {
+                Ok(()) => return Ok(outlet),
+                Err(error) if error.is_retriable() => self.note(error.to_string()),
+                Err(error) => return Err(failed("Beginning with transactions", error)),
+            };
+        }
+    }
+
+    /// Waits until the cluster knows the topic, which it may create.
+    async fn find_topic(&self) -> Result<(), StageError> {
+        let mut retry = Retry::within(Duration::MAX);
+        let mut unknown_since = None;
+        loop {
+            let error = match self.cluster.refresh(&[self.topic.to_string()], true).await {
+                Ok(metadata) => {
+                    let known = metadata.topics.get(&*self.topic);
+                    match known.map_or(Some(ErrorCode::UnknownTopicOrPartition), |known| known.error) {
+                        None => return Ok(()),
+                        Some(code) => {
+                            let since = *unknown_since.get_or_insert_with(Instant::now);
+                            if !code.is_retriable() || since.elapsed() > UNKNOWN_TOPIC_MAX {
+                                return Err(self.failed(code));
+                            }
+                            code.to_string()
+                        }
+                    }
+                }
+                Err(error) if error.is_retriable() => error.to_string(),
+                Err(error) => return Err(self.failed(error)),
+            };
+            if self.note(error.clone()).is_none() {
+                let topic = &*self.topic;
+                tracing::warn!(topic, error, "The cluster cannot be written to yet; it is tried again");
+            }
+            sleep(retry.failed(Instant::now()).unwrap_or_default()).await;
+        }
+    }
+
+    /// Notes why it was in vain this time. The reason before, if there was one.
+    fn note(&self, trouble: String) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).replace(trouble)
+    }
+
+    fn given_up(&self) -> StageError {
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.failed(trouble.unwrap_or_else(|| "no broker answers".to_owned()))
+    }
+
+    fn failed(&self, reason: impl ToString) -> StageError {
+        failed(format!("Topic {}", self.topic), reason)
+    }
+}
