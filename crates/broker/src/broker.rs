@@ -13,7 +13,7 @@ use thalweg_coordinator::transaction::{
 };
 use thalweg_log::{Clock, LogDirs};
 use thalweg_membership::{Peers, RegisteredBroker};
-use thalweg_metadata::{Image, ImageCell};
+use thalweg_metadata::{BrokerId, Image, ImageCell};
 use thalweg_net::{AnswerMemory, ConnectionLimits, FrameMemory};
 use thalweg_replica::partition::Partitions;
 use thalweg_replica::replication::Replication;
@@ -24,7 +24,7 @@ use tokio::sync::Semaphore;
 /// A broker: its configuration, its view of the cluster, its partitions and coordinators.
 pub struct Broker {
     /// `node.id`.
-    pub node_id: i32,
+    pub node_id: BrokerId,
     /// The cluster's id.
     pub cluster_id: String,
     /// The wall clock.
@@ -123,7 +123,7 @@ impl Broker {
             parts.clock.clone(),
             UpkeepSettings::of(&config),
         );
-        let node_id = config.node.id;
+        let node_id = BrokerId(config.node.id);
         let verifier =
             Verifier::new(node_id, Arc::clone(&image), Arc::clone(&transactions), Arc::clone(&peers));
         verifier.enable(config.transactions.verifies_partitions);
@@ -185,8 +185,8 @@ impl Broker {
     /// A live broker to return as the controller: clients send it requests for the controller, which it forwards.
     pub fn some_broker(&self, image: &Image) -> i32 {
         if image.is_alive(self.node_id) {
-            return self.node_id;
+            return self.node_id.0;
         }
-        image.alive_brokers().next().map_or(-1, |broker| broker.id)
+        image.alive_brokers().next().map_or(-1, |broker| broker.id.0)
     }
 }

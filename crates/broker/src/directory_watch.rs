@@ -5,7 +5,7 @@
 use crate::broker::Broker;
 use std::time::Duration;
 use thalweg_membership::Membership;
-use thalweg_metadata::{Image, NO_LEADER};
+use thalweg_metadata::{BrokerId, Image};
 
 /// Interval of the check.
 const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
@@ -79,10 +79,10 @@ impl Stance {
 /// Whether some partition can only be led by this broker: it leads it without another in-sync replica, or the
 /// leaderless partition waits for it. Brokers whose disks fill up at the same time may each have counted on the
 /// other.
-fn is_needed(image: &Image, node_id: i32) -> bool {
+fn is_needed(image: &Image, node_id: BrokerId) -> bool {
     let mut partitions = image.topics().iter().flat_map(|topic| topic.partitions.values());
     partitions.any(|partition| match partition.leader {
-        NO_LEADER => {
+        BrokerId::NONE => {
             partition.isr.contains(&node_id) || partition.eligible_leader_replicas.contains(&node_id)
         }
         leader => leader == node_id && partition.isr.len() <= 1,
@@ -113,9 +113,9 @@ mod tests {
 
     #[test]
     fn a_broker_gives_up_only_what_others_have() {
-        assert!(!is_needed(&image(&[(1, &[1, 2]), (2, &[2])]), 1));
-        assert!(is_needed(&image(&[(1, &[1, 2]), (1, &[1])]), 1));
-        assert!(!is_needed(&image(&[]), 1), "it leads nothing");
+        assert!(!is_needed(&image(&[(1, &[1, 2]), (2, &[2])]), BrokerId(1)));
+        assert!(is_needed(&image(&[(1, &[1, 2]), (1, &[1])]), BrokerId(1)));
+        assert!(!is_needed(&image(&[]), BrokerId(1)), "it leads nothing");
     }
 
     /// Two brokers that check at the same time, where either can be spared.
@@ -139,8 +139,8 @@ mod tests {
 
     #[test]
     fn a_broker_comes_back_for_what_nobody_leads_without_it() {
-        let others_gave_up_too = image(&[(2, &[2]), (NO_LEADER, &[1])]);
-        assert!(is_needed(&others_gave_up_too, 1));
-        assert!(!is_needed(&others_gave_up_too, 3), "it is not in sync and could not lead");
+        let others_gave_up_too = image(&[(2, &[2]), (BrokerId::NONE.0, &[1])]);
+        assert!(is_needed(&others_gave_up_too, BrokerId(1)));
+        assert!(!is_needed(&others_gave_up_too, BrokerId(3)), "it is not in sync and could not lead");
     }
 }

@@ -27,7 +27,7 @@ use thalweg_membership::features;
 use thalweg_membership::{
     ControllerLink, JoinError, Membership, MembershipOptions, PeerOptions, Peers, RegisteredBroker,
 };
-use thalweg_metadata::ImageCell;
+use thalweg_metadata::{BrokerId, ImageCell};
 use thalweg_net::{ConnectionSettings, Listening, Machine};
 use thalweg_replica::partition::Partitions;
 use thalweg_replica::replication::{self, Fetchers};
@@ -142,7 +142,7 @@ fn assemble(
     let (partitions, image) = (Arc::new(Partitions::default()), ImageCell::new());
     let (groups, transactions) = coordinators(config, &partitions, &image, machine);
     let options = PeerOptions {
-        node_id: config.node.id,
+        node_id: BrokerId(config.node.id),
         listener: config.listeners.inter_broker.clone(),
         security: config.towards_brokers(),
         request_timeout: config.network.request_timeout,
@@ -156,7 +156,7 @@ fn assemble(
         answer_memory: connections.answers.clone(),
         log_dirs: Arc::clone(log_dirs),
         partitions,
-        registered: Arc::new(RegisteredBroker::new(config.node.id, controller)),
+        registered: Arc::new(RegisteredBroker::new(BrokerId(config.node.id), controller)),
         peers: Arc::new(peers),
         groups,
         transactions,
@@ -279,7 +279,7 @@ fn membership_options(
     let port = |name: &str| listening.iter().find(|l| l.name == name).map(Listening::port);
     let advertised = config.listeners.advertised_as(&host_name(), port);
     MembershipOptions {
-        node_id: config.node.id,
+        node_id: BrokerId(config.node.id),
         cluster_id: log_dirs.cluster_id().to_owned(),
         rack: config.node.rack.clone(),
         endpoints: advertised.iter().map(endpoint).collect(),

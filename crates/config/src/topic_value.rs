@@ -1,6 +1,7 @@
 //! Values of a topic's settings for which Rust has no type.
 
 use thalweg_log::CleanupPolicy;
+use thalweg_metadata::BrokerId;
 use thalweg_record::TimestampType;
 
 /// `compression.type`; the levels are settings of their own.
@@ -57,7 +58,7 @@ pub enum ThrottledReplicas {
     /// Every one.
     All,
     /// These: partition and broker, sorted.
-    Some(Vec<(i32, i32)>),
+    Some(Vec<(i32, BrokerId)>),
 }
 
 impl ThrottledReplicas {
@@ -68,7 +69,7 @@ impl ThrottledReplicas {
         }
         let pair = |entry: &String| {
             let (partition, broker) = entry.split_once(':')?;
-            Some((partition.parse().ok()?, broker.parse().ok()?))
+            Some((partition.parse().ok()?, BrokerId(broker.parse().ok()?)))
         };
         let mut replicas: Vec<_> = entries.iter().filter_map(pair).collect();
         replicas.sort_unstable();
@@ -76,7 +77,7 @@ impl ThrottledReplicas {
     }
 
     /// Whether a broker's replica of a partition is among them.
-    pub fn contains(&self, partition: i32, broker: i32) -> bool {
+    pub fn contains(&self, partition: i32, broker: BrokerId) -> bool {
         match self {
             Self::All => true,
             Self::Some(replicas) => replicas.binary_search(&(partition, broker)).is_ok(),

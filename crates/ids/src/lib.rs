@@ -1,10 +1,12 @@
 //! Kafka's identifiers and epochs, each with its own type, so that they cannot be mixed up.
 
+mod broker;
 mod offset;
 mod producer;
 mod registration;
 mod uuid;
 
+pub use broker::BrokerId;
 pub use offset::{LeaderEpoch, Offset};
 pub use producer::{NO_SEQUENCE, ProducerEpoch, ProducerId, decrement_sequence, increment_sequence};
 pub use registration::{BrokerEpoch, PartitionEpoch};

@@ -239,7 +239,7 @@ impl ImageListener for Nothing {
 
 #[tokio::test]
 async fn what_a_new_leader_does_not_have_is_dropped_and_was_never_shown() {
-    let options = MembershipOptions { node_id: 9, ..MembershipOptions::default() };
+    let options = MembershipOptions { node_id: BrokerId(9), ..MembershipOptions::default() };
     let registration = RegisterBrokerRecord {
         broker_id: 9,
         incarnation_id: options.incarnation_id,
@@ -285,7 +285,7 @@ async fn what_a_new_leader_does_not_have_is_dropped_and_was_never_shown() {
 
 #[tokio::test(start_paused = true)]
 async fn a_broker_that_leaves_waits_for_a_controller_that_was_just_elected() {
-    let options = MembershipOptions { node_id: 9, ..MembershipOptions::default() };
+    let options = MembershipOptions { node_id: BrokerId(9), ..MembershipOptions::default() };
     let session = options.session_timeout;
     let shared: Shared = Shared::default();
     {
@@ -325,7 +325,7 @@ async fn a_broker_that_leaves_waits_for_a_controller_that_was_just_elected() {
 
 #[tokio::test(start_paused = true)]
 async fn a_broker_that_no_controller_knows_leaves_at_once() {
-    let options = MembershipOptions { node_id: 9, ..MembershipOptions::default() };
+    let options = MembershipOptions { node_id: BrokerId(9), ..MembershipOptions::default() };
     let shared: Shared = Shared::default();
     {
         let mut fake = shared.lock();

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_config::BrokerConfig;
-use thalweg_metadata::{Delta, Endpoint, Image, VersionRange};
+use thalweg_metadata::{BrokerId, Delta, Endpoint, Image, VersionRange};
 use thalweg_wire::{ErrorCode, Uuid};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -57,7 +57,7 @@ pub trait ImageListener: Send + Sync {
 #[derive(Clone, Debug)]
 pub struct MembershipOptions {
     /// Its id.
-    pub node_id: i32,
+    pub node_id: BrokerId,
     /// The id of its cluster.
     pub cluster_id: String,
     /// The id of this process.
@@ -86,7 +86,7 @@ impl Default for MembershipOptions {
     fn default() -> MembershipOptions {
         let settings = BrokerConfig::default().controller;
         MembershipOptions {
-            node_id: -1,
+            node_id: BrokerId::NONE,
             cluster_id: String::new(),
             incarnation_id: Uuid::random(),
             rack: None,
@@ -200,7 +200,7 @@ fn progress() -> Arc<Progress> {
 
 /// A broker that has joined its cluster.
 pub struct Membership {
-    node_id: i32,
+    node_id: BrokerId,
     wishes: mpsc::Sender<(Wish, oneshot::Sender<()>)>,
     epoch: watch::Receiver<i64>,
     progress: Arc<Progress>,

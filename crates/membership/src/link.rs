@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI16, AtomicI32, Ordering};
 use std::time::Duration;
 
 use thalweg_controller::Controller;
+use thalweg_metadata::BrokerId;
 use thalweg_wire::frame::{self, LENGTH_LEN};
 use thalweg_wire::request::{FetchRequest, FetchResponse};
 use thalweg_wire::{ApiKey, Message, Request};
@@ -160,10 +161,10 @@ impl ControllerLink {
 
     /// The id for observing the log. A controller knows its own node as a voter, not as an observer, so the broker
     /// beside it observes anonymously, as KRaft allows.
-    pub(super) fn replica_id(&self, node_id: i32) -> i32 {
+    pub(super) fn replica_id(&self, broker: BrokerId) -> i32 {
         match &self.0.way {
-            Way::InProcess(controller) if controller.node_id() == node_id => -1,
-            Way::InProcess(_) | Way::Network(_) => node_id,
+            Way::InProcess(controller) if controller.node_id() == broker.0 => -1,
+            Way::InProcess(_) | Way::Network(_) => broker.0,
         }
     }
 

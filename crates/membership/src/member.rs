@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_metadata::Image;
+use thalweg_metadata::{BrokerId, Image};
 use thalweg_wire::request::broker_registration_request::{Feature, Listener};
 use thalweg_wire::request::{BrokerHeartbeatRequest, BrokerHeartbeatResponse, BrokerRegistrationRequest};
 use thalweg_wire::{ErrorCode, Message};
@@ -165,7 +165,7 @@ impl Member {
     fn registration(&self, claims: &Claims) -> BrokerRegistrationRequest {
         let options = &self.options;
         BrokerRegistrationRequest {
-            broker_id: options.node_id,
+            broker_id: options.node_id.0,
             cluster_id: options.cluster_id.clone(),
             incarnation_id: options.incarnation_id,
             listeners: options
@@ -225,7 +225,7 @@ impl Member {
 
     async fn beat(&self, want_shut_down: bool) -> Beat {
         let request = BrokerHeartbeatRequest {
-            broker_id: self.options.node_id,
+            broker_id: self.options.node_id.0,
             broker_epoch: *self.epoch.borrow(),
             current_metadata_offset: *self.progress.applied.borrow(),
             // Together with the wish to shut down, the controller would fence at once, without moving leadership
@@ -394,7 +394,7 @@ enum Seen {
 struct Watch {
     images: watch::Receiver<Arc<Image>>,
     /// The brokers that are leaving, as the image before showed.
-    leaving: BTreeSet<i32>,
+    leaving: BTreeSet<BrokerId>,
     /// Whether the broker is fenced, as it is when it has registered.
     fenced: bool,
     /// Whether the fencing was logged.
@@ -429,7 +429,7 @@ impl Watch {
             }
             let brokers = image.cluster().brokers.values();
             let leaving = brokers.filter(|broker| broker.in_controlled_shutdown && broker.id != node_id);
-            let leaving: BTreeSet<i32> = leaving.map(|broker| broker.id).collect();
+            let leaving: BTreeSet<BrokerId> = leaving.map(|broker| broker.id).collect();
             let before = std::mem::replace(&mut self.leaving, leaving);
             if !self.leaving.is_subset(&before) {
                 return Seen::Leaving;

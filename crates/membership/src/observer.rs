@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use thalweg_controller::batches::{MetadataBatch, MetadataBatchError};
 use thalweg_metadata::topic_name::CLUSTER_METADATA;
-use thalweg_metadata::{Delta, Image, Loader, Published, ReplayError};
+use thalweg_metadata::{BrokerId, Delta, Image, Loader, Published, ReplayError};
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ReplicaState};
 use thalweg_wire::request::fetch_response::PartitionData;
 use thalweg_wire::request::fetch_snapshot_request::{PartitionSnapshot, SnapshotId, TopicSnapshot};
@@ -51,7 +51,7 @@ pub enum ObserverError {
     #[error(
         "another process has registered as broker {node_id}, whose session had ended: this one must not go on"
     )]
-    Replaced { node_id: i32 },
+    Replaced { node_id: BrokerId },
 }
 
 /// Why a round brought nothing.
@@ -80,7 +80,7 @@ pub(super) struct Observer {
     progress: Arc<Progress>,
     cluster_id: String,
     replica_id: i32,
-    node_id: i32,
+    node_id: BrokerId,
     incarnation_id: Uuid,
     directory_id: Uuid,
     /// The quorum's epoch.

@@ -11,7 +11,7 @@ use thalweg_client::{
     host_and_port,
 };
 use thalweg_config::SaslKeys;
-use thalweg_metadata::ImageCell;
+use thalweg_metadata::{BrokerId, ImageCell};
 
 /// A broker cannot be reached.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +20,7 @@ pub enum PeerError {
     #[error("the image has no live broker {broker} with the listener {listener}")]
     NoEndpoint {
         /// The broker.
-        broker: i32,
+        broker: BrokerId,
         /// The listener, by inter.broker.listener.name.
         listener: String,
     },
@@ -28,7 +28,7 @@ pub enum PeerError {
     #[error("broker {broker} serves {api} only up to version {version}, which is too old for brokers")]
     TooOld {
         /// The broker.
-        broker: i32,
+        broker: BrokerId,
         /// The API.
         api: &'static str,
         /// The newest version that both speak.
@@ -46,7 +46,7 @@ pub enum PeerError {
 #[derive(Debug)]
 pub struct PeerOptions {
     /// `node.id`, which connections name.
-    pub node_id: i32,
+    pub node_id: BrokerId,
     /// `inter.broker.listener.name`.
     pub listener: String,
     /// How to speak to a listener, by the number of its security protocol. Plain text for those that are missing.
@@ -76,7 +76,12 @@ impl Peers {
 
     /// Connects to a broker. `purpose` names the connection in that broker's logs; `timeout` is for connecting, and for each
     /// answer.
-    pub async fn connect(&self, id: i32, purpose: &str, timeout: Duration) -> Result<Connection, PeerError> {
+    pub async fn connect(
+        &self,
+        id: BrokerId,
+        purpose: &str,
+        timeout: Duration,
+    ) -> Result<Connection, PeerError> {
         let listener = &self.options.listener;
         let image = self.image.get();
         let peer = image.broker(id).filter(|peer| !peer.fenced);

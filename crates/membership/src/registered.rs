@@ -2,11 +2,12 @@
 
 use super::ControllerLink;
 use std::sync::atomic::{AtomicI64, Ordering};
+use thalweg_metadata::BrokerId;
 
 /// The registration under which this broker sends requests to the controller.
 pub struct RegisteredBroker {
     /// `node.id`.
-    pub node_id: i32,
+    pub node_id: BrokerId,
     /// The way to the controller.
     pub controller: ControllerLink,
     epoch: AtomicI64,
@@ -20,7 +21,7 @@ impl std::fmt::Debug for RegisteredBroker {
 
 impl RegisteredBroker {
     /// A broker that is not registered yet.
-    pub fn new(node_id: i32, controller: ControllerLink) -> RegisteredBroker {
+    pub fn new(node_id: BrokerId, controller: ControllerLink) -> RegisteredBroker {
         RegisteredBroker { node_id, controller, epoch: AtomicI64::new(-1) }
     }
 

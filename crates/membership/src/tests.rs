@@ -82,7 +82,7 @@ fn controller_options(dir: &Path) -> ControllerOptions {
 
 fn options() -> MembershipOptions {
     MembershipOptions {
-        node_id: 1,
+        node_id: BrokerId(1),
         cluster_id: CLUSTER.to_owned(),
         endpoints: vec![Endpoint {
             listener: "PLAINTEXT".to_owned(),
@@ -157,8 +157,8 @@ async fn a_broker_joins_and_is_unfenced() {
     let dir = temporary();
     let node = Node::start(controller_options(dir.path())).await;
     let image = node.membership.image();
-    assert!(image.is_alive(1));
-    assert_eq!(image.broker(1).unwrap().epoch.0, node.membership.broker_epoch());
+    assert!(image.is_alive(BrokerId(1)));
+    assert_eq!(image.broker(BrokerId(1)).unwrap().epoch.0, node.membership.broker_epoch());
     assert_eq!(image.alive_endpoints("PLAINTEXT").count(), 1);
     node.stop().await;
 }
@@ -170,10 +170,13 @@ async fn a_broker_that_withdraws_is_fenced_until_it_wants_to_lead_again() {
     node.create("a", 1).await;
     assert!(node.membership.withdraw(true));
     assert!(!node.membership.withdraw(true), "no news");
-    let image = node.until(|image| !image.is_alive(1)).await;
-    assert_eq!(image.partition("a", 0).unwrap().leader, -1);
+    let image = node.until(|image| !image.is_alive(BrokerId(1))).await;
+    assert_eq!(image.partition("a", 0).unwrap().leader, BrokerId::NONE);
     assert!(node.membership.withdraw(false));
-    node.until(|image| image.is_alive(1) && image.partition("a", 0).is_some_and(|p| p.leader == 1)).await;
+    node.until(|image| {
+        image.is_alive(BrokerId(1)) && image.partition("a", 0).is_some_and(|p| p.leader == BrokerId(1))
+    })
+    .await;
     node.stop().await;
 }
 
@@ -182,7 +185,7 @@ async fn the_first_image_after_a_crash_has_no_leaderships_of_the_previous_proces
     let dir = temporary();
     let node = Node::start(controller_options(dir.path())).await;
     node.create("a", 1).await;
-    node.until(|image| image.partition("a", 0).is_some_and(|p| p.leader == 1)).await;
+    node.until(|image| image.partition("a", 0).is_some_and(|p| p.leader == BrokerId(1))).await;
     // No leave is taken.
     node.membership.stop().await;
     node.controller.shutdown().await;
@@ -200,8 +203,8 @@ async fn the_first_image_after_a_crash_has_no_leaderships_of_the_previous_proces
     member.register(Instant::now() + Duration::from_secs(20)).await.unwrap();
     observer.catch_up().await;
     let first = follower.seen.lock()[0].clone();
-    assert_eq!(first.broker(1).unwrap().incarnation_id, incarnation_id);
-    assert_eq!(first.partition("a", 0).unwrap().leader, -1);
+    assert_eq!(first.broker(BrokerId(1)).unwrap().incarnation_id, incarnation_id);
+    assert_eq!(first.partition("a", 0).unwrap().leader, BrokerId::NONE);
     controller.shutdown().await;
 }
 
@@ -211,7 +214,7 @@ async fn the_observer_follows_topics_partitions_and_configurations() {
     let node = Node::start(controller_options(dir.path())).await;
     node.create("a", 3).await;
     node.create("b", 1).await;
-    node.until(|image| image.partition("b", 0).is_some_and(|p| p.leader == 1)).await;
+    node.until(|image| image.partition("b", 0).is_some_and(|p| p.leader == BrokerId(1))).await;
     let more = CreatePartitionsTopic { name: "b".to_owned(), count: 4, assignments: None };
     node.send(CreatePartitionsRequest { topics: vec![more], ..Default::default() }).await;
     let set = AlterConfigsResource {
@@ -237,10 +240,10 @@ async fn the_observer_follows_topics_partitions_and_configurations() {
 
     // After a restart the cluster is the same, except for the broker's registration and the leader.
     let node = Node::start(controller_options(dir.path())).await;
-    let image = node.until(|image| image.partition("b", 3).is_some_and(|p| p.leader == 1)).await;
+    let image = node.until(|image| image.partition("b", 3).is_some_and(|p| p.leader == BrokerId(1))).await;
     assert_eq!(image.topic("b").unwrap().id, before.topic("b").unwrap().id);
     assert_eq!(image.configs(), before.configs());
-    assert!(image.broker(1).unwrap().epoch > before.broker(1).unwrap().epoch);
+    assert!(image.broker(BrokerId(1)).unwrap().epoch > before.broker(BrokerId(1)).unwrap().epoch);
     node.stop().await;
 }
 
@@ -279,7 +282,7 @@ async fn a_thousand_partitions_are_known_soon_after_a_restart() {
     let node = Node::start(controller_options(dir.path())).await;
     let image = node.membership.image();
     assert_eq!(image.topics().partition_count(), 1000);
-    assert!(image.topics().iter().all(|topic| topic.partitions.values().all(|p| p.leader == 1)));
+    assert!(image.topics().iter().all(|topic| topic.partitions.values().all(|p| p.leader == BrokerId(1))));
     node.stop().await;
 }
 
@@ -309,7 +312,7 @@ async fn a_broker_of_another_cluster_is_refused() {
 async fn two_brokers_leave_one_after_the_other() {
     let dir = temporary();
     let node = Node::start(controller_options(dir.path())).await;
-    let other = MembershipOptions { node_id: 2, directories: vec![Uuid(0xabcd_2222)], ..options() };
+    let other = MembershipOptions { node_id: BrokerId(2), directories: vec![Uuid(0xabcd_2222)], ..options() };
     let follower = Arc::new(Follower::default());
     let second = Membership::start(node.link.clone(), other, follower).await.unwrap();
     second.unfence().await.unwrap();
@@ -323,7 +326,7 @@ async fn two_brokers_leave_one_after_the_other() {
     node.until(|image| image.topic("t").is_some()).await;
     second.controlled_shutdown().await;
     second.stop().await;
-    let image = node.until(|image| !image.is_alive(2)).await;
-    assert!(image.topic("t").unwrap().partitions.values().all(|p| p.leader == 1));
+    let image = node.until(|image| !image.is_alive(BrokerId(2))).await;
+    assert!(image.topic("t").unwrap().partitions.values().all(|p| p.leader == BrokerId(1)));
     node.stop().await;
 }

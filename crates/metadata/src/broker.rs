@@ -1,6 +1,6 @@
 //! The registrations of brokers and controllers.
 
-use crate::{BrokerEpoch, DIRECTORY_LOST, MetadataVersion, ReplayError, VersionedRecord};
+use crate::{BrokerEpoch, BrokerId, DIRECTORY_LOST, MetadataVersion, ReplayError, VersionedRecord};
 use std::collections::BTreeMap;
 use thalweg_wire::metadata::register_broker_record::{BrokerEndpoint, BrokerFeature};
 use thalweg_wire::metadata::register_controller_record::{ControllerEndpoint, ControllerFeature};
@@ -45,7 +45,7 @@ impl VersionRange {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BrokerRegistration {
     /// Its node id.
-    pub id: i32,
+    pub id: BrokerId,
     /// The epoch of this registration.
     pub epoch: BrokerEpoch,
     /// The id of the process.
@@ -87,7 +87,7 @@ impl BrokerRegistration {
         let range =
             |f: &BrokerFeature| VersionRange { min: f.min_supported_version, max: f.max_supported_version };
         BrokerRegistration {
-            id: record.broker_id,
+            id: BrokerId(record.broker_id),
             epoch: BrokerEpoch(record.broker_epoch),
             incarnation_id: record.incarnation_id,
             endpoints,
@@ -105,7 +105,7 @@ impl BrokerRegistration {
     pub fn to_record(&self, version: MetadataVersion) -> VersionedRecord {
         let record_version = version.register_broker_record();
         let record = RegisterBrokerRecord {
-            broker_id: self.id,
+            broker_id: self.id.0,
             is_migrating_zk_broker: record_version >= 2 && self.is_migrating_zk_broker,
             incarnation_id: self.incarnation_id,
             broker_epoch: self.epoch.0,

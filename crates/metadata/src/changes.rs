@@ -1,6 +1,6 @@
 //! The difference between two images, and its meaning for one broker.
 
-use crate::{ConfigResource, Image, PartitionRegistration, Topic};
+use crate::{BrokerId, ConfigResource, Image, PartitionRegistration, Topic};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::Uuid;
@@ -15,7 +15,7 @@ pub struct Changes {
     /// Topics that are there afterwards and were touched, new ones too, with the indexes of their touched partitions.
     pub changed_topics: BTreeMap<Uuid, BTreeSet<i32>>,
     /// Brokers that were registered, changed or removed.
-    pub brokers: BTreeSet<i32>,
+    pub brokers: BTreeSet<BrokerId>,
     /// Controllers that registered.
     pub controllers: BTreeSet<i32>,
     /// Resources whose configuration was touched, those of deleted topics too.

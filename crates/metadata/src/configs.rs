@@ -1,5 +1,6 @@
 //! Configurations that were set at run time, for each resource.
 
+use crate::BrokerId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use thalweg_hash::HashMap;
@@ -63,7 +64,7 @@ impl ConfigResource {
     }
 
     /// A broker.
-    pub fn broker(id: i32) -> ConfigResource {
+    pub fn broker(id: BrokerId) -> ConfigResource {
         ConfigResource { kind: ConfigResourceKind::Broker, name: id.to_string() }
     }
 

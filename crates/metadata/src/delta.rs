@@ -1,7 +1,8 @@
 //! From one image to the next.
 
 use crate::{
-    Changes, Image, LocalChanges, LocalPartition, PartitionRegistration, Provenance, ReplayError, Topic,
+    BrokerId, Changes, Image, LocalChanges, LocalPartition, PartitionRegistration, Provenance, ReplayError,
+    Topic,
 };
 use std::sync::Arc;
 use thalweg_wire::MetadataRecord;
@@ -70,7 +71,7 @@ impl Delta {
     }
 
     /// The changes for the replicas of a broker.
-    pub fn local_changes(&self, broker: i32) -> LocalChanges {
+    pub fn local_changes(&self, broker: BrokerId) -> LocalChanges {
         let mut local = LocalChanges::default();
         for topic in self.deleted_topics() {
             for (index, registration) in &topic.partitions {
@@ -99,7 +100,7 @@ impl Delta {
     fn place(
         &self,
         local: &mut LocalChanges,
-        broker: i32,
+        broker: BrokerId,
         topic: &Arc<Topic>,
         partition: i32,
         registration: &Arc<PartitionRegistration>,

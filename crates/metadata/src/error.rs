@@ -1,6 +1,6 @@
 //! Errors of replaying records.
 
-use crate::{BrokerEpoch, MetadataVersion};
+use crate::{BrokerEpoch, BrokerId, MetadataVersion};
 use thalweg_wire::Uuid;
 
 /// A record does not fit the image that it is replayed on. The node must stop: to skip the record is to diverge.
@@ -19,9 +19,9 @@ pub enum ReplayError {
     #[error("{id} is not a leader recovery state")]
     RecoveryState { id: i8 },
     #[error("a record changes broker {broker} at epoch {epoch}, which is not registered with that epoch")]
-    NoBroker { broker: i32, epoch: BrokerEpoch },
+    NoBroker { broker: BrokerId, epoch: BrokerEpoch },
     #[error("a record sets {field} of broker {broker} to {value}, which has no meaning")]
-    BrokerChange { broker: i32, field: &'static str, value: i8 },
+    BrokerChange { broker: BrokerId, field: &'static str, value: i8 },
     #[error("metadata.version {level} is unknown; this node supports up to {latest}")]
     UnknownMetadataVersion { level: i16, latest: MetadataVersion },
     #[error("access control entry {id} does not exist")]

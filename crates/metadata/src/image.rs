@@ -1,8 +1,8 @@
 //! The state of a cluster at one offset of its metadata log.
 
 use crate::{
-    AccessControlEntry, BrokerRegistration, ConfigResource, Configs, ControllerRegistration, DelegationToken,
-    Endpoint, Features, PartitionRegistration, Quotas, ScramCredential, Topic, Topics,
+    AccessControlEntry, BrokerId, BrokerRegistration, ConfigResource, Configs, ControllerRegistration,
+    DelegationToken, Endpoint, Features, PartitionRegistration, Quotas, ScramCredential, Topic, Topics,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ impl Provenance {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Cluster {
     /// The registered brokers.
-    pub brokers: BTreeMap<i32, Arc<BrokerRegistration>>,
+    pub brokers: BTreeMap<BrokerId, Arc<BrokerRegistration>>,
     /// The registered controllers.
     pub controllers: BTreeMap<i32, Arc<ControllerRegistration>>,
 }
@@ -105,7 +105,7 @@ impl Image {
     }
 
     /// A broker, fenced or not.
-    pub fn broker(&self, id: i32) -> Option<&Arc<BrokerRegistration>> {
+    pub fn broker(&self, id: BrokerId) -> Option<&Arc<BrokerRegistration>> {
         self.cluster.brokers.get(&id)
     }
 
@@ -123,7 +123,7 @@ impl Image {
     }
 
     /// Whether a broker is registered and not fenced.
-    pub fn is_alive(&self, broker: i32) -> bool {
+    pub fn is_alive(&self, broker: BrokerId) -> bool {
         self.broker(broker).is_some_and(|broker| !broker.fenced)
     }
 
@@ -154,8 +154,8 @@ impl Image {
 
     /// The replicas of a partition that cannot serve: their broker is fenced, not registered, or has lost the
     /// directory.
-    pub fn offline_replicas(&self, partition: &PartitionRegistration) -> Vec<i32> {
-        let online = |index: usize, replica: i32| match self.broker(replica) {
+    pub fn offline_replicas(&self, partition: &PartitionRegistration) -> Vec<BrokerId> {
+        let online = |index: usize, replica: BrokerId| match self.broker(replica) {
             None => false,
             Some(broker) => {
                 !broker.fenced

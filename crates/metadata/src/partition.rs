@@ -1,11 +1,9 @@
 //! The registration of a partition: its replicas, its leader, its in-sync replicas (Kafka's `PartitionRegistration`).
 
-use crate::{MetadataVersion, PartitionEpoch, ReplayError, VersionedRecord};
+use crate::{BrokerId, MetadataVersion, PartitionEpoch, ReplayError, VersionedRecord};
 use thalweg_wire::metadata::{PartitionChangeRecord, PartitionRecord};
 use thalweg_wire::{MetadataRecord, Uuid};
 
-/// "No broker leads the partition."
-pub const NO_LEADER: i32 = -1;
 /// In a PartitionChangeRecord: the leader stays, and so does its epoch.
 pub const NO_LEADER_CHANGE: i32 = -2;
 
@@ -52,21 +50,21 @@ impl LeaderRecoveryState {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PartitionRegistration {
     /// The brokers that hold it; the first is the preferred leader.
-    pub replicas: Vec<i32>,
+    pub replicas: Vec<BrokerId>,
     /// The directory of each replica, in the order of `replicas`.
     pub directories: Vec<Uuid>,
     /// The replicas that are in sync.
-    pub isr: Vec<i32>,
+    pub isr: Vec<BrokerId>,
     /// Replicas that a reassignment removes.
-    pub removing_replicas: Vec<i32>,
+    pub removing_replicas: Vec<BrokerId>,
     /// Replicas that a reassignment adds.
-    pub adding_replicas: Vec<i32>,
+    pub adding_replicas: Vec<BrokerId>,
     /// Replicas outside the ISR that are known to have all committed records (KIP-966).
-    pub eligible_leader_replicas: Vec<i32>,
+    pub eligible_leader_replicas: Vec<BrokerId>,
     /// The last leader, while there is none (KIP-966).
-    pub last_known_elr: Vec<i32>,
-    /// The leader, or [`NO_LEADER`].
-    pub leader: i32,
+    pub last_known_elr: Vec<BrokerId>,
+    /// The leader, or [`BrokerId::NONE`].
+    pub leader: BrokerId,
     /// Whether the leader must recover.
     pub leader_recovery_state: LeaderRecoveryState,
     /// The leader's epoch.
@@ -85,13 +83,13 @@ impl PartitionRegistration {
         }
         Ok(PartitionRegistration {
             directories: or_migrating(record.directories.clone(), count),
-            replicas: record.replicas.clone(),
-            isr: record.isr.clone(),
-            removing_replicas: record.removing_replicas.clone(),
-            adding_replicas: record.adding_replicas.clone(),
-            eligible_leader_replicas: record.eligible_leader_replicas.clone().unwrap_or_default(),
-            last_known_elr: record.last_known_elr.clone().unwrap_or_default(),
-            leader: record.leader,
+            replicas: BrokerId::list(&record.replicas),
+            isr: BrokerId::list(&record.isr),
+            removing_replicas: BrokerId::list(&record.removing_replicas),
+            adding_replicas: BrokerId::list(&record.adding_replicas),
+            eligible_leader_replicas: or_none(&record.eligible_leader_replicas),
+            last_known_elr: or_none(&record.last_known_elr),
+            leader: BrokerId(record.leader),
             leader_recovery_state: recovery_state(record.leader_recovery_state)?,
             leader_epoch: record.leader_epoch,
             partition_epoch: PartitionEpoch(record.partition_epoch),
@@ -101,7 +99,11 @@ impl PartitionRegistration {
     /// The registration after a change. The partition's epoch grows by one always, the leader's if the record names
     /// a leader, even the same.
     pub fn merge(&self, record: &PartitionChangeRecord) -> Result<PartitionRegistration, ReplayError> {
-        let replicas = record.replicas.clone().unwrap_or_else(|| self.replicas.clone());
+        let or = |new: &Option<Vec<i32>>, old: &Vec<BrokerId>| match new {
+            Some(new) => BrokerId::list(new),
+            None => old.clone(),
+        };
+        let replicas = or(&record.replicas, &self.replicas);
         let directories = match &record.directories {
             None => self.directories.clone(),
             Some(directories) => directories.clone(),
@@ -112,7 +114,6 @@ impl PartitionRegistration {
             return Err(ReplayError::Directories { replicas: replicas.len(), directories });
         }
         let leader_changes = record.leader != NO_LEADER_CHANGE;
-        let or = |new: &Option<Vec<i32>>, old: &Vec<i32>| new.as_ref().unwrap_or(old).clone();
         Ok(PartitionRegistration {
             replicas,
             directories,
@@ -121,7 +122,7 @@ impl PartitionRegistration {
             adding_replicas: or(&record.adding_replicas, &self.adding_replicas),
             eligible_leader_replicas: or(&record.eligible_leader_replicas, &self.eligible_leader_replicas),
             last_known_elr: or(&record.last_known_elr, &self.last_known_elr),
-            leader: if leader_changes { record.leader } else { self.leader },
+            leader: if leader_changes { BrokerId(record.leader) } else { self.leader },
             leader_recovery_state: match record.leader_recovery_state {
                 -1 => self.leader_recovery_state,
                 id => recovery_state(id)?,
@@ -134,15 +135,15 @@ impl PartitionRegistration {
     /// The record that creates this registration.
     pub fn to_record(&self, topic_id: Uuid, partition: i32, version: MetadataVersion) -> VersionedRecord {
         let elr = version.has_eligible_leader_replicas();
-        let some = |list: &Vec<i32>| (elr && !list.is_empty()).then(|| list.clone());
+        let some = |list: &[BrokerId]| (elr && !list.is_empty()).then(|| BrokerId::numbers(list));
         let record = PartitionRecord {
             partition_id: partition,
             topic_id,
-            replicas: self.replicas.clone(),
-            isr: self.isr.clone(),
-            removing_replicas: self.removing_replicas.clone(),
-            adding_replicas: self.adding_replicas.clone(),
-            leader: self.leader,
+            replicas: BrokerId::numbers(&self.replicas),
+            isr: BrokerId::numbers(&self.isr),
+            removing_replicas: BrokerId::numbers(&self.removing_replicas),
+            adding_replicas: BrokerId::numbers(&self.adding_replicas),
+            leader: self.leader.0,
             leader_recovery_state: self.leader_recovery_state.id(),
             leader_epoch: self.leader_epoch,
             partition_epoch: self.partition_epoch.0,
@@ -155,12 +156,12 @@ impl PartitionRegistration {
 
     /// Whether a broker leads it.
     pub fn has_leader(&self) -> bool {
-        self.leader != NO_LEADER
+        self.leader != BrokerId::NONE
     }
 
-    /// The replica that should lead, or [`NO_LEADER`] when there is none.
-    pub fn preferred_replica(&self) -> i32 {
-        self.replicas.first().copied().unwrap_or(NO_LEADER)
+    /// The replica that should lead, or [`BrokerId::NONE`] when there is none.
+    pub fn preferred_replica(&self) -> BrokerId {
+        self.replicas.first().copied().unwrap_or(BrokerId::NONE)
     }
 
     /// Whether the preferred replica leads.
@@ -169,13 +170,13 @@ impl PartitionRegistration {
     }
 
     /// The directory of a replica, when the broker is one.
-    pub fn directory(&self, broker: i32) -> Option<Uuid> {
+    pub fn directory(&self, broker: BrokerId) -> Option<Uuid> {
         let index = self.replicas.iter().position(|replica| *replica == broker)?;
         self.directories.get(index).copied()
     }
 
     /// Whether a broker holds a replica.
-    pub fn is_replica(&self, broker: i32) -> bool {
+    pub fn is_replica(&self, broker: BrokerId) -> bool {
         self.replicas.contains(&broker)
     }
 
@@ -183,6 +184,10 @@ impl PartitionRegistration {
     pub fn is_reassigning(&self) -> bool {
         !self.removing_replicas.is_empty() || !self.adding_replicas.is_empty()
     }
+}
+
+fn or_none(list: &Option<Vec<i32>>) -> Vec<BrokerId> {
+    list.as_deref().map(BrokerId::list).unwrap_or_default()
 }
 
 fn recovery_state(id: i8) -> Result<LeaderRecoveryState, ReplayError> {
@@ -204,14 +209,14 @@ mod tests {
 
     fn registration() -> PartitionRegistration {
         PartitionRegistration {
-            replicas: vec![1, 2],
+            replicas: BrokerId::list(&[1, 2]),
             directories: vec![Uuid(100), Uuid(200)],
-            isr: vec![1, 2],
+            isr: BrokerId::list(&[1, 2]),
             removing_replicas: vec![],
             adding_replicas: vec![],
             eligible_leader_replicas: vec![],
             last_known_elr: vec![],
-            leader: 1,
+            leader: BrokerId(1),
             leader_recovery_state: LeaderRecoveryState::Recovered,
             leader_epoch: 4,
             partition_epoch: PartitionEpoch(9),
@@ -222,15 +227,21 @@ mod tests {
     fn a_change_without_a_leader_keeps_the_leader_epoch() {
         let change = PartitionChangeRecord { isr: Some(vec![1]), ..Default::default() };
         let merged = registration().merge(&change).unwrap();
-        assert_eq!((merged.leader, merged.leader_epoch, merged.partition_epoch), (1, 4, PartitionEpoch(10)));
-        assert_eq!(merged.isr, [1]);
+        assert_eq!(
+            (merged.leader, merged.leader_epoch, merged.partition_epoch),
+            (BrokerId(1), 4, PartitionEpoch(10))
+        );
+        assert_eq!(merged.isr, [BrokerId(1)]);
     }
 
     #[test]
     fn naming_the_same_leader_bumps_its_epoch() {
         let change = PartitionChangeRecord { leader: 1, ..Default::default() };
         let merged = registration().merge(&change).unwrap();
-        assert_eq!((merged.leader, merged.leader_epoch, merged.partition_epoch), (1, 5, PartitionEpoch(10)));
+        assert_eq!(
+            (merged.leader, merged.leader_epoch, merged.partition_epoch),
+            (BrokerId(1), 5, PartitionEpoch(10))
+        );
     }
 
     #[test]
@@ -242,7 +253,7 @@ mod tests {
             directories: Some(vec![Uuid(300)]),
             ..Default::default()
         };
-        assert_eq!(registration().merge(&change).unwrap().directory(3), Some(Uuid(300)));
+        assert_eq!(registration().merge(&change).unwrap().directory(BrokerId(3)), Some(Uuid(300)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What each record does to an image.
 
 use crate::{
-    AccessControlEntry, BrokerEpoch, BrokerRegistration, ConfigResource, ConfigResourceKind,
+    AccessControlEntry, BrokerEpoch, BrokerId, BrokerRegistration, ConfigResource, ConfigResourceKind,
     ControllerRegistration, DelegationToken, Delta, MetadataVersion, PartitionRegistration, QuotaEntity,
     ReplayError, ScramCredential, Topic, feature,
 };
@@ -27,7 +27,7 @@ impl Delta {
             MetadataRecord::BrokerRegistrationChange(r) => self.broker_change(r),
             MetadataRecord::FenceBroker(r) => self.fence(r.id, BrokerEpoch(r.epoch), 1),
             MetadataRecord::UnfenceBroker(r) => self.fence(r.id, BrokerEpoch(r.epoch), -1),
-            MetadataRecord::UnregisterBroker(r) => self.unregister_broker(r.broker_id),
+            MetadataRecord::UnregisterBroker(r) => self.unregister_broker(BrokerId(r.broker_id)),
             MetadataRecord::RegisterController(r) => self.register_controller(r),
             MetadataRecord::Config(r) => self.config(r),
             MetadataRecord::FeatureLevel(r) => self.feature_level(r),
@@ -154,7 +154,7 @@ impl Delta {
     }
 
     fn broker_change(&mut self, record: &BrokerRegistrationChangeRecord) -> Result<(), ReplayError> {
-        let (broker, epoch) = (record.broker_id, BrokerEpoch(record.broker_epoch));
+        let (broker, epoch) = (BrokerId(record.broker_id), BrokerEpoch(record.broker_epoch));
         let registration = self.image.broker(broker).filter(|registration| registration.epoch == epoch);
         let registration = registration.ok_or(ReplayError::NoBroker { broker, epoch })?;
         let merged = registration.merge(record)?;
@@ -170,7 +170,7 @@ impl Delta {
         self.broker_change(&change)
     }
 
-    fn unregister_broker(&mut self, broker: i32) -> Result<(), ReplayError> {
+    fn unregister_broker(&mut self, broker: BrokerId) -> Result<(), ReplayError> {
         Arc::make_mut(&mut self.image.cluster).brokers.remove(&broker);
         self.changes.brokers.insert(broker);
         Ok(())

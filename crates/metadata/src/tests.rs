@@ -94,7 +94,7 @@ impl History {
                 MetadataRecord::PartitionChange(PartitionChangeRecord {
                     partition_id: *index,
                     topic_id: topic.id,
-                    isr: self.rng.random_bool(0.5).then(|| partition.replicas.clone()),
+                    isr: self.rng.random_bool(0.5).then(|| BrokerId::numbers(&partition.replicas)),
                     leader: self.rng.random_range(-2..3),
                     eligible_leader_replicas: self.rng.random_bool(0.3).then(|| vec![2]),
                     ..Default::default()
@@ -125,7 +125,7 @@ impl History {
             10 => {
                 let broker = self.image.cluster().brokers.values().next()?.clone();
                 MetadataRecord::BrokerRegistrationChange(BrokerRegistrationChangeRecord {
-                    broker_id: broker.id,
+                    broker_id: broker.id.0,
                     broker_epoch: broker.epoch.0,
                     fenced: self.rng.random_range(-1..2),
                     in_controlled_shutdown: self.rng.random_range(0..2),
@@ -137,7 +137,7 @@ impl History {
                 let broker = self.image.cluster().brokers.values().next_back()?;
                 let broker_epoch = broker.epoch.0;
                 MetadataRecord::UnregisterBroker(UnregisterBrokerRecord {
-                    broker_id: broker.id,
+                    broker_id: broker.id.0,
                     broker_epoch,
                 })
             }
@@ -289,7 +289,7 @@ fn a_broker_is_told_what_concerns_it() {
     for record in [partition(0, &[1], 1), partition(1, &[1, 2], 2), partition(2, &[2], 2)] {
         delta.replay(&record).unwrap();
     }
-    let local = delta.local_changes(1);
+    let local = delta.local_changes(BrokerId(1));
     let indexes = |list: &[LocalPartition]| list.iter().map(|p| (p.partition, p.is_new)).collect::<Vec<_>>();
     assert_eq!((indexes(&local.leaders), indexes(&local.followers)), (vec![(0, true)], vec![(1, true)]));
     assert!(local.deletes.is_empty());
@@ -305,12 +305,12 @@ fn a_broker_is_told_what_concerns_it() {
         ..Default::default()
     };
     delta.replay(&MetadataRecord::PartitionChange(moved)).unwrap();
-    let local = delta.local_changes(1);
+    let local = delta.local_changes(BrokerId(1));
     assert_eq!((indexes(&local.deletes), local.leaders.len()), (vec![(0, false)], 0));
     let mut delta = Delta::new(delta.apply(Provenance::EMPTY));
     delta.replay(&MetadataRecord::RemoveTopic(RemoveTopicRecord { topic_id })).unwrap();
-    assert_eq!(indexes(&delta.local_changes(1).deletes), [(1, false)]);
-    assert_eq!(indexes(&delta.local_changes(2).deletes), [(1, false), (2, false)]);
+    assert_eq!(indexes(&delta.local_changes(BrokerId(1)).deletes), [(1, false)]);
+    assert_eq!(indexes(&delta.local_changes(BrokerId(2)).deletes), [(1, false), (2, false)]);
 }
 
 #[test]

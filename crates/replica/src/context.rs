@@ -5,12 +5,12 @@ use crate::leadership::IsrMember;
 use crate::throttle::Throttle;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_metadata::ImageCell;
+use thalweg_metadata::{BrokerId, ImageCell};
 
 #[derive(Debug)]
 pub struct ReplicaContext {
     /// `node.id`.
-    pub node_id: i32,
+    pub node_id: BrokerId,
     /// `replica.lag.time.max.ms`.
     pub lag_time_max: Duration,
     /// The image of the cluster.

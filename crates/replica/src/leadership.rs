@@ -13,7 +13,7 @@
 mod tests;
 
 use std::time::Duration;
-use thalweg_metadata::{PartitionEpoch, PartitionRegistration};
+use thalweg_metadata::{BrokerId, PartitionEpoch, PartitionRegistration};
 use thalweg_record::Offset;
 use tokio::time::Instant;
 
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug)]
 pub struct FollowerLag {
     /// The broker.
-    pub id: i32,
+    pub id: BrokerId,
     /// How many offsets it is behind the log end; `None` before its first fetch in this leader epoch.
     pub lag: Option<i64>,
 }
@@ -30,7 +30,7 @@ pub struct FollowerLag {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IsrMember {
     /// The broker.
-    pub id: i32,
+    pub id: BrokerId,
     /// The epoch with which it fetched last; -1 when that is not known, as for the leader itself.
     pub broker_epoch: i64,
 }
@@ -58,7 +58,7 @@ pub enum ChangeOutcome {
         /// The registration's epoch.
         partition_epoch: PartitionEpoch,
         /// The in-sync replicas.
-        isr: Vec<i32>,
+        isr: Vec<BrokerId>,
     },
     /// It is not made, and the registration is as it was.
     Refused,
@@ -68,7 +68,7 @@ pub enum ChangeOutcome {
 
 #[derive(Debug, Clone)]
 struct Follower {
-    id: i32,
+    id: BrokerId,
     /// Its log end, by its last fetch in this epoch.
     end: Option<Offset>,
     /// Its log start, by the same fetch.
@@ -90,7 +90,7 @@ impl Follower {
 /// The leader's view of a partition with several replicas, for one leader epoch.
 #[derive(Debug, Clone)]
 pub struct Leadership {
-    node_id: i32,
+    node_id: BrokerId,
     leader_epoch: i32,
     partition_epoch: PartitionEpoch,
     /// `replica.lag.time.max.ms`.
@@ -98,7 +98,7 @@ pub struct Leadership {
     /// The start offset of the epoch.
     epoch_start: Offset,
     /// Committed by the controller.
-    isr: Vec<i32>,
+    isr: Vec<BrokerId>,
     pending: Option<IsrChange>,
     followers: Vec<Follower>,
 }
@@ -107,7 +107,7 @@ impl Leadership {
     /// Starts leading, in an epoch that starts at `epoch_start`: in-sync followers are trusted for `lag_max`, and
     /// their log ends become known when they fetch.
     pub fn new(
-        node_id: i32,
+        node_id: BrokerId,
         registration: &PartitionRegistration,
         epoch_start: Offset,
         lag_max: Duration,
@@ -167,7 +167,7 @@ impl Leadership {
     }
 
     /// The in-sync replicas, as committed by the controller.
-    pub fn isr(&self) -> &[i32] {
+    pub fn isr(&self) -> &[BrokerId] {
         &self.isr
     }
 
@@ -177,7 +177,7 @@ impl Leadership {
     }
 
     /// Whether the broker holds one of the other replicas.
-    pub fn is_follower(&self, id: i32) -> bool {
+    pub fn is_follower(&self, id: BrokerId) -> bool {
         self.followers.iter().any(|follower| follower.id == id)
     }
 
@@ -192,13 +192,20 @@ impl Leadership {
         self.isr.len() + joining.filter(|member| !self.isr.contains(&member.id)).count()
     }
 
-    fn is_in_maximal_isr(&self, id: i32) -> bool {
+    fn is_in_maximal_isr(&self, id: BrokerId) -> bool {
         let in_pending = |change: &IsrChange| change.isr.iter().any(|member| member.id == id);
         self.isr.contains(&id) || self.pending.as_ref().is_some_and(in_pending)
     }
 
     /// A follower fetches from `offset`, while the leader's log ends at `leader_end`.
-    pub fn on_fetch(&mut self, id: i32, broker_epoch: i64, offset: Offset, leader_end: Offset, now: Instant) {
+    pub fn on_fetch(
+        &mut self,
+        id: BrokerId,
+        broker_epoch: i64,
+        offset: Offset,
+        leader_end: Offset,
+        now: Instant,
+    ) {
         let Some(follower) = self.followers.iter_mut().find(|follower| follower.id == id) else { return };
         let caught_up = if offset >= leader_end {
             Some(now)
@@ -213,7 +220,7 @@ impl Leadership {
     }
 
     /// Sets the start offset of a follower's log.
-    pub fn on_log_start(&mut self, id: i32, start: Offset) {
+    pub fn on_log_start(&mut self, id: BrokerId, start: Offset) {
         if let Some(follower) = self.followers.iter_mut().find(|follower| follower.id == id) {
             follower.start = Some(start);
         }
@@ -221,7 +228,7 @@ impl Leadership {
 
     /// The lowest log start of all live replicas; `None` while one of them is unknown (Kafka's
     /// `lowWatermarkIfLeader`).
-    pub fn low_watermark(&self, own_start: Offset, is_alive: impl Fn(i32) -> bool) -> Option<Offset> {
+    pub fn low_watermark(&self, own_start: Offset, is_alive: impl Fn(BrokerId) -> bool) -> Option<Offset> {
         let mut alive = self.followers.iter().filter(|follower| is_alive(follower.id));
         alive.try_fold(own_start, |lowest, follower| Some(lowest.min(follower.start?)))
     }
@@ -236,7 +243,11 @@ impl Leadership {
     }
 
     /// The in-sync follower that consumers of a rack read best from `offset`: the one with most records (KIP-392).
-    pub fn preferred_read_replica(&self, offset: Offset, is_near: impl Fn(i32) -> bool) -> Option<i32> {
+    pub fn preferred_read_replica(
+        &self,
+        offset: Offset,
+        is_near: impl Fn(BrokerId) -> bool,
+    ) -> Option<BrokerId> {
         let has = |follower: &&Follower| {
             follower.end.is_some_and(|end| end >= offset)
                 && follower.start.is_some_and(|start| start <= offset)
@@ -286,7 +297,7 @@ impl Leadership {
     /// The change that adds a follower, if it is eligible.
     pub fn expand(
         &mut self,
-        id: i32,
+        id: BrokerId,
         high_watermark: Offset,
         is_eligible: impl Fn(IsrMember) -> bool,
     ) -> Option<IsrChange> {
@@ -309,16 +320,16 @@ impl Leadership {
         if self.pending.is_some() {
             return None;
         }
-        let lags = |id: i32| {
+        let lags = |id: BrokerId| {
             let follower = self.followers.iter().find(|follower| follower.id == id);
             follower.is_some_and(|follower| !follower.is_caught_up(leader_end, now, self.lag_max))
         };
-        let isr: Vec<i32> = self.isr.iter().copied().filter(|id| !lags(*id)).collect();
+        let isr: Vec<BrokerId> = self.isr.iter().copied().filter(|id| !lags(*id)).collect();
         (isr.len() < self.isr.len()).then(|| self.propose(&isr, false))
     }
 
-    fn propose(&mut self, isr: &[i32], grows: bool) -> IsrChange {
-        let epoch = |id: i32| {
+    fn propose(&mut self, isr: &[BrokerId], grows: bool) -> IsrChange {
+        let epoch = |id: BrokerId| {
             let follower = self.followers.iter().find(|follower| follower.id == id);
             follower.and_then(|follower| follower.broker_epoch).unwrap_or(-1)
         };

@@ -6,6 +6,7 @@ use crate::operator::Task;
 use crate::plan::{Kind, Plan};
 use crate::simulation::{BROKERS, CONTROLLER, Simulation};
 use std::time::Duration;
+use thalweg_ids::BrokerId;
 
 /// How far a wall clock may jump.
 const JUMP_MS_MAX: u64 = 3_600_000;
@@ -201,7 +202,7 @@ impl Faults {
         lost.iter().all(|&(lost, epoch)| {
             let registered = |broker: usize| {
                 let image = simulation.machines[broker].broker()?.image();
-                Some(image.broker(i32::try_from(lost).ok()?)?.epoch.0)
+                Some(image.broker(BrokerId(i32::try_from(lost).ok()?))?.epoch.0)
             };
             (1..=BROKERS).all(|broker| registered(broker).is_some_and(|now| now > epoch))
         })

@@ -19,6 +19,7 @@ use thalweg_config::{
     ControllerSettings, EffectiveTopicConfig, GroupSettings, ListenerSettings, LogSettings, NetworkSettings,
     NodeSettings, ReplicationSettings, ServerProperties, TopicSettings, TransactionSettings,
 };
+use thalweg_ids::BrokerId;
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use thalweg_wire::request::update_features_request::FeatureUpdateKey;
 use thalweg_wire::request::{CreateTopicsRequest, UpdateFeaturesRequest};
@@ -253,7 +254,7 @@ impl Simulation {
     /// the disk was replaced. Where the controller must always know a second replica, it gets no help. Returns whether there
     /// is such a partition.
     fn elect_unclean(&self, replaced: Option<MachineId>) -> bool {
-        let replaced = replaced.and_then(|id| i32::try_from(id).ok());
+        let replaced = replaced.and_then(|id| i32::try_from(id).ok()).map(BrokerId);
         let broker = (1..=BROKERS).find_map(|id| self.machines[id].broker());
         let (Some(replaced), Some(broker)) = (replaced, broker) else { return false };
         let image = broker.image();
@@ -274,6 +275,7 @@ impl Simulation {
                 }
                 let mut replicas = registration.replicas.clone();
                 replicas.sort_by_key(|&id| id == replaced);
+                let replicas = BrokerId::numbers(&replicas);
                 self.tasks.add(Task::ElectUnclean(topic.name.to_string(), partition, replicas));
                 elections += 1;
             }
@@ -343,7 +345,7 @@ impl Simulation {
         let image = (1..=BROKERS).find_map(|id| self.machines[id].broker()).map(|broker| broker.image());
         let registration = image.and_then(|image| image.partition(topic, partition).cloned());
         let replicas = registration.map(|registration| registration.replicas.clone()).unwrap_or_default();
-        let machines = replicas.into_iter().filter_map(|id| MachineId::try_from(id).ok());
+        let machines = replicas.into_iter().filter_map(|id| MachineId::try_from(id.0).ok());
         machines.map(|id| (id, self.machines[id].name.clone())).collect()
     }
 
@@ -352,7 +354,7 @@ impl Simulation {
         let brokers = (1..=BROKERS).filter_map(|id| self.machines[id].broker());
         let registrations = brokers.filter_map(|broker| broker.image().partition(TOPIC, partition).cloned());
         let newest = registrations.max_by_key(|registration| registration.leader_epoch)?;
-        MachineId::try_from(newest.leader).ok()
+        MachineId::try_from(newest.leader.0).ok()
     }
 
     /// Checks the disks of all replicas, and the reads; if the cluster is not at rest, only the leaders' disks.

@@ -38,7 +38,7 @@ impl Streams {
         let own = own_address(server).context("streams.enabled: the broker has no listener")?;
         let settings = HostSettings {
             cluster: cluster(settings, &own.to_string())?,
-            node: server.broker.node_id,
+            node: server.broker.node_id.0,
             refused_modules: settings.refused_modules.iter().cloned().collect(),
             console: Arc::new(Log),
         };

@@ -101,7 +101,7 @@ impl Verdicts {
 
 /// A change of a broker must be one of this broker, or of all.
 pub(super) fn check_own(broker: &Broker, name: &str) -> Result<(), Verdict> {
-    if name.is_empty() || node_id(name)? == broker.node_id {
+    if name.is_empty() || node_id(name)? == broker.node_id.0 {
         return Ok(());
     }
     Err(Verdict::invalid(format!("Unexpected broker id, expected {}, but received {name}", broker.node_id)))

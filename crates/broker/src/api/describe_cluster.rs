@@ -31,7 +31,7 @@ pub fn handle(broker: &Broker, call: &Call, request: DescribeClusterRequest) -> 
             .filter_map(|broker| {
                 let endpoint = broker.endpoint(&call.peer.listener)?;
                 Some(DescribeClusterBroker {
-                    broker_id: broker.id,
+                    broker_id: broker.id.0,
                     host: endpoint.host.clone(),
                     port: i32::from(endpoint.port),
                     rack: broker.rack.clone(),

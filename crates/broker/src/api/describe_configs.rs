@@ -14,7 +14,7 @@ use thalweg_config::describe::{DescribedConfig, WantedKeys};
 use thalweg_config::describe_client_metrics;
 use thalweg_hash::HashSet;
 use thalweg_metadata::topic_name;
-use thalweg_metadata::{ConfigResource, ConfigResourceKind, Image};
+use thalweg_metadata::{BrokerId, ConfigResource, ConfigResourceKind, Image};
 use thalweg_net::answer_parts::AnswerRoom;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
@@ -115,7 +115,7 @@ fn describe(
 fn check_broker(broker: &Broker, name: &str, or: &str) -> Result<(), Refusal> {
     let own = broker.node_id;
     let message = match name.parse::<i32>() {
-        Ok(id) if id == own => return Ok(()),
+        Ok(id) if BrokerId(id) == own => return Ok(()),
         Ok(_) => format!("Unexpected broker id, expected {own}{or} but received {name}"),
         Err(_) => format!("Broker id must be an integer, but it is: {name}"),
     };

@@ -5,7 +5,7 @@ use super::metadata::{TOPIC_OPERATIONS, visible_leader};
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_metadata::topic_name;
-use thalweg_metadata::{Image, PartitionRegistration, Topic};
+use thalweg_metadata::{BrokerId, Image, PartitionRegistration, Topic};
 use thalweg_wire::request::describe_topic_partitions_response::{
     Cursor, DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic,
 };
@@ -112,11 +112,11 @@ impl Page<'_> {
             partition_index: index,
             leader_id,
             leader_epoch: partition.leader_epoch,
-            replica_nodes: partition.replicas.clone(),
-            isr_nodes: partition.isr.clone(),
-            eligible_leader_replicas: Some(partition.eligible_leader_replicas.clone()),
-            last_known_elr: Some(partition.last_known_elr.clone()),
-            offline_replicas: self.image.offline_replicas(partition),
+            replica_nodes: BrokerId::numbers(&partition.replicas),
+            isr_nodes: BrokerId::numbers(&partition.isr),
+            eligible_leader_replicas: Some(BrokerId::numbers(&partition.eligible_leader_replicas)),
+            last_known_elr: Some(BrokerId::numbers(&partition.last_known_elr)),
+            offline_replicas: BrokerId::numbers(&self.image.offline_replicas(partition)),
         }
     }
 }

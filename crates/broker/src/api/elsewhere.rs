@@ -3,7 +3,7 @@
 use crate::broker::Broker;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use thalweg_metadata::{BrokerRegistration, Endpoint, Image};
+use thalweg_metadata::{BrokerId, BrokerRegistration, Endpoint, Image};
 use thalweg_replica::partition::Topic;
 use thalweg_wire::{ErrorCode, Uuid};
 
@@ -53,13 +53,13 @@ impl Named<'_> {
 
     /// Leader and epoch of a partition, from its replica here, or from the image if there is none. -1 and -1 if
     /// unknown.
-    pub fn leader(self, broker: &Broker, index: i32) -> (i32, i32) {
+    pub fn leader(self, broker: &Broker, index: i32) -> (BrokerId, i32) {
         if let Some(partition) = self.here(broker).and_then(|topic| topic.partition(index)) {
             return partition.leader();
         }
         let image = broker.image();
         let known = self.of_cluster(&image).and_then(|topic| topic.partition(index));
-        known.map_or((-1, -1), |partition| (partition.leader, partition.leader_epoch))
+        known.map_or((BrokerId::NONE, -1), |partition| (partition.leader, partition.leader_epoch))
     }
 }
 
@@ -67,8 +67,8 @@ impl Named<'_> {
 pub fn reachable<'a>(
     image: &'a Image,
     listener: &str,
-    ids: &[i32],
+    ids: &[BrokerId],
 ) -> impl Iterator<Item = (&'a Arc<BrokerRegistration>, &'a Endpoint)> {
-    let ids: BTreeSet<i32> = ids.iter().copied().collect();
+    let ids: BTreeSet<BrokerId> = ids.iter().copied().collect();
     image.alive_endpoints(listener).filter(move |(broker, _)| ids.contains(&broker.id))
 }

@@ -76,7 +76,7 @@ fn find(broker: &Broker, listener: &str, key_type: i8, key: String) -> Coordinat
     let endpoint =
         leader.and_then(|id| image.broker(id)).filter(|broker| !broker.fenced).and_then(|broker| {
             let endpoint = broker.endpoint(listener)?;
-            Some((broker.id, endpoint.host.clone(), i32::from(endpoint.port)))
+            Some((broker.id.0, endpoint.host.clone(), i32::from(endpoint.port)))
         });
     match endpoint {
         Some((node_id, host, port)) => Coordinator { key, node_id, host, port, ..Default::default() },

@@ -65,7 +65,7 @@ fn check(broker: &Broker, resource: &AlterConfigsResource) -> Result<Option<Verd
             Ok(None)
         }
         ConfigResourceKind::BrokerLogger => {
-            if node_id(name)? != broker.node_id {
+            if node_id(name)? != broker.node_id.0 {
                 let message = format!("Unexpected node id. Expected {}, but received {name}", broker.node_id);
                 return Err(Verdict::invalid(message));
             }

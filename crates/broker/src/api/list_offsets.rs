@@ -8,6 +8,7 @@ use super::Call;
 use super::elsewhere::Named;
 use crate::broker::Broker;
 use thalweg_hash::{HashMap, HashSet};
+use thalweg_metadata::BrokerId;
 use thalweg_net::answer_parts::merge;
 use thalweg_record::LeaderEpoch;
 use thalweg_replica::partition::{
@@ -21,7 +22,7 @@ use thalweg_wire::request::{ListOffsetsRequest, ListOffsetsResponse};
 /// Looks each partition up.
 pub fn handle(broker: &Broker, call: &Call, request: ListOffsetsRequest) -> ListOffsetsResponse {
     let reader = match request.replica_id {
-        id if id >= 0 => Reader::Follower { id, broker_epoch: -1 },
+        id if id >= 0 => Reader::Follower { id: BrokerId(id), broker_epoch: -1 },
         // Kafka's debugging consumer has the visibility of replicas.
         -2 => Reader::Internal,
         _ => Reader::Client,

@@ -13,7 +13,7 @@ use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_hash::HashSet;
 use thalweg_metadata::topic_name;
-use thalweg_metadata::{Image, PartitionRegistration, Topic};
+use thalweg_metadata::{BrokerId, Image, PartitionRegistration, Topic};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::metadata_request::MetadataRequestTopic;
 use thalweg_wire::request::metadata_response::{
@@ -126,7 +126,7 @@ fn brokers(image: &Image, listener: &str) -> Vec<MetadataResponseBroker> {
         .filter_map(|broker| {
             let endpoint = broker.endpoint(listener)?;
             Some(MetadataResponseBroker {
-                node_id: broker.id,
+                node_id: broker.id.0,
                 host: endpoint.host.clone(),
                 port: i32::from(endpoint.port),
                 rack: broker.rack.clone(),
@@ -140,7 +140,7 @@ fn brokers(image: &Image, listener: &str) -> Vec<MetadataResponseBroker> {
 pub fn visible_leader(image: &Image, listener: &str, partition: &PartitionRegistration) -> (ErrorCode, i32) {
     let leader = image.broker(partition.leader);
     if leader.is_some_and(|broker| !broker.fenced && broker.endpoint(listener).is_some()) {
-        (ErrorCode::None, partition.leader)
+        (ErrorCode::None, partition.leader.0)
     } else {
         (ErrorCode::LeaderNotAvailable, -1)
     }
@@ -210,9 +210,9 @@ impl Detail<'_> {
             partition_index: index,
             leader_id,
             leader_epoch: partition.leader_epoch,
-            replica_nodes: partition.replicas.to_vec(),
-            isr_nodes: partition.isr.to_vec(),
-            offline_replicas: self.image.offline_replicas(partition),
+            replica_nodes: BrokerId::numbers(&partition.replicas),
+            isr_nodes: BrokerId::numbers(&partition.isr),
+            offline_replicas: BrokerId::numbers(&self.image.offline_replicas(partition)),
         }
     }
 }

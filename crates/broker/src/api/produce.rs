@@ -161,7 +161,7 @@ fn tell_leaders(broker: &Broker, call: &Call, response: &mut ProduceResponse) {
             if data.error_code == ErrorCode::NotLeaderOrFollower.code() {
                 let topic = Named::of(call.version >= BY_TOPIC_ID, &topic.name, topic.topic_id);
                 let (leader_id, leader_epoch) = topic.leader(broker, data.index);
-                data.current_leader = LeaderIdAndEpoch { leader_id, leader_epoch };
+                data.current_leader = LeaderIdAndEpoch { leader_id: leader_id.0, leader_epoch };
                 leaders.push(leader_id);
             }
         }
@@ -172,7 +172,7 @@ fn tell_leaders(broker: &Broker, call: &Call, response: &mut ProduceResponse) {
     let image = broker.image();
     let endpoints = elsewhere::reachable(&image, &call.peer.listener, &leaders);
     let endpoints = endpoints.map(|(leader, endpoint)| NodeEndpoint {
-        node_id: leader.id,
+        node_id: leader.id.0,
         host: endpoint.host.clone(),
         port: i32::from(endpoint.port),
         rack: leader.rack.clone(),

@@ -4,7 +4,7 @@
 use super::exposition::{Kind, Number};
 use super::{Family, Figures};
 use thalweg_controller::ControllerFigures;
-use thalweg_metadata::Image;
+use thalweg_metadata::{BrokerId, Image};
 
 macro_rules! of_controller {
     ($name:literal, $kind:ident, $help:literal, $read:expr) => {
@@ -161,7 +161,7 @@ fn partitions(image: &Image, holds: fn(&thalweg_metadata::PartitionRegistration)
 }
 
 /// How many replicas the cluster places on a broker.
-pub(super) fn replicas_of(image: &Image, broker: i32) -> usize {
+pub(super) fn replicas_of(image: &Image, broker: BrokerId) -> usize {
     let all = image.topics().iter().flat_map(|topic| topic.partitions.values());
     all.filter(|partition| partition.is_replica(broker)).count()
 }

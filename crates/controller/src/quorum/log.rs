@@ -11,7 +11,7 @@ use thalweg_log::{
     AppendError, AppendOptions, AppendOrigin, CleanupPolicy, FlushTarget, Home, LogConfig, LogError,
     OpenOptions, PartitionLog, TopicPartition,
 };
-use thalweg_metadata::{Image, Loader};
+use thalweg_metadata::{BrokerId, Image, Loader};
 use thalweg_record::{
     BatchBuilder, BatchOptions, ControlRecordType, DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer,
     LeaderEpoch, Offset, batches,
@@ -81,7 +81,7 @@ pub(crate) enum AppendFailure {
 pub(crate) struct Recovered {
     pub image: Arc<Image>,
     /// The offset of each broker's registration, if the log still contains it.
-    pub registered_at: HashMap<i32, i64>,
+    pub registered_at: HashMap<BrokerId, i64>,
     /// Whether the log ends within a metadata transaction.
     pub open_transaction: bool,
     /// The level of `kraft.version`; `None` if the log has none.
@@ -196,7 +196,7 @@ impl MetadataLog {
                 let decoded = metadata_batches::decode(&batch, &mut buffer)?;
                 for (offset, record) in (decoded.base_offset..).zip(&decoded.records) {
                     if let MetadataRecord::RegisterBroker(record) = record {
-                        registered_at.insert(record.broker_id, offset);
+                        registered_at.insert(BrokerId(record.broker_id), offset);
                     }
                 }
                 for control in &decoded.control {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use thalweg_metadata::{
-    LeaderRecoveryState, NO_LEADER_CHANGE, PartitionRegistration, Topic, VersionedRecord,
+    BrokerId, LeaderRecoveryState, NO_LEADER_CHANGE, PartitionRegistration, Topic, VersionedRecord,
 };
 use thalweg_wire::request::alter_partition_request::{BrokerState, PartitionData};
 use thalweg_wire::request::alter_partition_response::{
@@ -23,7 +23,8 @@ impl State {
         request: &AlterPartitionRequest,
         version: i16,
     ) -> Result<Outcome<AlterPartitionResponse>, ApiError> {
-        self.check_broker_epoch(request.broker_id, request.broker_epoch)?;
+        let broker = BrokerId(request.broker_id);
+        self.check_broker_epoch(broker, request.broker_epoch)?;
         let mut records = Vec::new();
         let mut topics = Vec::with_capacity(request.topics.len());
         for topic_data in &request.topics {
@@ -32,7 +33,7 @@ impl State {
             for data in &topic_data.partitions {
                 let outcome = match topic {
                     None => Err(ErrorCode::UnknownTopicId),
-                    Some(topic) => self.propose(request.broker_id, topic, data, version, &mut records),
+                    Some(topic) => self.propose(broker, topic, data, version, &mut records),
                 };
                 partitions.push(outcome.unwrap_or_else(|code| PartitionResult {
                     partition_index: data.partition_index,
@@ -47,7 +48,7 @@ impl State {
 
     fn propose(
         &self,
-        broker: i32,
+        broker: BrokerId,
         topic: &Topic,
         data: &PartitionData,
         version: i16,
@@ -57,12 +58,12 @@ impl State {
         let partition = topic.partition(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
         let isr = proposed_isr(data, version);
         self.check_proposal(broker, partition, data, &isr)?;
-        let may_lead = |id: i32| self.is_active(id);
+        let may_lead = |id: BrokerId| self.is_active(id);
         let mut change = PartitionChange::new(self, topic, index, partition, &may_lead);
         if self.unclean_election_enabled(&topic.name) {
             change.election = Election::Unclean;
         }
-        change.isr = isr.iter().map(|state| state.broker_id).collect();
+        change.isr = isr.iter().map(|state| BrokerId(state.broker_id)).collect();
         if let Some(state) = LeaderRecoveryState::from_id(data.leader_recovery_state) {
             change.recovery = state;
         }
@@ -73,7 +74,7 @@ impl State {
             };
             let merged = partition.merge(change).expect("a change that was just built fits its partition");
             changed = Arc::new(merged);
-            let new_leader = change.leader != NO_LEADER_CHANGE && change.leader != broker;
+            let new_leader = change.leader != NO_LEADER_CHANGE && change.leader != broker.0;
             records.push(record);
             if new_leader {
                 // The change completed a reassignment that moves leadership away: both a record and an error.
@@ -83,9 +84,9 @@ impl State {
         Ok(PartitionResult {
             partition_index: index,
             error_code: 0,
-            leader_id: changed.leader,
+            leader_id: changed.leader.0,
             leader_epoch: changed.leader_epoch,
-            isr: changed.isr.clone(),
+            isr: BrokerId::numbers(&changed.isr),
             leader_recovery_state: changed.leader_recovery_state.id(),
             partition_epoch: changed.partition_epoch.0,
         })
@@ -93,7 +94,7 @@ impl State {
 
     fn check_proposal(
         &self,
-        broker: i32,
+        broker: BrokerId,
         partition: &PartitionRegistration,
         data: &PartitionData,
         isr: &[BrokerState],
@@ -111,9 +112,9 @@ impl State {
         if data.partition_epoch < partition.partition_epoch.0 {
             return Err(ErrorCode::InvalidUpdateVersion);
         }
-        let ids: Vec<i32> = isr.iter().map(|state| state.broker_id).collect();
+        let ids: Vec<BrokerId> = isr.iter().map(|state| BrokerId(state.broker_id)).collect();
         let foreign = ids.iter().any(|id| !partition.is_replica(*id));
-        let distinct: BTreeSet<i32> = ids.iter().copied().collect();
+        let distinct: BTreeSet<BrokerId> = ids.iter().copied().collect();
         let twice = distinct.len() < ids.len();
         if ids.is_empty() || twice || foreign || !ids.contains(&partition.leader) {
             return Err(ErrorCode::InvalidRequest);
@@ -126,11 +127,12 @@ impl State {
             return Err(ErrorCode::InvalidRequest);
         }
         let eligible = |state: &BrokerState| {
-            self.image.broker(state.broker_id).is_some_and(|registration| {
+            let id = BrokerId(state.broker_id);
+            self.image.broker(id).is_some_and(|registration| {
                 // A log in an unknown directory cannot be distinguished from the lost one.
-                let is_known = partition.isr.contains(&state.broker_id)
+                let is_known = partition.isr.contains(&id)
                     || partition
-                        .directory(state.broker_id)
+                        .directory(id)
                         .is_some_and(|directory| registration.has_online_directory(directory));
                 registration.is_active()
                     && is_known

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use thalweg_metadata::{
-    BrokerEpoch, BrokerRegistration, ControllerRegistration, VersionRange, VersionedRecord, feature,
+    BrokerEpoch, BrokerId, BrokerRegistration, ControllerRegistration, VersionRange, VersionedRecord, feature,
 };
 use thalweg_wire::metadata::register_broker_record::{BrokerEndpoint, BrokerFeature};
 use thalweg_wire::metadata::{BrokerRegistrationChangeRecord, RegisterBrokerRecord, UnregisterBrokerRecord};
@@ -39,7 +39,7 @@ impl State {
                 format!("Expected cluster ID {}, but got cluster ID {}", self.cluster_id, request.cluster_id);
             return Err(ApiError::new(ErrorCode::InconsistentClusterId, message));
         }
-        let existing = self.image.broker(request.broker_id).cloned();
+        let existing = self.image.broker(BrokerId(request.broker_id)).cloned();
         let same_process = existing.as_ref().is_some_and(|b| b.incarnation_id == request.incarnation_id);
         if let Some(existing) = &existing
             && !same_process
@@ -89,7 +89,7 @@ impl State {
         let lacks_directory =
             has_directories && before.is_some_and(|before| before.directories.iter().any(is_missing));
         Returning {
-            broker: request.broker_id,
+            broker: BrokerId(request.broker_id),
             unclean: self.has_elr() && epoch != BrokerEpoch(request.previous_broker_epoch),
             directories,
             lacks_directory,
@@ -111,7 +111,7 @@ impl State {
         if set.len() != request.log_dirs.len() {
             return refuse("Duplicate directory ID in request".to_owned());
         }
-        for broker in self.image.cluster().brokers.values().filter(|b| b.id != request.broker_id) {
+        for broker in self.image.cluster().brokers.values().filter(|b| b.id.0 != request.broker_id) {
             if let Some(taken) = broker.directories.iter().find(|directory| set.contains(directory)) {
                 return refuse(format!("Broker {} is already registered with directory {taken}", broker.id));
             }
@@ -190,7 +190,7 @@ impl State {
     /// The registration of a broker, if its epoch is still the present one.
     pub(super) fn check_broker_epoch(
         &self,
-        broker: i32,
+        broker: BrokerId,
         epoch: i64,
     ) -> Result<std::sync::Arc<BrokerRegistration>, ApiError> {
         let stale = |message| ApiError::new(ErrorCode::StaleBrokerEpoch, message);
@@ -210,7 +210,7 @@ impl State {
         request: &BrokerHeartbeatRequest,
         now: Now,
     ) -> Result<Outcome<BrokerHeartbeatResponse>, ApiError> {
-        let id = request.broker_id;
+        let id = BrokerId(request.broker_id);
         let registration = self.check_broker_epoch(id, request.broker_epoch)?;
         self.heartbeats.touch(id, registration.epoch, now);
         if !registration.in_controlled_shutdown {
@@ -271,7 +271,7 @@ impl State {
 
     /// Fences all brokers at once: none of them becomes leader in place of another.
     fn fence_records(&self, registrations: &[&BrokerRegistration], records: &mut Vec<VersionedRecord>) {
-        let ids: Vec<i32> = registrations.iter().map(|registration| registration.id).collect();
+        let ids: Vec<BrokerId> = registrations.iter().map(|registration| registration.id).collect();
         self.leader_and_isr_updates(Moving::Leave(&ids), records);
         for registration in registrations.iter().filter(|registration| !registration.fenced) {
             records.push(registration_change(registration, 0, |change| change.fenced = 1));
@@ -317,7 +317,7 @@ impl State {
             .collect();
         for registration in &stale {
             tracing::info!(
-                broker = registration.id,
+                broker = registration.id.0,
                 epoch = registration.epoch.0,
                 "Fenced a broker whose session expired"
             );
@@ -332,14 +332,14 @@ impl State {
         &self,
         request: &UnregisterBrokerRequest,
     ) -> Result<Outcome<UnregisterBrokerResponse>, ApiError> {
-        let id = request.broker_id;
+        let id = BrokerId(request.broker_id);
         let Some(registration) = self.image.broker(id) else {
             let message = format!("Broker ID {id} is not currently registered");
             return Err(ApiError::new(ErrorCode::BrokerIdNotRegistered, message));
         };
         let mut records = Vec::new();
         self.leader_and_isr_updates(Moving::Leave(&[id]), &mut records);
-        let record = UnregisterBrokerRecord { broker_id: id, broker_epoch: registration.epoch.0 };
+        let record = UnregisterBrokerRecord { broker_id: id.0, broker_epoch: registration.epoch.0 };
         records.push(VersionedRecord::new(MetadataRecord::UnregisterBroker(record), 0));
         Ok(Outcome::new(records, UnregisterBrokerResponse::default()))
     }
@@ -367,7 +367,7 @@ fn registration_change(
     set: impl FnOnce(&mut BrokerRegistrationChangeRecord),
 ) -> VersionedRecord {
     let mut record = BrokerRegistrationChangeRecord {
-        broker_id: registration.id,
+        broker_id: registration.id.0,
         broker_epoch: registration.epoch.0,
         ..Default::default()
     };

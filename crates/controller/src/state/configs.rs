@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use thalweg_hash::HashMap;
-use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind, VersionedRecord, edit_list};
+use thalweg_metadata::{BrokerId, ConfigMap, ConfigResource, ConfigResourceKind, VersionedRecord, edit_list};
 use thalweg_wire::metadata::{ClearElrRecord, ConfigRecord, PartitionChangeRecord};
 use thalweg_wire::request::alter_configs_response::AlterConfigsResourceResponse as LegacyResult;
 use thalweg_wire::request::incremental_alter_configs_response::AlterConfigsResourceResponse;
@@ -170,7 +170,7 @@ impl State {
         for topic in topics.filter(|topic| topic_name.is_empty() || *topic.name == *topic_name) {
             for (index, partition) in topic.partitions.iter().filter(|(_, partition)| !partition.has_leader())
             {
-                let some = |list: &Vec<i32>| (!list.is_empty()).then(|| list.clone());
+                let some = |list: &[BrokerId]| (!list.is_empty()).then(|| BrokerId::numbers(list));
                 let record = PartitionChangeRecord {
                     partition_id: *index,
                     topic_id: topic.id,
@@ -316,7 +316,7 @@ impl State {
             ConfigResourceKind::Broker => match name.parse::<i32>() {
                 Err(_) => invalid("Unable to parse broker name as a base 10 number."),
                 Ok(id) if id < 0 => invalid("Invalid negative broker ID."),
-                Ok(id) if self.image.broker(id).is_none() && id != self.node_id => {
+                Ok(id) if self.image.broker(BrokerId(id)).is_none() && id != self.node_id => {
                     let message = format!("No node with id {id} found.");
                     Err(ApiError::new(ErrorCode::BrokerIdNotRegistered, message))
                 }

@@ -1,7 +1,7 @@
 //! CreatePartitions.
 
 use thalweg_hash::{HashMap, HashSet};
-use thalweg_metadata::VersionedRecord;
+use thalweg_metadata::{BrokerId, VersionedRecord};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_partitions_request::CreatePartitionsTopic;
 use thalweg_wire::request::create_partitions_response::CreatePartitionsTopicResult;
@@ -78,10 +78,12 @@ impl State {
                     );
                     return Err(ApiError::new(ErrorCode::InvalidReplicaAssignment, message));
                 }
-                for assignment in assignments {
-                    self.check_assignment(&assignment.broker_ids, Some(factor))?;
+                let placed: Vec<_> =
+                    assignments.iter().map(|assignment| BrokerId::list(&assignment.broker_ids)).collect();
+                for replicas in &placed {
+                    self.check_assignment(replicas, Some(factor))?;
                 }
-                assignments.iter().map(|assignment| assignment.broker_ids.clone()).collect()
+                placed
             }
             None => self.place(additional, i16::try_from(factor).unwrap_or(i16::MAX))?,
         };

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use thalweg_hash::HashMap;
 use thalweg_metadata::{
-    ConfigMap, ConfigResource, LeaderRecoveryState, PartitionEpoch, PartitionRegistration, VersionedRecord,
+    BrokerId, ConfigMap, ConfigResource, LeaderRecoveryState, PartitionEpoch, PartitionRegistration,
+    VersionedRecord,
 };
 use thalweg_wire::metadata::TopicRecord;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
@@ -225,9 +226,10 @@ impl State {
             if partitions.contains_key(&index) {
                 return refuse(format!("Found multiple manual partition assignments for partition {index}"));
             }
-            self.check_assignment(&assignment.broker_ids, replication_factor)?;
-            replication_factor = Some(assignment.broker_ids.len());
-            let Some(registration) = self.new_partition(assignment.broker_ids.clone()) else {
+            let replicas = BrokerId::list(&assignment.broker_ids);
+            self.check_assignment(&replicas, replication_factor)?;
+            replication_factor = Some(replicas.len());
+            let Some(registration) = self.new_partition(replicas) else {
                 return refuse(format!(
                     "All brokers specified in the manual partition assignment for partition {index} are fenced or in \
                      controlled shutdown."
@@ -244,7 +246,7 @@ impl State {
     /// Checks a manual assignment.
     pub(super) fn check_assignment(
         &self,
-        replicas: &[i32],
+        replicas: &[BrokerId],
         replication_factor: Option<usize>,
     ) -> Result<(), ApiError> {
         let refuse = |message: String| Err(ApiError::new(ErrorCode::InvalidReplicaAssignment, message));
@@ -276,8 +278,8 @@ impl State {
     }
 
     /// A new partition on these replicas; none when no broker among them is active.
-    pub(super) fn new_partition(&self, replicas: Vec<i32>) -> Option<PartitionRegistration> {
-        let isr: Vec<i32> = replicas.iter().copied().filter(|id| self.is_active(*id)).collect();
+    pub(super) fn new_partition(&self, replicas: Vec<BrokerId>) -> Option<PartitionRegistration> {
+        let isr: Vec<BrokerId> = replicas.iter().copied().filter(|id| self.is_active(*id)).collect();
         let leader = *isr.first()?;
         Some(PartitionRegistration {
             directories: replicas.iter().map(|id| default_directory(&self.image, *id)).collect(),
@@ -295,7 +297,7 @@ impl State {
     }
 
     fn described_configs(&self, overrides: &ConfigMap) -> Vec<CreatableTopicConfigs> {
-        let broker = self.config_map(&ConfigResource::broker(self.node_id));
+        let broker = self.config_map(&ConfigResource::broker(BrokerId(self.node_id)));
         let brokers = self.config_map(&ConfigResource::brokers());
         let configs = self.rules.effective_topic_configs(overrides, &broker, &brokers);
         configs

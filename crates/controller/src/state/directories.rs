@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_metadata::{BrokerRegistration, PartitionRegistration};
+use thalweg_metadata::{BrokerId, BrokerRegistration, PartitionRegistration};
 use thalweg_wire::request::assign_replicas_to_dirs_response::{
     DirectoryData, PartitionData, TopicData as TopicResult,
 };
@@ -23,8 +23,8 @@ impl State {
             let message = "Directory assignment is not supported yet.";
             return Err(ApiError::new(ErrorCode::UnsupportedVersion, message));
         }
-        let broker = self.check_broker_epoch(request.broker_id, request.broker_epoch)?;
-        let may_lead = |id: i32| self.is_active(id);
+        let broker = self.check_broker_epoch(BrokerId(request.broker_id), request.broker_epoch)?;
+        let may_lead = |id: BrokerId| self.is_active(id);
         let mut records = Vec::new();
         let mut offline = Vec::new();
         let mut directories = Vec::with_capacity(request.directories.len());

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use thalweg_metadata::{
-    DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, PartitionRegistration, Topic, VersionedRecord,
+    BrokerId, DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, PartitionRegistration, Topic,
+    VersionedRecord,
 };
 use thalweg_wire::request::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
 use thalweg_wire::request::{ElectLeadersRequest, ElectLeadersResponse};
@@ -19,9 +20,9 @@ const ELECTIONS_PER_PASS_MAX: usize = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moving<'a> {
     /// They leave the ISRs and may not lead.
-    Leave(&'a [i32]),
+    Leave(&'a [BrokerId]),
     /// It may lead although it is still fenced in the image.
-    Comes(i32),
+    Comes(BrokerId),
     /// A new process registers.
     Returns(&'a Returning),
 }
@@ -29,7 +30,7 @@ pub(super) enum Moving<'a> {
 /// A process that registers in the place of an earlier one. It leaves the ISRs and may not lead yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Returning {
-    pub broker: i32,
+    pub broker: BrokerId,
     /// The earlier process did not stop cleanly: its last acknowledged records may be lost, so it is not eligible to
     /// lead (KIP-966).
     pub unclean: bool,
@@ -81,7 +82,7 @@ impl State {
     }
 
     /// Whether a broker leads something.
-    pub(super) fn has_leaderships(&self, broker: i32) -> bool {
+    pub(super) fn has_leaderships(&self, broker: BrokerId) -> bool {
         self.image.topics().iter().any(|topic| topic.partitions.values().any(|p| p.leader == broker))
     }
 
@@ -108,7 +109,7 @@ impl State {
     /// As [`State::leader_and_isr_updates`], for partitions whose replica is in a directory of the broker.
     pub(super) fn updates_for_directory(
         &self,
-        broker: i32,
+        broker: BrokerId,
         directory: Uuid,
         records: &mut Vec<VersionedRecord>,
     ) {
@@ -122,12 +123,12 @@ impl State {
         partitions: &[Placed],
         records: &mut Vec<VersionedRecord>,
     ) {
-        let leaves = |id: i32| match moving {
+        let leaves = |id: BrokerId| match moving {
             Moving::Leave(gone) => gone.contains(&id),
             Moving::Returns(returning) => returning.broker == id,
             Moving::Comes(_) => false,
         };
-        let may_lead = |id: i32| !leaves(id) && (moving == Moving::Comes(id) || self.is_active(id));
+        let may_lead = |id: BrokerId| !leaves(id) && (moving == Moving::Comes(id) || self.is_active(id));
         for (topic, index, partition) in partitions {
             let mut change = PartitionChange::new(self, topic, *index, partition, &may_lead);
             if self.unclean_election_enabled(&topic.name) {
@@ -218,7 +219,7 @@ impl State {
         if if unclean { partition.has_leader() } else { partition.has_preferred_leader() } {
             return Err(ApiError::plain(ErrorCode::ElectionNotNeeded));
         }
-        let may_lead = |id: i32| self.is_active(id);
+        let may_lead = |id: BrokerId| self.is_active(id);
         let mut change = PartitionChange::new(self, topic, index, partition, &may_lead);
         change.election = if unclean { Election::Unclean } else { Election::Preferred };
         change.build().ok_or_else(|| {
@@ -245,7 +246,7 @@ impl State {
     }
 
     fn pass(&self, partitions: &[Placed], election: impl Fn(&Topic) -> Option<Election>) -> Pass {
-        let may_lead = |id: i32| self.is_active(id);
+        let may_lead = |id: BrokerId| self.is_active(id);
         let mut records = Vec::new();
         for (topic, index, partition) in partitions {
             let Some(election) = election(topic) else { continue };

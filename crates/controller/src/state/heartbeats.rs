@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Now;
-use thalweg_metadata::BrokerEpoch;
+use thalweg_metadata::{BrokerEpoch, BrokerId};
 
 /// Where a broker is between fenced and gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +53,7 @@ pub(super) struct Wish {
 #[derive(Clone, Debug)]
 pub(super) struct Heartbeats {
     timeout_ms: i64,
-    brokers: BTreeMap<i32, Tracked>,
+    brokers: BTreeMap<BrokerId, Tracked>,
 }
 
 impl Heartbeats {
@@ -62,7 +62,7 @@ impl Heartbeats {
     }
 
     /// Notes a broker, or that it is fenced or not. A fenced broker leaves controlled shutdown.
-    pub fn register(&mut self, broker: i32, fenced: bool) {
+    pub fn register(&mut self, broker: BrokerId, fenced: bool) {
         let new = Tracked {
             fenced,
             metadata_offset: -1,
@@ -78,12 +78,12 @@ impl Heartbeats {
         }
     }
 
-    pub fn remove(&mut self, broker: i32) {
+    pub fn remove(&mut self, broker: BrokerId) {
         self.brokers.remove(&broker);
     }
 
     /// Gives a broker a session, though it was not heard yet.
-    pub fn expect(&mut self, broker: i32, epoch: BrokerEpoch, now: Now) {
+    pub fn expect(&mut self, broker: BrokerId, epoch: BrokerEpoch, now: Now) {
         self.touch(broker, epoch, now);
         if let Some(tracked) = self.brokers.get_mut(&broker) {
             tracked.heard = false;
@@ -93,11 +93,11 @@ impl Heartbeats {
     /// Gives the broker of this node a session that ends in its time. The earlier process is gone: the next one may register
     /// once the other brokers are known to live or not. It leaves its ISRs by that, and must not leave them to brokers that
     /// may have died with it.
-    pub fn await_return(&mut self, broker: i32, now: Now) {
+    pub fn await_return(&mut self, broker: BrokerId, now: Now) {
         self.expect(broker, NO_EPOCH, now);
     }
 
-    pub fn touch(&mut self, broker: i32, epoch: BrokerEpoch, now: Now) {
+    pub fn touch(&mut self, broker: BrokerId, epoch: BrokerEpoch, now: Now) {
         if let Some(tracked) = self.brokers.get_mut(&broker) {
             tracked.contact = Some((epoch, now.monotonic_ms));
             tracked.heard = true;
@@ -107,13 +107,13 @@ impl Heartbeats {
 
     /// Allows a broker to stop. Once it is fenced too, its session does not block registrations: the next process of
     /// its node need not wait for a session that will not be renewed. Kafka's controller makes it wait.
-    pub fn let_go(&mut self, broker: i32) {
+    pub fn let_go(&mut self, broker: BrokerId) {
         if let Some(tracked) = self.brokers.get_mut(&broker) {
             tracked.may_go = true;
         }
     }
 
-    pub fn set_metadata_offset(&mut self, broker: i32, offset: i64) {
+    pub fn set_metadata_offset(&mut self, broker: BrokerId, offset: i64) {
         if let Some(tracked) = self.brokers.get_mut(&broker) {
             tracked.metadata_offset = offset;
         }
@@ -121,7 +121,7 @@ impl Heartbeats {
 
     /// Whether a session keeps another process from registering. One that has ended does so until the broker is fenced, which
     /// it is together with others.
-    pub fn has_valid_session(&self, broker: i32, epoch: BrokerEpoch, now: Now) -> bool {
+    pub fn has_valid_session(&self, broker: BrokerId, epoch: BrokerEpoch, now: Now) -> bool {
         let Some(tracked) = self.brokers.get(&broker) else { return false };
         let left = tracked.fenced && tracked.may_go;
         match tracked.contact.filter(|_| !left) {
@@ -134,20 +134,20 @@ impl Heartbeats {
     }
 
     /// Remembers the offset at which a leaving broker may go, unless it is leaving already.
-    pub fn begin_shutdown(&mut self, broker: i32, offset: i64) {
+    pub fn begin_shutdown(&mut self, broker: BrokerId, offset: i64) {
         if let Some(tracked) = self.brokers.get_mut(&broker) {
             tracked.shutdown_offset.get_or_insert(offset);
         }
     }
 
     /// Forgets that a broker is leaving.
-    pub fn cancel_shutdown(&mut self, broker: i32) {
+    pub fn cancel_shutdown(&mut self, broker: BrokerId) {
         if let Some(tracked) = self.brokers.get_mut(&broker) {
             tracked.shutdown_offset = None;
         }
     }
 
-    pub fn is_shutting_down(&self, broker: i32) -> bool {
+    pub fn is_shutting_down(&self, broker: BrokerId) -> bool {
         self.brokers.get(&broker).is_some_and(|tracked| tracked.shutdown_offset.is_some())
     }
 
@@ -156,7 +156,7 @@ impl Heartbeats {
         active.map(|tracked| tracked.metadata_offset).min().unwrap_or(i64::MAX)
     }
 
-    pub fn current(&self, broker: i32) -> BrokerState {
+    pub fn current(&self, broker: BrokerId) -> BrokerState {
         match self.brokers.get(&broker) {
             Some(tracked) if tracked.shutdown_offset.is_some() => BrokerState::ControlledShutdown,
             Some(tracked) if !tracked.fenced => BrokerState::Unfenced,
@@ -165,7 +165,13 @@ impl Heartbeats {
     }
 
     /// The next state of a broker after a heartbeat.
-    pub fn next(&self, broker: i32, wish: Wish, registered_at: i64, leads: impl Fn() -> bool) -> BrokerState {
+    pub fn next(
+        &self,
+        broker: BrokerId,
+        wish: Wish,
+        registered_at: i64,
+        leads: impl Fn() -> bool,
+    ) -> BrokerState {
         match self.current(broker) {
             BrokerState::Fenced if wish.want_shut_down => BrokerState::ShutdownNow,
             BrokerState::Fenced if !wish.want_fence && wish.metadata_offset >= registered_at => {
@@ -216,7 +222,7 @@ impl Heartbeats {
 
     /// The brokers that are not fenced and have not been heard for too long, in the order of their ids; see
     /// [`Heartbeats::next_end_ms`].
-    pub fn stale(&self, now: Now) -> Vec<i32> {
+    pub fn stale(&self, now: Now) -> Vec<BrokerId> {
         if self.next_end_ms().is_none_or(|end_ms| now.monotonic_ms < end_ms) {
             return Vec::new();
         }

@@ -30,8 +30,8 @@ use rand::rngs::SmallRng;
 use thalweg_config::EffectiveTopicConfig;
 use thalweg_hash::HashMap;
 use thalweg_metadata::{
-    ConfigMap, ConfigResource, ConfigResourceKind, Delta, Image, MetadataVersion, Provenance, ReplayError,
-    Topic, VersionRange, VersionedRecord, feature,
+    BrokerId, ConfigMap, ConfigResource, ConfigResourceKind, Delta, Image, MetadataVersion, Provenance,
+    ReplayError, Topic, VersionRange, VersionedRecord, feature,
 };
 use thalweg_wire::{ErrorCode, MetadataRecord};
 
@@ -144,7 +144,7 @@ pub(crate) struct State {
     /// The offset of the next record in the log.
     next_offset: i64,
     /// The offset of the record that registered each broker, which it must have seen before it is unfenced.
-    registered_at: HashMap<i32, i64>,
+    registered_at: HashMap<BrokerId, i64>,
     heartbeats: Heartbeats,
     rng: SmallRng,
 }
@@ -194,7 +194,7 @@ impl State {
         &mut self,
         image: Arc<Image>,
         next_offset: i64,
-        registered_at: HashMap<i32, i64>,
+        registered_at: HashMap<BrokerId, i64>,
         now: Now,
     ) {
         self.image = image;
@@ -205,7 +205,7 @@ impl State {
             if broker.fenced {
                 continue;
             }
-            if broker.id == self.node_id {
+            if broker.id.0 == self.node_id {
                 self.heartbeats.await_return(broker.id, now);
             } else {
                 self.heartbeats.expect(broker.id, broker.epoch, now);
@@ -225,14 +225,15 @@ impl State {
                 | MetadataRecord::EndTransaction(_)
                 | MetadataRecord::AbortTransaction(_) => continue,
                 MetadataRecord::RegisterBroker(r) => {
-                    self.registered_at.insert(r.broker_id, offset);
-                    if self.image.broker(r.broker_id).is_some_and(|b| b.epoch.0 != r.broker_epoch) {
+                    let id = BrokerId(r.broker_id);
+                    self.registered_at.insert(id, offset);
+                    if self.image.broker(id).is_some_and(|b| b.epoch.0 != r.broker_epoch) {
                         // The session was that of an earlier process.
-                        self.heartbeats.remove(r.broker_id);
+                        self.heartbeats.remove(id);
                     }
                 }
                 MetadataRecord::UnregisterBroker(r) => {
-                    self.registered_at.remove(&r.broker_id);
+                    self.registered_at.remove(&BrokerId(r.broker_id));
                 }
                 _ => {}
             }
@@ -302,15 +303,18 @@ impl State {
         &self.supported_features
     }
 
-    fn is_active(&self, broker: i32) -> bool {
+    fn is_active(&self, broker: BrokerId) -> bool {
         self.image.broker(broker).is_some_and(|broker| broker.is_active())
     }
 
     /// A setting of a topic: set for it, for this broker, for all brokers, or by default.
     fn topic_config(&self, topic: &str, name: &str) -> Option<String> {
         let configs = self.image.configs();
-        let resources =
-            [ConfigResource::topic(topic), ConfigResource::broker(self.node_id), ConfigResource::brokers()];
+        let resources = [
+            ConfigResource::topic(topic),
+            ConfigResource::broker(BrokerId(self.node_id)),
+            ConfigResource::brokers(),
+        ];
         for resource in &resources {
             if let Some(value) = configs.value(resource, name) {
                 return Some(value.to_owned());

@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 
 use thalweg_metadata::{
-    DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Image, LeaderRecoveryState, MetadataVersion, NO_LEADER,
+    BrokerId, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Image, LeaderRecoveryState, MetadataVersion,
     NO_LEADER_CHANGE, PartitionRegistration, Topic, VersionedRecord,
 };
 use thalweg_wire::metadata::PartitionChangeRecord;
@@ -50,24 +50,24 @@ pub(super) struct PartitionChange<'a> {
     index: i32,
     version: MetadataVersion,
     image: &'a Image,
-    may_lead: &'a dyn Fn(i32) -> bool,
+    may_lead: &'a dyn Fn(BrokerId) -> bool,
     /// The effective `min.insync.replicas`, where eligible leader replicas are kept.
     elr_below: Option<usize>,
-    elr: Vec<i32>,
-    last_known: Vec<i32>,
+    elr: Vec<BrokerId>,
+    last_known: Vec<BrokerId>,
     /// A replica that may have lost acknowledged records: it is not eligible.
-    pub lost: Option<(i32, ReplicaLog)>,
+    pub lost: Option<(BrokerId, ReplicaLog)>,
     pub election: Election,
-    pub isr: Vec<i32>,
-    pub replicas: Vec<i32>,
-    pub removing: Vec<i32>,
-    pub adding: Vec<i32>,
+    pub isr: Vec<BrokerId>,
+    pub replicas: Vec<BrokerId>,
+    pub removing: Vec<BrokerId>,
+    pub adding: Vec<BrokerId>,
     pub recovery: LeaderRecoveryState,
-    directories: Vec<(i32, Uuid)>,
+    directories: Vec<(BrokerId, Uuid)>,
 }
 
 struct Elected {
-    leader: i32,
+    leader: BrokerId,
     unclean: bool,
 }
 
@@ -78,7 +78,7 @@ impl<'a> PartitionChange<'a> {
         topic: &Topic,
         index: i32,
         partition: &'a PartitionRegistration,
-        may_lead: &'a dyn Fn(i32) -> bool,
+        may_lead: &'a dyn Fn(BrokerId) -> bool,
     ) -> PartitionChange<'a> {
         PartitionChange {
             partition,
@@ -107,7 +107,7 @@ impl<'a> PartitionChange<'a> {
     }
 
     /// Puts the replica of a broker into a directory.
-    pub fn set_directory(&mut self, broker: i32, directory: Uuid) {
+    pub fn set_directory(&mut self, broker: BrokerId, directory: Uuid) {
         self.directories.retain(|(id, _)| *id != broker);
         self.directories.push((broker, directory));
     }
@@ -125,19 +125,19 @@ impl<'a> PartitionChange<'a> {
         self.elect(&mut record);
         let lost_replicas = self.partition.replicas.iter().any(|id| !self.replicas.contains(id));
         if record.leader == NO_LEADER_CHANGE && lost_replicas {
-            record.leader = self.partition.leader;
+            record.leader = self.partition.leader.0;
         }
         self.keep_isr_without_leader(&record);
         self.set_eligible(&mut record);
         // A replica whose log is gone is not kept as the last one.
         let may_be_empty = self.elr_below.is_some() || self.lost_log() == Some(ReplicaLog::Gone);
         if record.isr.is_none() && (may_be_empty || !self.isr.is_empty()) && self.isr != self.partition.isr {
-            record.isr = Some(self.isr.clone());
+            record.isr = Some(BrokerId::numbers(&self.isr));
         }
         let shrunk =
-            record.isr.as_ref().is_some_and(|isr| self.partition.isr.iter().any(|id| !isr.contains(id)));
+            record.isr.as_ref().is_some_and(|isr| self.partition.isr.iter().any(|id| !isr.contains(&id.0)));
         if record.leader == NO_LEADER_CHANGE && shrunk && self.version.bumps_leader_epoch_on_isr_shrink() {
-            record.leader = self.partition.leader;
+            record.leader = self.partition.leader.0;
         }
         self.remember_leader(&mut record);
         self.set_assignment(&mut record);
@@ -151,7 +151,7 @@ impl<'a> PartitionChange<'a> {
         })
     }
 
-    fn lost_replica(&self) -> Option<i32> {
+    fn lost_replica(&self) -> Option<BrokerId> {
         self.lost.map(|(replica, _)| replica)
     }
 
@@ -159,7 +159,7 @@ impl<'a> PartitionChange<'a> {
         self.lost.map(|(_, log)| log)
     }
 
-    fn is_up(&self, replica: i32) -> bool {
+    fn is_up(&self, replica: BrokerId) -> bool {
         if !(self.may_lead)(replica) {
             return false;
         }
@@ -172,13 +172,13 @@ impl<'a> PartitionChange<'a> {
         }
     }
 
-    fn can_lead(&self, replica: i32) -> bool {
+    fn can_lead(&self, replica: BrokerId) -> bool {
         let is_eligible = self.isr.is_empty() && self.elr.contains(&replica);
         (self.isr.contains(&replica) || is_eligible) && self.is_up(replica)
     }
 
     /// The last leader, if there is no other candidate. It may lack records that others had acknowledged with it.
-    fn last_leader(&self) -> Option<i32> {
+    fn last_leader(&self) -> Option<BrokerId> {
         let nobody_left = self.isr.is_empty() && self.elr.is_empty();
         let last = self.last_known.first().filter(|_| self.elr_below.is_some() && nobody_left);
         // A reassignment may have taken it away since.
@@ -205,7 +205,7 @@ impl<'a> PartitionChange<'a> {
         {
             return Elected { leader: *any, unclean: true };
         }
-        clean(NO_LEADER)
+        clean(BrokerId::NONE)
     }
 
     fn elect(&mut self, record: &mut PartitionChangeRecord) {
@@ -213,14 +213,14 @@ impl<'a> PartitionChange<'a> {
         if elected.leader == self.partition.leader {
             return;
         }
-        record.leader = elected.leader;
+        record.leader = elected.leader.0;
         if self.elr.contains(&elected.leader) {
             self.isr = vec![elected.leader];
             self.elr.retain(|id| *id != elected.leader);
         }
         if elected.unclean {
             // Records that only the others have are lost: the new leader alone is in sync now.
-            record.isr = Some(vec![elected.leader]);
+            record.isr = Some(vec![elected.leader.0]);
             self.last_known.clear();
             if self.partition.leader_recovery_state != LeaderRecoveryState::Recovering {
                 self.recovery = LeaderRecoveryState::Recovering;
@@ -235,7 +235,7 @@ impl<'a> PartitionChange<'a> {
         if self.removing.is_empty() && self.adding.is_empty() {
             return;
         }
-        let without = |list: &[i32], gone: &[i32]| -> Vec<i32> {
+        let without = |list: &[BrokerId], gone: &[BrokerId]| -> Vec<BrokerId> {
             list.iter().copied().filter(|id| !gone.contains(id)).collect()
         };
         let isr = without(&self.isr, &self.removing);
@@ -259,8 +259,8 @@ impl<'a> PartitionChange<'a> {
             self.elr.clear();
             return;
         }
-        let candidates: BTreeSet<i32> = self.elr.iter().chain(&self.partition.isr).copied().collect();
-        let may_be = |id: &i32| {
+        let candidates: BTreeSet<BrokerId> = self.elr.iter().chain(&self.partition.isr).copied().collect();
+        let may_be = |id: &BrokerId| {
             // A replica removed by a reassignment has deleted its log.
             self.replicas.contains(id) && !self.isr.contains(id) && Some(*id) != self.lost_replica()
         };
@@ -295,17 +295,20 @@ impl<'a> PartitionChange<'a> {
         if self.elr_below.is_some() || record.isr.is_some() {
             return;
         }
-        let leader = if record.leader == NO_LEADER_CHANGE { self.partition.leader } else { record.leader };
-        if leader == NO_LEADER {
+        let leader = match record.leader {
+            NO_LEADER_CHANGE => self.partition.leader,
+            leader => BrokerId(leader),
+        };
+        if leader == BrokerId::NONE {
             let is_gone =
-                |id: &i32| self.lost.is_some_and(|(lost, log)| lost == *id && log > ReplicaLog::Suspect);
+                |id: &BrokerId| self.lost.is_some_and(|(lost, log)| lost == *id && log > ReplicaLog::Suspect);
             let stay = self.partition.isr.iter().filter(|id| self.replicas.contains(id) && !is_gone(id));
-            let stay: Vec<i32> = stay.copied().collect();
+            let stay: Vec<BrokerId> = stay.copied().collect();
             if !stay.is_empty() {
                 self.isr = stay;
             }
         } else if !self.partition.has_leader() {
-            let up: Vec<i32> =
+            let up: Vec<BrokerId> =
                 self.isr.iter().copied().filter(|id| *id == leader || self.is_up(*id)).collect();
             self.isr = up;
         }
@@ -319,30 +322,30 @@ impl<'a> PartitionChange<'a> {
             self.elr.clear();
         }
         if self.elr != self.partition.eligible_leader_replicas {
-            record.eligible_leader_replicas = Some(self.elr.clone());
+            record.eligible_leader_replicas = Some(BrokerId::numbers(&self.elr));
         }
     }
 
     fn remember_leader(&mut self, record: &mut PartitionChangeRecord) {
         let last = self.partition.leader;
-        let has_leader = record.leader >= 0 || (record.leader == NO_LEADER_CHANGE && last != NO_LEADER);
-        let isr = record.isr.as_ref().unwrap_or(&self.isr);
+        let has_leader = record.leader >= 0 || (record.leader == NO_LEADER_CHANGE && last != BrokerId::NONE);
+        let isr = record.isr.as_deref().map_or_else(|| self.isr.clone(), BrokerId::list);
         // Where enough are in sync, more is committed than the others know.
         if self.elr_below.is_none_or(|min_isr| has_leader && isr.len() >= min_isr) {
             self.last_known.clear();
         } else if has_leader {
             self.last_known.retain(|id| !isr.contains(id) && !self.elr.contains(id));
-        } else if record.leader == NO_LEADER && !self.is_lost_for_good(last) {
+        } else if record.leader == BrokerId::NONE.0 && !self.is_lost_for_good(last) {
             self.last_known.retain(|id| *id != last);
             self.last_known.insert(0, last);
         }
         if self.last_known != self.partition.last_known_elr {
-            record.last_known_elr = Some(std::mem::take(&mut self.last_known));
+            record.last_known_elr = Some(BrokerId::numbers(&self.last_known));
         }
     }
 
     /// Whether a replica's log is gone, or others have all of its records.
-    fn is_lost_for_good(&self, replica: i32) -> bool {
+    fn is_lost_for_good(&self, replica: BrokerId) -> bool {
         self.lost.is_some_and(|(lost, log)| {
             let others_know = !self.elr.is_empty() || self.last_known.iter().any(|id| *id != replica);
             lost == replica && (log == ReplicaLog::Gone || (log == ReplicaLog::Away && others_know))
@@ -358,25 +361,25 @@ impl<'a> PartitionChange<'a> {
                 }
             }
             if self.replicas != self.partition.replicas {
-                record.replicas = Some(self.replicas.clone());
+                record.replicas = Some(BrokerId::numbers(&self.replicas));
             }
         }
         if self.removing != self.partition.removing_replicas {
-            record.removing_replicas = Some(self.removing.clone());
+            record.removing_replicas = Some(BrokerId::numbers(&self.removing));
         }
         if self.adding != self.partition.adding_replicas {
-            record.adding_replicas = Some(self.adding.clone());
+            record.adding_replicas = Some(BrokerId::numbers(&self.adding));
         }
     }
 
-    fn directory(&self, replica: i32) -> Uuid {
+    fn directory(&self, replica: BrokerId) -> Uuid {
         let known = self.directories.iter().find(|(id, _)| *id == replica);
         known.map_or_else(|| default_directory(self.image, replica), |(_, directory)| *directory)
     }
 }
 
 /// The directory of a broker's new replica: its only one, or the one that the broker will report.
-pub(super) fn default_directory(image: &Image, broker: i32) -> Uuid {
+pub(super) fn default_directory(image: &Image, broker: BrokerId) -> Uuid {
     match image.broker(broker).map(|broker| broker.directories.as_slice()) {
         None => DIRECTORY_UNASSIGNED,
         Some([]) => DIRECTORY_MIGRATING,

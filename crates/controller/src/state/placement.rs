@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use rand::Rng;
 use rand::seq::SliceRandom;
+use thalweg_metadata::BrokerId;
 use thalweg_wire::ErrorCode;
 
 use super::{ApiError, State};
@@ -15,7 +16,7 @@ use super::{ApiError, State};
 /// A broker that can get replicas.
 #[derive(Clone, Debug)]
 pub(super) struct UsableBroker {
-    pub id: i32,
+    pub id: BrokerId,
     pub rack: Option<String>,
     pub fenced: bool,
 }
@@ -23,7 +24,7 @@ pub(super) struct UsableBroker {
 /// Brokers in rotation: each once per round, starting one further in each round.
 #[derive(Default)]
 struct Ring {
-    brokers: Vec<i32>,
+    brokers: Vec<BrokerId>,
     index: usize,
     offset: usize,
     epoch: u32,
@@ -37,7 +38,7 @@ impl Ring {
         }
     }
 
-    fn next(&mut self, epoch: u32) -> Option<i32> {
+    fn next(&mut self, epoch: u32) -> Option<BrokerId> {
         if self.brokers.is_empty() {
             return None;
         }
@@ -87,7 +88,7 @@ impl Racks {
     }
 
     /// The replicas of one partition. There are at least `count` brokers, one of them unfenced.
-    fn place(&mut self, count: usize, rng: &mut impl Rng) -> Vec<i32> {
+    fn place(&mut self, count: usize, rng: &mut impl Rng) -> Vec<BrokerId> {
         if self.epoch == self.unfenced && self.unfenced > 1 {
             self.racks.shuffle(rng);
             for rack in &mut self.racks {
@@ -130,7 +131,7 @@ pub(super) fn place(
     partitions: i32,
     replication_factor: i16,
     rng: &mut impl Rng,
-) -> Result<Vec<Vec<i32>>, ApiError> {
+) -> Result<Vec<Vec<BrokerId>>, ApiError> {
     let refuse = |message: String| Err(ApiError::new(ErrorCode::InvalidReplicationFactor, message));
     let count = usize::try_from(replication_factor).unwrap_or(0);
     if count == 0 {
@@ -160,7 +161,7 @@ impl State {
         &mut self,
         partitions: i32,
         replication_factor: i16,
-    ) -> Result<Vec<Vec<i32>>, ApiError> {
+    ) -> Result<Vec<Vec<BrokerId>>, ApiError> {
         let brokers: Vec<UsableBroker> = self
             .image
             .cluster()
@@ -182,7 +183,7 @@ mod tests {
     use thalweg_hash::HashMap;
 
     fn broker(id: i32, rack: &str, fenced: bool) -> UsableBroker {
-        UsableBroker { id, rack: Some(rack.to_owned()), fenced }
+        UsableBroker { id: BrokerId(id), rack: Some(rack.to_owned()), fenced }
     }
 
     #[test]
@@ -193,7 +194,7 @@ mod tests {
             let placed = place(&brokers, 9, 3, &mut rng).unwrap();
             let mut held = HashMap::default();
             for replicas in &placed {
-                let racks: BTreeSet<_> = replicas.iter().map(|id| id / 3).collect();
+                let racks: BTreeSet<_> = replicas.iter().map(|id| id.0 / 3).collect();
                 assert_eq!(racks.len(), 3, "seed {seed}: {replicas:?}");
                 replicas.iter().for_each(|id| *held.entry(*id).or_insert(0) += 1);
             }
@@ -208,7 +209,7 @@ mod tests {
         for seed in 0..50 {
             let placed = place(&brokers, 5, 4, &mut SmallRng::seed_from_u64(seed)).unwrap();
             for replicas in placed {
-                assert_eq!(replicas[0], 2);
+                assert_eq!(replicas[0], BrokerId(2));
                 assert_eq!(replicas.iter().collect::<BTreeSet<_>>().len(), 4);
             }
         }
@@ -217,7 +218,7 @@ mod tests {
     #[test]
     fn impossible_wishes_are_refused() {
         let mut rng = SmallRng::seed_from_u64(1);
-        let code = |result: Result<Vec<Vec<i32>>, ApiError>| result.unwrap_err().code;
+        let code = |result: Result<Vec<Vec<BrokerId>>, ApiError>| result.unwrap_err().code;
         let one = [broker(1, "a", false)];
         assert_eq!(code(place(&one, 1, 2, &mut rng)), ErrorCode::InvalidReplicationFactor);
         assert_eq!(code(place(&one, 1, 0, &mut rng)), ErrorCode::InvalidReplicationFactor);

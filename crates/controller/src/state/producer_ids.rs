@@ -1,6 +1,6 @@
 //! AllocateProducerIds: blocks of producer ids for brokers.
 
-use thalweg_metadata::VersionedRecord;
+use thalweg_metadata::{BrokerId, VersionedRecord};
 use thalweg_wire::metadata::ProducerIdsRecord;
 use thalweg_wire::request::{AllocateProducerIdsRequest, AllocateProducerIdsResponse};
 use thalweg_wire::{ErrorCode, MetadataRecord};
@@ -15,7 +15,7 @@ impl State {
         &self,
         request: &AllocateProducerIdsRequest,
     ) -> Result<Outcome<AllocateProducerIdsResponse>, ApiError> {
-        self.check_broker_epoch(request.broker_id, request.broker_epoch)?;
+        self.check_broker_epoch(BrokerId(request.broker_id), request.broker_epoch)?;
         let first = self.image.next_producer_id();
         let Some(next_producer_id) = first.checked_add(i64::from(BLOCK_SIZE)) else {
             let message = format!(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_metadata::{PartitionRegistration, Topic, VersionedRecord};
+use thalweg_metadata::{BrokerId, PartitionRegistration, Topic, VersionedRecord};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::alter_partition_reassignments_request::ReassignablePartition;
 use thalweg_wire::request::alter_partition_reassignments_response::{
@@ -71,7 +71,10 @@ impl State {
             partition.ok_or_else(|| unknown(format!("Unable to find partition {name}:{index}.")))?;
         match &target.replicas {
             None => self.cancel_reassignment(topic, index, partition),
-            Some(replicas) => self.begin_reassignment(topic, index, partition, replicas, allow_factor_change),
+            Some(replicas) => {
+                let target = BrokerId::list(replicas);
+                self.begin_reassignment(topic, index, partition, &target, allow_factor_change)
+            }
         }
     }
 
@@ -84,7 +87,7 @@ impl State {
         if !partition.is_reassigning() {
             return Err(ApiError::plain(ErrorCode::NoReassignmentInProgress));
         }
-        let without_added = |list: &[i32]| -> Vec<i32> {
+        let without_added = |list: &[BrokerId]| -> Vec<BrokerId> {
             list.iter().copied().filter(|id| !partition.adding_replicas.contains(id)).collect()
         };
         let replicas = without_added(&partition.replicas);
@@ -101,7 +104,7 @@ impl State {
             }
             isr = replicas.first().copied().into_iter().collect();
         }
-        let may_lead = |id: i32| self.is_active(id);
+        let may_lead = |id: BrokerId| self.is_active(id);
         let mut change = PartitionChange::new(self, topic, index, partition, &may_lead);
         if unclean {
             change.election = Election::Unclean;
@@ -117,13 +120,13 @@ impl State {
         topic: &Topic,
         index: i32,
         partition: &Arc<PartitionRegistration>,
-        target: &[i32],
+        target: &[BrokerId],
         allow_factor_change: bool,
     ) -> Result<Option<VersionedRecord>, ApiError> {
         self.check_assignment(target, None)?;
         if !allow_factor_change {
             let present = partition.replicas.iter().chain(&partition.adding_replicas);
-            let present: std::collections::BTreeSet<i32> =
+            let present: std::collections::BTreeSet<BrokerId> =
                 present.copied().filter(|id| !partition.removing_replicas.contains(id)).collect();
             if present.len() != target.len() {
                 let message =
@@ -131,14 +134,14 @@ impl State {
                 return Err(ApiError::new(ErrorCode::InvalidReplicationFactor, message));
             }
         }
-        let missing_in = |from: &[i32], of: &[i32]| -> Vec<i32> {
-            let mut missing: Vec<i32> = from.iter().copied().filter(|id| !of.contains(id)).collect();
+        let missing_in = |from: &[BrokerId], of: &[BrokerId]| -> Vec<BrokerId> {
+            let mut missing: Vec<BrokerId> = from.iter().copied().filter(|id| !of.contains(id)).collect();
             missing.sort_unstable();
             missing
         };
         let removing = missing_in(&partition.replicas, target);
         let adding = missing_in(target, &partition.replicas);
-        let may_lead = |id: i32| self.is_active(id);
+        let may_lead = |id: BrokerId| self.is_active(id);
         let mut change = PartitionChange::new(self, topic, index, partition, &may_lead);
         change.replicas = target.iter().chain(&removing).copied().collect();
         if !removing.is_empty() {
@@ -180,9 +183,9 @@ fn ongoing(topic: &Topic, partitions: impl Iterator<Item = i32>) -> Option<Ongoi
         if let Some(partition) = topic.partition(index).filter(|partition| partition.is_reassigning()) {
             found.push(OngoingPartitionReassignment {
                 partition_index: index,
-                replicas: partition.replicas.clone(),
-                adding_replicas: partition.adding_replicas.clone(),
-                removing_replicas: partition.removing_replicas.clone(),
+                replicas: BrokerId::numbers(&partition.replicas),
+                adding_replicas: BrokerId::numbers(&partition.adding_replicas),
+                removing_replicas: BrokerId::numbers(&partition.removing_replicas),
             });
         }
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use thalweg_metadata::BrokerId;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::Uuid;
 use thalweg_wire::request::alter_partition_request::{BrokerState, PartitionData, TopicData};
@@ -22,14 +23,14 @@ async fn a_broker_registers_and_is_unfenced_once_it_has_seen_its_registration() 
     assert_eq!(registered.error_code, 0);
     let epoch = registered.broker_epoch;
     let image = bench.image().await;
-    assert!(image.broker(1).unwrap().fenced);
-    assert_eq!(image.broker(1).unwrap().epoch.0, epoch);
+    assert!(image.broker(BrokerId(1)).unwrap().fenced);
+    assert_eq!(image.broker(BrokerId(1)).unwrap().epoch.0, epoch);
 
     let behind = bench.beat(1, epoch, epoch - 1, false, false).await;
     assert!(behind.is_fenced && !behind.is_caught_up);
     let there = bench.beat(1, epoch, epoch, false, false).await;
     assert!(!there.is_fenced && there.is_caught_up);
-    assert!(bench.image().await.is_alive(1));
+    assert!(bench.image().await.is_alive(BrokerId(1)));
 
     let stale = bench.beat(1, epoch + 1, epoch, false, false).await;
     assert_eq!(stale.error_code, ErrorCode::StaleBrokerEpoch.code());
@@ -79,8 +80,8 @@ async fn another_process_of_a_living_broker_is_refused_and_the_same_one_may_amen
     let again = bench.send(amended).await;
     assert_eq!((again.error_code, again.broker_epoch), (0, first.broker_epoch));
     let image = bench.image().await;
-    assert!(!image.broker(2).unwrap().fenced);
-    assert_eq!(image.broker(2).unwrap().rack.as_deref(), Some("r1"));
+    assert!(!image.broker(BrokerId(2)).unwrap().fenced);
+    assert_eq!(image.broker(BrokerId(2)).unwrap().rack.as_deref(), Some("r1"));
 }
 
 #[tokio::test]
@@ -94,18 +95,19 @@ async fn a_silent_broker_is_fenced_and_its_partitions_lose_or_change_their_leade
         bench.beat(2, two, i64::MAX, false, false).await;
     }
     let image = bench.image().await;
-    assert!(!image.is_alive(1) && image.is_alive(2));
+    assert!(!image.is_alive(BrokerId(1)) && image.is_alive(BrokerId(2)));
     for partition in image.topic("both").unwrap().partitions.values() {
-        assert_eq!((partition.leader, partition.isr.as_slice()), (2, [2].as_slice()));
+        assert_eq!((partition.leader, partition.isr.as_slice()), (BrokerId(2), [BrokerId(2)].as_slice()));
     }
     for partition in image.topic("alone").unwrap().partitions.values() {
         // The last in-sync replica stays in sync although it is down: no other may lead.
         assert_eq!(partition.isr, partition.replicas);
-        assert_eq!(partition.leader, if partition.replicas == [2] { 2 } else { -1 });
+        let two = BrokerId(2);
+        assert_eq!(partition.leader, if partition.replicas == [two] { two } else { BrokerId::NONE });
     }
     bench.beat(1, one, i64::MAX, false, false).await;
     let image = bench.image().await;
-    assert!(image.is_alive(1));
+    assert!(image.is_alive(BrokerId(1)));
     assert!(image.topic("alone").unwrap().partitions.values().all(|p| p.has_leader()));
 }
 
@@ -131,7 +133,7 @@ async fn brokers_stay_in_sync_while_the_controller_is_held_up() {
         tokio::time::sleep(session / 20).await;
         bench.beat(2, epochs[1], i64::MAX, false, false).await;
     }
-    assert!(!bench.image().await.is_alive(1));
+    assert!(!bench.image().await.is_alive(BrokerId(1)));
 }
 
 #[tokio::test]
@@ -143,13 +145,20 @@ async fn a_broker_that_leaves_gives_its_leaderships_away() {
     let first = bench.beat(1, one, offset, false, true).await;
     assert!(!first.should_shut_down, "it led partitions");
     let image = bench.image().await;
-    assert!(image.broker(1).unwrap().in_controlled_shutdown);
-    assert!(image.topic("t").unwrap().partitions.values().all(|p| p.leader == 2 && p.isr == [2]));
+    assert!(image.broker(BrokerId(1)).unwrap().in_controlled_shutdown);
+    assert!(
+        image
+            .topic("t")
+            .unwrap()
+            .partitions
+            .values()
+            .all(|p| p.leader == BrokerId(2) && p.isr == [BrokerId(2)])
+    );
     let offset = image.offset();
     bench.beat(2, _two, offset, false, false).await;
     let second = bench.beat(1, one, offset, false, true).await;
     assert!(second.should_shut_down && second.is_fenced);
-    assert!(!bench.image().await.is_alive(1));
+    assert!(!bench.image().await.is_alive(BrokerId(1)));
 }
 
 #[tokio::test]
@@ -163,7 +172,7 @@ async fn the_only_broker_may_leave_at_once() {
     let bench = bench.restart().await;
     let next = bench.join(1).await;
     assert!(next > one);
-    assert!(bench.image().await.topic("t").unwrap().partitions.values().all(|p| p.leader == 1));
+    assert!(bench.image().await.topic("t").unwrap().partitions.values().all(|p| p.leader == BrokerId(1)));
 }
 
 #[tokio::test]
@@ -172,11 +181,13 @@ async fn a_killed_node_registers_again_at_once() {
     bench.join(1).await;
     bench.create("t", 3, 1).await;
     let bench = bench.restart().await;
-    assert!(bench.image().await.is_alive(1), "nobody has fenced it yet");
+    assert!(bench.image().await.is_alive(BrokerId(1)), "nobody has fenced it yet");
     bench.join(1).await;
     let image = bench.image().await;
     let partitions = &image.topic("t").unwrap().partitions;
-    assert!(partitions.values().all(|p| p.leader == 1 && p.leader_epoch == 2 && p.isr == [1]));
+    assert!(
+        partitions.values().all(|p| p.leader == BrokerId(1) && p.leader_epoch == 2 && p.isr == [BrokerId(1)])
+    );
 }
 
 #[tokio::test]
@@ -203,7 +214,7 @@ async fn leaders_propose_who_is_in_sync() {
     let image = bench.image().await;
     let topic = image.topic("t").unwrap();
     let partition = topic.partition(0).unwrap();
-    let leader = partition.leader;
+    let leader = partition.leader.0;
     let broker_epoch = epochs[usize::try_from(leader - 1).unwrap()];
     let propose = |isr: Vec<(i32, i64)>, leader_epoch: i32, partition_epoch: i32| AlterPartitionRequest {
         broker_id: leader,
@@ -249,8 +260,15 @@ async fn a_broker_can_be_unregistered() {
     bench.create("t", 2, 2).await;
     assert_eq!(bench.send(UnregisterBrokerRequest { broker_id: 2 }).await.error_code, 0);
     let image = bench.image().await;
-    assert!(image.broker(2).is_none());
-    assert!(image.topic("t").unwrap().partitions.values().all(|p| p.leader == 1 && p.isr == [1]));
+    assert!(image.broker(BrokerId(2)).is_none());
+    assert!(
+        image
+            .topic("t")
+            .unwrap()
+            .partitions
+            .values()
+            .all(|p| p.leader == BrokerId(1) && p.isr == [BrokerId(1)])
+    );
     let again = bench.send(UnregisterBrokerRequest { broker_id: 2 }).await;
     assert_eq!(again.error_code, ErrorCode::BrokerIdNotRegistered.code());
 }
@@ -258,7 +276,7 @@ async fn a_broker_can_be_unregistered() {
 /// The leader of the only partition of topic `t`, once it is this one.
 async fn wait_for_leader(bench: &Bench, wanted: i32) {
     for _ in 0..600 {
-        if bench.image().await.partition("t", 0).unwrap().leader == wanted {
+        if bench.image().await.partition("t", 0).unwrap().leader == BrokerId(wanted) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use thalweg_controller::Controller;
-use thalweg_metadata::{Endpoint, Image};
+use thalweg_metadata::{BrokerId, Endpoint, Image};
 use thalweg_ports::free_port;
 use thalweg_wire::Uuid;
 use thalweg_wire::request::CreateTopicsRequest;
@@ -125,8 +125,8 @@ async fn a_kafka_broker_joins_leads_and_leaves() {
     let serving = tokio::spawn(serve(listener, bench.controller.clone()));
     bench.join(1).await;
     let broker = Broker::start(&class_path, bench.dir.path(), port);
-    let image = until(&bench, "an unfenced broker", |image| image.is_alive(2)).await;
-    let registration = image.broker(2).unwrap();
+    let image = until(&bench, "an unfenced broker", |image| image.is_alive(BrokerId(2))).await;
+    let registration = image.broker(BrokerId(2)).unwrap();
     assert_eq!(registration.directories, [KAFKAS_DIRECTORY]);
     assert!(registration.endpoint("PLAINTEXT").is_some());
 
@@ -157,7 +157,7 @@ async fn a_kafka_broker_joins_leads_and_leaves() {
     assert_eq!(observer.log_end_offset, partition.high_watermark);
 
     broker.terminate();
-    let image = until(&bench, "a broker that has left", |image| !image.is_alive(2)).await;
-    assert!(image.broker(2).unwrap().in_controlled_shutdown, "it left in order");
+    let image = until(&bench, "a broker that has left", |image| !image.is_alive(BrokerId(2))).await;
+    assert!(image.broker(BrokerId(2)).unwrap().in_controlled_shutdown, "it left in order");
     serving.abort();
 }

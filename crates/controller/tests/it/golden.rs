@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use thalweg_metadata::{ConfigResource, Image, Loader};
+use thalweg_metadata::{BrokerId, ConfigResource, Image, Loader};
 use thalweg_record::{DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer, batches};
 use thalweg_wire::{MetadataRecord, decode_metadata_value, encode_metadata_value};
 
@@ -39,7 +39,7 @@ fn kafkas_log_becomes_the_image_that_its_dump_tells_of() {
     assert_eq!(image.features().metadata_version().unwrap().name(), "4.3-IV0");
     assert_eq!(image.features().level("transaction.version"), 2);
     assert_eq!(image.features().level("eligible.leader.replicas.version"), 1);
-    let broker = image.broker(1).unwrap();
+    let broker = image.broker(BrokerId(1)).unwrap();
     assert!(broker.fenced && broker.in_controlled_shutdown);
     assert_eq!(broker.endpoint("PLAINTEXT").unwrap().port, 29192);
     assert_eq!(broker.epoch.0, 74);
@@ -47,8 +47,14 @@ fn kafkas_log_becomes_the_image_that_its_dump_tells_of() {
     names.sort();
     assert_eq!(names, ["alpha", "beta"]);
     let partition = image.partition("alpha", 1).unwrap();
-    assert_eq!((partition.leader, partition.leader_epoch, partition.partition_epoch.0), (-1, 3, 3));
-    assert_eq!((partition.isr.len(), partition.eligible_leader_replicas.as_slice()), (0, [1].as_slice()));
+    assert_eq!(
+        (partition.leader, partition.leader_epoch, partition.partition_epoch.0),
+        (BrokerId::NONE, 3, 3)
+    );
+    assert_eq!(
+        (partition.isr.len(), partition.eligible_leader_replicas.as_slice()),
+        (0, [BrokerId(1)].as_slice())
+    );
     assert_eq!(image.configs().value(&ConfigResource::topic("alpha"), "segment.bytes"), Some("1048576"));
     assert_eq!(image.configs().value(&ConfigResource::topic("alpha"), "retention.ms"), None);
     assert_eq!(image.configs().value(&ConfigResource::brokers(), "log.retention.ms"), Some("360000"));

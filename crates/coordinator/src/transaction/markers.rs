@@ -21,8 +21,8 @@ use thalweg_client::Connection;
 use thalweg_hash::HashMap;
 use thalweg_log::Clock;
 use thalweg_membership::{PeerError, Peers};
-use thalweg_metadata::ImageCell;
 use thalweg_metadata::topic_name::OFFSETS;
+use thalweg_metadata::{BrokerId, ImageCell};
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_replica::partition::{EndMarker, Partition, Partitions};
 use thalweg_wire::ErrorCode;
@@ -199,7 +199,7 @@ enum Destination {
     /// The partition is led here.
     Here,
     /// Another broker leads it.
-    Broker(i32),
+    Broker(BrokerId),
     /// No leader at the moment.
     Nobody,
     /// It does not exist, and needs no marker.
@@ -209,7 +209,7 @@ enum Destination {
 /// Sends the markers of this broker's coordinators.
 #[derive(Debug)]
 pub struct MarkerSender {
-    node_id: i32,
+    node_id: BrokerId,
     image: Arc<ImageCell>,
     peers: Arc<Peers>,
     writer: Arc<MarkerWriter>,
@@ -219,7 +219,7 @@ pub struct MarkerSender {
 impl MarkerSender {
     /// Sends orders to `writer` for partitions that this node leads, to its peers for others.
     pub fn new(
-        node_id: i32,
+        node_id: BrokerId,
         transactions: &TransactionCoordinator,
         writer: Arc<MarkerWriter>,
         image: Arc<ImageCell>,
@@ -232,7 +232,7 @@ impl MarkerSender {
     pub async fn run(self: Arc<Self>) {
         let queue = Arc::clone(&self.queue);
         let mut tasks = JoinSet::new();
-        let mut outgoing: HashMap<i32, Arc<MarkerQueue>> = HashMap::default();
+        let mut outgoing: HashMap<BrokerId, Arc<MarkerQueue>> = HashMap::default();
         loop {
             let sendings = std::mem::take(&mut *queue.waiting.lock());
             for sending in sendings.into_iter().filter(|sending| sending.cell.is_active()) {
@@ -347,7 +347,7 @@ enum Begun<F: Future> {
 }
 
 /// Sends to one broker, one request at a time.
-async fn serve_peer(sender: Arc<MarkerSender>, id: i32, outgoing: Arc<MarkerQueue>) {
+async fn serve_peer(sender: Arc<MarkerSender>, id: BrokerId, outgoing: Arc<MarkerQueue>) {
     let mut connection = None;
     loop {
         let mut sendings = {
@@ -370,7 +370,7 @@ async fn serve_peer(sender: Arc<MarkerSender>, id: i32, outgoing: Arc<MarkerQueu
             }
             Err(error) => {
                 let markers = sendings.len();
-                tracing::info!(broker = id, markers, %error, "Failed to send transaction markers, retrying");
+                tracing::info!(broker = %id, markers, %error, "Failed to send transaction markers, retrying");
                 connection = None;
                 // Another broker may lead by then.
                 send_again(Arc::clone(&sender.queue), sendings).await;
@@ -381,7 +381,7 @@ async fn serve_peer(sender: Arc<MarkerSender>, id: i32, outgoing: Arc<MarkerQueu
 
 async fn send(
     peers: &Peers,
-    id: i32,
+    id: BrokerId,
     connection: &mut Option<Connection>,
     sendings: &[Sending],
 ) -> Result<WriteTxnMarkersResponse, PeerError> {

@@ -40,7 +40,7 @@ impl ProducerIds {
 }
 
 async fn allocate(broker: &RegisteredBroker) -> Result<Block, NoProducerIds> {
-    let request = AllocateProducerIdsRequest { broker_id: broker.node_id, broker_epoch: broker.epoch() };
+    let request = AllocateProducerIdsRequest { broker_id: broker.node_id.0, broker_epoch: broker.epoch() };
     match broker.controller.send(request, AllocateProducerIdsRequest::MAX_VERSION).await {
         Ok(response) if response.error_code == 0 && response.producer_id_len > 0 => Ok(Block {
             next: response.producer_id_start,

@@ -19,8 +19,8 @@ use thalweg_client::Connection;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::VerificationGuard;
 use thalweg_membership::{PeerError, Peers};
-use thalweg_metadata::ImageCell;
 use thalweg_metadata::topic_name::TRANSACTIONS;
+use thalweg_metadata::{BrokerId, ImageCell};
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_replica::partition::Partition;
 use thalweg_wire::ErrorCode;
@@ -99,13 +99,13 @@ struct Node {
 
 /// See the head of this file.
 pub struct Verifier {
-    node_id: i32,
+    node_id: BrokerId,
     image: Arc<ImageCell>,
     transactions: Arc<TransactionCoordinator>,
     peers: Arc<Peers>,
     /// `transaction.partition.verification.enable`, read for each batch.
     is_enabled: AtomicBool,
-    nodes: Mutex<HashMap<i32, Arc<Node>>>,
+    nodes: Mutex<HashMap<BrokerId, Arc<Node>>>,
 }
 
 impl std::fmt::Debug for Verifier {
@@ -140,7 +140,7 @@ pub fn must_ask(guarded: &[Guarded]) -> bool {
 impl Verifier {
     /// Asks `transactions` where this node coordinates, and its peers elsewhere. Not enabled.
     pub fn new(
-        node_id: i32,
+        node_id: BrokerId,
         image: Arc<ImageCell>,
         transactions: Arc<TransactionCoordinator>,
         peers: Arc<Peers>,
@@ -224,7 +224,7 @@ impl Verifier {
 
     async fn ask_elsewhere(
         &self,
-        leader: i32,
+        leader: BrokerId,
         question: Question,
         mut answered: oneshot::Receiver<Answer>,
     ) -> Answer {
@@ -242,7 +242,7 @@ impl Verifier {
             match send(&self.peers, leader, &mut connection, &questions).await {
                 Ok(response) => answer_all(questions, &response),
                 Err(error) => {
-                    tracing::info!(coordinator = leader, %error, "Failed to verify a transaction");
+                    tracing::info!(coordinator = %leader, %error, "Failed to verify a transaction");
                     *connection = None;
                     for question in questions {
                         let _ = question.answer.send(Err(ErrorCode::NetworkException));
@@ -267,7 +267,7 @@ impl Node {
 
 async fn send(
     peers: &Peers,
-    leader: i32,
+    leader: BrokerId,
     connection: &mut Option<Connection>,
     questions: &[Question],
 ) -> Result<AddPartitionsToTxnResponse, PeerError> {

@@ -7,13 +7,15 @@ use std::collections::BTreeMap;
 use thalweg_metadata::LeaderRecoveryState;
 
 const LAG: Duration = Duration::from_secs(30);
-const LEADER: i32 = 1;
+const LEADER: BrokerId = BrokerId(1);
+const SECOND: BrokerId = BrokerId(2);
+const THIRD: BrokerId = BrokerId(3);
 
 fn registration(replicas: &[i32], isr: &[i32], partition_epoch: i32) -> PartitionRegistration {
     PartitionRegistration {
-        replicas: replicas.to_vec(),
+        replicas: BrokerId::list(replicas),
         directories: Vec::new(),
-        isr: isr.to_vec(),
+        isr: BrokerId::list(isr),
         removing_replicas: Vec::new(),
         adding_replicas: Vec::new(),
         eligible_leader_replicas: Vec::new(),
@@ -47,9 +49,9 @@ fn the_high_watermark_is_what_all_in_sync_replicas_have() {
     let mut leader = leading(&[1, 2, 3], 10, now);
     let watermark = |leader: &Leadership| leader.high_watermark(Offset(20), 1, now, anybody);
     assert_eq!(watermark(&leader), None, "nobody has said yet what it has");
-    leader.on_fetch(2, 7, Offset(20), Offset(20), now);
+    leader.on_fetch(SECOND, 7, Offset(20), Offset(20), now);
     assert_eq!(watermark(&leader), None);
-    leader.on_fetch(3, 7, Offset(15), Offset(20), now);
+    leader.on_fetch(THIRD, 7, Offset(15), Offset(20), now);
     assert_eq!(watermark(&leader), Some(Offset(15)));
 }
 
@@ -65,12 +67,12 @@ fn nothing_is_replicated_while_too_few_are_in_sync() {
 fn a_replica_that_has_caught_up_is_waited_for_if_it_may_join() {
     let now = Instant::now();
     let mut leader = leading(&[1, 2], 10, now);
-    leader.on_fetch(2, 7, Offset(20), Offset(20), now);
-    leader.on_fetch(3, 7, Offset(20), Offset(20), now);
+    leader.on_fetch(SECOND, 7, Offset(20), Offset(20), now);
+    leader.on_fetch(THIRD, 7, Offset(20), Offset(20), now);
     // The leader continues, and so does 2; 3 was caught up a moment ago.
-    leader.on_fetch(2, 7, Offset(30), Offset(30), now);
+    leader.on_fetch(SECOND, 7, Offset(30), Offset(30), now);
     assert_eq!(leader.high_watermark(Offset(30), 1, now, anybody), Some(Offset(20)));
-    assert_eq!(leader.high_watermark(Offset(30), 1, now, |m| m.id != 3), Some(Offset(30)));
+    assert_eq!(leader.high_watermark(Offset(30), 1, now, |m| m.id != THIRD), Some(Offset(30)));
     let later = now + LAG + Duration::from_millis(1);
     assert_eq!(leader.high_watermark(Offset(30), 1, later, anybody), Some(Offset(30)));
 }
@@ -79,42 +81,42 @@ fn a_replica_that_has_caught_up_is_waited_for_if_it_may_join() {
 fn a_follower_joins_at_the_high_watermark_and_the_start_of_the_epoch() {
     let now = Instant::now();
     let mut leader = leading(&[1, 2], 10, now);
-    leader.on_fetch(3, 7, Offset(9), Offset(12), now);
-    assert_eq!(leader.expand(3, Offset(5), anybody), None, "it has not reached the leader's epoch");
-    leader.on_fetch(3, 7, Offset(10), Offset(12), now);
-    assert_eq!(leader.expand(3, Offset(11), anybody), None, "it has not reached the high watermark");
-    assert_eq!(leader.expand(3, Offset(10), |_| false), None, "its broker is fenced");
-    let change = leader.expand(3, Offset(10), anybody).expect("a change");
+    leader.on_fetch(THIRD, 7, Offset(9), Offset(12), now);
+    assert_eq!(leader.expand(THIRD, Offset(5), anybody), None, "it has not reached the leader's epoch");
+    leader.on_fetch(THIRD, 7, Offset(10), Offset(12), now);
+    assert_eq!(leader.expand(THIRD, Offset(11), anybody), None, "it has not reached the high watermark");
+    assert_eq!(leader.expand(THIRD, Offset(10), |_| false), None, "its broker is fenced");
+    let change = leader.expand(THIRD, Offset(10), anybody).expect("a change");
     let member = |id, broker_epoch| IsrMember { id, broker_epoch };
-    assert_eq!(change.isr, [member(1, -1), member(2, -1), member(3, 7)]);
-    assert_eq!(leader.expand(3, Offset(10), anybody), None, "one change at a time");
+    assert_eq!(change.isr, [member(LEADER, -1), member(SECOND, -1), member(THIRD, 7)]);
+    assert_eq!(leader.expand(THIRD, Offset(10), anybody), None, "one change at a time");
 }
 
 #[test]
 fn one_who_is_about_to_join_counts_at_once() {
     let now = Instant::now();
     let mut leader = leading(&[1, 2], 10, now);
-    leader.on_fetch(2, 7, Offset(12), Offset(12), now);
-    leader.on_fetch(3, 7, Offset(10), Offset(12), now);
-    let change = leader.expand(3, Offset(10), anybody).expect("a change");
+    leader.on_fetch(SECOND, 7, Offset(12), Offset(12), now);
+    leader.on_fetch(THIRD, 7, Offset(10), Offset(12), now);
+    let change = leader.expand(THIRD, Offset(10), anybody).expect("a change");
     let later = now + LAG * 2;
     assert_eq!(leader.high_watermark(Offset(12), 1, later, anybody), Some(Offset(10)));
     assert_eq!(leader.maximal_isr_len(), 3);
     assert!(leader.on_outcome(&change, &made(&change)));
-    assert_eq!((leader.isr(), leader.partition_epoch()), (&[1, 2, 3][..], PartitionEpoch(1)));
+    assert_eq!((leader.isr(), leader.partition_epoch()), (&[LEADER, SECOND, THIRD][..], PartitionEpoch(1)));
 }
 
 #[test]
 fn one_who_is_about_to_leave_counts_until_it_is_out() {
     let now = Instant::now();
     let mut leader = leading(&[1, 2, 3], 10, now);
-    leader.on_fetch(2, 7, Offset(10), Offset(10), now);
-    leader.on_fetch(3, 7, Offset(10), Offset(10), now);
+    leader.on_fetch(SECOND, 7, Offset(10), Offset(10), now);
+    leader.on_fetch(THIRD, 7, Offset(10), Offset(10), now);
     let later = now + LAG + Duration::from_millis(1);
     assert_eq!(leader.shrink(Offset(10), later), None, "who has everything stays, however silent");
-    leader.on_fetch(2, 7, Offset(12), Offset(12), later);
+    leader.on_fetch(SECOND, 7, Offset(12), Offset(12), later);
     let change = leader.shrink(Offset(12), later).expect("3 lags");
-    assert_eq!(change.isr.iter().map(|m| m.id).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(change.isr.iter().map(|m| m.id).collect::<Vec<_>>(), [LEADER, SECOND]);
     assert_eq!(leader.high_watermark(Offset(12), 1, later, anybody), Some(Offset(10)));
     assert!(leader.on_outcome(&change, &made(&change)));
     assert_eq!(leader.high_watermark(Offset(12), 1, later, anybody), Some(Offset(12)));
@@ -124,26 +126,26 @@ fn one_who_is_about_to_leave_counts_until_it_is_out() {
 fn a_refused_change_is_as_if_it_had_not_been() {
     let now = Instant::now();
     let mut leader = leading(&[1], 0, now);
-    leader.on_fetch(2, 7, Offset(0), Offset(0), now);
-    let change = leader.expand(2, Offset(0), anybody).expect("a change");
+    leader.on_fetch(SECOND, 7, Offset(0), Offset(0), now);
+    let change = leader.expand(SECOND, Offset(0), anybody).expect("a change");
     assert!(leader.on_outcome(&change, &ChangeOutcome::Refused));
     assert_eq!((leader.pending(), leader.maximal_isr_len()), (None, 1));
-    assert!(leader.expand(2, Offset(0), anybody).is_some(), "it may be tried again");
+    assert!(leader.expand(SECOND, Offset(0), anybody).is_some(), "it may be tried again");
 }
 
 #[test]
 fn an_outdated_change_stays_until_the_image_decides() {
     let now = Instant::now();
     let mut leader = leading(&[1], 0, now);
-    leader.on_fetch(2, 7, Offset(0), Offset(0), now);
-    let change = leader.expand(2, Offset(0), anybody).expect("a change");
+    leader.on_fetch(SECOND, 7, Offset(0), Offset(0), now);
+    let change = leader.expand(SECOND, Offset(0), anybody).expect("a change");
     assert!(!leader.on_outcome(&change, &ChangeOutcome::Outdated));
     assert_eq!(leader.pending(), Some(&change));
     leader.on_registration(&registration(&[1, 2, 3], &[1, 3], 0), now);
     assert_eq!(leader.pending(), Some(&change), "the image is not newer");
-    assert_eq!(leader.isr(), [1]);
+    assert_eq!(leader.isr(), [LEADER]);
     leader.on_registration(&registration(&[1, 2, 3], &[1, 3], 1), now);
-    assert_eq!((leader.pending(), leader.isr()), (None, &[1, 3][..]));
+    assert_eq!((leader.pending(), leader.isr()), (None, &[LEADER, THIRD][..]));
     assert!(!leader.on_outcome(&change, &made(&change)), "an answer that comes later is no news");
 }
 
@@ -151,10 +153,10 @@ fn an_outdated_change_stays_until_the_image_decides() {
 fn the_low_watermark_is_that_of_the_replicas_that_live() {
     let now = Instant::now();
     let mut leader = leading(&[1, 2, 3], 10, now);
-    leader.on_log_start(2, Offset(4));
+    leader.on_log_start(SECOND, Offset(4));
     assert_eq!(leader.low_watermark(Offset(7), |_| true), None, "3 has not told");
-    assert_eq!(leader.low_watermark(Offset(7), |id| id == 2), Some(Offset(4)));
-    leader.on_log_start(3, Offset(2));
+    assert_eq!(leader.low_watermark(Offset(7), |id| id == SECOND), Some(Offset(4)));
+    leader.on_log_start(THIRD, Offset(2));
     assert_eq!(leader.low_watermark(Offset(7), |_| true), Some(Offset(2)));
     assert_eq!(leader.low_watermark(Offset(7), |_| false), Some(Offset(7)));
 }
@@ -163,19 +165,19 @@ fn the_low_watermark_is_that_of_the_replicas_that_live() {
 fn consumers_are_sent_to_a_near_replica_that_has_what_they_want() {
     let now = Instant::now();
     let mut leader = leading(&[1, 2, 3], 10, now);
-    for (id, end) in [(2, 12), (3, 15)] {
+    for (id, end) in [(SECOND, 12), (THIRD, 15)] {
         leader.on_fetch(id, 7, Offset(end), Offset(20), now);
         leader.on_log_start(id, Offset(5));
     }
     let preferred =
-        |offset, near: &[i32]| leader.preferred_read_replica(Offset(offset), |id| near.contains(&id));
-    assert_eq!(preferred(8, &[2, 3]), Some(3), "it has more");
-    assert_eq!(preferred(8, &[2]), Some(2));
-    assert_eq!(preferred(13, &[2]), None, "it has not got that far");
-    assert_eq!(preferred(4, &[2, 3]), None, "they have that no more");
+        |offset, near: &[BrokerId]| leader.preferred_read_replica(Offset(offset), |id| near.contains(&id));
+    assert_eq!(preferred(8, &[SECOND, THIRD]), Some(THIRD), "it has more");
+    assert_eq!(preferred(8, &[SECOND]), Some(SECOND));
+    assert_eq!(preferred(13, &[SECOND]), None, "it has not got that far");
+    assert_eq!(preferred(4, &[SECOND, THIRD]), None, "they have that no more");
     let mut outside = leading(&[1, 3], 10, now);
-    outside.on_fetch(2, 7, Offset(20), Offset(20), now);
-    outside.on_log_start(2, Offset(0));
+    outside.on_fetch(SECOND, 7, Offset(20), Offset(20), now);
+    outside.on_log_start(SECOND, Offset(0));
     assert_eq!(outside.preferred_read_replica(Offset(8), |_| true), None, "2 is not in sync");
 }
 
@@ -186,7 +188,7 @@ fn a_follower_that_keeps_up_with_a_busy_leader_stays() {
     // Never at the end, but always at the end of the previous fetch.
     for round in 0..100 {
         now += Duration::from_secs(1);
-        leader.on_fetch(2, 7, Offset(round * 10), Offset(round * 10 + 10), now);
+        leader.on_fetch(SECOND, 7, Offset(round * 10), Offset(round * 10 + 10), now);
         assert_eq!(leader.shrink(Offset(round * 10 + 10), now), None);
     }
 }
@@ -206,13 +208,13 @@ struct Model {
     end: i64,
     high_watermark: i64,
     min_isr: usize,
-    replicas: BTreeMap<i32, Replica>,
+    replicas: BTreeMap<BrokerId, Replica>,
     /// The controller's state: in-sync replicas, the registration's epoch, broker epochs.
-    isr: Vec<i32>,
+    isr: Vec<BrokerId>,
     partition_epoch: i32,
     /// Registrations on their way to the leader, and brokers as the leader's image has them.
-    images: Vec<(PartitionRegistration, BTreeMap<i32, i64>)>,
-    known_epochs: BTreeMap<i32, i64>,
+    images: Vec<(PartitionRegistration, BTreeMap<BrokerId, i64>)>,
+    known_epochs: BTreeMap<BrokerId, i64>,
     /// Proposals on their way, and answers.
     proposed: Vec<IsrChange>,
     answers: Vec<(IsrChange, ChangeOutcome)>,
@@ -222,7 +224,8 @@ impl Model {
     fn new(seed: u64) -> Model {
         let mut random = SmallRng::seed_from_u64(seed);
         let now = Instant::now();
-        let replicas: BTreeMap<i32, Replica> = [2, 3].map(|id| (id, Replica { stored: 0, epoch: 1 })).into();
+        let replicas: BTreeMap<BrokerId, Replica> =
+            [SECOND, THIRD].map(|id| (id, Replica { stored: 0, epoch: 1 })).into();
         let known_epochs = replicas.iter().map(|(id, replica)| (*id, replica.epoch)).collect();
         Model {
             min_isr: random.random_range(1..=3),
@@ -232,7 +235,7 @@ impl Model {
             end: 0,
             high_watermark: 0,
             replicas,
-            isr: vec![1, 2, 3],
+            isr: vec![LEADER, SECOND, THIRD],
             partition_epoch: 0,
             images: Vec::new(),
             known_epochs,
@@ -260,7 +263,7 @@ impl Model {
     }
 
     fn follower_fetches(&mut self) {
-        let id = self.random.random_range(2..=3);
+        let id = BrokerId(self.random.random_range(2..=3));
         let replica = self.replicas.get_mut(&id).expect("a replica");
         let known = self.known_epochs.clone();
         if replica.epoch < known[&id] {
@@ -305,7 +308,8 @@ impl Model {
     fn commit(&mut self) {
         self.partition_epoch += 1;
         let epochs = self.replicas.iter().map(|(id, replica)| (*id, replica.epoch)).collect();
-        self.images.push((registration(&[1, 2, 3], &self.isr, self.partition_epoch), epochs));
+        self.images
+            .push((registration(&[1, 2, 3], &BrokerId::numbers(&self.isr), self.partition_epoch), epochs));
     }
 
     fn answer_arrives(&mut self) {
@@ -325,7 +329,7 @@ impl Model {
 
     /// A broker returns without the end of its log: the controller removes it from the ISR first.
     fn follower_restarts(&mut self) {
-        let id = self.random.random_range(2..=3);
+        let id = BrokerId(self.random.random_range(2..=3));
         let replica = self.replicas.get_mut(&id).expect("a replica");
         replica.epoch += 1;
         replica.stored = self.random.random_range(0..=replica.stored);

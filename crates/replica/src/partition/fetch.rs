@@ -2,6 +2,7 @@
 
 use super::{FetchError, Partition, Snapshot, State};
 use thalweg_log::{AbortedTransaction, LogSlice};
+use thalweg_metadata::BrokerId;
 use thalweg_record::{LeaderEpoch, Offset};
 use tokio::time::Instant;
 
@@ -15,7 +16,7 @@ pub enum Reader {
     /// A replica, up to the log end.
     Follower {
         /// The broker.
-        id: i32,
+        id: BrokerId,
         /// Its epoch; -1 if not given.
         broker_epoch: i64,
     },
@@ -75,7 +76,7 @@ pub struct FetchRead {
     /// How the partition stood.
     pub snapshot: Snapshot,
     /// The replica that the consumer should rather read from.
-    pub preferred_read_replica: Option<i32>,
+    pub preferred_read_replica: Option<BrokerId>,
 }
 
 impl Partition {

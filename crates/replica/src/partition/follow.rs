@@ -197,7 +197,7 @@ impl State {
                     from = to,
                     to = from,
                     high_watermark = hw,
-                    leader,
+                    %leader,
                     leader_epoch = epoch,
                     "Follower truncated acknowledged records that its leader lacks, and set them aside"
                 );

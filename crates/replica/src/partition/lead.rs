@@ -4,7 +4,7 @@ use super::role::{Leader, Role};
 use super::{DeleteError, FetchError, FetchFrom, FetchRead, Partition, RoleError, State};
 use crate::context::ReplicaContext;
 use crate::leadership::{ChangeOutcome, IsrChange, Leadership};
-use thalweg_metadata::LeaderRecoveryState;
+use thalweg_metadata::{BrokerId, LeaderRecoveryState};
 use thalweg_record::{LeaderEpoch, Offset};
 use tokio::time::Instant;
 
@@ -49,7 +49,7 @@ impl Partition {
         let state = self.state.lock();
         let followers = state.check_leader(from.current_leader_epoch).ok()?.followers.as_ref()?;
         let image = self.context.image.get();
-        let is_near = |id: i32| {
+        let is_near = |id: BrokerId| {
             image.broker(id).is_some_and(|broker| !broker.fenced && broker.rack.as_deref() == Some(rack))
         };
         let preferred = followers.preferred_read_replica(from.offset, is_near)?;
@@ -129,7 +129,7 @@ impl State {
     }
 
     /// Rejects a broker without a replica.
-    pub(super) fn check_follower(&self, id: i32, broker_epoch: i64) -> Result<(), FetchError> {
+    pub(super) fn check_follower(&self, id: BrokerId, broker_epoch: i64) -> Result<(), FetchError> {
         if self.followers().is_some_and(|followers| followers.is_follower(id)) {
             return Ok(());
         }
@@ -140,7 +140,7 @@ impl State {
     pub(super) fn follower_has(
         &mut self,
         partition: &Partition,
-        id: i32,
+        id: BrokerId,
         broker_epoch: i64,
         from: &FetchFrom,
     ) {

@@ -56,7 +56,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thalweg_config::EffectiveTopicConfig;
 use thalweg_log::{PartitionLog, PublishedOffsets};
-use thalweg_metadata::{NO_LEADER, PartitionEpoch, PartitionRegistration};
+use thalweg_metadata::{BrokerId, PartitionEpoch, PartitionRegistration};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::Uuid;
 use waiter::Waiters;
@@ -69,7 +69,7 @@ pub struct Partition {
     pub topic_id: Uuid,
     /// The partition's number.
     pub index: i32,
-    node_id: i32,
+    node_id: BrokerId,
     context: Arc<ReplicaContext>,
     state: StateLock,
     /// The copy in another directory that will replace the log. Its lock is taken before that of the state.
@@ -125,7 +125,7 @@ impl Partition {
     ) -> Self {
         // Of an epoch before all others, so that any registration is newer.
         let before = PartitionRegistration {
-            leader: NO_LEADER,
+            leader: BrokerId::NONE,
             leader_epoch: -1,
             partition_epoch: PartitionEpoch(-1),
             ..registration.clone()
@@ -162,7 +162,7 @@ impl Partition {
     }
 
     /// The leader that the cluster's metadata names, and its epoch.
-    pub fn leader(&self) -> (i32, i32) {
+    pub fn leader(&self) -> (BrokerId, i32) {
         let state = self.state.lock();
         (state.registration.leader, state.registration.leader_epoch)
     }
@@ -226,7 +226,7 @@ impl Partition {
             state.raise_high_watermark(&self.context);
         } else if role_changes {
             state.role = Role::Follower(Follower::new());
-            if new_epoch && registration.leader != NO_LEADER {
+            if new_epoch && registration.leader != BrokerId::NONE {
                 state.begin_to_follow(self);
             }
         }

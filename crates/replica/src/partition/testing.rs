@@ -10,12 +10,12 @@ use thalweg_config::{BrokerConfig, ServerProperties};
 use thalweg_log::disk::{Disk, Faults};
 use thalweg_log::{CleanupPolicy, Clock, Home, LogConfig, PartitionLog, TopicPartition};
 use thalweg_metadata::ImageCell;
-use thalweg_metadata::{LeaderRecoveryState, PartitionEpoch, PartitionRegistration};
+use thalweg_metadata::{BrokerId, LeaderRecoveryState, PartitionEpoch, PartitionRegistration};
 use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch};
 use thalweg_wire::Uuid;
 
 /// This node.
-pub(crate) const NODE: i32 = 1;
+pub(crate) const NODE: BrokerId = BrokerId(1);
 const TOPIC: Uuid = Uuid(70);
 
 /// A partition around its log, led by this node.
@@ -35,7 +35,7 @@ pub(crate) fn partition(log: PartitionLog, leader_epoch: i32) -> Partition {
 }
 
 /// A registration with this node or another as the leader.
-pub(crate) fn registration(leader: i32, leader_epoch: i32) -> PartitionRegistration {
+pub(crate) fn registration(leader: BrokerId, leader_epoch: i32) -> PartitionRegistration {
     PartitionRegistration {
         replicas: vec![NODE],
         directories: Vec::new(),

@@ -7,7 +7,7 @@ use crate::leadership::{ChangeOutcome, IsrChange};
 use crate::partition::Partition;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_metadata::PartitionEpoch;
+use thalweg_metadata::{BrokerId, PartitionEpoch};
 use thalweg_wire::request::AlterPartitionRequest;
 use thalweg_wire::request::alter_partition_request::{BrokerState, PartitionData, TopicData};
 use thalweg_wire::request::alter_partition_response::PartitionData as Answer;
@@ -74,7 +74,7 @@ async fn send(replication: &Replication, changes: &mut Changes) -> Option<String
 }
 
 fn tell(partition: &Partition, change: &IsrChange, outcome: &ChangeOutcome) {
-    let listed = |ids: &[i32]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let listed = |ids: &[BrokerId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     match outcome {
         ChangeOutcome::Made { isr, .. } if change.grows => {
             tracing::info!(?partition, isr = %listed(isr), "Expanded in-sync replicas");
@@ -88,11 +88,11 @@ fn tell(partition: &Partition, change: &IsrChange, outcome: &ChangeOutcome) {
     }
 }
 
-fn request(node_id: i32, broker_epoch: i64, changes: &Changes) -> AlterPartitionRequest {
+fn request(node_id: BrokerId, broker_epoch: i64, changes: &Changes) -> AlterPartitionRequest {
     let mut topics: Vec<TopicData> = Vec::new();
     for ((topic_id, partition_index), change) in changes {
         let members = change.isr.iter().map(|member| BrokerState {
-            broker_id: member.id,
+            broker_id: member.id.0,
             broker_epoch: if member.id == node_id { broker_epoch } else { member.broker_epoch },
         });
         let data = PartitionData {
@@ -109,7 +109,7 @@ fn request(node_id: i32, broker_epoch: i64, changes: &Changes) -> AlterPartition
             None => topics.push(TopicData { topic_id: *topic_id, partitions: vec![data] }),
         }
     }
-    AlterPartitionRequest { broker_id: node_id, broker_epoch, topics }
+    AlterPartitionRequest { broker_id: node_id.0, broker_epoch, topics }
 }
 
 /// Interprets an answer; `None` to retry.
@@ -118,7 +118,7 @@ fn outcome(answer: &Answer) -> Option<ChangeOutcome> {
         Some(ErrorCode::None) => Some(ChangeOutcome::Made {
             leader_epoch: answer.leader_epoch,
             partition_epoch: PartitionEpoch(answer.partition_epoch),
-            isr: answer.isr.clone(),
+            isr: BrokerId::list(&answer.isr),
         }),
         Some(ErrorCode::IneligibleReplica | ErrorCode::OperationNotAttempted) => Some(ChangeOutcome::Refused),
         Some(
@@ -141,7 +141,7 @@ mod tests {
     use thalweg_wire::Uuid;
 
     fn change(partition_epoch: i32) -> IsrChange {
-        let member = |id, broker_epoch| IsrMember { id, broker_epoch };
+        let member = |id, broker_epoch| IsrMember { id: BrokerId(id), broker_epoch };
         let isr = vec![member(1, -1), member(2, 20)];
         IsrChange { leader_epoch: 3, partition_epoch: PartitionEpoch(partition_epoch), isr, grows: true }
     }
@@ -153,7 +153,7 @@ mod tests {
         changes.submit(Uuid(7), 1, change(2));
         changes.submit(Uuid(7), 0, change(5));
         let next = changes.next().await;
-        let request = request(1, 100, &next);
+        let request = request(BrokerId(1), 100, &next);
         assert_eq!(request.topics.len(), 1);
         let partitions = &request.topics[0].partitions;
         assert_eq!(partitions.iter().map(|p| p.partition_epoch).collect::<Vec<_>>(), [5, 2]);

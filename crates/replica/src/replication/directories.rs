@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_metadata::Image;
+use thalweg_metadata::{BrokerId, Image};
 use thalweg_wire::request::AssignReplicasToDirsRequest;
 use thalweg_wire::request::assign_replicas_to_dirs_request::{DirectoryData, PartitionData, TopicData};
 use thalweg_wire::{ErrorCode, Message, Uuid};
@@ -143,7 +143,7 @@ fn name_of(replication: &Replication, key: Option<PartitionKey>) -> Option<Strin
 }
 
 /// Removes entries that the image already shows, and replicas that are no longer on the broker.
-fn still_news(places: &mut Places, image: &Image, node_id: i32) {
+fn still_news(places: &mut Places, image: &Image, node_id: BrokerId) {
     places.retain(|(topic, partition), directory| {
         let known = image.partition_by_id(*topic, *partition).and_then(|found| found.directory(node_id));
         known.is_some_and(|known| known != *directory)
@@ -168,7 +168,7 @@ async fn tell(replication: &Replication, places: &Places) -> Result<Vec<Partitio
     Ok(told)
 }
 
-fn request(broker_id: i32, broker_epoch: i64, places: &Places) -> AssignReplicasToDirsRequest {
+fn request(broker: BrokerId, broker_epoch: i64, places: &Places) -> AssignReplicasToDirsRequest {
     let mut by_directory: BTreeMap<Uuid, Vec<TopicData>> = BTreeMap::new();
     for ((topic_id, partition_index), directory) in places {
         let topics = by_directory.entry(*directory).or_default();
@@ -179,7 +179,7 @@ fn request(broker_id: i32, broker_epoch: i64, places: &Places) -> AssignReplicas
         }
     }
     let directories = by_directory.into_iter().map(|(id, topics)| DirectoryData { id, topics });
-    AssignReplicasToDirsRequest { broker_id, broker_epoch, directories: directories.collect() }
+    AssignReplicasToDirsRequest { broker_id: broker.0, broker_epoch, directories: directories.collect() }
 }
 
 #[cfg(test)]
@@ -194,7 +194,7 @@ mod tests {
         }
         let first = assignments.next().await;
         assert_eq!(first.len(), REQUEST_PARTITIONS_MAX);
-        let request = request(1, 5, &first);
+        let request = request(BrokerId(1), 5, &first);
         assert_eq!(request.directories.iter().map(|d| d.id).collect::<Vec<_>>(), [Uuid(100), Uuid(101)]);
         assert_eq!(request.directories[0].topics[0].partitions.len(), REQUEST_PARTITIONS_MAX / 2);
         assert_eq!(assignments.next().await.len(), 3000 - REQUEST_PARTITIONS_MAX);
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn what_the_image_does_not_know_is_not_told() {
         let mut places = Places::from([((Uuid(7), 0), Uuid(100))]);
-        still_news(&mut places, &Image::empty(), 1);
+        still_news(&mut places, &Image::empty(), BrokerId(1));
         assert!(places.is_empty());
     }
 }

@@ -16,6 +16,7 @@ use std::time::Duration;
 use thalweg_client::{ClientError, Connection, RequestOptions};
 use thalweg_log::EpochEnd;
 use thalweg_membership::PeerError;
+use thalweg_metadata::BrokerId;
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_watch as watch;
 use thalweg_wire::request::fetch_request::{FetchPartition, ReplicaState};
@@ -90,7 +91,7 @@ enum RoundError {
 /// See the module.
 pub(super) struct Fetcher {
     replication: Arc<Replication>,
-    leader: i32,
+    leader: BrokerId,
     inbox: Arc<Inbox>,
     stopping: watch::Receiver<bool>,
     followed: BTreeMap<PartitionKey, Followed>,
@@ -102,7 +103,7 @@ pub(super) struct Fetcher {
 impl Fetcher {
     pub fn new(
         replication: Arc<Replication>,
-        leader: i32,
+        leader: BrokerId,
         inbox: Arc<Inbox>,
         stopping: watch::Receiver<bool>,
     ) -> Self {
@@ -171,7 +172,7 @@ impl Fetcher {
             if self.followed.get(&key).is_some_and(|known| known.epoch >= epoch) {
                 continue;
             }
-            tracing::debug!(?partition, leader = self.leader, epoch = epoch.0, "Follows");
+            tracing::debug!(?partition, leader = %self.leader, epoch = epoch.0, "Follows");
             let position = partition.fetch_position(epoch);
             let followed = Followed { partition, epoch, failures: 0, rests_until: None, stopped: false };
             self.followed.insert(key, followed);
@@ -225,7 +226,8 @@ impl Fetcher {
         // A partition that rests must not wait for the others.
         let rest = self.next_rest_end().map(|end| end.saturating_duration_since(Instant::now()));
         let wait = rest.map_or(settings.fetch_wait_max, |rest| rest.min(settings.fetch_wait_max));
-        let (replica_id, replica_epoch) = (self.replication.broker.node_id, self.replication.broker.epoch());
+        let (replica_id, replica_epoch) =
+            (self.replication.broker.node_id.0, self.replication.broker.epoch());
         let mut request = FetchRequest {
             max_wait_ms: i32::try_from(wait.as_millis()).unwrap_or(i32::MAX),
             min_bytes: settings.fetch_min_bytes,
@@ -252,7 +254,7 @@ impl Fetcher {
         self.session.reset();
         let timeout = self.replication.settings().socket_timeout;
         let connection = self.replication.peers.connect(self.leader, "fetcher", timeout).await?;
-        tracing::debug!(leader = self.leader, address = %connection.peer(), "Fetcher connected");
+        tracing::debug!(leader = %self.leader, address = %connection.peer(), "Fetcher connected");
         self.connection = Some(connection.clone());
         Ok(connection)
     }
@@ -261,7 +263,7 @@ impl Fetcher {
     async fn failed(&mut self, error: &RoundError) {
         if self.failures == 0 {
             let partitions = self.followed.len();
-            tracing::warn!(leader = self.leader, partitions, %error, "Failed to fetch from a leader, retrying");
+            tracing::warn!(leader = %self.leader, partitions, %error, "Failed to fetch from a leader, retrying");
         }
         if let Some(connection) = self.connection.take() {
             connection.close();
@@ -288,7 +290,7 @@ impl Fetcher {
                 return;
             }
             code => {
-                tracing::info!(leader = self.leader, ?code, "Restarting a fetch session");
+                tracing::info!(leader = %self.leader, ?code, "Restarting a fetch session");
                 self.rest_all().await;
                 return;
             }
@@ -345,7 +347,7 @@ impl Fetcher {
             Verdict::Retry(code) => {
                 tracing::debug!(
                     ?partition,
-                    leader = self.leader,
+                    leader = %self.leader,
                     epoch = epoch.0,
                     ?code,
                     "Leader did not serve a partition"
@@ -356,7 +358,7 @@ impl Fetcher {
             Verdict::Stop(code) => {
                 tracing::debug!(
                     ?partition,
-                    leader = self.leader,
+                    leader = %self.leader,
                     epoch = epoch.0,
                     ?code,
                     "Waiting for a new leader epoch"
@@ -396,7 +398,7 @@ impl Fetcher {
             Err(error) => {
                 // Log once per series of failures: retries continue as long as a disk is full.
                 if followed.failures == 0 {
-                    tracing::error!(partition = ?followed.partition, leader = self.leader, from = from.0, %error, "Failed to append replicated records");
+                    tracing::error!(partition = ?followed.partition, leader = %self.leader, from = from.0, %error, "Failed to append replicated records");
                 }
                 self.rest(key);
             }
@@ -413,7 +415,7 @@ impl Fetcher {
     ) {
         tracing::info!(
             ?partition,
-            leader = self.leader,
+            leader = %self.leader,
             epoch = epoch.0,
             from = from.0,
             diverging_epoch = leader.leader_epoch.0,
@@ -452,7 +454,7 @@ impl Fetcher {
             Err(reason) => {
                 tracing::warn!(
                     ?partition,
-                    leader = self.leader,
+                    leader = %self.leader,
                     reason,
                     "Leader did not return its log start and end offsets"
                 );
@@ -462,7 +464,7 @@ impl Fetcher {
         };
         tracing::info!(
             ?partition,
-            leader = self.leader,
+            leader = %self.leader,
             epoch = epoch.0,
             from = from.0,
             start = start.0,
@@ -489,7 +491,7 @@ impl Fetcher {
         let mut offsets = [Offset::NONE; 2];
         for (offset, timestamp) in offsets.iter_mut().zip([LATEST, EARLIEST]) {
             let request = ListOffsetsRequest {
-                replica_id: self.replication.broker.node_id,
+                replica_id: self.replication.broker.node_id.0,
                 topics: vec![ListOffsetsTopic {
                     name: partition.topic.to_string(),
                     partitions: vec![ListOffsetsPartition {

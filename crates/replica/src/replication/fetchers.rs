@@ -10,13 +10,13 @@ use crate::partition::Partition;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
-use thalweg_metadata::{NO_LEADER, PartitionRegistration};
+use thalweg_metadata::{BrokerId, PartitionRegistration};
 use thalweg_record::LeaderEpoch;
 use thalweg_watch as watch;
 use tokio::task::JoinSet;
 
 /// The leader and the number of the fetcher.
-type Place = (i32, usize);
+type Place = (BrokerId, usize);
 
 /// The fetchers of a broker.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Fetchers {
     pub fn follow(&self, partition: &Arc<Partition>, registration: &PartitionRegistration) {
         let key = (partition.topic_id, partition.index);
         let leader = registration.leader;
-        if leader == NO_LEADER || leader == self.replication.broker.node_id {
+        if leader == BrokerId::NONE || leader == self.replication.broker.node_id {
             self.unfollow(key);
             return;
         }

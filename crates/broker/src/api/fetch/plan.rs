@@ -7,6 +7,7 @@ use crate::broker::Broker;
 use crate::fetch_sessions::{Key, SessionError, SessionFetch};
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_metadata::BrokerId;
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_replica::partition::{Isolation, Partition, Reader, Topic};
 use thalweg_wire::request::FetchRequest;
@@ -50,7 +51,10 @@ impl Plan {
         let replica_id =
             if call.version >= 15 { request.replica_state.replica_id } else { request.replica_id };
         let reader = match replica_id {
-            id if id >= 0 => Reader::Follower { id, broker_epoch: request.replica_state.replica_epoch },
+            id if id >= 0 => {
+                let broker_epoch = request.replica_state.replica_epoch;
+                Reader::Follower { id: BrokerId(id), broker_epoch }
+            }
             _ => Reader::Client,
         };
         let isolation = match request.isolation_level {

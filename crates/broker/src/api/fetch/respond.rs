@@ -6,6 +6,7 @@ use crate::api::{Call, elsewhere};
 use crate::broker::Broker;
 use crate::fetch_sessions::Answered;
 use thalweg_log::LogSlice;
+use thalweg_metadata::BrokerId;
 use thalweg_net::{Frame, Reply};
 use thalweg_replica::partition::{FetchRead, Isolation, Reader, Snapshot};
 use thalweg_wire::frame::encode_response;
@@ -109,7 +110,7 @@ pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>) 
         if moved && call.version >= TELLS_LEADER {
             let (leader_id, leader_epoch) =
                 named(call.version, &entry.key).leader(broker, entry.key.partition);
-            data.current_leader = LeaderIdAndEpoch { leader_id, leader_epoch };
+            data.current_leader = LeaderIdAndEpoch { leader_id: leader_id.0, leader_epoch };
             leaders.push(leader_id);
         }
         let same = |topic: &FetchableTopicResponse| {
@@ -128,7 +129,7 @@ pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>) 
         let image = broker.image();
         let endpoints = elsewhere::reachable(&image, &call.peer.listener, &leaders);
         let endpoints = endpoints.map(|(leader, endpoint)| NodeEndpoint {
-            node_id: leader.id,
+            node_id: leader.id.0,
             host: endpoint.host.clone(),
             port: i32::from(endpoint.port),
             rack: leader.rack.clone(),
@@ -156,7 +157,7 @@ fn partition_data(plan: &Plan, entry: &Entry, outcome: Outcome, slices: &mut Vec
     data.last_stable_offset = read.last_stable_offset.0;
     data.log_start_offset = read.log_start_offset.0;
     // Only versions with this field are redirected.
-    data.preferred_read_replica = read.preferred_read_replica.unwrap_or(-1);
+    data.preferred_read_replica = read.preferred_read_replica.unwrap_or(BrokerId::NONE).0;
     if let Some((epoch, end_offset)) = read.diverging {
         data.diverging_epoch = EpochEndOffset { epoch: epoch.0, end_offset: end_offset.0 };
     }

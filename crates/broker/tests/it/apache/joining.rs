@@ -13,7 +13,7 @@ use thalweg_client::Connector;
 use thalweg_membership::{
     ControllerLink, ImageListener, JoinError, Membership, MembershipOptions, QuorumOptions,
 };
-use thalweg_metadata::{Delta, Endpoint, Image, VersionRange};
+use thalweg_metadata::{BrokerId, Delta, Endpoint, Image, VersionRange};
 use thalweg_wire::request::UnregisterBrokerRequest;
 use thalweg_wire::{Message, Uuid};
 
@@ -43,7 +43,7 @@ fn link(controllers: &Controllers) -> ControllerLink {
 
 fn options(controllers: &Controllers, node_id: i32) -> MembershipOptions {
     MembershipOptions {
-        node_id,
+        node_id: BrokerId(node_id),
         cluster_id: controllers.cluster_id.clone(),
         endpoints: vec![Endpoint {
             listener: "PLAINTEXT".to_owned(),
@@ -129,7 +129,7 @@ async fn a_second_broker_of_the_same_id_waits_for_the_first(controllers: &Contro
 async fn a_broker_that_was_forgotten_comes_back(controllers: &Controllers) {
     // A heartbeat interval that is longer than the session: it is fenced in between, and unfenced by the next beat.
     let slow = MembershipOptions { heartbeat_interval: Duration::from_secs(9), ..options(controllers, 10) };
-    let fenced = Arc::new(Fenced { node_id: 10, seen: Mutex::default() });
+    let fenced = Arc::new(Fenced { node_id: BrokerId(10), seen: Mutex::default() });
     let link = link(controllers);
     let membership = Membership::start(link.clone(), slow, fenced.clone()).await.expect("it is taken in");
     membership.unfence().await.expect("it is ready");
@@ -139,7 +139,7 @@ async fn a_broker_that_was_forgotten_comes_back(controllers: &Controllers) {
     link.send(unregister, UnregisterBrokerRequest::MAX_VERSION).await.expect("an answer");
     let mut epochs = membership.epochs();
     until("it registers again", async || {
-        *epochs.borrow_and_update() > epoch && membership.image().is_alive(10)
+        *epochs.borrow_and_update() > epoch && membership.image().is_alive(BrokerId(10))
     })
     .await;
     membership.controlled_shutdown().await;
@@ -148,7 +148,7 @@ async fn a_broker_that_was_forgotten_comes_back(controllers: &Controllers) {
 
 /// Each change of whether a broker is fenced.
 struct Fenced {
-    node_id: i32,
+    node_id: BrokerId,
     seen: Mutex<Vec<bool>>,
 }
 

@@ -183,7 +183,7 @@ impl Mixed {
     /// Sends one batch to the leader until it is acknowledged; returns the earlier error codes.
     async fn put(&self, topic: &Topic, partition: i32, acks: i16, value: &str) {
         until("an acknowledgement", async || {
-            let leader = self.registration(topic, partition).map_or(-1, |registration| registration.leader);
+            let leader = self.registration(topic, partition).map_or(-1, |registration| registration.leader.0);
             let Some(address) = self.address(leader) else { return false };
             let Ok(connection) = Connection::connect(&address, &ConnectionOptions::default()).await else {
                 return false;

@@ -4,6 +4,7 @@ use super::controllers::{Controllers, Quorum};
 use super::{jars, join, until};
 use crate::records::{Topic, ask_for, batch, fetch, fetch_partition, produce, values};
 use crate::running::Running;
+use thalweg_metadata::BrokerId;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::*;
 
@@ -15,7 +16,7 @@ async fn create(brokers: &[Running], name: &str) -> Topic {
     for broker in brokers {
         until("every broker knows the topic with its leaders", async || {
             let image = broker.server().broker.image();
-            image.topic(name).is_some_and(|topic| topic.partitions.values().all(|p| p.leader >= 0))
+            image.topic(name).is_some_and(|topic| topic.partitions.values().all(|p| p.has_leader()))
         })
         .await;
     }
@@ -121,8 +122,10 @@ async fn brokers_follow_a_static_quorum_of_3_9_through_the_death_of_its_leaders(
     // Leadership cannot move with one replica, but the broker may stop.
     let third = brokers.pop().expect("three");
     third.stop().await;
-    until("the broker that left is seen no more", async || !brokers[0].server().broker.image().is_alive(3))
-        .await;
+    until("the broker that left is seen no more", async || {
+        !brokers[0].server().broker.image().is_alive(BrokerId(3))
+    })
+    .await;
     for broker in brokers {
         broker.stop().await;
     }

@@ -19,7 +19,7 @@ async fn the_last_to_leave_in_order_need_not_be_the_first_to_come_back() {
     assert_eq!(cluster.put(&topic, 0, -1, b"without 3").await, 10);
     cluster.stop(2).await;
     cluster.wait_for_isr(&topic, 0, &[1]).await;
-    assert_eq!(cluster.registration(&topic, 0).eligible_leader_replicas, [2]);
+    assert_eq!(cluster.registration(&topic, 0).eligible_leader_replicas, [BrokerId(2)]);
     let (code, _) = cluster.try_put(&topic, 0, -1, b"refused").await;
     assert_eq!(code, ErrorCode::NotEnoughReplicas.code());
     cluster.stop(1).await;
@@ -27,9 +27,9 @@ async fn the_last_to_leave_in_order_need_not_be_the_first_to_come_back() {
     // 3 lacks later commits; 2 has all of them.
     cluster.begin(3).await;
     let registered = cluster.registration(&topic, 0);
-    assert_eq!((registered.leader, registered.isr), (-1, vec![]), "3 may not lead");
+    assert_eq!((registered.leader, registered.isr), (BrokerId::NONE, vec![]), "3 may not lead");
     cluster.begin(2).await;
-    wait_for("2 as the leader", || cluster.registration(&topic, 0).leader == 2).await;
+    wait_for("2 as the leader", || cluster.registration(&topic, 0).leader == BrokerId(2)).await;
     cluster.wait_for_isr(&topic, 0, &[2, 3]).await;
     assert_eq!(cluster.put(&topic, 0, -1, b"after").await, 11);
     cluster.begin(1).await;
@@ -79,7 +79,7 @@ async fn begin_and_find_all(mut cluster: Cluster, topic: &Topic) {
     for id in [3, 2, 1] {
         cluster.begin(id).await;
     }
-    wait_for("2 as the leader", || cluster.registration(topic, 0).leader == 2).await;
+    wait_for("2 as the leader", || cluster.registration(topic, 0).leader == BrokerId(2)).await;
     cluster.wait_for_isr(topic, 0, &[1, 2, 3]).await;
     let log = values_of(&cluster.assert_same(topic, 0, &[1, 2, 3]).await);
     assert_eq!(log.len(), 10);

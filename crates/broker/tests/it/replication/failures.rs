@@ -70,7 +70,7 @@ impl Cluster {
     }
 
     fn refresh(&self, directory: &Directory, topic: &Topic) {
-        *directory.leader.lock() = self.registration(topic, 0).leader;
+        *directory.leader.lock() = self.registration(topic, 0).leader.0;
         let mut addresses = directory.addresses.lock();
         for (id, broker) in (1..).zip(&self.brokers) {
             match broker {
@@ -139,7 +139,7 @@ async fn leaders_killed_under_load_lose_nothing_that_was_acknowledged_by_all() {
     }
     for _ in 0..4 {
         cluster.let_pass(&directory, &topic, &acknowledged, 200).await;
-        let leader = usize::try_from(cluster.registration(&topic, 0).leader).expect("a leader");
+        let leader = usize::try_from(cluster.registration(&topic, 0).leader.0).expect("a leader");
         cluster.kill(leader).await;
         cluster.let_pass(&directory, &topic, &acknowledged, 50).await;
         cluster.begin(leader).await;
@@ -170,9 +170,9 @@ async fn an_unclean_leader_decides_and_the_log_that_differs_is_cut() {
         cluster.put(&topic, 0, 1, format!("only 2 has {round}").as_bytes()).await;
     }
     cluster.kill(2).await;
-    wait_for("no leader", || cluster.registration(&topic, 0).leader == -1).await;
+    wait_for("no leader", || cluster.registration(&topic, 0).leader.0 == -1).await;
     cluster.begin(3).await;
-    wait_for("an unclean leader", || cluster.registration(&topic, 0).leader == 3).await;
+    wait_for("an unclean leader", || cluster.registration(&topic, 0).leader.0 == 3).await;
     for round in 0..3 {
         cluster.put(&topic, 0, 1, format!("only 3 has {round}").as_bytes()).await;
     }

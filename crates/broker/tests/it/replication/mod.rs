@@ -14,7 +14,7 @@ use bytes::Bytes;
 use std::time::Duration;
 use tempfile::TempDir;
 use thalweg_broker::{ControllerServer, start_controller};
-use thalweg_metadata::PartitionRegistration;
+use thalweg_metadata::{BrokerId, PartitionRegistration};
 use thalweg_replica::partition::Partition;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_topics_request::{
@@ -156,12 +156,13 @@ impl Cluster {
     }
 
     async fn wait_for_isr(&self, topic: &Topic, partition: i32, isr: &[i32]) {
-        let sorted = |mut isr: Vec<i32>| {
+        let sorted = |isr: &[BrokerId]| {
+            let mut isr = BrokerId::numbers(isr);
             isr.sort_unstable();
             isr
         };
         let what = format!("the in-sync replicas {isr:?}");
-        wait_for(&what, || sorted(self.registration(topic, partition).isr) == isr).await;
+        wait_for(&what, || sorted(&self.registration(topic, partition).isr) == isr).await;
     }
 
     /// Sends one batch to the current leader until it is acknowledged.
@@ -179,7 +180,7 @@ impl Cluster {
 
     /// Sends one batch to the leader: the error and the offset.
     async fn try_put(&self, topic: &Topic, partition: i32, acks: i16, value: &[u8]) -> (i16, i64) {
-        let leader = usize::try_from(self.registration(topic, partition).leader).unwrap_or(0);
+        let leader = usize::try_from(self.registration(topic, partition).leader.0).unwrap_or(0);
         let Some(Some(leader)) = leader.checked_sub(1).map(|at| &self.brokers[at]) else {
             return (ErrorCode::LeaderNotAvailable.code(), -1);
         };
@@ -205,7 +206,7 @@ impl Cluster {
 
     /// Waits until these replicas end at the same offset, with all of it replicated, and compares their batches.
     async fn assert_same(&self, topic: &Topic, partition: i32, ids: &[usize]) -> Bytes {
-        let leader = usize::try_from(self.registration(topic, partition).leader).expect("a leader");
+        let leader = usize::try_from(self.registration(topic, partition).leader.0).expect("a leader");
         let end = self.log_end(leader, topic, partition);
         wait_for("the same end everywhere", || {
             ids.iter().all(|id| self.log_end(*id, topic, partition) == end)

@@ -27,7 +27,7 @@ async fn a_partition_moves_with_its_records_and_leaves_nothing_behind() {
     reassign(&cluster, &topic, &[3, 1]).await;
     wait_for("the new replicas", || {
         let now = cluster.registration(&topic, 0);
-        now.replicas == [3, 1] && !now.is_reassigning() && now.leader != 2
+        now.replicas == [3, 1].map(BrokerId) && !now.is_reassigning() && now.leader != BrokerId(2)
     })
     .await;
     wait_for("the old replica's end", || {
@@ -52,7 +52,8 @@ async fn the_controller_learns_in_which_of_its_directories_a_broker_put_a_replic
     let online = cluster.broker(2).server().broker.log_dirs.online_ids();
     assert_eq!(online.len(), 2);
     let told = |partition| {
-        let directory = cluster.registration(&topic, partition).directory(2).expect("2 has a replica");
+        let directory =
+            cluster.registration(&topic, partition).directory(BrokerId(2)).expect("2 has a replica");
         let actual = cluster.replica(2, &topic, partition).with_log(|log| log.directory_id());
         actual.is_some_and(|actual| actual == directory)
     };
@@ -103,7 +104,7 @@ async fn move_throttled(side: &str, limited: usize) {
     reassign(&cluster, &topic, &[3]).await;
     // The other topic's replicas are throttled too. They are in sync, so nothing holds them back.
     let mut puts = 0;
-    while cluster.registration(&topic, 0).replicas != [3] {
+    while cluster.registration(&topic, 0).replicas != [BrokerId(3)] {
         cluster.put(&in_sync, 0, -1, b"x").await;
         puts += 1;
         assert!(began.elapsed() < PATIENCE, "the replica does not come");
@@ -118,7 +119,7 @@ async fn move_throttled(side: &str, limited: usize) {
     wait_for("no limit", || throttle.limit().is_none()).await;
     let copied = throttle.copied();
     reassign(&cluster, &topic, &[2]).await;
-    wait_for("the way back", || cluster.registration(&topic, 0).replicas == [2]).await;
+    wait_for("the way back", || cluster.registration(&topic, 0).replicas == [BrokerId(2)]).await;
     assert_eq!(throttle.copied(), copied);
     cluster.stop_all().await;
 }
@@ -170,7 +171,7 @@ async fn replicas_move_while_the_leader_is_killed_and_records_are_deleted() {
     for offset in 100..110 {
         assert_eq!(cluster.put(&topic, 0, -1, &value).await, offset);
     }
-    let leader = usize::try_from(cluster.registration(&topic, 0).leader).expect("a leader");
+    let leader = usize::try_from(cluster.registration(&topic, 0).leader.0).expect("a leader");
     let partition = delete_records_request::DeleteRecordsPartition { partition_index: 0, offset: 50 };
     let deleted =
         delete_records_request::DeleteRecordsTopic { name: topic.name.clone(), partitions: vec![partition] };
@@ -188,7 +189,8 @@ async fn replicas_move_while_the_leader_is_killed_and_records_are_deleted() {
     let has_moved = |id: usize| {
         let replica = cluster.replica(id, &topic, 0);
         let directory = replica.with_log(|log| log.directory_id()).expect("it lies in one");
-        let told = cluster.registration(&topic, 0).directory(i32::try_from(id).expect("a small id"));
+        let broker = BrokerId(i32::try_from(id).expect("a small id"));
+        let told = cluster.registration(&topic, 0).directory(broker);
         replica.dir().starts_with(&targets[id - 1]) && told.is_some_and(|told| told == directory)
     };
     wait_for("the moves, and the controller's word", || (1..=3).all(has_moved)).await;
@@ -215,7 +217,8 @@ async fn a_replica_that_comes_goes_to_the_directory_that_was_asked_for() {
         wait_for("the replica", || cluster.broker(2).server().broker.partitions.get(name, 0).is_some()).await;
         let place = cluster.replica(2, &topic, 0).dir();
         assert!(place.starts_with(path), "{} is not in {path}", place.display());
-        wait_for("the end of the reassignment", || cluster.registration(&topic, 0).replicas == [2]).await;
+        wait_for("the end of the reassignment", || cluster.registration(&topic, 0).replicas == [BrokerId(2)])
+            .await;
     }
     cluster.stop_all().await;
 }

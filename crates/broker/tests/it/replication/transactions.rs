@@ -47,7 +47,7 @@ impl Place for Cluster {
     }
 
     fn leader(&self, topic: &Topic) -> &Connection {
-        let leader = self.registration(topic, 0).leader;
+        let leader = self.registration(topic, 0).leader.0;
         self.running(leader).unwrap_or_else(|| self.somebody()).connection()
     }
 }
@@ -147,7 +147,7 @@ async fn an_open_transaction_stays_open_under_another_leader() {
     assert_eq!(one.send(&cluster, &topic, &[b"a"]).await, ErrorCode::None);
     cluster.kill(1).await;
     wait_for("another leader", || {
-        let leader = cluster.registration(&topic, 0).leader;
+        let leader = cluster.registration(&topic, 0).leader.0;
         leader == 2 || leader == 3
     })
     .await;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_metadata::{LeaderRecoveryState, NO_LEADER};
+use thalweg_metadata::LeaderRecoveryState;
 
 use thalweg_wire::request::IncrementalAlterConfigsRequest;
 use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
@@ -22,7 +22,7 @@ fn a_session_ends_when_its_time_is_over_and_not_before() {
     assert!(!bench.fence_stale());
     bench.now.monotonic_ms += 1;
     assert!(bench.fence_stale() && !bench.fence_stale());
-    assert!(bench.state.image().broker(1).expect("it is registered").fenced);
+    assert!(bench.state.image().broker(BrokerId(1)).expect("it is registered").fenced);
     assert_eq!(bench.state.next_session_end_ms(), None);
 }
 
@@ -91,10 +91,10 @@ fn a_lost_directory_takes_its_replicas_out_of_sync() {
     bench.create("t", &[&[1, 2]], &[]);
     let image = bench.state.image().clone();
     let topic = image.topic("t").expect("it is there");
-    assert_eq!(bench.partition("t", 0).directory(1), Some(thalweg_metadata::DIRECTORY_UNASSIGNED));
+    assert_eq!(bench.partition("t", 0).directory(BrokerId(1)), Some(thalweg_metadata::DIRECTORY_UNASSIGNED));
     let request = AssignReplicasToDirsRequest {
         broker_id: 1,
-        broker_epoch: image.broker(1).expect("it is registered").epoch.0,
+        broker_epoch: image.broker(BrokerId(1)).expect("it is registered").epoch.0,
         directories: vec![DirectoryData {
             id: Uuid(1102),
             topics: vec![DirectoryTopic {
@@ -263,7 +263,7 @@ fn a_broker_that_loses_a_directory_as_it_is_unfenced_leads_nothing_there() {
     bench.create("t", &[&[1]], &[]);
     let request = AssignReplicasToDirsRequest {
         broker_id: 1,
-        broker_epoch: bench.image().broker(1).expect("it is registered").epoch.0,
+        broker_epoch: bench.image().broker(BrokerId(1)).expect("it is registered").epoch.0,
         directories: vec![DirectoryData {
             id: Uuid(1102),
             topics: vec![DirectoryTopic {
@@ -277,7 +277,7 @@ fn a_broker_that_loses_a_directory_as_it_is_unfenced_leads_nothing_there() {
     let answer = bench.beat(1, |request| request.offline_log_dirs = vec![Uuid(1102)]);
     assert!(!answer.is_fenced);
     assert_eq!(bench.partition("t", 0).leader, NO_LEADER);
-    assert_eq!(bench.image().broker(1).expect("it is registered").directories, [Uuid(1101)]);
+    assert_eq!(bench.image().broker(BrokerId(1)).expect("it is registered").directories, [Uuid(1101)]);
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn what_could_not_be_written_is_decided_again() {
     bench.create("t", &[&[1, 2]], &[]);
     let request = BrokerHeartbeatRequest {
         broker_id: 1,
-        broker_epoch: bench.image().broker(1).expect("it is registered").epoch.0,
+        broker_epoch: bench.image().broker(BrokerId(1)).expect("it is registered").epoch.0,
         current_metadata_offset: bench.state.next_offset() - 1,
         want_shut_down: true,
         ..Default::default()
@@ -313,7 +313,7 @@ fn a_proposal_that_is_wrong_is_told_how() {
     bench.create("t", &[&[1, 2, 3]], &[]);
     bench.beat(3, |request| request.want_fence = true);
     let (image, partition) = (bench.image(), bench.partition("t", 0));
-    let epoch = |id: i32| image.broker(id).expect("it is registered").epoch.0;
+    let epoch = |id: i32| image.broker(BrokerId(id)).expect("it is registered").epoch.0;
     let good = PartitionData {
         leader_epoch: partition.leader_epoch,
         partition_epoch: partition.partition_epoch.0,

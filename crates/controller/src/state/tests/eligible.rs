@@ -1,6 +1,6 @@
 //! Eligible leader replicas (KIP-966), where the feature is on.
 
-use thalweg_metadata::{LeaderRecoveryState, NO_LEADER};
+use thalweg_metadata::LeaderRecoveryState;
 use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use thalweg_wire::request::update_features_request::FeatureUpdateKey;
 use thalweg_wire::request::{
@@ -83,7 +83,8 @@ fn after_an_unclean_stop_a_broker_is_ineligible_and_the_last_leader_is_the_last_
     fence(&mut bench, 1);
     assert_eq!(standing(&bench), (vec![], vec![1, 2], NO_LEADER));
     bench.now.monotonic_ms += SESSION_MS;
-    let epochs: Vec<i64> = [1, 2].map(|id| bench.image().broker(id).expect("registered").epoch.0).to_vec();
+    let epochs: Vec<i64> =
+        [1, 2].map(|id| bench.image().broker(BrokerId(id)).expect("registered").epoch.0).to_vec();
     // The first knows its former epoch, because it stopped cleanly; the second does not.
     let mut again = |id: i32, previous_broker_epoch: i64| {
         let request = BrokerRegistrationRequest {
@@ -116,7 +117,7 @@ fn all_agree_on_how_many_must_be_in_sync() {
     assert_eq!(update(&mut bench, 1), 0);
     let image = bench.image();
     let configured = |resource: &ConfigResource| image.configs().value(resource, MIN_INSYNC_REPLICAS);
-    assert_eq!(configured(&ConfigResource::broker(1)), None);
+    assert_eq!(configured(&ConfigResource::broker(BrokerId(1))), None);
     assert_eq!(configured(&ConfigResource::brokers()), Some("1"));
     assert_eq!(min_isr(&mut bench, BROKER, "1", Some("2")), ErrorCode::InvalidConfig);
     assert_eq!(min_isr(&mut bench, BROKER, "", None), ErrorCode::InvalidConfig);

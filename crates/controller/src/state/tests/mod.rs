@@ -37,6 +37,8 @@ use super::*;
 use crate::dispatch;
 use crate::options::{ConfigRefusal, EffectiveConfig};
 
+/// The leader of a partition that has none.
+const NO_LEADER: i32 = BrokerId::NONE.0;
 const EPOCH: i32 = 3;
 const SESSION_MS: i64 = 9_000;
 
@@ -149,7 +151,7 @@ impl Bench {
     fn beat(&mut self, id: i32, change: impl FnOnce(&mut BrokerHeartbeatRequest)) -> BrokerHeartbeatResponse {
         let mut request = BrokerHeartbeatRequest {
             broker_id: id,
-            broker_epoch: self.state.image().broker(id).expect("it is registered").epoch.0,
+            broker_epoch: self.state.image().broker(BrokerId(id)).expect("it is registered").epoch.0,
             current_metadata_offset: self.state.next_offset() - 1,
             want_fence: false,
             ..Default::default()
@@ -190,8 +192,8 @@ impl Bench {
         assert_eq!(response.topics[0].error_code, 0, "{response:?}");
     }
 
-    fn partition(&self, topic: &str, index: i32) -> PartitionRegistration {
-        (**self.state.image().partition(topic, index).expect("it is there")).clone()
+    fn partition(&self, topic: &str, index: i32) -> Placed {
+        Placed::new(self.state.image().partition(topic, index).expect("it is there"))
     }
 
     fn fence_stale(&mut self) -> bool {
@@ -209,7 +211,7 @@ impl Bench {
         let image = self.state.image().clone();
         let request = AssignReplicasToDirsRequest {
             broker_id: id,
-            broker_epoch: image.broker(id).expect("it is registered").epoch.0,
+            broker_epoch: image.broker(BrokerId(id)).expect("it is registered").epoch.0,
             directories: vec![DirectoryData {
                 id: Uuid(directory),
                 topics: vec![DirectoryTopic {
@@ -238,7 +240,7 @@ impl Bench {
         let partition = image.partition(topic, 0).expect("it is there");
         let leader = image.broker(partition.leader).expect("a broker leads");
         let request = AlterPartitionRequest {
-            broker_id: leader.id,
+            broker_id: leader.id.0,
             broker_epoch: leader.epoch.0,
             topics: vec![TopicData {
                 topic_id: image.topic(topic).expect("it is there").id,
@@ -258,6 +260,42 @@ impl Bench {
         let outcome = self.state.alter_partition(&request, 3);
         let response = self.done(outcome).expect("the broker's epoch is right");
         ErrorCode::from_i16(response.topics[0].partitions[0].error_code).expect("a known code")
+    }
+}
+
+/// A registration with its brokers as plain numbers, as the tests write them.
+#[derive(Clone, Debug)]
+struct Placed {
+    leader: i32,
+    replicas: Vec<i32>,
+    isr: Vec<i32>,
+    adding_replicas: Vec<i32>,
+    removing_replicas: Vec<i32>,
+    eligible_leader_replicas: Vec<i32>,
+    last_known_elr: Vec<i32>,
+    registration: Arc<PartitionRegistration>,
+}
+
+impl Placed {
+    fn new(registration: &Arc<PartitionRegistration>) -> Placed {
+        Placed {
+            leader: registration.leader.0,
+            replicas: BrokerId::numbers(&registration.replicas),
+            isr: BrokerId::numbers(&registration.isr),
+            adding_replicas: BrokerId::numbers(&registration.adding_replicas),
+            removing_replicas: BrokerId::numbers(&registration.removing_replicas),
+            eligible_leader_replicas: BrokerId::numbers(&registration.eligible_leader_replicas),
+            last_known_elr: BrokerId::numbers(&registration.last_known_elr),
+            registration: Arc::clone(registration),
+        }
+    }
+}
+
+impl std::ops::Deref for Placed {
+    type Target = PartitionRegistration;
+
+    fn deref(&self) -> &PartitionRegistration {
+        &self.registration
     }
 }
 

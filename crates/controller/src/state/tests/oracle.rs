@@ -174,8 +174,8 @@ fn is_left_out(step: &Step, image: &Image) -> bool {
         // Kafka waits for ever for a replica that is removed before it was added.
         Step::Reassign { topic, partition, replicas: Some(replicas), .. } => {
             image.partition(topic, *partition).is_some_and(|partition| {
-                let adds_more = replicas.iter().any(|id| !partition.replicas.contains(id));
-                !adds_more && partition.adding_replicas.iter().any(|id| !replicas.contains(id))
+                let adds_more = replicas.iter().any(|id| !partition.replicas.contains(&BrokerId(*id)));
+                !adds_more && partition.adding_replicas.iter().any(|id| !replicas.contains(&id.0))
             })
         }
         // Kafka forgets eligible replicas although there is no leader.

@@ -1,6 +1,6 @@
 //! Brokers that return without their data, and several that fail at once: their possible leaders.
 
-use thalweg_metadata::{LeaderRecoveryState, NO_LEADER};
+use thalweg_metadata::LeaderRecoveryState;
 use thalweg_wire::request::UpdateFeaturesRequest;
 use thalweg_wire::request::update_features_request::FeatureUpdateKey;
 
@@ -232,7 +232,7 @@ fn last_leader_leads_again_when_no_broker_was_stopped_in_order() {
         comes_back(&mut bench, id, OLD);
     }
     let partition = bench.partition("t", 0);
-    assert_eq!((partition.leader, partition.isr), (1, vec![1]));
+    assert_eq!((partition.leader, &partition.isr), (1, &vec![1]));
     assert_eq!(partition.leader_recovery_state, LeaderRecoveryState::Recovering);
     assert!(partition.last_known_elr.is_empty());
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use thalweg_hash::HashMap;
-use thalweg_metadata::{LeaderRecoveryState, NO_LEADER};
+use thalweg_metadata::LeaderRecoveryState;
 use thalweg_wire::request::UpdateFeaturesRequest;
 use thalweg_wire::request::update_features_request::FeatureUpdateKey;
 
@@ -16,12 +16,12 @@ const STEPS: usize = 250;
 /// Sequences that once broke a rule. 137: the last known leader led again after a reassignment had taken it away.
 const FOUND: [u64; 1] = [137];
 
-fn is_up(image: &Image, partition: &PartitionRegistration, id: i32) -> bool {
+fn is_up(image: &Image, partition: &PartitionRegistration, id: BrokerId) -> bool {
     let directory = partition.directory(id).expect("a replica has a directory");
     image.broker(id).is_some_and(|broker| broker.is_active() && broker.has_online_directory(directory))
 }
 
-fn distinct(ids: &[i32]) -> bool {
+fn distinct(ids: &[BrokerId]) -> bool {
     ids.iter().collect::<BTreeSet<_>>().len() == ids.len()
 }
 
@@ -29,7 +29,7 @@ fn distinct(ids: &[i32]) -> bool {
 fn check(image: &Image) {
     for topic in image.topics().iter() {
         for p in topic.partitions.values() {
-            let replicas_only = |ids: &[i32]| ids.iter().all(|id| p.is_replica(*id));
+            let replicas_only = |ids: &[BrokerId]| ids.iter().all(|id| p.is_replica(*id));
             assert!(!p.replicas.is_empty() && distinct(&p.replicas), "{p:?}");
             assert_eq!(p.replicas.len(), p.directories.len());
             assert!(distinct(&p.isr) && replicas_only(&p.isr), "{p:?}");
@@ -214,7 +214,7 @@ fn run(seed: u64) -> HashMap<&'static str, usize> {
 fn note(seen: &mut HashMap<&'static str, usize>, image: &Image) {
     let mut count = |what| *seen.entry(what).or_insert(0) += 1;
     for p in image.topics().iter().flat_map(|topic| topic.partitions.values()) {
-        if p.leader == NO_LEADER {
+        if !p.has_leader() {
             count("no leader");
         }
         if p.leader_recovery_state == LeaderRecoveryState::Recovering {

@@ -6,7 +6,7 @@ use rand::rngs::SmallRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use thalweg_hash::HashMap;
-use thalweg_metadata::{ConfigResourceKind, Image, PartitionRegistration};
+use thalweg_metadata::{BrokerId, ConfigResourceKind, Image, PartitionRegistration};
 use thalweg_wire::request::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
@@ -75,10 +75,10 @@ impl Proposal {
         let partition = image.topic(&self.topic).and_then(|topic| topic.partition(self.partition));
         partition.is_some_and(|partition| {
             self.isr.iter().any(|id| {
-                let directory = partition.directory(*id).zip(image.broker(*id));
+                let directory = partition.directory(BrokerId(*id)).zip(image.broker(BrokerId(*id)));
                 let offline =
                     directory.is_some_and(|(directory, broker)| !broker.has_online_directory(directory));
-                offline && !partition.isr.contains(id)
+                offline && !partition.isr.contains(&BrokerId(*id))
             })
         })
     }
@@ -177,17 +177,21 @@ impl Steps {
         let (topic, partition, registration) = self.partition(image)?;
         let mut isr = match self.rng.random_range(0..10) {
             0..5 => {
-                let active = |id: &i32| image.broker(*id).is_some_and(|broker| broker.is_active());
-                registration.replicas.iter().copied().filter(active).collect()
+                let active = |id: &BrokerId| image.broker(*id).is_some_and(|broker| broker.is_active());
+                let replicas = registration.replicas.iter().filter(|id| active(id));
+                replicas.map(|id| id.0).collect()
             }
-            5..9 => registration.replicas.iter().copied().filter(|_| self.rng.random_bool(0.5)).collect(),
+            5..9 => {
+                let replicas = registration.replicas.iter().filter(|_| self.rng.random_bool(0.5));
+                replicas.map(|id| id.0).collect()
+            }
             _ => self.some_brokers(),
         };
-        if !isr.contains(&registration.leader) && self.chance(0.95) {
-            isr.push(registration.leader);
+        if !isr.contains(&registration.leader.0) && self.chance(0.95) {
+            isr.push(registration.leader.0);
         }
         if self.chance(0.02) {
-            isr.push(registration.replicas[0]);
+            isr.push(registration.replicas[0].0);
         }
         let recovers = self.chance(0.7);
         let mut off =
@@ -281,7 +285,7 @@ impl<C: Cluster> Performer<C> {
     /// Performs a step; returns its answer, as numbers comparable between clusters.
     pub fn perform(&mut self, step: &Step) -> Vec<i32> {
         let image = self.cluster.image();
-        let epoch = |id: i32| image.broker(id).map_or(-7, |broker| broker.epoch.0);
+        let epoch = |id: i32| image.broker(BrokerId(id)).map_or(-7, |broker| broker.epoch.0);
         match step {
             Step::Register { id, same_process, clean, rack } => {
                 let previous = if *clean { epoch(*id) } else { -1 };
@@ -328,7 +332,7 @@ impl<C: Cluster> Performer<C> {
     }
 
     fn register(&mut self, id: i32, same_process: bool, previous_epoch: i64, rack: Option<String>) -> i32 {
-        let registered = self.cluster.image().broker(id).cloned();
+        let registered = self.cluster.image().broker(BrokerId(id)).cloned();
         let known = self.processes.get(&id).copied().filter(|_| same_process);
         let incarnation_id = known.unwrap_or_else(Uuid::random);
         // A directory that a process has lost returns only with the next process.
@@ -374,8 +378,8 @@ impl<C: Cluster> Performer<C> {
     fn propose(&mut self, image: &Image, proposal: &Proposal) -> Vec<i32> {
         let topic = image.topic(&proposal.topic);
         let partition = topic.and_then(|topic| topic.partition(proposal.partition));
-        let broker = proposal.by.or(partition.map(|partition| partition.leader)).unwrap_or(1);
-        let epoch = |id: i32| image.broker(id).map_or(-7, |broker| broker.epoch.0);
+        let broker = proposal.by.or(partition.map(|partition| partition.leader.0)).unwrap_or(1);
+        let epoch = |id: i32| image.broker(BrokerId(id)).map_or(-7, |broker| broker.epoch.0);
         let isr = proposal.isr.iter().map(|id| BrokerState {
             broker_id: *id,
             broker_epoch: if *id == broker { epoch(*id) } else { epoch(*id) + proposal.broker_epoch_off },

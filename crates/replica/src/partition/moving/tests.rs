@@ -10,9 +10,10 @@ use std::path::PathBuf;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::disk::{Disk, Faults, MemoryDisk};
 use thalweg_log::{CleanupPolicy, Clock, LogConfig, LogDirsOptions, TopicPartition};
+use thalweg_metadata::BrokerId;
 use thalweg_record::{BatchBuilder, BatchOptions, ProducerEpoch, ProducerId, batches};
 
-const OTHER: i32 = 2;
+const OTHER: BrokerId = BrokerId(2);
 const PRODUCER: ProducerId = ProducerId(7);
 
 /// The batches of a log, each with where it ends.
@@ -59,7 +60,7 @@ fn open(disk: &Arc<MemoryDisk>, clock: &Clock, config: &LogConfig) -> (LogDirs, 
         disk: Disk::in_memory(Arc::clone(disk)),
         clock: clock.clone(),
         threads: 1,
-        ..LogDirsOptions::new(["/one", "/two"].map(PathBuf::from).to_vec(), NODE)
+        ..LogDirsOptions::new(["/one", "/two"].map(PathBuf::from).to_vec(), NODE.0)
     };
     let (dirs, mut logs) =
         LogDirs::open(options, |_| Arc::new(config.clone())).expect("the directories open");
@@ -335,7 +336,7 @@ fn moving_with_faults() -> (tempfile::TempDir, Arc<Faults>, LogDirs, Partition) 
     faults.only("no file");
     let paths = ["one", "two"].map(|name| root.path().join(name));
     let disk = Disk::with_faults(Arc::clone(&faults));
-    let options = LogDirsOptions { disk, threads: 1, ..LogDirsOptions::new(paths.to_vec(), NODE) };
+    let options = LogDirsOptions { disk, threads: 1, ..LogDirsOptions::new(paths.to_vec(), NODE.0) };
     let config = Arc::new(LogConfig::default());
     let (dirs, _) = LogDirs::open(options, |_| Arc::clone(&config)).expect("the directories open");
     let (name, ids) = (TopicPartition::new("t", 0), dirs.online_ids());

@@ -50,7 +50,7 @@ impl Mixed {
 
     fn leader_of(&self, topic: &str, partition: i32) -> i32 {
         let image = self.somebody().server().broker.image();
-        image.partition(topic, partition).expect("it exists").leader
+        image.partition(topic, partition).expect("it exists").leader.0
     }
 
     async fn set_transaction_version(&self, level: i16) {
