@@ -39,10 +39,14 @@ impl Running {
 
     /// Ends like a killed process: without notice, flush or close. Returns when everything is stopped.
     pub async fn kill(self) {
-        let left = std::sync::Arc::downgrade(&self.server.broker);
+        let dirs = self.server.data_dirs.clone();
         drop(self);
-        while left.upgrade().is_some() {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        // The last to go are the locks of the directories, with the last task that holds the broker.
+        for dir in dirs {
+            let lock = std::fs::File::open(dir.join(".lock")).expect("the lock of a log directory");
+            while lock.try_lock().is_err() {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
         }
     }
 
