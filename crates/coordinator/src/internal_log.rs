@@ -1,6 +1,6 @@
 //! The coordinators' access to the broker: the partitions of their topics that are led here, and the image.
 
-use crate::driver::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError};
+use crate::driver::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError, WriteError};
 use crate::group::Topics;
 use crate::transaction::Cluster;
 use bytes::Bytes;
@@ -10,8 +10,10 @@ use thalweg_metadata::ImageCell;
 use thalweg_metadata::feature::TRANSACTION_VERSION;
 use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
 use thalweg_record::{LeaderEpoch, Offset};
-use thalweg_replica::partition::{Durable, FetchFrom, Isolation, Partition, Partitions, Reader};
-use thalweg_wire::{ErrorCode, Uuid};
+use thalweg_replica::partition::{
+    AppendError, Durable, FetchError, FetchFrom, Isolation, Partition, Partitions, Reader, RoleError,
+};
+use thalweg_wire::Uuid;
 use tokio::time::Instant;
 
 /// The partitions of a coordinator's topic.
@@ -36,8 +38,8 @@ impl InternalLog {
         Self { topic: TRANSACTIONS, partitions, timeout, load_bytes }
     }
 
-    fn partition(&self, index: i32) -> Result<Arc<Partition>, ErrorCode> {
-        self.partitions.get(self.topic, index).ok_or(ErrorCode::NotCoordinator)
+    fn partition(&self, index: i32) -> Option<Arc<Partition>> {
+        self.partitions.get(self.topic, index)
     }
 }
 
@@ -48,11 +50,11 @@ impl CoordinatorLog for InternalLog {
         leader_epoch: i32,
         batch: Bytes,
         append_as: AppendAs,
-    ) -> Result<Appended, ErrorCode> {
-        let partition = self.partition(partition)?;
+    ) -> Result<Appended, WriteError> {
+        let partition = self.partition(partition).ok_or(WriteError::NotLeader)?;
         let appended = partition
             .append_from_coordinator(&batch, LeaderEpoch(leader_epoch), append_as)
-            .map_err(|error| thalweg_replica::partition::coordinator_error(&partition, &error))?;
+            .map_err(|error| refused(&partition, &error))?;
         let acknowledged = match Partition::durable(&partition, -1, &appended) {
             None => Acknowledged::Now,
             Some(wait) => Acknowledged::Later(Box::pin(in_time(wait, self.timeout))),
@@ -70,7 +72,7 @@ impl CoordinatorLog for InternalLog {
         each: &mut dyn FnMut(&[u8]) -> Result<(), ReplayError>,
     ) -> Result<(), ReplayError> {
         let read_failed = |reason: String| ReplayError::Read { reason };
-        let partition = self.partition(partition).map_err(|_| ReplayError::NotLeader)?;
+        let partition = self.partition(partition).ok_or(ReplayError::NotLeader)?;
         let mut next = partition.published_offsets().log_start_offset();
         let mut buffer = Vec::new();
         loop {
@@ -88,7 +90,7 @@ impl CoordinatorLog for InternalLog {
                 first_pass: false,
             };
             let read = partition.fetch(&from).map_err(|error| match error {
-                ErrorCode::NotLeaderOrFollower => ReplayError::NotLeader,
+                FetchError::Role(RoleError::NotLeader | RoleError::NotReplica) => ReplayError::NotLeader,
                 other => read_failed(other.to_string()),
             })?;
             let Some(slice) = read.slice else { return Ok(()) };
@@ -107,8 +109,25 @@ impl CoordinatorLog for InternalLog {
 }
 
 /// Waits for the replicas, but not for ever: the coordinator answers its clients in time.
-async fn in_time(wait: Durable, timeout: Duration) -> Result<(), ErrorCode> {
-    wait.until(Instant::now() + timeout).await
+async fn in_time(wait: Durable, timeout: Duration) -> Result<(), WriteError> {
+    Ok(wait.until(Instant::now() + timeout).await?)
+}
+
+/// Why a write is not in the log, which is logged.
+fn refused(partition: &Partition, error: &AppendError) -> WriteError {
+    let refused = WriteError::from(error);
+    match refused {
+        WriteError::TooFewReplicas | WriteError::TimedOut => {
+            tracing::debug!(?partition, %error, "Coordinator write waits for replicas");
+        }
+        WriteError::NotLeader | WriteError::Storage | WriteError::TooLarge => {
+            tracing::warn!(?partition, %error, "Coordinator write failed");
+        }
+        WriteError::Unencodable | WriteError::Refused => {
+            tracing::error!(?partition, %error, "Coordinator write failed");
+        }
+    }
+    refused
 }
 
 /// The topics of the latest image.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use thalweg_metadata::topic_name;
 use thalweg_net::answer_parts::merge;
 use thalweg_record::{LeaderEpoch, Offset};
-use thalweg_replica::partition::Partition;
+use thalweg_replica::partition::{DeleteError, Partition};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::delete_records_request::DeleteRecordsTopic;
 use thalweg_wire::request::delete_records_response::{
@@ -104,7 +104,7 @@ async fn answer(
 ) -> DeleteRecordsPartitionResult {
     let low_watermark = match deleted {
         Ok(Deleted { partition, log_start, epoch }) => {
-            partition.dropped_before(log_start, epoch, deadline).await
+            partition.dropped_before(log_start, epoch, deadline).await.map_err(DeleteError::code)
         }
         Err(error) => Err(error),
     };
@@ -123,7 +123,7 @@ fn delete_before(broker: &Broker, topic: &str, index: i32, offset: i64) -> Resul
         return Err(ErrorCode::InvalidTopicException);
     }
     let partition = broker.partitions.get(topic, index).ok_or(ErrorCode::NotLeaderOrFollower)?;
-    let (log_start, epoch) = partition.delete_records(offset)?;
+    let (log_start, epoch) = partition.delete_records(offset).map_err(DeleteError::code)?;
     tracing::debug!(?partition, log_start_offset = log_start.0, "Deleted records");
     Ok(Deleted { partition, log_start, epoch })
 }

@@ -11,7 +11,9 @@
 use super::Call;
 use crate::broker::Broker;
 use std::sync::Arc;
-use thalweg_coordinator::transaction::{InitRequest, Producer, TwoPhaseCommit};
+use thalweg_coordinator::transaction::{
+    InitRequest, NoProducerIds, Producer, TransactionError, TwoPhaseCommit,
+};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{InitProducerIdRequest, InitProducerIdResponse};
 
@@ -42,10 +44,11 @@ async fn producer(broker: &Broker, request: InitProducerIdRequest) -> Result<Pro
     };
     let Some(id) = request.transactional_id else {
         // A producer that sends its own id wants its epoch raised; it gets a new id instead, as in Kafka.
-        return Ok(Producer { id: broker.producer_ids.next().await?, epoch: 0 });
+        return Ok(Producer { id: broker.producer_ids.next().await.map_err(NoProducerIds::code)?, epoch: 0 });
     };
     let timeout_ms = request.transaction_timeout_ms;
     let begin = InitRequest { id, timeout_ms, expected };
     let two_phase_commit = TwoPhaseCommit { begins: request.enable2_pc, keeps: request.keep_prepared_txn };
-    broker.transactions.init_producer_id(begin, two_phase_commit, || broker.producer_ids.next()).await
+    let begun = broker.transactions.init_producer_id(begin, two_phase_commit, || broker.producer_ids.next());
+    begun.await.map_err(TransactionError::code)
 }

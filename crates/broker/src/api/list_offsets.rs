@@ -11,7 +11,7 @@ use thalweg_hash::{HashMap, HashSet};
 use thalweg_net::answer_parts::merge;
 use thalweg_record::LeaderEpoch;
 use thalweg_replica::partition::{
-    EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, Isolation, LATEST_TIERED, MAX_TIMESTAMP, Reader,
+    EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, Isolation, LATEST_TIERED, MAX_TIMESTAMP, OffsetsError, Reader,
 };
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::list_offsets_request::ListOffsetsPartition;
@@ -88,7 +88,8 @@ fn lookup(
     let partition =
         broker.partitions.get(topic, index).ok_or_else(|| Named::Name(topic).missing(broker, index))?;
     let epoch = (wanted.current_leader_epoch >= 0).then_some(LeaderEpoch(wanted.current_leader_epoch));
-    let found = partition.offset_for_timestamp(wanted.timestamp, reader, isolation, epoch)?;
+    let found = partition.offset_for_timestamp(wanted.timestamp, reader, isolation, epoch);
+    let found = found.map_err(OffsetsError::code)?;
     Ok(ListOffsetsPartitionResponse {
         partition_index: index,
         error_code: 0,

@@ -5,6 +5,7 @@ use super::Call;
 use super::elsewhere::Named;
 use crate::broker::Broker;
 use thalweg_record::LeaderEpoch;
+use thalweg_replica::partition::OffsetsError;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::offset_for_leader_epoch_request::OffsetForLeaderPartition;
 use thalweg_wire::request::offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult};
@@ -27,7 +28,9 @@ fn lookup(broker: &Broker, topic: &str, wanted: &OffsetForLeaderPartition) -> Ep
     let partition = wanted.partition;
     let current = (wanted.current_leader_epoch >= 0).then_some(LeaderEpoch(wanted.current_leader_epoch));
     let found = match broker.partitions.get(topic, partition) {
-        Some(found) => found.end_of_epoch(LeaderEpoch(wanted.leader_epoch), current),
+        Some(found) => {
+            found.end_of_epoch(LeaderEpoch(wanted.leader_epoch), current).map_err(OffsetsError::code)
+        }
         None => Err(Named::Name(topic).missing(broker, partition)),
     };
     let answer = EpochEndOffset { partition, ..Default::default() };

@@ -14,6 +14,7 @@
 //! order.
 
 mod large;
+mod refusal;
 mod verify;
 
 use super::elsewhere::{self, Named};
@@ -21,13 +22,14 @@ use super::{Call, large as beside};
 use crate::broker::Broker;
 use bytes::Bytes;
 use large::Large;
+use refusal::Refusal;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_hash::HashSet;
 use thalweg_log::VerificationGuard;
 use thalweg_net::Reply;
 use thalweg_record::{BatchHeader, Compression};
-use thalweg_replica::partition::{AppendError, Appended, Durable, OpeningBudget, Partition};
+use thalweg_replica::partition::{Appended, Durable, OpeningBudget, Partition};
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use thalweg_wire::request::produce_response::{
     BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,
@@ -135,7 +137,7 @@ fn acknowledge(
             if let Err(error) = wait.until(deadline).await {
                 let entry = &mut response.responses[topic].partition_responses[partition];
                 // The records are in the log and may yet become durable: the offset stays in the answer, as in Kafka.
-                entry.error_code = error.code();
+                entry.error_code = error.code().code();
             }
         }
         answer(&broker, &call, response)
@@ -180,7 +182,7 @@ fn tell_leaders(broker: &Broker, call: &Call, response: &mut ProduceResponse) {
 
 /// The request is refused as a whole.
 fn refuse_all(broker: &Broker, call: &Call, request: ProduceRequest, error: ErrorCode) -> Reply {
-    let error = AppendError::from(error);
+    let error = Refusal::from(error);
     let responses = request.topic_data.into_iter().map(|topic| TopicProduceResponse {
         partition_responses: topic.partition_data.iter().map(|data| refused(data.index, &error)).collect(),
         name: topic.name,
@@ -240,7 +242,7 @@ fn append_topic(
     appends: &mut Appends,
     topic_index: usize,
     topic: TopicProduceData,
-    guard: &mut dyn FnMut(usize) -> Result<Option<VerificationGuard>, AppendError>,
+    guard: &mut dyn FnMut(usize) -> Result<Option<VerificationGuard>, Refusal>,
 ) -> TopicProduceResponse {
     let named = Named::of(call.version >= BY_TOPIC_ID, &topic.name, topic.topic_id);
     let found = named.here(broker);
@@ -255,7 +257,7 @@ fn append_topic(
                     append_partition(broker, call, appends, place, &partition, guard, data)
                 })
                 .unwrap_or_else(|error| refused_by(&partition, &error)),
-            None => refused(index, &AppendError::from(named.missing(broker, index))),
+            None => refused(index, &Refusal::from(named.missing(broker, index))),
         };
         partition_responses.push(result);
     }
@@ -271,7 +273,7 @@ fn append_partition(
     partition: &Arc<Partition>,
     guard: Option<VerificationGuard>,
     data: PartitionProduceData,
-) -> Result<PartitionProduceResponse, AppendError> {
+) -> Result<PartitionProduceResponse, Refusal> {
     let Some(Records::Inline(records)) = data.records else { return Err(ErrorCode::InvalidRecord.into()) };
     if call.version < KNOWS_ZSTD && is_zstd(&records) {
         return Err(ErrorCode::UnsupportedCompressionType.into());
@@ -324,12 +326,12 @@ fn accepted(
 }
 
 /// The entry of a batch that its partition refused.
-fn refused_by(partition: &Partition, error: &AppendError) -> PartitionProduceResponse {
+fn refused_by(partition: &Partition, error: &Refusal) -> PartitionProduceResponse {
     tracing::debug!(topic = %partition.topic, partition = partition.index, %error, "Refused to append");
     refused(partition.index, error)
 }
 
-fn refused(index: i32, error: &AppendError) -> PartitionProduceResponse {
+fn refused(index: i32, error: &Refusal) -> PartitionProduceResponse {
     let code = error.code();
     PartitionProduceResponse {
         index,

@@ -9,8 +9,8 @@ use crate::broker::Broker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_coordinator::transaction::{
-    EndRequest, Outcome, Partitions, Producer, TransactionCoordinator, TransactionFilter, TransactionState,
-    Verification, begin_verification, must_ask,
+    EndRequest, Outcome, Partitions, Producer, TransactionCoordinator, TransactionError, TransactionFilter,
+    TransactionState, Verification, begin_verification, must_ask,
 };
 use thalweg_hash::HashMap;
 use thalweg_log::VerificationGuard;
@@ -79,11 +79,13 @@ async fn add_to_one(
         } else {
             let client_version = if version >= BETWEEN_BROKERS { NEWER } else { 0 };
             let added = broker.transactions.add_partitions(id, producer, &partitions, client_version).await;
-            added.map(|()| vec![ErrorCode::None; partitions.len()])
+            added.map(|()| vec![Ok(()); partitions.len()])
         };
-        let answers =
-            answers.unwrap_or_else(|error| vec![super::fenced_before(2, version, error); partitions.len()]);
-        errors.extend(partitions.into_iter().zip(answers));
+        let codes = match answers {
+            Ok(answers) => answers.into_iter().map(code).collect(),
+            Err(error) => vec![super::fenced_before(2, version, error.code()); partitions.len()],
+        };
+        errors.extend(partitions.into_iter().zip(codes));
     }
     let topic_results = transaction.topics.iter().map(|topic| {
         let (name, known): (Arc<str>, _) = (topic.name.as_str().into(), image.topic(&topic.name));
@@ -107,6 +109,10 @@ async fn add_to_one(
     }
 }
 
+fn code(result: Result<(), TransactionError>) -> ErrorCode {
+    result.err().map_or(ErrorCode::None, TransactionError::code)
+}
+
 fn named(transaction: &AddPartitionsToTxnTransaction) -> Partitions {
     let mut partitions = Partitions::new();
     for topic in &transaction.topics {
@@ -127,8 +133,7 @@ pub async fn add_offsets(
         TransactionCoordinator::offsets_partition(broker.groups.partition_for(&request.group_id));
     let producer = Producer { id: request.producer_id, epoch: request.producer_epoch };
     let id = &request.transactional_id;
-    let added = broker.transactions.add_partitions(id, producer, &partitions, 0).await;
-    let error = added.err().unwrap_or(ErrorCode::None);
+    let error = code(broker.transactions.add_partitions(id, producer, &partitions, 0).await);
     AddOffsetsToTxnResponse {
         error_code: super::fenced_before(2, call.version, error).code(),
         ..Default::default()
@@ -147,7 +152,7 @@ pub async fn end(broker: Arc<Broker>, call: Arc<Call>, request: EndTxnRequest) -
     let ended = broker.transactions.end_transaction(end, || broker.producer_ids.next()).await;
     let (error, producer) = match ended {
         Ok(producer) => (ErrorCode::None, producer),
-        Err(error) => (super::fenced_before(2, call.version, error), Producer::NONE),
+        Err(error) => (super::fenced_before(2, call.version, error.code()), Producer::NONE),
     };
     EndTxnResponse {
         error_code: error.code(),
@@ -204,7 +209,7 @@ async fn verify_commit(
         broker.verifier.ask(id, producer, &mut guarded, verification).await;
     }
     let guard = guarded.pop().map_or(Ok(VerificationGuard::NONE), |(_, guard)| guard);
-    let guard = guard.map_err(|error| match error {
+    let guard = guard.map_err(|error| match error.code() {
         // Older clients retry on this error.
         ErrorCode::NetworkException => ErrorCode::CoordinatorLoadInProgress,
         ErrorCode::NotLeaderOrFollower => ErrorCode::NotCoordinator,
@@ -261,6 +266,6 @@ pub fn list(broker: &Broker, _: &Call, request: ListTransactionsRequest) -> List
         Ok(transaction_states) => {
             ListTransactionsResponse { unknown_state_filters, transaction_states, ..Default::default() }
         }
-        Err(error) => failed(error),
+        Err(error) => failed(error.code()),
     }
 }

@@ -35,7 +35,7 @@ pub async fn handle(
         }
         codes.extend(join_all(written.into_iter()).await.into_iter().map(|written| match written {
             Ok(()) => 0,
-            Err(error) => error.code(),
+            Err(error) => error.code().code(),
         }));
     }
     let mut codes = codes.into_iter();

@@ -1,14 +1,13 @@
 //! One shard with its lock: appends its writes under the lock, and sends its answers to waiting requests.
 
 use super::shards::Driver;
-use super::{Acknowledged, Appended, Moment, ReplayError, Shard, Ticket};
+use super::{Acknowledged, Appended, Moment, ReplayError, Shard, Ticket, Unavailable, WriteError};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use thalweg_hash::HashMap;
 use thalweg_record::DecompressBuffer;
-use thalweg_wire::ErrorCode;
 use tokio::sync::oneshot;
 
 /// A partition of a coordinator's topic in one leader epoch.
@@ -116,7 +115,7 @@ impl<S: Shard> Cell<S> {
     }
 
     /// Looks at the shard, without a turn.
-    pub(crate) fn read<R>(&self, read: impl FnOnce(&S) -> R) -> Result<R, ErrorCode> {
+    pub(crate) fn read<R>(&self, read: impl FnOnce(&S) -> R) -> Result<R, Unavailable> {
         match &*self.state.lock() {
             State::Active(active) => Ok(read(&active.shard)),
             other => Err(other.error()),
@@ -139,7 +138,7 @@ impl<S: Shard> Cell<S> {
         self: &Arc<Cell<S>>,
         ticket: Ticket,
         request: impl FnOnce(&mut S, Ticket, S::Turn),
-    ) -> Result<S::Answer, ErrorCode> {
+    ) -> Result<S::Answer, Unavailable> {
         let receiver = {
             let mut state = self.state.lock();
             let active = match &mut *state {
@@ -159,7 +158,7 @@ impl<S: Shard> Cell<S> {
             reply(&mut active.replies, answers);
             receiver
         };
-        receiver.await.map_err(|_| ErrorCode::NotCoordinator)
+        receiver.await.map_err(|_| Unavailable::NotCoordinator)
     }
 
     /// Appends the shard's writes, runs what is due, passes on other effects, and collects the answers.
@@ -195,7 +194,7 @@ impl<S: Shard> Cell<S> {
         shard.take_released()
     }
 
-    fn append(&self, write: &S::Write, now: Moment) -> Result<Appended, ErrorCode> {
+    fn append(&self, write: &S::Write, now: Moment) -> Result<Appended, WriteError> {
         let (batch, append_as) = S::batch(&self.driver.shared, write, now)?;
         self.driver.log.append(self.partition, self.leader_epoch, batch, append_as)
     }
@@ -203,7 +202,7 @@ impl<S: Shard> Cell<S> {
     fn await_acknowledgement(
         self: &Arc<Cell<S>>,
         last_offset: i64,
-        later: impl Future<Output = Result<(), ErrorCode>> + Send + 'static,
+        later: impl Future<Output = Result<(), WriteError>> + Send + 'static,
     ) {
         let cell = self.clone();
         self.driver.runtime.spawn(async move {
@@ -217,11 +216,11 @@ impl<S: Shard> Cell<S> {
 }
 
 impl<S: Shard> State<S> {
-    /// The error for a request when no shard can serve it.
-    fn error(&self) -> ErrorCode {
+    /// Why it does not serve a request.
+    fn error(&self) -> Unavailable {
         match self {
-            State::Loading => ErrorCode::CoordinatorLoadInProgress,
-            State::Failed | State::Gone => ErrorCode::NotCoordinator,
+            State::Loading => Unavailable::Loading,
+            State::Failed | State::Gone => Unavailable::NotCoordinator,
             State::Active(_) => unreachable!("an active shard serves"),
         }
     }

@@ -1,12 +1,13 @@
 //! The seam to `__consumer_offsets` and `__transaction_state`: the operations that a coordinator needs of a log.
 
+use super::WriteError;
 use bytes::Bytes;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use thalweg_record::{BatchError, Offset, RecordError};
 use thalweg_replica::partition::AppendAs;
-use thalweg_wire::{DecodeError, ErrorCode};
+use thalweg_wire::DecodeError;
 
 /// The partitions of a coordinator's topic that this broker leads.
 pub trait CoordinatorLog: Send + Sync + 'static {
@@ -18,7 +19,7 @@ pub trait CoordinatorLog: Send + Sync + 'static {
         leader_epoch: i32,
         batch: Bytes,
         append_as: AppendAs,
-    ) -> Result<Appended, ErrorCode>;
+    ) -> Result<Appended, WriteError>;
 
     /// Maximum size of a batch in this partition. Larger ones need not be built.
     fn batch_bytes_max(&self, _partition: i32) -> usize {
@@ -49,7 +50,7 @@ pub enum Acknowledged {
     Now,
     /// Acknowledged when the future completes. It fails if the batch will never be acknowledged here, because this
     /// broker is no longer the leader.
-    Later(Pin<Box<dyn Future<Output = Result<(), ErrorCode>> + Send>>),
+    Later(Pin<Box<dyn Future<Output = Result<(), WriteError>> + Send>>),
 }
 
 impl fmt::Debug for Acknowledged {

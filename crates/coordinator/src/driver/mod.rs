@@ -12,11 +12,13 @@
 //! that [`CoordinatorLog::append`] takes.
 
 mod cell;
+mod error;
 mod log;
 mod placement;
 mod shards;
 
 pub(crate) use cell::Cell;
+pub use error::{RequestError, Unavailable, WriteError};
 pub use log::{Acknowledged, Appended, CoordinatorLog, RecordDecodeError, ReplayError};
 pub use placement::partition_for;
 pub(crate) use shards::Shards;
@@ -25,7 +27,6 @@ pub use thalweg_replica::partition::AppendAs;
 use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_record::DecompressBuffer;
-use thalweg_wire::ErrorCode;
 
 /// A batch of one record has room in this; larger ones make more.
 pub(crate) const BATCH_BYTES: usize = 512;
@@ -80,16 +81,19 @@ pub(crate) trait Shard: Send + Sized + 'static {
     /// The next write to be appended.
     fn next_write(&mut self) -> Option<Self::Write>;
     /// A write as a batch.
-    fn batch(shared: &Self::Shared, write: &Self::Write, now: Moment)
-    -> Result<(Bytes, AppendAs), ErrorCode>;
+    fn batch(
+        shared: &Self::Shared,
+        write: &Self::Write,
+        now: Moment,
+    ) -> Result<(Bytes, AppendAs), WriteError>;
     /// A write is in the log, and ends at this offset.
     fn written(&mut self, write: Self::Write, last_offset: i64, turn: Self::Turn);
     /// A write did not get into the log: nothing of it has happened.
-    fn refused(&mut self, write: Self::Write, error: ErrorCode, turn: Self::Turn);
+    fn refused(&mut self, write: Self::Write, error: WriteError, turn: Self::Turn);
     /// The log is acknowledged up to this offset.
     fn acknowledged(&mut self, last_offset: i64, turn: Self::Turn);
     /// A write that ended at this offset will not be acknowledged, or not in time.
-    fn unacknowledged(&mut self, last_offset: i64, error: ErrorCode, turn: Self::Turn);
+    fn unacknowledged(&mut self, last_offset: i64, error: WriteError, turn: Self::Turn);
 
     /// When [`Shard::expire_next`] has something to do, by the monotonic clock. There is always something.
     fn next_deadline_ms(&self) -> i64;

@@ -1,7 +1,7 @@
 //! The driver: finds the shard of a partition, loads and unloads shards as this broker is elected and resigns, and sleeps
 //! until the next deadline. It decides nothing.
 
-use super::{Cell, CoordinatorLog, Moment, Shard, Ticket};
+use super::{Cell, CoordinatorLog, Moment, Shard, Ticket, Unavailable};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
-use thalweg_wire::ErrorCode;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
@@ -170,14 +169,14 @@ impl<S: Shard> Shards<S> {
     }
 
     /// Reads each serving shard. Returns an error if a shard is not loaded; partitions led elsewhere are skipped.
-    pub(crate) fn read_all<R>(&self, read: impl Fn(&S) -> R) -> Result<Vec<R>, ErrorCode> {
+    pub(crate) fn read_all<R>(&self, read: impl Fn(&S) -> R) -> Result<Vec<R>, Unavailable> {
         let seen = self.all().into_iter().map(|cell| cell.read(&read));
-        seen.filter(|seen| !matches!(seen, Err(ErrorCode::NotCoordinator))).collect()
+        seen.filter(|seen| !matches!(seen, Err(Unavailable::NotCoordinator))).collect()
     }
 
     /// The shard of a partition.
-    pub(crate) fn cell(&self, partition: i32) -> Result<Arc<Cell<S>>, ErrorCode> {
-        self.cells.read().get(&partition).cloned().ok_or(ErrorCode::NotCoordinator)
+    pub(crate) fn cell(&self, partition: i32) -> Result<Arc<Cell<S>>, Unavailable> {
+        self.cells.read().get(&partition).cloned().ok_or(Unavailable::NotCoordinator)
     }
 
     /// Passes a request to the shard of a partition and waits for the answer.
@@ -185,7 +184,7 @@ impl<S: Shard> Shards<S> {
         &self,
         partition: i32,
         request: impl FnOnce(&mut S, Ticket, S::Turn),
-    ) -> Result<S::Answer, ErrorCode> {
+    ) -> Result<S::Answer, Unavailable> {
         let ticket = Ticket(self.next_ticket.fetch_add(1, Ordering::Relaxed));
         self.cell(partition)?.ask(ticket, request).await
     }

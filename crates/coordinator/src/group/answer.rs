@@ -1,5 +1,7 @@
 //! Clients of requests, and answers.
 
+use super::error::MembershipError;
+use crate::driver::WriteError;
 use std::net::IpAddr;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
@@ -45,16 +47,17 @@ pub enum Answer {
     DeleteGroups(Vec<DeletableGroupResult>),
     TxnOffsetCommit(TxnOffsetCommitResponse),
     /// To a marker.
-    TransactionEnded(Result<(), ErrorCode>),
+    TransactionEnded(Result<(), WriteError>),
 }
 
 impl Answer {
     /// The answer to the same request when its write failed.
-    pub fn failed(self, error: ErrorCode) -> Answer {
-        let error_code = error.code();
+    pub fn failed(self, error: WriteError) -> Answer {
+        let code = error.code();
+        let error_code = code.code();
         match self {
-            Answer::JoinGroup(_) => Answer::JoinGroup(join_error("", error)),
-            Answer::SyncGroup(_) => Answer::SyncGroup(sync_error(error)),
+            Answer::JoinGroup(_) => Answer::JoinGroup(join_error("", error.into())),
+            Answer::SyncGroup(_) => Answer::SyncGroup(sync_error(error.into())),
             Answer::Heartbeat(_) => {
                 Answer::Heartbeat(HeartbeatResponse { error_code, ..HeartbeatResponse::default() })
             }
@@ -76,7 +79,7 @@ impl Answer {
             Answer::TransactionEnded(_) => Answer::TransactionEnded(Err(error)),
             Answer::OffsetFetch(mut group) => {
                 // Kafka redirects the client only for a fetch of stable offsets.
-                let error_code = match error {
+                let error_code = match code {
                     ErrorCode::CoordinatorNotAvailable => ErrorCode::NotCoordinator.code(),
                     _ => error_code,
                 };
@@ -98,34 +101,15 @@ impl Answer {
 }
 
 /// A join that is refused.
-pub(super) fn join_error(member_id: &str, error: ErrorCode) -> JoinGroupResponse {
+pub(super) fn join_error(member_id: &str, error: MembershipError) -> JoinGroupResponse {
     JoinGroupResponse {
-        error_code: error.code(),
+        error_code: error.code().code(),
         member_id: member_id.to_owned(),
         ..JoinGroupResponse::default()
     }
 }
 
 /// A sync that is refused.
-pub(super) fn sync_error(error: ErrorCode) -> SyncGroupResponse {
-    SyncGroupResponse { error_code: error.code(), ..SyncGroupResponse::default() }
-}
-
-/// The error for a client when the log rejected a write, or did not acknowledge it
-/// (`CoordinatorOperationExceptionHelper`).
-pub(super) fn write_error(error: ErrorCode) -> ErrorCode {
-    match error {
-        ErrorCode::NetworkException => ErrorCode::CoordinatorLoadInProgress,
-        ErrorCode::UnknownTopicOrPartition
-        | ErrorCode::NotEnoughReplicas
-        | ErrorCode::NotEnoughReplicasAfterAppend
-        | ErrorCode::RequestTimedOut => ErrorCode::CoordinatorNotAvailable,
-        ErrorCode::NotLeaderOrFollower | ErrorCode::KafkaStorageError | ErrorCode::FencedLeaderEpoch => {
-            ErrorCode::NotCoordinator
-        }
-        ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge | ErrorCode::InvalidFetchSize => {
-            ErrorCode::UnknownServerError
-        }
-        other => other,
-    }
+pub(super) fn sync_error(error: MembershipError) -> SyncGroupResponse {
+    SyncGroupResponse { error_code: error.code().code(), ..SyncGroupResponse::default() }
 }

@@ -20,6 +20,7 @@ mod sync;
 pub(super) use join::Joining;
 
 use super::effects::Context;
+use super::error::MembershipError;
 use super::member::{Member, Protocol};
 use super::record::CoordinatorRecord;
 use super::subscription::subscribed_topics;
@@ -30,7 +31,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use thalweg_hash::{HashMap, HashSet};
-use thalweg_wire::ErrorCode;
 use thalweg_wire::group::{GroupMetadataKey, GroupMetadataValue};
 use thalweg_wire::request::describe_groups_response::DescribedGroup;
 use thalweg_wire::request::list_groups_response::ListedGroup;
@@ -270,16 +270,16 @@ impl ClassicGroup {
         }
     }
 
-    /// Checks that a request comes from the member it names: otherwise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
-    pub(super) fn validate_member(&self, id: &str, instance_id: Option<&str>) -> Result<(), ErrorCode> {
+    /// Checks that a request comes from the member it names: otherwise it is unknown or fenced.
+    pub(super) fn validate_member(&self, id: &str, instance_id: Option<&str>) -> Result<(), MembershipError> {
         if let Some(instance_id) = instance_id {
             match self.static_members.get(instance_id) {
-                None => return Err(ErrorCode::UnknownMemberId),
-                Some(current) if **current != *id => return Err(ErrorCode::FencedInstanceId),
+                None => return Err(MembershipError::UnknownMember),
+                Some(current) if **current != *id => return Err(MembershipError::FencedInstance),
                 Some(_) => {}
             }
         }
-        if self.members.contains_key(id) { Ok(()) } else { Err(ErrorCode::UnknownMemberId) }
+        if self.members.contains_key(id) { Ok(()) } else { Err(MembershipError::UnknownMember) }
     }
 
     /// Whether this member may commit offsets.
@@ -289,7 +289,7 @@ impl ClassicGroup {
         instance_id: Option<&str>,
         generation: i32,
         is_transactional: bool,
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<(), MembershipError> {
         if generation < 0 && self.state == GroupState::Empty {
             // An administrator, or a consumer that uses the group for its offsets only.
             return Ok(());
@@ -297,14 +297,14 @@ impl ClassicGroup {
         if generation >= 0 || !member_id.is_empty() || instance_id.is_some() {
             self.validate_member(member_id, instance_id)?;
             if generation != self.generation {
-                return Err(ErrorCode::IllegalGeneration);
+                return Err(MembershipError::IllegalGeneration);
             }
         } else if !is_transactional && self.state != GroupState::Empty {
-            return Err(ErrorCode::UnknownMemberId);
+            return Err(MembershipError::UnknownMember);
         }
         if !is_transactional && self.state == GroupState::CompletingRebalance {
             // The member has this generation's number and not yet its assignment.
-            return Err(ErrorCode::RebalanceInProgress);
+            return Err(MembershipError::RebalanceInProgress);
         }
         Ok(())
     }
@@ -376,10 +376,10 @@ impl ClassicGroup {
         }
         if let Some(ticket) = member.awaiting_join {
             self.awaiting_join -= 1;
-            cx.refuse_join(ticket, "", ErrorCode::UnknownMemberId);
+            cx.refuse_join(ticket, "", MembershipError::UnknownMember);
         }
         if let Some(ticket) = member.awaiting_sync {
-            cx.refuse_sync(ticket, ErrorCode::UnknownMemberId);
+            cx.refuse_sync(ticket, MembershipError::UnknownMember);
         }
         if self.is_leader(id) {
             // The join phase that follows finds another.

@@ -10,13 +10,12 @@ use super::answer::Answer;
 use super::config::GroupConfig;
 use super::shard::{EndOfTransaction, GroupFigures, Shard};
 use super::topics::{DeletedTopic, Topics};
-use crate::driver::{CoordinatorLog, Moment, Shards, Ticket, partition_for};
+use crate::driver::{CoordinatorLog, Moment, RequestError, Shards, Ticket, Unavailable, partition_for};
 use std::fmt;
 use std::sync::Arc;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 use thalweg_record::{ProducerEpoch, ProducerId};
-use thalweg_wire::ErrorCode;
 
 /// The group coordinator of this broker: a function for each API, and for elections and deletions.
 ///
@@ -78,13 +77,13 @@ impl GroupCoordinator {
         producer_id: ProducerId,
         producer_epoch: ProducerEpoch,
         end: EndOfTransaction,
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<(), RequestError> {
         let asked = self.shards.ask(partition, |shard, ticket, _| {
             shard.complete_transaction(producer_id, producer_epoch, end, ticket);
         });
         match asked.await? {
-            Answer::TransactionEnded(result) => result,
-            _ => Err(ErrorCode::UnknownServerError),
+            Answer::TransactionEnded(result) => Ok(result?),
+            _ => Err(RequestError::WrongAnswer),
         }
     }
 
@@ -116,7 +115,7 @@ impl GroupCoordinator {
     }
 
     /// Looks at the shard of a group, without a turn.
-    fn read<R>(&self, group_id: &str, read: impl FnOnce(&Shard) -> R) -> Result<R, ErrorCode> {
+    fn read<R>(&self, group_id: &str, read: impl FnOnce(&Shard) -> R) -> Result<R, Unavailable> {
         self.shards.cell(self.partition_for(group_id))?.read(read)
     }
 
@@ -125,7 +124,7 @@ impl GroupCoordinator {
         &self,
         group_id: &str,
         request: impl FnOnce(&mut Shard, Ticket, Moment),
-    ) -> Result<Answer, ErrorCode> {
+    ) -> Result<Answer, Unavailable> {
         self.shards.ask(self.partition_for(group_id), request).await
     }
 }

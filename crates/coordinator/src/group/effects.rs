@@ -2,6 +2,7 @@
 
 use super::answer::{Answer, join_error, sync_error};
 use super::config::GroupConfig;
+use super::error::MembershipError;
 use super::member::Terms;
 use super::record::CoordinatorRecord;
 use super::timers::Timers;
@@ -9,7 +10,6 @@ use crate::driver::{Moment, Ticket};
 use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{JoinGroupResponse, SyncGroupResponse};
 
 /// The context of a group's decisions, and their output.
@@ -80,7 +80,7 @@ impl Context<'_> {
     }
 
     /// Refuses a join.
-    pub(super) fn refuse_join(&mut self, ticket: Ticket, member_id: &str, error: ErrorCode) {
+    pub(super) fn refuse_join(&mut self, ticket: Ticket, member_id: &str, error: MembershipError) {
         self.answer_join(ticket, join_error(member_id, error));
     }
 
@@ -90,7 +90,7 @@ impl Context<'_> {
     }
 
     /// Refuses a sync.
-    pub(super) fn refuse_sync(&mut self, ticket: Ticket, error: ErrorCode) {
+    pub(super) fn refuse_sync(&mut self, ticket: Ticket, error: MembershipError) {
         self.answer_sync(ticket, sync_error(error));
     }
 

@@ -21,6 +21,7 @@ mod classic;
 mod config;
 mod coordinator;
 mod effects;
+mod error;
 mod member;
 mod offsets;
 mod record;

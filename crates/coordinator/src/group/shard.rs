@@ -15,21 +15,21 @@ mod write;
 pub use figures::GroupFigures;
 pub use write::{EndOfTransaction, TransactionalProducer, Write};
 
-use super::answer::{Answer, join_error, sync_error, write_error};
+use super::answer::{Answer, join_error, sync_error};
 use super::classic::ClassicGroup;
 use super::config::GroupConfig;
 use super::effects::{Completion, Context, Effects};
+use super::error::MembershipError;
 use super::offsets::OffsetStore;
 use super::record::CoordinatorRecord;
 use super::timed::Timed;
 use super::timers::Timers;
-use crate::driver::{self, AppendAs, Cell, Moment, ReplayError, Ticket};
+use crate::driver::{self, AppendAs, Cell, Moment, ReplayError, Ticket, WriteError};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
 use thalweg_record::{DecompressBuffer, ProducerId};
-use thalweg_wire::ErrorCode;
 
 /// A write or answer that waits for an acknowledgement.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl driver::Shard for Shard {
         self.groups.len()
     }
 
-    fn batch(config: &Arc<GroupConfig>, write: &Write, now: Moment) -> Result<(Bytes, AppendAs), ErrorCode> {
+    fn batch(config: &Arc<GroupConfig>, write: &Write, now: Moment) -> Result<(Bytes, AppendAs), WriteError> {
         write.batch(config.offsets_topic_compression, now)
     }
 
@@ -144,8 +144,7 @@ impl driver::Shard for Shard {
         self.pending.push_back(Pending { last_offset, expires_ms, answers, completion });
     }
 
-    fn refused(&mut self, write: Write, error: ErrorCode, now: Moment) {
-        let error = write_error(error);
+    fn refused(&mut self, write: Write, error: WriteError, now: Moment) {
         tracing::warn!(records = write.records.len(), %error, "Group coordinator write was rejected");
         self.fail(write.answers, write.completion, error, now, true);
     }
@@ -170,8 +169,7 @@ impl driver::Shard for Shard {
         }
     }
 
-    fn unacknowledged(&mut self, last_offset: i64, error: ErrorCode, now: Moment) {
-        let error = write_error(error);
+    fn unacknowledged(&mut self, last_offset: i64, error: WriteError, now: Moment) {
         let (failed, rest): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.pending)
             .into_iter()
             .partition(|pending| pending.last_offset == last_offset);
@@ -182,14 +180,14 @@ impl driver::Shard for Shard {
     }
 
     fn unload(mut self) -> Vec<(Ticket, Answer)> {
-        let error = ErrorCode::NotCoordinator;
+        let error = WriteError::NotLeader;
         let waiting = self.pending.drain(..).flat_map(|pending| pending.answers);
         let unwritten = self.writes.drain(..).flat_map(|write| write.answers);
         let waiting: Vec<_> = waiting.chain(unwritten).map(|(t, answer)| (t, answer.failed(error))).collect();
         self.released.extend(waiting);
         for slot in self.groups.values_mut() {
             let Some(group) = slot.latest_mut() else { continue };
-            refuse_waiting(&mut self.released, group.dissolve(&mut self.timers), error);
+            refuse_waiting(&mut self.released, group.dissolve(&mut self.timers), error.into());
         }
         self.released
     }
@@ -278,7 +276,7 @@ impl Shard {
     }
 
     /// Completes a group's record after its acknowledgement or failure. Its answers need not wait any longer.
-    fn complete(&mut self, completion: Completion, result: Result<(), ErrorCode>, now: Moment) {
+    fn complete(&mut self, completion: Completion, result: Result<(), WriteError>, now: Moment) {
         let group = completion.group().clone();
         let decided = self.with_group(&group, now, |group, cx| match completion {
             Completion::NewGroup { ticket, .. } => {
@@ -308,7 +306,7 @@ impl Shard {
         &mut self,
         answers: Vec<(Ticket, Answer)>,
         completion: Option<Completion>,
-        error: ErrorCode,
+        error: WriteError,
         now: Moment,
         never_happened: bool,
     ) {
@@ -321,10 +319,10 @@ impl Shard {
     }
 
     /// Removes a group that could not be written.
-    fn discard_group(&mut self, id: &str, error: ErrorCode) {
+    fn discard_group(&mut self, id: &str, error: WriteError) {
         let Some(slot) = self.groups.get_mut(id) else { return };
         if let Some(mut group) = slot.set(None) {
-            refuse_waiting(&mut self.released, group.dissolve(&mut self.timers), error);
+            refuse_waiting(&mut self.released, group.dissolve(&mut self.timers), error.into());
         }
         if slot.is_gone() {
             self.groups.remove(id);
@@ -341,7 +339,7 @@ fn visible_group<'a>(
 fn refuse_waiting(
     released: &mut Vec<(Ticket, Answer)>,
     (joins, syncs): (Vec<Ticket>, Vec<Ticket>),
-    error: ErrorCode,
+    error: MembershipError,
 ) {
     let join = Answer::JoinGroup(join_error("", error));
     let sync = Answer::SyncGroup(sync_error(error));

@@ -1,6 +1,7 @@
 //! A shard's answers.
 
-use thalweg_wire::ErrorCode;
+use super::error::TransactionError;
+use crate::driver::WriteError;
 
 /// A producer id and the epoch in which it may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,19 +21,19 @@ impl Producer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// To InitProducerId and EndTxn: the producer that the client continues with.
-    Producer(Result<Producer, ErrorCode>),
+    Producer(Result<Producer, TransactionError>),
     /// To AddPartitionsToTxn and AddOffsetsToTxn.
-    Added(Result<(), ErrorCode>),
+    Added(Result<(), TransactionError>),
     /// The request needs a new producer id: repeat it with one.
     NeedsProducerId,
 }
 
 impl Answer {
     /// The answer to the same request when its write failed.
-    pub fn failed(self, error: ErrorCode) -> Answer {
+    pub fn failed(self, error: WriteError) -> Answer {
         match self {
-            Answer::Producer(_) => Answer::Producer(Err(error)),
-            Answer::Added(_) => Answer::Added(Err(error)),
+            Answer::Producer(_) => Answer::Producer(Err(error.into())),
+            Answer::Added(_) => Answer::Added(Err(error.into())),
             Answer::NeedsProducerId => Answer::NeedsProducerId,
         }
     }

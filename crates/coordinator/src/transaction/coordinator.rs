@@ -3,16 +3,16 @@
 
 use super::answer::{Answer, Producer};
 use super::config::TransactionConfig;
+use super::error::{NoProducerIds, TransactionError};
 use super::markers::MarkerQueue;
 use super::metadata::Partitions;
 use super::shard::{EndRequest, InitRequest, Shard, TransactionFilter, Turn};
-use crate::driver::{Cell, CoordinatorLog, Shards, Ticket, partition_for};
+use crate::driver::{Cell, CoordinatorLog, RequestError, Shards, Ticket, Unavailable, partition_for};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_transactions_response::TransactionState as Described;
 use thalweg_wire::request::list_transactions_response::TransactionState as Listed;
 
@@ -78,8 +78,8 @@ impl TransactionCoordinator {
     }
 
     /// The same for the id of a request, which may be empty.
-    fn partition(&self, id: &str) -> Result<i32, ErrorCode> {
-        if id.is_empty() { Err(ErrorCode::InvalidRequest) } else { Ok(self.partition_for(id)) }
+    fn partition(&self, id: &str) -> Result<i32, TransactionError> {
+        if id.is_empty() { Err(TransactionError::EmptyId) } else { Ok(self.partition_for(id)) }
     }
 
     /// The markers that wait to be sent.
@@ -108,7 +108,7 @@ impl TransactionCoordinator {
     pub async fn run<I, F>(&self, new_id: I)
     where
         I: Fn() -> F,
-        F: Future<Output = Result<i64, ErrorCode>>,
+        F: Future<Output = Result<i64, NoProducerIds>>,
     {
         loop {
             self.shards.sleep().await;
@@ -137,21 +137,21 @@ impl TransactionCoordinator {
         mut request: InitRequest,
         two_phase_commit: TwoPhaseCommit,
         new_id: impl FnOnce() -> F,
-    ) -> Result<Producer, ErrorCode>
+    ) -> Result<Producer, TransactionError>
     where
-        F: Future<Output = Result<i64, ErrorCode>>,
+        F: Future<Output = Result<i64, NoProducerIds>>,
     {
         let (partition, config) = (self.partition(&request.id)?, &self.shards.shared().config);
         if two_phase_commit.begins && !config.two_phase_commit {
-            return Err(ErrorCode::TransactionalIdAuthorizationFailed);
+            return Err(TransactionError::TwoPhaseCommitDisabled);
         }
         if two_phase_commit.keeps {
-            return Err(ErrorCode::UnsupportedVersion);
+            return Err(TransactionError::KeepsPrepared);
         }
         if two_phase_commit.begins {
             request.timeout_ms = i32::MAX;
         } else if !(1..=config.timeout_ms_max).contains(&request.timeout_ms) {
-            return Err(ErrorCode::InvalidTransactionTimeout);
+            return Err(TransactionError::InvalidTimeout);
         }
         let producer = self
             .ask_with_id(partition, new_id, |shard, new_id, ticket, turn| {
@@ -174,13 +174,13 @@ impl TransactionCoordinator {
         producer: Producer,
         partitions: &Partitions,
         client_version: i16,
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<(), TransactionError> {
         let asked = self.shards.ask(self.partition(id)?, |shard, ticket, turn| {
             shard.add_partitions(id, producer, partitions, client_version, ticket, turn);
         });
         match asked.await? {
             Answer::Added(result) => result,
-            Answer::Producer(_) | Answer::NeedsProducerId => Err(ErrorCode::UnknownServerError),
+            Answer::Producer(_) | Answer::NeedsProducerId => Err(RequestError::WrongAnswer.into()),
         }
     }
 
@@ -190,7 +190,7 @@ impl TransactionCoordinator {
         id: &str,
         producer: Producer,
         partitions: &Partitions,
-    ) -> Result<Vec<ErrorCode>, ErrorCode> {
+    ) -> Result<Vec<Result<(), TransactionError>>, TransactionError> {
         let cell = self.shards.cell(self.partition(id)?)?;
         cell.read(|shard| shard.verify_partitions(id, producer, partitions.iter()))?
     }
@@ -200,9 +200,9 @@ impl TransactionCoordinator {
         &self,
         request: EndRequest,
         new_id: impl FnOnce() -> F,
-    ) -> Result<Producer, ErrorCode>
+    ) -> Result<Producer, TransactionError>
     where
-        F: Future<Output = Result<i64, ErrorCode>>,
+        F: Future<Output = Result<i64, NoProducerIds>>,
     {
         self.ask_with_id(self.partition(&request.id)?, new_id, |shard, new_id, ticket, turn| {
             shard.end_transaction(&request, new_id, ticket, turn);
@@ -212,17 +212,19 @@ impl TransactionCoordinator {
 
     /// DescribeTransactions, one id.
     pub fn describe(&self, id: &str) -> Described {
-        let cell = self.partition(id).and_then(|partition| self.shards.cell(partition));
-        let described = cell.and_then(|cell| cell.read(|shard| shard.describe(id)));
+        let described = self.partition(id).and_then(|partition| {
+            let cell = self.shards.cell(partition)?;
+            Ok(cell.read(|shard| shard.describe(id))?)
+        });
         described.unwrap_or_else(|error| Described {
             transactional_id: id.to_owned(),
-            error_code: error.code(),
+            error_code: error.code().code(),
             ..Described::default()
         })
     }
 
     /// ListTransactions, across the shards of this broker.
-    pub fn list(&self, filter: &TransactionFilter) -> Result<Vec<Listed>, ErrorCode> {
+    pub fn list(&self, filter: &TransactionFilter) -> Result<Vec<Listed>, Unavailable> {
         let now = self.shards.now();
         let listed = self.shards.read_all(|shard| shard.list(filter, now))?;
         Ok(listed.into_iter().flatten().collect())
@@ -239,9 +241,9 @@ impl TransactionCoordinator {
         partition: i32,
         new_id: impl FnOnce() -> F,
         request: impl Fn(&mut Shard, Option<i64>, Ticket, Turn),
-    ) -> Result<Producer, ErrorCode>
+    ) -> Result<Producer, TransactionError>
     where
-        F: Future<Output = Result<i64, ErrorCode>>,
+        F: Future<Output = Result<i64, NoProducerIds>>,
     {
         let request = &request;
         let ask =
@@ -252,7 +254,7 @@ impl TransactionCoordinator {
         }
         match answer {
             Answer::Producer(result) => result,
-            Answer::Added(_) | Answer::NeedsProducerId => Err(ErrorCode::UnknownServerError),
+            Answer::Added(_) | Answer::NeedsProducerId => Err(RequestError::WrongAnswer.into()),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! coordinator is elected. One request is in flight to each broker, with all markers collected meanwhile.
 
 use super::coordinator::TransactionCoordinator;
+use super::error::MarkerError;
 use super::shard::{MarkerOrder, Shard};
 use super::state::Outcome;
 use crate::driver::Cell;
@@ -75,8 +76,8 @@ impl MarkerWriter {
         topic: &str,
         partition: i32,
         deadline: Instant,
-    ) -> Result<(), ErrorCode> {
-        let found = self.partitions.get(topic, partition).ok_or(ErrorCode::UnknownTopicOrPartition)?;
+    ) -> Result<(), MarkerError> {
+        let found = self.partitions.get(topic, partition).ok_or(MarkerError::UnknownPartition)?;
         if topic == OFFSETS {
             let outcome = match marker.outcome {
                 Outcome::Commit => TransactionOutcome::Commit,
@@ -93,14 +94,8 @@ impl MarkerWriter {
                 },
             );
             return match tokio::time::timeout_at(deadline, ended).await {
-                Err(_) => Err(ErrorCode::RequestTimedOut),
-                Ok(Ok(())) => Ok(()),
-                Ok(Err(
-                    ErrorCode::CoordinatorNotAvailable
-                    | ErrorCode::CoordinatorLoadInProgress
-                    | ErrorCode::NotCoordinator,
-                )) => Err(ErrorCode::NotLeaderOrFollower),
-                Ok(Err(error)) => Err(error),
+                Err(_) => Err(MarkerError::TimedOut),
+                Ok(ended) => Ok(ended?),
             };
         }
         let end = EndMarker {
@@ -110,13 +105,11 @@ impl MarkerWriter {
         };
         let appended = found
         .append_marker(marker.producer_id, marker.producer_epoch, end, marker.transaction_version)
-        .map_err(|error| {
-            let code = error.code();
+        .inspect_err(|error| {
             tracing::debug!(partition = ?found, producer_id = marker.producer_id.0, %error, "Rejected a transaction marker");
-            code
         })?;
         match Partition::durable(&found, -1, &appended) {
-            Some(wait) => wait.until(deadline).await,
+            Some(wait) => Ok(wait.until(deadline).await?),
             None => Ok(()),
         }
     }
@@ -310,7 +303,10 @@ async fn write_here(sender: Arc<MarkerSender>, sending: Sending) {
     let marker = sending.marker();
     let writes = sending.partitions.iter().map(|(topic, partition)| {
         let written = sender.writer.write(marker, topic, *partition, deadline);
-        async move { ((topic.clone(), *partition), written.await.err().unwrap_or(ErrorCode::None)) }
+        async move {
+            let error = written.await.err().map_or(ErrorCode::None, |error| error.code());
+            ((topic.clone(), *partition), error)
+        }
     });
     let results = join_all(writes).await;
     if let Some(again) = sending.settle(results) {

@@ -3,10 +3,10 @@
 //! Owns: how producer id, epoch, partitions and times change from one state to the next. Refuses: deciding whether a
 //! request may have the change; that is the shard's.
 
+use super::error::TransactionError;
 use super::state::{Outcome, TransactionState};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use thalweg_wire::ErrorCode;
 
 /// "No producer."
 pub const NO_PRODUCER_ID: i64 = -1;
@@ -97,14 +97,14 @@ impl TransactionMetadata {
         timeout_ms: i32,
         expected_epoch: Option<i16>,
         now_ms: i64,
-    ) -> Result<TransactionMetadata, ErrorCode> {
+    ) -> Result<TransactionMetadata, TransactionError> {
         let current = self.producer_epoch;
         let bumped = current.saturating_add(1);
         let (producer_epoch, last_producer_epoch) = match expected_epoch {
             None => (bumped, NO_PRODUCER_EPOCH),
             Some(expected) if current == NO_PRODUCER_EPOCH || expected == current => (bumped, current),
             Some(expected) if expected == self.last_producer_epoch => (current, self.last_producer_epoch),
-            Some(_) => return Err(ErrorCode::ProducerFenced),
+            Some(_) => return Err(TransactionError::Fenced),
         };
         Ok(TransactionMetadata {
             producer_epoch,

@@ -21,6 +21,7 @@
 mod answer;
 mod config;
 mod coordinator;
+mod error;
 mod markers;
 mod metadata;
 mod producer_ids;
@@ -34,6 +35,7 @@ mod verifier;
 pub use answer::{Answer, Producer};
 pub use config::TransactionConfig;
 pub use coordinator::{Cluster, TransactionCoordinator, TwoPhaseCommit};
+pub use error::{MarkerError, NoProducerIds, TransactionError, VerificationError};
 pub use markers::{Marker, MarkerSender, MarkerWriter, join_all};
 pub use metadata::{Partitions, TransactionMetadata};
 pub use producer_ids::ProducerIds;

@@ -1,5 +1,6 @@
 //! Ids for idempotent producers, from blocks of a thousand that the controller allocates (KIP-730).
 
+use super::error::NoProducerIds;
 use std::sync::Arc;
 use thalweg_membership::RegisteredBroker;
 use thalweg_wire::request::AllocateProducerIdsRequest;
@@ -27,7 +28,7 @@ impl ProducerIds {
     }
 
     /// A new producer id.
-    pub async fn next(&self) -> Result<i64, ErrorCode> {
+    pub async fn next(&self) -> Result<i64, NoProducerIds> {
         let mut block = self.block.lock().await;
         if block.next >= block.end {
             *block = allocate(&self.broker).await?;
@@ -38,7 +39,7 @@ impl ProducerIds {
     }
 }
 
-async fn allocate(broker: &RegisteredBroker) -> Result<Block, ErrorCode> {
+async fn allocate(broker: &RegisteredBroker) -> Result<Block, NoProducerIds> {
     let request = AllocateProducerIdsRequest { broker_id: broker.node_id, broker_epoch: broker.epoch() };
     match broker.controller.send(request, AllocateProducerIdsRequest::MAX_VERSION).await {
         Ok(response) if response.error_code == 0 && response.producer_id_len > 0 => Ok(Block {
@@ -48,11 +49,11 @@ async fn allocate(broker: &RegisteredBroker) -> Result<Block, ErrorCode> {
         Ok(response) => {
             let error = ErrorCode::from_i16(response.error_code);
             tracing::warn!(?error, "Controller returned no producer ids");
-            Err(ErrorCode::CoordinatorLoadInProgress)
+            Err(NoProducerIds)
         }
         Err(error) => {
             tracing::warn!(%error, "Failed to request producer ids");
-            Err(ErrorCode::CoordinatorLoadInProgress)
+            Err(NoProducerIds)
         }
     }
 }

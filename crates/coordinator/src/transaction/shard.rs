@@ -23,13 +23,12 @@ use super::coordinator::ShardContext;
 use super::metadata::{EPOCH_PER_TRANSACTION, TransactionMetadata};
 use super::record::{encode_key, encode_value};
 use super::state::{Outcome, TransactionState};
-use crate::driver::{self, AppendAs, BATCH_BYTES, Cell, Moment, ReplayError, Ticket};
+use crate::driver::{self, AppendAs, BATCH_BYTES, Cell, Moment, ReplayError, Ticket, WriteError};
 use bytes::Bytes;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use thalweg_hash::HashMap;
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer};
-use thalweg_wire::ErrorCode;
 
 /// How long a completion that could not be written rests.
 const RETRY_MS: i64 = 100;
@@ -148,12 +147,12 @@ impl driver::Shard for Shard {
         self.entries.len()
     }
 
-    fn batch(_: &ShardContext, write: &Write, now: Moment) -> Result<(Bytes, AppendAs), ErrorCode> {
+    fn batch(_: &ShardContext, write: &Write, now: Moment) -> Result<(Bytes, AppendAs), WriteError> {
         let mut builder = BatchBuilder::with_capacity(BatchOptions::default(), BATCH_BYTES);
         for (key, value) in &write.records {
             builder
                 .append(now.wall_ms, Some(key), value.as_deref(), &[])
-                .map_err(|_| ErrorCode::RecordListTooLarge)?;
+                .map_err(|_| WriteError::TooLarge)?;
         }
         Ok((builder.build(), AppendAs::default()))
     }
@@ -187,7 +186,7 @@ impl driver::Shard for Shard {
         self.pending.push_back((last_offset, write));
     }
 
-    fn refused(&mut self, write: Write, error: ErrorCode, turn: Turn) {
+    fn refused(&mut self, write: Write, error: WriteError, turn: Turn) {
         self.failed(write, error, turn);
     }
 
@@ -198,7 +197,7 @@ impl driver::Shard for Shard {
         }
     }
 
-    fn unacknowledged(&mut self, last_offset: i64, error: ErrorCode, turn: Turn) {
+    fn unacknowledged(&mut self, last_offset: i64, error: WriteError, turn: Turn) {
         let Some(index) = self.pending.iter().position(|(at, _)| *at == last_offset) else { return };
         let (_, write) = self.pending.remove(index).expect("it was just found");
         self.failed(write, error, turn);
@@ -207,8 +206,7 @@ impl driver::Shard for Shard {
     fn unload(mut self) -> Vec<(Ticket, Answer)> {
         let waiting = self.pending.into_iter().map(|(_, write)| write).chain(self.writes);
         let answers = waiting.filter_map(|write| write.answer);
-        self.released
-            .extend(answers.map(|(ticket, answer)| (ticket, answer.failed(ErrorCode::NotCoordinator))));
+        self.released.extend(answers.map(|(ticket, answer)| (ticket, answer.failed(WriteError::NotLeader))));
         self.released
     }
 }
@@ -266,8 +264,7 @@ impl Shard {
         let encoded =
             encode_key(id).and_then(|key| Ok((key, Some(encode_value(&target, turn.transaction_version)?))));
         let Ok(record) = encoded else {
-            // An id or a topic is too long for the format.
-            self.released.extend(answer.map(|(t, answer)| (t, answer.failed(ErrorCode::InvalidRequest))));
+            self.released.extend(answer.map(|(t, answer)| (t, answer.failed(WriteError::Unencodable))));
             return;
         };
         let entry = self.entries.get_mut(id).expect("what changes is there");
@@ -298,8 +295,7 @@ impl Shard {
         }
     }
 
-    fn failed(&mut self, write: Write, error: ErrorCode, turn: Turn) {
-        let error = write_error(error);
+    fn failed(&mut self, write: Write, error: WriteError, turn: Turn) {
         self.released.extend(write.answer.map(|(ticket, answer)| (ticket, answer.failed(error))));
         match write.change {
             Change::To { id, target, fences } => {
@@ -337,20 +333,5 @@ impl Shard {
         if after.state == TransactionState::Ongoing && !after.is_two_phase_commit() {
             self.ongoing.insert((after.deadline_ms(), id.clone()));
         }
-    }
-}
-
-/// The error for a client when the log rejected a write, or did not acknowledge it.
-fn write_error(error: ErrorCode) -> ErrorCode {
-    match error {
-        ErrorCode::UnknownTopicOrPartition
-        | ErrorCode::NotEnoughReplicas
-        | ErrorCode::NotEnoughReplicasAfterAppend
-        | ErrorCode::RequestTimedOut => ErrorCode::CoordinatorNotAvailable,
-        ErrorCode::NotLeaderOrFollower | ErrorCode::KafkaStorageError | ErrorCode::FencedLeaderEpoch => {
-            ErrorCode::NotCoordinator
-        }
-        ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge => ErrorCode::UnknownServerError,
-        other => other,
     }
 }

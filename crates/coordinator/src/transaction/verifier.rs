@@ -9,6 +9,7 @@
 
 use super::answer::Producer;
 use super::coordinator::TransactionCoordinator;
+use super::error::{TransactionError, VerificationError};
 use super::metadata::EPOCH_PER_TRANSACTION;
 use super::metadata::Partitions;
 use parking_lot::Mutex;
@@ -74,7 +75,11 @@ impl Verification {
 }
 
 /// A partition with the guard of the batch to verify, or an error.
-pub type Guarded = (Arc<Partition>, Result<VerificationGuard, ErrorCode>);
+pub type Guarded = (Arc<Partition>, Result<VerificationGuard, VerificationError>);
+
+/// A coordinator's answer, with a code for each partition, or one for all. The codes are Kafka's because most
+/// coordinators are other brokers.
+type Answer = Result<Vec<ErrorCode>, ErrorCode>;
 
 /// A question that waits.
 struct Question {
@@ -82,7 +87,7 @@ struct Question {
     producer: Producer,
     partitions: Partitions,
     verify_only: bool,
-    answer: oneshot::Sender<Result<Vec<ErrorCode>, ErrorCode>>,
+    answer: oneshot::Sender<Answer>,
 }
 
 /// One coordinator elsewhere.
@@ -122,7 +127,7 @@ pub fn begin(
             sequence,
             verification == Verification::Adds,
         );
-        (partition, guard)
+        (partition, guard.map_err(VerificationError::from))
     };
     batches.into_iter().map(guard).collect()
 }
@@ -177,7 +182,7 @@ impl Verifier {
             };
             if guard.is_ok() && error != ErrorCode::None {
                 tracing::debug!(?partition, transactional_id = id, %error, "Partition is not part of the transaction");
-                *guard = Err(verification.client_error(error));
+                *guard = Err(VerificationError::Coordinator(verification.client_error(error)));
             }
         }
     }
@@ -188,7 +193,7 @@ impl Verifier {
         producer: Producer,
         partitions: Partitions,
         verify_only: bool,
-    ) -> Result<Vec<ErrorCode>, ErrorCode> {
+    ) -> Answer {
         let image = self.image.get();
         let state_partition = self.transactions.partition_for(id);
         let registration = image.partition(TRANSACTIONS, state_partition);
@@ -201,18 +206,28 @@ impl Verifier {
             return self.ask_elsewhere(leader, question, answered).await;
         }
         if verify_only {
-            return self.transactions.verify_partitions(id, producer, &partitions);
+            let verified = self.transactions.verify_partitions(id, producer, &partitions);
+            let code = |verified: Result<(), TransactionError>| {
+                verified.err().map_or(ErrorCode::None, TransactionError::code)
+            };
+            return match verified {
+                Ok(verified) => Ok(verified.into_iter().map(code).collect()),
+                Err(error) => Err(error.code()),
+            };
         }
         let added = self.transactions.add_partitions(id, producer, &partitions, EPOCH_PER_TRANSACTION);
-        added.await.map(|()| vec![ErrorCode::None; partitions.len()])
+        match added.await {
+            Ok(()) => Ok(vec![ErrorCode::None; partitions.len()]),
+            Err(error) => Err(error.code()),
+        }
     }
 
     async fn ask_elsewhere(
         &self,
         leader: i32,
         question: Question,
-        mut answered: oneshot::Receiver<Result<Vec<ErrorCode>, ErrorCode>>,
-    ) -> Result<Vec<ErrorCode>, ErrorCode> {
+        mut answered: oneshot::Receiver<Answer>,
+    ) -> Answer {
         let node = Arc::clone(self.nodes.lock().entry(leader).or_default());
         node.waiting.lock().push(question);
         let mut connection = node.connection.lock().await;

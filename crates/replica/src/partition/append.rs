@@ -7,7 +7,6 @@ use thalweg_log::{AppendInfo, AppendOptions, AppendOrigin, EndMarker, Verificati
 use thalweg_record::{
     BatchBuilder, BatchOptions, ControlRecordType, LeaderEpoch, Offset, ProducerEpoch, ProducerId,
 };
-use thalweg_wire::ErrorCode;
 
 /// A marker's batch has room in this.
 const MARKER_BYTES: usize = 128;
@@ -92,11 +91,11 @@ impl Partition {
         epoch: ProducerEpoch,
         sequence: i32,
         supports_epoch_bump: bool,
-    ) -> Result<VerificationGuard, ErrorCode> {
+    ) -> Result<VerificationGuard, AppendError> {
         let mut state = self.state.lock();
         state.check_leader(None)?;
         let started = state.log.start_verification(producer_id, sequence, epoch, supports_epoch_bump);
-        started.map_err(|error| super::error::producer(&error))
+        started.map_err(|error| AppendError::Log(error.into()))
     }
 
     /// Appends the marker that ends a producer's transaction, as acks=all.
@@ -143,7 +142,7 @@ impl Partition {
         let mut state = self.state.lock();
         state.check_leader(current_epoch)?;
         if acks == -1 && !state.has_min_isr() {
-            return Err(ErrorCode::NotEnoughReplicas.into());
+            return Err(AppendError::TooFewReplicas);
         }
         let leader_epoch = state.leader_epoch();
         let info = state.log.append_as_leader(records, leader_epoch, options)?;

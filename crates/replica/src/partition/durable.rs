@@ -1,9 +1,8 @@
 //! Waiting until appended records satisfy their acks.
 
-use super::{Appended, Partition};
+use super::{AckError, Appended, Partition};
 use std::sync::Arc;
 use thalweg_record::{LeaderEpoch, Offset};
-use thalweg_wire::ErrorCode;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -38,7 +37,7 @@ impl Partition {
 
 impl Durable {
     /// Waits, at the longest until `deadline`.
-    pub async fn until(self, deadline: Instant) -> Result<(), ErrorCode> {
+    pub async fn until(self, deadline: Instant) -> Result<(), AckError> {
         if let Some(offset) = self.flushed {
             Partition::flush_to(&self.partition, offset).await?;
         }
@@ -50,22 +49,22 @@ impl Durable {
             };
             // Woken or forgotten: either way there is something to look at.
             if tokio::time::timeout_at(deadline, progress).await.is_err() {
-                return Err(ErrorCode::RequestTimedOut);
+                return Err(AckError::TimedOut);
             }
         }
     }
 
     /// The answer; or, while it is unknown, a notification to check again.
-    fn verdict(&self, offset: Offset) -> Result<Result<(), ErrorCode>, oneshot::Receiver<()>> {
+    fn verdict(&self, offset: Offset) -> Result<Result<(), AckError>, oneshot::Receiver<()>> {
         let mut state = self.partition.state.lock();
         // A leader that was elected again still has its appends.
         let high_watermark = state.high_watermark();
         match state.leader_mut().filter(|leader| self.epoch >= leader.led_since) {
-            None => return Ok(Err(ErrorCode::NotLeaderOrFollower)),
+            None => return Ok(Err(AckError::NotLeader)),
             Some(leader) if high_watermark < offset => return Err(leader.acks.wait(offset)),
             Some(_) => {}
         }
         let enough = state.has_maximal_min_isr();
-        Ok(if enough { Ok(()) } else { Err(ErrorCode::NotEnoughReplicasAfterAppend) })
+        Ok(if enough { Ok(()) } else { Err(AckError::TooFewReplicas) })
     }
 }

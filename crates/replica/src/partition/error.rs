@@ -1,16 +1,46 @@
-//! Reasons for a refused append, and their mapping to Kafka's codes.
+//! Reasons why a partition refuses an operation, and their mapping to Kafka's codes.
 
-use super::Partition;
-use thalweg_log::ProducerError;
+use thalweg_log::{LogError, ProducerError, ReadError};
 use thalweg_record::{BatchError, DecompressError, RecordError, RefusedRecord, ValidateRecordsError};
 use thalweg_wire::ErrorCode;
+
+/// Why this broker, in its role for a partition, does not serve a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RoleError {
+    /// Another broker leads, or none does.
+    #[error("This broker does not lead the partition")]
+    NotLeader,
+    /// The partition was deleted or taken away.
+    #[error("This broker has no replica of the partition any more")]
+    NotReplica,
+    /// The request has an earlier leader epoch.
+    #[error("The leader epoch of the request is over")]
+    FencedEpoch,
+    /// The request has a leader epoch that this broker does not know yet.
+    #[error("The leader epoch of the request is not known here yet")]
+    UnknownEpoch,
+}
+
+impl RoleError {
+    /// Kafka's code for it.
+    pub fn code(self) -> ErrorCode {
+        match self {
+            RoleError::NotLeader | RoleError::NotReplica => ErrorCode::NotLeaderOrFollower,
+            RoleError::FencedEpoch => ErrorCode::FencedLeaderEpoch,
+            RoleError::UnknownEpoch => ErrorCode::UnknownLeaderEpoch,
+        }
+    }
+}
 
 /// Why an append was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// Refused by the partition, the request or the replicas.
-    #[error("{0}")]
-    Code(ErrorCode),
+    /// This broker does not lead, or not in the expected epoch.
+    #[error(transparent)]
+    Role(#[from] RoleError),
+    /// acks=all, and fewer replicas are in sync than the topic wants.
+    #[error("Too few replicas are in sync")]
+    TooFewReplicas,
     /// The batch is not one that a producer may send.
     #[error(transparent)]
     Batch(#[from] BatchError),
@@ -25,33 +55,17 @@ pub enum AppendError {
         /// The topic's limit.
         max: usize,
     },
-    /// Whether its partition belongs to the transaction could not be learned.
-    #[error(
-        "Unable to verify the partition has been added to the transaction. Underlying error: {underlying}"
-    )]
-    Unverified {
-        /// The answer of the transaction's coordinator.
-        underlying: ErrorCode,
-    },
-    /// Its partition does not belong to the transaction.
-    #[error("Partition was not added to the transaction")]
-    NotOfTransaction,
     /// The log refuses it.
     #[error(transparent)]
     Log(#[from] thalweg_log::AppendError),
-}
-
-impl From<ErrorCode> for AppendError {
-    fn from(code: ErrorCode) -> Self {
-        Self::Code(code)
-    }
 }
 
 impl AppendError {
     /// Kafka's code for it.
     pub fn code(&self) -> ErrorCode {
         match self {
-            AppendError::Code(code) => *code,
+            AppendError::Role(error) => error.code(),
+            AppendError::TooFewReplicas => ErrorCode::NotEnoughReplicas,
             AppendError::Batch(error) => batch(error),
             AppendError::Records(ValidateRecordsError::Refused(refused)) if refused.for_timestamp => {
                 ErrorCode::InvalidTimestamp
@@ -59,9 +73,6 @@ impl AppendError {
             AppendError::Records(ValidateRecordsError::Refused(_)) => ErrorCode::InvalidRecord,
             AppendError::Records(ValidateRecordsError::Unreadable(error)) => unreadable(error),
             AppendError::TooLarge { .. } => ErrorCode::MessageTooLarge,
-            // The one error that every client repeats without looking for another leader.
-            AppendError::Unverified { .. } => ErrorCode::NotEnoughReplicas,
-            AppendError::NotOfTransaction => ErrorCode::InvalidTxnState,
             AppendError::Log(error) => log(error),
         }
     }
@@ -69,7 +80,7 @@ impl AppendError {
     /// The message for the client beside the code; `None` if the code suffices.
     pub fn message(&self) -> Option<String> {
         match self {
-            AppendError::Code(_) => None,
+            AppendError::Role(_) | AppendError::TooFewReplicas => None,
             AppendError::Log(thalweg_log::AppendError::Log(_)) => None,
             AppendError::Records(ValidateRecordsError::Refused(_)) => {
                 Some("One or more records have been rejected".to_owned())
@@ -114,8 +125,7 @@ fn unreadable(error: &RecordError) -> ErrorCode {
     }
 }
 
-/// Why a producer may not write.
-pub(super) fn producer(error: &ProducerError) -> ErrorCode {
+fn producer(error: &ProducerError) -> ErrorCode {
     match error {
         ProducerError::OutOfOrderSequence(_) => ErrorCode::OutOfOrderSequenceNumber,
         ProducerError::InvalidProducerEpoch(_) => ErrorCode::InvalidProducerEpoch,
@@ -141,24 +151,163 @@ fn log(error: &thalweg_log::AppendError) -> ErrorCode {
     }
 }
 
-/// The error that a coordinator returns to its clients when it cannot write (Kafka's `convertToApiException`).
-pub fn coordinator_error(partition: &Partition, error: &AppendError) -> ErrorCode {
-    match error.code() {
-        code @ (ErrorCode::NotEnoughReplicas | ErrorCode::RequestTimedOut) => {
-            tracing::debug!(?partition, ?code, "Coordinator write waits for replicas");
-            ErrorCode::CoordinatorNotAvailable
+/// The log could not be brought to the medium. The reason is logged where it happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("The log could not be flushed")]
+pub struct FlushError;
+
+/// Why appended records are not acknowledged. They may be in the log, and count later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AckError {
+    /// This broker no longer leads: the records may get lost.
+    #[error("This broker no longer leads the partition")]
+    NotLeader,
+    /// The replicas in sync have become too few since the append.
+    #[error("Too few replicas are in sync since the append")]
+    TooFewReplicas,
+    /// The replicas did not have the records in time.
+    #[error("The replicas did not have the records in time")]
+    TimedOut,
+    /// The records are not on the medium.
+    #[error(transparent)]
+    Flush(#[from] FlushError),
+}
+
+impl AckError {
+    /// Kafka's code for it.
+    pub fn code(self) -> ErrorCode {
+        match self {
+            AckError::NotLeader => ErrorCode::NotLeaderOrFollower,
+            AckError::TooFewReplicas => ErrorCode::NotEnoughReplicasAfterAppend,
+            AckError::TimedOut => ErrorCode::RequestTimedOut,
+            AckError::Flush(FlushError) => ErrorCode::KafkaStorageError,
         }
-        ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch | ErrorCode::KafkaStorageError => {
-            tracing::warn!(?partition, %error, "Coordinator write failed");
-            ErrorCode::NotCoordinator
+    }
+}
+
+/// Why nothing was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FetchError {
+    /// This broker does not serve the reader.
+    #[error(transparent)]
+    Role(#[from] RoleError),
+    /// The reader is a broker without a replica, as far as is known here.
+    #[error("The reader has no replica of the partition")]
+    UnknownFollower {
+        /// Whether it has sent its epoch.
+        sends_epoch: bool,
+    },
+    /// The offset is not in the log.
+    #[error("The offset is not in the log")]
+    OutOfRange,
+    /// A batch in the log is damaged.
+    #[error("The log is damaged")]
+    Corrupt,
+    /// The log could not be read.
+    #[error("The log could not be read")]
+    Storage,
+}
+
+impl FetchError {
+    /// Kafka's code for it.
+    pub fn code(self) -> ErrorCode {
+        match self {
+            FetchError::Role(error) => error.code(),
+            // A follower that sends its epoch knows this code: its image may be newer than ours, and it retries.
+            FetchError::UnknownFollower { sends_epoch: true } => ErrorCode::UnknownLeaderEpoch,
+            FetchError::UnknownFollower { sends_epoch: false } => ErrorCode::NotLeaderOrFollower,
+            FetchError::OutOfRange => ErrorCode::OffsetOutOfRange,
+            FetchError::Corrupt => ErrorCode::CorruptMessage,
+            FetchError::Storage => ErrorCode::KafkaStorageError,
         }
-        code @ (ErrorCode::MessageTooLarge | ErrorCode::RecordListTooLarge) => {
-            tracing::warn!(?partition, %error, "Coordinator write failed");
-            code
+    }
+}
+
+impl From<ReadError> for FetchError {
+    fn from(error: ReadError) -> FetchError {
+        match error {
+            ReadError::OutOfRange(_) => FetchError::OutOfRange,
+            // The log names the batch, once: to try again is of no use.
+            ReadError::Log(LogError::Corrupt { .. }) => FetchError::Corrupt,
+            ReadError::Log(_) => FetchError::Storage,
         }
-        _ => {
-            tracing::error!(?partition, %error, "Coordinator write failed");
-            ErrorCode::UnknownServerError
+    }
+}
+
+/// Why no offset was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OffsetsError {
+    /// This broker does not serve the reader.
+    #[error(transparent)]
+    Role(#[from] RoleError),
+    /// This broker does not know yet how far the consumers of its predecessor could read (KIP-207).
+    #[error("The new leader does not know the high watermark yet")]
+    NotAvailable,
+    /// The log could not be searched.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+}
+
+impl OffsetsError {
+    /// Kafka's code for it.
+    pub fn code(self) -> ErrorCode {
+        match self {
+            OffsetsError::Role(error) => error.code(),
+            OffsetsError::NotAvailable => ErrorCode::OffsetNotAvailable,
+            OffsetsError::Unreadable(error) => error.code(),
+        }
+    }
+}
+
+/// Why records were not deleted, or not on every replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeleteError {
+    /// This broker does not lead, or no longer.
+    #[error(transparent)]
+    Role(#[from] RoleError),
+    /// The topic is compacted only.
+    #[error("Records of a compacted topic are not deleted by offset")]
+    CompactedOnly,
+    /// The offset is negative, or beyond the high watermark.
+    #[error("The offset is not in the log")]
+    OutOfRange,
+    /// The log could not be cut.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    /// Not every live replica has deleted them in time.
+    #[error("The replicas did not delete the records in time")]
+    TimedOut,
+}
+
+impl DeleteError {
+    /// Kafka's code for it.
+    pub fn code(self) -> ErrorCode {
+        match self {
+            DeleteError::Role(error) => error.code(),
+            DeleteError::CompactedOnly => ErrorCode::PolicyViolation,
+            DeleteError::OutOfRange => ErrorCode::OffsetOutOfRange,
+            DeleteError::Unreadable(error) => error.code(),
+            DeleteError::TimedOut => ErrorCode::RequestTimedOut,
+        }
+    }
+}
+
+/// Why a log could not be searched or cut. The reason is logged where it happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// Records that no reader understands. The disk is fine.
+    #[error("Records in the log cannot be read")]
+    Records,
+    /// The log could not be read.
+    #[error("The log could not be read")]
+    Storage,
+}
+
+impl Unreadable {
+    fn code(self) -> ErrorCode {
+        match self {
+            Unreadable::Records => ErrorCode::CorruptMessage,
+            Unreadable::Storage => ErrorCode::KafkaStorageError,
         }
     }
 }

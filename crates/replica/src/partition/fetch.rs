@@ -1,9 +1,8 @@
 //! Reading from a partition that is led here.
 
-use super::{Partition, Snapshot, State};
-use thalweg_log::{AbortedTransaction, LogError, LogSlice, ReadError};
+use super::{FetchError, Partition, Snapshot, State};
+use thalweg_log::{AbortedTransaction, LogSlice};
 use thalweg_record::{LeaderEpoch, Offset};
-use thalweg_wire::ErrorCode;
 use tokio::time::Instant;
 
 /// The reader, which decides the visible end.
@@ -79,9 +78,6 @@ pub struct FetchRead {
     pub preferred_read_replica: Option<i32>,
 }
 
-/// Why nothing was read.
-pub type FetchError = ErrorCode;
-
 impl Partition {
     /// Finds the batches to send.
     pub fn fetch(&self, from: &FetchFrom) -> Result<FetchRead, FetchError> {
@@ -92,7 +88,7 @@ impl Partition {
             state.traffic.failed_fetch_requests += u64::from(read.is_err());
         }
         read.inspect_err(|error| {
-            if *error == ErrorCode::KafkaStorageError {
+            if *error == FetchError::Storage {
                 tracing::error!(partition = ?self, offset = from.offset.0, "Failed to read a log");
             }
         })
@@ -165,14 +161,14 @@ impl State {
             (Reader::Client, Isolation::ReadUncommitted) => read.high_watermark,
             (Reader::Client, Isolation::ReadCommitted) => read.last_stable_offset,
         };
-        read.slice = self.log.read(from.offset, from.max_bytes, bound, from.at_least_one).map_err(storage)?;
+        read.slice = self.log.read(from.offset, from.max_bytes, bound, from.at_least_one)?;
         read.behind = match &read.slice {
             Some(slice) => slice.end_offset < bound,
             None => from.offset < bound && from.max_bytes > 0,
         };
         if let (Some(slice), Isolation::ReadCommitted) = (&read.slice, from.isolation) {
             let aborted = self.log.aborted_transactions(from.offset, slice.end_offset);
-            read.aborted = aborted.map_err(|_| ErrorCode::KafkaStorageError)?;
+            read.aborted = aborted.map_err(|_| FetchError::Storage)?;
         }
         Ok(read)
     }
@@ -183,20 +179,11 @@ impl State {
         last_fetched: LeaderEpoch,
         offset: Offset,
     ) -> Result<Option<(LeaderEpoch, Offset)>, FetchError> {
-        let end = self.log.end_offset_for_epoch(last_fetched).ok_or(ErrorCode::OffsetOutOfRange)?;
+        let end = self.log.end_offset_for_epoch(last_fetched).ok_or(FetchError::OutOfRange)?;
         if offset < self.log.log_start_offset() {
-            return Err(ErrorCode::OffsetOutOfRange);
+            return Err(FetchError::OutOfRange);
         }
         let diverges = end.leader_epoch < last_fetched || end.end_offset < offset;
         Ok(diverges.then_some((end.leader_epoch, end.end_offset)))
-    }
-}
-
-fn storage(error: ReadError) -> FetchError {
-    match error {
-        ReadError::OutOfRange(_) => ErrorCode::OffsetOutOfRange,
-        // The log names the batch, once: to try again is of no use.
-        ReadError::Log(LogError::Corrupt { .. }) => ErrorCode::CorruptMessage,
-        ReadError::Log(_) => ErrorCode::KafkaStorageError,
     }
 }

@@ -1,10 +1,9 @@
 //! Flushing with group commit: waiters queue for a turn, and one sync serves all of them.
 
-use super::Partition;
+use super::{FlushError, Partition};
 use std::sync::Arc;
 use thalweg_log::FlushTarget;
 use thalweg_record::Offset;
-use thalweg_wire::ErrorCode;
 use tokio::sync::Mutex;
 
 /// The turn to flush a partition.
@@ -24,7 +23,7 @@ enum Synced {
 
 impl Partition {
     /// Returns when everything below `offset` is on the medium.
-    pub(super) async fn flush_to(partition: &Arc<Partition>, offset: Offset) -> Result<(), ErrorCode> {
+    pub(super) async fn flush_to(partition: &Arc<Partition>, offset: Offset) -> Result<(), FlushError> {
         let _turn = partition.flushing.turn.lock().await;
         if partition.state.lock().log.recovery_point() >= offset {
             return Ok(());
@@ -61,14 +60,14 @@ impl Partition {
     async fn sync(
         partition: &Arc<Partition>,
         target: Result<Option<FlushTarget>, thalweg_log::LogError>,
-    ) -> Result<Synced, ErrorCode> {
+    ) -> Result<Synced, FlushError> {
         let target = match target {
             Ok(Some(target)) => target,
             // Nothing to sync, or a failed log: its next append returns the reason.
             Ok(None) => return Ok(Synced::This),
             Err(error) => {
                 tracing::error!(?partition, %error, "Failed to flush a log");
-                return Err(ErrorCode::KafkaStorageError);
+                return Err(FlushError);
             }
         };
         let (disk, synced) = (target.disk().clone(), Arc::clone(partition));
@@ -83,7 +82,7 @@ impl Partition {
             };
             completed.map_err(|error| {
                 tracing::error!(partition = ?synced, %error, "Failed to flush a log");
-                ErrorCode::KafkaStorageError
+                FlushError
             })
         });
         completed.await.expect("a sync does not panic")

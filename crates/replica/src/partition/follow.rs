@@ -5,7 +5,7 @@
 
 use super::role::Role;
 use super::truncation::truncation;
-use super::{Partition, State};
+use super::{FlushError, Partition, State};
 use std::sync::Arc;
 use thalweg_log::{AppendError, EpochEnd, LogError, OffsetsMissing};
 use thalweg_record::{LeaderEpoch, Offset};
@@ -238,7 +238,7 @@ impl State {
 
 impl Partition {
     /// Returns when everything that is in the log is on the medium.
-    pub async fn flush_all(partition: &Arc<Partition>) -> Result<(), thalweg_wire::ErrorCode> {
+    pub async fn flush_all(partition: &Arc<Partition>) -> Result<(), FlushError> {
         let end = partition.state.lock().log.log_end_offset();
         Partition::flush_to(partition, end).await
     }

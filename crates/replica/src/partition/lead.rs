@@ -1,12 +1,11 @@
 //! Leading: log ends of followers, the high watermark, the in-sync replicas.
 
 use super::role::{Leader, Role};
-use super::{FetchFrom, FetchRead, Partition, State};
+use super::{DeleteError, FetchError, FetchFrom, FetchRead, Partition, RoleError, State};
 use crate::context::ReplicaContext;
 use crate::leadership::{ChangeOutcome, IsrChange, Leadership};
 use thalweg_metadata::LeaderRecoveryState;
 use thalweg_record::{LeaderEpoch, Offset};
-use thalweg_wire::ErrorCode;
 use tokio::time::Instant;
 
 impl Partition {
@@ -64,25 +63,22 @@ impl Partition {
         offset: Offset,
         epoch: LeaderEpoch,
         deadline: Instant,
-    ) -> Result<Offset, ErrorCode> {
+    ) -> Result<Offset, DeleteError> {
         loop {
             let progress = {
                 let mut state = self.state.lock();
                 if let Some(low) = state.low_watermark(&self.context).filter(|low| *low >= offset) {
-                    return if state.leader_epoch() == epoch {
-                        Ok(low)
-                    } else {
-                        Err(ErrorCode::NotLeaderOrFollower)
-                    };
+                    let is_epoch = state.leader_epoch() == epoch;
+                    return if is_epoch { Ok(low) } else { Err(RoleError::NotLeader.into()) };
                 }
                 let is_epoch = state.leader_epoch() == epoch;
                 match state.leader_mut() {
                     Some(leader) if is_epoch => leader.deletions.wait(offset),
-                    _ => return Err(ErrorCode::NotLeaderOrFollower),
+                    _ => return Err(RoleError::NotLeader.into()),
                 }
             };
             if tokio::time::timeout_at(deadline, progress).await.is_err() {
-                return Err(ErrorCode::RequestTimedOut);
+                return Err(DeleteError::TimedOut);
             }
         }
     }
@@ -133,12 +129,11 @@ impl State {
     }
 
     /// Rejects a broker without a replica.
-    pub(super) fn check_follower(&self, id: i32, broker_epoch: i64) -> Result<(), ErrorCode> {
+    pub(super) fn check_follower(&self, id: i32, broker_epoch: i64) -> Result<(), FetchError> {
         if self.followers().is_some_and(|followers| followers.is_follower(id)) {
             return Ok(());
         }
-        // A follower that sends its epoch knows this error: its image may be newer than ours, and it retries.
-        Err(if broker_epoch == -1 { ErrorCode::NotLeaderOrFollower } else { ErrorCode::UnknownLeaderEpoch })
+        Err(FetchError::UnknownFollower { sends_epoch: broker_epoch != -1 })
     }
 
     /// A follower has everything below `offset`.

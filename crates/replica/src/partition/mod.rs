@@ -32,15 +32,15 @@ mod watch;
 
 pub use append::{AppendAs, Appended, marker_batch};
 pub use durable::Durable;
-pub use error::{AppendError, coordinator_error};
-pub use fetch::{FetchError, FetchFrom, FetchRead, Isolation, Reader};
+pub use error::{
+    AckError, AppendError, DeleteError, FetchError, FlushError, OffsetsError, RoleError, Unreadable,
+};
+pub use fetch::{FetchFrom, FetchRead, Isolation, Reader};
 pub use figures::PartitionFigures;
 pub use follow::{FetchPosition, FollowError, Replicated};
 pub use intake::OpeningBudget;
 pub use moving::{MoveError, Progress};
-pub use offsets::{
-    EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, MAX_TIMESTAMP, OffsetsError, TimestampLookup,
-};
+pub use offsets::{EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, MAX_TIMESTAMP, TimestampLookup};
 pub use table::{Partitions, Topic};
 pub use thalweg_log::EndMarker;
 pub use traffic::{Outgoing, Traffic};

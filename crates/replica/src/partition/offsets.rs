@@ -1,9 +1,8 @@
 //! Finding offsets: by time, by leader epoch, and moving the log start.
 
-use super::{Isolation, Partition, Reader, State};
+use super::{DeleteError, Isolation, OffsetsError, Partition, Reader, State, Unreadable};
 use thalweg_log::{DeleteRecordsError, LogError, SearchTurn, TimestampSearch, TimestampedOffset};
 use thalweg_record::{LeaderEpoch, Offset};
-use thalweg_wire::ErrorCode;
 
 /// The time that asks for the log end.
 pub const LATEST: i64 = -1;
@@ -17,9 +16,6 @@ pub const EARLIEST_LOCAL: i64 = -4;
 pub const LATEST_TIERED: i64 = -5;
 /// The time that asks for the first offset that is not in tiered storage yet (KIP-1023).
 pub const EARLIEST_PENDING_UPLOAD: i64 = -6;
-
-/// Why no offset was found.
-pub type OffsetsError = ErrorCode;
 
 /// An offset that was found; -1 where nothing was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,32 +104,32 @@ impl Partition {
     }
 
     /// Moves the log start to `offset`, -1 for the high watermark, and returns it with its leader epoch.
-    pub fn delete_records(&self, offset: i64) -> Result<(Offset, LeaderEpoch), OffsetsError> {
+    pub fn delete_records(&self, offset: i64) -> Result<(Offset, LeaderEpoch), DeleteError> {
         let mut state = self.state.lock();
         state.check_leader(None)?;
         let policy = state.settings.cleanup_policy;
         if policy.compact && !policy.delete {
-            return Err(ErrorCode::PolicyViolation);
+            return Err(DeleteError::CompactedOnly);
         }
         let offset = if offset == -1 { state.log.high_watermark() } else { Offset(offset) };
         if offset.0 < 0 {
-            return Err(ErrorCode::OffsetOutOfRange);
+            return Err(DeleteError::OutOfRange);
         }
         match state.log.delete_records(offset) {
             Ok(log_start_offset) => Ok((log_start_offset, state.leader_epoch())),
-            Err(DeleteRecordsError::OutOfRange(_)) => Err(ErrorCode::OffsetOutOfRange),
-            Err(DeleteRecordsError::Log(error)) => Err(self.unreadable(&error)),
+            Err(DeleteRecordsError::OutOfRange(_)) => Err(DeleteError::OutOfRange),
+            Err(DeleteRecordsError::Log(error)) => Err(self.unreadable(&error).into()),
         }
     }
 
-    fn unreadable(&self, error: &LogError) -> ErrorCode {
+    fn unreadable(&self, error: &LogError) -> Unreadable {
         // The disk is fine: the client gets the error, and the broker's log is not flooded.
         if let LogError::UnreadableRecords { .. } = error {
             tracing::debug!(partition = ?self, %error, "Failed to search records");
-            return ErrorCode::CorruptMessage;
+            return Unreadable::Records;
         }
         tracing::error!(partition = ?self, %error, "Failed to read a log");
-        ErrorCode::KafkaStorageError
+        Unreadable::Storage
     }
 }
 
@@ -156,7 +152,7 @@ impl State {
             .leader()
             .is_some_and(|leader| leader.followers.is_some() && self.high_watermark() < leader.epoch_start);
         if is_behind && reader == Reader::Client && (timestamp == LATEST || timestamp >= 0) {
-            return Err(ErrorCode::OffsetNotAvailable);
+            return Err(OffsetsError::NotAvailable);
         }
         Ok(match (reader, isolation) {
             (Reader::Follower { .. } | Reader::Internal, _) => self.log.log_end_offset(),

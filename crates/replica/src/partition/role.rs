@@ -1,11 +1,10 @@
 //! The role of this broker for a partition, and its state in that role.
 
-use super::State;
 use super::acks::AckWaiters;
+use super::{RoleError, State};
 use crate::leadership::Leadership;
 use thalweg_log::OffsetsMissing;
 use thalweg_record::{LeaderEpoch, Offset};
-use thalweg_wire::ErrorCode;
 
 /// The role of this broker, by the last applied registration.
 pub(super) enum Role {
@@ -113,27 +112,27 @@ impl State {
     }
 
     /// Rejects a request with another leader epoch.
-    fn check_epoch(&self, current: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
+    fn check_epoch(&self, current: Option<LeaderEpoch>) -> Result<(), RoleError> {
         if let Some(epoch) = current {
             if epoch < self.leader_epoch() {
-                return Err(ErrorCode::FencedLeaderEpoch);
+                return Err(RoleError::FencedEpoch);
             }
             if epoch > self.leader_epoch() {
-                return Err(ErrorCode::UnknownLeaderEpoch);
+                return Err(RoleError::UnknownEpoch);
             }
         }
         Ok(())
     }
 
     /// Rejects a request that only the leader serves, or one with another leader epoch.
-    pub(super) fn check_leader(&self, current: Option<LeaderEpoch>) -> Result<&Leader, ErrorCode> {
+    pub(super) fn check_leader(&self, current: Option<LeaderEpoch>) -> Result<&Leader, RoleError> {
         self.check_epoch(current)?;
-        self.leader().ok_or(ErrorCode::NotLeaderOrFollower)
+        self.leader().ok_or(RoleError::NotLeader)
     }
 
     /// Rejects a request that only a replica serves, or one with another leader epoch.
-    pub(super) fn check_replica(&self, current: Option<LeaderEpoch>) -> Result<(), ErrorCode> {
+    pub(super) fn check_replica(&self, current: Option<LeaderEpoch>) -> Result<(), RoleError> {
         self.check_epoch(current)?;
-        if self.is_retired() { Err(ErrorCode::NotLeaderOrFollower) } else { Ok(()) }
+        if self.is_retired() { Err(RoleError::NotReplica) } else { Ok(()) }
     }
 }

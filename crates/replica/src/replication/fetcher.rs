@@ -307,7 +307,7 @@ impl Fetcher {
         // The next fetch reports the log end to the leader; if the policy requires it, it must be synced by then.
         for partition in unflushed {
             if let Err(error) = Partition::flush_all(&partition).await {
-                tracing::error!(?partition, ?error, "Failed to flush replicated records");
+                tracing::error!(?partition, %error, "Failed to flush replicated records");
             }
         }
     }

@@ -141,7 +141,7 @@ fn read_partition(plan: &Plan, entry: &Entry, left: usize, first: bool, first_pa
     }
     match partition.fetch(&from) {
         Ok(read) => Outcome::read(read),
-        Err(error) => Outcome::failed(error),
+        Err(error) => Outcome::failed(error.code()),
     }
 }
 

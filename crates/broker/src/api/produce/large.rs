@@ -42,7 +42,7 @@ pub(super) async fn append(
         response.responses[topic].partition_responses[position] = match appended {
             Ok(Some(appended)) => accepted(&partition, acks, place, &appended, waits),
             Ok(None) => unreachable!("the budget has no bound"),
-            Err(error) => refused_by(&partition, &error),
+            Err(error) => refused_by(&partition, &error.into()),
         };
     }
 }

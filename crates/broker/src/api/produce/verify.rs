@@ -4,13 +4,15 @@
 //! Owns: which batches are verified, and the mapping of the coordinator's errors for clients. A request whose
 //! transactions are all open here needs no verification.
 
+use super::refusal::Refusal;
 use super::{BY_TOPIC_ID, Named};
 use crate::broker::Broker;
-use thalweg_coordinator::transaction::{Guarded, Producer, Verification, begin_verification, must_ask};
+use thalweg_coordinator::transaction::{
+    Guarded, Producer, Verification, VerificationError, begin_verification, must_ask,
+};
 use thalweg_hash::HashMap;
 use thalweg_log::VerificationGuard;
 use thalweg_record::BatchHeader;
-use thalweg_replica::partition::AppendError;
 use thalweg_wire::request::ProduceRequest;
 use thalweg_wire::request::produce_request::TopicProduceData;
 use thalweg_wire::{ErrorCode, Records};
@@ -24,12 +26,12 @@ type Place = (usize, usize);
 pub struct Guards {
     /// Whether a batch of a transaction needs a guard at all.
     required: bool,
-    known: HashMap<Place, Result<VerificationGuard, AppendError>>,
+    known: HashMap<Place, Result<VerificationGuard, Refusal>>,
 }
 
 impl Guards {
     /// The guard with which a batch is appended, or why it is not.
-    pub fn take(&mut self, place: Place) -> Result<Option<VerificationGuard>, AppendError> {
+    pub fn take(&mut self, place: Place) -> Result<Option<VerificationGuard>, Refusal> {
         let guard = self.known.remove(&place).unwrap_or(Ok(VerificationGuard::NONE))?;
         Ok(self.required.then_some(guard))
     }
@@ -109,7 +111,9 @@ impl Unverified {
         loop {
             let (id, verification) = (&self.id, self.verification);
             broker.verifier.ask(id, self.producer, &mut self.guarded, verification).await;
-            let is_early = |(_, guard): &Guarded| *guard == Err(ErrorCode::ConcurrentTransactions);
+            let is_early = |(_, guard): &Guarded| {
+                guard.as_ref().is_err_and(|error| error.code() == ErrorCode::ConcurrentTransactions)
+            };
             let goes_on = verification == Verification::Adds && self.guarded.iter().any(is_early);
             if !goes_on || Instant::now() >= deadline {
                 return self.into_guards(settings.verifies_partitions);
@@ -125,23 +129,23 @@ impl Unverified {
         let guards = self
             .guarded
             .into_iter()
-            .map(|(_, guard)| guard.map_err(|error| client_error(error, verification)));
+            .map(|(_, guard)| guard.map_err(|error| client_error(&error, verification)));
         Guards { required, known: self.places.into_iter().zip(guards).collect() }
     }
 }
 
 /// The error for a producer: older clients know only one retriable error that does not make them look for another
 /// leader.
-fn client_error(error: ErrorCode, verification: Verification) -> AppendError {
-    match error {
-        ErrorCode::NetworkException
+fn client_error(error: &VerificationError, verification: Verification) -> Refusal {
+    match error.code() {
+        underlying @ (ErrorCode::NetworkException
         | ErrorCode::CoordinatorLoadInProgress
         | ErrorCode::CoordinatorNotAvailable
-        | ErrorCode::NotCoordinator => AppendError::Unverified { underlying: error },
-        ErrorCode::ConcurrentTransactions if verification != Verification::Adds => {
-            AppendError::Unverified { underlying: error }
+        | ErrorCode::NotCoordinator) => Refusal::Unverified { underlying },
+        underlying @ ErrorCode::ConcurrentTransactions if verification != Verification::Adds => {
+            Refusal::Unverified { underlying }
         }
-        ErrorCode::InvalidTxnState => AppendError::NotOfTransaction,
+        ErrorCode::InvalidTxnState => Refusal::NotOfTransaction,
         other => other.into(),
     }
 }

@@ -3,16 +3,17 @@
 use super::super::answer::ClientInfo;
 use super::super::config::GroupConfig;
 use super::super::effects::{Completion, Context, StaticMember};
+use super::super::error::MembershipError;
 use super::super::member::{Member, Terms};
 use super::super::timers::{Deadline, Timer};
 use super::{ClassicGroup, GroupState, PENDING_MEMBERS_MAX};
-use crate::driver::Ticket;
+use crate::driver::{Ticket, WriteError};
 use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_hash::{HashMap, HashSet};
+use thalweg_wire::Uuid;
 use thalweg_wire::request::join_group_response::JoinGroupResponseMember;
 use thalweg_wire::request::{JoinGroupRequest, JoinGroupResponse};
-use thalweg_wire::{ErrorCode, Uuid};
 
 /// A JoinGroup request on its way into a group.
 pub(in super::super) struct Joining<'a> {
@@ -43,9 +44,9 @@ impl ClassicGroup {
         let member_id = joining.request.member_id.as_str();
         if !self.accepts(member_id, cx.config) {
             self.remove(cx, member_id);
-            cx.refuse_join(joining.ticket, "", ErrorCode::GroupMaxSizeReached);
+            cx.refuse_join(joining.ticket, "", MembershipError::GroupFull);
         } else if !self.supports(joining.request) {
-            cx.refuse_join(joining.ticket, member_id, ErrorCode::InconsistentGroupProtocol);
+            cx.refuse_join(joining.ticket, member_id, MembershipError::InconsistentProtocol);
         } else if member_id.is_empty() {
             self.join_new(cx, joining);
         } else {
@@ -88,12 +89,12 @@ impl ClassicGroup {
         } else if !joining.requires_known_member_id() {
             self.add(cx, joining, id);
         } else if self.pending_members.len() >= PENDING_MEMBERS_MAX {
-            cx.refuse_join(joining.ticket, "", ErrorCode::GroupMaxSizeReached);
+            cx.refuse_join(joining.ticket, "", MembershipError::GroupFull);
         } else {
             let mut deadline = Deadline::default();
             let at_ms = cx.after(joining.request.session_timeout_ms);
             cx.timers.set(&mut deadline, at_ms, || Timer::Session(self.id.clone(), id.clone()));
-            cx.refuse_join(joining.ticket, &id, ErrorCode::MemberIdRequired);
+            cx.refuse_join(joining.ticket, &id, MembershipError::MemberIdRequired);
             self.pending_members.insert(id, deadline);
         }
     }
@@ -104,7 +105,7 @@ impl ClassicGroup {
         if let Some((pending, _)) = self.pending_members.get_key_value(id) {
             // Only dynamic members get generated ids.
             match request.group_instance_id {
-                Some(_) => cx.refuse_join(ticket, id, ErrorCode::UnknownServerError),
+                Some(_) => cx.refuse_join(ticket, id, MembershipError::UnexpectedInstance),
                 None => self.add(cx, joining, pending.clone()),
             }
             return;
@@ -128,7 +129,7 @@ impl ClassicGroup {
                 self.rebalance_or_complete_join(cx);
             }
             // A group without members has none to validate.
-            GroupState::Empty => cx.refuse_join(ticket, id, ErrorCode::UnknownMemberId),
+            GroupState::Empty => cx.refuse_join(ticket, id, MembershipError::UnknownMember),
         }
     }
 
@@ -162,7 +163,7 @@ impl ClassicGroup {
     /// A member rejoins. If it already waits, its earlier request, whose connection is gone, gets a retriable error.
     fn update(&mut self, cx: &mut Context<'_>, id: &str, terms: Terms, ticket: Ticket) {
         if let Some(earlier) = self.take_join_ticket(id) {
-            cx.refuse_join(earlier, id, ErrorCode::RebalanceInProgress);
+            cx.refuse_join(earlier, id, MembershipError::RebalanceInProgress);
         }
         self.set_terms(id, terms);
         let member = self.members.get_mut(id).expect("whoever joins again was validated");
@@ -220,7 +221,7 @@ impl ClassicGroup {
         &mut self,
         cx: &mut Context<'_>,
         returned: StaticMember,
-        result: Result<(), ErrorCode>,
+        result: Result<(), WriteError>,
     ) {
         let StaticMember { ticket, version, instance_id, old_id, new_id, leader, terms, .. } = returned;
         let is_waiting = self.members.get(&new_id).is_some_and(|m| m.awaiting_join == Some(ticket));
@@ -233,7 +234,7 @@ impl ClassicGroup {
                 self.set_terms(&new_id, terms);
                 self.rename_static(cx, &instance_id, &new_id, &old_id);
                 self.touch(cx.timers, cx.now.monotonic_ms, &old_id);
-                cx.refuse_join(ticket, "", error);
+                cx.refuse_join(ticket, "", error.into());
             }
             // If a rebalance started meanwhile, it waits like the others.
             Ok(()) if self.state != GroupState::Stable => {}
@@ -266,10 +267,10 @@ impl ClassicGroup {
         self.pending_sync.remove(old_id);
         if let Some(ticket) = member.awaiting_join.take() {
             self.awaiting_join -= 1;
-            cx.refuse_join(ticket, old_id, ErrorCode::FencedInstanceId);
+            cx.refuse_join(ticket, old_id, MembershipError::FencedInstance);
         }
         if let Some(ticket) = member.awaiting_sync.take() {
-            cx.refuse_sync(ticket, ErrorCode::FencedInstanceId);
+            cx.refuse_sync(ticket, MembershipError::FencedInstance);
         }
         member.id = new_id.clone();
         member.is_new = false;
@@ -281,11 +282,11 @@ impl ClassicGroup {
     }
 
     /// A join that cannot be answered as it should, since the group could not be written.
-    pub(in super::super) fn fail_join(&mut self, cx: &mut Context<'_>, ticket: Ticket, error: ErrorCode) {
+    pub(in super::super) fn fail_join(&mut self, cx: &mut Context<'_>, ticket: Ticket, error: WriteError) {
         let waiting = self.members.values().find(|m| m.awaiting_join == Some(ticket)).map(|m| m.id.clone());
         if let Some(id) = waiting {
             self.take_join_ticket(&id);
-            cx.refuse_join(ticket, "", error);
+            cx.refuse_join(ticket, "", error.into());
         }
     }
 

@@ -1,6 +1,7 @@
 //! Leaving: by request, or by silence.
 
 use super::super::effects::Context;
+use super::super::error::MembershipError;
 use super::super::timers::Timer;
 use super::{ClassicGroup, GroupState};
 use thalweg_wire::ErrorCode;
@@ -22,7 +23,7 @@ impl ClassicGroup {
             responses.push(MemberResponse {
                 member_id: member.member_id.clone(),
                 group_instance_id: member.group_instance_id.clone(),
-                error_code: result.err().unwrap_or(ErrorCode::None).code(),
+                error_code: result.err().map_or(ErrorCode::None, MembershipError::code).code(),
             });
         }
         if has_left {
@@ -35,13 +36,13 @@ impl ClassicGroup {
         responses
     }
 
-    fn leave_one(&mut self, cx: &mut Context<'_>, member: &MemberIdentity) -> Result<(), ErrorCode> {
+    fn leave_one(&mut self, cx: &mut Context<'_>, member: &MemberIdentity) -> Result<(), MembershipError> {
         let instance_id = member.group_instance_id.as_deref();
         let reason = member.reason.as_deref().unwrap_or("not provided");
         let id = if member.member_id.is_empty() {
             // An administrator removes a static member by the name that it keeps.
             let known = instance_id.and_then(|instance_id| self.static_members.get(instance_id));
-            known.cloned().ok_or(ErrorCode::UnknownMemberId)?
+            known.cloned().ok_or(MembershipError::UnknownMember)?
         } else {
             if !self.pending_members.contains_key(member.member_id.as_str()) {
                 self.validate_member(&member.member_id, instance_id)?;

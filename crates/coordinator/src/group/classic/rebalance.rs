@@ -1,10 +1,10 @@
 //! Rebalances: start, end, and result.
 
 use super::super::effects::{Completion, Context};
+use super::super::error::MembershipError;
 use super::super::timers::Timer;
 use super::{ClassicGroup, GroupState, JoinPhase};
 use std::sync::Arc;
-use thalweg_wire::ErrorCode;
 
 impl ClassicGroup {
     /// A member joined, changed or left: start a rebalance, or check whether the current one is complete.
@@ -21,7 +21,7 @@ impl ClassicGroup {
     /// once per member; a group with members waits until all have rejoined.
     pub(in super::super) fn prepare_rebalance(&mut self, cx: &mut Context<'_>) {
         if self.state == GroupState::CompletingRebalance {
-            self.reset_assignment(cx, ErrorCode::RebalanceInProgress);
+            self.reset_assignment(cx, MembershipError::RebalanceInProgress);
         }
         self.pending_sync.clear();
         cx.timers.cancel(&mut self.sync_deadline);

@@ -1,13 +1,13 @@
 //! Syncs: the leader sends the assignment of a generation, the other members wait for theirs. And heartbeats.
 
 use super::super::effects::{Completion, Context};
+use super::super::error::MembershipError;
 use super::super::timers::Timer;
 use super::{ClassicGroup, GroupState};
-use crate::driver::Ticket;
+use crate::driver::{Ticket, WriteError};
 use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{HeartbeatRequest, SyncGroupRequest, SyncGroupResponse};
 
 impl ClassicGroup {
@@ -24,8 +24,8 @@ impl ClassicGroup {
         }
         let id = request.member_id.as_str();
         match self.state {
-            GroupState::Empty => cx.refuse_sync(ticket, ErrorCode::UnknownMemberId),
-            GroupState::PreparingRebalance => cx.refuse_sync(ticket, ErrorCode::RebalanceInProgress),
+            GroupState::Empty => cx.refuse_sync(ticket, MembershipError::UnknownMember),
+            GroupState::PreparingRebalance => cx.refuse_sync(ticket, MembershipError::RebalanceInProgress),
             GroupState::Stable => {
                 self.has_synced(cx, id);
                 let assignment = self.members[id].assignment.clone();
@@ -35,7 +35,7 @@ impl ClassicGroup {
                 let member = self.members.get_mut(id).expect("whoever syncs was validated");
                 if let Some(earlier) = member.awaiting_sync.replace(ticket) {
                     // Its sender has gone, or it would not have asked again.
-                    cx.refuse_sync(earlier, ErrorCode::RebalanceInProgress);
+                    cx.refuse_sync(earlier, MembershipError::RebalanceInProgress);
                 }
                 self.has_synced(cx, id);
                 if self.is_leader(id) && !self.is_assigned {
@@ -45,10 +45,10 @@ impl ClassicGroup {
         }
     }
 
-    fn validate_sync(&self, request: &SyncGroupRequest) -> Result<(), ErrorCode> {
+    fn validate_sync(&self, request: &SyncGroupRequest) -> Result<(), MembershipError> {
         self.validate_member(&request.member_id, request.group_instance_id.as_deref())?;
         if request.generation_id != self.generation {
-            return Err(ErrorCode::IllegalGeneration);
+            return Err(MembershipError::IllegalGeneration);
         }
         // Before version 5 neither is named.
         let differs = |theirs: &Option<String>, ours: &Option<String>| {
@@ -57,7 +57,7 @@ impl ClassicGroup {
         if differs(&request.protocol_type, &self.protocol_type)
             || differs(&request.protocol_name, &self.protocol_name)
         {
-            return Err(ErrorCode::InconsistentGroupProtocol);
+            return Err(MembershipError::InconsistentProtocol);
         }
         Ok(())
     }
@@ -86,7 +86,7 @@ impl ClassicGroup {
         generation: i32,
         leader: &str,
         mut assignment: HashMap<String, Bytes>,
-        result: Result<(), ErrorCode>,
+        result: Result<(), WriteError>,
     ) {
         if self.state != GroupState::CompletingRebalance || self.generation != generation {
             return;
@@ -96,35 +96,34 @@ impl ClassicGroup {
                 for member in self.members.values_mut() {
                     member.assignment = assignment.remove(&*member.id).unwrap_or_default();
                 }
-                self.propagate(cx, ErrorCode::None);
+                self.propagate(cx, Ok(()));
                 self.transition_to(GroupState::Stable, cx.now.wall_ms);
             }
             Err(error) => {
                 tracing::warn!(group = %self.id, generation, leader, %error, "Failed to store an assignment");
-                self.reset_assignment(cx, error);
+                self.reset_assignment(cx, error.into());
                 self.rebalance_or_complete_join(cx);
             }
         }
     }
 
     /// Clears all assignments, and answers waiting syncs with the error.
-    pub(super) fn reset_assignment(&mut self, cx: &mut Context<'_>, error: ErrorCode) {
+    pub(super) fn reset_assignment(&mut self, cx: &mut Context<'_>, error: MembershipError) {
         for member in self.members.values_mut() {
             member.assignment = Bytes::new();
         }
-        self.propagate(cx, error);
+        self.propagate(cx, Err(error));
     }
 
     /// Answers all waiting syncs. Waiting members sent no heartbeats, so their sessions restart.
-    fn propagate(&mut self, cx: &mut Context<'_>, error: ErrorCode) {
+    fn propagate(&mut self, cx: &mut Context<'_>, result: Result<(), MembershipError>) {
         for id in self.ids_in_order() {
             let member = self.members.get_mut(&id).expect("it was just listed");
             let Some(ticket) = member.awaiting_sync.take() else { continue };
             let assignment = member.assignment.clone();
-            if error == ErrorCode::None {
-                cx.answer_sync(ticket, self.sync_response(assignment));
-            } else {
-                cx.refuse_sync(ticket, error);
+            match result {
+                Ok(()) => cx.answer_sync(ticket, self.sync_response(assignment)),
+                Err(error) => cx.refuse_sync(ticket, error),
             }
             self.touch(cx.timers, cx.now.monotonic_ms, &id);
         }
@@ -169,15 +168,15 @@ impl ClassicGroup {
         &mut self,
         cx: &mut Context<'_>,
         request: &HeartbeatRequest,
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<(), MembershipError> {
         self.validate_member(&request.member_id, request.group_instance_id.as_deref())?;
         if request.generation_id != self.generation {
-            return Err(ErrorCode::IllegalGeneration);
+            return Err(MembershipError::IllegalGeneration);
         }
         self.touch(cx.timers, cx.now.monotonic_ms, &request.member_id);
         match self.state {
-            GroupState::Empty => Err(ErrorCode::UnknownMemberId),
-            GroupState::PreparingRebalance => Err(ErrorCode::RebalanceInProgress),
+            GroupState::Empty => Err(MembershipError::UnknownMember),
+            GroupState::PreparingRebalance => Err(MembershipError::RebalanceInProgress),
             GroupState::CompletingRebalance | GroupState::Stable => Ok(()),
         }
     }

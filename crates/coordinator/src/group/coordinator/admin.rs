@@ -1,7 +1,9 @@
 //! ListGroups, DescribeGroups and DeleteGroups, across the shards of this broker.
 
 use super::super::answer::Answer;
+use super::super::error::ViewError;
 use super::GroupCoordinator;
+use crate::driver::RequestError;
 use std::collections::BTreeMap;
 use thalweg_hash::HashSet;
 use thalweg_net::answer_parts::AnswerRoom;
@@ -29,7 +31,7 @@ impl GroupCoordinator {
             Ok(groups) => {
                 ListGroupsResponse { groups: groups.into_iter().flatten().collect(), ..Default::default() }
             }
-            Err(error) => ListGroupsResponse { error_code: error.code(), ..Default::default() },
+            Err(error) => ListGroupsResponse { error_code: error.code().code(), ..Default::default() },
         }
     }
 
@@ -41,15 +43,15 @@ impl GroupCoordinator {
     ) -> DescribeGroupsResponse {
         let mut room = AnswerRoom::default();
         let describe = |id: &String| {
-            let described = self.read(id, |shard| shard.describe_group(id, version));
+            let described = self.read(id, |shard| shard.describe_group(id, version)).map_err(ViewError::from);
             // The answer is full: a group is described completely or not at all.
             let described = described.and_then(|group| match room.take(answer_bytes(&group)) {
                 true => Ok(group),
-                false => Err(ErrorCode::InvalidRequest),
+                false => Err(ViewError::AnswerFull),
             });
             let mut group = described.unwrap_or_else(|error| DescribedGroup {
                 group_id: id.clone(),
-                error_code: error.code(),
+                error_code: error.code().code(),
                 ..DescribedGroup::default()
             });
             if version >= 3
@@ -77,16 +79,16 @@ impl GroupCoordinator {
         }
         let mut response = DeleteGroupsResponse::default();
         for ids in by_partition.values().flat_map(|ids| ids.chunks(DELETED_AT_ONCE)) {
-            let failed = |error: ErrorCode| {
-                let failed =
-                    |id: &String| DeletableGroupResult { group_id: id.clone(), error_code: error.code() };
+            let failed = |error: RequestError| {
+                let error_code = error.code().code();
+                let failed = |id: &String| DeletableGroupResult { group_id: id.clone(), error_code };
                 ids.iter().map(failed).collect()
             };
             let asked = self.ask(&ids[0], |shard, ticket, now| shard.delete_groups(ids, ticket, now));
             response.results.extend(match asked.await {
                 Ok(Answer::DeleteGroups(results)) => results,
-                Ok(_) => failed(ErrorCode::UnknownServerError),
-                Err(error) => failed(error),
+                Ok(_) => failed(RequestError::WrongAnswer),
+                Err(error) => failed(error.into()),
             });
         }
         response

@@ -1,7 +1,9 @@
 //! JoinGroup, SyncGroup, Heartbeat and LeaveGroup, in the form of each version.
 
 use super::super::answer::{Answer, ClientInfo, join_error, sync_error};
+use super::super::error::MembershipError;
 use super::GroupCoordinator;
+use crate::driver::{RequestError, Unavailable};
 use bytes::Bytes;
 use thalweg_hash::HashMap;
 use thalweg_wire::request::leave_group_request::MemberIdentity;
@@ -29,13 +31,13 @@ impl GroupCoordinator {
         }
         let config = self.shards.shared();
         let mut response = if request.group_id.is_empty() {
-            join_error(&request.member_id, ErrorCode::InvalidGroupId)
+            join_error(&request.member_id, MembershipError::InvalidGroupId)
         } else if !(config.session_timeout_ms_min..=config.session_timeout_ms_max)
             .contains(&request.session_timeout_ms)
         {
-            join_error(&request.member_id, ErrorCode::InvalidSessionTimeout)
+            join_error(&request.member_id, MembershipError::InvalidSessionTimeout)
         } else if request.protocols.len() > PROTOCOLS_MAX {
-            join_error(&request.member_id, ErrorCode::InconsistentGroupProtocol)
+            join_error(&request.member_id, MembershipError::InconsistentProtocol)
         } else {
             let unique = Uuid::random();
             let asked = self.ask(&request.group_id, |shard, ticket, now| {
@@ -43,8 +45,8 @@ impl GroupCoordinator {
             });
             match asked.await {
                 Ok(Answer::JoinGroup(response)) => response,
-                Ok(_) => join_error("", ErrorCode::UnknownServerError),
-                Err(error) => join_error("", error),
+                Ok(_) => join_error("", RequestError::WrongAnswer.into()),
+                Err(error) => join_error("", error.into()),
             }
         };
         // "No protocol" is encoded differently since version 7.
@@ -64,14 +66,14 @@ impl GroupCoordinator {
         let given: HashMap<String, Bytes> =
             given.into_iter().map(|given| (given.member_id, given.assignment)).collect();
         let mut response = if request.group_id.is_empty() {
-            sync_error(ErrorCode::InvalidGroupId)
+            sync_error(MembershipError::InvalidGroupId)
         } else {
             let asked = self
                 .ask(&request.group_id, |shard, ticket, now| shard.sync_group(&request, &given, ticket, now));
             match asked.await {
                 Ok(Answer::SyncGroup(response)) => response,
-                Ok(_) => sync_error(ErrorCode::UnknownServerError),
-                Err(error) => sync_error(error),
+                Ok(_) => sync_error(RequestError::WrongAnswer.into()),
+                Err(error) => sync_error(error.into()),
             }
         };
         if version < 5 {
@@ -85,18 +87,18 @@ impl GroupCoordinator {
     /// that they are out.
     pub async fn heartbeat(&self, request: HeartbeatRequest, _version: i16) -> HeartbeatResponse {
         let error = if request.group_id.is_empty() {
-            ErrorCode::InvalidGroupId
+            MembershipError::InvalidGroupId
         } else {
             let asked =
                 self.ask(&request.group_id, |shard, ticket, now| shard.heartbeat(&request, ticket, now));
             match asked.await {
                 Ok(Answer::Heartbeat(response)) => return response,
-                Ok(_) => ErrorCode::UnknownServerError,
-                Err(ErrorCode::CoordinatorLoadInProgress) => ErrorCode::None,
-                Err(error) => error,
+                Ok(_) => RequestError::WrongAnswer.into(),
+                Err(Unavailable::Loading) => return HeartbeatResponse::default(),
+                Err(error) => error.into(),
             }
         };
-        HeartbeatResponse { error_code: error.code(), ..HeartbeatResponse::default() }
+        HeartbeatResponse { error_code: error.code().code(), ..HeartbeatResponse::default() }
     }
 
     /// LeaveGroup, versions 0 to 5. Before version 3 one member leaves, and its error is the response's.
@@ -105,9 +107,12 @@ impl GroupCoordinator {
             let member_id = std::mem::take(&mut request.member_id);
             request.members = vec![MemberIdentity { member_id, ..MemberIdentity::default() }];
         }
-        let failed = |error: ErrorCode| LeaveGroupResponse { error_code: error.code(), ..Default::default() };
+        let failed = |error: MembershipError| LeaveGroupResponse {
+            error_code: error.code().code(),
+            ..Default::default()
+        };
         if request.group_id.is_empty() {
-            return failed(ErrorCode::InvalidGroupId);
+            return failed(MembershipError::InvalidGroupId);
         }
         let mut response = LeaveGroupResponse::default();
         let members = std::mem::take(&mut request.members);
@@ -122,8 +127,8 @@ impl GroupCoordinator {
                     response.members.extend(left.members);
                 }
                 Ok(Answer::LeaveGroup(left)) => response = left,
-                Ok(_) => response = failed(ErrorCode::UnknownServerError),
-                Err(error) => response = failed(error),
+                Ok(_) => response = failed(RequestError::WrongAnswer.into()),
+                Err(error) => response = failed(error.into()),
             }
             rest = later;
             if rest.is_empty() || response.error_code != ErrorCode::None.code() {

@@ -1,9 +1,11 @@
 //! OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: resolves topics by name or id, and answers for
 //! missing ones without the group.
 
-use super::super::answer::{Answer, ClientInfo, write_error};
+use super::super::answer::{Answer, ClientInfo};
+use super::super::error::{MembershipError, ViewError};
 use super::GroupCoordinator;
 use super::bounds;
+use crate::driver::{RequestError, WriteError};
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::VerificationGuard;
 use thalweg_net::answer_parts::{AnswerRoom, merge};
@@ -49,15 +51,15 @@ impl GroupCoordinator {
             return response;
         }
         let committed = if self.is_beyond_a_batch(&request.group_id, &request.topics) {
-            all_failed(&request, write_error(ErrorCode::MessageTooLarge))
+            all_failed(&request, WriteError::TooLarge.into())
         } else {
             let asked = self.ask(&request.group_id, |shard, ticket, now| {
                 shard.commit_offsets(&request, version, ticket, now);
             });
             match asked.await {
                 Ok(Answer::OffsetCommit(committed)) => committed.topics,
-                Ok(_) => all_failed(&request, ErrorCode::UnknownServerError),
-                Err(error) => all_failed(&request, error),
+                Ok(_) => all_failed(&request, RequestError::WrongAnswer),
+                Err(error) => all_failed(&request, error.into()),
             }
         };
         let by_id = version >= COMMIT_BY_TOPIC_ID;
@@ -139,9 +141,9 @@ impl GroupCoordinator {
             return response;
         }
         let error = if request.group_id.is_empty() {
-            ErrorCode::InvalidGroupId
+            MembershipError::InvalidGroupId
         } else if self.is_beyond_a_transactional_batch(&request.group_id, &request.topics) {
-            write_error(ErrorCode::MessageTooLarge)
+            WriteError::TooLarge.into()
         } else {
             let asked = self.ask(&request.group_id, |shard, ticket, now| {
                 shard.commit_transactional_offsets(&request, guard, ticket, now);
@@ -154,13 +156,13 @@ impl GroupCoordinator {
                     });
                     return response;
                 }
-                Ok(_) => ErrorCode::UnknownServerError,
-                Err(error) => error,
+                Ok(_) => RequestError::WrongAnswer.into(),
+                Err(error) => error.into(),
             }
         };
+        let error_code = error.code().code();
         for topic in request.topics {
-            let failed =
-                |index| TxnOffsetCommitResponsePartition { partition_index: index, error_code: error.code() };
+            let failed = |partition_index| TxnOffsetCommitResponsePartition { partition_index, error_code };
             let partitions = topic.partitions.iter().map(|p| failed(p.partition_index)).collect();
             response.topics.push(TxnOffsetCommitResponseTopic { name: topic.name, partitions });
         }
@@ -233,7 +235,7 @@ impl GroupCoordinator {
                 let error = ErrorCode::from_i16(group.error_code).unwrap_or(ErrorCode::UnknownServerError);
                 return failed(error);
             }
-            Err(error) => return failed(error),
+            Err(error) => return failed(error.code()),
         };
         if version >= FETCH_BY_TOPIC_ID {
             if is_whole {
@@ -257,7 +259,7 @@ impl GroupCoordinator {
         mut request: OffsetFetchRequestGroup,
         require_stable: bool,
         room: &mut AnswerRoom,
-    ) -> Result<OffsetFetchResponseGroup, ErrorCode> {
+    ) -> Result<OffsetFetchResponseGroup, ViewError> {
         let pieces = match request.topics.take() {
             None => vec![None],
             Some(topics) => bounds::pieces(topics).into_iter().map(Some).collect(),
@@ -272,7 +274,7 @@ impl GroupCoordinator {
                 });
                 match asked.await? {
                     Answer::OffsetFetch(group) => group,
-                    _ => return Err(ErrorCode::UnknownServerError),
+                    _ => return Err(RequestError::WrongAnswer.into()),
                 }
             } else {
                 self.read(&request.group_id, |shard| shard.fetch_offsets(&request))?
@@ -281,7 +283,7 @@ impl GroupCoordinator {
                 return Ok(piece);
             }
             if !room.take(bounds::answer_bytes(&piece.topics)) {
-                return Err(ErrorCode::InvalidRequest);
+                return Err(ViewError::AnswerFull);
             }
             bounds::join_pieces(&mut fetched.topics, piece.topics);
         }
@@ -323,8 +325,8 @@ impl GroupCoordinator {
             self.ask(&request.group_id, |shard, ticket, now| shard.delete_offsets(&request, ticket, now));
         let mut response = match asked.await {
             Ok(Answer::OffsetDelete(response)) => response,
-            Ok(_) => return failed(ErrorCode::UnknownServerError),
-            Err(error) => return failed(error),
+            Ok(_) => return failed(RequestError::WrongAnswer.code()),
+            Err(error) => return failed(error.code()),
         };
         if response.error_code == ErrorCode::None.code() {
             let key = |topic: &OffsetDeleteResponseTopic| topic.name.clone();
@@ -336,8 +338,8 @@ impl GroupCoordinator {
     }
 }
 
-fn all_failed(request: &OffsetCommitRequest, error: ErrorCode) -> Vec<OffsetCommitResponseTopic> {
-    let error_code = error.code();
+fn all_failed(request: &OffsetCommitRequest, error: RequestError) -> Vec<OffsetCommitResponseTopic> {
+    let error_code = error.code().code();
     let failed = |topic: &OffsetCommitRequestTopic| OffsetCommitResponseTopic {
         name: topic.name.clone(),
         topic_id: topic.topic_id,

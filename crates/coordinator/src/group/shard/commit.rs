@@ -2,6 +2,7 @@
 
 use super::super::answer::Answer;
 use super::super::classic::GroupState;
+use super::super::error::{CommitError, MembershipError};
 use super::super::offsets::{OffsetAndMetadata, TransactionOutcome, View};
 use super::super::record::CoordinatorRecord;
 use super::{EndOfTransaction, Shard, TransactionalProducer, Write};
@@ -53,7 +54,7 @@ impl Shard {
                     let value = committed(partition, topic.topic_id, expire_timestamp_ms, now);
                     records.push(value.to_record(&request.group_id, &topic.name, partition.partition_index));
                 }
-                let error_code = error.unwrap_or(ErrorCode::None).code();
+                let error_code = error.map_or(ErrorCode::None, CommitError::code).code();
                 let partition_index = partition.partition_index;
                 partitions.push(OffsetCommitResponsePartition { partition_index, error_code });
             }
@@ -68,7 +69,7 @@ impl Shard {
         request: &OffsetCommitRequest,
         version: i16,
         now: Moment,
-    ) -> Result<(), ErrorCode> {
+    ) -> Result<(), CommitError> {
         let generation = request.generation_id_or_member_epoch;
         let validated = self.with_group(&request.group_id, now, |group, cx| {
             let (id, instance_id) = (request.member_id.as_str(), request.group_instance_id.as_deref());
@@ -79,11 +80,11 @@ impl Shard {
             Ok(())
         });
         match validated {
-            Some((result, _)) => result,
+            Some((result, _)) => result.map_err(CommitError::Membership),
             // A consumer without a group makes one to keep its offsets.
             None if generation < 0 => Ok(()),
-            None if version >= 9 => Err(ErrorCode::GroupIdNotFound),
-            None => Err(ErrorCode::IllegalGeneration),
+            None if version >= 9 => Err(CommitError::UnknownGroup),
+            None => Err(MembershipError::IllegalGeneration.into()),
         }
     }
 
@@ -98,10 +99,12 @@ impl Shard {
         let refused = match self.group(&request.group_id) {
             Some(group) => {
                 let instance_id = request.group_instance_id.as_deref();
-                group.validate_commit(&request.member_id, instance_id, request.generation_id, true).err()
+                let valid =
+                    group.validate_commit(&request.member_id, instance_id, request.generation_id, true);
+                valid.err().map(CommitError::Membership)
             }
             None if request.generation_id < 0 => None,
-            None => Some(ErrorCode::IllegalGeneration),
+            None => Some(MembershipError::IllegalGeneration.into()),
         };
         let mut records = Vec::new();
         let mut response = TxnOffsetCommitResponse::default();
@@ -113,7 +116,7 @@ impl Shard {
                     let value = committed_in_transaction(partition, now);
                     records.push(value.to_record(&request.group_id, &topic.name, partition.partition_index));
                 }
-                let error_code = error.unwrap_or(ErrorCode::None).code();
+                let error_code = error.map_or(ErrorCode::None, CommitError::code).code();
                 let partition_index = partition.partition_index;
                 partitions.push(TxnOffsetCommitResponsePartition { partition_index, error_code });
             }
@@ -148,10 +151,10 @@ impl Shard {
         });
     }
 
-    fn refuse_metadata(&self, metadata: Option<&str>) -> Option<ErrorCode> {
+    fn refuse_metadata(&self, metadata: Option<&str>) -> Option<CommitError> {
         let max = self.config.offset_metadata_len_max;
         let is_too_long = |text: &str| text.len() > max && text.encode_utf16().count() > max;
-        metadata.is_some_and(is_too_long).then_some(ErrorCode::OffsetMetadataTooLarge)
+        metadata.is_some_and(is_too_long).then_some(CommitError::MetadataTooLarge)
     }
 
     /// An OffsetFetch request for one group: answered at once, from the acknowledged state.

@@ -3,9 +3,8 @@
 use super::super::record::CoordinatorRecord;
 use super::super::timers::Timer;
 use super::Shard;
-use crate::driver::Moment;
+use crate::driver::{Moment, WriteError};
 use std::sync::Arc;
-use thalweg_wire::ErrorCode;
 
 impl Shard {
     /// When [`Shard::expire_one`] has something to do, by the clock of the timers.
@@ -24,7 +23,7 @@ impl Shard {
                 offset = pending.last_offset,
                 "Group coordinator write was not acknowledged in time"
             );
-            self.fail(pending.answers, pending.completion, ErrorCode::CoordinatorNotAvailable, now, false);
+            self.fail(pending.answers, pending.completion, WriteError::TimedOut, now, false);
             return true;
         }
         if let Some(timer) = self.timers.pop(now.monotonic_ms) {

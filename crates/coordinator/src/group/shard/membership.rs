@@ -3,6 +3,7 @@
 use super::super::answer::{Answer, ClientInfo, join_error, sync_error};
 use super::super::classic::{ClassicGroup, Joining};
 use super::super::effects::Completion;
+use super::super::error::MembershipError;
 use super::Shard;
 use crate::driver::{Moment, Ticket};
 use bytes::Bytes;
@@ -31,7 +32,7 @@ impl Shard {
         let is_new = self.group(id).is_none();
         if is_new {
             if !request.member_id.is_empty() {
-                let refusal = join_error(&request.member_id, ErrorCode::UnknownMemberId);
+                let refusal = join_error(&request.member_id, MembershipError::UnknownMember);
                 return self.release_after_writes(vec![(ticket, Answer::JoinGroup(refusal))], now);
             }
             let id: Arc<str> = id.into();
@@ -62,7 +63,7 @@ impl Shard {
         match self.with_group(&request.group_id, now, |group, cx| group.sync(cx, request, given, ticket)) {
             Some(((), effects)) => self.settle(effects, now),
             None => {
-                let refusal = Answer::SyncGroup(sync_error(ErrorCode::UnknownMemberId));
+                let refusal = Answer::SyncGroup(sync_error(MembershipError::UnknownMember));
                 self.release_after_writes(vec![(ticket, refusal)], now);
             }
         }
@@ -71,8 +72,8 @@ impl Shard {
     /// A Heartbeat request.
     pub fn heartbeat(&mut self, request: &HeartbeatRequest, ticket: Ticket, now: Moment) {
         let beat = self.with_group(&request.group_id, now, |group, cx| group.heartbeat(cx, request));
-        let result = beat.map_or(Err(ErrorCode::UnknownMemberId), |(result, _)| result);
-        let error_code = result.err().unwrap_or(ErrorCode::None).code();
+        let result = beat.map_or(Err(MembershipError::UnknownMember), |(result, _)| result);
+        let error_code = result.err().map_or(ErrorCode::None, MembershipError::code).code();
         let response = HeartbeatResponse { error_code, ..HeartbeatResponse::default() };
         self.release_after_writes(vec![(ticket, Answer::Heartbeat(response))], now);
     }
@@ -84,7 +85,7 @@ impl Shard {
             let refuse = |member: &MemberIdentity| MemberResponse {
                 member_id: member.member_id.clone(),
                 group_instance_id: member.group_instance_id.clone(),
-                error_code: ErrorCode::UnknownMemberId.code(),
+                error_code: MembershipError::UnknownMember.code().code(),
             };
             let members = request.members.iter().map(refuse).collect();
             let response = LeaveGroupResponse { members, ..LeaveGroupResponse::default() };

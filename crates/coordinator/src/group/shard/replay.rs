@@ -2,13 +2,13 @@
 
 use super::super::classic::ClassicGroup;
 use super::super::effects::Effects;
+use super::super::error::MembershipError;
 use super::super::offsets::{OffsetAndMetadata, TransactionOutcome};
 use super::super::record::CoordinatorRecord;
 use super::{Shard, refuse_waiting};
 use crate::driver::{Moment, ReplayError};
 use std::sync::Arc;
 use thalweg_record::{Batch, ControlRecordType, DecompressBuffer, ProducerId, batches};
-use thalweg_wire::ErrorCode;
 
 impl Shard {
     /// Replays a piece of the log: whole batches, in their order.
@@ -136,7 +136,7 @@ impl Shard {
         let key = key.clone();
         let slot = self.groups.get_mut(id).expect("it was just found");
         let Some(group) = slot.latest_mut() else { return };
-        refuse_waiting(&mut self.released, group.dissolve(&mut self.timers), ErrorCode::UnknownMemberId);
+        refuse_waiting(&mut self.released, group.dissolve(&mut self.timers), MembershipError::UnknownMember);
         match at {
             Some(at) => {
                 slot.change(None);

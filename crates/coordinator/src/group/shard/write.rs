@@ -4,12 +4,11 @@ use super::super::answer::Answer;
 use super::super::effects::Completion;
 use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
-use crate::driver::{AppendAs, BATCH_BYTES, Moment, Ticket};
+use crate::driver::{AppendAs, BATCH_BYTES, Moment, Ticket, WriteError};
 use bytes::Bytes;
 use thalweg_log::VerificationGuard;
 use thalweg_record::{BatchBuilder, BatchOptions, Compression, ProducerEpoch, ProducerId};
 use thalweg_replica::partition::{EndMarker, marker_batch};
-use thalweg_wire::ErrorCode;
 
 /// The producer of a transactional write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +54,7 @@ impl Write {
         &self,
         compression: Compression,
         now: Moment,
-    ) -> Result<(Bytes, AppendAs), ErrorCode> {
+    ) -> Result<(Bytes, AppendAs), WriteError> {
         let mut options = BatchOptions { compression, ..BatchOptions::default() };
         let mut append_as = AppendAs::default();
         if let Some(producer) = self.producer {
@@ -74,10 +73,10 @@ impl Write {
         }
         let mut builder = BatchBuilder::with_capacity(options, BATCH_BYTES);
         for record in &self.records {
-            let (key, value) = record.encode().map_err(|_| ErrorCode::InvalidRequest)?;
+            let (key, value) = record.encode().map_err(|_| WriteError::Unencodable)?;
             builder
                 .append(now.wall_ms, Some(&key), value.as_deref(), &[])
-                .map_err(|_| ErrorCode::RecordListTooLarge)?;
+                .map_err(|_| WriteError::TooLarge)?;
         }
         Ok((builder.build(), append_as))
     }

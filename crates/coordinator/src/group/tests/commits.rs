@@ -6,6 +6,7 @@ use super::super::record::CoordinatorRecord;
 use super::super::shard::EndOfTransaction;
 use super::super::topics::DeletedTopic;
 use super::harness::{Commit, GROUP, Harness, Join, error, fetch_request};
+use crate::driver::WriteError;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::request::offset_delete_request::{OffsetDeleteRequestPartition, OffsetDeleteRequestTopic};
 use thalweg_wire::request::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
@@ -153,9 +154,9 @@ fn a_commit_can_be_read_once_it_is_acknowledged() {
 fn a_commit_that_is_refused_has_not_happened() {
     let mut h = Harness::new();
     for (refusal, told) in [
-        (ErrorCode::NotLeaderOrFollower, ErrorCode::NotCoordinator),
-        (ErrorCode::NotEnoughReplicas, ErrorCode::CoordinatorNotAvailable),
-        (ErrorCode::MessageTooLarge, ErrorCode::UnknownServerError),
+        (WriteError::NotLeader, ErrorCode::NotCoordinator),
+        (WriteError::TooFewReplicas, ErrorCode::CoordinatorNotAvailable),
+        (WriteError::TooLarge, ErrorCode::UnknownServerError),
     ] {
         h.refuses = Some(refusal);
         assert_eq!(h.commit(Commit::default()), told);

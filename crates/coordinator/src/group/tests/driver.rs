@@ -5,7 +5,7 @@ use super::super::config::GroupConfig;
 use super::super::coordinator::GroupCoordinator;
 use super::super::topics::{DeletedTopic, Topics};
 use super::harness::error;
-use crate::driver::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError};
+use crate::driver::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError, WriteError};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -40,7 +40,7 @@ impl CoordinatorLog for MemoryLog {
         leader_epoch: i32,
         batch: Bytes,
         _append_as: AppendAs,
-    ) -> Result<Appended, ErrorCode> {
+    ) -> Result<Appended, WriteError> {
         let mut next_offset = self.next_offset.lock();
         let header = BatchHeader::parse(&batch).expect("the coordinator builds whole batches");
         let mut bytes = batch.to_vec();
@@ -53,11 +53,7 @@ impl CoordinatorLog for MemoryLog {
             Acknowledged::Now
         } else {
             Acknowledged::Later(Box::pin(async move {
-                acknowledges
-                    .wait_for(|&yes| yes)
-                    .await
-                    .map(|_| ())
-                    .map_err(|_| ErrorCode::NotLeaderOrFollower)
+                acknowledges.wait_for(|&yes| yes).await.map(|_| ()).map_err(|_| WriteError::NotLeader)
             }))
         };
         Ok(Appended { last_offset, acknowledged })

@@ -5,7 +5,7 @@ use super::super::config::GroupConfig;
 use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
 use super::super::shard::Shard;
-use crate::driver::{Moment, Shard as _, Ticket};
+use crate::driver::{Moment, Shard as _, Ticket, WriteError};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ pub(super) struct Harness {
     pub(super) held: VecDeque<i64>,
     pub(super) acknowledged: i64,
     /// The next appends fail with this.
-    pub(super) refuses: Option<ErrorCode>,
+    pub(super) refuses: Option<WriteError>,
     next_ticket: u64,
     answers: BTreeMap<Ticket, Answer>,
     /// All answers, in order, for tests that check all of them.

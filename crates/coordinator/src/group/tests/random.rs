@@ -5,7 +5,7 @@ use super::super::answer::Answer;
 use super::super::record::CoordinatorRecord;
 use super::super::shard::Shard;
 use super::harness::{Commit, Harness, Join, REBALANCE_MS, SESSION_MS, error};
-use crate::driver::Ticket;
+use crate::driver::{Ticket, WriteError};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -376,7 +376,7 @@ fn nonsense_does_no_harm() {
                 _ => h.advance(rng.random_range(0..20_000)),
             }
             if rng.random_bool(0.02) {
-                h.refuses = Some(ErrorCode::NotEnoughReplicas);
+                h.refuses = Some(WriteError::TooFewReplicas);
             } else if rng.random_bool(0.2) {
                 h.refuses = None;
             }

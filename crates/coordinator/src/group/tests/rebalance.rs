@@ -1,7 +1,7 @@
 //! Rebalances: waiting times, and the answers of members.
 
 use super::harness::{Commit, DELAY_MS, Harness, Join, REBALANCE_MS, SESSION_MS, error};
-use crate::driver::Shard as _;
+use crate::driver::{Shard as _, WriteError};
 use thalweg_hash::HashMap;
 use thalweg_wire::ErrorCode;
 
@@ -293,7 +293,7 @@ fn an_assignment_that_cannot_be_stored_makes_the_group_rebalance() {
     let (a, b) = (h.send_new("a").0, h.send_new("b").0);
     h.advance(DELAY_MS * 2);
     let follower = h.send_sync(&b, 1, &[]);
-    h.refuses = Some(ErrorCode::NotEnoughReplicas);
+    h.refuses = Some(WriteError::TooFewReplicas);
     let leader = h.send_sync(&a, 1, &[(&a, "x"), (&b, "y")]);
     assert_eq!(h.sync_answer(leader), Some(Err(ErrorCode::CoordinatorNotAvailable)));
     assert_eq!(h.sync_answer(follower), Some(Err(ErrorCode::CoordinatorNotAvailable)));
@@ -319,7 +319,7 @@ fn an_assignment_that_is_not_acknowledged_in_time_makes_the_group_rebalance() {
 #[test]
 fn a_group_that_cannot_be_written_was_never_there() {
     let mut h = Harness::new();
-    h.refuses = Some(ErrorCode::NotLeaderOrFollower);
+    h.refuses = Some(WriteError::NotLeader);
     for version in [3, 9] {
         let ticket = h.send_join(Join { version, ..Join::default() });
         let answer = h.join_answer(ticket).expect("it is refused");

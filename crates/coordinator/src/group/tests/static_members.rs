@@ -2,6 +2,7 @@
 
 use super::super::Answer;
 use super::harness::{DELAY_MS, Harness, Join, REBALANCE_MS, SESSION_MS, error};
+use crate::driver::WriteError;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::JoinGroupResponse;
 
@@ -127,7 +128,7 @@ fn a_return_during_the_sync_phase_rebalances_the_group() {
 fn a_return_that_cannot_be_written_leaves_the_earlier_id_in_place() {
     let mut h = Harness::new();
     let ids = stable(&mut h);
-    h.refuses = Some(ErrorCode::NotEnoughReplicas);
+    h.refuses = Some(WriteError::TooFewReplicas);
     let answer = rejoin(&mut h, join("two"));
     assert_eq!(error(answer.error_code), ErrorCode::CoordinatorNotAvailable);
     assert_eq!(h.heartbeat(&ids[1], 1), ErrorCode::None);

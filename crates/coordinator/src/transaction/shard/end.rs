@@ -11,12 +11,12 @@
 //! | CompleteCommit | INVALID_TXN_STATE   | raises the epoch  | answered again       | INVALID_TXN_STATE  |
 
 use super::super::answer::{Answer, Producer};
+use super::super::error::TransactionError;
 use super::super::metadata::{EPOCH_PER_TRANSACTION, NO_PRODUCER_ID, TransactionMetadata};
 use super::super::state::{Outcome, TransactionState};
 use super::{MarkerOrder, Shard, Turn};
 use crate::driver::Ticket;
 use std::sync::Arc;
-use thalweg_wire::ErrorCode;
 
 /// How a client wants its transaction to end.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl Shard {
     pub fn end_transaction(&mut self, request: &EndRequest, new_id: Option<i64>, ticket: Ticket, turn: Turn) {
         let refuse = |error| Answer::Producer(Err(error));
         let Some((id, entry)) = self.entries.get_key_value(request.id.as_str()) else {
-            return self.answer(ticket, refuse(ErrorCode::InvalidProducerIdMapping));
+            return self.answer(ticket, refuse(TransactionError::UnknownProducer));
         };
         let (id, current) = (id.clone(), &entry.current);
         let has_own_epoch = request.client_version >= EPOCH_PER_TRANSACTION;
@@ -160,7 +160,11 @@ impl Shard {
 }
 
 /// By epochs: see the head of this file.
-fn judge(current: &TransactionMetadata, is_busy: bool, request: &EndRequest) -> Result<Verdict, ErrorCode> {
+fn judge(
+    current: &TransactionMetadata,
+    is_busy: bool,
+    request: &EndRequest,
+) -> Result<Verdict, TransactionError> {
     let Producer { id, epoch } = request.producer;
     // The last epoch was used up: the answer that was lost named another producer id.
     let is_rotated =
@@ -168,10 +172,10 @@ fn judge(current: &TransactionMetadata, is_busy: bool, request: &EndRequest) -> 
     let is_epoch_before = i32::from(current.producer_epoch) == i32::from(epoch) + 1;
     let is_repeated = is_epoch_before || is_rotated;
     if is_busy {
-        return Err(ErrorCode::ConcurrentTransactions);
+        return Err(TransactionError::Busy);
     }
     if current.producer_id != id && !is_rotated {
-        return Err(ErrorCode::InvalidProducerIdMapping);
+        return Err(TransactionError::UnknownProducer);
     }
     let is_current = epoch == current.producer_epoch;
     let is_known = match current.state {
@@ -180,12 +184,12 @@ fn judge(current: &TransactionMetadata, is_busy: bool, request: &EndRequest) -> 
         _ => is_current,
     };
     if !is_known {
-        return Err(ErrorCode::ProducerFenced);
+        return Err(TransactionError::Fenced);
     }
     match (current.state, request.outcome) {
         (TransactionState::Ongoing, _) => Ok(Verdict::Decide { is_empty: false }),
         (TransactionState::PrepareCommit, Outcome::Commit)
-        | (TransactionState::PrepareAbort, Outcome::Abort) => Err(ErrorCode::ConcurrentTransactions),
+        | (TransactionState::PrepareAbort, Outcome::Abort) => Err(TransactionError::Busy),
         (TransactionState::CompleteCommit, Outcome::Commit) if is_repeated => Ok(Verdict::Again),
         (TransactionState::CompleteAbort, Outcome::Abort) if is_repeated => Ok(Verdict::Again),
         (
@@ -194,7 +198,7 @@ fn judge(current: &TransactionMetadata, is_busy: bool, request: &EndRequest) -> 
         ) if !is_repeated || current.state == TransactionState::Empty => {
             Ok(Verdict::Decide { is_empty: true })
         }
-        _ => Err(ErrorCode::InvalidTxnState),
+        _ => Err(TransactionError::InvalidState),
     }
 }
 
@@ -203,22 +207,22 @@ fn judge_older(
     current: &TransactionMetadata,
     is_busy: bool,
     request: &EndRequest,
-) -> Result<Verdict, ErrorCode> {
+) -> Result<Verdict, TransactionError> {
     if current.producer_id != request.producer.id {
-        return Err(ErrorCode::InvalidProducerIdMapping);
+        return Err(TransactionError::UnknownProducer);
     }
     if current.producer_epoch != request.producer.epoch {
-        return Err(ErrorCode::ProducerFenced);
+        return Err(TransactionError::Fenced);
     }
     if is_busy {
-        return Err(ErrorCode::ConcurrentTransactions);
+        return Err(TransactionError::Busy);
     }
     match (current.state, request.outcome) {
         (TransactionState::Ongoing, _) => Ok(Verdict::Decide { is_empty: false }),
         (TransactionState::CompleteCommit, Outcome::Commit)
         | (TransactionState::CompleteAbort, Outcome::Abort) => Ok(Verdict::Again),
         (TransactionState::PrepareCommit, Outcome::Commit)
-        | (TransactionState::PrepareAbort, Outcome::Abort) => Err(ErrorCode::ConcurrentTransactions),
-        _ => Err(ErrorCode::InvalidTxnState),
+        | (TransactionState::PrepareAbort, Outcome::Abort) => Err(TransactionError::Busy),
+        _ => Err(TransactionError::InvalidState),
     }
 }

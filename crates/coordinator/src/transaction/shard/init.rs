@@ -1,12 +1,12 @@
 //! InitProducerId: a producer starts to use a transactional id, and its predecessor is fenced.
 
 use super::super::answer::{Answer, Producer};
+use super::super::error::TransactionError;
 use super::super::metadata::{NO_PRODUCER_EPOCH, TransactionMetadata, is_exhausted};
 use super::super::state::{Outcome, TransactionState};
 use super::{Entry, Shard, Turn};
 use crate::driver::Ticket;
 use std::sync::Arc;
-use thalweg_wire::ErrorCode;
 
 /// A producer's request. Its format and its timeout were checked.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ impl Shard {
         }
         if entry.current.state == TransactionState::Ongoing {
             // The client retries, and finds the transaction aborted.
-            let answer = Answer::Producer(Err(ErrorCode::ConcurrentTransactions));
+            let answer = Answer::Producer(Err(TransactionError::Busy));
             return self.fence(&id, new_id, Some((ticket, answer)), turn);
         }
         let (current, now_ms) = (&entry.current, turn.now.wall_ms);
@@ -54,7 +54,7 @@ impl Shard {
             Ok(current.rotated(new_id, request.timeout_ms, request.expected.is_some(), now_ms))
         } else if current.is_epoch_exhausted() && !is_repeated(current, request) {
             // An epoch that is neither this nor the previous one.
-            Err(ErrorCode::ProducerFenced)
+            Err(TransactionError::Fenced)
         } else {
             current.initialised(request.timeout_ms, request.expected.map(|expected| expected.epoch), now_ms)
         };
@@ -93,18 +93,18 @@ impl Shard {
     }
 }
 
-fn check(entry: &Entry, request: &InitRequest) -> Result<(), ErrorCode> {
+fn check(entry: &Entry, request: &InitRequest) -> Result<(), TransactionError> {
     let current = &entry.current;
     if entry.pending.is_some() {
-        return Err(ErrorCode::ConcurrentTransactions);
+        return Err(TransactionError::Busy);
     }
     if let Some(expected) = request.expected {
         let is_previous = expected.id == current.previous_producer_id && is_exhausted(expected.epoch);
         if current.producer_epoch != NO_PRODUCER_EPOCH && expected.id != current.producer_id && !is_previous {
-            return Err(ErrorCode::ProducerFenced);
+            return Err(TransactionError::Fenced);
         }
     }
-    if current.state.is_prepared() { Err(ErrorCode::ConcurrentTransactions) } else { Ok(()) }
+    if current.state.is_prepared() { Err(TransactionError::Busy) } else { Ok(()) }
 }
 
 /// Whether the request was answered before, and the answer was lost.

@@ -2,12 +2,12 @@
 
 use super::super::answer::Answer;
 use super::super::answer::Producer;
+use super::super::error::TransactionError;
 use super::super::metadata::Partitions;
 use super::super::state::TransactionState;
 use super::{Entry, Shard, Turn};
 use crate::driver::Ticket;
 use std::sync::Arc;
-use thalweg_wire::ErrorCode;
 
 impl Shard {
     /// The transaction writes to these partitions, which exist. `client_version` is the level by which the client acts.
@@ -21,10 +21,10 @@ impl Shard {
         turn: Turn,
     ) {
         let Some((id, entry)) = self.entries.get_key_value(id) else {
-            return self.answer(ticket, Answer::Added(Err(ErrorCode::InvalidProducerIdMapping)));
+            return self.answer(ticket, Answer::Added(Err(TransactionError::UnknownProducer)));
         };
         if entry.pending.is_some() {
-            return self.answer(ticket, Answer::Added(Err(ErrorCode::ConcurrentTransactions)));
+            return self.answer(ticket, Answer::Added(Err(TransactionError::Busy)));
         }
         if let Err(error) = check(entry, producer) {
             return self.answer(ticket, Answer::Added(Err(error)));
@@ -38,35 +38,32 @@ impl Shard {
         self.change(&id, target, false, Some((ticket, Answer::Added(Ok(())))), turn);
     }
 
-    /// Whether the open transaction writes to the partitions: a result for each, or one for all.
+    /// Whether the open transaction writes to the partitions: a result for each, in their order, or one for all.
     pub fn verify_partitions<'a>(
         &self,
         id: &str,
         producer: Producer,
         asked: impl Iterator<Item = &'a (Arc<str>, i32)>,
-    ) -> Result<Vec<ErrorCode>, ErrorCode> {
-        let entry = self.entries.get(id).ok_or(ErrorCode::InvalidProducerIdMapping)?;
+    ) -> Result<Vec<Result<(), TransactionError>>, TransactionError> {
+        let entry = self.entries.get(id).ok_or(TransactionError::UnknownProducer)?;
         check(entry, producer)?;
         let verify = |partition: &(Arc<str>, i32)| {
-            if entry.current.partitions.contains(partition) {
-                ErrorCode::None
-            } else {
-                ErrorCode::TransactionAbortable
-            }
+            let is_added = entry.current.partitions.contains(partition);
+            if is_added { Ok(()) } else { Err(TransactionError::PartitionNotAdded) }
         };
         Ok(asked.map(verify).collect())
     }
 }
 
 /// Rejects requests that are not from the id's producer, and all requests while a transaction ends.
-fn check(entry: &Entry, producer: Producer) -> Result<(), ErrorCode> {
+fn check(entry: &Entry, producer: Producer) -> Result<(), TransactionError> {
     let current = &entry.current;
     if current.producer_id != producer.id {
-        Err(ErrorCode::InvalidProducerIdMapping)
+        Err(TransactionError::UnknownProducer)
     } else if current.producer_epoch != producer.epoch {
-        Err(ErrorCode::ProducerFenced)
+        Err(TransactionError::Fenced)
     } else if current.state.is_prepared() {
-        Err(ErrorCode::ConcurrentTransactions)
+        Err(TransactionError::Busy)
     } else {
         Ok(())
     }

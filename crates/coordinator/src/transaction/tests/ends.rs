@@ -1,8 +1,10 @@
 //! How transactions begin and end, by both protocols.
 
 use super::super::answer::Producer;
+use super::super::error::TransactionError;
 use super::super::state::{Outcome, TransactionState};
 use super::harness::{EPOCH, Harness, ID, named};
+use crate::driver::WriteError;
 use thalweg_wire::ErrorCode;
 
 const BOTH: [i16; 2] = [0, 2];
@@ -70,7 +72,7 @@ fn a_decision_that_is_not_acknowledged_is_not_made() {
     h.add(producer, &[("t", 0)]).expect("added");
     h.holds = true;
     let ticket = h.send_end(producer, Outcome::Commit);
-    h.lose(ErrorCode::RequestTimedOut);
+    h.lose(WriteError::TimedOut);
     assert_eq!(h.producer(ticket), Err(ErrorCode::CoordinatorNotAvailable));
     assert!(h.markers.is_empty());
     h.holds = false;
@@ -85,7 +87,7 @@ fn a_completion_that_is_not_acknowledged_is_written_again() {
     h.add(producer, &[("t", 0)]).expect("added");
     h.keeps_markers = true;
     h.end(producer, Outcome::Abort).expect("decided");
-    h.refuses = Some(ErrorCode::NotEnoughReplicas);
+    h.refuses = Some(WriteError::TooFewReplicas);
     h.write_markers();
     assert_eq!(h.state(), TransactionState::PrepareAbort);
     h.refuses = None;
@@ -190,7 +192,10 @@ fn a_partition_is_of_the_transaction_that_it_was_added_to() {
     let mut h = Harness::new();
     let producer = h.init();
     let verify = |h: &Harness, producer, partitions: &[(&str, i32)]| {
-        h.shard.verify_partitions(ID, producer, named(partitions).iter())
+        let verified = h.shard.verify_partitions(ID, producer, named(partitions).iter());
+        let code =
+            |one: Result<(), TransactionError>| one.err().map_or(ErrorCode::None, TransactionError::code);
+        verified.map(|all| all.into_iter().map(code).collect::<Vec<_>>()).map_err(TransactionError::code)
     };
     assert_eq!(verify(&h, producer, &[("t", 0)]), Ok(vec![ErrorCode::TransactionAbortable]));
     h.add(producer, &[("t", 0)]).expect("added");

@@ -3,10 +3,11 @@
 
 use super::super::answer::{Answer, Producer};
 use super::super::config::TransactionConfig;
+use super::super::error::TransactionError;
 use super::super::metadata::{Partitions, TransactionMetadata};
 use super::super::shard::{EndRequest, InitRequest, MarkerOrder, Shard, Turn};
 use super::super::state::{Outcome, TransactionState};
-use crate::driver::{Moment, Shard as _, Ticket};
+use crate::driver::{Moment, Shard as _, Ticket, WriteError};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -33,7 +34,7 @@ pub(super) struct Harness {
     /// Last offsets of batches that do not count yet.
     pub(super) held: VecDeque<i64>,
     /// The next appends fail with this.
-    pub(super) refuses: Option<ErrorCode>,
+    pub(super) refuses: Option<WriteError>,
     /// Whether markers wait for [`Harness::write_markers`].
     pub(super) keeps_markers: bool,
     pub(super) orders: Vec<MarkerOrder>,
@@ -182,7 +183,7 @@ impl Harness {
     }
 
     /// The oldest write that does not count yet never will.
-    pub(super) fn lose(&mut self, error: ErrorCode) {
+    pub(super) fn lose(&mut self, error: WriteError) {
         let last = self.held.pop_front().expect("a write waits");
         let now = self.now();
         self.shard.unacknowledged(last, error, now);
@@ -231,7 +232,7 @@ impl Harness {
 
     pub(super) fn producer(&self, ticket: Ticket) -> Result<Producer, ErrorCode> {
         match self.answers.get(&ticket) {
-            Some(Answer::Producer(result)) => *result,
+            Some(Answer::Producer(result)) => result.map_err(TransactionError::code),
             other => panic!("{other:?}"),
         }
     }
@@ -244,7 +245,7 @@ impl Harness {
     pub(super) fn add(&mut self, producer: Producer, partitions: &[(&str, i32)]) -> Result<(), ErrorCode> {
         let ticket = self.send_add(producer, partitions);
         match self.answers.get(&ticket) {
-            Some(Answer::Added(result)) => *result,
+            Some(Answer::Added(result)) => result.map_err(TransactionError::code),
             other => panic!("{other:?}"),
         }
     }

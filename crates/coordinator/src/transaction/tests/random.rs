@@ -2,13 +2,13 @@
 //! markers late. Compares what clients were told with the content of the partitions.
 
 use super::super::answer::{Answer, Producer};
+use super::super::error::TransactionError;
 use super::super::state::{Outcome, TransactionState};
 use super::harness::{Harness, ID};
-use crate::driver::Ticket;
+use crate::driver::{RequestError, Ticket, WriteError};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeSet;
-use thalweg_wire::ErrorCode;
 
 const STEPS: usize = 400;
 
@@ -37,7 +37,7 @@ impl History {
     fn answer(&mut self, ticket: Ticket) -> Option<Answer> {
         while !self.h.answers.contains_key(&ticket) && !self.h.held.is_empty() {
             match self.rng.random_range(0..8) {
-                0 => self.h.lose(ErrorCode::RequestTimedOut),
+                0 => self.h.lose(WriteError::TimedOut),
                 1 => {
                     self.restart();
                     return None;
@@ -110,7 +110,8 @@ impl History {
                     return;
                 }
                 Some(Answer::Producer(Err(
-                    ErrorCode::ConcurrentTransactions | ErrorCode::CoordinatorNotAvailable,
+                    TransactionError::Busy
+                    | TransactionError::Request(RequestError::Write(WriteError::TimedOut)),
                 )))
                 | None => {
                     if self.rng.random_bool(0.5) {

@@ -1,0 +1,140 @@
+//! Reasons why a shard does not answer, or its write does not count, and their mapping to Kafka's codes.
+
+use thalweg_replica::partition::{AckError, AppendError, RoleError};
+use thalweg_wire::ErrorCode;
+
+/// Why no shard of this broker serves a request now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    /// The shard is being loaded. The client asks again.
+    #[error("The coordinator is being loaded")]
+    Loading,
+    /// Another broker coordinates, or none. The client looks for it.
+    #[error("This broker is not the coordinator")]
+    NotCoordinator,
+}
+
+impl Unavailable {
+    /// Kafka's code for it.
+    pub fn code(self) -> ErrorCode {
+        match self {
+            Unavailable::Loading => ErrorCode::CoordinatorLoadInProgress,
+            Unavailable::NotCoordinator => ErrorCode::NotCoordinator,
+        }
+    }
+}
+
+/// Why a coordinator's write is not in the log, or does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// Too few replicas are in sync.
+    #[error("Too few replicas are in sync")]
+    TooFewReplicas,
+    /// The replicas did not have it in time.
+    #[error("The replicas did not have it in time")]
+    TimedOut,
+    /// This broker no longer leads the partition.
+    #[error("This broker no longer leads the partition")]
+    NotLeader,
+    /// The log could not be written.
+    #[error("The log could not be written")]
+    Storage,
+    /// It is larger than a batch may be.
+    #[error("It is larger than a batch may be")]
+    TooLarge,
+    /// A name in it is too long for the record's format.
+    #[error("A name is too long for the record's format")]
+    Unencodable,
+    /// The log refuses it for another reason.
+    #[error("The log refused it")]
+    Refused,
+}
+
+impl WriteError {
+    /// Kafka's code for it (`CoordinatorOperationExceptionHelper`).
+    pub fn code(self) -> ErrorCode {
+        match self {
+            WriteError::TooFewReplicas | WriteError::TimedOut => ErrorCode::CoordinatorNotAvailable,
+            WriteError::NotLeader | WriteError::Storage => ErrorCode::NotCoordinator,
+            WriteError::TooLarge | WriteError::Refused => ErrorCode::UnknownServerError,
+            WriteError::Unencodable => ErrorCode::InvalidRequest,
+        }
+    }
+}
+
+/// Why a request has no answer of its shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// No shard serves it now.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// Its write does not count.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The shard gave the answer of another request: a fault of ours.
+    #[error("The shard gave the answer of another request")]
+    WrongAnswer,
+}
+
+impl RequestError {
+    /// Kafka's code for it.
+    pub fn code(self) -> ErrorCode {
+        match self {
+            RequestError::Unavailable(error) => error.code(),
+            RequestError::Write(error) => error.code(),
+            RequestError::WrongAnswer => ErrorCode::UnknownServerError,
+        }
+    }
+}
+
+impl From<&AppendError> for WriteError {
+    fn from(error: &AppendError) -> WriteError {
+        use thalweg_log::AppendError as Log;
+        match error {
+            AppendError::TooFewReplicas => WriteError::TooFewReplicas,
+            AppendError::Role(RoleError::NotLeader | RoleError::NotReplica | RoleError::FencedEpoch) => {
+                WriteError::NotLeader
+            }
+            AppendError::Log(
+                Log::DiskFull(_) | Log::TooManyOpenFiles(_) | Log::Poisoned { .. } | Log::Log(_),
+            ) => WriteError::Storage,
+            AppendError::TooLarge { .. } | AppendError::Log(Log::TooLarge(_)) => WriteError::TooLarge,
+            AppendError::Role(RoleError::UnknownEpoch)
+            | AppendError::Batch(_)
+            | AppendError::Records(_)
+            | AppendError::Log(_) => WriteError::Refused,
+        }
+    }
+}
+
+impl From<AckError> for WriteError {
+    fn from(error: AckError) -> WriteError {
+        match error {
+            AckError::TooFewReplicas => WriteError::TooFewReplicas,
+            AckError::TimedOut => WriteError::TimedOut,
+            AckError::NotLeader => WriteError::NotLeader,
+            AckError::Flush(_) => WriteError::Storage,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_retry_here_or_look_for_another_coordinator() {
+        let code = |error: AppendError| WriteError::from(&error).code();
+        assert_eq!(code(AppendError::TooFewReplicas), ErrorCode::CoordinatorNotAvailable);
+        for role in [RoleError::NotLeader, RoleError::NotReplica, RoleError::FencedEpoch] {
+            assert_eq!(code(role.into()), ErrorCode::NotCoordinator);
+        }
+        assert_eq!(code(RoleError::UnknownEpoch.into()), ErrorCode::UnknownServerError);
+        let poisoned = thalweg_log::AppendError::Poisoned { reason: "a failed write".into() };
+        assert_eq!(code(poisoned.into()), ErrorCode::NotCoordinator);
+        assert_eq!(code(AppendError::TooLarge { size: 2, max: 1 }), ErrorCode::UnknownServerError);
+        let late = [AckError::TimedOut, AckError::TooFewReplicas].map(|error| WriteError::from(error).code());
+        assert_eq!(late, [ErrorCode::CoordinatorNotAvailable; 2]);
+        assert_eq!(WriteError::from(AckError::NotLeader).code(), ErrorCode::NotCoordinator);
+    }
+}
