@@ -4,6 +4,7 @@ use std::path::Path;
 use thalweg_broker::{Server, start};
 use thalweg_client::{Connection, ConnectionOptions};
 use thalweg_config::{BrokerConfig, ServerProperties};
+use thalweg_log::disk::Disk;
 use thalweg_wire::Request;
 
 /// A broker that runs until it is dropped or stopped.
@@ -43,8 +44,8 @@ impl Running {
         drop(self);
         // The last to go are the locks of the directories, with the last task that holds the broker.
         for dir in dirs {
-            let lock = std::fs::File::open(dir.join(".lock")).expect("the lock of a log directory");
-            while lock.try_lock().is_err() {
+            let lock = dir.join(".lock");
+            while !matches!(Disk::real().lock(&lock), Ok(Some(_))) {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             }
         }
