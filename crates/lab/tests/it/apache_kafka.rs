@@ -1,4 +1,4 @@
-//! The target `apache-kafka` with real brokers. Needs Java and Kafka's jars; skipped, and said so, without them.
+//! The target `apache-kafka` with real brokers. Needs Java and Kafka's jars; otherwise skipped, with a message.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,7 +11,7 @@ use thalweg_lab::workload::ClusterSpec;
 use thalweg_wire::request::CreateTopicsRequest;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
 
-/// Whether Kafka's jars are there; says that it skips when they are not.
+/// Whether Kafka's jars are available; prints that the test is skipped if not.
 fn has_kafka(what: &str) -> bool {
     if std::env::var_os("KAFKA_CLASSPATH").is_some() {
         return true;
