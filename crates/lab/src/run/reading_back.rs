@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(stamps(&point, Driver::Thalweg), Ok(Verify::Bounded));
         let why = stamps(&point, Driver::Java).expect_err("Java's values are its own");
         assert!(why.contains("ProducerPerformance"), "{why}");
-        assert!(stamps(&point, Driver::Stream).is_err_and(|why| why.contains("generator")));
+        assert!(stamps(&point, Driver::Stream).is_err_and(|why| why.contains("generated")));
         point.measure = Measure::Consume;
         assert_eq!(stamps(&point, Driver::Java), Ok(Verify::Bounded), "our own driver produces the backlog");
         point.records.size_bytes = 23;

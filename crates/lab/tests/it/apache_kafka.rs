@@ -92,7 +92,7 @@ async fn three_brokers_replicate_and_a_death_is_noticed() {
     let advice = doctor::examine(work.path(), Some((&cluster.bootstrap, &BTreeMap::new()))).await;
     let fetchers = advice.iter().find(|one| one.subject == "num.replica.fetchers").expect("it is looked at");
     assert_eq!((fetchers.place.as_str(), fetchers.found.as_str()), ("brokers", "1"));
-    assert!(fetchers.right.starts_with("3 "), "{fetchers:?}");
+    assert!(fetchers.right.starts_with("use 3 "), "{fetchers:?}");
 
     let victim = i32::try_from(cluster.processes[1].1).expect("a process id");
     let pid = rustix::process::Pid::from_raw(victim).expect("not zero");

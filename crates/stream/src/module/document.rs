@@ -90,8 +90,8 @@ fn default(option: &OptionSpec, quote: &str) -> String {
         Absent::Required => "Required".to_owned(),
         Absent::None => "No default".to_owned(),
         Absent::Value("") => "Empty by default".to_owned(),
-        Absent::Value(value) if quote.is_empty() => format!("By default {value}"),
-        Absent::Value(value) => format!("{quote}{value}{quote}"),
+        Absent::Value(value) if quote.is_empty() => format!("By default {}", value.escape_default()),
+        Absent::Value(value) => format!("{quote}{}{quote}", value.escape_default()),
     }
 }
 
