@@ -22,7 +22,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
         findings.push(Finding::new(
             "Cargo.toml",
             0,
-            "[workspace.lints.rust] does not say unsafe_code = \"forbid\"",
+            "[workspace.lints.rust] lacks unsafe_code = \"forbid\"",
         ));
     }
     for manifest in members(tree) {
