@@ -150,11 +150,7 @@ fn mistakes_are_reported_with_their_position_and_nothing_is_created() {
     refused(definition("tap:stream:x > log"), 400, "feeds itself");
     refused(json!({ "name": "a b", "definition": "time | log" }), 400, "cannot be the name of a stream");
     refused(json!({ "name": "x" }), 400, "definition is missing");
-    refused(
-        json!({ "name": "x", "definition": "time | log", "deply": true }),
-        400,
-        "Unknown field deply",
-    );
+    refused(json!({ "name": "x", "definition": "time | log", "deply": true }), 400, "Unknown field deply");
     refused(
         json!({ "name": "x", "definition": "time | log", "deploy": true, "properties": "module.lgo.count=2" }),
         400,
