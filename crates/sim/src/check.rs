@@ -76,7 +76,9 @@ pub fn check(partition: i32, log: &[u8], known: &Known) -> Vec<String> {
     for (offset, name) in known.read.get(&partition).into_iter().flatten() {
         if records.get(offset) != Some(name) {
             let found = records.get(offset);
-            wrong.push(format!("partition {partition}: {name:?} was read at {offset}, but the log has {found:?}"));
+            wrong.push(format!(
+                "partition {partition}: {name:?} was read at {offset}, but the log has {found:?}"
+            ));
             break;
         }
     }

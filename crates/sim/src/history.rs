@@ -85,8 +85,9 @@ impl History {
     /// A record was read.
     pub fn read(&self, partition: i32, offset: i64, value: Option<&[u8]>) {
         let Some(name) = value.and_then(|value| Name::of_value(value, partition)) else {
-            return self
-                .violation(format!("partition {partition}: the record read at offset {offset} was never sent"));
+            return self.violation(format!(
+                "partition {partition}: the record read at offset {offset} was never sent"
+            ));
         };
         let before = self.with(|known| known.read.entry(partition).or_default().insert(offset, name));
         if let Some(before) = before.filter(|before| *before != name) {

@@ -67,10 +67,7 @@ async fn several_embedded_brokers_are_a_cluster_and_leave_nothing_behind() {
     let cluster = running.cluster().clone();
     assert_eq!((cluster.bootstrap.len(), cluster.processes.len()), (3, 3));
     assert!(
-        cluster
-            .info
-            .notes
-            .contains(&"KRaft: 3 brokers; broker 1 is also the only controller".to_owned()),
+        cluster.info.notes.contains(&"KRaft: 3 brokers; broker 1 is also the only controller".to_owned()),
         "{:?}",
         cluster.info.notes
     );

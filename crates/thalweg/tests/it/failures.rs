@@ -196,7 +196,8 @@ fn a_filter_of_logs_that_means_nothing_is_named() {
     let (code, _, error) =
         run(command.env("THALWEG_BOOTSTRAP_SERVER", &broker.address).env("RUST_LOG", "nonsense"));
     assert_eq!(code, Some(0), "{error}");
-    let expected = "thalweg: RUST_LOG: \"nonsense\" is neither a level nor a part of this program and has no effect: ";
+    let expected =
+        "thalweg: RUST_LOG: \"nonsense\" is neither a level nor a part of this program and has no effect: ";
     assert!(error.starts_with(expected), "{error}");
 }
 

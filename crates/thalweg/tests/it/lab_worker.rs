@@ -198,8 +198,7 @@ async fn records_that_are_missing_are_found_with_and_without_a_check() {
     let evidence = lab.evidence(&assignment.records, std::slice::from_ref(&report), true).await;
     let check = evidence.check.expect("it was asked for");
     assert_eq!((check.read, check.lost, check.duplicated, check.damaged), (4300, 700, 0, 0));
-    let lost =
-        "700 acknowledged records of producer 0 are not in the log, the first of them 0 to 699";
+    let lost = "700 acknowledged records of producer 0 are not in the log, the first of them 0 to 699";
     assert!(evidence.faults.contains(&lost.to_owned()), "{:?}", evidence.faults);
     let unchecked = lab.evidence(&assignment.records, &[report], false).await;
     let missing = "5000 records were acknowledged, but the log has 4300: 700 are missing";

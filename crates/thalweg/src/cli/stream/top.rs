@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::remote::Remote;
-use super::rows::{Row, Sample, Basis, cells};
+use super::rows::{Basis, Row, Sample, cells};
 use crate::cli::table::align;
 
 /// Assumed height of a terminal of unknown size.
@@ -100,7 +100,8 @@ impl Screen {
         let mut lines: Vec<String> = align(&cells(&rows, Basis::Rates)).lines().map(str::to_owned).collect();
         let others = sample.others();
         if !others.is_empty() {
-            let elsewhere: Vec<String> = others.iter().map(|(state, count)| format!("{count} {state}")).collect();
+            let elsewhere: Vec<String> =
+                others.iter().map(|(state, count)| format!("{count} {state}")).collect();
             lines.push(format!("streams that do not run here: {}", elsewhere.join(", ")));
         }
         let mut out = std::io::stdout().lock();

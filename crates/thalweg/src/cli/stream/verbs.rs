@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::remote::Remote;
-use super::rows::{Sample, Basis, cells};
+use super::rows::{Basis, Sample, cells};
 use crate::cli::failure::Failed;
 use crate::cli::table::{align, row};
 
