@@ -82,7 +82,7 @@ pub struct BrokerConfig {
 }
 
 impl Default for BrokerConfig {
-    /// A broker without any configuration.
+    /// A broker with an empty properties file.
     fn default() -> Self {
         Self::new(&ServerProperties::default()).expect("a test makes the default")
     }
@@ -151,7 +151,7 @@ impl BrokerConfig {
         dir.cloned().unwrap_or_default()
     }
 
-    /// The value of a broker's key by name; `None` if it is null or unknown.
+    /// The value of a broker's key, by a name from outside; `None` if it is null, or there is no such key.
     pub fn value(&self, name: &str) -> Option<&Value> {
         self.values.named(name)
     }

@@ -24,7 +24,7 @@ impl TopicDefaults {
         Self { values: Values::new(table::topic_keys(), inherited) }
     }
 
-    /// The value that a topic inherits for a key, by name.
+    /// The value that a topic inherits for a key, by a name from outside.
     pub fn value(&self, name: &str) -> Option<&Value> {
         self.values.named(name)
     }

@@ -156,7 +156,7 @@ impl Transacting {
         self.transactions.open().await?;
         loop {
             let handed_over = self.transactions.hand_over(&mut waiting);
-            let reason = |error| kafka::failed(format!("Writing to topic {topic}"), error);
+            let reason = |error| kafka::failed(format!("Topic {topic} did not take a message"), error);
             if handed_over.map_err(reason)? {
                 return Ok(());
             }

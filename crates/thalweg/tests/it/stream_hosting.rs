@@ -146,7 +146,7 @@ fn mistakes_are_reported_with_their_position_and_nothing_is_created() {
     refused(definition("time | exec --command=cat | log"), 400, "exec is not allowed on this host");
     refused(definition("tap:stream:nope > log"), 400, "Create it first");
     refused(definition("time | log; time | null"), 400, "A definition is one stream");
-    refused(definition("y = time | log"), 400, "This names the stream y, and it is created as x");
+    refused(definition("y = time | log"), 400, "The definition names the stream y, but it is created as x");
     refused(definition("tap:stream:x > log"), 400, "feeds itself");
     refused(json!({ "name": "a b", "definition": "time | log" }), 400, "cannot be the name of a stream");
     refused(json!({ "name": "x" }), 400, "definition is missing");
