@@ -16,14 +16,14 @@ def medians(runs):
 
 
 def figure(value):
-    """Three digits that matter."""
+    """Formats with three significant digits."""
     if value >= 1_000:
         return f"{value:,.0f}"
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def cell(runs, name):
-    """The median, and the spread from the least to the most."""
+    """The median, and the range from minimum to maximum."""
     values = [run[name] for run in runs if name in run]
     if not values:
         return "–"
@@ -31,7 +31,7 @@ def cell(runs, name):
 
 
 class Results:
-    """What was measured, row by row."""
+    """The figures, by row."""
 
     def __init__(self, runs):
         self.runs, self.rows = runs, []
@@ -91,7 +91,7 @@ def table_rows(row):
 
 
 def machine():
-    """What a reader must know to judge the figures."""
+    """Facts needed to judge the figures."""
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
     memory = int(open("/proc/meminfo").readline().split()[1]) / 2**20
     filesystem = output(["stat", "-f", "-c", "%T", str(ROOT)])
@@ -105,7 +105,7 @@ def machine():
 
 
 def output(command):
-    """The first line that a command prints."""
+    """The first line of a command's output."""
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, check=False)
     except OSError:

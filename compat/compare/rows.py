@@ -1,4 +1,4 @@
-"""The rows of the table: each a workload, run on one system at a time, and the bar that Thalweg must reach."""
+"""The rows of the table: each is a workload, run on one system at a time, with a goal for Thalweg."""
 
 import dataclasses
 import shutil
@@ -8,12 +8,12 @@ from systems import System, bare_copy, bare_echo, generator, librdkafka, warm
 from wire import API_VERSIONS, METADATA, Connection, array, batch, string
 
 RECORD_OVERHEAD = 12
-"""Bytes of a batch per record beside its value, about."""
+"""Approximate overhead of a record in a batch, in bytes."""
 
 
 @dataclasses.dataclass
 class Bar:
-    """A bound on a figure: on Thalweg's median over Kafka's, or, without `relative`, on Thalweg's own."""
+    """A goal for a figure: for the ratio of the medians, or, without `relative`, for Thalweg's median."""
 
     figure: str
     bound: float
@@ -35,23 +35,23 @@ class Row:
     """One workload. `run` measures one system once and returns figures by name; a name ends in its unit."""
 
     fresh = False
-    """Whether each run starts a broker of its own."""
+    """Whether each run starts a separate broker."""
 
     def __init__(self, name, bars, settings):
         self.name, self.bars, self.settings = name, bars, settings
 
     def prepare(self, system):
-        """What must be there before the first run."""
+        """Preparation before the first run."""
 
     def warm_up(self, system):
-        """A run that does not count: Kafka's compiler must have seen the path."""
+        """The warm-up, for Kafka's JIT compiler."""
         self.run(system)
 
     def ceiling(self, directory):
-        """A figure of the bare machine, taken in each round; none for most rows."""
+        """A figure of the bare machine, measured in each round; none for most rows."""
 
     def verdicts(self, thalweg, kafka, ceiling):
-        """For each bar its figure, its words, and whether the medians reach it."""
+        """For each goal: its figure, its text, and whether the medians reach it."""
         return [
             {"figure": bar.figure, "bar": str(bar), "reached": bar.holds(thalweg.get(bar.figure), kafka.get(bar.figure))}
             for bar in self.bars
@@ -59,7 +59,7 @@ class Row:
 
 
 def spent(system, records, work):
-    """The figures of a produce or consume run: what the work returns, and the broker's CPU per record."""
+    """The figures of a produce or consume run: the workload's, and the broker's CPU per record."""
     before = system.cpu_s()
     figures, client_cpu = work()
     figures["broker CPU µs/msg"] = (system.cpu_s() - before) / records * 1e6
@@ -85,7 +85,7 @@ class Librdkafka(Row):
 
 
 class Produce(Row):
-    """Our generator as fast as it goes, or at a rate."""
+    """Our generator at the maximum or a fixed rate."""
 
     def __init__(self, name, bars, records, size, partitions, rate=-1, **settings):
         self.records, self.size, self.partitions, self.rate = records, size, partitions, rate
@@ -111,7 +111,7 @@ class Produce(Row):
 
 
 class Payload(Produce):
-    """One partition, one producer: twice Kafka's rate, or near what the bare machine can copy."""
+    """One partition, one producer: twice Kafka's rate, or close to the machine's copy rate."""
 
     def __init__(self, size, total):
         bars = [Bar("MB/s", 2, at_least=True)]
@@ -172,7 +172,7 @@ class EndToEnd(Row):
 
 
 class Fresh(Row):
-    """A row whose runs each start a broker of their own."""
+    """A row whose runs each start a separate broker."""
 
     fresh = True
 
@@ -185,7 +185,7 @@ class Fresh(Row):
             shutil.rmtree(own.directory)
 
     def warm_up(self, system):
-        """A start is measured cold: that is what it is."""
+        """No warm-up: a cold start is measured."""
 
 
 class Start(Fresh):
@@ -227,11 +227,11 @@ class Connections(Fresh):
     def __init__(self, count):
         self.count = count
         bars = [Bar("KiB each", 32, relative=False)]
-        super().__init__(f"{count:,} idle connections", bars, "each asked for ApiVersions and Metadata once")
+        super().__init__(f"{count:,} idle connections", bars, "each sent ApiVersions and Metadata once")
 
     def measure(self, own):
         own.start()
-        # The first connections pay for what all share.
+        # The first connections include shared costs.
         self.crowd(own, 50)
         before = own.resident_kib()
         self.crowd(own, self.count, hold_s=3)
@@ -249,7 +249,7 @@ class Connections(Fresh):
 
 
 def all_rows(scale):
-    """Every row; `scale` shrinks the runs of a trial."""
+    """Every row; `scale` shortens trial runs."""
     large, total = int(10_000_000 * scale), int(1_000_000_000 * scale)
     rate = 50_000
     paced = [Bar("p50 µs", 1 / 2), Bar("p99 µs", 1 / 3), Bar("broker CPU µs/msg", 1 / 5)]

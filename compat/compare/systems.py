@@ -1,4 +1,4 @@
-"""The two systems that are compared: what a broker spends, and the memory that both must find warm."""
+"""The two compared systems: a broker's resource usage, and warm memory for both."""
 
 import contextlib
 import json
@@ -16,8 +16,8 @@ from wire import METADATA, Closed, Connection, array, batch, string
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SYSTEMS = ("thalweg", "apache-kafka")
 
-# All else is as the system has it. One broker cannot replicate the offsets topic three times; and what a run wrote
-# leaves the disk before the next one.
+# Everything else is at the defaults. One broker cannot replicate the offsets topic three times, and the data of a run
+# must leave the disk before the next one.
 SETTINGS = {
     "offsets.topic.replication.factor": "1",
     "log.segment.delete.delay.ms": "100",
@@ -26,7 +26,7 @@ SETTINGS = {
 
 
 class System(Broker):
-    """A broker with its defaults, and what it spends."""
+    """A broker with its defaults, and its resource usage."""
 
     def __init__(self, target, directory):
         super().__init__(target, directory, SETTINGS)
@@ -40,11 +40,11 @@ class System(Broker):
         for line in pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS"):
                 return int(line.split()[1])
-        raise RuntimeError(f"{self.target} shows no resident memory")
+        raise RuntimeError(f"{self.target} reports no resident memory")
 
     @contextlib.contextmanager
     def topic(self, partitions):
-        """A topic for one run; gone from the disk at the end, so that no run writes out what another left."""
+        """A topic for one run, deleted from the disk at the end, so that no run writes back another's data."""
         with Connection(self.bootstrap) as connection:
             name = connection.new_topic("compare", partitions)
         yield name
@@ -53,7 +53,7 @@ class System(Broker):
         deadline = time.monotonic() + 30
         while any(path.name.startswith(f"{name}-") for path in self.data_dir.iterdir()):
             if time.monotonic() > deadline:
-                print(f"  {self.target} still keeps the files of {name}")
+                print(f"  {self.target} still has files of {name}")
                 return
             time.sleep(0.1)
 
@@ -73,7 +73,7 @@ class System(Broker):
 
 
 def warm(directory, written_bytes):
-    """Writes and deletes twice as many bytes as a run will write: pages new to a virtual machine cost more than the rest."""
+    """Writes and deletes twice the bytes of a run: pages new to a virtual machine are more expensive."""
     path, block = pathlib.Path(directory) / "warm", mmap.mmap(-1, 1 << 20)
     with open(path, "wb", buffering=0) as file:
         for _ in range(2 * written_bytes >> 20):
@@ -82,7 +82,7 @@ def warm(directory, written_bytes):
 
 
 def client(command):
-    """Runs a client; returns its last line that is JSON, and the processor seconds that it spent."""
+    """Runs a client; returns its last line that is JSON, and its processor seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -93,7 +93,7 @@ def client(command):
 
 
 def generator(verb, *arguments):
-    """A perf tool of Thalweg's, against either system."""
+    """Runs a Thalweg perf tool against either system."""
     return client([thalweg_binary(), verb, "--json", *map(str, arguments)])
 
 
@@ -102,7 +102,7 @@ def librdkafka(*arguments):
 
 
 def bare_copy(directory, total, block=1 << 20):
-    """MB/s of a bare copy from a loopback socket to a file: the ceiling of any broker on this machine."""
+    """Measures MB/s of a bare copy from a loopback socket to a file: the ceiling of any broker on this machine."""
     receiver = socket.create_server(("127.0.0.1", 0))
     child = os.fork()
     if child == 0:
@@ -118,7 +118,7 @@ def bare_copy(directory, total, block=1 << 20):
         while got < total:
             length = connection.recv_into(buffer, block, socket.MSG_WAITALL)
             if not length:
-                raise RuntimeError(f"the sender ended after {got} of {total} bytes")
+                raise RuntimeError(f"the sender exited after {got} of {total} bytes")
             file.write(buffer[:length])
             got += length
     seconds = time.monotonic() - began
@@ -129,7 +129,7 @@ def bare_copy(directory, total, block=1 << 20):
 
 
 def bare_echo(rounds, size=100):
-    """Microseconds, sorted, of a bare echo over loopback between two processes: the floor of any broker's latency."""
+    """Measures sorted latencies in microseconds of a bare echo over loopback between two processes: the floor of any broker's latency."""
     receiver = socket.create_server(("127.0.0.1", 0))
     child = os.fork()
     if child == 0:

@@ -336,6 +336,6 @@ def test_scram_credentials_of_a_user():
 
 
 def scram_credentials(user):
-    """What all users' description says of one."""
+    """One user's entry in the description of all users."""
     described = admin.describe_user_scram_credentials().result(timeout=20)
     return described[user].scram_credential_infos if user in described else []

@@ -1,4 +1,4 @@
-"""Clients of the broker under test, and the few steps that most tests begin with."""
+"""Clients of the broker under test, and common steps of the tests."""
 
 import time
 
@@ -25,7 +25,7 @@ def new_topic(stem, partitions=1, **config):
 
 
 def producer(**config):
-    """A producer with one request in flight: a retry keeps the order without idempotence too."""
+    """A producer with one request in flight: retries keep the order even without idempotence."""
     config = {key.replace("_", "."): value for key, value in config.items()}
     return Producer({"bootstrap.servers": BOOTSTRAP, "linger.ms": 2, "max.in.flight": 1, **config})
 

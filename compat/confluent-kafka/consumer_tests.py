@@ -10,7 +10,7 @@ from suite import each, unique, until
 
 
 def assigned(*readers, partitions):
-    """Polls until the readers share that many partitions, each with one at least."""
+    """Polls until the readers share that many partitions, each with at least one each."""
 
     def shared():
         for reader in readers:

@@ -3,11 +3,11 @@
     mover.py BOOTSTRAP SOURCE SINK GROUP TRANSACTIONAL_ID MAX_IN_FLIGHT
 
 compat/faults runs it, pauses it and kills it. Partition p of the source goes to partition p of the sink. It prints a line
-for each transaction, `committed N` or `aborted WHY`; every seventh it aborts by itself. It ends in order at SIGTERM.
+for each transaction, `committed N` or `aborted WHY`; it aborts every seventh on purpose. SIGTERM stops it cleanly.
 
-librdkafka 2.16 may wait for ever in send_offsets_to_transaction when a coordinator was away, whatever its timeout says: its
-request to the group's coordinator is never given up. It does so with Apache Kafka too. Then the mover prints `hung` and
-begins anew, as whatever watches over such a program would have it do.
+librdkafka 2.16 may wait forever in send_offsets_to_transaction after a coordinator was unavailable, despite the timeout: its
+request to the group's coordinator never times out, also with Apache Kafka. Then the mover prints `hung` and
+restarts, as a supervisor would do.
 """
 
 import os
@@ -20,13 +20,13 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 RECORDS_AT_ONCE = 500
 TRANSACTION_TIMEOUT_MS = 6000
-# Longer than any fault. The client takes no longer than the transaction may.
+# Longer than any fault. The client's timeout does not exceed the transaction's.
 PATIENCE_S = 60
 HUNG_S = 20
 
 
 class Mover:
-    """A producer and a consumer, from their beginning until an error that they cannot go on from."""
+    """A producer and a consumer, from their creation to a fatal error."""
 
     def __init__(self, bootstrap, source, sink, group, transactional_id, in_flight):
         self.source, self.sink = source, sink
@@ -41,7 +41,7 @@ class Mover:
 
     def begin(self):
         again(self.producer.init_transactions, PATIENCE_S)
-        # What was read before partitions came or went is read again by whoever has them: it is dropped.
+        # Drop records read before a rebalance: the new owner reads them again.
         drop = lambda *_: self.batch.clear()
         self.consumer.subscribe([self.source], on_assign=drop, on_revoke=drop, on_lost=drop)
 
@@ -55,7 +55,7 @@ class Mover:
                 raise KafkaException(message.error())
 
     def move(self):
-        """What is there, in one transaction."""
+        """Moves available records in one transaction."""
         self.read()
         if not self.batch:
             return
@@ -89,7 +89,7 @@ class Mover:
 
 
 def again(call, *arguments):
-    """Calls as often as the client says that calling again may help."""
+    """Calls, and retries while the error is retriable."""
     while True:
         done = threading.Event()
         threading.Thread(target=watch, args=(call.__name__, done), daemon=True).start()
@@ -104,8 +104,8 @@ def again(call, *arguments):
 
 
 def watch(name, done):
-    """Begins the whole program anew when a call does not return."""
-    # In steps, since a process that is paused does not hang.
+    """Restarts the whole program if a call does not return."""
+    # In steps, because a paused process does not hang.
     for _ in range(HUNG_S):
         if done.wait(1):
             return

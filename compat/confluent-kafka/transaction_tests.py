@@ -1,4 +1,4 @@
-"""Transactions: what commits is read, what aborts is not, offsets go with them, and who is replaced is fenced."""
+"""Transactions: committed records are read, aborted ones are not, offsets are included, and a replaced producer is fenced."""
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -7,14 +7,14 @@ from suite import raises, unique, until
 
 
 def begin(transactional_id=None, **config):
-    """A transactional producer that has its epoch."""
+    """A transactional producer, initialised."""
     sender = producer(transactional_id=transactional_id or unique("tx"), **config)
     sender.init_transactions(30)
     return sender
 
 
 def committed(topic, count, partitions=1):
-    """What a reader of committed records finds, and that there is no more."""
+    """Checks that a read_committed reader finds exactly these records."""
     reader = consumer(isolation_level="read_committed", enable_partition_eof=True)
     reader.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
     found, ends = [], set()
@@ -97,7 +97,7 @@ def test_transaction_sends_offsets():
     sender = begin()
 
     def pipe(commits):
-        """Moves what is there from source to sink, as one transaction."""
+        """Moves available records from source to sink in one transaction."""
         reader = consumer(group, isolation_level="read_committed", enable_auto_commit=False)
         reader.subscribe([source])
         messages = take(reader, 50)

@@ -1,4 +1,4 @@
-"""Partitions that move to and fro between the data directories of a broker, which is killed meanwhile."""
+"""Moves partitions back and forth between the data directories of a broker, which is killed meanwhile."""
 
 import random
 import socket
@@ -14,7 +14,7 @@ ALTER_REPLICA_LOG_DIRS = 34
 
 
 class Moves:
-    """A number of cycles under a writer: every partition is asked to the other directory, kill -9, start again."""
+    """A number of cycles under a writer: move every partition to the other directory, kill -9, restart."""
 
     def __init__(self, broker, cycles):
         self.broker = broker
@@ -41,7 +41,7 @@ class Moves:
         self.seen |= {(p, str(at)) for p in range(PARTITIONS) for at in self.places if (at / f"{TOPIC}-{p}").exists()}
 
     def ask(self, path):
-        """Has all partitions moved there; librdkafka has no call for it."""
+        """Requests the move of all partitions; librdkafka has no call for it."""
         text = lambda value: struct.pack(">h", len(value)) + value.encode()
         partitions = struct.pack(f">i{PARTITIONS}i", PARTITIONS, *range(PARTITIONS))
         body = struct.pack(">i", 1) + text(str(path)) + struct.pack(">i", 1) + text(TOPIC) + partitions
@@ -50,6 +50,6 @@ class Moves:
             connection.sendall(struct.pack(">i", len(request)) + request)
             (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
             answer = connection.recv(size, socket.MSG_WAITALL)
-        # Behind the correlation id, the throttle time, the topic and the count: the partitions, each with its error.
+        # After the correlation id, the throttle time, the topic and the count: the partitions, each with its error.
         results = struct.unpack(f">{'ih' * PARTITIONS}", answer[-6 * PARTITIONS :])
-        assert not any(results[1::2]), f"the moves are refused: {results}"
+        assert not any(results[1::2]), f"the moves were refused: {results}"

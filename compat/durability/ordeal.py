@@ -1,4 +1,4 @@
-"""A broker that dies under writers, and what was created, written and committed meanwhile."""
+"""A broker that is killed under load, and everything created, written and committed meanwhile."""
 
 import time
 
@@ -8,7 +8,7 @@ from writer import HURRIED_S, Writer
 
 PARTITIONS = 3
 
-# What a commit may meet while the coordinator loads its groups.
+# Errors of a commit while the coordinator loads its groups.
 COORDINATOR_STARTS = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -17,7 +17,7 @@ COORDINATOR_STARTS = (
 
 
 class Ordeal:
-    """A number of cycles: load, kill -9, start again. What was acknowledged meanwhile is kept for the checks."""
+    """Runs cycles of load, kill -9 and restart, and records acknowledgements for the checks."""
 
     def __init__(self, broker, cycles):
         self.broker = broker
@@ -28,7 +28,7 @@ class Ordeal:
         self.create("idempotent")
         # Segments that roll within a cycle.
         self.create("plain", {"segment.bytes": "1048576", "index.interval.bytes": "512"})
-        # After kill -9 Kafka remembers the last batch of a producer only, and takes a second one in flight twice.
+        # After kill -9 Kafka remembers only a producer's last batch, and duplicates a second one in flight.
         in_flight = 1 if broker.target == "apache-kafka" else 5
         self.idempotent = self.writer("idempotent", **{"max.in.flight": in_flight})
         self.plain = self.writer("plain", **{"enable.idempotence": False, "acks": 1})
@@ -45,7 +45,7 @@ class Ordeal:
         self.plain.finish()
 
     def writer(self, topic, **config):
-        # So hurried, batches are under way whenever the broker dies.
+        # So batches are in flight whenever the broker dies.
         return Writer(self.broker.bootstrap, topic, PARTITIONS, HURRIED_S, **config)
 
     def create(self, topic, config=None):

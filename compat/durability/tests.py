@@ -1,4 +1,4 @@
-"""kill -9 under load, a number of times; then everything that was acknowledged is read back."""
+"""kill -9 under load, repeatedly; then all acknowledged records are read back."""
 
 import atexit
 import functools
@@ -24,7 +24,7 @@ def own_broker(name):
 
 
 def survived():
-    """The one ordeal that most tests look at; what went wrong in it goes wrong in each."""
+    """The ordeal shared by most tests; its failure fails each of them."""
     ordeal = undergone()
     if isinstance(ordeal, Exception):
         raise ordeal
@@ -42,7 +42,7 @@ def undergone():
         return failure
     for writer in (ordeal.idempotent, ordeal.plain):
         print(f"{writer.topic}: {sum(map(len, writer.acknowledged))} records acknowledged in {CYCLES} cycles")
-    print("seconds to answer again:", ", ".join(f"{seconds:.2f}" for seconds in ordeal.restarts))
+    print("seconds until it answers again:", ", ".join(f"{seconds:.2f}" for seconds in ordeal.restarts))
     return ordeal
 
 
@@ -59,7 +59,7 @@ def test_plain_writer_loses_nothing_acknowledged():
         acknowledged = writer.acknowledged[partition].items()
         lost = [(n, offset) for n, offset in acknowledged if offset not in there or number(there[offset]) != n]
         assert not lost, f"{len(lost)} acknowledged records lost, the first (number, offset) {lost[0]}"
-        assert len(writer.acknowledged[partition]) > 100, "too few records to tell anything"
+        assert len(writer.acknowledged[partition]) > 100, "too few records for a conclusion"
 
 
 def test_created_topics_survive():
@@ -98,7 +98,7 @@ def test_torn_tail_is_cut_and_indexes_are_rebuilt():
 
 def test_partitions_that_move_between_directories_lose_nothing():
     if TARGET == "apache-kafka":
-        raise Skip("Kafka's own moves are not tried here")
+        raise Skip("Kafka's own moves are not tested here")
     broker = own_broker("moves")
     atexit.register(broker.stop)
     moves = Moves(broker, MOVE_CYCLES)

@@ -1,4 +1,4 @@
-"""Faults from a seed: which, on whom, for how long. `plan` decides; `Fault.run` does it to a cluster."""
+"""Faults from a seed: kind, target and duration. `plan` chooses them; `Fault.run` applies one to a cluster."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ KINDS = ("kill", "kill", "pause", "pause", "cut", "cut", "cut", "slow", "stop", 
 
 
 class Fault:
-    """One fault: what happens to whom, when after the wave begins, and for how many seconds."""
+    """One fault: kind, target, delay after the start of the wave, and duration in seconds."""
 
     def __init__(self, kind, node, after, seconds, detail=None):
         self.kind, self.node, self.after, self.seconds, self.detail = kind, node, after, seconds, detail
@@ -41,7 +41,7 @@ class Fault:
         self.node.resume()
 
     def replace(self, cluster):
-        # Safe only where all others have everything.
+        # Only safe if all others have all records.
         cluster.wait_until_whole()
         self.node.kill()
         self.node.empty()
@@ -80,12 +80,12 @@ def parties(cluster, which):
 
 
 def plan(random, cluster):
-    """A wave of faults at the same time: mostly one, else on different nodes, and now and then a power cut for many."""
+    """A wave of simultaneous faults: usually one, otherwise on different nodes, and sometimes a power cut for many."""
     draw = random.random()
     if draw < 0.06:
         everybody = random.choice([cluster.brokers, cluster.controllers, cluster.nodes])
         return [Fault("kill", node, 0, random.uniform(0, 2)) for node in everybody]
-    # Two of three controllers are the majority; it comes back, and until then the cluster stands still.
+    # Two of three controllers are the majority; one returns, and until then the cluster makes no progress.
     hit = random.sample(cluster.nodes, 1 if draw < 0.6 else 2)
     faults = [one(random, cluster, node) for node in hit]
     if any(fault.kind == "replace" for fault in faults):
@@ -96,7 +96,7 @@ def plan(random, cluster):
 def one(random, cluster, node):
     kind = random.choice(KINDS)
     if kind == "replace" and node.is_controller():
-        # Metadata that only a majority has: an empty voter could help a stale one win.
+        # Metadata may be on a bare majority: an empty voter could help a stale one win.
         kind = "kill"
     short, long = random.uniform(0.1, SESSION_S / 2), random.uniform(SESSION_S + 1, SESSION_S + 5)
     seconds = random.choice([short, long]) if kind in ("pause", "cut", "slow") else random.uniform(0, SESSION_S + 2)
@@ -109,13 +109,13 @@ def one(random, cluster, node):
 
 
 def strike(cluster, faults):
-    """Runs the faults of a wave at the same time, and gives back what failed in them."""
+    """Runs the faults of a wave at the same time, and returns their errors."""
     failures = []
 
     def run(fault):
         try:
             fault.run(cluster)
-        except Exception as failure:  # it is told where the wave is waited for
+        except Exception as failure:  # reported by the thread that waits for the wave
             failures.append(f"{fault}: {failure}")
 
     threads = [threading.Thread(target=run, args=(fault,)) for fault in faults]
@@ -127,5 +127,5 @@ def strike(cluster, faults):
 
 
 def say(what):
-    """Prints what happens with its time, that logs can be read beside it."""
+    """Prints an event with its time, for comparison with logs."""
     print(f"{time.strftime('%H:%M:%S', time.gmtime())}.{int(time.time() * 1000) % 1000:03} {what}", flush=True)

@@ -1,4 +1,4 @@
-"""What clients of further makes saw: records that were acknowledged, records that were read, offsets that were committed."""
+"""The histories of several clients: acknowledged records, read records, committed offsets."""
 
 import collections
 import contextlib
@@ -13,12 +13,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from java_log import log_to_stderr
 from writer import ENDING_S, PADDING, UNHURRIED_S, first_fault, number
 
-# What becomes of each batch of a producer that does not get on.
+# Log levels that show each batch of a producer that is stuck.
 SENDER = ("org.apache.kafka.clients.producer.internals", "DEBUG")
 
 
 class JavaClient:
-    """One of Kafka's verifiable clients, in a process of its own: a line of JSON for each thing that it sees."""
+    """One of Kafka's verifiable clients, in its own process: it prints a line of JSON per event."""
 
     def __init__(self, bootstrap, topic, directory, tool, settings, *arguments):
         directory.mkdir(parents=True)
@@ -60,7 +60,7 @@ class JavaWriter(JavaClient):
 
     def __init__(self, bootstrap, topic, partitions, directory, **config):
         self.acknowledged = [0] * partitions
-        # It fills a batch's worth of one partition before it takes another.
+        # It fills a batch of one partition before the next.
         base = {"enable.idempotence": "true", "acks": "all", "retries": "2147483647", "linger.ms": "2", "batch.size": "4096"}
         patience = {"delivery.timeout.ms": "600000", "request.timeout.ms": "20000", "max.block.ms": "600000"}
         settings = {**base, **patience, **config}
@@ -73,11 +73,11 @@ class JavaWriter(JavaClient):
             self.acknowledged[event["partition"]] += 1
 
     def count(self):
-        """The records of the partition that got the fewest."""
+        """The number of records in the partition with the fewest."""
         return min(self.acknowledged)
 
     def check(self, found):
-        """Holds the partitions, as lists of (offset, value) pairs, against what was acknowledged."""
+        """Compares the partitions, as lists of (offset, value) pairs, with the acknowledgements."""
         failures = self.events["producer_send_error"]
         assert not failures, f"{len(failures)} failures, the first: {failures[0]}"
         there = {(p, offset): int(value) for p, pairs in enumerate(found) for offset, value in pairs}
@@ -86,11 +86,11 @@ class JavaWriter(JavaClient):
             assert there.get(place) == int(event["value"]), f"{event}, but there is {there.get(place)}"
         for partition, pairs in enumerate(found):
             numbers = [int(value) for _, value in pairs]
-            assert numbers == sorted(set(numbers)), f"partition {partition} is not in order or has doubles"
+            assert numbers == sorted(set(numbers)), f"partition {partition} is out of order or has duplicates"
 
 
 class JavaReader(JavaClient):
-    """VerifiableConsumer, in a group of its own, which commits what it has read."""
+    """VerifiableConsumer, in its own group, which commits what it has read."""
 
     def __init__(self, bootstrap, group, topic, directory):
         settings = {"reconnect.backoff.max.ms": "500", "default.api.timeout.ms": "120000"}
@@ -105,7 +105,7 @@ class JavaReader(JavaClient):
 
 
 class LineWriter(threading.Thread):
-    """A program that makes records of the lines of its input: 0, 1, 2, ... It ends well when all were acknowledged."""
+    """A program that sends its input lines 0, 1, 2, ... as records. It exits with 0 when all were acknowledged."""
 
     def __init__(self, directory, command):
         super().__init__(daemon=True)
@@ -116,7 +116,7 @@ class LineWriter(threading.Thread):
         self.stopping = threading.Event()
 
     def run(self):
-        # The other end may have failed, which its exit code says.
+        # The process may have failed, which its exit code shows.
         with contextlib.suppress(BrokenPipeError), self.process.stdin as lines:
             while not self.stopping.is_set():
                 lines.write(b"%d %s\n" % (self.sent, PADDING))
@@ -139,7 +139,7 @@ class LineWriter(threading.Thread):
 
 
 class LineReader(threading.Thread):
-    """A program that prints records as lines, as a member of a group. What was not committed may come again; nothing is
+    """A program that prints records as lines, as a member of a group. Uncommitted records may be repeated; none is
     skipped."""
 
     def __init__(self, directory, command):
@@ -154,7 +154,7 @@ class LineReader(threading.Thread):
         for line in self.process.stdout:
             found = number(line)
             if found > self.next:
-                self.skipped.append(f"{found} came for {self.next}")
+                self.skipped.append(f"{found} instead of {self.next}")
             self.next = max(self.next, found + 1)
 
     def count(self):
@@ -188,13 +188,13 @@ def own_reader(bootstrap, group, topic, directory):
 
 
 class Ledger:
-    """What the members of a group know together: what each offset holds, and how far offsets were committed."""
+    """The combined knowledge of a group's members: the record at each offset, and the committed offsets."""
 
     def __init__(self):
         self.lock = threading.Lock()
         self.records = {}
         self.committed = {}
-        # What must not be, and commits that failed.
+        # Violations, and failed commits.
         self.errors, self.refused = [], []
         self.commits = 0
 
@@ -202,7 +202,7 @@ class Ledger:
         with self.lock:
             before = self.records.setdefault((partition, offset), value)
         if before != value:
-            self.error(f"offset {offset} of partition {partition} held {before} and holds {value}")
+            self.error(f"offset {offset} of partition {partition} was {before} and is now {value}")
 
     def acknowledge(self, partition, offset):
         with self.lock:
@@ -221,7 +221,7 @@ class Ledger:
 
 
 class Member(threading.Thread):
-    """A member of a group: reads on from what was committed, and commits what it has read."""
+    """A member of a group: continues at the committed offsets, and commits what it has read."""
 
     def __init__(self, bootstrap, group, topic, ledger):
         super().__init__(daemon=True)
@@ -261,7 +261,7 @@ class Member(threading.Thread):
         try:
             found = consumer.committed(partitions, timeout=30)
         except KafkaException:
-            # It takes part in the group all the same; the next assignment is looked at again.
+            # It stays in the group; the next assignment is checked again.
             consumer.assign(partitions)
             return
         for p in found:
@@ -277,7 +277,7 @@ class Member(threading.Thread):
         partition, offset = message.partition(), message.offset()
         expected = self.next.get(partition, offset)
         if offset != expected:
-            self.ledger.error(f"partition {partition}: {expected} was to be read, {offset} was")
+            self.ledger.error(f"partition {partition}: expected offset {expected}, read {offset}")
         self.next[partition] = offset + 1
         self.ledger.saw(partition, offset, number(message.value()))
 

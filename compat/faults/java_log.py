@@ -1,4 +1,4 @@
-"""What programs of Kafka's say of themselves."""
+"""Log configuration of Kafka's programs."""
 
 FORM = """\
 appender.console.type=Console
@@ -12,7 +12,7 @@ rootLogger.appenderRef.console.ref=console
 
 
 def log_to_stderr(path, level, **more):
-    """The argument that has a JVM say so much, and more in the packages of `more`; the file at `path` is written for it."""
+    """The JVM argument for a log level, with more detail for the packages in `more`; writes the configuration to `path`."""
     text = FORM.format(level=level)
     for name, (package, its_level) in more.items():
         text += f"logger.{name}.name={package}\nlogger.{name}.level={its_level}\n"

@@ -1,9 +1,9 @@
-"""Brokers that come back with nothing, when no other broker is there to say so, and a writer that knows what it was told.
+"""Brokers that return empty while no other broker is available, and a writer that tracks acknowledgements.
 
-Two forms. `blackout`: all processes are killed, and one broker's directory is emptied before they start again, or the folder
-of one partition is taken from it. `stall`: the leader of a partition is killed, comes back with an empty directory, and the
-controllers stand still for longer than a session.
-In both only what the controllers decide keeps the empty replica from leading.
+Two forms. `blackout`: all processes are killed, and one broker's directory is emptied before they restart, or the directory
+of one partition is removed from it. `stall`: the leader of a partition is killed, comes back with an empty directory, and the
+controllers are paused for longer than a session.
+In both, only the controllers keep the empty replica from leading.
 """
 
 import random
@@ -20,26 +20,26 @@ from replicas import compare
 TOPIC = "kept"
 PARTITIONS = 3
 ELR = "eligible.leader.replicas.version"
-# Short, since every round waits for sessions to end.
+# Short, because every round waits for sessions to expire.
 SESSION_S = 2
 SETTINGS = {
     "broker.session.timeout.ms": str(SESSION_S * 1000),
     "broker.heartbeat.interval.ms": "200",
     "replica.lag.time.max.ms": "4000",
 }
-# How many records each partition gets between two faults at the least.
+# Minimum records per partition between two faults.
 BETWEEN = 500
-# What was acknowledged first is read again at the end of each cluster: a round reads only what is new.
+# All records are read at the end of each cluster; a round reads only new ones.
 ROUNDS_OF_CLUSTER = 20
 
 
 class Losses:
-    """A cluster with a writer, and what was acknowledged to it."""
+    """A cluster with a writer and its acknowledgements."""
 
     def __init__(self, kind, elr, directory, source):
         self.cluster = Cluster(kind, directory, Network(), SETTINGS)
         self.elr, self.source = elr, source
-        # The first broker may be the only controller: with its directory the cluster would be gone.
+        # The first broker may be the only controller: without its directory the cluster would be lost.
         self.may_lose = [node for node in self.cluster.brokers if not node.is_controller()]
         self.verified = [0] * PARTITIONS
 
@@ -48,7 +48,7 @@ class Losses:
             self.cluster.start()
             self.set_feature()
             self.cluster.create_topics({TOPIC: PARTITIONS})
-            # With one in flight no producer has to make good what a broker of either make remembers of several.
+            # With one request in flight, producers do not depend on brokers remembering several batches.
             self.writer = Writer(self.cluster.bootstrap, TOPIC, PARTITIONS, **{"max.in.flight": 1})
             self.writer.start()
         except BaseException:
@@ -60,7 +60,7 @@ class Losses:
         self.cluster.end()
 
     def set_feature(self):
-        """Eligible leader replicas as the trial wants them, whatever the cluster begins with."""
+        """Enables or disables eligible leader replicas, regardless of the cluster's default."""
         wanted = int(self.elr)
         if self.feature() != wanted:
             direction = "upgrade" if wanted else "downgrade"
@@ -73,7 +73,7 @@ class Losses:
         return int(line.split("FinalizedVersionLevel:")[1].split()[0])
 
     def wait_for_records(self):
-        """Waits until all is as it should be, and every partition has got some more records."""
+        """Waits until the cluster is healthy, and every partition has more records."""
         self.cluster.wait_until_whole()
         wanted = self.writer.count() + BETWEEN
         self.cluster.wait(f"{wanted} records in every partition", lambda _: self.failed() or self.writer.count() >= wanted)
@@ -84,19 +84,19 @@ class Losses:
         return bool(self.writer.failures)
 
     def round(self, form):
-        """One fault, then everything must be there."""
+        """Applies one fault, then checks that everything is present."""
         seen = self.wait_for_records()
         began = time.monotonic()
         what = getattr(self, form)(seen)
         self.cluster.wait_until_whole()
         away = time.monotonic() - began
         acknowledged = self.check_tail()
-        say(f"{what}; whole after {away:.1f} s, {acknowledged} acknowledged in all and there")
+        say(f"{what}; healthy after {away:.1f} s, {acknowledged} acknowledged in total and present")
 
     def blackout(self, _seen):
-        # Everything that is acknowledged is on all three, since all were in sync.
+        # All acknowledged records are on all three, because all were in sync.
         emptied = self.source.sample(self.may_lose, self.source.choice([1, 1, 2]))
-        # Controllers beside the brokers may live on.
+        # Dedicated controllers may keep running.
         with_controllers = self.source.random() < 0.5 or any(node.is_controller() for node in self.cluster.brokers)
         nodes = [node for node in self.cluster.nodes if node.is_broker() or with_controllers]
         self.source.shuffle(nodes)
@@ -109,7 +109,7 @@ class Losses:
             for node in emptied:
                 node.empty()
         self.source.shuffle(nodes)
-        # The empty one first, last or anywhere; at once, or when the sessions of the others have ended.
+        # The empty one first, last or in between; at once, or after the others' sessions have expired.
         pause_s = self.source.choice([0, 0.3, SESSION_S * 0.8])
         for node in nodes:
             time.sleep(self.source.uniform(0, pause_s))
@@ -126,7 +126,7 @@ class Losses:
         struck.empty()
         time.sleep(self.source.choice([0, SESSION_S + 1]))
         struck.start()
-        # Before it is known, while it copies, and when it has copied all.
+        # Before it is noticed, while it copies, or after it has copied everything.
         before_s = self.source.uniform(0, 2 * SESSION_S)
         time.sleep(before_s)
         held = [node for node in self.cluster.nodes if node.is_controller()]
@@ -136,10 +136,10 @@ class Losses:
         time.sleep(held_s)
         for node in held:
             node.resume()
-        return f"stall: emptied {struck.id}, controllers stood still after {before_s:.1f} s for {held_s:.1f} s"
+        return f"stall: emptied {struck.id}, controllers paused after {before_s:.1f} s for {held_s:.1f} s"
 
     def check_tail(self):
-        """Reads on from what was read before, and looks for what has been acknowledged meanwhile."""
+        """Continues reading, and looks for the records acknowledged meanwhile."""
         acknowledged = [dict(known) for known in self.writer.acknowledged]
         for partition, known in enumerate(acknowledged):
             end = 1 + max((offset for offset in known.values() if offset is not None), default=-1)
@@ -155,7 +155,7 @@ class Losses:
         return sum(map(len, acknowledged))
 
     def judge(self):
-        """Ends the writer, reads everything from the first offset on, and compares the replicas."""
+        """Stops the writer, reads everything from the first offset on, and compares the replicas."""
         self.writer.finish()
         seen = self.cluster.wait_until_whole()
         for partition in range(PARTITIONS):
@@ -165,9 +165,9 @@ class Losses:
 
 
 def read_from(bootstrap, topic, partition, start, end, timeout=60):
-    """The numbers of a partition's records by their offsets, from an offset up to another."""
+    """The numbers of a partition's records by offset, in a range of offsets."""
     config = {"group.id": "check", "enable.auto.commit": False, "check.crcs": True, "log_level": 0}
-    # An offset that is no longer there is an end, not a reason to begin again.
+    # A missing offset is an error, not a reason to reset.
     reader = Consumer({"bootstrap.servers": bootstrap, **config, "auto.offset.reset": "error"})
     reader.assign([TopicPartition(topic, partition, start if start < end else OFFSET_END)])
     found, at, deadline = {}, start, time.monotonic() + timeout
@@ -184,7 +184,7 @@ def read_from(bootstrap, topic, partition, start, end, timeout=60):
 
 
 def undergo(kind, elr, directory, rounds, seed):
-    """So many rounds in clusters of this kind, each form in turn; says how many records were kept."""
+    """Runs rounds in clusters of this kind, alternating the forms; returns the number of checked records."""
     source, done, kept = random.Random(f"{seed} {kind} {elr}"), 0, 0
     while done < rounds:
         count = min(ROUNDS_OF_CLUSTER, rounds - done)

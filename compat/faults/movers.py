@@ -1,7 +1,7 @@
-"""Movers of several makes, which are killed and paused as brokers are, and the audit of what they have moved.
+"""Movers written with several clients, which are killed and paused like brokers, and the audit of their output.
 
-A mover reads `in` and writes `out`, and commits its offsets in the same transactions. So whatever happens, each record of
-`in` is in `out` once, in the order of its partition, for those who read committed records only.
+A mover reads `in` and writes `out`, and commits its offsets in the same transactions. So whatever fails, each record of
+`in` is in `out` once, in the order of its partition, for read_committed readers.
 """
 
 import collections
@@ -22,7 +22,7 @@ SOURCE, SINK, GROUP = "in", "out", "movers"
 
 
 def command(make, arguments):
-    """The program of a make, and what it has in its environment."""
+    """The command and environment of a kind of mover."""
     if make == "librdkafka":
         program = ROOT / "compat" / "confluent-kafka" / "mover.py"
         return [COMPAT / "confluent-kafka" / "bin" / "python", program, *arguments], {}
@@ -33,14 +33,14 @@ def command(make, arguments):
 
 
 class Mover:
-    """One mover under a transactional id of its own; a node as far as faults go."""
+    """One mover with its own transactional id; faults treat it as a node."""
 
     def __init__(self, cluster, make, place):
         self.cluster, self.make, self.name = cluster, make, f"mover-{make}-{place}"
         self.directory = cluster.directory / self.name
         self.directory.mkdir()
         self.process = None
-        # How many transactions were committed and aborted, and how often the client began anew or again.
+        # Counts of committed and aborted transactions, and of the client's restarts.
         self.events = collections.Counter()
 
     def __str__(self):
@@ -66,7 +66,7 @@ class Mover:
 
     def has_moved(self, before):
         """Whether it has committed more transactions than before."""
-        assert self.process.poll() is None, f"{self} ended by itself: see {self.directory / 'errors'}"
+        assert self.process.poll() is None, f"{self} exited unexpectedly: see {self.directory / 'errors'}"
         return self.count() > before
 
     def kill(self):
@@ -80,12 +80,12 @@ class Mover:
         self.process.send_signal(signal.SIGCONT)
 
     def end(self):
-        """Ends it if it still runs."""
+        """Kills it if it still runs."""
         if self.process is not None and self.process.poll() is None:
             self.kill()
 
     def finish(self):
-        """Ends it in order."""
+        """Stops it cleanly."""
         self.process.terminate()
         self.process.wait(ENDING_S)
 
@@ -131,7 +131,7 @@ def open_places(cluster):
 
 
 def audit(cluster, writer):
-    """Holds what was moved against what there was to move."""
+    """Compares the moved records with the source."""
     assert not writer.failures, writer.failures[:3]
     for partition in range(writer.partitions):
         found = read_committed(cluster.bootstrap, SINK, partition)

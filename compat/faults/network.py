@@ -1,7 +1,7 @@
-"""The network between nodes and clients: proxies on loopback that can be cut, between any two and in one direction only.
+"""The network between nodes and clients: loopback proxies that can be cut between any two parties, also in one direction.
 
-Every listener is advertised as a proxy. Who connects is found by the process that owns the other end of the
-connection, so that no node needs an address of its own and no right but that of its user.
+Every listener is advertised as a proxy. The connecting party is found by the process that owns the other end of the
+connection, so that nodes need no separate addresses and no special rights.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ import pathlib
 import socket
 import threading
 
-# Whoever is no node.
+# Any other party.
 CLIENTS = "clients"
 
 
 class Network:
-    """Proxies in a thread of their own, and the cuts that hold between parties now."""
+    """Proxies in a separate thread, and the current cuts between parties."""
 
     def __init__(self):
         self.cuts = set()
@@ -28,26 +28,26 @@ class Network:
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
 
     def listen(self, party, port):
-        """Opens a proxy to `port` of a party, and gives the proxy's own port."""
+        """Opens a proxy to `port` of a party, and returns the proxy's port."""
         listener = socket.create_server(("127.0.0.1", 0))
         serve = asyncio.start_server(lambda r, w: self._accept(party, port, r, w), sock=listener)
         asyncio.run_coroutine_threadsafe(serve, self.loop).result(10)
         return listener.getsockname()[1]
 
     def runs_as(self, party, pid):
-        """Says which process a party is."""
+        """Registers the process of a party."""
         self.pids[pid] = party
 
     def cut(self, pairs):
-        """Lets nothing pass from the first to the second of each pair any more. Connections stay open."""
+        """Blocks traffic from the first to the second of each pair. Connections stay open."""
         self._call(self.cuts.update, set(pairs))
 
     def heal(self, pairs, reset):
-        """Lets it pass again; `reset` closes the connections that were cut, else they go on where they were."""
+        """Unblocks it; `reset` closes the blocked connections, otherwise they continue."""
         self._call(self._heal, set(pairs), reset)
 
     def delay(self, pairs, seconds):
-        """Has every piece that passes from the first to the second of each pair wait for so long; 0 ends it."""
+        """Delays traffic from the first to the second of each pair; 0 ends the delay."""
         self._call(self.delays.update, dict.fromkeys(pairs, seconds))
 
     def _call(self, function, *arguments):
@@ -72,7 +72,7 @@ class Network:
         there, back = (source, party), (party, source)
         ends = [writer]
         try:
-            # A connection begins with a packet there and one back.
+            # A connection starts with a packet in each direction.
             await self._passable(there)
             await self._passable(back)
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
@@ -85,12 +85,12 @@ class Network:
             pass
         finally:
             for end in ends:
-                # Nobody listens there any more, or it is closed already.
+                # The listener is gone, or the connection is closed already.
                 with contextlib.suppress(OSError):
                     end.transport.abort()
 
     def _owner(self, port):
-        """The party whose process has the connection that comes from a port."""
+        """The party whose process owns the connection from a port."""
         inode = inode_of(port)
         for pid, party in list(self.pids.items()):
             with contextlib.suppress(OSError):
@@ -121,7 +121,7 @@ class Pipe:
 
 
 def inode_of(port):
-    """The inode of the socket whose local end is this port of loopback, or None."""
+    """The inode of the socket whose local end is this loopback port, or None."""
     wanted = (f"0100007F:{port:04X}", f"0000000000000000FFFF00000100007F:{port:04X}")
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in pathlib.Path(table).read_text().splitlines()[1:]:

@@ -1,7 +1,7 @@
-"""Clusters of real processes: brokers of Thalweg or Apache Kafka, under the embedded controller, one of Thalweg beside them, or
+"""Clusters of real processes: brokers of Thalweg or Apache Kafka, under the embedded controller, a dedicated one of Thalweg, or
 three of Kafka's.
 
-Owns the processes and their directories. All listeners are advertised through the network that can be cut.
+Owns the processes and their directories. All listeners are advertised through the proxies of `network`.
 """
 
 import base64
@@ -18,7 +18,7 @@ from ports import free_port, release
 
 from java_log import log_to_stderr
 
-# What Kafka would use, but for a network of one machine and a test of minutes.
+# Like Kafka's defaults, adapted to one machine and a test of minutes.
 SESSION_S = 4
 SETTINGS = {
     "broker.heartbeat.interval.ms": "500",
@@ -31,7 +31,7 @@ SETTINGS = {
 }
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 JVM = ["java", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
-# The makes of a kind's brokers, the roles of the first of them, and the makes of the controllers beside them.
+# The software of a kind's brokers, the roles of the first, and the software of dedicated controllers.
 KINDS = {
     "single": (["thalweg"], "broker,controller", []),
     "embedded": (["thalweg"] * 3, "broker,controller", []),
@@ -41,7 +41,7 @@ KINDS = {
     "apache-single": (["apache"], "broker,controller", []),
     "apache": (["apache"] * 3, "broker", ["apache"] * 3),
 }
-# The id of the first controller that is no broker.
+# The id of the first dedicated controller.
 FIRST_CONTROLLER = 101
 
 
@@ -59,10 +59,10 @@ class Node:
             self.listeners["CONTROLLER"] = None
         self.listeners = {name: free_port() for name in self.listeners}
         self.proxies = {name: cluster.network.listen(self.name, port) for name, port in self.listeners.items()}
-        # Voters that are kept in the log are known by the directory in which they keep it.
+        # Voters in the log are identified by their directory id.
         self.directory_id = base64.urlsafe_b64encode(b"\x01" + os.urandom(15)).decode().rstrip("=")
         self.process = None
-        # Whether it may be missing: it was killed on purpose.
+        # Whether it may be down: it was killed on purpose.
         self.is_down = True
 
     def is_broker(self):
@@ -75,7 +75,7 @@ class Node:
         return f"127.0.0.1:{self.proxies['CONTROLLER']}"
 
     def settings(self):
-        """Its properties, the same for both makes."""
+        """Its properties, the same for Thalweg and Kafka."""
         settings = {
             "process.roles": self.roles,
             "node.id": str(self.id),
@@ -92,7 +92,7 @@ class Node:
         return settings
 
     def start(self):
-        """Starts the process, and does not wait for more."""
+        """Starts the process, without waiting until it serves."""
         properties = self.directory / "server.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings().items()))
         with open(self.directory / "log", "ab") as log:
@@ -111,13 +111,13 @@ class Node:
         self.is_down = False
 
     def kill(self):
-        """Ends it as `kill -9` does."""
+        """Kills it with SIGKILL."""
         self.is_down = True
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
     def stop(self, timeout=60):
-        """Ends it in order, and says how many seconds that took."""
+        """Stops it cleanly, and returns the duration in seconds."""
         self.is_down = True
         began = time.monotonic()
         self.process.terminate()
@@ -131,15 +131,15 @@ class Node:
         self.process.send_signal(signal.SIGCONT)
 
     def empty(self):
-        """Takes its data away: what starts next is a new machine of the same name."""
+        """Removes its data: the next start is a new machine with the same name."""
         shutil.rmtree(self.data)
 
     def empty_partition(self, topic, partition):
-        """Takes one partition's folder away: the directory is the same as before."""
+        """Removes one partition's directory; the data directory keeps its id."""
         shutil.rmtree(self.data / f"{topic}-{partition}")
 
     def has_failed(self):
-        """Whether it ended by itself."""
+        """Whether it exited unexpectedly."""
         return not self.is_down and self.process.poll() is not None
 
     def log_text(self):
@@ -150,11 +150,11 @@ class Node:
 
 
 class Cluster:
-    """All nodes of a kind of cluster: `single`, `embedded`, `own-controller`, `apache-controllers`, `mixed`, or the oracle's,
+    """All nodes of a kind of cluster: `single`, `embedded`, `own-controller`, `apache-controllers`, `mixed`, or Kafka's own,
     `apache-single` and `apache`.
 
-    `release` says as which release of Kafka its controllers are formatted, `dynamic` whether they keep in their log who votes
-    (KIP-853), which is not configured then.
+    `release` is the Kafka release for which its controllers are formatted; with `dynamic` the voters are in the log
+    (KIP-853), instead of the configuration.
     """
 
     def __init__(self, kind, directory, network, settings=None, release=None, dynamic=False):
@@ -173,13 +173,13 @@ class Cluster:
         self.admin = None
 
     def quorum(self):
-        """By which setting nodes find the controllers."""
+        """The setting by which nodes find the controllers."""
         if self.dynamic:
             return {"controller.quorum.bootstrap.servers": ",".join(node.controller_address() for node in self.controllers)}
         return {"controller.quorum.voters": ",".join(f"{node.id}@{node.controller_address()}" for node in self.controllers)}
 
     def format_options(self, node):
-        """How the directory of a node of Kafka is formatted."""
+        """The arguments for formatting a Kafka node's directory."""
         release = ["--release-version", self.release] if self.release else []
         if not self.dynamic:
             return release
@@ -199,38 +199,38 @@ class Cluster:
         return self
 
     def in_flight(self):
-        """How many requests of a producer may be under way: after kill -9 Kafka remembers the last batch of a producer only,
-        and takes a second one in flight twice."""
+        """The maximum requests in flight of a producer: after kill -9 Kafka remembers only a producer's last batch,
+        and duplicates a second one in flight."""
         return 5 if all(node.make == "thalweg" for node in self.brokers) else 1
 
     def create_topics(self, partitions):
-        """Creates topics, each with so many partitions, and as many replicas of each as the cluster has of its own."""
+        """Creates topics with this many partitions, and the replication factor of the cluster's internal topics."""
         topics = [NewTopic(name, count, self.replicas) for name, count in partitions.items()]
         for created in self.admin.create_topics(topics, request_timeout=60).values():
             created.result(60)
 
     def metadata(self):
-        """What a broker says of the cluster, or None when none answers."""
+        """A broker's description of the cluster, or None if none answers."""
         try:
             return self.admin.list_topics(timeout=5)
         except KafkaException:
             return None
 
     def wait(self, what, condition, timeout=120):
-        """Waits until what a broker says of the cluster is as wanted."""
+        """Waits until a broker's description of the cluster meets a condition."""
         deadline, seen = time.monotonic() + timeout, None
         while True:
             seen = self.metadata() or seen
             if seen and condition(seen):
                 return seen
             failed = [node for node in self.nodes if node.has_failed()]
-            assert not failed, f"{failed[0].name} ended by itself\n{failed[0].log_tail()}"
+            assert not failed, f"{failed[0].name} exited unexpectedly\n{failed[0].log_tail()}"
             assert time.monotonic() < deadline, f"not within {timeout} s: {what}; last seen: {told(seen)}"
             time.sleep(0.2)
 
     def wait_until_whole(self, timeout=120):
         """Waits for all brokers, and for all replicas of every partition to be in sync."""
-        # One that has just started answers when its new registration holds; until then the old one may look whole.
+        # A restarted broker answers once it has registered again; until then its old registration may look healthy.
         ports = [node.listeners["PLAINTEXT"] for node in self.brokers]
         self.wait("all brokers", lambda _: all(answers("127.0.0.1", port) for port in ports), timeout)
 
@@ -242,7 +242,7 @@ class Cluster:
         return self.wait("all replicas in sync", whole, timeout)
 
     def tool(self, name, *arguments):
-        """What one of Kafka's tools prints."""
+        """The output of one of Kafka's tools."""
         command = ["java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", kafka_classpath()]
         command += [f"org.apache.kafka.tools.{name}", "--bootstrap-server", self.bootstrap, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=self.directory)
@@ -250,7 +250,7 @@ class Cluster:
         return done.stdout
 
     def end(self):
-        """Ends what still runs, by its process id, and gives its ports back."""
+        """Kills running processes by id, and releases their ports."""
         for node in self.nodes:
             if node.process is not None and node.process.poll() is None:
                 node.kill()
@@ -259,7 +259,7 @@ class Cluster:
 
 
 def replication(replicas):
-    """The settings by which every partition has so many replicas, and goes on without one of them."""
+    """The settings for this many replicas of every partition, tolerating the loss of one."""
     in_sync = str(max(1, replicas - 1))
     factors = ("default.replication.factor", "offsets.topic.replication.factor", "transaction.state.log.replication.factor")
     settings = {"min.insync.replicas": in_sync, "transaction.state.log.min.isr": in_sync}
@@ -271,7 +271,7 @@ def addresses(ports):
 
 
 def told(seen):
-    """A line for what a broker said of the cluster."""
+    """A one-line summary of a broker's description of the cluster."""
     if not seen:
         return "nobody answers"
     lacking = [

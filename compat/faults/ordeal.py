@@ -1,4 +1,4 @@
-"""A cluster under load: its clients, and what they know of what must be there."""
+"""A cluster under load: its clients, and their record of what must be present."""
 
 import os
 import pathlib
@@ -16,12 +16,12 @@ from replicas import compare
 
 PARTITIONS = 3
 TOPICS = {"librdkafka": PARTITIONS, "java": PARTITIONS, "own": PARTITIONS}
-# How many faults lie between two looks at everything.
+# The number of faults between two full checks.
 STAGE = 12
 
 
 class Ordeal:
-    """A cluster with writers of several makes and a group of readers of each."""
+    """A cluster with writers of several clients, and a group of readers for each."""
 
     def __init__(
         self, kind, name="", settings=None, release=None, dynamic=False, prepare=None, with_strict=False,
@@ -30,12 +30,12 @@ class Ordeal:
         work = pathlib.Path(os.environ.get("WORK") or tempfile.mkdtemp(prefix="faults-"))
         self.directory = work / f"{kind}{name}"
         self.cluster = Cluster(kind, self.directory, Network(), settings, release, dynamic)
-        # What is done to the cluster before its start.
+        # Preparation of the cluster before its start.
         self.prepare = prepare
-        # Clients that take no error are there where nothing happens that would be one.
+        # Strict clients run only if no fault may cause errors.
         self.with_strict, self.strict = with_strict, {}
         self.topics = TOPICS | (strict.TOPICS if with_strict else {})
-        # How long the writers believe what they know of the leaders, though nothing fails.
+        # The writers' maximum metadata age.
         self.metadata_age_ms = metadata_age_ms
         self.processes = []
 
@@ -55,12 +55,12 @@ class Ordeal:
         self.cluster.create_topics(self.topics)
         bootstrap = self.cluster.bootstrap
         age = {"topic.metadata.refresh.interval.ms": self.metadata_age_ms}
-        # With more than one in flight librdkafka takes another epoch when a batch is refused as out of order, which happens
-        # whenever one before it was refused, and sends again in that epoch what other partitions may have stored: twice.
+        # With more than one in flight, librdkafka raises its epoch when a batch is refused as out of order, which happens
+        # whenever an earlier one was refused, and resends in that epoch what other partitions may have stored: duplicates.
         self.writer = Writer(bootstrap, "librdkafka", PARTITIONS, **{"max.in.flight": 1, **age})
-        # Kafka's producer sends on to a new leader while answers of the old one are missing. Batches that both have are
-        # then sent again, and the oldest is refused as out of order once five are stored behind it, again and again until
-        # delivery.timeout.ms is over, by Apache Kafka too. With one in flight, nothing is stored behind it.
+        # Kafka's producer sends to a new leader while answers of the old one are missing. Batches that both have are
+        # then resent, and the oldest is refused as out of order once five later ones are stored, repeatedly until
+        # delivery.timeout.ms, also by Apache Kafka. With one in flight, nothing later is stored.
         java = {"max.in.flight.requests.per.connection": 1, "metadata.max.age.ms": self.metadata_age_ms}
         self.java = JavaWriter(bootstrap, "java", PARTITIONS, self.directory / "java-writer", **java)
         self.java_reader = JavaReader(bootstrap, "java-readers", "java", self.directory / "java-reader")
@@ -94,7 +94,7 @@ class Ordeal:
         self.cluster.end()
 
     def undergo(self, faults, source):
-        """So many faults, in stages; after each the cluster must be whole again by itself, and its clients content."""
+        """Applies faults in stages; after each, the cluster must recover by itself, and its clients must continue."""
         done = 0
         while done < faults:
             wave = plan(source, self.cluster)
@@ -107,16 +107,16 @@ class Ordeal:
         return done
 
     def look(self):
-        """Waits until the cluster is whole, and until records are acknowledged and read again."""
+        """Waits until the cluster is healthy, and records are acknowledged and read again."""
         began = time.monotonic()
         self.cluster.wait_until_whole()
         self.wait_for_progress()
         self.assert_content()
         waited = time.monotonic() - began
-        say(f"whole after {waited:.1f} s, {self.writer.count()} and {self.java.count()} acknowledged in every partition")
+        say(f"healthy after {waited:.1f} s, {self.writer.count()} and {self.java.count()} acknowledged in every partition")
 
     def wait_for_progress(self):
-        """Waits until every client gets on."""
+        """Waits until every client makes progress."""
         before = {name: client.count() for name, client in self.progress.items()}
         for name, client in self.progress.items():
             self.cluster.wait(f"more {name} than {before[name]}", lambda _: client.count() > before[name])
@@ -126,7 +126,7 @@ class Ordeal:
         assert not self.writer.failures, self.writer.failures[:5]
 
     def judge(self):
-        """Ends the clients and holds what they know against what the cluster has."""
+        """Stops the clients and compares their records with the cluster's."""
         for client in self.clients:
             client.finish()
         seen = self.cluster.wait_until_whole()
@@ -138,9 +138,9 @@ class Ordeal:
         self.own_reader.check()
         self.assert_content()
         compared = compare(self.cluster, seen, (*self.topics, "__consumer_offsets"))
-        say(f"{compared} partitions have replicas of the same bytes; {self.ledger.count()} commits")
+        say(f"{compared} partitions have identical replicas; {self.ledger.count()} commits")
 
     def assert_no_client_met_an_error(self):
-        """No error that a client does not try again by itself."""
+        """Checks that there was no error that a client does not retry itself."""
         assert not self.ledger.refused, self.ledger.refused[:5]
         assert not self.java_reader.failures(), self.java_reader.failures()[:5]

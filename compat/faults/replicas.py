@@ -1,4 +1,4 @@
-"""The bytes of replicas on their disks, compared."""
+"""Compares the bytes of replicas on their disks."""
 
 import hashlib
 import struct
@@ -12,7 +12,7 @@ def batches(directory, *segments):
         at = 0
         while at + 12 <= len(data):
             base, length = struct.unpack_from(">qi", data, at)
-            # Blocks that are reserved ahead are zeros.
+            # Preallocated blocks are zeros.
             if length <= 0 or at + 12 + length > len(data):
                 break
             yield base, data[at : at + 12 + length]
@@ -30,7 +30,7 @@ def digest(directory, start):
 
 
 def compare(cluster, seen, topics, timeout=60):
-    """Waits until all replicas of the topics hold the same bytes; gives the number of partitions."""
+    """Waits until all replicas of the topics are identical; returns the number of partitions."""
     deadline, compared = time.monotonic() + timeout, 0
     for topic in topics:
         for index, partition in seen.topics[topic].partitions.items():

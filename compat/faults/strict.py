@@ -1,6 +1,6 @@
-"""Clients that take no error which they do not try again by themselves, each with the settings that its make has for users.
+"""Clients that fail on any error that they do not retry themselves, with default settings.
 
-Each writes to a topic of its own and reads it again as a group, while nodes are restarted and moved.
+Each writes to its own topic and reads it as a group, while nodes are restarted and moved.
 """
 
 import os
@@ -15,25 +15,25 @@ from java_log import log_to_stderr
 from suite import until
 from writer import ENDING_S
 
-# By itself, or by the signal to end: so Java tells that a signal came.
+# Normal exit, or Java's exit code after the signal.
 ENDED_WELL = (0, 128 + signal.SIGINT)
 COMPAT = ROOT / "target" / "compat"
 SMALL_JVM = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]
 
-# What tools say that is no error: what librdkafka logs and kcat repeats of connections that end and are made again, what the
-# console consumer recommends and what it has counted.
+# Harmless output of tools: messages of librdkafka and kcat about closed and reopened connections, the
+# console consumer's recommendation and its count.
 HARMLESS = re.compile(
     r"%\d\|.*|% ERROR: Local: (Broker transport failure|Broker handle destroyed|All broker connections are down).*"
     r"|The consumer rebalance protocol .*|Processed a total of \d+ messages"
 )
 
-# Their topics, each with its partitions. Lines keep their order in one. kafkajs forgets what one partition has taken when
-# another of the same request fails, and then loses records or meets OUT_OF_ORDER_SEQUENCE_NUMBER, on Apache Kafka too.
+# Their topics with partitions. Lines keep their order in one partition. kafkajs forgets what one partition has stored when
+# another of the same request fails, and then loses records or gets OUT_OF_ORDER_SEQUENCE_NUMBER, also with Apache Kafka.
 TOPICS = {"franz-go": 3, "sarama": 3, "kafkajs": 1, "kcat": 1, "console": 1}
 
 
 def clients(bootstrap, directory):
-    """One of each make, by its topic."""
+    """One of each client, by topic."""
     go = ["-test.run", "TestMeetsNoErrorUntilItsInputEnds", "-test.timeout", "30m"]
     commands = {
         "franz-go": [COMPAT / "franz-go" / "suite", *go],
@@ -47,8 +47,8 @@ def clients(bootstrap, directory):
 
 
 def kcat(bootstrap, topic):
-    """The commands of kcat that write and read a topic. -E: it keeps connections to the brokers alone that it uses, and would
-    end when these are closed and others were before, though it tries them all again."""
+    """The commands of kcat that write and read a topic. -E: it only keeps connections to brokers that it uses, and would
+    exit when these and earlier ones are closed, although it reconnects."""
     base = ["kcat", "-E", "-b", bootstrap]
     writer = [*base, "-P", "-t", topic, "-p", "0", "-X", "enable.idempotence=true"]
     reader = [*base, "-G", f"{topic}-readers", "-u", "-q", "-X", "auto.offset.reset=earliest"]
@@ -56,7 +56,7 @@ def kcat(bootstrap, topic):
 
 
 def console(bootstrap, topic, directory):
-    """Those of Kafka's console tools. Errors of their clients are logged, so the log is theirs to be empty."""
+    """The commands of Kafka's console tools. Their clients log errors, so the log must be empty."""
     java = [*SMALL_JVM, kafka_classpath()]
     java[1:1] = [log_to_stderr(directory / "console.properties", "ERROR")]
     base = ["--bootstrap-server", bootstrap, "--topic", topic]
@@ -66,8 +66,8 @@ def console(bootstrap, topic, directory):
 
 
 class Program(threading.Thread):
-    """A program that writes to $TOPIC and reads it until its input ends, prints `committed` whenever it has got on, and
-    anything else when it has met an error or not read what it has written."""
+    """A program that writes to $TOPIC and reads it until its input ends, prints `committed` after each commit, and
+    anything else after an error, or if it has not read what it wrote."""
 
     def __init__(self, bootstrap, topic, command):
         super().__init__(daemon=True)
@@ -98,8 +98,8 @@ class Program(threading.Thread):
 
 
 class Tools:
-    """Two command line tools: one that makes records of lines, and one that prints them. Whatever they say is an error,
-    unless it is known to be none."""
+    """Two command line tools: one sends lines as records, the other prints them. Any other output is an error,
+    unless it is known to be harmless."""
 
     def __init__(self, directory, write, read):
         self.writer, self.reader = LineWriter(directory / "writer", write), LineReader(directory / "reader", read)
@@ -122,6 +122,6 @@ class Tools:
         for tool in (self.writer, self.reader):
             lines = tool.errors.read_text().splitlines()
             said = [line for line in lines if not HARMLESS.fullmatch(line)]
-            how = f"{tool.process.args[0]} ended with {tool.process.returncode} and said: {said[:10]}"
+            how = f"{tool.process.args[0]} exited with {tool.process.returncode} and printed: {said[:10]}"
             assert tool.process.returncode in ENDED_WELL and not said, how
         assert not self.reader.skipped, self.reader.skipped[:5]

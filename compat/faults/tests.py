@@ -1,7 +1,7 @@
-"""Clusters of real processes under faults, with clients of librdkafka and Java that know what was acknowledged.
+"""Clusters of real processes under faults, with librdkafka and Java clients that track acknowledgements.
 
-FAULTS says how many random faults each kind of cluster undergoes, SEED which; without SEED a new one is taken and printed.
-KIND says one kind of cluster for all tests that run on several: `apache`, which is Apache Kafka alone, tries the tests.
+FAULTS is the number of random faults per kind of cluster, SEED their seed; by default a new one is chosen and printed.
+KIND selects one kind of cluster for tests that run on several: `apache`, only Apache Kafka, validates the tests.
 """
 
 import json
@@ -25,7 +25,7 @@ SEED = int(os.environ.get("SEED", random.SystemRandom().randrange(1_000_000)))
 
 
 def kinds(*own):
-    """Those of a test, or the one that is asked for."""
+    """The kinds of a test, or the selected one."""
     return each(*([os.environ["KIND"]] if "KIND" in os.environ else own))
 
 
@@ -39,9 +39,9 @@ def test_random_faults_lose_double_and_reorder_nothing(kind):
     if kind != "embedded":
         nightly_only()
     source = random.Random(f"{SEED} {kind}")
-    # The features of Kafka's controllers: those that 4.3 has by itself, or those of clusters that began with 3.9.
+    # The features of Kafka's controllers: 4.3's defaults, or those of clusters created by 3.9.
     release = None if kind == "embedded" else source.choice([None, "3.9"])
-    # Whether the voters are configured, or kept by the quorum in its log.
+    # Whether the voters are configured, or in the quorum's log.
     dynamic = kind != "embedded" and source.choice([False, True])
     with Ordeal(kind, "-faults", release=release, dynamic=dynamic) as ordeal:
         quorum = "voters in the log" if dynamic else "configured voters"
@@ -60,7 +60,7 @@ def test_rolling_restart_is_seen_by_no_client(kind):
     with Ordeal(kind, "-rolling", with_strict=True) as ordeal:
         for node in ordeal.cluster.nodes:
             seconds = node.stop()
-            say(f"{node.name} stopped in order in {seconds:.2f} s")
+            say(f"{node.name} stopped cleanly in {seconds:.2f} s")
             node.start()
             ordeal.look()
         ordeal.judge()
@@ -81,7 +81,7 @@ def test_leaders_and_coordinators_move_by_reassignment(kind):
 
 @kinds("embedded")
 def test_answers_of_a_leader_that_come_too_late_double_nothing(kind):
-    """Producers know of the next leader before the last one has told what it has stored: that is sent again."""
+    """Producers learn of a new leader before the old one has answered, and resend."""
     nightly_only()
     with Ordeal(kind, "-answers", metadata_age_ms=1000) as ordeal:
         # The first broker may be the controller.
@@ -89,15 +89,15 @@ def test_answers_of_a_leader_that_come_too_late_double_nothing(kind):
             reassign(ordeal, lambda _: [struck, other, 1])
             node, network = ordeal.cluster.broker(struck), ordeal.cluster.network
             answers = {(node.name, CLIENTS)}
-            say(f"no client hears {node.name} any more")
+            say(f"{node.name} can no longer reach clients")
             network.cut(answers)
-            # Everybody has in flight what they may, and the followers have it too.
+            # All clients have their maximum in flight, and the followers have it, too.
             time.sleep(1)
             node.pause()
             ordeal.cluster.wait("other leaders", lambda seen: not leads(seen, struck))
-            # Producers know of them for this long, and wait for answers still.
+            # Producers know the new leaders for this long, and still wait for answers.
             time.sleep(4)
-            say(f"over: {node.name} is heard on new connections")
+            say(f"over: {node.name} reaches clients on new connections")
             node.resume()
             network.heal(answers, reset=True)
             ordeal.look()
@@ -109,7 +109,7 @@ def leads(seen, node_id):
 
 
 def reassign(ordeal, replicas_of):
-    """Gives each partition the replicas that a function says for it, the first of which leads."""
+    """Assigns each partition the replicas that a function returns, the first as leader."""
     seen = ordeal.cluster.wait_until_whole()
     moves = []
     for topic in (*ordeal.topics, "__consumer_offsets"):
@@ -144,12 +144,12 @@ def test_quorum_loses_its_majority_and_gets_it_back():
             for node in (first, second):
                 node.kill() if kill else node.pause()
             time.sleep(2 * SESSION_S)
-            # What has a leader is served.
+            # Partitions with a leader are served.
             ordeal.wait_for_progress()
             for node in (first, second):
                 node.start() if kill else node.resume()
             ordeal.look()
-        # Something that only a majority can decide.
+        # A decision that needs a majority.
         reassign(ordeal, lambda partition: [3 - (partition + i) % 3 for i in range(3)])
         ordeal.judge()
 
@@ -157,7 +157,7 @@ def test_quorum_loses_its_majority_and_gets_it_back():
 def test_metadata_version_is_raised_under_load():
     nightly_only()
     with Ordeal("apache-controllers", "-features", release="3.9") as ordeal:
-        # From 3.9-IV0 over those that change requests or records to 4.3-IV0.
+        # From 3.9-IV0 to 4.3-IV0, by those that change requests or records.
         for level in ("metadata.version=23", "metadata.version=26", "eligible.leader.replicas.version=1"):
             ordeal.cluster.tool("FeatureCommand", "upgrade", "--feature", level)
             ordeal.look()
@@ -171,12 +171,12 @@ def test_metadata_version_is_raised_under_load():
 
 
 class SmallDisks:
-    """Disks of a few megabytes for some brokers, until there is to be room."""
+    """Small disks for some brokers, until they are enlarged."""
 
     def __init__(self, *node_ids):
         nightly_only()
         if os.geteuid() != 0:
-            raise Skip("only root can mount a disk that is small")
+            raise Skip("only root can mount a small disk")
         self.node_ids, self.places = node_ids, []
 
     def __enter__(self):
@@ -219,7 +219,7 @@ def test_disks_that_fill_together_leave_no_partition_without_a_leader():
         until(lambda: all("Disk is full" in node.log_text() for node in others), "both disks full", 120)
         ordeal.writer.pause_s = UNHURRIED_S
         say("both disks are full")
-        # Longer than any decision takes that one of them makes on what it has seen of the other.
+        # Longer than any decision of one based on the other's state.
         settled, deadline = 0, time.monotonic() + 60
         while settled < 5:
             assert time.monotonic() < deadline, told(ordeal.cluster.metadata())

@@ -20,14 +20,14 @@ from writer import Writer
 PARTITIONS = 3
 FAULTS = int(os.environ.get("FAULTS", "8" if NIGHTLY else "2"))
 SEED = int(os.environ.get("SEED", random.SystemRandom().randrange(1_000_000)))
-# Movers ask for transactions of 6 seconds; this is how often the coordinators look for those that took longer.
+# Movers' transactions have a timeout of 6 seconds; this is how often coordinators abort overdue ones.
 SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000", "transaction.state.log.num.partitions": "4"}
-# The oracle's cluster for each of ours.
+# The corresponding Kafka cluster for each of ours.
 ORACLES = {"single": "apache-single", "embedded": "apache", "mixed": "apache"}
 
 
 class Moving:
-    """A cluster, a writer, and movers that move what it writes."""
+    """A cluster, a writer, and movers for its records."""
 
     def __init__(self, kind, makes):
         kind = ORACLES[kind] if os.environ.get("KIND") == "apache" else kind
@@ -57,7 +57,7 @@ class Moving:
         self.cluster.end()
 
     def undergo(self, faults, source):
-        """So many faults, mostly one at a time; after each wave the movers must get on by themselves."""
+        """Applies faults, usually one at a time; after each wave the movers must recover by themselves."""
         done = 0
         while done < faults:
             wave = [self.fault(source, node) for node in source.sample(self.targets(), source.choice((1, 1, 2)))]
@@ -84,21 +84,21 @@ class Moving:
         say(f"moving {time.monotonic() - began:.1f} s later; {', '.join(map(str, self.movers))}")
 
     def leave_transactions_open(self):
-        """Kills the movers in the midst of their transactions, which must end within their time."""
+        """Kills the movers during transactions, which must end within their timeout."""
         opened = until(self.catch_in_the_midst, "a transaction that is open", 60)
         for mover in self.movers:
             mover.kill()
         began = time.monotonic()
         until(lambda: not open_places(self.cluster), "the end of transactions whose producers are gone", 60)
-        say(f"open when the movers died: {opened}; over after {time.monotonic() - began:.1f} s")
+        say(f"open when the movers died: {opened}; ended after {time.monotonic() - began:.1f} s")
         for mover in self.movers:
             mover.start()
 
     def catch_in_the_midst(self):
-        """Pauses the movers while a transaction of theirs is open, and says where; else they go on."""
+        """Pauses the movers if a transaction of theirs is open, and returns where; otherwise they continue."""
         for mover in self.movers:
             mover.pause()
-        # What was decided before ends by itself, and at once.
+        # Transactions decided before end by themselves at once.
         deadline, opened = time.monotonic() + 1, True
         while opened and time.monotonic() < deadline:
             opened = open_places(self.cluster)
@@ -108,7 +108,7 @@ class Moving:
         return opened
 
     def judge(self):
-        """Ends the writer and the movers, and holds what is there against what was written."""
+        """Stops the writer and the movers, and compares the output with the input."""
         self.writer.finish()
         until(lambda: self.position() == {p: self.writer.sent for p in range(PARTITIONS)}, "the last record moved", 120)
         say("everything is moved")
@@ -117,14 +117,14 @@ class Moving:
         say("the movers have ended")
         until(lambda: not open_places(self.cluster), "the end of the last transactions", 60)
         audit(self.cluster, self.writer)
-        say("everything is there once")
+        say("everything is present once")
         self.assert_nothing_hangs()
         seen = self.cluster.wait_until_whole()
         compared = compare(self.cluster, seen, (SOURCE, SINK, "__consumer_offsets", "__transaction_state"))
-        say(f"{PARTITIONS * self.writer.sent} records moved once; {compared} partitions have replicas of the same bytes")
+        say(f"{PARTITIONS * self.writer.sent} records moved once; {compared} partitions have identical replicas")
 
     def position(self):
-        """What the movers have committed for each partition, as far as their coordinator can say it now."""
+        """The movers' committed offset of each partition, if their coordinator answers."""
         asked = [ConsumerGroupTopicPartitions(GROUP)]
         (future,) = self.cluster.admin.list_consumer_group_offsets(asked, require_stable=True).values()
         try:
@@ -137,7 +137,7 @@ class Moving:
         asked = [(*hanging, str(node.id)) for node in self.cluster.brokers] + [("list",)]
         with ThreadPoolExecutor() as pool:
             told = list(pool.map(lambda words: self.cluster.tool("TransactionsCommand", *words), asked))
-        # The first line of each is the head of a table.
+        # The first line of each is a table header.
         *found, listed = [lines.splitlines()[1:] for lines in told]
         assert not any(found), found
         assert all("Complete" in line or "Empty" in line for line in listed), listed

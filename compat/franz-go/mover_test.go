@@ -12,8 +12,8 @@ import (
 )
 
 // Moves records from a topic to another, each exactly once: reads, writes and commits offsets in one transaction.
-// compat/confluent-kafka/mover.py is the same on librdkafka, and says what its arguments, in $MOVER here, and its output are.
-// How many requests an idempotent producer has in flight is franz-go's to choose: five.
+// compat/confluent-kafka/mover.py is the same on librdkafka, and documents its arguments, in $MOVER here, and output.
+// franz-go fixes an idempotent producer's requests in flight: five.
 func TestMovesUntilItIsKilled(t *testing.T) {
 	arguments := strings.Fields(os.Getenv("MOVER"))
 	if len(arguments) == 0 {
@@ -46,7 +46,7 @@ func session(t *testing.T, arguments []string) (*kgo.GroupTransactSession, error
 	)
 }
 
-// move moves until an error that the session cannot go on from. A transaction that fails is aborted, and the session goes
+// move moves until a fatal error. A transaction that fails is aborted, and the session goes
 // back to where it was.
 func move(session *kgo.GroupTransactSession, sink string) error {
 	ctx := context.Background()

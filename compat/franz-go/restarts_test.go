@@ -15,7 +15,7 @@ import (
 )
 
 // Writes to $TOPIC and reads it as a group until its input ends, and prints a line for every commit. compat/faults runs
-// it and restarts brokers meanwhile: no error may come through that the client does not try again by itself.
+// it and restarts brokers meanwhile: no error that the client does not retry itself may occur.
 func TestMeetsNoErrorUntilItsInputEnds(t *testing.T) {
 	topic := os.Getenv("TOPIC")
 	if topic == "" {
@@ -49,7 +49,7 @@ func TestMeetsNoErrorUntilItsInputEnds(t *testing.T) {
 	}
 }
 
-// write writes 0, 1, 2, ... until the context ends, and says how many all in-sync replicas have.
+// write writes 0, 1, 2, ... until the context ends, and returns how many all in-sync replicas have.
 func write(t *testing.T, ctx context.Context, producer *kgo.Client) int64 {
 	n := int64(0)
 	for ; ctx.Err() == nil; n++ {
@@ -67,7 +67,7 @@ func write(t *testing.T, ctx context.Context, producer *kgo.Client) int64 {
 	return n
 }
 
-// readAndCommit reads and commits until the context ends, and gives the numbers that were read.
+// readAndCommit reads and commits until the context ends, and returns the numbers that were read.
 func readAndCommit(t *testing.T, ctx context.Context, consumer *kgo.Client) map[int64]bool {
 	read := make(map[int64]bool)
 	for ctx.Err() == nil {

@@ -16,11 +16,11 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
 /**
- * Runs the tests of a Java suite: every public method of its own without parameters is one, named as the method.
+ * Runs the tests of a Java suite: every public method without parameters is one, named after the method.
  * Prints a line for each in the form that compat/run reads: {@code ok NAME | FAIL NAME: why | skip NAME: why}.
  */
 public abstract class Suite {
-    /** The test does not apply here; its text says why. */
+    /** The test does not apply here, for the reason in its text. */
     public static final class Skip extends RuntimeException {
         public Skip(String why) {
             super(why);
@@ -38,7 +38,7 @@ public abstract class Suite {
         }
     }
 
-    /** Runs the tests whose name holds one of the words (all, without a word), some of them at a time; ends the process. */
+    /** Runs the tests whose names contain one of the words (all, without words), several at a time, and exits. */
     protected static void run(String[] words, int parallel, Suite... suites) throws Exception {
         ExecutorService pool = Executors.newFixedThreadPool(parallel);
         List<Future<Boolean>> outcomes = new ArrayList<>();

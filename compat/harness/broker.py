@@ -1,6 +1,6 @@
-"""Brokers under test: starts Thalweg or Apache Kafka on free loopback ports in a directory of its own.
+"""Brokers under test: starts Thalweg or Apache Kafka on free loopback ports in a separate directory.
 
-Owns the processes it starts and stops each by its process id. Knows nothing of the suites.
+Owns the processes it starts and stops each by its process id. Independent of the suites.
 """
 
 import os
@@ -16,8 +16,8 @@ from ports import free_port
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGETS = ("thalweg", "apache-kafka")
 
-# Both targets run with these: a rebalance that waits for nobody, few partitions to open for groups, and no retention, which
-# half a minute after the start would take records that are years old by their timestamps.
+# Settings of both targets: no initial rebalance delay, few partitions for groups, and no retention, which
+# would remove records with old timestamps half a minute after the start.
 SUITE_SETTINGS = {
     "log.retention.ms": "-1",
     "group.initial.rebalance.delay.ms": "0",
@@ -29,7 +29,7 @@ SUITE_SETTINGS = {
 
 
 class BrokerFailed(Exception):
-    """The broker process ended or did not answer in time; says where its log is."""
+    """The broker process exited or did not answer in time; contains the path of its log."""
 
 
 def kafka_classpath():
@@ -39,7 +39,7 @@ def kafka_classpath():
 
 
 def thalweg_binary():
-    """The release binary, or the one that THALWEG_BIN names."""
+    """The release binary, or the one in THALWEG_BIN."""
     return os.environ.get("THALWEG_BIN", str(ROOT / "target" / "release" / "thalweg"))
 
 
@@ -84,7 +84,7 @@ class Broker:
         """The command line of the server; for Kafka it also formats a new directory."""
         if self.target == "thalweg":
             if not pathlib.Path(thalweg_binary()).exists():
-                raise BrokerFailed(f"{thalweg_binary()} is missing: cargo build --release -p thalweg makes it")
+                raise BrokerFailed(f"{thalweg_binary()} is missing: run cargo build --release -p thalweg")
             pairs = [part for pair in self.settings.items() for part in ("--set", "=".join(pair))]
             place = ["--data-dir", str(self.data_dir), "--listen", self.bootstrap]
             return [thalweg_binary(), "serve", *place, *pairs]
@@ -110,7 +110,7 @@ class Broker:
             )
 
     def stop(self, timeout=30.0):
-        """Ends the process in order; kills it when it does not leave."""
+        """Stops the process cleanly; kills it if it does not exit."""
         if self.process is None or self.process.poll() is not None:
             return
         self.process.terminate()
@@ -120,7 +120,7 @@ class Broker:
             self.kill()
 
     def kill(self):
-        """Ends the process as `kill -9` does."""
+        """Kills the process with SIGKILL."""
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait()

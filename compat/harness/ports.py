@@ -1,7 +1,7 @@
-"""Loopback ports, held for servers that start later or come back after they were killed.
+"""Loopback ports, reserved for servers that start later or restart.
 
-A held port is a socket that is bound and never listens. Linux lets a server bind the same port meanwhile, since both allow
-reuse of the address, and gives it to no other process. The ports lie below those of outgoing connections.
+A reserved port is a bound socket that never listens. Linux lets a server bind the same port, because both allow
+address reuse, and assigns it to no other process. The ports lie below those of outgoing connections.
 """
 
 import random
@@ -10,12 +10,12 @@ import socket
 FIRST, LAST = 20_000, 31_999
 TRIES = 100
 
-# Of a process, by port: a suite's brokers live about as long as the suite.
+# By port, for the process: a suite's brokers live about as long as the suite.
 _held = {}
 
 
 def free_port():
-    """A port that no process listens on or holds; it stays held until `release` or the end of the process."""
+    """A port that no process uses or reserves; it stays reserved until `release` or the end of the process."""
     for _ in range(TRIES):
         port = random.randint(FIRST, LAST)
         held = socket.socket()
@@ -24,7 +24,7 @@ def free_port():
         except OSError:
             held.close()
             continue
-        # Only now: with it, the bind would succeed beside another holder.
+        # Set it only now: otherwise the bind would succeed despite another reservation.
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         _held[port] = held
         return port
@@ -32,5 +32,5 @@ def free_port():
 
 
 def release(port):
-    """Gives a held port back."""
+    """Releases a reserved port."""
     _held.pop(port).close()

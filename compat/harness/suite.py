@@ -2,7 +2,7 @@
 
     ok NAME | FAIL NAME: why | skip NAME: why
 
-A test is a function whose name starts with `test_`; `each` makes one of it per parameter.
+A test is a function whose name starts with `test_`; `each` makes one test per parameter.
 """
 
 import concurrent.futures
@@ -24,7 +24,7 @@ _printing = threading.Lock()
 
 
 class Skip(Exception):
-    """The test does not apply here; its text says why."""
+    """The test does not apply here, for the reason in its text."""
 
 
 def each(*parameters):
@@ -43,7 +43,7 @@ def unique(stem):
 
 
 def until(condition, what, timeout=20.0, pause=0.1):
-    """Waits for the condition to give something true, and returns that."""
+    """Waits until the condition returns a true value, and returns it."""
     deadline = time.monotonic() + timeout
     while True:
         value = condition()
@@ -54,7 +54,7 @@ def until(condition, what, timeout=20.0, pause=0.1):
 
 
 def raises(kind, call):
-    """Calls and returns the exception of that kind which the call raises."""
+    """Calls, expects an exception of that kind, and returns it."""
     try:
         result = call()
     except kind as failure:
@@ -63,8 +63,8 @@ def raises(kind, call):
 
 
 def main(namespace, parallel=4):
-    """Runs the tests of a module (its globals); words on the command line choose among their names."""
-    # A shell has what it starts in the background ignore the interrupt, and so would the clients that are ended by it.
+    """Runs the tests of a module (its globals); words on the command line select by name."""
+    # Shells make background processes ignore interrupts, which clients inherit; but they are stopped by one.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     tests = list(_tests(namespace))
     chosen = [test for test in tests if not sys.argv[1:] or any(word in test[0] for word in sys.argv[1:])]

@@ -1,4 +1,4 @@
-"""A writer of librdkafka that lives through every fault, and what it was told, held against what is in the log."""
+"""A librdkafka writer that survives every fault, and the comparison of its acknowledgements with the log."""
 
 import threading
 import time
@@ -6,20 +6,20 @@ import time
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
 PADDING = b"." * 300
-# How long a client may take to end in order after the last fault.
+# How long a client may take to stop cleanly after the last fault.
 ENDING_S = 120
-# Between two records to each partition: slow enough to see what happens, or fast enough to fill disks.
+# The interval of records per partition: slow enough to observe, or fast enough to fill disks.
 UNHURRIED_S = 0.004
 HURRIED_S = 0.0005
 
 
 class Writer(threading.Thread):
-    """A producer, idempotent unless told otherwise: 0, 1, 2, ... to each partition of a topic, until it is finished."""
+    """A producer, idempotent unless told otherwise: 0, 1, 2, ... to each partition of a topic, until stopped."""
 
     def __init__(self, bootstrap, topic, partitions, pause_s=UNHURRIED_S, **config):
         super().__init__(daemon=True)
         self.topic, self.partitions = topic, partitions
-        # It never gives a record up: what fails is an error of the broker's.
+        # No delivery timeout: every failure is the broker's.
         base = {"enable.idempotence": True, "acks": "all", "message.timeout.ms": 0, "linger.ms": 2, "log_level": 2}
         retry = {"reconnect.backoff.max.ms": 500, "retry.backoff.max.ms": 500}
         self.producer = Producer({"bootstrap.servers": bootstrap, **base, **retry, **config})
@@ -57,17 +57,17 @@ class Writer(threading.Thread):
         self.join()
 
     def count(self):
-        """The records of the partition that got the fewest."""
+        """The number of records in the partition with the fewest."""
         return min(map(len, self.acknowledged))
 
     def check(self, found, partition):
-        """Holds a partition, as (offset, value) pairs, against what was acknowledged."""
+        """Compares a partition, as (offset, value) pairs, with the acknowledgements."""
         assert not self.failures, f"{len(self.failures)} failures, the first: {self.failures[:3]}"
         assert [offset for offset, _ in found] == list(range(len(found))), "offsets have gaps"
         numbers = [number(value) for _, value in found]
         assert numbers == list(range(self.sent)), first_fault(numbers, self.sent)
         placed = {n: offset for offset, n in enumerate(numbers)}
-        # A retry that the broker knows for a duplicate may be answered without its offset.
+        # The answer to a detected duplicate may lack its offset.
         wrong = [n for n, offset in self.acknowledged[partition].items() if offset is not None and placed[n] != offset]
         assert not wrong, f"acknowledged at another offset: {wrong[:3]}"
 
@@ -94,7 +94,7 @@ def read_all(bootstrap, topic, partition, timeout=180):
 
 
 def first_fault(numbers, count):
-    """Where a list of numbers departs from 0, 1, 2, ..."""
+    """Where a list of numbers deviates from 0, 1, 2, ..."""
     for index, found in enumerate(numbers):
         if found != index:
             return f"{len(numbers)} records for {count} sent; at {index}: {numbers[max(0, index - 2) : index + 3]}"

@@ -21,7 +21,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** Clients of the broker under test, and the steps that most tests begin with. Settings come as key, value, key, value. */
+/** Clients of the broker under test, and common steps of the tests. Settings are passed as key, value, key, value. */
 abstract class Clients extends Suite {
     protected final Admin admin = Admin.create(Map.of("bootstrap.servers", BOOTSTRAP));
 
@@ -62,7 +62,7 @@ abstract class Clients extends Suite {
         return topic;
     }
 
-    /** Produces the values to partition 0, waits for all, and gives their metadata. */
+    /** Produces the values to partition 0, waits for all, and returns their metadata. */
     protected static List<RecordMetadata> fill(String topic, Collection<String> values, Object... settings) throws Exception {
         try (KafkaProducer<String, String> producer = producer(settings)) {
             return send(producer, values.stream().map(value -> new ProducerRecord<String, String>(topic, 0, null, value)).toList());
@@ -94,7 +94,7 @@ abstract class Clients extends Suite {
         return records.stream().map(ConsumerRecord::value).toList();
     }
 
-    /** The next records of a consumer, that many at the least. */
+    /** The next records of a consumer, at least that many. */
     protected static List<ConsumerRecord<String, String>> take(KafkaConsumer<String, String> consumer, int count) {
         List<ConsumerRecord<String, String>> records = new ArrayList<>();
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(30);
@@ -105,7 +105,7 @@ abstract class Clients extends Suite {
         return records;
     }
 
-    /** Polls the consumers in turn until they share that many partitions, each with one at least. */
+    /** Polls the consumers in turn until they share that many partitions, each at least one. */
     @SafeVarargs
     protected static void share(int partitions, KafkaConsumer<String, String>... consumers) throws Exception {
         List<KafkaConsumer<String, String>> members = List.of(consumers);

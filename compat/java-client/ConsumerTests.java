@@ -15,7 +15,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 
-/** What a consumer sees of partitions that it chose itself: positions, limits, times, watermarks. */
+/** Consumers with manually assigned partitions: positions, limits, times, watermarks. */
 final class ConsumerTests extends Clients {
     private static List<String> numbers(int count) {
         return IntStream.range(0, count).mapToObj(String::valueOf).toList();

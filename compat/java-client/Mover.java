@@ -18,7 +18,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * Moves records from a topic to another, each exactly once: reads, writes and commits offsets in one transaction.
- * compat/confluent-kafka/mover.py is the same on librdkafka, and says what its arguments and its output are.
+ * compat/confluent-kafka/mover.py is the same on librdkafka, and documents arguments and output.
  */
 final class Mover {
     private static final AtomicBoolean stopping = new AtomicBoolean();
@@ -35,7 +35,7 @@ final class Mover {
         Map<String, Object> writing = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "transactional.id", transactionalId));
         writing.putAll(Map.of("transaction.timeout.ms", 6_000, "linger.ms", 1, "reconnect.backoff.max.ms", 500));
         writing.put("max.in.flight.requests.per.connection", inFlight);
-        // Times that end before those who watch give a mover up.
+        // Timeouts shorter than those of the test.
         writing.putAll(Map.of("request.timeout.ms", 10_000, "delivery.timeout.ms", 30_000, "max.block.ms", 60_000));
         producer = new KafkaProducer<>(writing, new ByteArraySerializer(), new ByteArraySerializer());
         Map<String, Object> reading = new HashMap<>(Map.of("bootstrap.servers", bootstrap, "group.id", group));
@@ -50,7 +50,7 @@ final class Mover {
         consumer.subscribe(List.of(source));
     }
 
-    /** What is there, in one transaction. */
+    /** Moves available records in one transaction. */
     private void move() {
         ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(100));
         if (records.isEmpty()) {
@@ -71,7 +71,7 @@ final class Mover {
             }
             again("commit", producer::commitTransaction);
         } catch (KafkaException failure) {
-            // What cannot be aborted either is fatal, and begins anew.
+            // If the abort fails, too, the error is fatal: restart.
             abort(records, failure.toString());
             return;
         }
@@ -88,7 +88,7 @@ final class Mover {
         }
     }
 
-    /** Calls as often as it was not in time: the client goes on with the call where it was. */
+    /** Calls, and retries after timeouts: the client continues the same call. */
     private static void again(String name, Runnable call) {
         while (true) {
             try {

@@ -22,7 +22,7 @@ import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.ProducerFencedException;
 
-/** Transactions as Kafka's own client makes them, by the newest protocol that the cluster has on. */
+/** Transactions with Kafka's own client, by the newest enabled protocol. */
 final class TransactionTests extends Clients {
     private static KafkaProducer<String, String> begin(String id, Object... settings) {
         Object[] all = Stream.concat(Stream.of("transactional.id", id), Stream.of(settings)).toArray();
@@ -31,7 +31,7 @@ final class TransactionTests extends Clients {
         return producer;
     }
 
-    /** What readers of committed records find up to the end that they may see. */
+    /** The records of a read_committed reader up to its end. */
     private static List<String> committed(String topic, int partitions) {
         try (KafkaConsumer<String, String> consumer = consumer("isolation.level", "read_committed")) {
             List<TopicPartition> all = IntStream.range(0, partitions).mapToObj(each -> new TopicPartition(topic, each)).toList();
@@ -95,7 +95,7 @@ final class TransactionTests extends Clients {
                 old.commitTransaction();
                 throw new AssertionError("a producer that was replaced has committed");
             } catch (ProducerFencedException fenced) {
-                // As it should be.
+                // Expected.
             } catch (KafkaException other) {
                 check(other.getCause() instanceof ProducerFencedException
                         || other instanceof org.apache.kafka.common.errors.InvalidProducerEpochException, other);
@@ -173,7 +173,7 @@ final class TransactionTests extends Clients {
         List<ProducerState> producers =
                 result(admin.describeProducers(Set.of(partition)).partitionResult(partition)).activeProducers();
         ProducerState last = producers.get(0);
-        // A marker for what has ended already changes nothing.
+        // A marker for an ended transaction changes nothing.
         result(admin.abortTransaction(new AbortTransactionSpec(partition, last.producerId(), (short) last.producerEpoch(),
                 last.coordinatorEpoch().orElse(0))).all());
     }

@@ -48,7 +48,7 @@ public final class JavaTools extends Suite {
     }
 
     public void topicsDescribesOnlyWhatIsUnhealthy() throws Exception {
-        // Topics of other suites come and go meanwhile.
+        // Other suites create and delete topics meanwhile.
         for (String kind : List.of("--unavailable-partitions", "--under-replicated-partitions")) {
             until("nothing unhealthy", () -> {
                 Tool.Outcome described = topics("--describe", kind);
@@ -149,7 +149,7 @@ public final class JavaTools extends Suite {
                 "--throughput", "-1", "--bootstrap-server", BOOTSTRAP, "--transactional-id", id, "--transaction-duration-ms",
                 "20").good().out();
         check(produced.contains("5000 records sent"), produced);
-        // What committed is all that there is.
+        // Only committed records are present.
         String consumed = Tool.run("ConsumerPerformance", "--bootstrap-server", BOOTSTRAP, "--topic", topic, "--num-records",
                 "5000", "--hide-header", "--command-property", "isolation.level=read_committed").good().out();
         check(consumed.split(", ")[4].equals("5000"), consumed);
@@ -340,7 +340,7 @@ public final class JavaTools extends Suite {
         }
     }
 
-    // Steps that tests share
+    // Shared steps
 
     private static Tool.Outcome topics(String... arguments) {
         return Tool.run("TopicCommand", with(new String[] {"--bootstrap-server", BOOTSTRAP}, arguments));
@@ -375,7 +375,7 @@ public final class JavaTools extends Suite {
         return Tool.run("GetOffsetShell", "--bootstrap-server", BOOTSTRAP, "--topic", topic, "--time", time).good().out().trim();
     }
 
-    /** The committed offset, the log end offset and the lag that the tool shows for partition 0. */
+    /** The committed offset, the log end offset and the lag in the tool's output for partition 0. */
     private static List<String> lag(String group, String topic) {
         String described = groups("--describe", "--group", group).good().out();
         String row = described.lines().filter(line -> line.contains(topic)).findFirst().orElseThrow(() -> new AssertionError(described));
@@ -395,7 +395,7 @@ public final class JavaTools extends Suite {
         }
     }
 
-    /** What kafka-dump-log prints of the files; it must find nothing to complain of. */
+    /** The output of kafka-dump-log for the files, which must report no error. */
     private static String dump(List<String> files, String... arguments) {
         check(!files.isEmpty(), "no such files");
         Tool.Outcome dumped = Tool.run("DumpLogSegments", with(new String[] {"--files", String.join(",", files)}, arguments)).good();

@@ -13,11 +13,11 @@ import java.util.stream.Stream;
 import org.apache.kafka.common.utils.Exit;
 
 /**
- * Runs the main of one of Kafka's tools in this process, as its shell script would in another, and keeps what it printed.
- * A start of the virtual machine costs more than most tools do. One tool at a time: they own the standard streams.
+ * Runs the main method of one of Kafka's tools in this process, and captures its output.
+ * Starting a JVM takes longer than most tools. One tool at a time: they own the standard streams.
  */
 final class Tool {
-    /** What a tool printed and the status that it left with. */
+    /** The output and exit status of a tool. */
     record Outcome(int status, String out, String err) {
         Outcome good() {
             if (status != 0) {
@@ -31,7 +31,7 @@ final class Tool {
         }
     }
 
-    /** Unwinds a tool that asked to exit; some catch it and ask again, so the first status is the tool's. */
+    /** Unwinds a tool that asked to exit; some catch it and exit again, so the first status counts. */
     private static final class Exited extends RuntimeException {
         Exited() {
             super(null, null, false, false);
@@ -46,7 +46,7 @@ final class Tool {
         return runOn("", tool, arguments);
     }
 
-    /** Runs a tool with that text as its standard input. */
+    /** Runs a tool with this text as standard input. */
     static Outcome runOn(String input, String tool, String... arguments) {
         String name = tool.contains(".") ? tool : "org.apache.kafka.tools." + tool;
         List<Runnable> hooks = new ArrayList<>();
@@ -83,7 +83,7 @@ final class Tool {
         return new Outcome(status, out.toString(StandardCharsets.UTF_8), err.toString(StandardCharsets.UTF_8));
     }
 
-    /** Runs a tool in a process of its own, for one that works on while the virtual machine shuts down. */
+    /** Runs a tool in a separate process, for those that keep working during JVM shutdown. */
     static Outcome fork(String tool, String... arguments) throws IOException, InterruptedException {
         List<String> command = new ArrayList<>(List.of("java", "-XX:TieredStopAtLevel=1", "-cp",
                 System.getProperty("java.class.path"), "org.apache.kafka.tools." + tool));

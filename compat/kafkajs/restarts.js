@@ -1,5 +1,5 @@
 // Writes to $TOPIC until its input ends, prints a line whenever something is written, and reads all of it as a group.
-// compat/faults runs it and restarts brokers meanwhile: no error may come through that the client does not try again by itself.
+// compat/faults runs it and restarts brokers meanwhile: no error that the client does not retry itself may occur.
 import kafkajs from 'kafkajs';
 
 const { BOOTSTRAP, TOPIC: topic } = process.env;
@@ -15,7 +15,7 @@ async function member() {
   const settings = { sessionTimeout: 6_000, heartbeatInterval: 500, maxWaitTimeInMs: 300 };
   const consumer = kafka.consumer({ groupId: `${topic}-readers`, ...settings });
   consumer.on(consumer.events.CRASH, ({ payload }) => {
-    // With `restart` it goes on by itself.
+    // With `restart` it recovers by itself.
     if (!payload.restart) failures.push(`the consumer has crashed: ${payload.error.stack}`);
   });
   await consumer.connect();
@@ -49,8 +49,8 @@ while (!ended && failures.length === 0) {
   await pause(40);
 }
 await producer.disconnect();
-// After a restart of brokers, Apache Kafka's too, its consumer may stand still for minutes. Another goes on from what the
-// first has committed: nothing may have been committed that was not read.
+// After a restart of brokers, also Apache Kafka's, its consumer may stall for minutes. Another continues from what the
+// first has committed: only records that were read may have been committed.
 if (!(await hasRead(written, 10))) {
   const second = await member();
   if (!(await hasRead(written, 60))) failures.push(`${read.size} of ${written} were read`);

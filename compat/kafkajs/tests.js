@@ -13,7 +13,7 @@ const admin = kafka.admin();
 await admin.connect();
 const members = [];
 after(async () => {
-  // A test that failed leaves its members running; they, or a broker that does not answer, must not keep the suite.
+  // A test that failed leaves its members running; they, or a broker that does not answer, must not block the suite.
   setTimeout(() => process.exit(1), 10_000).unref();
   await Promise.allSettled(members.map((consumer) => consumer.disconnect()));
   await admin.disconnect();
@@ -44,8 +44,8 @@ async function produce(topic, messages, options = {}, settings = {}) {
   }
 }
 
-// Starts a member of a group that collects what it gets. A member of kafkajs notices a rebalance, or a request to
-// disconnect, only between two fetches: the longest wait of a fetch must be short beside the rebalance timeout.
+// Starts a member of a group that collects its records. A member of kafkajs notices a rebalance, or a request to
+// disconnect, only between two fetches: the maximum wait of a fetch must be well below the rebalance timeout.
 async function member(groupId, topic, settings = {}) {
   const consumer = kafka.consumer({ groupId, sessionTimeout: 6_000, heartbeatInterval: 300, maxWaitTimeInMs: 300, ...settings });
   members.push(consumer);

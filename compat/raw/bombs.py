@@ -1,6 +1,6 @@
-"""One record of zeros, compressed as far as its codec can: what takes a broker longest to open for the bytes that it was sent.
+"""One record of zeros, with maximum compression: the longest decompression per byte sent.
 
-The formats are written here by hand: the blocks that repeat a byte are all that is needed of them.
+The formats are written by hand, because only blocks that repeat a byte are needed.
 """
 
 import struct
@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 
 def bomb(codec, megabytes, ends_well=True):
-    """A batch of one record, whose value has so many megabytes. One that ends badly says so in its last byte alone."""
+    """A batch of one record with a value of this many megabytes. If it is invalid, only its last byte is."""
     size = megabytes * MIB
     inner = b"\0" + varint(0) + varint(0) + varint(-1) + varint(size)
     head, tail = varint(len(inner) + size + 1) + inner, b"\0" if ends_well else b"\2"
@@ -63,7 +63,7 @@ def lz4(head, megabytes, tail):
 
 
 def zstd(head, megabytes, tail):
-    """A frame of blocks that are one byte and how often it comes, 128 KiB at the most."""
+    """A frame of blocks that repeat one byte, up to 128 KiB each."""
 
     def block(kind, size, content, is_last=False):
         return (is_last | kind << 1 | size << 3).to_bytes(3, "little") + content

@@ -1,8 +1,8 @@
-"""A long request of one client is no wait for another: while the longest requests of every served API, and the batches that
-take longest to open, are read, decided and answered, small requests on other connections are answered soon. That goes for the
-controller's one task too. Made from the schema, so that no API is left out.
+"""A long request of one client must not delay others: while the longest requests of every served API, and the batches that
+take longest to decompress, are read, decided and answered, small requests on other connections are answered soon, also by the
+controller's only task. Generated from the schema, so that no API is left out.
 
-COST_TABLE names a file that gets the longest waits of every request.
+COST_TABLE names a file for the longest waits of every request.
 """
 
 import base64
@@ -27,16 +27,16 @@ from suite import NIGHTLY, TARGET, Skip
 from wire import API_VERSIONS, PRODUCE, Closed, Connection, array, batch, blob, frame, string, varint
 
 PATIENCE = 0.1
-# What else the machine does is no fault of the broker: late is what is late in most tries.
+# Other load on the machine is not the broker's fault: only waits that are long in most attempts count.
 TRIES = 5
 OFFSET_COMMIT, FIND_COORDINATOR = 8, 10
 HERE = pathlib.Path(__file__).resolve().parent
-# One of these tests is load enough.
+# One of these tests at a time is enough load.
 ALONE = threading.Lock()
 
 
 class Node:
-    """A broker of its own with the controller's listener, in which the names that requests have exist."""
+    """A separate broker with a controller listener, in which the names used by requests exist."""
 
     def __init__(self, broker, controller):
         self.bootstrap, self.controller = broker.bootstrap, controller
@@ -49,7 +49,7 @@ class Node:
         self.pings = Pings(self)
 
     def _make_coordinators(self):
-        """A group with a committed offset; a coordinator of transactions."""
+        """A group with a committed offset; an active transaction coordinator."""
         offset = array([struct.pack(">iq", 0, 1) + string("")])
         commit = string("longest") + struct.pack(">i", -1) + string("") + struct.pack(">q", -1)
         commit += array([string(self.topic) + offset])
@@ -68,7 +68,7 @@ class Node:
         """The longest wait of each kind of ping while this is served."""
         self.pings.settle()
         connection = Connection(address, timeout=120.0)
-        # Its end without an answer is an answer too.
+        # A closed connection is an answer, too.
         with contextlib.suppress(Closed, ConnectionError), connection:
             connection.socket.sendall(sent)
             left, buffer = int.from_bytes(connection.exactly(4), "big"), bytearray(1 << 20)
@@ -77,7 +77,7 @@ class Node:
         return self.pings.take()
 
     def is_late(self, what, address, sent):
-        """Says in a line how long pings waited, if they waited too long in most tries."""
+        """Describes the waits of pings in a line, if they were too long in most attempts."""
         tries = [self.waits(address, sent)]
         if max(tries[0].values()) > PATIENCE:
             tries += [self.waits(address, sent) for _ in range(TRIES - 1)]
@@ -91,7 +91,7 @@ class Node:
 
 
 class Pings:
-    """The process that pings."""
+    """The process that sends pings."""
 
     def __init__(self, node):
         command = [sys.executable, str(HERE / "pings.py"), node.bootstrap, node.controller, node.pinged]
@@ -103,10 +103,10 @@ class Pings:
         return json.loads(self.process.stdout.readline())
 
     def settle(self):
-        """Waits until what was sent before keeps nobody waiting any more."""
+        """Waits until earlier requests no longer cause delays."""
         deadline = time.monotonic() + 60
         while max(self.take().values()) > PATIENCE / 4:
-            assert time.monotonic() < deadline, "pings wait although nothing is asked"
+            assert time.monotonic() < deadline, "pings are slow although there is no load"
             time.sleep(0.05)
 
     def stop(self):
@@ -132,9 +132,9 @@ def node(name):
 
 def check(cases):
     if not NIGHTLY:
-        raise Skip("minutes of the longest requests; compat/run --nightly has them")
+        raise Skip("takes minutes; run compat/run --nightly")
     if TARGET != "thalweg":
-        raise Skip("Kafka promises no such thing")
+        raise Skip("Kafka does not guarantee this")
     with ALONE, node(cases.__name__) as started:
         late = [started.is_late(*case) for case in cases(started)]
         assert not any(late), "\n".join(line for line in late if line)
@@ -143,7 +143,7 @@ def check(cases):
 def longest_requests(node):
     writer = Longest(node.topic, node.topic_id, fixed={"AlterPartitionReassignments.Replicas": 1})
     of_broker, of_controller = (served(Connection(address)) for address in (node.bootstrap, node.controller))
-    # What the controller serves to brokers is asked of it; what it serves to clients, of the broker.
+    # Send controller APIs for brokers to the controller, those for clients to the broker.
     only_controller = [api for api in of_controller if api[0] not in {key for key, _, _ in of_broker}]
     for address, apis_served in ((node.bootstrap, of_broker), (node.controller, only_controller)):
         for key, _, version in apis_served:
@@ -152,7 +152,7 @@ def longest_requests(node):
 
 
 def longest_headers(node):
-    """Headers full of tagged fields, which are read before anything else."""
+    """Headers full of tagged fields, which are parsed first."""
     for key, version in ((API_VERSIONS, 3), (PRODUCE, 9)):
         head = struct.pack(">hhih", key, version, 1, 3) + b"raw"
         count = (BYTES_MAX - 100) // 2
@@ -161,7 +161,7 @@ def longest_headers(node):
 
 
 def bombs(node):
-    """Batches that are far larger once they are opened, alone and many in one request."""
+    """Batches that are far larger when decompressed, alone and many in one request."""
 
     def produced(batches):
         parts = [struct.pack(">i", index % 3) + blob(made) for index, made in enumerate(batches)]

@@ -1,4 +1,4 @@
-"""Produce and fetch at their edges: broken batches, sequences, limits, sessions."""
+"""Edge cases of produce and fetch: broken batches, sequences, limits, sessions."""
 
 import gzip
 import struct
@@ -8,7 +8,7 @@ from wire import API_VERSIONS, FETCH, PRODUCE, Connection, array, batch, blob, c
 
 OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, UNKNOWN_TOPIC, INVALID_ACKS = 1, 2, 3, 21
 INVALID_TIMESTAMP, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNSUPPORTED_COMPRESSION = 32, 53, 76
-# Kafka does not say of all that is unreadable that it is an invalid record.
+# Kafka does not report all unreadable batches as invalid records.
 UNREADABLE = INVALID_RECORD, UNKNOWN_SERVER_ERROR = 87, -1
 OUT_OF_ORDER, DUPLICATE_SEQUENCE, INVALID_EPOCH = 45, 46, 47
 SESSION_NOT_FOUND, INVALID_SESSION_EPOCH, UNKNOWN_TOPIC_ID = 70, 71, 100
@@ -146,7 +146,7 @@ def test_timestamp_too_old_for_64_bits_is_refused():
 
 
 def recount(good, count):
-    """The batch with another record count, and a checksum that fits it."""
+    """The batch with another record count and a matching checksum."""
     tail = good[21:57] + struct.pack(">i", count) + good[61:]
     return good[:17] + struct.pack(">I", crc32c(tail)) + tail
 
@@ -254,7 +254,7 @@ def test_sequence_out_of_order_is_refused():
         assert [send(0), send(2), send(1)] == [(0, 0), (OUT_OF_ORDER, -1), (0, 1)]
         for sequence in range(2, 9):
             send(sequence)
-        assert send(0)[0] in (OUT_OF_ORDER, DUPLICATE_SEQUENCE), "a batch that is remembered no more"
+        assert send(0)[0] in (OUT_OF_ORDER, DUPLICATE_SEQUENCE), "a batch that is no longer remembered"
         assert connection.end(topic) == 9
 
 
@@ -272,7 +272,7 @@ def test_sequence_wraps():
     with Connection() as connection:
         topic, (producer, _) = connection.new_topic(), connection.init_producer_id()
         send = lambda sequence, count: connection.produce(topic, batch([b"x"] * count, producer, 0, sequence))
-        assert send(2**31 - 3, 2) == (0, 0), "an unknown producer may begin anywhere"
+        assert send(2**31 - 3, 2) == (0, 0), "an unknown producer may start anywhere"
         assert send(2**31 - 1, 2) == (0, 2)
         assert send(1, 1) == (0, 4)
         assert send(2**31 - 1, 2) == (0, 2), "the retry of the batch that wrapped"

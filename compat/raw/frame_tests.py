@@ -1,4 +1,4 @@
-"""Frames: half, hostile, pipelined, of versions that nobody serves; connections that stay, stall or crowd."""
+"""Frames: partial, hostile, pipelined, with unsupported versions; connections: idle, stalled, too many."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ def still_serves():
 
 @contextlib.contextmanager
 def own_broker(name, **settings):
-    """A broker with settings of its own."""
+    """A separate broker with these settings."""
     if TARGET not in TARGETS:
         raise Skip("the driver did not start this broker")
     settings = {key.replace("_", "."): value for key, value in settings.items()}

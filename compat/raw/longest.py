@@ -1,23 +1,23 @@
-"""The longest legal requests of any API, made from the schema: one array of the request has as many elements as a request may
-have, all others within it one or none; or its unknown tagged fields fill the frame. No API needs a line here, so none that is
-served can be left out of a test that walks over them.
+"""The longest legal requests of any API, generated from the schema: one array has as many elements as a request may
+contain, and arrays within it one or none; or unknown tagged fields fill the frame. No API is listed here, so none that is
+served can be missing from a test that iterates over them.
 """
 
 import struct
 
 from requests import FORMS, Api, unsigned
 
-# What a frame and its arrays may have in all, with some room for what lies around them.
+# The maximum size of a frame and its arrays, with some room for the rest.
 BYTES_MAX = 104_857_600 - 8_192
 ELEMENTS_MAX = 999_000
 LONGEST_TEXT = 32_767
 
-# Stands for what differs from element to element: a text, and the numbers of each size.
+# Placeholders for values that differ between elements: a text, and numbers of each size.
 TEXT = b"\xfe\xfdTEXT\xfd\xfe"
 MARKS = {TEXT: "8s", b"\xfe\xfdI4": "i", b"\xfe\xfdINT64\xfd": "q", b"\xfe\xfdUUID-OF-TOPIC\xfd": "16s"}
 NUMBERS = {"int32": b"\xfe\xfdI4", "int64": b"\xfe\xfdINT64\xfd", "uuid": b"\xfe\xfdUUID-OF-TOPIC\xfd"}
 
-# What takes requests past their first checks: names that exist, by their fields; "=" marks those that never differ.
+# Existing names by field, so that requests pass the first checks; "=" marks constant ones.
 TEXTS = {
     "GroupId": "=longest",
     "groupId": "=longest",
@@ -57,7 +57,7 @@ FALSE = ("AllowAutoTopicCreation",)
 
 
 class Shape:
-    """What a long request looks like: which array is long, what is in its elements, how long its texts are."""
+    """The shape of a long request: its long array, the contents of elements, the length of texts."""
 
     def __init__(self, api, version, array, has_own_names, inner=1, text_len=8):
         self.api, self.version, self.array, self.has_own_names = api, version, array, has_own_names
@@ -97,7 +97,7 @@ def shapes(api: Api, version):
 
 
 class Longest:
-    """Writes such requests. `topic` and `topic_id` exist."""
+    """Encodes such requests. `topic` and `topic_id` exist."""
 
     def __init__(self, topic, topic_id, texts=None, fixed=None):
         self.topic, self.topic_id = topic, topic_id
@@ -143,7 +143,7 @@ class Longest:
         return self._count(count) + repeated(element, count)
 
     def _inner(self, field):
-        """How many elements the arrays within an element have."""
+        """The number of elements in nested arrays."""
         nested = [inner for inner in field.fields if inner.kind.startswith("[]") and self.shape.version in inner.versions]
         return self.shape.inner * sum(1 + self._inner(inner) for inner in nested)
 
@@ -179,7 +179,7 @@ class Longest:
 
 
 def repeated(element, count):
-    """An element over and over, with its marks replaced by what is each one's own."""
+    """Repeats an element, with unique values for its placeholders."""
     form, marks, at = ">", [], 0
     while at < len(element):
         found = min(((element.find(mark, at) % (1 << 62), mark) for mark in MARKS), key=lambda pair: pair[0])

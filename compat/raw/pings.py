@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Small requests on connections of their own, and the longest wait for each kind of them.
+"""Small requests on separate connections, and the longest wait of each kind.
 
     pings.py BROKER CONTROLLER TOPIC
 
-A process of its own, so that the sender of a long request is no part of what is measured. For each line on standard input it
-prints the longest waits, in seconds, since the line before, as JSON; at the end of its input it ends.
+A separate process, so that the sender of a long request does not affect the measurement. For each line on standard input it
+prints the longest waits in seconds since the previous line, as JSON; it exits at the end of its input.
 """
 
 import json
@@ -18,12 +18,12 @@ from wire import API_VERSIONS, METADATA, PRODUCE, Connection, array, batch, prod
 
 HEARTBEAT = 12
 PAUSE = 0.002
-# A request that waits for a lock keeps a worker: of these there are more than workers.
+# A request that waits for a lock occupies a worker: send more of these than there are workers.
 AT_ONCE = {"Heartbeat": 4, "Produce": 2, "controller": 2}
 
 
 class Pings(threading.Thread):
-    """One kind of request, over and over."""
+    """Repeats one kind of request."""
 
     def __init__(self, address, key, version, body):
         super().__init__(daemon=True)
@@ -41,12 +41,12 @@ class Pings(threading.Thread):
                 with self.lock:
                     self.longest, self.begun = max(self.longest, time.monotonic() - self.begun), None
                 time.sleep(PAUSE)
-        except Exception as failure:  # whatever it is, who reads the waits must learn of it
+        except Exception as failure:  # any failure must reach the reader of the waits
             self.failed = failure
             print(f"A ping failed: {failure!r}", file=sys.stderr, flush=True)
 
     def take(self):
-        """The longest wait so far; one that has not ended counts, and one that never will is infinite."""
+        """The longest wait so far, including a current one; infinite after a failure."""
         with self.lock:
             now = time.monotonic()
             longest = max(self.longest, now - self.begun if self.begun else 0.0)

@@ -1,5 +1,5 @@
-"""Requests of every served API at every version, well formed and filled at random: each is answered or ends its
-connection, and the broker goes on. On a broker of its own, since topics, groups and settings come and go.
+"""Requests of every served API at every version, well formed with random values: each is answered or ends its
+connection, and the broker continues. On a separate broker, because topics, groups and settings change.
 """
 
 import random
@@ -15,7 +15,7 @@ ROUNDS = 60 if NIGHTLY else 4
 @each(1, 2, 3)
 def test_random_requests_are_answered_or_refused(seed):
     if TARGET != "thalweg":
-        raise Skip("what is asked for ends in the log of Thalweg")
+        raise Skip("the test reads Thalweg's log")
     with own_broker(f"random-{seed}") as broker:
         chosen = random.Random(seed)
         connection = Connection(broker.bootstrap)
@@ -32,7 +32,7 @@ def test_random_requests_are_answered_or_refused(seed):
         assert served(Connection(broker.bootstrap)), "it still serves"
         log = broker.log_path.read_text(errors="replace")
         assert "panicked" not in log, log[log.index("panicked") :][:500]
-        assert "Failed to encode an answer" not in log, "an answer was given up"
+        assert "Failed to encode an answer" not in log, "an answer could not be encoded"
 
 
 def served(connection):
@@ -42,7 +42,7 @@ def served(connection):
 
 
 def ask(broker, connection, writer, api, version):
-    """Sends one request; gives the connection to go on with."""
+    """Sends one request; returns the connection for the next one."""
     frame = writer.frame(api, version, 77)
     try:
         connection.socket.sendall(frame)

@@ -1,5 +1,5 @@
-"""Requests of every API at every version, made from the schema of crates/wire: well formed, so that they reach what
-serves them, and filled with values that somebody hostile or unlucky would choose. Seeded, so that a failure repeats.
+"""Requests of every API at every version, generated from the schema of crates/wire: well formed, so that they reach the code
+that serves them, with hostile or unlucky values. Seeded, so that failures can be reproduced.
 """
 
 import pathlib
@@ -87,26 +87,26 @@ def unsigned(number):
 
 
 class Writer:
-    """Writes requests with values from `random`, of which many are what the broker knows: these names, and the ids of
-    topics and members that were in its answers."""
+    """Encodes requests with values from `random`, many of which the broker knows: these names, and the ids of
+    topics and members from its answers."""
 
     def __init__(self, random, names):
         self.random, self.names = random, names
         self.ids, self.members = [bytes(15) + b"\1"], [b"", b"member"]
 
     def learn(self, answer):
-        """Remembers what an answer tells."""
+        """Remembers the ids in an answer."""
         self.members = (self.members + MEMBER_ID.findall(answer))[-8:]
         at = answer.find(self.names[0])
         if at >= 0:
-            # Where an answer has an id, it stands behind the name.
+            # In answers, an id follows its name.
             self.ids = self.ids[:1] + [answer[at + len(self.names[0]) :][:16].ljust(16, b"\0")]
 
     def body(self, api, version):
         return self._struct(api.fields, version, version in api.flexible)
 
     def frame(self, api, version, correlation):
-        """The whole frame, with the header that the version has."""
+        """The whole frame, with the version's header."""
         client = b"raw"
         head = struct.pack(">hhih", api.key, version, correlation, len(client)) + client
         head += b"\0" if version in api.flexible else b""
@@ -171,7 +171,7 @@ class Writer:
         if field.name.endswith(("WaitMs", "TimeoutMs", "timeoutMs")) and self.random.random() < 0.9:
             return self.random.choice((0, 1, 50, 100))
         if field.name == "Acks":
-            # Never 0, which has no answer.
+            # Never 0, which gets no answer.
             return self.random.choice((1, -1, 1, -1, 2))
         bits, signed = LIMITS[kind], kind != "uint16"
         small = (0, 0, 0, 1, 1, 2, 3, 7, 100)
@@ -190,7 +190,7 @@ class Writer:
         return self.random.randbytes(self.random.choice((0, 1, 10, 61, 100, 1000)))
 
     def _records(self):
-        """One batch or more, of which most have something wrong behind a right CRC."""
+        """One or more batches, most of them with an error behind a valid CRC."""
         if self.random.random() < 0.1:
             return self._noise()
         values = [self._noise() for _ in range(self.random.choice((1, 1, 2, 5)))]

@@ -1,4 +1,4 @@
-"""What is told of topics: names that collide, and operations on topics that there are not."""
+"""Topic names that collide, and operations on missing topics."""
 
 import struct
 
@@ -6,7 +6,7 @@ from suite import unique
 from wire import CREATE_TOPICS, METADATA, Connection, array, string
 
 UNKNOWN_TOPIC, INVALID_TOPIC = 3, 17
-# READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS, a bit each.
+# READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS, one bit each.
 TOPIC_OPERATIONS = 3576
 OMITTED = -(2**31)
 

@@ -1,4 +1,4 @@
-"""The few requests and the record batch that the raw suite needs, byte by byte, in their last inflexible versions."""
+"""The requests and the record batch of the raw suite, byte by byte, in their last inflexible versions."""
 
 import os
 import socket
@@ -53,7 +53,7 @@ def records(values):
 
 
 def batch(values, producer_id=-1, epoch=-1, sequence=-1, magic=2, attributes=0, break_crc=0, **unusual):
-    """A version 2 record batch of keyless records; `payload`, `count` and `timestamp` may be other than the values say."""
+    """A version 2 record batch of keyless records; `payload`, `count` and `timestamp` may contradict the values."""
     payload, count = unusual.get("payload", records(values)), unusual.get("count", len(values))
     timestamp = unusual.get("timestamp", int(time.time() * 1000))
     ends = struct.pack(">hiqq", attributes, count - 1, timestamp, timestamp)

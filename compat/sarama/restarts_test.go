@@ -16,7 +16,7 @@ import (
 )
 
 // Writes to $TOPIC and reads it as a group until its input ends, and prints a line for every commit. compat/faults runs
-// it and restarts brokers meanwhile: no error may come through that the client does not try again by itself.
+// it and restarts brokers meanwhile: no error that the client does not retry itself may occur.
 func TestMeetsNoErrorUntilItsInputEnds(t *testing.T) {
 	topic := os.Getenv("TOPIC")
 	if topic == "" {
@@ -58,7 +58,7 @@ func TestMeetsNoErrorUntilItsInputEnds(t *testing.T) {
 	<-stopped
 }
 
-// isTriedAgain says whether an error is no broker's answer, but of a connection that is made again, or tells that the
+// isTriedAgain reports whether an error is of a connection that is reopened, or says that the
 // coordinator has moved, after which Consume returns and its loop joins again.
 func isTriedAgain(err error) bool {
 	var answer sarama.KError
@@ -81,7 +81,7 @@ func readingConfig() *sarama.Config {
 	return made
 }
 
-// write writes 0, 1, 2, ... until the context ends, and says how many all in-sync replicas have.
+// write writes 0, 1, 2, ... until the context ends, and returns how many all in-sync replicas have.
 func write(t *testing.T, ctx context.Context, topic string) int {
 	settings := config()
 	settings.Producer.Idempotent, settings.Net.MaxOpenRequests = true, 1
@@ -109,14 +109,14 @@ func write(t *testing.T, ctx context.Context, topic string) int {
 		producer.Input() <- &sarama.ProducerMessage{Topic: topic, Value: sarama.StringEncoder(strconv.Itoa(n))}
 		time.Sleep(4 * time.Millisecond)
 	}
-	// A producer that is closed gives up what it would have tried again.
+	// A closed producer drops what it would have retried.
 	until(t, fmt.Sprintf("%d answered", n), func() bool { return answered.Load() == int64(n) })
 	producer.AsyncClose()
 	answers.Wait()
 	return n
 }
 
-// readers is what the member of a group has read.
+// readers tracks what the member of a group has read.
 type readers struct {
 	lock sync.Mutex
 	read map[int64]bool

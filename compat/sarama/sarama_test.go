@@ -211,7 +211,7 @@ func TestAdminDeletesRecords(t *testing.T) {
 	}
 }
 
-// member collects what it gets and how many partitions it holds.
+// member collects its records and the number of its partitions.
 type member struct {
 	sync.Mutex
 	held     int

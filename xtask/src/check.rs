@@ -65,7 +65,7 @@ pub fn run(root: &Path, no_test: bool) -> Result<()> {
     }
     println!("\n== summary\n{}", summary.join("\n"));
     if no_test {
-        println!("tests      left out, as asked");
+        println!("tests      skipped on request");
     }
     skipped.sort();
     skipped.dedup();

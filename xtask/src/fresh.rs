@@ -35,7 +35,7 @@ pub fn write_or_check(dir: &Path, files: &Files, check: bool, command: &str) -> 
     }
     if check && !wrong.is_empty() {
         bail!(
-            "{}: {} files are not fresh, the first {}; run `{command}`",
+            "{}: {} files are outdated, the first is {}; run `{command}`",
             dir.display(),
             wrong.len(),
             wrong[0].display()

@@ -23,11 +23,11 @@ struct Args {
 enum Command {
     /// Run every check of the workspace: what CI runs
     Check {
-        /// Leave out the tests, which take the longest
+        /// Skip the tests, which take the longest
         #[arg(long)]
         no_test: bool,
     },
-    /// Check the rules that the compiler does not know
+    /// Check the rules that the compiler does not cover
     Tidy,
     /// Generate the Rust code of Kafka's messages from crates/wire/schema
     Codegen {

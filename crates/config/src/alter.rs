@@ -1,6 +1,6 @@
 //! Changes of configuration at run time: IncrementalAlterConfigs and AlterConfigs, of topics and of this broker.
 //!
-//! Decides what a change makes of the present overrides, or why it is refused. Who writes the result is not known here.
+//! Calculates the overrides after a change, or why it is refused. Writing the result is up to the caller.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,11 +18,11 @@ const LONGEST_VALUE: usize = 32_767;
 pub enum AlterOp {
     /// Sets the value.
     Set,
-    /// Goes back to what is inherited.
+    /// Resets the value to the inherited one.
     Delete,
     /// Adds entries to a list.
     Append,
-    /// Takes entries from a list.
+    /// Removes entries from a list.
     Subtract,
 }
 
@@ -46,11 +46,11 @@ pub struct Alteration {
     pub name: String,
     /// What to do.
     pub op: AlterOp,
-    /// The value to do it with; none for a deletion.
+    /// The value; none for a deletion.
     pub value: Option<String>,
 }
 
-/// Which table a key is looked up in.
+/// The table of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfigScope {
     /// The keys of a topic.
@@ -68,13 +68,13 @@ impl ConfigScope {
         }
     }
 
-    /// Whether values of a key are secrets; an unknown key is taken for one.
+    /// Whether values of a key are secret; unknown keys count as secret.
     pub fn is_sensitive(self, name: &str) -> bool {
         self.key(name).is_none_or(ConfigKey::is_sensitive)
     }
 }
 
-/// What `alterations` make of the overrides `current`. Values are not checked against their keys yet.
+/// Applies `alterations` to the overrides `current`, without checking values.
 pub fn apply(
     scope: ConfigScope,
     current: &BTreeMap<String, String>,
@@ -177,13 +177,13 @@ impl BrokerConfig {
     }
 }
 
-/// Checks what is new in a dynamic layer key by key, without regard to what it makes of the broker as a whole.
+/// Checks the new values in a dynamic layer key by key, without rules between keys.
 pub fn validate_keys(
     per_broker: bool,
     proposed: &BTreeMap<String, String>,
     current: &BTreeMap<String, String>,
 ) -> Result<(), AlterError> {
-    // What lies in the image already was accepted by some controller, and must not block other changes.
+    // Existing values were accepted by some controller, and must not block other changes.
     let news: BTreeMap<_, _> =
         proposed.iter().filter(|(name, value)| current.get(*name) != Some(value)).collect();
     let names_of = |wrong: &dyn Fn(&ConfigKey) -> bool| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The configuration of this broker: its file, the dynamic layers over it, and the settings that come of them.
+//! The configuration of this broker: its file, the dynamic layers over it, and the resulting settings.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use super::topic::TopicDefaults;
 use super::value::Value;
 use super::values::Values;
 
-/// The layers that a value of a broker comes from, weakest first; below them lie the defaults of the table.
+/// The layers of a broker's values, weakest first, above the defaults of the table.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Layers {
     /// The file and the command line.
@@ -46,22 +46,22 @@ impl Layers {
     }
 }
 
-/// Everything that this broker is told, typed and checked. A change of the dynamic layers makes a new one.
+/// The whole configuration of this broker, typed and checked. A change of the dynamic layers makes a new one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BrokerConfig {
     pub(super) layers: Layers,
     pub(super) values: Values,
-    /// Who this node is.
+    /// Node id and roles.
     pub node: NodeSettings,
-    /// Where the broker listens, and what it advertises.
+    /// Listeners and advertised addresses.
     pub listeners: Listeners,
     /// Connections and requests.
     pub network: NetworkSettings,
     /// The HTTP server.
     pub http: HttpSettings,
-    /// Streams that it hosts.
+    /// Hosted streams.
     pub streams: StreamSettings,
-    /// How topics come and go.
+    /// Creation and deletion of topics.
     pub topics: TopicSettings,
     /// Data directories and logs.
     pub log: LogSettings,
@@ -77,7 +77,7 @@ pub struct BrokerConfig {
     pub metadata_log: MetadataLogSettings,
     /// Replication from other brokers.
     pub replication: ReplicationSettings,
-    /// What topics inherit.
+    /// Defaults of topics.
     pub topic_defaults: TopicDefaults,
 }
 
@@ -89,7 +89,7 @@ impl Default for BrokerConfig {
 }
 
 impl BrokerConfig {
-    /// The configuration at start. Says all that is wrong at once.
+    /// The configuration at the start. Reports all errors at once.
     pub fn new(properties: &ServerProperties) -> Result<Self, InvalidConfig> {
         let mut file = properties.values().clone();
         let (node_id, broker_id) = (NodeSettings::id.name(), NodeSettings::broker_id.name());
@@ -108,7 +108,7 @@ impl BrokerConfig {
         Ok(config)
     }
 
-    /// The configuration with these dynamic layers instead of the present ones, and what of them cannot be used. A
+    /// The configuration with new dynamic layers, and their unusable entries. A
     /// controller lets nothing unusable through, but one of another version may; the rest still takes effect.
     pub fn with_dynamic(
         &self,
@@ -136,7 +136,7 @@ impl BrokerConfig {
         self.topic_defaults.apply(overrides).0
     }
 
-    /// What the log of a partition needs: the settings of its topic, and the broker's own that bear on every log.
+    /// The settings of a partition's log: those of its topic, and the broker's for all logs.
     pub fn log_config(&self, topic: &EffectiveTopicConfig) -> LogConfig {
         let expiration = self.log.producer_id_expiration.as_millis();
         LogConfig {

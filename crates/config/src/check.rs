@@ -1,4 +1,4 @@
-//! What a value must satisfy beyond its type: Kafka's validators, with Kafka's messages.
+//! Kafka's validators of values, with Kafka's messages.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -140,7 +140,7 @@ impl Check {
                 each(name, entries, "Expected {host}:{port}", host_and_port)
             }
             (Self::ListenAddress, Value::Text(text)) if listen_address(text).is_none() => fails(
-                "Expected HOST:PORT, as in localhost:9090; an empty host is every interface, port 0 a free one"
+                "Expected HOST:PORT, such as localhost:9090; an empty host means every interface, port 0 a free port"
                     .to_owned(),
             ),
             (Self::OffsetReset, Value::Text(text)) if !is_offset_reset(text) => fails(format!(
@@ -205,7 +205,7 @@ fn each<T>(
     }
 }
 
-/// Splits `host:port`; an IPv6 address stands in brackets, which are taken off.
+/// Splits `host:port`; removes the brackets of an IPv6 address.
 pub(super) fn host_and_port(text: &str) -> Option<(String, u16)> {
     if let Ok(address) = text.parse::<SocketAddr>() {
         return Some((address.ip().to_string(), address.port()));
@@ -216,7 +216,7 @@ pub(super) fn host_and_port(text: &str) -> Option<(String, u16)> {
     Some((host.to_owned(), port.parse().ok()?))
 }
 
-/// Splits `host:port` to listen on, where an empty host stands for all interfaces.
+/// Splits `host:port` to listen on, where an empty host means all interfaces.
 pub(super) fn listen_address(text: &str) -> Option<(String, u16)> {
     match text.strip_prefix(':') {
         Some(port) => Some((String::new(), port.parse().ok()?)),

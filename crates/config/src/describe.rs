@@ -61,13 +61,13 @@ pub struct DescribedConfig {
     pub read_only: bool,
     /// Every value that is set, best first.
     pub synonyms: Vec<DescribedSynonym>,
-    /// What the key does; None for an unknown key.
+    /// The key's documentation; None for an unknown key.
     pub documentation: Option<&'static str>,
 }
 
-/// The names that a client asks for.
+/// The requested names.
 pub type WantedKeys<'a> = BTreeSet<&'a str>;
-/// The same; None asks for all.
+/// The requested names; None means all.
 pub type Wanted<'a> = Option<&'a WantedKeys<'a>>;
 
 pub(super) fn is_wanted(wanted: Wanted<'_>, name: &str) -> bool {

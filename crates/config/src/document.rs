@@ -29,19 +29,19 @@ pub fn configuration_page() -> String {
 const INTRODUCTION: &str = "\
 # Configuration
 
-<!-- Written from the tables in crates/config/src/table by the test `docs_are_fresh`; \
-run it with UPDATE_DOCS=1 to write this page anew. -->
+<!-- Generated from the tables in crates/config/src/table by the test `docs_are_fresh`; \
+run it with UPDATE_DOCS=1 to update this page. -->
 
-Thalweg is configured by Apache Kafka's properties, by Kafka's names, defaults and checks (those of Kafka 4.3).
+Thalweg is configured by Apache Kafka's properties, with the names, defaults and checks of Kafka 4.3.
 `thalweg serve server.properties` reads a Kafka file; `--set key=value` overrides one property, and without a file every
-property has its default. At start, the broker refuses values that are not allowed, all of them at once, and names every
-property that is set without having an effect.
+property has its default. At the start, the broker reports all invalid values at once, and logs every
+property that is set but has no effect.
 
-The column *Update* says whether a property can change while the broker runs: never (`read-only`), for one broker
+The column *Update* shows whether a property can change while the broker runs: never (`read-only`), for one broker
 (`per-broker`), or for one or all brokers (`cluster-wide`), as with `kafka-configs --alter`. A property is taken from the
 first of these places that sets it: the broker's dynamic value, the dynamic value for all brokers, the file, the default.
-Properties of topics are set with `kafka-configs --entity-type topics` or when the topic is created; a topic that does
-not set one follows the broker.
+Properties of topics are set with `kafka-configs --entity-type topics` or when the topic is created; an unset topic
+property follows the broker's.
 
 `1.7976931348623157E308`, `2147483647` and `9223372036854775807` are the largest numbers of their types and mean no limit.
 
@@ -51,7 +51,7 @@ not set one follows the broker.
 const TOPICS: &str = "
 ## Topic configuration
 
-The column *Follows* names the broker's properties that hold where a topic sets nothing; the first one that is set
+The column *Follows* lists the broker's properties that apply if a topic does not set its own; the first one that is set
 counts.
 
 ";
@@ -59,32 +59,32 @@ counts.
 const GROUPS: &str = "
 ## Group configuration
 
-Set with `kafka-configs --entity-type groups`. The values are checked, stored and described as Kafka does, and nothing acts
-on them yet, because only classic groups are served.
+Set with `kafka-configs --entity-type groups`. The values are checked, stored and described as in Kafka, but have no effect
+yet, because only classic groups are supported.
 
 ";
 
 const CLIENT_METRICS: &str = "
 ## Subscriptions to clients' metrics
 
-Set with `kafka-configs --entity-type client-metrics`. They are checked, stored and described as Kafka does, and nothing acts
-on them yet, because client telemetry is not served.
+Set with `kafka-configs --entity-type client-metrics`. They are checked, stored and described as in Kafka, but have no effect
+yet, because client telemetry is not supported.
 
 ";
 
 const WITHOUT_EFFECT: &str = "
 ## Accepted without effect
 
-These can be set, are checked, and change nothing, because there is nothing for them to change.
+These can be set and are checked, but have nothing to change.
 
 ";
 
 const UNSERVED: &str = "
 ## Not served
 
-These belong to parts of Kafka that Thalweg does not serve. A file that sets one to anything but its default gets a
-warning with the reason; setting one at run time is refused. Listeners that need TLS or SASL, and an authorizer, are refused at start: nobody shall get a broker that
-is more open than they asked for.
+These belong to parts of Kafka that Thalweg does not support. A file that sets one to anything but its default gets a
+warning with the reason; setting one at run time is refused. Listeners that need TLS or SASL, and an authorizer, are refused at the start, so that the broker is never
+more open than intended.
 
 ";
 
@@ -139,7 +139,7 @@ fn served(page: &mut String, family: &Family) {
 
 /// What is said of keys that have no effect on listeners.
 const OPENING: &str =
-    " For connections to controllers and other brokers; no listener of this broker serves it yet.";
+    " For connections to controllers and other brokers; this broker's listeners do not support it yet.";
 
 fn row(page: &mut String, key: &ConfigKey, fifth: &str) {
     let name = key.name;

@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration, in the words that Kafka's clients show.
+//! Errors of configurations, with the messages that Kafka's clients show.
 
 use thiserror::Error;
 
@@ -10,7 +10,7 @@ pub struct InvalidValue {
     pub name: String,
     /// The value as it was given.
     pub value: String,
-    /// What would be right.
+    /// What is expected.
     pub reason: String,
 }
 
@@ -29,7 +29,7 @@ pub enum InvalidList {
         /// The key.
         name: String,
     },
-    /// The list has no entry at all.
+    /// The list is empty.
     #[error("Configuration '{name}' must not be empty. Valid values include: {valid}")]
     Empty {
         /// The key.
@@ -39,7 +39,7 @@ pub enum InvalidList {
     },
 }
 
-/// Everything that a configuration can be refused for, of a broker or of a topic.
+/// Why a configuration of a broker or topic is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConfigError {
     /// See [`InvalidValue`].
@@ -105,7 +105,7 @@ pub enum ConfigError {
         /// `max.compaction.lag.ms`.
         max: i64,
     },
-    /// A topic asks for tiered storage.
+    /// A topic with tiered storage.
     #[error(
         "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
     )]

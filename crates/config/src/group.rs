@@ -14,7 +14,7 @@ use super::values::Values;
 
 type Overrides = BTreeMap<String, String>;
 
-/// What clients tell of themselves, and subscriptions may ask for.
+/// Properties of clients that subscriptions can match.
 const MATCHED: &[&str] = &[
     "client_instance_id",
     "client_id",

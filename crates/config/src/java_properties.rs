@@ -27,7 +27,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<(String, String)>, Malformed> {
         }
         while logical.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1 {
             logical.pop();
-            // Nothing continued is nothing: the next line begins anew, and may be a comment.
+            // A continued empty line is empty: the next line may be a comment.
             let next = if logical.is_empty() { None } else { lines.next() };
             match next {
                 Some((_, next)) => logical.extend_from_slice(next.trim_start()),

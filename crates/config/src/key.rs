@@ -124,12 +124,12 @@ impl UpdateMode {
 pub enum Support {
     /// It has the effect that it has in Kafka.
     Served,
-    /// It is accepted and changes nothing, because nothing is there to change: the reason.
+    /// Accepted without effect: the reason.
     Accepted(&'static str),
-    /// It has its effect on connections that the broker opens, and cannot be changed while it runs. What it asks for
-    /// of the broker's own listeners is missing.
+    /// It applies to connections that the broker opens, and cannot be changed while it runs. On
+    /// the broker's own listeners it is not supported.
     Opening,
-    /// What it asks for is missing: the reason.
+    /// Not supported: the reason.
     Unserved(&'static str),
 }
 
@@ -164,7 +164,7 @@ pub struct ConfigKey {
     pub falls_back: &'static [(&'static str, i64)],
     /// For a group's key: the broker's keys of the least and of the largest value.
     pub within: (Option<&'static str>, Option<&'static str>),
-    /// What comes of more than 1, where there is one broker.
+    /// The consequence of more than 1 with a single broker.
     pub alone: Option<&'static str>,
 }
 

@@ -62,7 +62,7 @@ impl SecurityProtocol {
 pub struct Listener {
     /// The name, in capitals.
     pub name: String,
-    /// The protocol that the name stands for.
+    /// The listener's protocol.
     pub protocol: SecurityProtocol,
     /// The host. None listens on every interface, and advertises the name of this machine.
     pub host: Option<String>,
@@ -134,18 +134,18 @@ pub(super) struct ListenerTexts<'a> {
     pub roles: Roles,
 }
 
-/// Where a broker listens and what it advertises.
+/// Listeners and advertised addresses of a broker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listeners {
     /// Where clients and other brokers connect.
     pub broker: Vec<Listener>,
-    /// What they are told, by the same names; a host of None stands for the name of this machine, a port of 0 for the
+    /// The advertised addresses, by the same names; a host of None means the name of this machine, a port of 0 the
     /// port that the system chose.
     pub advertised: Vec<Listener>,
     /// Where other nodes reach the controller of this process; without such a listener only this process does, and
     /// without a controller in this process there are none.
     pub controller: Vec<Listener>,
-    /// What other nodes are told of them, as in `advertised`.
+    /// Their advertised addresses, as in `advertised`.
     pub advertised_controller: Vec<Listener>,
     /// The names of controller listeners, the first of which a broker speaks to.
     pub controller_names: Vec<String>,

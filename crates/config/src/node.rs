@@ -1,8 +1,8 @@
-//! What a node is in its cluster, and where its controllers are.
+//! A node's roles, and the addresses of its controllers.
 
 use super::check::host_and_port;
 
-/// What this process is.
+/// A role of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Roles {
     /// It serves clients.

@@ -1,7 +1,7 @@
-//! What Kafka's settings of a broker mean for the connections that it opens itself: to controllers, and to the brokers that it
-//! follows. Pure: the result are a client's properties, whose files others read.
+//! Kafka's settings for the connections that a broker opens itself: to controllers, and to the brokers that it
+//! follows. Pure: the result is a client's properties, whose files others read.
 //!
-//! As in Kafka, a setting for one listener (`listener.name.NAME.`) stands above the same without the listener, and a login
+//! As in Kafka, a setting for one listener (`listener.name.NAME.`) overrides the same without the listener, and a login
 //! module may be set for one mechanism. The listener is that of the other side's: the controllers' first, or the one
 //! that brokers use among themselves.
 
@@ -16,13 +16,13 @@ use super::properties::LISTENER_PREFIX;
 use super::table::{SaslKeys, TLS_FAMILY};
 
 impl BrokerConfig {
-    /// How to speak to controllers.
+    /// Settings for connections to controllers.
     pub fn towards_controllers(&self) -> Properties {
         let name = self.listeners.controller_names.first().map_or("", String::as_str);
         self.outgoing(name, self.listeners.controller_protocol, SaslKeys::mechanism_controller.name())
     }
 
-    /// How to speak to brokers, by the number of the protocol that their listener for brokers has. Plain text has no settings.
+    /// Settings for connections to brokers, by the protocol number of their listener. Plain text has none.
     pub fn towards_brokers(&self) -> BTreeMap<i16, Properties> {
         let secured =
             SecurityProtocol::ALL.into_iter().filter(|protocol| *protocol != SecurityProtocol::Plaintext);

@@ -1,6 +1,6 @@
 //! A broker's own properties: the file, and what the command line sets over it.
 //!
-//! Only reads and names what is there; values are checked by [`BrokerConfig`](super::BrokerConfig).
+//! Only reads properties; [`BrokerConfig`](super::BrokerConfig) checks values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::rules;
 use super::table::{self, SaslKeys};
 use super::values::Values;
 
-/// More than a file of properties ever has; what is longer is another file, or a device without an end.
+/// Size limit of a properties file; longer ones are other files or endless devices.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// What a setting for one listener begins with.
@@ -69,7 +69,7 @@ pub struct RefusedConfig(pub Vec<PlacedError>);
 /// One thing that is wrong, and where it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacedError {
-    /// The file or the argument; none for what is wrong without being set.
+    /// The file or argument; none for errors of unset properties.
     pub origin: Option<String>,
     /// What is wrong.
     pub error: ConfigError,
@@ -132,7 +132,7 @@ impl ServerProperties {
         }
     }
 
-    /// Adds to what is wrong where it was written.
+    /// Adds the origins to errors.
     pub fn place(&self, invalid: InvalidConfig) -> RefusedConfig {
         let origin = |error: &ConfigError| error.key().and_then(|key| self.origins.get(key)).cloned();
         RefusedConfig(
@@ -150,7 +150,7 @@ impl ServerProperties {
         &self.values
     }
 
-    /// What is set without the effect that its author may expect, by key.
+    /// Set properties without the expected effect, by key.
     pub fn warnings(&self) -> Vec<Warning> {
         let is_alone = rules::is_alone(&Values::parse(table::broker_keys(), &self.values, false).0);
         let warn = |(name, value): (&String, &String)| match out_of_reach(name, value) {
@@ -168,13 +168,13 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        let reason = format!("It has more than {FILE_BYTES_MAX} bytes and is no file of properties");
+        let reason = format!("It has more than {FILE_BYTES_MAX} bytes, too many for a properties file");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
     }
     Ok(bytes)
 }
 
-/// Why a broker that no other can join cannot do what a property asks for.
+/// Why a property has no effect on a broker that no other can join.
 fn out_of_reach(name: &str, value: &str) -> Option<&'static str> {
     let reason = table::broker_key(name)?.alone?;
     value.trim().parse::<i32>().is_ok_and(|wanted| wanted > 1).then_some(reason)
@@ -182,7 +182,7 @@ fn out_of_reach(name: &str, value: &str) -> Option<&'static str> {
 
 fn warning(name: &str, value: &str) -> Option<Warning> {
     let kind = match table::broker_key(name) {
-        // A key set to what holds anyway asks for nothing that is missing.
+        // A key set to its effective default needs nothing.
         Some(key) if key.default == Some(value.trim()) => return None,
         Some(ConfigKey { support: Support::Served | Support::Opening, .. }) => return None,
         Some(ConfigKey { support: Support::Accepted(reason), .. }) => WarningKind::WithoutEffect(reason),
@@ -207,26 +207,26 @@ fn is_of_listener(name: &str) -> bool {
     is_opening(key) || key.split_once('.').is_some_and(|(_, behind)| behind == SaslKeys::jaas_config.name())
 }
 
-/// A property that is set and does not do what its author may expect. Its `Display` names key and reason.
+/// A set property without the expected effect. Its `Display` has key and reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
     /// The key.
     pub name: String,
-    /// What is the matter.
+    /// The kind.
     pub kind: WarningKind,
 }
 
-/// What is the matter with a property; only the last kind is harmless.
+/// The kinds of warnings; only the last one is harmless.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WarningKind {
     /// Neither Kafka nor Thalweg knows the key.
     Unknown {
-        /// A known key that is spelled nearly alike.
+        /// A known key with similar spelling.
         similar: Option<&'static str>,
     },
-    /// What the key asks for is missing: the reason.
+    /// Not supported: the reason.
     Unserved(&'static str),
-    /// There is nothing for the key to change: the reason.
+    /// No effect: the reason.
     WithoutEffect(&'static str),
 }
 
@@ -235,7 +235,7 @@ impl fmt::Display for Warning {
         let name = &self.name;
         match self.kind {
             WarningKind::Unknown { similar: Some(similar) } => {
-                write!(f, "{name}: unknown key, is {similar} meant?")
+                write!(f, "{name}: unknown key; did you mean {similar}?")
             }
             WarningKind::Unknown { similar: None } => write!(f, "{name}: unknown key"),
             WarningKind::Unserved(reason) => write!(f, "{name}: {reason}"),
@@ -377,10 +377,9 @@ mod tests {
             texts,
             [
                 "listener.name.external.ssl.client.auth: settings for a single listener are not served yet",
-                "log.retenton.ms: unknown key, is log.retention.ms meant?",
+                "log.retenton.ms: unknown key; did you mean log.retention.ms?",
                 "mine: unknown key",
-                "num.io.threads has no effect: one worker thread per core does the work of all of Kafka's thread \
-                 pools",
+                "num.io.threads has no effect: one worker thread per core replaces all of Kafka's thread pools",
             ]
         );
     }

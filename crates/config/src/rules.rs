@@ -10,7 +10,7 @@ use super::table::{
 use super::value::Value;
 use super::values::Values;
 
-/// Whether no other node can belong to this one's cluster: the controller is in this process, and has no listener by which
+/// Whether no other node can join this one's cluster: the controller is in this process, and has no listener by which
 /// others could reach it.
 pub(super) fn is_alone(values: &Values) -> bool {
     let of_controllers = values.get(ControllerSettings::listener_names);
@@ -86,10 +86,10 @@ fn network_rules(network: &NetworkSettings, found: &mut Broken<'_>) {
     found.unless(reachable, NetworkSettings::max_connections_per_ip, reason);
 }
 
-/// Who asks for access control must not get a broker that is open to everybody.
+/// A broker configured for access control must not be open to everybody.
 fn access_rules(values: &Values, found: &mut Broken<'_>) {
     let open = values.raw(AccessKeys::authorizer).is_none_or(|class| class.to_string().is_empty());
-    let reason = "Access control is not served yet: expected no authorizer";
+    let reason = "Access control is not supported yet: remove the authorizer";
     found.unless(open, AccessKeys::authorizer, reason);
 }
 

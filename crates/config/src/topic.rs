@@ -104,7 +104,7 @@ impl EffectiveTopicConfig {
         config
     }
 
-    /// What of this the partition's log needs. What the broker adds of its own is in [`super::BrokerConfig::log_config`].
+    /// The part for a partition's log. [`super::BrokerConfig::log_config`] adds the broker's own settings.
     pub(super) fn log_config(&self) -> LogConfig {
         let by_default = LogConfig::default();
         LogConfig {
@@ -157,7 +157,7 @@ impl EffectiveTopicConfig {
     }
 }
 
-/// What a topic's overrides ask for in vain, for a warning in the log: key and reason.
+/// A topic's overrides without effect, for warnings in the log: key and reason.
 pub fn without_effect(overrides: &BTreeMap<String, String>) -> Vec<(&'static str, &'static str)> {
     let keys = overrides.iter().filter_map(|(name, text)| {
         let key = table::topic_key(name)?;

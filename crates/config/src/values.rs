@@ -30,7 +30,7 @@ impl Values {
         Self { keys, parsed: keys.iter().map(value).collect() }
     }
 
-    /// Parses `properties`, with defaults for what is missing or wrong, and says what is wrong.
+    /// Parses `properties`, with defaults for missing or invalid ones, and returns the errors.
     pub fn parse(
         keys: Keys,
         properties: &BTreeMap<String, String>,

@@ -1,19 +1,18 @@
-//! Calibration: the lab measures what is known beforehand, and shows how far off it is.
+//! Calibration: measures systems with known results, and reports the error.
 //!
-//! Real workers drive a [null server](crate::null_server) at fixed rates. What each scenario's latencies must be follows
-//! from its script alone ([`Scenario::true_us`]): times of service, stalls, and a queue that grows, all counted from when
-//! records were meant to be sent, so that a lab that forgets the waiting of what it sent late (coordinated omission) is
-//! found out. The search for saturation must find the server's rate.
+//! Real workers drive a [null server](crate::null_server) at fixed rates. The true latencies of each scenario follow from its
+//! script alone ([`Scenario::true_us`]): service times, stalls, and a growing queue, all counted from the intended send time. So
+//! a lab that ignored the delay of its own late sends (coordinated omission) would be detected. The search for saturation must
+//! find the server's rate.
 //!
-//! Between the server's moment and the worker's lies the machine: loopback, wake-ups, scheduling. That floor is measured
-//! first, with a server that answers at once, and nothing is taken off for it. Instead the scripted times are so long that
-//! a floor that is usual is below the limits; where it is not, the machine is too noisy to tell, and calibration fails and
-//! says so. A fault of the lab is there each time, a disturbance by something else that runs is not: a scenario that is
-//! beyond the limits is measured again, a few times at the most, and the best of its tries counts. How many there were is
-//! shown.
+//! Loopback, wake-ups and scheduling lie between the server's clock and the worker's. This floor is measured first, with a
+//! server that answers immediately, and never subtracted. Instead the scripted times are long enough that a usual floor stays
+//! below the limits; if it does not, the machine is too noisy, and calibration fails with that reason. A fault of the lab shows
+//! every time, a disturbance by other programs does not. So a scenario beyond the limits is repeated a few times, and the best
+//! attempt counts; the number of attempts is reported.
 //!
-//! At last comes what the generator itself can send, to a server that only counts: a system that takes more than that
-//! cannot be measured from one thread of it. That is a figure of the machine, and has no limit.
+//! Finally the generator's own maximum is measured, against a server that only counts: a faster system cannot be measured with
+//! one thread. This figure describes the machine, and has no limit.
 
 mod measure;
 mod scenario;
@@ -31,44 +30,44 @@ use crate::run::saturation::{Next, Search};
 use crate::worker::Driver;
 use crate::workload::Load;
 
-/// The percentiles that are compared.
+/// The compared percentiles.
 pub const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
 
-/// The sizes of batches that the generator is measured with: Kafka's default, and what fast producers use.
+/// The batch sizes for the generator: Kafka's default, and that of fast producers.
 const GENERATOR_BATCH_BYTES: [u32; 3] = [16 << 10, 256 << 10, 1 << 20];
 
-/// How often a scenario that is beyond the limits is measured at the most.
+/// Maximum attempts for a scenario beyond the limits.
 const TRIES_MAX: u32 = 3;
 
-/// How much is measured.
+/// The size of a calibration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Extent {
-    /// So many records that 99.9 % is more than a handful: some minutes.
+    /// Enough records for 99.9 %: some minutes.
     Full,
     /// For tests: fewer records, about a minute and a half.
     Reduced,
 }
 
-/// How a calibration is made.
+/// Options of a calibration.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The binary whose `lab worker` is calibrated.
     pub binary: PathBuf,
-    /// Who drives.
+    /// The driver.
     pub driver: Driver,
-    /// How much is measured.
+    /// The size.
     pub extent: Extent,
-    /// What may be wrong.
+    /// The allowed errors.
     pub limits: Limits,
 }
 
-/// What may be wrong, as parts of what is true.
+/// Allowed errors, relative to the true values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Of each percentile.
+    /// For each percentile.
     pub percentile: f64,
-    /// Of the knee.
+    /// For the knee.
     pub knee: f64,
 }
 
@@ -78,95 +77,95 @@ impl Default for Limits {
     }
 }
 
-/// What a calibration found.
+/// The result of a calibration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// Who drove.
+    /// The driver.
     pub driver: Driver,
     /// The client's name and version.
     pub client: String,
-    /// How much was measured.
+    /// The size.
     pub extent: Extent,
-    /// What may be wrong.
+    /// The allowed errors.
     pub limits: Limits,
-    /// What network and scheduling take: a server that answers at once, by percentile of [`QUANTILES`].
+    /// The floor: latencies with a server that answers immediately, by percentile of [`QUANTILES`].
     pub floor_us: Vec<f64>,
-    /// What was measured of known latencies.
+    /// Scenarios with known latencies.
     pub scenarios: Vec<Measured>,
-    /// What was found of a known rate.
+    /// The search for a known rate.
     pub knee: FoundKnee,
-    /// What one producer on one thread sends at the most, by size of batches.
+    /// The maximum rate of one producer on one thread, by batch size.
     pub generator: Vec<Generator>,
 }
 
-/// A scenario, measured.
+/// A measured scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// What was measured.
+    /// The scenario.
     pub scenario: Scenario,
-    /// Records whose latencies count.
+    /// Records with a latency.
     pub records: u64,
-    /// Its percentiles, of the best try.
+    /// Percentiles of the best attempt.
     pub percentiles: Vec<Percentile>,
-    /// How often it was measured.
+    /// Number of attempts.
     pub tries: u32,
 }
 
 impl Measured {
-    /// The largest error, whichever way.
+    /// The largest absolute error.
     fn error_max(&self) -> f64 {
         self.percentiles.iter().map(|percentile| percentile.error.abs()).fold(0.0, f64::max)
     }
 }
 
-/// A percentile, as it is and as it was measured.
+/// A percentile: true and measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Percentile {
     /// Which, such as 0.99.
     pub quantile: f64,
-    /// What it is.
+    /// The true value.
     pub true_us: f64,
     /// What was measured.
     pub measured_us: f64,
-    /// The difference, as a part of what is true.
+    /// The relative error.
     pub error: f64,
 }
 
-/// A knee, as it is and as it was found.
+/// A knee: true and found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoundKnee {
-    /// The rate that the server carries.
+    /// The server's rate.
     pub true_records_per_s: f64,
-    /// What was found.
+    /// The found rate.
     pub found_records_per_s: f64,
-    /// The difference, as a part of what is true.
+    /// The relative error.
     pub error: f64,
-    /// Rates that were tried.
+    /// Number of trials.
     pub trials: u32,
 }
 
-/// What one producer on one thread can send.
+/// The maximum of one producer on one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Generator {
     /// Bytes of a value.
     pub value_bytes: u32,
     /// `batch.size`.
     pub batch_bytes: u32,
-    /// Records acknowledged in a second.
+    /// Records acknowledged per second.
     pub records_per_s: f64,
-    /// Processor time of the worker's process, by record; none where the machine does not tell.
+    /// The worker's processor time per record; none if the machine does not report it.
     pub cpu_us_per_record: Option<f64>,
 }
 
 impl Calibration {
-    /// What is off by more than the limits allow, in words; empty when nothing is.
+    /// Errors beyond the limits, as text; empty if there are none.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         for measured in &self.scenarios {
             for percentile in &measured.percentiles {
                 if percentile.error.abs() > self.limits.percentile {
                     faults.push(format!(
-                        "{}: p{} is {:.0} us and was measured as {:.0} us, {:+.1} %; {:.1} % is allowed",
+                        "{}: p{} is {:.0} us but was measured as {:.0} us, {:+.1} %; the limit is {:.1} %",
                         measured.scenario.name,
                         percentile.quantile * 100.0,
                         percentile.true_us,
@@ -179,7 +178,7 @@ impl Calibration {
         }
         if self.knee.error.abs() > self.limits.knee {
             faults.push(format!(
-                "knee: the server carries {:.0} records/s and {:.0} were found, {:+.1} %; {:.1} % is allowed",
+                "knee: the server sustains {:.0} records/s but the search found {:.0}, {:+.1} %; the limit is {:.1} %",
                 self.knee.true_records_per_s,
                 self.knee.found_records_per_s,
                 self.knee.error * 100.0,
@@ -192,7 +191,7 @@ impl Calibration {
         faults
     }
 
-    /// Why nothing can be told on this machine now, in words: its floor alone is beyond the limits. None where it is not.
+    /// Why this machine cannot be calibrated, as text: its floor alone exceeds the limits. None otherwise.
     pub fn noise(&self) -> Option<String> {
         let least = |at: usize| {
             let trues = self.scenarios.iter().filter_map(|measured| measured.percentiles.get(at));
@@ -204,16 +203,16 @@ impl Calibration {
             .enumerate()
             .find(|&(at, &floor_us)| floor_us > least(at) * self.limits.percentile)?;
         Some(format!(
-            "this machine alone takes {floor_us:.0} us at p{}, which is more than the limit allows: it is too busy or too \
-             slow to tell",
+            "this machine alone adds {floor_us:.0} us at p{}, which exceeds the limit: it is too busy or too \
+             slow to calibrate",
             QUANTILES[at] * 100.0
         ))
     }
 }
 
-/// Makes a calibration; `progress` hears what is being done.
+/// Runs a calibration and reports each step to `progress`.
 pub async fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Calibration, CalibrateError> {
-    progress("floor: a server that answers at once");
+    progress("floor: a server that answers immediately");
     let floor = measure::latencies(plan, &Scenario::floor(plan.extent)).await?;
     let mut scenarios = Vec::new();
     for scenario in Scenario::all(plan.extent, floor.quantile_us(QUANTILES[2])) {
@@ -223,7 +222,7 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Calibrat
     let knee = find_knee(plan, &mut progress).await?;
     let mut generator = Vec::new();
     for batch_bytes in GENERATOR_BATCH_BYTES {
-        progress(&format!("generator: as many records as go, in batches of {batch_bytes} bytes"));
+        progress(&format!("generator: maximum rate, in batches of {batch_bytes} bytes"));
         generator.push(measure::generator(plan, batch_bytes).await?);
     }
     Ok(Calibration {
@@ -238,7 +237,7 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Calibrat
     })
 }
 
-/// Measures a scenario until it is within the limits, or often enough.
+/// Measures a scenario until it is within the limits, or the attempts are used up.
 async fn best_of_tries(
     plan: &Plan,
     scenario: &Scenario,
@@ -256,7 +255,7 @@ async fn best_of_tries(
         if best.error_max() <= plan.limits.percentile {
             break;
         }
-        progress(&format!("{}: off by {:.1} % in try {tries}", scenario.name, error_max * 100.0));
+        progress(&format!("{}: off by {:.1} % in attempt {tries}", scenario.name, error_max * 100.0));
     }
     Ok(best.expect("at least one try"))
 }
@@ -278,7 +277,7 @@ async fn find_knee(plan: &Plan, progress: &mut impl FnMut(&str)) -> Result<Found
             }
         };
         let asked = trial.records_per_s.unwrap_or(first_records_per_s);
-        // Each trial has a server of its own: a queue that grew is not the next trial's.
+        // Each trial has its own server, because a queue must not carry over.
         let server = Settings { records_per_s_max: Some(true_records_per_s), ..Settings::default() };
         let outcome = measure::carried(plan, &server, asked).await?;
         trials += 1;

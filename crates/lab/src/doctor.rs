@@ -1,5 +1,5 @@
-//! The doctor: reads the host and the brokers' configuration, and says what would matter for event rate, latency and
-//! durability, and why. It changes nothing.
+//! The doctor: examines the host and the brokers' configuration for problems with event rate, latency and durability, with
+//! reasons. It changes nothing.
 
 mod brokers;
 mod host;
@@ -14,37 +14,37 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// It is as it should be.
+    /// No problem.
     Fine,
-    /// Worth knowing: it may matter for some loads.
+    /// May matter for some loads.
     Note,
-    /// It costs events, latency or durability.
+    /// Costs events, latency or durability.
     Warning,
 }
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advice {
-    /// Where: `host`, or brokers such as `broker 1`.
+    /// Location: `host`, or brokers such as `broker 1`.
     pub place: String,
-    /// What was looked at, by the name under which people look for it, such as `vm.dirty_ratio`.
+    /// The subject, under its common name, such as `vm.dirty_ratio`.
     pub subject: String,
     /// What was found.
     pub found: String,
     /// Why it matters.
     pub why: String,
-    /// What would be right; empty where it is.
+    /// Advice; empty if there is no problem.
     pub right: String,
     /// How much it matters.
     pub severity: Severity,
 }
 
 impl Advice {
-    /// A finding that is as it should be; [`Advice::note`] and [`Advice::warning`] make it another.
+    /// A finding without a problem; [`Advice::note`] and [`Advice::warning`] change that.
     fn fine(place: &str, subject: &str, found: impl Into<String>, why: &str) -> Advice {
         Advice {
             place: place.to_owned(),
@@ -65,7 +65,7 @@ impl Advice {
     }
 }
 
-/// A cluster to look at: where to connect first, and with which client properties.
+/// A cluster to examine: bootstrap servers and client properties.
 pub type Brokers<'a> = (&'a [String], &'a BTreeMap<String, String>);
 
 /// Examines this host, with the disk that holds `data_dir`, and the brokers of a cluster. Writes at most 256 MB to that

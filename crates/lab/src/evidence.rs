@@ -1,8 +1,8 @@
-//! Proof that what was acknowledged is in the log: offsets and replicas as the brokers tell, and the records themselves,
-//! read back.
+//! Evidence that acknowledged records are in the log: offsets and replicas as reported by the brokers, and the records read
+//! back.
 //!
-//! It claims nothing that it has not seen: what contradicts the claim that nothing was lost, and what keeps it from being
-//! made, stands in [`Evidence::faults`] in words. The topics must be the run's own: what others wrote there is a fault too.
+//! Contradictions to the claim that nothing was lost, and obstacles to making it, are in [`Evidence::faults`] as text. The
+//! topics must be the run's own: foreign records are a fault, too.
 
 mod check;
 mod claims;
@@ -20,35 +20,35 @@ use crate::result::Evidence;
 use crate::worker::{Report, VerifyError};
 use crate::workload::RecordSpec;
 
-/// What a repetition claims to have done.
+/// The claims of a repetition.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<'a> {
-    /// The cluster that it was done to.
+    /// Its cluster.
     pub cluster: &'a Cluster,
-    /// The topics that were made for it.
+    /// Its topics.
     pub topics: &'a [String],
-    /// The replicas that were asked for.
+    /// The requested number of replicas.
     pub replication_factor: u16,
-    /// What the producers say.
+    /// The producers' reports.
     pub producers: &'a [Report],
-    /// What the consumers say, if there were any. Evidence comes from reading everything anew; theirs is only compared.
+    /// The consumers' reports, if any. Records are read back independently; these are only compared.
     pub consumers: &'a [Report],
-    /// What was sent.
+    /// The specification of sent records.
     pub records: &'a RecordSpec,
-    /// The seed of what was sent.
+    /// The seed of sent records.
     pub seed: u64,
-    /// How far the records are read back and checked.
+    /// How far to read back.
     pub read_back: &'a ReadBack,
-    /// What was seen of the replicas meanwhile.
+    /// Observations of the replicas during the run.
     pub watched: &'a Watched,
 }
 
 /// How far records are read back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadBack {
-    /// Not at all, for this reason: for people.
+    /// Not at all, for this reason.
     No(String),
-    /// For so long at most.
+    /// For this time at most.
     Within(Duration),
     /// To the last record.
     Whole,
@@ -64,38 +64,38 @@ impl Claim<'_> {
     }
 }
 
-/// The evidence cannot be gathered.
+/// Failed to gather evidence.
 #[derive(Debug, thiserror::Error)]
 pub enum EvidenceError {
-    /// The cluster does not answer, or refuses.
-    #[error("The evidence cannot be gathered: {0}")]
+    /// The cluster does not answer, or refuses a request.
+    #[error("Failed to gather evidence: {0}")]
     Client(#[from] ClientError),
-    /// The records cannot be read back.
-    #[error("The records cannot be read back: {0}")]
+    /// Failed to read records back.
+    #[error("Failed to read the records back: {0}")]
     Consumer(#[from] ConsumerError),
-    /// The records cannot be compared with what was sent.
-    #[error("The records cannot be checked: {0}")]
+    /// Failed to compare records.
+    #[error("Failed to check the records: {0}")]
     Verify(#[from] VerifyError),
-    /// The thread that reads has ended.
-    #[error("The thread that reads the records back could not be run: {0}")]
+    /// The reading thread ended.
+    #[error("Failed to run the thread that reads the records back: {0}")]
     Thread(#[source] std::io::Error),
 }
 
-/// Reading back came to no end: the words of a fault.
+/// Reading back stalled; the text of a fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "Reading back stands still: no record came for {waited_s} s, with {left} partitions not at their ends, {first} first"
+    "Reading back has stalled: no record for {waited_s} s, with {left} partitions unfinished, {first} first"
 )]
 pub struct ReadStalled {
-    /// How long nothing came.
+    /// Time without a record.
     pub waited_s: u64,
-    /// Partitions that were not read to their ends.
+    /// Unfinished partitions.
     pub left: usize,
     /// One of them.
     pub first: thalweg_client::TopicPartition,
 }
 
-/// Gathers the evidence after the producers have ended. Waits some seconds for replicas that are behind.
+/// Gathers evidence after the producers have ended. Waits some seconds for lagging replicas.
 pub async fn collect(claim: Claim<'_>) -> Result<Evidence, EvidenceError> {
     let found = log::settled(&claim).await?;
     let policies = policy::read(claim.cluster, claim.topics).await?;
@@ -105,7 +105,7 @@ pub async fn collect(claim: Claim<'_>) -> Result<Evidence, EvidenceError> {
         acknowledged: claim.acknowledged(),
         in_log,
         bytes_on_disk: replicas.map(|replica| replica.bytes).sum(),
-        // Without a look in between, what is seen now is all that is known.
+        // Without an observation during the run, use the current state.
         in_sync_replicas_min: claim.watched.in_sync_replicas_min.unwrap_or_else(|| log::in_sync_min(&found)),
         replication_factor: claim.replication_factor,
         fsync_policy: policies.fsync.clone(),

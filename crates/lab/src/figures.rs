@@ -1,11 +1,10 @@
-//! The figures of a repetition, and what each is: its title, its unit, and which way is better. One table, so that tables, reports and
-//! comparisons agree.
+//! The figures of a repetition, with title, unit and direction, in one table for tables, reports and comparisons.
 
 use serde::{Deserialize, Serialize};
 
 use crate::quantity;
 
-/// The figures of a repetition; those that do not apply are none.
+/// The figures of a repetition; none where one does not apply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Records acknowledged per second.
@@ -16,15 +15,15 @@ pub struct Figures {
     pub consumed_records_per_s: Option<f64>,
     /// MB (2^20 bytes) consumed per second.
     pub consumed_mb_per_s: Option<f64>,
-    /// Processor time of all brokers for each record produced (or consumed, where none is produced), microseconds.
+    /// Processor time of all brokers per record produced (or consumed, if none is produced), microseconds.
     pub broker_cpu_us_per_record: Option<f64>,
-    /// Processor time of all producers for each record produced, microseconds.
+    /// Processor time of all producers per record produced, microseconds.
     pub producer_cpu_us_per_record: Option<f64>,
-    /// Processor time of all consumers for each record consumed, microseconds.
+    /// Processor time of all consumers per record consumed, microseconds.
     pub consumer_cpu_us_per_record: Option<f64>,
-    /// The most resident memory of one broker.
+    /// The maximum resident memory of one broker.
     pub broker_memory_bytes_max: Option<u64>,
-    /// Until a backlog was gone.
+    /// Time to drain the backlog.
     pub drain_s: Option<f64>,
     /// Intended time to acknowledgement.
     pub acknowledge_p50_us: Option<f64>,
@@ -44,27 +43,27 @@ pub struct Figures {
     pub end_to_end_max_us: Option<f64>,
 }
 
-/// A figure of [`Figures`], described.
+/// A description of a figure of [`Figures`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figure {
     /// Its name in the result, such as `produced_records_per_s`.
     pub name: &'static str,
-    /// A few words for people.
+    /// Its title.
     pub title: &'static str,
-    /// What it counts.
+    /// Its unit.
     pub unit: FigureUnit,
 }
 
-/// What a figure counts. It also says which way is better.
+/// The unit of a figure, which also determines the better direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FigureUnit {
     /// Records per second; more is better.
     RecordsPerSecond,
     /// 2^20 bytes per second; more is better.
     MbPerSecond,
-    /// Microseconds of waiting; less is better.
+    /// Microseconds of latency; less is better.
     LatencyUs,
-    /// Microseconds of processor time for a record; less is better.
+    /// Microseconds of processor time per record; less is better.
     CpuUs,
     /// Bytes; less is better.
     Bytes,
@@ -85,7 +84,7 @@ pub const FIGURES: [Figure; 17] = [
     figure("broker_cpu_us_per_record", "broker CPU", FigureUnit::CpuUs),
     figure("producer_cpu_us_per_record", "producer CPU", FigureUnit::CpuUs),
     figure("consumer_cpu_us_per_record", "consumer CPU", FigureUnit::CpuUs),
-    figure("broker_memory_bytes_max", "broker memory, most", FigureUnit::Bytes),
+    figure("broker_memory_bytes_max", "broker memory, max", FigureUnit::Bytes),
     figure("drain_s", "backlog drained in", FigureUnit::Seconds),
     figure("acknowledge_p50_us", "acknowledged, p50", FigureUnit::LatencyUs),
     figure("acknowledge_p99_us", "acknowledged, p99", FigureUnit::LatencyUs),
@@ -98,12 +97,12 @@ pub const FIGURES: [Figure; 17] = [
 ];
 
 impl Figure {
-    /// The figure of a name.
+    /// The figure with a name.
     pub fn named(name: &str) -> Option<&'static Figure> {
         FIGURES.iter().find(|figure| figure.name == name)
     }
 
-    /// A value of it with its unit.
+    /// Formats a value with its unit.
     pub fn text(&self, value: f64) -> String {
         match self.unit {
             FigureUnit::RecordsPerSecond => format!("{} records/s", quantity::number(value)),
@@ -117,14 +116,14 @@ impl Figure {
 }
 
 impl FigureUnit {
-    /// Whether a larger value is the better one.
+    /// Whether larger values are better.
     pub fn more_is_better(self) -> bool {
         matches!(self, FigureUnit::RecordsPerSecond | FigureUnit::MbPerSecond)
     }
 }
 
 impl Figures {
-    /// Each figure with its value, in the order of [`FIGURES`].
+    /// All figures with values, in the order of [`FIGURES`].
     pub fn each(&self) -> [(&'static Figure, Option<f64>); FIGURES.len()] {
         let values = [
             self.produced_records_per_s,
@@ -148,7 +147,7 @@ impl Figures {
         std::array::from_fn(|place| (&FIGURES[place], values[place]))
     }
 
-    /// The value of the figure of a name; none where it does not apply or there is no such figure.
+    /// The value of a figure by name; none if it does not apply or exist.
     pub fn value(&self, name: &str) -> Option<f64> {
         self.each().into_iter().find(|(figure, _)| figure.name == name).and_then(|(_, value)| value)
     }

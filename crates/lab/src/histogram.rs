@@ -1,4 +1,4 @@
-//! Latencies of a run, whole: percentiles are taken from merged histograms, never averaged.
+//! Latency histograms: percentiles come from merged histograms, never from averages.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,12 +6,12 @@ use hdrhistogram::Histogram as Recorded;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 
-/// A histogram of microseconds with three significant digits, with the usual percentiles beside the raw counts.
+/// A histogram of microseconds with three significant digits: the usual percentiles and the raw counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Histogram {
-    /// How many values.
+    /// Number of values.
     pub count: u64,
-    /// The least.
+    /// Minimum.
     pub min_us: u64,
     /// The mean.
     pub mean_us: f64,
@@ -29,27 +29,27 @@ pub struct Histogram {
     pub p999_us: u64,
     /// The 99.99th percentile.
     pub p9999_us: u64,
-    /// The most.
+    /// Maximum.
     pub max_us: u64,
     /// All counts: HdrHistogram's V2 encoding, deflated, in Base64. Any HdrHistogram library reads it.
     pub hdr_v2_deflate_base64: String,
 }
 
-/// The raw counts of a histogram are not what they should be.
+/// Invalid raw counts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("A histogram's hdr_v2_deflate_base64 is no HdrHistogram V2 in Base64: {reason}")]
 pub struct HistogramUnreadable {
-    /// What is wrong.
+    /// The reason.
     pub reason: String,
 }
 
 impl Histogram {
-    /// An empty recorder for latencies: 1 µs to an hour, three significant digits.
+    /// An empty recorder: 1 µs to an hour, three significant digits.
     pub fn recorder() -> Recorded<u64> {
         Recorded::new_with_bounds(1, 3_600_000_000, 3).expect("the bounds are valid")
     }
 
-    /// What was recorded; none when nothing was.
+    /// From a recorder; none if it is empty.
     pub fn of(recorded: &Recorded<u64>) -> Option<Histogram> {
         if recorded.is_empty() {
             return None;
@@ -73,7 +73,7 @@ impl Histogram {
         })
     }
 
-    /// All counts.
+    /// Decodes all counts.
     pub fn recorded(&self) -> Result<Recorded<u64>, HistogramUnreadable> {
         let unreadable = |reason: String| HistogramUnreadable { reason };
         let bytes =
@@ -81,7 +81,7 @@ impl Histogram {
         Deserializer::new().deserialize(&mut &bytes[..]).map_err(|error| unreadable(format!("{error:?}")))
     }
 
-    /// All of several together; none when there are none.
+    /// Merges several; none if there are none.
     pub fn merged<'a>(
         parts: impl IntoIterator<Item = &'a Histogram>,
     ) -> Result<Option<Histogram>, HistogramUnreadable> {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_recorded_is_no_histogram() {
+    fn an_empty_recorder_gives_no_histogram() {
         assert_eq!(Histogram::of(&Histogram::recorder()), None);
         assert_eq!(Histogram::merged([]), Ok(None));
     }

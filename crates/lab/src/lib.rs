@@ -1,17 +1,17 @@
-//! The performance laboratory. A black-box user of the protocol: it never depends on the broker, so every number can be
-//! taken against any cluster.
+//! The performance laboratory. It uses clusters only through the protocol and never depends on the broker, so it can measure any
+//! cluster.
 //!
-//! The modules stand in floors, and each imports from those below it alone (`tests/it/floors.rs` has the list).
+//! Modules are in layers, and each imports only from lower ones (`tests/it/floors.rs` has the list).
 //!
-//! - [`perf`] holds the three tools that Kafka's users know.
-//! - [`workload`] says what is measured, [`target`] what it is measured on, [`worker`] who produces and consumes.
-//! - [`run`] joins them: interleaved repetitions, a search for saturation, a verdict.
-//! - [`tune`] tries settings step by step and keeps what helps.
-//! - [`result`] is what comes out; [`report`] shows it in a browser, [`terminal`] on a terminal.
-//! - [`sample`] watches processes and machine meanwhile, [`machine`] tells what it is, [`warm`] makes memory ready.
-//! - [`doctor`] says what in a host and its brokers would matter.
-//! - [`null_server`] is what the lab itself is measured by.
-//! - [`evidence`] proves that what was acknowledged is there.
+//! - [`perf`] has Kafka's three performance tools.
+//! - [`workload`] defines what is measured, [`target`] the systems, [`worker`] the clients.
+//! - [`run`] combines them: interleaved repetitions, search for saturation, verdict.
+//! - [`tune`] tries settings step by step and keeps improvements.
+//! - [`result`] is the output; [`report`] shows it in a browser, [`terminal`] on a terminal.
+//! - [`sample`] observes processes and machine, [`machine`] describes it, [`warm`] reserves memory.
+//! - [`doctor`] examines a host and its brokers.
+//! - [`null_server`] is the reference for calibrating the lab.
+//! - [`evidence`] proves that acknowledged records are in the log.
 
 pub mod calibrate;
 pub mod doctor;

@@ -1,4 +1,4 @@
-//! The machine's fingerprint: what a reader must know to judge a figure, and what `lab compare` looks at.
+//! The description of the machine: what a reader needs to judge a figure, and what `lab compare` checks.
 
 pub(crate) mod cgroup;
 pub(crate) mod mount;
@@ -10,10 +10,10 @@ use crate::result::Machine;
 use crate::sample::proc;
 use mount::Mount;
 
-/// The fact that tells the speed of the slowest link that is up, in Mbit/s. Virtual machines are often not told theirs.
+/// The fact with the speed of the slowest link that is up, in Mbit/s. Often unknown in virtual machines.
 pub(crate) const LINK_SPEED: &str = "link_speed_mbit_per_s";
 
-/// The machine that this runs on, and the file system that holds `data_dir`. What the kernel does not tell is left out.
+/// This machine, and the file system of `data_dir`. Unknown facts are left out.
 pub fn fingerprint(data_dir: &Path) -> Machine {
     let cpuinfo = text("/proc/cpuinfo");
     let mount = Mount::of(data_dir);
@@ -71,7 +71,7 @@ fn facts(cpuinfo: &str, architecture: &str, mount: Option<&Mount>) -> BTreeMap<S
     facts
 }
 
-/// The speed of the slowest interface that is up and has hardware behind it, or what passes for it; none where none tells.
+/// The speed of the slowest interface that is up and backed by a device; none if unknown.
 fn slowest_link(interfaces: &Path) -> Option<u64> {
     let of_one = |dir: std::path::PathBuf| -> Option<u64> {
         let read = |file: &str| line(dir.join(file).to_str()?);
@@ -83,7 +83,7 @@ fn slowest_link(interfaces: &Path) -> Option<u64> {
     entries.flatten().filter_map(|entry| of_one(entry.path())).filter(|speed| *speed > 0).min()
 }
 
-/// The processor's name: as it says itself, or as the board does.
+/// The processor's name, from the processor or the board.
 fn cpu_name(cpuinfo: &str) -> Option<String> {
     let own = cpuinfo.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -97,7 +97,7 @@ fn os_name(os_release: &str) -> Option<String> {
     Some(name.trim().trim_matches('"').to_owned())
 }
 
-/// What runs this machine, when it is a virtual one.
+/// The hypervisor, if this is a virtual machine.
 fn hypervisor(cpuinfo: &str) -> Option<String> {
     if let Some(kind) = line("/sys/hypervisor/type") {
         return Some(kind);
@@ -110,17 +110,17 @@ fn hypervisor(cpuinfo: &str) -> Option<String> {
         .iter()
         .filter_map(|name| line(&format!("/sys/class/dmi/id/{name}")))
         .collect();
-    Some(if board.is_empty() { "one that does not tell its name".to_owned() } else { board.join(" ") })
+    Some(if board.is_empty() { "unnamed hypervisor".to_owned() } else { board.join(" ") })
 }
 
-/// The first line of a small file; none when it is not there or empty.
+/// The first line of a small file; none if missing or empty.
 pub(crate) fn line(path: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let line = text.lines().next()?.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned();
     (!line.is_empty()).then_some(line)
 }
 
-/// The choice in brackets of a file such as `[none] mq-deadline`; all of it when nothing is in brackets.
+/// The choice in brackets of a file such as `[none] mq-deadline`; the whole text if there are no brackets.
 pub(crate) fn chosen(text: &str) -> Option<String> {
     let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(chosen, _)| chosen);
     let choice = bracketed.unwrap_or(text).trim();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_link_that_is_up_and_tells_its_speed_counts() {
+    fn the_slowest_link_that_is_up_with_a_known_speed_counts() {
         let dir = tempfile::tempdir().expect("a directory");
         let interface = |name: &str, state: &str, speed: &str, is_device: bool| {
             let own = dir.path().join(name);

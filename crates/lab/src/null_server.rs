@@ -1,13 +1,12 @@
-//! The null server: speaks enough of Kafka's protocol that producers and consumers work, and does nothing with the records
-//! but count them. What it costs and how long it takes is known beforehand, so it is what the lab itself is measured by.
+//! The null server: speaks enough of Kafka's protocol for producers and consumers, but only counts records. Its cost and service
+//! times are known, so it is the reference for the lab itself.
 //!
-//! - [`Settings`] script it: the time that a request takes, the rate it carries, stalls, and records that it loses though it
-//!   acknowledged them.
-//! - A connection has two threads: one reads, decides and notes when the answer is due, one waits for that moment and
-//!   writes. Nothing of a batch is looked at but its header.
+//! - [`Settings`] script it: service time per request, maximum rate, stalls, and lost records despite acknowledgement.
+//! - A connection has two threads: one reads, decides and determines when the answer is due; the other waits for that time and
+//!   writes. Only the header of a batch is read.
 //! - It is one broker with one replica of everything, on the loopback interface. A group has one member; a second is refused.
 //!
-//! It is no mock of a broker: what it does not serve, it does not announce.
+//! APIs that it does not serve are not announced.
 
 mod api;
 mod connection;
@@ -29,33 +28,33 @@ use serde::{Deserialize, Serialize};
 use timing::Timing;
 use topics::Topics;
 
-/// The connections that may be open at once: each has two threads.
+/// Maximum open connections: each has two threads.
 const CONNECTIONS_MAX: usize = 1024;
 
-/// What a null server does.
+/// The behaviour of a null server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// The time that each Produce request takes, beside all others.
+    /// The service time of each Produce request, independent of others.
     pub service_time: ServiceTime,
-    /// Records per second that all Produce requests together are served at, one after the other: beyond it the queue grows
-    /// without bound. None for no limit.
+    /// Records per second of all Produce requests together, served one after the other; beyond this rate the queue grows
+    /// without bound. None is unlimited.
     pub records_per_s_max: Option<f64>,
-    /// When nothing is answered.
+    /// Times without answers.
     pub stalls: Stalls,
     /// Acknowledged records that are lost.
     pub loss: Option<Loss>,
-    /// Bytes of batches that are kept in memory for consumers; once they are full, Produce is refused. 0 keeps none:
-    /// records are counted, and a fetch finds nothing.
+    /// Bytes of batches kept in memory for consumers; when full, Produce is refused. With 0, records are only counted, and a
+    /// fetch finds nothing.
     pub keep_bytes_max: u64,
-    /// Partitions of a topic that is made because a client named it.
+    /// Partitions of auto-created topics.
     pub partitions: i32,
     /// The seed of service times.
     pub seed: u64,
 }
 
 impl Default for Settings {
-    /// At once, without limit, stall or loss, with nothing kept.
+    /// Immediate answers, without limit, stalls or losses, and nothing stored.
     fn default() -> Settings {
         Settings {
             service_time: ServiceTime::Fixed { us: 0.0 },
@@ -69,32 +68,32 @@ impl Default for Settings {
     }
 }
 
-/// A null server could not be started.
+/// Why a null server failed to start.
 #[derive(Debug, thiserror::Error)]
 pub enum NullServerError {
-    /// No port of the loopback interface could be listened on.
+    /// No port of the loopback interface is available.
     #[error("The null server cannot listen on 127.0.0.1: {0}")]
     Listen(#[source] io::Error),
-    /// A setting that means nothing.
-    #[error("The null server's {setting} is {value}; right would be {expected}")]
+    /// An invalid setting.
+    #[error("The null server's {setting} is {value}; use {expected}")]
     Setting {
         /// Its name.
         setting: &'static str,
-        /// What it is.
+        /// Its value.
         value: String,
-        /// What it should be.
+        /// The accepted values.
         expected: &'static str,
     },
 }
 
-/// A null server that runs, until it is dropped.
+/// A null server, which runs until it is dropped.
 #[derive(Debug)]
 pub struct NullServer {
     shared: Arc<Shared>,
     accepting: Option<JoinHandle<()>>,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 #[derive(Debug)]
 struct Shared {
     address: SocketAddr,
@@ -126,12 +125,12 @@ impl NullServer {
         Ok(NullServer { shared, accepting: Some(accepting) })
     }
 
-    /// Where it listens, `host:port`.
+    /// Its address, `host:port`.
     pub fn address(&self) -> String {
         self.shared.address.to_string()
     }
 
-    /// What it was sent until now.
+    /// Counts of everything received so far.
     pub fn counts(&self) -> Counts {
         self.shared.topics.counts()
     }
@@ -140,7 +139,7 @@ impl NullServer {
 impl Drop for NullServer {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Release);
-        // Accepting ends at the next connection: this one.
+        // Accepting ends at the next connection, made here.
         drop(TcpStream::connect(self.shared.address));
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
@@ -182,7 +181,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         if shared.stopping.load(Ordering::Acquire) {
             return;
         }
-        // A connection that broke before it was taken, and no descriptors for a moment, are the client's to see.
+        // Aborted connections and a temporary lack of descriptors are visible to the client.
         let Ok(stream) = stream else { continue };
         let Ok(kept) = stream.try_clone() else { continue };
         let mut connections = lock(&shared.connections);
@@ -197,6 +196,6 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is counted stays true, whoever panicked beside it.
+    // Counts stay correct even if another thread panicked.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

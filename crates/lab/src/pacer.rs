@@ -1,20 +1,20 @@
-//! When the next record is due.
+//! Paces records at a rate.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// An open loop: record `n` is due at the start plus `n / rate`, however late those before it were. A pause is made up for
-/// by what follows it, so the rate holds on average and no delay is hidden.
+/// An open loop: record `n` is due at the start plus `n / rate`, however late earlier ones were. Records after a pause catch up,
+/// so the average rate holds and no delay is hidden.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pacer {
     start: Instant,
-    /// Seconds between records; none when nothing is held back.
+    /// Seconds between records; none if unlimited.
     interval_s: Option<f64>,
 }
 
 impl Pacer {
-    /// Paces `rate` records a second from `start`; without a limit when the rate is not positive.
+    /// Paces `rate` records per second from `start`; unlimited if the rate is not positive.
     pub(crate) fn new(rate: f64, start: Instant) -> Pacer {
         Pacer { start, interval_s: (rate > 0.0).then(|| 1.0 / rate) }
     }
@@ -31,8 +31,8 @@ impl Pacer {
         }
     }
 
-    /// Waits until record `n` is due and gives the time. Timers tick once a millisecond; the records of a millisecond go
-    /// together.
+    /// Waits until record `n` is due, and returns the time. Timers tick once per millisecond; the records of a millisecond are
+    /// sent together.
     pub(crate) async fn wait(&self, n: u64) -> Instant {
         let due = self.due(n);
         loop {

@@ -1,7 +1,7 @@
-//! What records hold: values made before the run, and cut from a pool one after another.
+//! Record values, made before the run and cut from a pool in turn.
 //!
-//! Drawing each value anew costs more than a broker takes to store it. A pool depends on the kind, the size and the seed
-//! alone, so that whoever reads the records back can make the same and compare.
+//! Making each value anew would cost more than a broker needs to store it. A pool depends only on kind, size and seed, so that
+//! readers can reproduce the values and compare.
 
 use std::path::PathBuf;
 
@@ -10,14 +10,14 @@ use rand::{Rng, SeedableRng};
 
 use crate::workload::{Payload, RecordSpec};
 
-/// Bytes of a pool, at least. Codecs look back less far than this, but for zstd, so that the pool's repetition gains nothing.
+/// Minimum size of a pool. Codecs other than zstd look back less far, so repetition of the pool does not help them.
 const POOL_BYTES_MIN: usize = 1 << 20;
-/// Larger values have fewer of them in a pool.
+/// Pools of larger values contain fewer.
 const LARGE_BYTES: usize = 1 << 20;
-/// The most that is read of a file.
+/// Maximum size of a payload file.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-/// Values, made before the run. Their number is a power of two.
+/// A pool of values. Their number is a power of two.
 #[derive(Clone, Debug)]
 pub(crate) struct Pool {
     bytes: Vec<u8>,
@@ -29,28 +29,28 @@ pub(crate) struct Pool {
 enum Cut {
     /// All of this size.
     Even(usize),
-    /// Each from one of these to the next.
+    /// Each between two consecutive offsets.
     At(Vec<usize>),
 }
 
-/// A pool cannot be made.
+/// Why a pool cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum PayloadError {
-    /// The file is not there, or cannot be read.
-    #[error("The payload file {} cannot be read: {source}", path.display())]
+    /// The file is missing or unreadable.
+    #[error("Cannot read the payload file {}: {source}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
         /// Why.
         source: std::io::Error,
     },
-    /// The file has nothing to send.
-    #[error("The payload file {} has no line that is not empty", path.display())]
+    /// The file is empty.
+    #[error("The payload file {} has no non-empty line", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// The file does not fit.
+    /// The file is too large.
     #[error("The payload file {} is larger than {FILE_BYTES_MAX} bytes", path.display())]
     TooLarge {
         /// The file.
@@ -59,7 +59,7 @@ pub enum PayloadError {
 }
 
 impl Pool {
-    /// The values that `spec` asks for.
+    /// The pool for `spec`.
     pub(crate) fn new(spec: &RecordSpec, seed: u64) -> Result<Pool, PayloadError> {
         let size = spec.size_bytes as usize;
         let mut random = SmallRng::seed_from_u64(seed);
@@ -75,7 +75,7 @@ impl Pool {
         Ok(Pool { bytes, cut: Cut::Even(size), mask: count as u64 - 1 })
     }
 
-    /// Random letters from A to Z, `size` of them in a value, without a repetition within `bytes_min`.
+    /// Random letters from A to Z, `size` per value, without repetition within `bytes_min`.
     pub(crate) fn letters(size: usize, bytes_min: usize, seed: u64) -> Pool {
         let mut random = SmallRng::seed_from_u64(seed);
         let count = count(size, bytes_min);
@@ -83,8 +83,8 @@ impl Pool {
         Pool { bytes, cut: Cut::Even(size), mask: count as u64 - 1 }
     }
 
-    /// Lines of a file, the first ones up to a power of two times. With a size, each value begins with a line and goes on
-    /// with those after it; without one, each line is a value.
+    /// Lines of a file, up to a power of two. With a size, each value starts with a line and continues with the following
+    /// ones; without, each line is a value.
     fn file(path: PathBuf, size: usize) -> Result<Pool, PayloadError> {
         let read = std::fs::metadata(&path).and_then(|about| {
             if about.len() > FILE_BYTES_MAX { Ok(None) } else { std::fs::read(&path).map(Some) }
@@ -137,7 +137,7 @@ impl Pool {
         }
     }
 
-    /// Value number `n`, to write a stamp over its beginning.
+    /// Value number `n`, mutable, for writing a stamp over its beginning.
     #[inline]
     pub(crate) fn value_mut(&mut self, n: u64) -> &mut [u8] {
         let at = (n & self.mask) as usize;
@@ -153,8 +153,8 @@ fn count(size: usize, bytes_min: usize) -> usize {
     (bytes_min / size.max(1)).max(least).next_power_of_two()
 }
 
-/// A quarter of random letters and digits in text that stays the same: fast codecs find the text, and thorough ones save a
-/// little on the letters too.
+/// A quarter of random letters and digits within constant text: fast codecs compress the text, thorough ones save a little on
+/// the letters, too.
 fn compressible(bytes: &mut [u8], random: &mut SmallRng) {
     const TEXT: &[u8; 48] = b" measured at the station below the old mill, id=";
     const TOKEN: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
@@ -168,8 +168,8 @@ fn compressible(bytes: &mut [u8], random: &mut SmallRng) {
     }
 }
 
-/// An object of exactly the value's size: some fields, and a note that fills the rest. What is too small for the fields is
-/// the note alone, and what is too small for that is cut.
+/// A JSON object of exactly the value's size: some fields, and a note as filler. Small values have only the note, and are cut if
+/// still too large.
 fn json(value: &mut [u8], random: &mut SmallRng) {
     const KINDS: [&str; 4] = ["order_created", "order_paid", "parcel_sent", "parcel_received"];
     const WORDS: [&str; 8] = ["left", "at", "the", "door", "of", "neighbour", "with", "signature"];
@@ -207,7 +207,7 @@ mod tests {
         Pool::new(&spec(size_bytes, payload), 7).expect("made")
     }
 
-    /// The size of a batch by that of its values.
+    /// The compression ratio of a batch.
     fn ratio(pool: &Pool, compression: Compression) -> f64 {
         let mut builder = BatchBuilder::new(BatchOptions { compression, ..BatchOptions::default() });
         let mut bytes = 0;
@@ -265,9 +265,6 @@ mod tests {
         assert_eq!(pool(9, payload).value(0), b"one\ntwo\nt");
         std::fs::remove_file(&path).expect("removed");
         let missing = Pool::new(&spec(9, Payload::File("/no/such/file".into())), 7).expect_err("not there");
-        assert!(
-            missing.to_string().starts_with("The payload file /no/such/file cannot be read: "),
-            "{missing}"
-        );
+        assert!(missing.to_string().starts_with("Cannot read the payload file /no/such/file: "), "{missing}");
     }
 }

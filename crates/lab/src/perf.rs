@@ -1,8 +1,8 @@
-//! Kafka's perf tools on our own client: the options and output lines of Kafka 4.3's `kafka-producer-perf-test`,
-//! `kafka-consumer-perf-test` and `kafka-e2e-latency`, at a fraction of their cost, so that the broker is what is measured.
+//! Kafka's perf tools on Thalweg's client: the options and output lines of Kafka 4.3's `kafka-producer-perf-test`,
+//! `kafka-consumer-perf-test` and `kafka-e2e-latency`, at a fraction of their cost, so that the broker is the bottleneck.
 //!
-//! Beyond Kafka's there are `--json`, which replaces the lines on standard output by one JSON object at the end, and a bar
-//! on standard error while the test runs, if that is a terminal.
+//! In addition, `--json` replaces the lines on standard output by one JSON object at the end, and standard error shows a
+//! progress bar if it is a terminal.
 
 mod bar;
 mod consumer;
@@ -22,7 +22,7 @@ pub use output::Output;
 pub use producer::ProducerPerformance;
 
 /// Milliseconds since 1970.
-#[allow(clippy::disallowed_methods, reason = "the lab measures the world, whose clock this is")]
+#[allow(clippy::disallowed_methods, reason = "measurements need wall-clock time")]
 pub(crate) fn wall_clock_ms() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)

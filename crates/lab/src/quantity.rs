@@ -1,5 +1,4 @@
-//! Numbers for people: with separators, a sensible count of digits and a unit. Tables, progress lines and reports all take
-//! them from here, so that one figure looks the same everywhere.
+//! Formats numbers for people: separators, significant digits and units, used by all tables, progress lines and reports.
 
 /// A whole number with separators: `1,234,567`.
 pub fn count(value: u64) -> String {
@@ -14,32 +13,31 @@ pub fn count(value: u64) -> String {
     text
 }
 
-/// A number with three significant digits, or all digits before the point where there are more: `0.0123`, `9.87`,
-/// `1,235`.
+/// A number with three significant digits, or all digits before the point if there are more: `0.0123`, `9.87`, `1,235`.
 pub fn number(value: f64) -> String {
     digits(value, 3)
 }
 
-/// As [`number`], with so many significant digits.
+/// As [`number`], with a given number of significant digits.
 pub fn digits(value: f64, significant: i32) -> String {
     if !value.is_finite() {
         return "not a number".to_owned();
     }
     let sign = if value < 0.0 { "-" } else { "" };
     let size = value.abs();
-    // What would be rounded up to a digit more has one place less.
+    // A number that would round up to another digit gets one decimal less.
     let has_digits =
         |places: &i32| size >= 10f64.powi(significant - 1 - places) - 0.5 * 10f64.powi(-(places + 1));
     match (0..=significant).find(has_digits) {
         Some(0) => format!("{sign}{}", count(size.round() as u64)),
         Some(places) => format!("{sign}{size:.*}", places as usize),
         None if size == 0.0 => "0".to_owned(),
-        // What is smaller has fewer digits.
+        // Smaller numbers have fewer digits.
         None => format!("{sign}{size:.*}", significant as usize + 1),
     }
 }
 
-/// A number in thousands, millions or milliards, for axes and big print: `950`, `12.3 k`, `2.31 M`.
+/// A number in thousands, millions or billions, for axes and large print: `950`, `12.3 k`, `2.31 M`.
 pub fn short(value: f64) -> String {
     let (size, suffix) = match value.abs() {
         s if s >= 999.5e6 => (value / 1e9, " G"),
@@ -50,7 +48,7 @@ pub fn short(value: f64) -> String {
     format!("{}{suffix}", number(size))
 }
 
-/// A round number, as axes have them, without the digits that say nothing: `0.5`, `2 M`.
+/// A round number for axes, without redundant digits: `0.5`, `2 M`.
 pub fn round(value: f64) -> String {
     let text = short(value);
     let (number, suffix) = match text.split_once(' ') {
@@ -64,7 +62,7 @@ pub fn round(value: f64) -> String {
     format!("{number}{suffix}")
 }
 
-/// A time in the unit that suits it: `850 µs`, `1.24 ms`, `2.85 s`.
+/// A time in a suitable unit: `850 µs`, `1.24 ms`, `2.85 s`.
 pub fn time_us(value_us: f64) -> String {
     match value_us.abs() {
         v if v >= 999_500.0 => format!("{} s", number(value_us / 1e6)),
@@ -85,7 +83,7 @@ pub fn bytes(value: f64) -> String {
     format!("{} {}", number(size), UNITS[unit])
 }
 
-/// A share of 1 as a percentage: `4.5 %`.
+/// A fraction as a percentage: `4.5 %`.
 pub fn percent(share: f64) -> String {
     if !share.is_finite() {
         return "not a number".to_owned();
@@ -99,7 +97,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// Seconds as a clock shows them: `0:42`, `1:05:09`.
+/// Seconds as a clock: `0:42`, `1:05:09`.
 pub fn clock(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     let (hours, minutes, rest) = (whole / 3600, whole / 60 % 60, whole % 60);

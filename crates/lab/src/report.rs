@@ -1,7 +1,7 @@
-//! A result as one self-contained page: no script, no request to anywhere, light and dark, for screen and paper.
+//! A result as one self-contained page: no script, no requests, light and dark, for screen and paper.
 //!
-//! The page holds what the result says and nothing else. All text of the result is escaped, and the page forbids scripts
-//! and requests of any kind by its own policy, so that a hostile name in a result stays a name.
+//! All text from the result is escaped, and the page's policy forbids scripts and requests, so that a hostile name stays a
+//! name.
 
 mod chart;
 mod headline;
@@ -48,7 +48,7 @@ pub fn html(run: &RunResult) -> String {
         body += &section(number, workload, &palette.within(workload));
     }
     body += &format!(
-        "<section id=\"again\"><h2>Take it again</h2>{}</section>\
+        "<section id=\"again\"><h2>Repeat it</h2>{}</section>\
          <section id=\"machine\"><h2>Machine, systems and versions</h2>{}</section></main>",
         settings::command(run),
         settings::machine(run)
@@ -57,7 +57,7 @@ pub fn html(run: &RunResult) -> String {
     page(&format!("Thalweg lab: {}", names.join(", ")), &body)
 }
 
-/// A whole page with the style of the reports around `body`, which is markup already.
+/// A page with the style of the reports around the markup `body`.
 pub(crate) fn page(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -95,7 +95,7 @@ fn header(run: &RunResult, names: &[&str]) -> String {
     );
     if let State::Partial { why } = &run.state {
         markup += &format!(
-            "<p class=\"banner\"><b>This run is not whole.</b> {}. What was measured before stands below.</p>",
+            "<p class=\"banner\"><b>This run is incomplete.</b> {}. Earlier measurements are below.</p>",
             escape(why)
         );
     }
@@ -103,8 +103,8 @@ fn header(run: &RunResult, names: &[&str]) -> String {
     let contradicted = points.filter(|point| headline::contradicted(point)).count();
     if contradicted > 0 {
         markup += &format!(
-            "<p class=\"banner\"><b class=\"bad\">✗ The evidence contradicts that nothing was lost.</b> Results that this \
-             holds for: {contradicted}. The tables of evidence name them.</p>"
+            "<p class=\"banner\"><b class=\"bad\">✗ The evidence indicates lost records.</b> Affected results: \
+             {contradicted}. The evidence tables have details.</p>"
         );
     }
     markup += "<nav><ul>";
@@ -112,10 +112,10 @@ fn header(run: &RunResult, names: &[&str]) -> String {
         markup += &format!("<li><a href=\"#w{number}\">{}</a></li>", escape(name));
     }
     markup
-        + "<li><a href=\"#again\">take it again</a></li><li><a href=\"#machine\">machine and versions</a></li></ul></nav></header>"
+        + "<li><a href=\"#again\">repeat it</a></li><li><a href=\"#machine\">machine and versions</a></li></ul></nav></header>"
 }
 
-/// `2026-11-22T04:05:06.123Z` as `2026-11-22 04:05 UTC`; anything else as it is.
+/// `2026-11-22T04:05:06.123Z` as `2026-11-22 04:05 UTC`; anything else unchanged.
 fn moment(rfc3339: &str) -> String {
     match (rfc3339.get(..10), rfc3339.get(10..11), rfc3339.get(11..16), rfc3339.ends_with('Z')) {
         (Some(date), Some("T"), Some(time), true) => format!("{date} {time} UTC"),
@@ -125,13 +125,13 @@ fn moment(rfc3339: &str) -> String {
 
 fn reading() -> String {
     let text = "<ul>\
-        <li>A figure is the mean over the repetitions; ± is their coefficient of variation, and a whisker reaches from the \
-        least to the most.</li>\
-        <li>A hollow bar and a figure in brackets may not be quoted; the verdict says why.</li>\
-        <li>Times count from the moment at which a record was meant to be sent, so that a stall of the cluster counts for \
-        every record that it held up. At the maximum rate they are mostly time in the producer's own queue.</li>\
-        <li>Percentiles come from all repetitions' histograms merged, never from averages. MB are 2<sup>20</sup> bytes.</li>\
-        <li>Targets that the lab starts share the machine with its clients, and are measured in turns.</li></ul>";
+        <li>A figure is the mean of the repetitions; ± is their coefficient of variation, and whiskers reach from the \
+        minimum to the maximum.</li>\
+        <li>Hollow bars and figures in brackets are not quotable; the verdict says why.</li>\
+        <li>Latencies count from the intended send time of a record, so that a stall of the cluster counts for \
+        every delayed record. At the maximum rate they are mostly time in the producer's own queue.</li>\
+        <li>Percentiles come from the merged histograms of all repetitions, never from averages. MB are 2<sup>20</sup> bytes.</li>\
+        <li>Targets started by the lab share the machine with its clients, and take turns.</li></ul>";
     folded("How to read this page", text, false)
 }
 
@@ -139,7 +139,7 @@ fn section(number: usize, workload: &WorkloadResult, palette: &Palette) -> Strin
     let scale = match workload.workload.scale {
         1.0 => String::new(),
         scale => format!(
-            "<p class=\"scaled\">Scaled by {}: durations, records and rates are not those of the published workload.</p>",
+            "<p class=\"scaled\">Scaled by {}: durations, records and rates differ from the published workload.</p>",
             quantity::round(scale)
         ),
     };
@@ -153,9 +153,9 @@ fn section(number: usize, workload: &WorkloadResult, palette: &Palette) -> Strin
         escape(&workload.workload.title),
     );
     for (title, part) in [
-        ("How much", throughput::markup(workload, palette)),
-        ("How much it carries", saturation::markup(workload, palette)),
-        ("How long", latency::markup(workload, palette)),
+        ("Throughput", throughput::markup(workload, palette)),
+        ("Saturation", saturation::markup(workload, palette)),
+        ("Latency", latency::markup(workload, palette)),
         ("What limited it", tables::verdicts(workload, palette)),
         ("All figures", tables::figures(workload, palette)),
         ("Evidence", tables::evidence(workload, palette)),

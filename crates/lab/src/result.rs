@@ -1,7 +1,7 @@
-//! Results: what a run has found, as one JSON document of a stated version, with units in the names.
+//! Results of a run, as one versioned JSON document with units in the names.
 //!
-//! A result holds all that a reader needs to judge a figure or to take it again: machine, versions, every setting, seed,
-//! histograms, evidence, and what limited the point. What these types say is what the file says.
+//! A result has everything needed to judge or repeat it: machine, versions, all settings, seed, histograms, evidence, and
+//! the limit of each point. These types are the schema of the file.
 
 mod compare;
 mod evidence;
@@ -32,21 +32,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::workload::Workload;
 
-/// The version of the document. It grows when a reader of the old one would misread the new one.
+/// The version of the document. It is raised if readers of the old one would misread the new one.
 pub const SCHEMA: &str = "thalweg-lab-result/1";
 
-/// One run: workloads on targets.
+/// A run: workloads on targets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
     /// [`SCHEMA`].
     pub schema: String,
-    /// When it began, RFC 3339.
+    /// Start, RFC 3339.
     pub began_at: String,
-    /// When it ended, RFC 3339.
+    /// End, RFC 3339.
     pub ended_at: String,
-    /// Whether all points were measured; if not, why.
+    /// Whether all points were measured; otherwise, the reason.
     pub state: State,
-    /// The arguments behind the name of the program, for another run: `lab`, `run` and so on.
+    /// The program's arguments, for a rerun: `lab`, `run` and so on.
     pub arguments: Vec<String>,
     /// The seed of payloads, keys and order.
     pub seed: u64,
@@ -54,51 +54,51 @@ pub struct RunResult {
     pub lab_version: String,
     /// The machine.
     pub machine: Machine,
-    /// The systems that were measured, by name.
+    /// The measured systems, by name.
     pub targets: BTreeMap<String, TargetInfo>,
-    /// What was measured, in the order of the run.
+    /// The workloads, in order.
     pub workloads: Vec<WorkloadResult>,
 }
 
-/// Whether a run is whole.
+/// Whether a run is complete.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "state")]
 pub enum State {
     /// All points were measured.
     Complete,
-    /// Some were.
+    /// Some points were measured.
     Partial {
-        /// What ended the run.
+        /// Why the run ended.
         why: String,
     },
 }
 
-/// The machine that a run was taken on.
+/// The machine of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The processor's own name.
+    /// The processor's name.
     pub cpu: String,
     /// Logical processors.
     pub cpus: u32,
     /// Memory.
     pub memory_bytes: u64,
-    /// The kernel's release.
+    /// The kernel release.
     pub kernel: String,
     /// The operating system's name.
     pub os: String,
-    /// The file system that the data was on.
+    /// The file system of the data.
     pub filesystem: String,
-    /// The virtual machine monitor, if there is one.
+    /// The hypervisor, if any.
     pub hypervisor: Option<String>,
-    /// Other facts that bear on the figures, such as the clock source, by name.
+    /// Other relevant facts by name, such as the clock source.
     pub facts: BTreeMap<String, String>,
 }
 
-/// A workload and what came out.
+/// A workload and its results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadResult {
     /// The workload, as it was run.
     pub workload: Workload,
-    /// A result for each point, target and driver.
+    /// A result per point, target and driver.
     pub points: Vec<PointResult>,
 }

@@ -1,24 +1,23 @@
-//! A run: workloads on targets, from their start to the result.
+//! A run: workloads on targets, from start to result.
 //!
-//! `walk` is the list of states that a run goes through, and the one way through them. The modules stand in floors, and each
-//! uses those above it in this list alone:
+//! `walk` is the state machine of a run. The modules are in layers, and each uses only those above it in this list:
 //!
-//! - [`saturation`], [`summary`], [`verdict`], `figures` and `plan` decide without touching anything, and so does
-//!   `contender`: one target with one driver at one point, with what comes next for it.
-//! - `fleet` and `course` lead workers; `topics`, `memory` and `clusters` make things and remove them; `repetition` puts
-//!   them together.
-//! - `resources` owns what a run has made, and its clean-up.
-//! - `walk`; above it [`run`] with the points of workloads as its plan, and `duel` with those of tuning.
+//! - [`saturation`], [`summary`], [`verdict`], `figures` and `plan` decide without side effects, and so does `contender`: one
+//!   target with one driver at one point, and its next step.
+//! - `fleet` and `course` control workers; `topics`, `memory` and `clusters` create and remove resources; `repetition` combines
+//!   them.
+//! - `resources` owns what a run has created, and its clean-up.
+//! - `walk`; above it [`run`], whose plan is the points of workloads, and `duel`, for tuning.
 //!
-//! What holds of every run:
+//! Rules of every run:
 //!
-//! - Targets and drivers of a run are contenders. A repetition of each is taken in turn, A B A B, so that what the machine
-//!   does over time falls on all alike.
-//! - Before the repetitions that count, each contender has one that does not, of two seconds or a quarter of its records at
-//!   the most, with all the same settings: a JVM compiles what it runs often, and caches of all fill. It is not read back.
-//!   A cluster that has done the same before, for another point, is warm already and does without.
-//! - A contender that cannot run a point is noted with its failure, and the run goes on.
-//! - What is there is written after each point. An interrupted run keeps its whole repetitions and says what ended it.
+//! - Targets and drivers of a run are contenders. Their repetitions alternate, A B A B, so that changes of the machine affect all
+//!   alike.
+//! - Before its first counted repetition, each contender has a warm-up, of two seconds or a quarter of its records at most, with
+//!   the same settings: JVMs compile and caches fill. It is not read back. A cluster that has done the same for another point is
+//!   warm and needs none.
+//! - A contender that cannot run a point is marked as failed, and the run continues.
+//! - The result so far is written after each point. An interrupted run keeps its complete repetitions and the reason of its end.
 
 mod clock;
 mod clusters;
@@ -59,7 +58,7 @@ use contender::Contender;
 use plan::{Planned, points, seed_of, side_by_side};
 use walk::{Round, Walk};
 
-/// Does it.
+/// Performs a run.
 pub async fn run(options: &Options, interrupt: &Interrupt, progress: &Progress) -> RunResult {
     let mut walk = Walk::new(options, interrupt, progress);
     let mut plan = Points::new(options, walk.machine().clone(), progress);
@@ -68,7 +67,7 @@ pub async fn run(options: &Options, interrupt: &Interrupt, progress: &Progress) 
     plan.end(targets, interrupted)
 }
 
-/// The plan of a run: every point of its workloads is a round. The result grows by each.
+/// The plan of a run: every point of its workloads is a round, whose results extend the result.
 struct Points<'a, P> {
     options: &'a Options,
     progress: &'a Progress,
@@ -87,7 +86,7 @@ impl<'a> Points<'a, ()> {
             schema: SCHEMA.to_owned(),
             began_at: now.clone(),
             ended_at: now,
-            state: State::Partial { why: "the run was under way".to_owned() },
+            state: State::Partial { why: "the run was in progress".to_owned() },
             arguments: options.arguments.clone(),
             seed: options.seed,
             lab_version: options.lab_version.clone(),
@@ -131,7 +130,7 @@ impl<'a, P: Iterator<Item = Planned<'a>>> walk::Plan for Points<'a, P> {
 }
 
 impl<P> Points<'_, P> {
-    /// The result, and its last writing.
+    /// Returns the result, after writing it a last time.
     fn end(self, targets: BTreeMap<String, TargetInfo>, interrupted: Option<String>) -> RunResult {
         let mut result = self.result;
         result.targets = targets;
@@ -158,7 +157,7 @@ fn write(path: Option<&Path>, result: &RunResult, progress: &Progress) {
     if let Some(path) = path
         && let Err(error) = result::write(path, result)
     {
-        progress.log(&format!("The result so far is not kept: {error}"));
+        progress.log(&format!("Failed to save the result so far: {error}"));
     }
 }
 
@@ -174,7 +173,7 @@ pub(crate) mod testing {
         self, Clients, ClusterSpec, Extent, Load, Measure, Payload, Point, RecordSpec, Topics, Unit, Verify,
     };
 
-    /// A run of workloads that are built in, with our own driver.
+    /// A run of built-in workloads, with Thalweg's driver.
     pub(crate) fn options(names: &[&str], targets: Vec<TargetSpec>) -> Options {
         Options {
             workloads: names.iter().map(|name| workload::load(name, None).expect("built in")).collect(),
@@ -189,7 +188,7 @@ pub(crate) mod testing {
         }
     }
 
-    /// A repetition of nothing.
+    /// An empty repetition.
     pub(crate) fn repetition() -> Repetition {
         Repetition {
             number: 0,

@@ -1,7 +1,7 @@
-//! What processes and machine use over time, read from `/proc` five times a second while a repetition runs.
+//! Resource usage of processes and machine over time, sampled from `/proc` five times per second during a repetition.
 //!
-//! A kernel that does not tell (another system than Linux, a hidden `/proc`) leaves zeros and nones, never an error: the
-//! figures of a run do not depend on what it cost.
+//! If the kernel does not provide a value (another system than Linux, a hidden `/proc`), it is zero or none, never an error: the
+//! main figures of a run do not depend on it.
 
 mod look;
 pub(crate) mod proc;
@@ -14,13 +14,13 @@ use std::time::Duration;
 use crate::result::{HostUse, ProcessUse, Sample};
 use series::{Series, Units};
 
-/// The time from one look to the next.
+/// The sampling interval.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Threads are looked at at every fifth look: a JVM has a hundred of them.
+/// Threads are sampled every fifth time: a JVM has a hundred of them.
 const THREADS_EVERY: u64 = 5;
 
-/// What was used within a stretch of time.
+/// Usage within an interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Each process, by name.
@@ -31,11 +31,11 @@ pub struct Usage {
     pub samples: Vec<Sample>,
 }
 
-/// Looks at processes and machine, on a thread of its own, until it is finished or dropped.
+/// Samples processes and machine on a separate thread, until finished or dropped.
 #[derive(Debug)]
 pub struct Sampler {
     shared: Arc<Shared>,
-    /// None when it could not be started, or was waited for.
+    /// None if it could not be started, or has been joined.
     thread: Option<JoinHandle<Series>>,
 }
 
@@ -58,24 +58,24 @@ impl Shared {
 }
 
 impl Sampler {
-    /// Begins to look, at these processes by name. Several of one name are counted together.
+    /// Starts sampling these processes. Several with one name are summed.
     pub fn start(processes: Vec<(String, u32)>) -> Sampler {
         let shared = Arc::new(Shared::default());
         shared.state().processes = processes;
         let watched = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("sampler".to_owned()).spawn(move || watch(&watched));
         if let Err(error) = &thread {
-            tracing::warn!(%error, "The use of processes and machine cannot be sampled");
+            tracing::warn!(%error, "Failed to sample the usage of processes and machine");
         }
         Sampler { shared, thread: thread.ok() }
     }
 
-    /// Looks at one more process.
+    /// Adds a process.
     pub fn add(&self, name: &str, pid: u32) {
         self.shared.state().processes.push((name.to_owned(), pid));
     }
 
-    /// What was used from one moment to another, microseconds since the Unix epoch.
+    /// The usage between two times, in microseconds since the Unix epoch.
     pub fn finish(mut self, from_us: u64, to_us: u64) -> Usage {
         self.end().map(|series| series.usage(from_us, to_us)).unwrap_or_default()
     }
@@ -93,7 +93,7 @@ impl Drop for Sampler {
     }
 }
 
-/// Looks until it is over, and once more then.
+/// Samples until stopped, and once more then.
 fn watch(shared: &Shared) -> Series {
     let units = Units {
         ticks_per_s: rustix::param::clock_ticks_per_second() as f64,
@@ -130,11 +130,11 @@ fn watch(shared: &Shared) -> Series {
     }
 }
 
-/// A process that is looked at.
+/// A sampled process.
 struct Watched {
     name: String,
     pid: u32,
-    /// When it began, in ticks; none before the first look.
+    /// Its start time, in ticks; none before the first sample.
     began: Option<u64>,
     is_gone: bool,
 }
@@ -146,7 +146,7 @@ fn look_once(series: &mut Series, watched: &mut [Watched], disks: &[String], wit
         let seen = look::process(one.pid)
             .filter(|seen| *one.began.get_or_insert(seen.stat.start_ticks) == seen.stat.start_ticks);
         let Some(seen) = seen else {
-            // Its number may be given to another process, which is none of ours.
+            // Its id may be reused by another process.
             one.is_gone = true;
             continue;
         };
@@ -158,7 +158,7 @@ fn look_once(series: &mut Series, watched: &mut [Watched], disks: &[String], wit
 }
 
 /// Microseconds since the Unix epoch.
-#[expect(clippy::disallowed_methods, reason = "the lab measures the world, whose clock this is")]
+#[expect(clippy::disallowed_methods, reason = "measurements need wall-clock time")]
 fn wall_clock_us() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
@@ -184,7 +184,7 @@ mod tests {
         let usage = sampler.finish(from_us, to_us);
         busy.kill().and_then(|()| busy.wait()).expect("ours to end");
         let used = &usage.processes[0];
-        // Others may want the processor too, so the share is not one; but it is there, and no more than one.
+        // Other processes may need the processor, too, so the share may be less than one.
         let cpu_s = used.user_s + used.system_s;
         assert!(cpu_s > 0.1 && cpu_s < 1.6, "{used:?}");
         assert!(used.busiest_thread > 0.05, "{used:?}");

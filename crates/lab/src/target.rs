@@ -1,5 +1,5 @@
-//! Targets: the systems that are measured. Those that the lab starts run as child processes on free ports of the loopback
-//! interface, in a directory of their own, and end with the lab, however it ends.
+//! Targets: the measured systems. Those started by the lab run as child processes on free loopback ports, in their own directory,
+//! and end with the lab, however it ends.
 
 mod apache_kafka;
 mod bootstrap;
@@ -32,70 +32,70 @@ use serde::{Deserialize, Serialize};
 use crate::workload::ClusterSpec;
 use process::Brokers;
 
-/// The most brokers that the lab starts on one machine.
+/// Maximum number of brokers that the lab starts on one machine.
 pub const BROKERS_MAX: u32 = 9;
 
-/// What is to be measured.
+/// A target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetSpec {
     /// Brokers of this binary.
     Embedded,
     /// Apache Kafka, from its published jars.
     ApacheKafka,
-    /// A cluster that runs already.
+    /// A running cluster.
     Bootstrap {
-        /// Where to connect first, `host:port`.
+        /// The bootstrap servers, `host:port`.
         servers: Vec<String>,
-        /// Properties for every client of it, such as those of TLS and SASL.
+        /// Properties for all clients, such as those for TLS and SASL.
         properties: BTreeMap<String, String>,
     },
 }
 
-/// A system that was measured.
+/// The description of a target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TargetInfo {
-    /// `embedded`, `apache-kafka`, `bootstrap`, or `none` where there is no cluster.
+    /// `embedded`, `apache-kafka`, `bootstrap`, or `none` without a cluster.
     pub kind: String,
-    /// Its name and version, as far as it tells.
+    /// Its name and version, if known.
     pub version: String,
-    /// How the brokers were started, such as heap and flags; empty where the lab did not start them.
+    /// How the brokers were started, such as heap and flags; empty for a running cluster.
     pub command: Vec<String>,
-    /// What else a reader must know, for people.
+    /// Notes for readers.
     pub notes: Vec<String>,
 }
 
-/// A cluster that runs, for points of one [`crate::workload::ClusterSpec`].
+/// A running target, for points of one [`crate::workload::ClusterSpec`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
-    /// The target's name in the result: `embedded`, `apache-kafka`, or the first server of a bootstrap list.
+    /// The name in the result: `embedded`, `apache-kafka`, or the first bootstrap server.
     pub name: String,
-    /// Where to connect first, `host:port`.
+    /// The bootstrap servers, `host:port`.
     pub bootstrap: Vec<String>,
-    /// Properties for every client of it.
+    /// Properties for all clients.
     pub client_properties: BTreeMap<String, String>,
-    /// The brokers' processes, by name (`broker-1`); empty where they are not on this machine.
+    /// The brokers' processes by name (`broker-1`); empty if they are not on this machine.
     pub processes: Vec<(String, u32)>,
-    /// Where their data is; none where it is not on this machine.
+    /// The data directory; none if it is not on this machine.
     pub data_dir: Option<PathBuf>,
-    /// What it is.
+    /// Its description.
     pub info: TargetInfo,
 }
 
-/// How brokers are started and stopped.
+/// Options for starting and stopping brokers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StartOptions {
-    /// Where each cluster gets a directory of its own, which is removed with it. Made when it is not there.
+    /// Where each cluster gets its own directory, which is removed with it. Created if missing.
     pub work_dir: PathBuf,
-    /// The heap of each broker that is a JVM.
+    /// The heap of each JVM broker.
     pub heap_mb: u32,
-    /// The binary of embedded brokers; none for the one that runs.
+    /// The binary of embedded brokers; none for the current program.
     pub binary: Option<PathBuf>,
-    /// How long brokers may take until they serve.
+    /// How long brokers may take to become ready.
     pub start_timeout: Duration,
 }
 
 impl StartOptions {
-    /// The usual options, with clusters below `work_dir`.
+    /// The default options, with clusters below `work_dir`.
     pub fn new(work_dir: impl Into<PathBuf>) -> StartOptions {
         StartOptions {
             work_dir: work_dir.into(),
@@ -106,7 +106,7 @@ impl StartOptions {
     }
 }
 
-/// A cluster that runs. Dropped, it kills the brokers that it started and removes their directories.
+/// A running cluster. If dropped, it kills the brokers that it started and removes their directories.
 #[derive(Debug)]
 pub struct RunningCluster {
     cluster: Cluster,
@@ -114,13 +114,13 @@ pub struct RunningCluster {
 }
 
 impl RunningCluster {
-    /// No cluster, for what runs in memory.
+    /// No cluster, for streams in memory.
     fn none() -> RunningCluster {
         let info = TargetInfo {
             kind: "none".to_owned(),
             version: "no cluster".to_owned(),
             command: Vec::new(),
-            notes: vec!["Streams in memory: no broker had a part in it.".to_owned()],
+            notes: vec!["Streams in memory, without a broker.".to_owned()],
         };
         let cluster = Cluster {
             name: "in memory".to_owned(),
@@ -133,19 +133,19 @@ impl RunningCluster {
         RunningCluster { cluster, brokers: Brokers::none() }
     }
 
-    /// Where it is and what it is.
+    /// Its address and description.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// Which broker has ended by itself, and the tail of its log; none while all run, and for clusters that the lab did
-    /// not start.
+    /// A broker that exited unexpectedly, and the tail of its log; none while all run, and for clusters that the lab did not
+    /// start.
     pub fn died(&self) -> Option<String> {
         self.brokers.died().map(|died| died.to_string())
     }
 
-    /// Ends the brokers and removes their directories: nobody wants their data, so they are killed and not waited for.
-    /// Which of them had ended by itself comes back, for people.
+    /// Kills the brokers, whose data is not needed, and removes their directories. Returns which of them had exited
+    /// unexpectedly, as text.
     pub fn stop(mut self) -> Vec<String> {
         self.brokers.discard()
     }
@@ -155,7 +155,7 @@ fn check_brokers(brokers: u32) -> Result<(), InvalidBrokers> {
     if (1..=BROKERS_MAX).contains(&brokers) { Ok(()) } else { Err(InvalidBrokers { brokers }) }
 }
 
-/// Starts a target, or connects to it, and returns when all its brokers serve.
+/// Starts a target, or connects to it, and returns when all brokers are ready.
 pub async fn start(
     target: &TargetSpec,
     cluster: &ClusterSpec,

@@ -1,7 +1,6 @@
-//! What the lab shows on a terminal: progress while it measures, a table when it has.
+//! Terminal output: progress during a run, tables after it.
 //!
-//! Progress goes to standard error: moving lines on a terminal, plain ones elsewhere. Tables are text for the caller to
-//! print.
+//! Progress goes to standard error: animated on a terminal, plain lines otherwise. Tables are text for the caller to print.
 
 mod progress;
 mod table;

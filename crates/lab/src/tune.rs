@@ -1,7 +1,7 @@
-//! Tuning step by step: from a base, each setting is tried alone on top of the best so far, in turns with it, and kept when
-//! it helps beyond the noise. What limited the best at each step stands beside it.
+//! Tuning step by step: starting at a base, each setting is tried on top of the best so far, alternating with it, and kept if the
+//! gain exceeds the noise. Each step records the limit of the best.
 //!
-//! [`decision`] says what helps, `steps` what is tried; `page` shows it.
+//! [`decision`] judges gains, `steps` lists the settings; `page` shows the result.
 
 pub mod decision;
 mod page;
@@ -23,14 +23,14 @@ use decision::{Gain, gain, half_interval};
 /// The version of the document.
 pub const SCHEMA: &str = "thalweg-lab-tune/1";
 
-/// What a study found.
+/// The result of a study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Study {
     /// [`SCHEMA`].
     pub schema: String,
-    /// When it began, RFC 3339.
+    /// Start, RFC 3339.
     pub began_at: String,
-    /// When it ended, RFC 3339.
+    /// End, RFC 3339.
     pub ended_at: String,
     /// Whether all steps were taken.
     pub state: State,
@@ -42,15 +42,15 @@ pub struct Study {
     pub lab_version: String,
     /// The machine.
     pub machine: Machine,
-    /// The system that was tuned, by name.
+    /// The tuned system, by name.
     pub targets: BTreeMap<String, TargetInfo>,
-    /// Where it began.
+    /// The base.
     pub base: Point,
-    /// What the base was measured as; none when that failed.
+    /// The measurement of the base; none if it failed.
     pub measured_base: Option<Best>,
     /// The steps, in order.
     pub steps: Vec<Step>,
-    /// Where it ended.
+    /// The final point.
     pub best: Point,
 }
 
@@ -59,11 +59,11 @@ pub struct Study {
 pub struct Best {
     /// Records per second, the mean.
     pub records_per_s: f64,
-    /// Half of the 95 % interval around it.
+    /// Half of its 95 % interval.
     pub half_interval_records_per_s: f64,
-    /// What limited it.
+    /// Its limit.
     pub limit: String,
-    /// What that was concluded from.
+    /// The reasons.
     pub reasons: Vec<String>,
 }
 
@@ -72,11 +72,11 @@ pub struct Best {
 pub struct Step {
     /// Its name.
     pub setting: String,
-    /// What it may bring.
+    /// Why it may help.
     pub why: String,
-    /// What must be known beside the figures.
+    /// A note for readers.
     pub note: Option<String>,
-    /// Its values, in the order they were tried.
+    /// Its values, in trial order.
     pub tried: Vec<Tried>,
     /// The best after it.
     pub best: Option<Best>,
@@ -87,29 +87,29 @@ pub struct Step {
 pub struct Tried {
     /// The value.
     pub label: String,
-    /// Records per second of the best so far, each repetition, taken in turns with the value.
+    /// Records per second of the best so far, per repetition, alternating with the value.
     pub before_records_per_s: Vec<f64>,
     /// Records per second with the value.
     pub records_per_s: Vec<f64>,
-    /// What it brought; none where that could not be told.
+    /// Its gain; none if unknown.
     pub gain: Option<Gain>,
     /// Whether it was kept.
     pub kept: bool,
-    /// What limited it.
+    /// Its limit.
     pub limit: String,
     /// Why it was not measured.
     pub failure: Option<String>,
 }
 
-/// How many repetitions a study has at the most, those that do not count among them.
+/// The maximum number of repetitions of a study, including warm-ups.
 pub fn repetitions(base: &Point, cpus: u32, target: &TargetSpec) -> u64 {
     let tried: usize = steps::all(base, cpus, target).iter().map(|setting| setting.changes.len()).sum();
     (u64::from(base.repetitions.max(1)) + 1) * (1 + 2 * tried as u64)
 }
 
-/// Makes a study of the one target of the options, from a base point on.
+/// Performs a study of the options' only target, starting at a base point.
 ///
-/// `keep` gets what is known after each value that was tried, marked partial, so that whoever kills the study loses little.
+/// `keep` receives the state after each value, marked partial, so that an aborted study loses little.
 pub async fn study(
     options: &Options,
     base: &Point,
@@ -122,7 +122,7 @@ pub async fn study(
         schema: SCHEMA.to_owned(),
         began_at: now_rfc_3339(),
         ended_at: String::new(),
-        state: State::Partial { why: "the study was under way".to_owned() },
+        state: State::Partial { why: "the study was in progress".to_owned() },
         arguments: options.arguments.clone(),
         seed: options.seed,
         lab_version: options.lab_version.clone(),
@@ -142,11 +142,11 @@ pub async fn study(
     study
 }
 
-/// Goes through the steps. An error is why it could not.
+/// Performs the steps. An error is the reason to stop.
 async fn take(study: &mut Study, duel: &mut Duel<'_>, keep: &dyn Fn(&Study)) -> Result<(), String> {
     let base = duel.measure(&[&study.base]).await?.remove(0);
     if let Some(failure) = &base.failure {
-        return Err(format!("the base was not measured: {failure}"));
+        return Err(format!("the base measurement failed: {failure}"));
     }
     study.measured_base = Some(best(&base));
     interim(study, keep);

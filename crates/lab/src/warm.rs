@@ -1,15 +1,13 @@
-//! Makes memory ready before a repetition: a virtual machine gives freed pages back to its host after about two seconds,
-//! and whoever writes next pays for getting them again, several times what the write itself costs. So the lab pays, for
-//! every target alike, right before each repetition.
+//! Reserves memory before a repetition. A virtual machine returns freed pages to its host after about two seconds, and the next
+//! writer pays for getting them back, several times the cost of the write. So the lab pays, for every target alike, right before
+//! each repetition.
 //!
-//! It reads through a file that has a length and no content: the kernel takes pages of the page cache for it, as it does
-//! for a file that is written, but they are clean. So nothing goes to the disk, and no dirty limit holds it up. A tmpfs
-//! takes no pages for what was never written; there the file is written.
+//! It reads a sparse file: the kernel allocates page cache for it as for written files, but the pages are clean. So nothing
+//! goes to the disk, and no dirty limit applies. On a tmpfs, which allocates no pages for holes, the file is written.
 //!
-//! Taking pages from a host is slow on one thread, and several times as fast on a few. Pages that were freed a moment ago
-//! are still this machine's: who takes them back before the host does has them at once. So what a repetition wrote is
-//! taken while its files are deleted, and held to the beginning of the next. Whoever needs memory meanwhile gets it: the
-//! pages are clean.
+//! Getting pages from the host is slow on one thread, and several times as fast on a few. Pages freed a moment ago still belong
+//! to this machine and can be reused at once. So the memory of a repetition's files is taken while they are deleted, and held
+//! until the next starts. If other programs need the memory, they get it, because the pages are clean.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,42 +22,42 @@ use tokio::time::Instant;
 use crate::machine::cgroup;
 use crate::sample::proc;
 
-/// Free memory that is left alone, so that nothing is pushed out of the page cache that a repetition may read.
+/// Free memory to leave alone, so that the page cache of a repetition's data is not evicted.
 const RESERVE_BYTES: u64 = 512 << 20;
 
-/// Read or written at a time: large enough for the kernel to take large pages.
+/// The chunk size: large enough for large pages.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// The most time that it takes; what is not ready then stays so.
+/// The time limit; the rest is not reserved.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Between two looks at what is free, where nothing is.
+/// The polling interval while no memory is free.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// More threads take memory no faster.
+/// Maximum threads; more are not faster.
 const THREADS_MAX: usize = 4;
 
-/// Of the next file.
+/// The number of the next file.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// What Linux calls a tmpfs.
+/// The magic number of a tmpfs.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// Memory that is this machine's, as page cache; dropped, it is free.
+/// Reserved memory, as page cache; freed when dropped.
 #[derive(Debug)]
 pub struct Held {
-    /// A file without a name: what is behind it goes away with this process, however that ends.
+    /// An unlinked file, which disappears with this process.
     file: OwnedFd,
     bytes: u64,
 }
 
 impl Held {
-    /// How many bytes it is.
+    /// Its size.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Gives so much of it back.
+    /// Frees this much of it.
     pub fn give_back(&mut self, bytes: u64) -> io::Result<()> {
         let left = self.bytes.saturating_sub(bytes);
         rustix::fs::ftruncate(&self.file, left)?;
@@ -68,19 +66,19 @@ impl Held {
     }
 }
 
-/// What else there is to take when nothing is free.
+/// What to do when no memory is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum More {
-    /// Some is being freed: it is waited for.
+    /// Wait: some is being freed.
     Comes,
-    /// What is free now is all.
+    /// Stop.
     IsNone,
-    /// Nobody wants any more.
+    /// Stop: it is no longer wanted.
     IsUnwanted,
 }
 
-/// Takes about `bytes` of memory as page cache of the file system of `dir`: what is free, and what becomes free as long as
-/// `more` says so. Blocking, for seconds.
+/// Reserves about `bytes` of memory as page cache of the file system of `dir`: free memory, and memory that becomes free as long
+/// as `more` says so. Blocking, for seconds.
 pub fn memory(dir: &Path, bytes: u64, more: impl Fn() -> More + Sync) -> io::Result<Held> {
     let file_system = rustix::fs::statfs(dir)?;
     let is_tmpfs = u64::try_from(file_system.f_type).is_ok_and(|magic| magic == TMPFS_MAGIC);
@@ -89,7 +87,7 @@ pub fn memory(dir: &Path, bytes: u64, more: impl Fn() -> More + Sync) -> io::Res
         let unit = u64::try_from(file_system.f_bsize).unwrap_or(0);
         wanted = wanted.min(file_system.f_bavail.saturating_mul(unit) / 2);
     }
-    // Two may hold memory at once, in one process.
+    // Two reservations may exist in one process.
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let path = dir.join(format!(".thalweg-lab-warm-{}-{number}", std::process::id()));
     let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR | OFlags::CLOEXEC;
@@ -119,12 +117,12 @@ fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(THREADS_MAX)
 }
 
-/// A file, whose pages several threads take.
+/// A file whose pages several threads allocate.
 struct Filling<'a, M> {
     file: &'a OwnedFd,
     is_tmpfs: bool,
     wanted: u64,
-    /// Where the next chunk begins.
+    /// The offset of the next chunk.
     next: AtomicU64,
     done: AtomicU64,
     deadline: Instant,
@@ -132,7 +130,7 @@ struct Filling<'a, M> {
 }
 
 impl<M: Fn() -> More> Filling<'_, M> {
-    /// Takes chunks until there are no more.
+    /// Allocates chunks until there are none left.
     fn fill(&self) -> io::Result<()> {
         let mut chunk = vec![0; CHUNK_BYTES];
         while self.is_chunk_free() {
@@ -161,10 +159,10 @@ impl<M: Fn() -> More> Filling<'_, M> {
         Ok(())
     }
 
-    /// Waits until a chunk may be taken; false where none will.
+    /// Waits until a chunk may be allocated; false if none will.
     fn is_chunk_free(&self) -> bool {
         while Instant::now() < self.deadline {
-            // Asked first: what was freed before the answer counts.
+            // Before the check, so that memory freed until the answer counts.
             let more = (self.more)();
             if more == More::IsUnwanted {
                 return false;
@@ -176,15 +174,15 @@ impl<M: Fn() -> More> Filling<'_, M> {
             if more == More::IsNone {
                 return false;
             }
-            #[expect(clippy::disallowed_methods, reason = "a thread of its own, which blocks")]
+            #[expect(clippy::disallowed_methods, reason = "a dedicated thread, which may block")]
             std::thread::sleep(PAUSE);
         }
         false
     }
 }
 
-/// What may be taken: free memory of the machine and of the control group, less the reserve. Memory that the page cache
-/// holds is not free: it is this machine's already, and its content may be wanted.
+/// The available memory: free memory of the machine and the control group, minus the reserve. Page cache is not free: it belongs
+/// to this machine already, and its contents may be needed.
 fn free_bytes(meminfo: &str, cgroup_left_bytes: Option<u64>) -> u64 {
     let free = proc::memory(meminfo, "MemFree").unwrap_or_default();
     free.min(cgroup_left_bytes.unwrap_or(u64::MAX)).saturating_sub(RESERVE_BYTES)

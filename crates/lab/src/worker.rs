@@ -1,10 +1,10 @@
-//! Workers: the processes that produce and consume. A worker is told what to do in one line of JSON on its standard
-//! input, waits for the word to start, and tells in lines of JSON on its standard output how it goes.
+//! Workers: the processes that produce and consume. A worker gets its assignment as a line of JSON on standard input, waits for
+//! the start command, and reports in lines of JSON on standard output.
 //!
-//! - [`link`] is the worker's end of that, for every driver; [`Handle`] is the lab's.
-//! - [`serve`] is a worker: it hands the assignment to the driver that it names.
+//! - [`link`] is the worker's end of that protocol, for every driver; [`Handle`] is the lab's.
+//! - [`serve`] runs a worker: it passes the assignment to its driver.
 //!
-//! A worker ends by itself when its standard input closes, so that none outlives the lab.
+//! A worker exits when its standard input closes, so that none outlives the lab.
 
 mod budget;
 pub(crate) mod clock;
@@ -32,8 +32,8 @@ pub use link::Link;
 pub use protocol::{Assignment, Command, Event, Interval, Order, Report, Role, Seen, Span, StopWhen};
 pub use stamp::VerifyError;
 
-/// Is a worker, from its assignment to its last word. Blocks; makes the threads and runtimes that it needs, so it must
-/// not be called on a runtime's thread. What goes wrong is told to the lab and given back.
+/// Runs a worker, from its assignment to its last message. Blocks and creates its own threads and runtimes, so it must not be
+/// called on a runtime's thread. Errors are reported to the lab and returned.
 pub fn serve() -> Result<(), WorkerError> {
     let (assignment, mut link) = link::open()?;
     let outcome = match assignment.driver {
@@ -54,7 +54,7 @@ pub fn serve() -> Result<(), WorkerError> {
     }
 }
 
-/// What the tests of this crate share.
+/// Shared by the tests of this crate.
 #[cfg(test)]
 pub(crate) mod testing {
     use std::collections::BTreeMap;

@@ -1,13 +1,13 @@
-//! Workloads as data: what is measured, under which settings, and what others have published about it.
+//! Workloads as data: what is measured, with which settings, and published figures.
 //!
-//! A [`Workload`] is read from a file; its [`Point`]s are what the runner takes. A point is complete: nothing in it is
-//! left to a default, so that a result tells all by itself and can be run again.
+//! A [`Workload`] is read from a file; the runner takes its [`Point`]s. A point has no implicit defaults, so that a result is
+//! complete and can be repeated.
 //!
 //! # The file
-//! TOML. At the top stand `title`, `description` and the settings that all points share, in tables: `[cluster]`,
-//! `[topics]`, `[records]`, `[producers]`, `[consumers]`, `[load]`, `[extent]`. Each `[[point]]` says what is different for
-//! it, with the same keys. Where there is no `[[point]]`, the top is the only one. A list in place of a value makes a
-//! point of each value; several lists make all combinations. `published` beside a point holds figures of others.
+//! TOML. At the top are `title`, `description` and the settings that all points share, in tables: `[cluster]`, `[topics]`,
+//! `[records]`, `[producers]`, `[consumers]`, `[load]`, `[extent]`. Each `[[point]]` has the differences, with the same keys.
+//! Without a `[[point]]`, the top is the only point. A list in place of a value makes a point per value; several lists make all
+//! combinations. `published` in a point has figures of others.
 //!
 //! ```toml
 //! title = "Two sizes, one and three partitions"
@@ -19,8 +19,8 @@
 //! producers.properties = { acks = "all", linger.ms = 5 }
 //! ```
 //!
-//! Every key with its default, unit and bounds is in `docs/workloads/README.md`, which is written from the table in `key`.
-//! A key that is not in that table is refused, and a mistake is told with its line, its key and what would be right.
+//! Every key with its default, unit and bounds is in `docs/workloads/README.md`, which is generated from the table in `key`.
+//! Unknown keys are refused, and errors name line, key and remedy.
 //!
 //! The benchmark files of the OpenMessaging project are read by [`openmessaging`].
 
@@ -56,66 +56,65 @@ pub use scale::scaled;
 
 use serde::{Deserialize, Serialize};
 
-/// A named set of points, with the figures that were published for it.
+/// A named set of points, with published figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
-    /// Its name, such as `ibm-fast`: a file `NAME.toml`.
+    /// Its name, such as `ibm-fast` for the file `ibm-fast.toml`.
     pub name: String,
-    /// One line.
+    /// A one-line title.
     pub title: String,
-    /// What it is for and where it comes from.
+    /// Purpose and origin.
     pub description: String,
-    /// Who measures it, where nobody is named; empty for the driver thalweg.
+    /// The drivers, if none are given; empty for the driver thalweg.
     #[serde(default)]
     pub drivers: Vec<Driver>,
-    /// The factor that durations, records and rates were multiplied by; 1 for the workload as published.
+    /// The factor applied to durations, records and rates; 1 for the workload as published.
     pub scale: f64,
-    /// What is measured, in order.
+    /// The points, in order.
     pub points: Vec<Point>,
-    /// What others have published, to stand beside what is measured.
+    /// Published figures, for comparison with the measured ones.
     pub published: Vec<Published>,
 }
 
 impl Workload {
-    /// The same as a result keeps it: see [`Point::without_secrets`].
+    /// Without secrets, for a result: see [`Point::without_secrets`].
     pub fn without_secrets(&self) -> Workload {
         Workload { points: self.points.iter().map(Point::without_secrets).collect(), ..self.clone() }
     }
 }
 
-/// A figure that somebody published, on other hardware.
+/// A published figure, from other hardware.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Published {
-    /// The label of the [`Point`] that it belongs to.
+    /// The label of its [`Point`].
     pub point: String,
-    /// What was measured, such as `Kafka 2.3.0`.
+    /// The measured system, such as `Kafka 2.3.0`.
     pub system: String,
-    /// On what.
+    /// The hardware.
     pub hardware: String,
-    /// What the number is: `records_per_s`, `mb_per_s`, `p99_us` and so on, a name of [`crate::figures::Figures`].
+    /// The figure: `records_per_s`, `mb_per_s`, `p99_us` and so on, a name of [`crate::figures::Figures`].
     pub figure: String,
     /// The number, in the figure's unit.
     pub value: f64,
-    /// Where it stands: title, publisher, date.
+    /// The source: title, publisher, date.
     pub source: String,
 }
 
-/// A file longer than this is no workload.
+/// Size limit of a workload file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The workload of this name that is built in, or that of the file at this path: TOML of ours, or, where it ends in
-/// `.yaml` or `.yml`, the workload of an OpenMessaging Benchmark with the client's own defaults. With a scale, as
-/// [`scaled`] has it.
+/// Loads a built-in workload by name, or a file by path: our TOML, or, if it ends in `.yaml` or `.yml`, a workload of the
+/// OpenMessaging Benchmark with client defaults. With a scale, as in [`scaled`].
 pub fn load(name_or_path: &str, scale: Option<f64>) -> Result<Workload, WorkloadError> {
     load_with(name_or_path, None, scale)
 }
 
-/// Whether a path is that of a workload of the OpenMessaging Benchmark.
+/// Whether a path names a workload of the OpenMessaging Benchmark.
 pub fn is_openmessaging(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|ending| ending == "yaml" || ending == "yml")
 }
 
-/// As [`load`], with the driver's file for what comes from the OpenMessaging Benchmark.
+/// Like [`load`], with the driver file for workloads of the OpenMessaging Benchmark.
 pub fn load_with(
     name_or_path: &str,
     omb_driver: Option<&Path>,
@@ -140,18 +139,17 @@ pub fn load_with(
     }
 }
 
-/// What is odd in a workload without being wrong: settings that no client or not every driver knows, clients that must
-/// stand idle. For people, each once.
+/// Warnings about a workload: settings unknown to all or some clients, idle clients. As text, each once.
 pub fn warnings(workload: &Workload) -> Vec<String> {
     client_properties::warnings(workload)
 }
 
-/// The text of a file that somebody wrote.
+/// Reads a file with a size limit.
 fn read(path: &Path) -> Result<String, UnreadableFile> {
     let unreadable = |reason: String| UnreadableFile { path: path.to_owned(), reason };
     let length = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
     if length > FILE_BYTES_MAX {
-        return Err(unreadable(format!("it has {length} bytes; at most {FILE_BYTES_MAX} would be right")));
+        return Err(unreadable(format!("it has {length} bytes; the limit is {FILE_BYTES_MAX}")));
     }
     std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))
 }

@@ -37,7 +37,7 @@ fn records(partition: i32, log: &[u8]) -> Result<BTreeMap<i64, Name>, String> {
             next = offset + 1;
             let name = record.value.and_then(|value| Name::of_value(value, partition));
             let name =
-                name.ok_or_else(|| format!("partition {partition}: nobody sent the record at {offset}"))?;
+                name.ok_or_else(|| format!("partition {partition}: the record at {offset} was never sent"))?;
             found.insert(offset, name);
         }
     }
@@ -76,14 +76,16 @@ pub fn check(partition: i32, log: &[u8], known: &Known) -> Vec<String> {
     for (offset, name) in known.read.get(&partition).into_iter().flatten() {
         if records.get(offset) != Some(name) {
             let found = records.get(offset);
-            wrong.push(format!("partition {partition}: {name:?} was read at {offset}, where {found:?} is"));
+            wrong.push(format!(
+                "partition {partition}: {name:?} was read at {offset}, but the log has {found:?}"
+            ));
             break;
         }
     }
     wrong
 }
 
-/// The batches of the first record that is there twice.
+/// The batches of the first duplicated record.
 fn batches_of_twice(log: &[u8], records: &BTreeMap<i64, Name>) -> Option<String> {
     let mut seen = BTreeMap::new();
     let (second, name) = records.iter().find(|(offset, name)| seen.insert(**name, **offset).is_some())?;
@@ -92,7 +94,7 @@ fn batches_of_twice(log: &[u8], records: &BTreeMap<i64, Name>) -> Option<String>
         let mut headers = batches(log).filter_map(Result::ok).map(|batch| batch.header);
         headers.find(|header| header.last_offset().0 >= offset)
     };
-    Some(format!("{name:?} is twice there, in {:?} and {:?}", batch(*first)?, batch(*second)?))
+    Some(format!("{name:?} is duplicated, in {:?} and {:?}", batch(*first)?, batch(*second)?))
 }
 
 fn check_acknowledged(partition: i32, records: &BTreeMap<i64, Name>, known: &Known) -> Option<String> {
@@ -104,7 +106,7 @@ fn check_acknowledged(partition: i32, records: &BTreeMap<i64, Name>, known: &Kno
             if records.get(&at) != Some(&name) {
                 let found = records.get(&at);
                 return Some(format!(
-                    "partition {partition}: {name:?} was acknowledged at {at}, where {found:?} is"
+                    "partition {partition}: {name:?} was acknowledged at {at}, but the log has {found:?}"
                 ));
             }
         }
@@ -112,7 +114,7 @@ fn check_acknowledged(partition: i32, records: &BTreeMap<i64, Name>, known: &Kno
     None
 }
 
-/// Each producer's records are there once, in their order, without a gap up to the last that was acknowledged.
+/// Each producer's records are present once, in order, without a gap up to the last acknowledged one.
 fn check_order(partition: i32, records: &BTreeMap<i64, Name>, known: &Known) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut next: BTreeMap<u32, u64> = BTreeMap::new();
@@ -120,7 +122,7 @@ fn check_order(partition: i32, records: &BTreeMap<i64, Name>, known: &Known) -> 
         let expected = next.entry(name.producer).or_default();
         if name.number != *expected {
             wrong.push(format!(
-                "partition {partition}: producer {} has record {} at {offset}, where {expected} should be",
+                "partition {partition}: producer {} has record {} at {offset} instead of {expected}",
                 name.producer, name.number
             ));
             break;
@@ -132,7 +134,7 @@ fn check_order(partition: i32, records: &BTreeMap<i64, Name>, known: &Known) -> 
         let there = next.get(&acknowledged.first.producer).copied().unwrap_or(0);
         if there < end {
             wrong.push(format!(
-                "partition {partition}: producer {}'s records up to {end} were acknowledged, and {there} are there",
+                "partition {partition}: producer {}'s records up to {end} were acknowledged, but {there} are present",
                 acknowledged.first.producer
             ));
             break;
@@ -193,11 +195,11 @@ mod tests {
     #[test]
     fn each_way_to_lose_a_record_is_found() {
         let cases: [(&[u64], &str); 5] = [
-            (&[0], "was acknowledged at 1, where None is"),
+            (&[0], "was acknowledged at 1, but the log has None"),
             (&[1, 0], "was acknowledged at 0"),
-            (&[0, 0, 1], "where 1 should be"),
-            (&[0, 1, 3], "where 2 should be"),
-            (&[], "was read at 0, where None is"),
+            (&[0, 0, 1], "instead of 1"),
+            (&[0, 1, 3], "instead of 2"),
+            (&[], "was read at 0, but the log has None"),
         ];
         for (numbers, told) in cases {
             let wrong = check(0, &log(numbers), &known());

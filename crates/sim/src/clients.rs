@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 /// Timeout of clients' requests.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
-/// A client that failed tries again after this.
+/// A failed client retries after this.
 pub(crate) const AGAIN: Duration = Duration::from_millis(300);
 
 /// State shared by all clients.
@@ -219,7 +219,7 @@ impl Clients {
             };
             let next = positions.entry(chunk.at.partition).or_default();
             if let Err(error) = take(&chunk, &mut buffer, next) {
-                self.history.violation(format!("{name} was given what cannot be read: {error}"));
+                self.history.violation(format!("{name} got an unreadable record: {error}"));
                 return Err(error.to_string());
             }
         }

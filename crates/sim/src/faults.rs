@@ -31,7 +31,7 @@ impl Faults {
         Faults { chance, plan, next_ms: 0, heals_ms: None, count: 0, lost_power: Vec::new(), replaced: None }
     }
 
-    /// How many there were.
+    /// Number of faults.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -89,7 +89,7 @@ impl Faults {
         }
     }
 
-    /// Whether a kind of fault may happen now, without an acknowledged record being lost by right.
+    /// Whether a kind of fault may happen now without legitimately losing an acknowledged record.
     fn may_happen(&self, simulation: &Simulation, kind: Kind) -> bool {
         let hides_brokers = matches!(kind, Kind::Cuts | Kind::Stops | Kind::Holds | Kind::Operator);
         let takes_brokers = hides_brokers || matches!(kind, Kind::Kills | Kind::Blackouts);
@@ -184,7 +184,7 @@ impl Faults {
         if self.plan.flushes || id == CONTROLLER {
             return true;
         }
-        // A broker that is cut off, paused or about to stop looks in sync for a while, and may be fenced before the
+        // A broker that is cut off, paused or stopping looks in sync for a while, and may be fenced before the
         // one that has lost its power, which would then be alone in sync.
         self.heals_ms.is_none()
             && !is_one_leaving(simulation)

@@ -62,7 +62,7 @@ pub struct Known {
     pub sent: BTreeMap<(i32, u32), u64>,
     /// The record read at each offset, by partition.
     pub read: BTreeMap<i32, BTreeMap<i64, Name>>,
-    /// How far the group has committed for certain, by partition.
+    /// The acknowledged commits of the group, by partition.
     pub committed: BTreeMap<i32, i64>,
     /// Transactions.
     pub ledger: Ledger,
@@ -85,8 +85,9 @@ impl History {
     /// A record was read.
     pub fn read(&self, partition: i32, offset: i64, value: Option<&[u8]>) {
         let Some(name) = value.and_then(|value| Name::of_value(value, partition)) else {
-            return self
-                .violation(format!("partition {partition}: nobody sent what was read at offset {offset}"));
+            return self.violation(format!(
+                "partition {partition}: the record read at offset {offset} was never sent"
+            ));
         };
         let before = self.with(|known| known.read.entry(partition).or_default().insert(offset, name));
         if let Some(before) = before.filter(|before| *before != name) {
@@ -96,7 +97,7 @@ impl History {
         }
     }
 
-    /// Everything that happened, in one number.
+    /// A hash of the history.
     pub fn digest(&self, network: &Network) -> u64 {
         let known = self.0.lock();
         let mut hasher = DefaultHasher::new();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// The topic of all transactions.
 pub const LEDGER: &str = "ledger";
 
-/// A transaction: the producer, and which of the producer's transactions it is.
+/// A transaction: the producer, and the number of its transaction.
 pub type Id = (u32, u64);
 
 /// The identity of a transaction's record, from its value.
@@ -40,7 +40,7 @@ impl Entry {
     }
 }
 
-/// How a transaction was decided.
+/// The outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
     /// No commit was requested.
@@ -54,7 +54,7 @@ pub enum Fate {
 /// A transaction.
 #[derive(Clone, Debug, Hash)]
 pub struct Transaction {
-    /// How it was decided.
+    /// Its outcome.
     pub fate: Fate,
     /// How many records were acknowledged, by partition.
     pub records: BTreeMap<i32, u64>,
@@ -75,7 +75,7 @@ impl Ledger {
     /// A record was read. Returns a fault, if any.
     pub fn read(&mut self, partition: i32, offset: i64, value: Option<&[u8]>) -> Option<String> {
         let Some(entry) = value.and_then(|value| Entry::of_value(value, partition)) else {
-            return Some(format!("{LEDGER}-{partition}: nobody sent what was read at offset {offset}"));
+            return Some(format!("{LEDGER}-{partition}: the record read at offset {offset} was never sent"));
         };
         let before = self.read.entry(partition).or_default().insert(offset, entry);
         let other = before.filter(|before| *before != entry)?;
@@ -164,6 +164,6 @@ mod tests {
         assert_eq!(ledger.read(0, 5, Some(&value(0))), None);
         assert!(ledger.read(0, 5, Some(&value(1))).is_some());
         assert!(ledger.read(1, 6, Some(&value(2))).is_some(), "of another partition");
-        assert!(!ledger.check(false).is_empty(), "a transaction that nobody began");
+        assert!(!ledger.check(false).is_empty(), "an unknown transaction");
     }
 }

@@ -24,7 +24,7 @@ const BEGINS_MS: i64 = 1_800_000_000_000;
 /// How a process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was asked to.
+    /// On request.
     Stopped,
     /// Failed, for this reason.
     Failed(String),
@@ -81,7 +81,7 @@ impl SimMachine {
         self.process.as_ref().is_some_and(|process| process.seen.lock().ended.is_none())
     }
 
-    /// The broker that runs here and has got so far as to serve.
+    /// The running broker, once it serves.
     pub fn broker(&self) -> Option<Arc<Broker>> {
         self.process.as_ref()?.seen.lock().broker.clone()
     }
@@ -145,7 +145,7 @@ impl SimMachine {
         self.is_running() && self.process.as_ref().is_some_and(|process| process.stop.is_none())
     }
 
-    /// The process ends at once, as by SIGKILL.
+    /// Kills the process, like SIGKILL.
     pub fn kill(&mut self) {
         self.end(true);
     }
@@ -156,7 +156,7 @@ impl SimMachine {
         self.disk.lose_power(draw);
     }
 
-    /// The process ends at once, and the machine gets an empty disk.
+    /// Kills the process and replaces the disk by an empty one.
     pub fn replace_disk(&mut self) {
         self.kill();
         self.disk = MemoryDisk::new(self.clock.clone());
@@ -164,7 +164,7 @@ impl SimMachine {
 
     fn end(&mut self, has_power: bool) {
         let Some(process) = self.process.take() else { return };
-        // First of all nothing that its tasks do when they are dropped reaches disk or network.
+        // First, so that dropped tasks cannot reach disk or network.
         self.disk.end_process();
         self.network.end_process(self.id, has_power);
         drop(process);

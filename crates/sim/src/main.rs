@@ -80,7 +80,7 @@ fn difference(first: &Outcome, second: &Outcome) -> Option<String> {
     let at = first.trace.iter().zip(&second.trace).take_while(|(one, other)| one == other).count();
     let line = |trace: &[String]| trace.get(at).map_or_else(|| "nothing".to_owned(), String::clone);
     let (one, other) = (line(&first.trace), line(&second.trace));
-    Some(format!("a second run went another way from message {at} on:\n  {one}\n  {other}"))
+    Some(format!("a second run differs from message {at} on:\n  {one}\n  {other}"))
 }
 
 fn print(outcome: &Outcome) {

@@ -14,7 +14,7 @@ const GROUP: &str = "readers";
 const SESSION: Duration = Duration::from_secs(6);
 
 impl Clients {
-    /// Is a member again and again, for as long as it is polled.
+    /// Joins, reads and leaves repeatedly, as long as it is polled.
     pub(crate) async fn be_member(self, id: u32) {
         let mut chance = Chance::new(self.seed, 2000 + u64::from(id));
         loop {
@@ -26,8 +26,8 @@ impl Clients {
         }
     }
 
-    /// From joining to leaving. A commit that may have been made or not ends it too: as long as a member of this name and
-    /// generation is there, that commit may still arrive.
+    /// From joining to leaving. A commit with unknown outcome also ends it: as long as a member with this name and
+    /// generation exists, that commit may still arrive.
     async fn be_member_once(
         &self,
         id: u32,
@@ -65,7 +65,7 @@ impl Clients {
     async fn commit(&self, id: u32, consumer: &mut Consumer) -> Result<(), ConsumerError> {
         let before = self.history.with(|known| known.committed.clone());
         consumer.commit().await?;
-        // One whose partitions are another's by now must have been refused.
+        // A commit for partitions that now belong to another member must have been refused.
         self.check_positions(id, consumer, &before, "has committed");
         for (partition, position) in positions(consumer) {
             // Another may have continued from there before this answer arrived.
@@ -82,7 +82,7 @@ impl Clients {
             let least = committed.get(&partition).copied().unwrap_or(0);
             if position < least {
                 self.history.violation(format!(
-                    "partition {partition}: member {id} {did} {position}, though the commit of {least} was acknowledged"
+                    "partition {partition}: member {id} {did} {position}, although the commit of {least} was acknowledged"
                 ));
             }
         }

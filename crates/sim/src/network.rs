@@ -203,7 +203,7 @@ impl Network {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Lets nothing pass from one machine to another until [`Network::heal`].
+    /// Blocks traffic from one machine to another until [`Network::heal`].
     pub fn cut(&self, from: MachineId, to: MachineId) {
         self.0.lock().cuts.insert((from, to));
     }
@@ -448,7 +448,7 @@ impl State {
         }
     }
 
-    /// A connection whose ends are both gone, with nothing on its way, is forgotten.
+    /// Removes a connection whose ends are both closed, without data in flight.
     fn forget_if_over(&mut self, id: u64) {
         let over = self.connections.get(&id).is_some_and(|connection| {
             let over = |half: &Half| half.phase == Phase::Gone && half.coming.is_empty();
@@ -465,7 +465,7 @@ fn address_of(machine: MachineId, port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)), port)
 }
 
-/// Something, or the wish to be woken.
+/// A result, or a registered waker.
 fn or_wait<T>(ready: Option<T>, place: &mut Option<Waker>, waker: &Waker) -> Poll<T> {
     match ready {
         Some(value) => Poll::Ready(value),

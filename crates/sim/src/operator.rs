@@ -18,7 +18,7 @@ use thalweg_wire::request::{
     AlterPartitionReassignmentsRequest, ElectLeadersRequest, IncrementalAlterConfigsRequest,
 };
 
-/// How often the operator looks for something to do.
+/// The operator's polling interval.
 const LOOK: Duration = Duration::from_millis(100);
 /// Kafka's kind of resource that a topic is.
 const OF_TOPIC: i8 = 2;
@@ -28,7 +28,7 @@ const UNCLEAN: i8 = 1;
 /// An operator's task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// The preferred leaders lead.
+    /// Elects the preferred leaders.
     ElectPreferred,
     /// A partition is to have these replicas, the preferred leader first.
     Reassign(i32, Vec<i32>),
@@ -67,12 +67,12 @@ pub struct Tasks(Arc<Mutex<Queue>>);
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Task>,
-    /// One was taken out and is not done.
+    /// Whether one is running.
     busy: bool,
 }
 
 impl Tasks {
-    /// One more.
+    /// Adds a task.
     pub fn add(&self, task: Task) {
         self.0.lock().waiting.push_back(task);
     }

@@ -20,12 +20,12 @@ pub fn watch() {
     PANICS.with_borrow_mut(Vec::clear);
 }
 
-/// Whether a panic was noted in this thread.
+/// Whether a panic was recorded in this thread.
 pub fn happened() -> bool {
     PANICS.with_borrow(|panics| !panics.is_empty())
 }
 
-/// The panics of this thread, which are forgotten.
+/// Takes the panics of this thread.
 pub fn take() -> Vec<String> {
     PANICS.take()
 }

@@ -39,7 +39,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kinds of which every run has some.
+    /// The kinds that every run chooses from.
     pub const USUAL: [Kind; 9] = [
         Kind::Resets,
         Kind::Cuts,
@@ -104,7 +104,7 @@ impl Plan {
         let mut losses = Chance::new(seed, 4);
         let elr = losses.one_in(2);
         if losses.one_in(2) {
-            // Beside few others they meet each other more often.
+            // With fewer others they coincide more often.
             kinds.truncate(usize::try_from(losses.below(9)).unwrap_or(0));
             let draws = losses.between(1, 4);
             kinds.extend((0..draws).map(|_| *losses.pick(&Kind::OF_LOST_REPLICAS)));

@@ -32,7 +32,7 @@ pub const BROKERS: usize = 3;
 const CLIENTS: MachineId = 4;
 const NAMES: [&str; 5] = ["controller", "b1", "b2", "b3", "clients"];
 
-/// Within this time the cluster must be as it should after the last fault.
+/// The cluster must recover within this time after the last fault.
 const QUIET_WITHIN_MS: u64 = 90_000;
 /// How long a failed process stays down.
 const DOWN_MS: u64 = 1_000;
@@ -42,7 +42,7 @@ const DOWN_MS: u64 = 1_000;
 pub struct Outcome {
     /// The seed.
     pub seed: u64,
-    /// Everything that happened in one number: the same for the same seed.
+    /// A hash of the history: the same for the same seed.
     pub digest: u64,
     /// Violations of invariants.
     pub violations: Vec<String>,
@@ -136,7 +136,7 @@ impl Simulation {
         }
     }
 
-    /// All there is to do. Returns how many faults there were.
+    /// Performs the run. Returns the number of faults.
     fn run(&mut self, seed: u64) -> u64 {
         tracing::info!(plan = ?self.plan, "Begins");
         for id in CONTROLLER..=BROKERS {
@@ -146,7 +146,7 @@ impl Simulation {
         self.machines[CLIENTS].start_program(0, program);
         if !self.wait_until(60_000, |simulation| simulation.unsettled().is_none()) {
             let why = self.unsettled().unwrap_or_default();
-            self.history.violation(format!("the cluster did not come up: {why}"));
+            self.history.violation(format!("the cluster did not start: {why}"));
             return 0;
         }
         let mut faults = Faults::new(Chance::new(seed, 1), self.plan.clone());
@@ -178,7 +178,7 @@ impl Simulation {
     fn wait_until(&mut self, within_ms: u64, holds: impl Fn(&Simulation) -> bool) -> bool {
         let until_ms = self.now_ms + within_ms;
         while self.now_ms < until_ms {
-            // Looking costs more than a step.
+            // Checking costs more than a step.
             for _ in 0..50 {
                 self.step();
             }
@@ -322,7 +322,7 @@ impl Simulation {
         None
     }
 
-    /// Where the logs of all replicas of a partition end, and their high watermarks; else why they do not.
+    /// The common log end and high watermark of a partition's replicas, or why they differ.
     fn end_of(&self, topic: &str, partition: i32) -> Result<i64, String> {
         let mut ends = Vec::new();
         for (id, _) in self.replicas(topic, partition) {

@@ -1,5 +1,5 @@
-//! What `kafka` sources cost that have nothing to read: how long they take to start, the memory of each, and the processor time
-//! of all. Every source reads the one record of its topic first, so it has joined, found its place and fetched.
+//! The cost of idle `kafka` sources: start time, memory per source, and processor time of all. Each source first reads the one
+//! record of its topic, so it has joined, found its position and fetched.
 //!
 //! `cargo run --release -p thalweg-stream --example idle -- localhost:9092 TOPIC 1000 [group]`, where TOPIC has one record.
 
@@ -13,11 +13,11 @@ use thalweg_stream::runtime::{RunOptions, Taps, start};
 use thalweg_stream::{Cluster, Guarantee, OnError};
 use tokio::time::{Instant, sleep};
 
-/// How long the sources are idle.
+/// How long the sources stay idle.
 const IDLE: Duration = Duration::from_secs(30);
-/// How long they may take to start.
+/// Limit for their start.
 const START_MAX: Duration = Duration::from_secs(60);
-/// What the kernel counts processor time in.
+/// The kernel's unit of processor time.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 struct StandardOutput;
@@ -38,7 +38,7 @@ fn resident_kib() -> u64 {
 /// Processor time so far, in seconds.
 fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // Behind the name of the program, which may have blanks in it.
+    // Skip the program's name, which may contain blanks.
     let fields = stat.rsplit(") ").next().unwrap_or_default().split_whitespace();
     fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / TICKS_PER_SECOND
 }
@@ -50,7 +50,7 @@ fn threads() -> usize {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [bootstrap, topic, count, ..] = &arguments[..] else {
-        return Err("BOOTSTRAP TOPIC COUNT [group] would be right".into());
+        return Err("usage: idle BOOTSTRAP TOPIC COUNT [group]".into());
     };
     let (count, in_group): (usize, bool) = (count.parse()?, arguments.len() > 3);
     let stream = |number: usize| {

@@ -1,6 +1,6 @@
-//! Messages that cannot be worked on: what is done with them.
+//! What happens to bad messages: those that a stage cannot process.
 //!
-//! A dead letter is as sure to arrive as any message: the source is told of it when the file or the topic has it.
+//! A dead letter is as durable as any message: its source gets the acknowledgement when the file or the topic has it.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -14,37 +14,37 @@ use crate::sink;
 use crate::stage::{BadMessage, Refusals, StageError};
 use crate::topics::is_topic;
 
-/// How much of a bad message is shown.
+/// How much of a bad message is shown, in bytes.
 const EXCERPT_CHARS: usize = 60;
 
-/// What is done with a message that cannot be worked on.
+/// The policy for messages that a stage cannot process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
     /// The stream ends.
     #[default]
     Fail,
-    /// It is left out, and counted.
+    /// Skipped and counted.
     Skip,
-    /// It is written to a file, a line of JSON for each, with the reason, and counted.
+    /// Written to a file as a line of JSON with the reason, and counted.
     DeadLetter(PathBuf),
-    /// It goes to a topic as it came, with the reason in its headers, and is counted.
+    /// Sent to a topic unchanged, with the reason in its headers, and counted.
     DeadLetterTopic(String),
 }
 
-/// The header of a dead letter that says why it is one.
+/// Dead letter header: the reason.
 const REASON: &str = "thalweg.error.reason";
-/// The header of a dead letter that names its stream.
+/// Dead letter header: the stream.
 const STREAM: &str = "thalweg.error.stream";
-/// The header of a dead letter that names the stage which it failed.
+/// Dead letter header: the stage that rejected the message.
 const STAGE: &str = "thalweg.error.stage";
 
 /// No such policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} says nothing about bad messages: fail, skip, dead-letter:FILE or dead-letter:topic:NAME would be right"
+    "{text:?} is not a policy for bad messages: use fail, skip, dead-letter:FILE or dead-letter:topic:NAME"
 )]
 pub struct NoSuchPolicy {
-    /// What was given.
+    /// The rejected text.
     pub text: String,
 }
 
@@ -67,7 +67,7 @@ impl FromStr for OnError {
     }
 }
 
-/// Takes the bad messages of one stream.
+/// Handles the bad messages of one stream.
 pub struct BadMessages {
     policy: Policy,
     stream: Arc<str>,
@@ -82,14 +82,14 @@ enum Policy {
     DeadLetterTopic(Box<DeadLetters>),
 }
 
-/// Dead letters on their way to a topic.
+/// Dead letters in flight to a topic.
 struct DeadLetters {
     topic: Writer,
     waiting: Gather,
 }
 
 impl BadMessages {
-    /// For a stream. Opens the file or the topic, if there is one: what cannot be written later is worth nothing.
+    /// For a stream. Opens the file or topic at once, so that an unusable one fails the start.
     pub fn new(
         policy: &OnError,
         cluster: &Cluster,
@@ -108,19 +108,19 @@ impl BadMessages {
         Ok(BadMessages { policy, stage: stream.clone(), stream, count })
     }
 
-    /// Whose messages come from now on.
+    /// Sets the stage that the next messages come from.
     pub fn enter(&mut self, stage: &Arc<str>) {
         if !Arc::ptr_eq(&self.stage, stage) {
             self.stage = stage.clone();
         }
     }
 
-    /// The stage whose messages came last.
+    /// The stage of the latest messages.
     pub fn stage(&self) -> Arc<str> {
         self.stage.clone()
     }
 
-    /// Waits until those that were taken have left memory that is not bounded. To be called after every few batches.
+    /// Waits until dead letters no longer occupy unbounded memory. Call it after every few batches.
     pub async fn settle(&mut self) -> Result<(), StageError> {
         match &mut self.policy {
             Policy::DeadLetterTopic(letters) if !letters.waiting.is_empty() => {
@@ -131,7 +131,7 @@ impl BadMessages {
         }
     }
 
-    /// Waits until those that were taken have arrived.
+    /// Waits until all dead letters are acknowledged.
     pub async fn flush(&mut self) -> Result<(), StageError> {
         self.settle().await?;
         match &mut self.policy {
@@ -180,7 +180,7 @@ impl Refusals for BadMessages {
     }
 }
 
-/// How a message begins, for people.
+/// The beginning of a message, printable.
 pub fn excerpt(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(&value[..value.len().min(4 * EXCERPT_CHARS)]);
     let mut short: String = text.chars().take(EXCERPT_CHARS).collect();
@@ -204,7 +204,7 @@ mod tests {
             ["", "ignore", "dead-letter:", "dead-letter", "dead-letter:topic:", "dead-letter:topic:a b"]
         {
             let error = wrong.parse::<OnError>().expect_err(wrong);
-            assert!(error.to_string().contains("dead-letter:topic:NAME would be right"), "{error}");
+            assert!(error.to_string().contains("or dead-letter:topic:NAME"), "{error}");
         }
     }
 

@@ -1,12 +1,9 @@
-//! Where the time of day enters.
+//! The only place that reads the time of day.
 
 use std::time::SystemTime;
 
 /// Milliseconds since 1970.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "messages of the world bear its time; this is where streams take it"
-)]
+#[expect(clippy::disallowed_methods, reason = "messages carry wall-clock time; streams read it only here")]
 pub fn time_ms() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))

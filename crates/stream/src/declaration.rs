@@ -1,4 +1,4 @@
-//! What a stage declares: what it is called, what it is for, and its options, each declared once; and what it is made of.
+//! The declaration of a stage: name, documentation, options (each declared once), and constructor.
 
 mod settings;
 
@@ -10,14 +10,14 @@ use crate::stage::{Processor, Sink, Source, StageError};
 
 pub use settings::{Settings, Value, WrongValue};
 
-/// Which end of a stream a stage is for.
+/// The kind of a stage.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
-    /// Where messages come from.
+    /// Produces messages.
     Source,
-    /// What works on them.
+    /// Transforms them.
     Processor,
-    /// Where they go.
+    /// Consumes them.
     Sink,
 }
 
@@ -25,7 +25,7 @@ impl Kind {
     /// All kinds, in the order of a stream.
     pub const ALL: [Kind; 3] = [Kind::Source, Kind::Processor, Kind::Sink];
 
-    /// The word for it.
+    /// Lower-case name.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Source => "source",
@@ -35,48 +35,48 @@ impl Kind {
     }
 }
 
-/// A stage that there is.
+/// A stage of the registry.
 pub struct Module {
-    /// Its name in the text.
+    /// Its name in a stream's text.
     pub name: &'static str,
-    /// In one line, what it does.
+    /// One line.
     pub summary: &'static str,
-    /// More about it, in Markdown; empty where the summary says all.
+    /// More, in Markdown; empty if the summary suffices.
     pub about: &'static str,
     /// Its options.
     pub options: &'static [OptionSpec],
-    /// Streams with it, each with a word on what it does.
+    /// Examples: a stream with the stage, and what it does.
     pub examples: &'static [(&'static str, &'static str)],
-    /// Which options do not go together.
+    /// Checks combinations of options.
     pub check: fn(&Settings) -> Result<(), WrongMix>,
-    /// How one is made.
+    /// The constructor.
     pub make: Make,
 }
 
-/// Options that are right each by itself do not go together.
+/// Options that are valid one by one but not together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrongMix {
-    /// The option to look at.
+    /// The option to report.
     pub option: &'static str,
     /// What is wrong.
     pub message: String,
-    /// What would be right.
+    /// What to do instead.
     pub right: String,
 }
 
 impl WrongMix {
-    /// Of an option.
+    /// For an option.
     pub fn new(option: &'static str, message: impl Into<String>, right: impl Into<String>) -> WrongMix {
         WrongMix { option, message: message.into(), right: right.into() }
     }
 }
 
-/// The check of a stage whose options all go together.
+/// The check of a stage whose options can all be combined.
 pub fn any(_settings: &Settings) -> Result<(), WrongMix> {
     Ok(())
 }
 
-/// How a stage is made of its settings.
+/// Builds a stage from its settings.
 pub enum Make {
     /// A source.
     Source(Maker<dyn Source>),
@@ -89,37 +89,37 @@ pub enum Make {
 /// Makes one stage.
 pub type Maker<S> = fn(&Settings, &Site) -> Result<Box<S>, StageError>;
 
-/// Where a stage is put up, and what it may use there.
+/// The context in which a stage is built.
 #[derive(Clone)]
 pub struct Site {
     /// The name of the stream.
     pub stream: Arc<str>,
-    /// How often a message may arrive.
+    /// The delivery guarantee of the run.
     pub guarantee: Guarantee,
-    /// Whether the stream, and every stream behind it, ends in something that stores messages.
+    /// Whether this stream and all downstream streams end in a sink that stores messages.
     pub is_stored: bool,
-    /// The name under which the cluster knows the transactions of this instance, in a stream that runs exactly once.
+    /// The transactional id of this instance, if the stream runs exactly once.
     pub transactional_id: Option<Arc<str>>,
-    /// Where lines for people go.
+    /// Output for people.
     pub console: Arc<dyn Console>,
-    /// Where counters and histograms leave what they have seen, for the report.
+    /// Where counters and histograms publish results for the report.
     pub findings: Findings,
 }
 
-/// Takes lines that a stage has for people.
+/// Receives the lines that a stage prints.
 pub trait Console: Send + Sync {
-    /// Shows a line, without its end.
+    /// Prints a line; without its line end.
     fn line(&self, text: &str);
 }
 
-/// What a stage has found out, for reports.
+/// Results of a stage, for reports.
 #[derive(Clone, Default)]
 pub struct Findings(Arc<std::sync::Mutex<Found>>);
 
 #[derive(Default)]
 struct Found {
     left: serde_json::Map<String, serde_json::Value>,
-    /// Counts that go on without the stage's task, read where they lie.
+    /// Counters that other tasks update; read when a report is made.
     counts: Vec<(&'static str, Arc<AtomicU64>)>,
 }
 
@@ -128,17 +128,17 @@ impl Findings {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Leaves a figure.
+    /// Publishes a figure.
     pub fn set(&self, name: &str, value: impl Into<serde_json::Value>) {
         self.lock().left.insert(name.to_owned(), value.into());
     }
 
-    /// Leaves a count that is read whenever a report is made.
+    /// Publishes a counter that is read whenever a report is made.
     pub fn count(&self, name: &'static str, count: Arc<AtomicU64>) {
         self.lock().counts.push((name, count));
     }
 
-    /// All figures of this moment.
+    /// All current figures.
     pub fn all(&self) -> serde_json::Map<String, serde_json::Value> {
         let found = self.lock();
         let mut all = found.left.clone();
@@ -150,7 +150,7 @@ impl Findings {
 }
 
 impl Module {
-    /// Which end of a stream it is for.
+    /// Source, processor or sink.
     pub fn kind(&self) -> Kind {
         match self.make {
             Make::Source(_) => Kind::Source,
@@ -164,37 +164,37 @@ impl Module {
 pub struct OptionSpec {
     /// Its name.
     pub name: &'static str,
-    /// What values it takes.
+    /// Its type.
     pub takes: Takes,
-    /// What holds without it.
+    /// Its default.
     pub default: Absent,
     /// What it does.
     pub summary: &'static str,
 }
 
-/// What holds where an option is not given.
+/// What applies if an option is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Absent {
-    /// It must be given.
+    /// Required.
     Required,
-    /// Nothing: what that means is in the option's summary.
+    /// No default: the option's summary says what that means.
     None,
-    /// This value, as it would be written.
+    /// This value, as in a text.
     Value(&'static str),
 }
 
-/// What values an option takes.
+/// The type of an option.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Takes {
-    /// Any text.
+    /// Text, possibly empty.
     Text,
-    /// Any text that is not empty.
+    /// Text that is not empty.
     Name,
     /// true or false.
     Flag,
-    /// A whole number, from one to another.
+    /// A whole number in a range, inclusive.
     Integer(u64, u64),
-    /// A number, from one to another.
+    /// A number in a range, inclusive.
     Number(f64, f64),
     /// A time such as 500ms, 10s, 5m or 1h; a bare number is milliseconds.
     Duration,
@@ -206,20 +206,20 @@ pub enum Takes {
     Choice(&'static [&'static str]),
     /// An expression.
     Expression,
-    /// Where to post to: http://HOST:PORT/PATH, or https.
+    /// A target URL: http://HOST:PORT/PATH, or https.
     Url,
-    /// Figures of an aggregate, with commas between.
+    /// Figures of an aggregate, separated by commas.
     Figures,
-    /// Addresses of brokers, with commas between.
+    /// Broker addresses, separated by commas.
     Brokers,
-    /// A name that a topic can have.
+    /// A valid topic name.
     Topic,
-    /// Such names, with commas between.
+    /// Topic names, separated by commas.
     Topics,
-    /// A time in the directives of strftime.
+    /// A strftime format.
     TimeFormat,
-    /// Where to begin in a topic.
+    /// A start position in a topic.
     Begin,
-    /// Numbers of partitions, with commas between.
+    /// Partition numbers, separated by commas.
     Partitions,
 }

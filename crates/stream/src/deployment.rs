@@ -1,8 +1,8 @@
-//! Properties of a deployment: how many instances each stage has, and what is done with bad messages.
+//! Deployment properties: the number of instances per stage, and the policy for bad messages.
 //!
-//! `module.LABEL.count=3` is for the stage with that label, `module.*.count=2` for all that nothing else is said of. A stage
-//! with a count above one has a topic before it and a topic behind it, partitioned by key, and its instances share the
-//! partitions as a consumer group. Counts of 0 and 1 bind a stage directly to its neighbours.
+//! `module.LABEL.count=3` applies to the stage with that label, `module.*.count=2` to all others. A stage with a count above
+//! one gets a topic before and after it, partitioned by key, and its instances share the partitions as a consumer group.
+//! Counts of 0 and 1 bind a stage directly to its neighbours.
 
 use std::collections::BTreeMap;
 
@@ -12,62 +12,62 @@ use crate::guarantee::GUARANTEES;
 use crate::language::closest;
 use crate::plan::{Input, Plan};
 
-/// The most instances of a stage in one process.
+/// Maximum instances of a stage in one process.
 const COUNT_MAX: usize = 256;
-/// What bad messages are handled by.
+/// The property for the bad message policy.
 const ON_ERROR: &str = "onError";
-/// How often a message may arrive.
+/// The property for the delivery guarantee.
 const GUARANTEE: &str = "guarantee";
 
-/// How a stream is deployed.
+/// The deployment of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deployment {
     /// Instances of stages.
     pub counts: Counts,
-    /// What is done with messages that cannot be worked on.
+    /// Policy for bad messages.
     pub on_error: OnError,
-    /// How often a message may arrive.
+    /// Delivery guarantee.
     pub guarantee: Guarantee,
 }
 
-/// How many instances stages have.
+/// Instances per stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     by_label: BTreeMap<String, usize>,
     others: usize,
 }
 
-/// A property that means nothing, or a value that it cannot have.
+/// An unknown property or an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("The property {key}{} is wrong: {right} would be right", value.as_deref().map(|value| format!("={value}")).unwrap_or_default())]
+#[error("The property {key}{} is invalid: use {right}", value.as_deref().map(|value| format!("={value}")).unwrap_or_default())]
 pub struct WrongProperty {
     /// The property.
     pub key: String,
-    /// Its value, where it has one.
+    /// Its value, if any.
     pub value: Option<String>,
-    /// What would be right.
+    /// What to use instead.
     pub right: String,
 }
 
 impl Counts {
-    /// How many instances the stage with this label has: one at the least.
+    /// The instances of the stage with this label, at least one.
     pub fn of(&self, label: &str) -> usize {
         self.by_label.get(label).copied().unwrap_or(self.others).max(1)
     }
 
-    /// Whether no stage has several.
+    /// Whether every stage has one instance.
     pub fn are_single(&self) -> bool {
         self.others <= 1 && self.by_label.values().all(|count| *count <= 1)
     }
 }
 
 impl Deployment {
-    /// Reads `key=value` pairs with commas between, as Spring XD's `--properties` has them.
+    /// Parses `key=value` pairs separated by commas, the format of Spring XD's `--properties`.
     pub fn parse(text: &str) -> Result<Deployment, WrongProperty> {
         Deployment::read(&pairs(text)?)
     }
 
-    /// Reads properties.
+    /// Parses single properties.
     pub fn read(properties: &BTreeMap<String, String>) -> Result<Deployment, WrongProperty> {
         let mut deployment = Deployment::default();
         for (key, value) in properties {
@@ -98,7 +98,7 @@ impl Deployment {
         Ok(deployment)
     }
 
-    /// Whether all labels are those of stages of the plan.
+    /// Checks that all labels exist in the plan.
     pub fn check(&self, plan: &Plan) -> Result<(), WrongProperty> {
         let labels: Vec<&str> =
             plan.streams.iter().flat_map(|stream| stream.stages().map(|stage| &*stage.label)).collect();
@@ -106,7 +106,7 @@ impl Deployment {
             if !labels.contains(&label.as_str()) {
                 let right = match closest(label, labels.iter().copied()) {
                     Some(meant) => format!("module.{meant}.count"),
-                    None => format!("a stage among {}", labels.join(", ")),
+                    None => format!("the label of a stage: {}", labels.join(", ")),
                 };
                 return Err(WrongProperty { key: format!("module.{label}.count"), value: None, right });
             }
@@ -115,7 +115,7 @@ impl Deployment {
     }
 }
 
-/// The `key=value` pairs of a text, with commas between.
+/// The `key=value` pairs of a comma-separated text.
 pub(crate) fn pairs(text: &str) -> Result<BTreeMap<String, String>, WrongProperty> {
     let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
     let pair = |pair: &str| match pair.split_once('=') {
@@ -125,7 +125,7 @@ pub(crate) fn pairs(text: &str) -> Result<BTreeMap<String, String>, WrongPropert
     pairs.map(pair).collect()
 }
 
-/// How many instances each stage of a stream has, from its input to its output. A named destination is there once.
+/// The instances of each stage of a stream, from input to output. A named destination counts as one.
 pub(crate) fn counts_along(stream: &crate::plan::StreamPlan, counts: &Counts) -> Vec<usize> {
     let mut along = Vec::new();
     if !matches!(stream.input, Input::Stage(_)) {
@@ -154,14 +154,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_what_would_be_right() {
+    fn mistakes_are_reported_with_advice() {
         for (text, part) in [
-            ("module.filter.count", "module.filter.count=VALUE would be right"),
-            ("module.filter.count=many", "module.filter.count=many is wrong: a number from 0 to 256"),
+            ("module.filter.count", "use module.filter.count=VALUE"),
+            ("module.filter.count=many", "module.filter.count=many is invalid: use a number from 0 to 256"),
             ("module.filter.count=257", "a number from 0 to 256"),
             ("module.filter.criteria=x", "module.LABEL.count=N"),
-            ("guarantee=twice", "guarantee=twice is wrong: at-least-once, at-most-once or exactly-once"),
-            ("onError=ignore", "onError=ignore is wrong: fail, skip, dead-letter:FILE"),
+            (
+                "guarantee=twice",
+                "guarantee=twice is invalid: use at-least-once, at-most-once or exactly-once",
+            ),
+            ("onError=ignore", "onError=ignore is invalid: use fail, skip, dead-letter:FILE"),
         ] {
             let wrong = Deployment::parse(text).expect_err(text).to_string();
             assert!(wrong.contains(part), "{wrong}");
@@ -170,6 +173,6 @@ mod tests {
         let check = |text: &str| Deployment::parse(text).expect(text).check(&plan);
         assert_eq!(check("module.big.count=2"), Ok(()));
         let wrong = check("module.bag.count=2").expect_err("there is no such label").to_string();
-        assert!(wrong.contains("module.big.count would be right"), "{wrong}");
+        assert!(wrong.contains("use module.big.count"), "{wrong}");
     }
 }

@@ -1,6 +1,6 @@
-//! Where files enter: opened for reading, for appending, replaced by new ones. Other files of this crate open none.
+//! File access for this crate: reading, appending, replacing. No other module opens files.
 
-#![expect(clippy::disallowed_types, reason = "the files that streams read and write are no data of a broker")]
+#![expect(clippy::disallowed_types, reason = "files of streams are not broker data")]
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -11,23 +11,23 @@ use bytes::{Buf, BytesMut};
 
 use crate::stage::IoFailed;
 
-/// Which file a path names at the moment.
+/// Identifies the file behind a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identity {
     device: u64,
     inode: u64,
 }
 
-/// A file that is read from its beginning on, and may grow meanwhile.
+/// A file that is read from its beginning and may grow meanwhile.
 pub struct Reader {
     file: File,
     path: PathBuf,
     position: u64,
-    /// The last bytes that were read.
+    /// The last bytes read, to detect a file that was cut and has grown again.
     tail: Vec<u8>,
 }
 
-/// So many of the last bytes are kept, to know the file again.
+/// Size of that tail.
 const TAIL_BYTES: usize = 64;
 
 impl Reader {
@@ -37,14 +37,14 @@ impl Reader {
         Ok(Reader { file, path: path.to_owned(), position: 0, tail: Vec::new() })
     }
 
-    /// Goes on at the end of what there is.
+    /// Seeks to the current end.
     pub fn skip_to_end(&mut self) -> Result<(), IoFailed> {
         let end = self.file.seek(SeekFrom::End(0));
         self.position = end.map_err(|error| IoFailed::file("read", &self.path, error))?;
         Ok(())
     }
 
-    /// Reads what follows. 0 says that there is no more at the moment.
+    /// Reads on. 0 means that nothing more is available yet.
     pub fn read(&mut self, into: &mut [u8]) -> Result<usize, IoFailed> {
         loop {
             match self.file.read(into) {
@@ -65,8 +65,8 @@ impl Reader {
         self.tail.drain(..too_many);
     }
 
-    /// Goes back to the beginning, if the file was cut: it has become shorter than what was read of it, or has grown again
-    /// since and has other bytes where the last were read. Whether it was.
+    /// Rewinds to the beginning if the file was cut: it is shorter than what was read, or its bytes before the read position
+    /// have changed. Returns whether it did.
     pub fn rewind_if_cut(&mut self) -> Result<bool, IoFailed> {
         let failed = |error| IoFailed::file("read", &self.path, error);
         let len = self.file.metadata().map_err(failed)?.len();
@@ -84,13 +84,13 @@ impl Reader {
         let found = &mut found[..self.tail.len()];
         match self.file.read_exact_at(found, self.position - self.tail.len() as u64) {
             Ok(()) => Ok(*found == *self.tail),
-            // It was cut a moment ago.
+            // Cut concurrently.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Its path, when it was opened.
+    /// The path it was opened by.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -102,30 +102,30 @@ impl Reader {
     }
 }
 
-/// Which file a path names; nothing if there is none.
+/// The file behind a path, if it exists.
 pub fn identity(path: &Path) -> Option<Identity> {
     let metadata = std::fs::metadata(path).ok()?;
     Some(Identity { device: metadata.dev(), inode: metadata.ino() })
 }
 
-/// A regular file, opened for reading. Opening and reading anything else may take for ever, and holds up the stream's thread.
+/// Opens a regular file for reading. Opening or reading anything else may block the stream's thread forever.
 fn open_regular(path: &Path) -> Result<File, IoFailed> {
     let failed = |error| IoFailed::file("open", path, error);
     let metadata = std::fs::metadata(path).map_err(failed)?;
-    // What reading a directory is answered with says enough.
+    // A directory fails when it is read, with a clear error.
     if !metadata.is_file() && !metadata.is_dir() {
-        let reason = "it is no regular file; pipes and devices are read by stdin, where the stream runs in the foreground";
+        let reason = "it is not a regular file; to read a pipe or a device, use stdin and run the stream in the foreground";
         return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, reason)));
     }
     File::open(path).map_err(failed)
 }
 
-/// All of a regular file, up to a limit.
+/// Reads a whole regular file, up to a limit.
 pub fn read_regular(path: &Path, bytes_max: usize) -> Result<Vec<u8>, IoFailed> {
     read_to_end(open_regular(path)?, path, bytes_max)
 }
 
-/// All of what a path names, a pipe too, up to a limit.
+/// Reads a path to its end, pipes included, up to a limit.
 pub fn read_whole(path: &Path, bytes_max: usize) -> Result<Vec<u8>, IoFailed> {
     read_to_end(File::open(path).map_err(|error| IoFailed::file("read", path, error))?, path, bytes_max)
 }
@@ -141,11 +141,10 @@ fn read_to_end(file: File, path: &Path, bytes_max: usize) -> Result<Vec<u8>, IoF
     Ok(bytes)
 }
 
-/// What a buffer of an [`Appender`] holds before it is to be written out.
+/// The fill level at which an [`Appender`] must be flushed.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A file that is written at its end, through a buffer. What could not be written stays in the buffer: writing it out may be
-/// tried again.
+/// A file written at its end, through a buffer. Bytes that could not be written stay in the buffer, so a flush can be retried.
 pub struct Appender {
     file: File,
     path: PathBuf,
@@ -154,27 +153,27 @@ pub struct Appender {
 }
 
 impl Appender {
-    /// Opens a file, or makes one.
+    /// Opens or creates a file.
     pub fn open(path: &Path) -> Result<Appender, IoFailed> {
         Appender::open_by(path, OpenOptions::new().create(true).append(true))
     }
 
-    /// Makes a file, in place of one that may be there.
+    /// Creates a file, replacing an existing one.
     pub fn replace(path: &Path) -> Result<Appender, IoFailed> {
         Appender::open_by(path, OpenOptions::new().create(true).write(true).truncate(true))
     }
 
-    /// Makes a file that must not be there yet.
+    /// Creates a file that must not exist.
     pub fn create(path: &Path) -> Result<Appender, IoFailed> {
         Appender::open_by(path, OpenOptions::new().create_new(true).write(true))
     }
 
     fn open_by(path: &Path, options: &OpenOptions) -> Result<Appender, IoFailed> {
         let failed = |error| IoFailed::file("open", path, error);
-        // One that nobody reads would hold up the stream's thread.
+        // A pipe without a reader would block the stream's thread.
         if std::fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo()) {
             let reason =
-                "it is a named pipe; stdout writes into one, where the stream runs in the foreground";
+                "it is a named pipe; to write to one, use stdout and run the stream in the foreground";
             return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, reason)));
         }
         let file = options.open(path).map_err(failed)?;
@@ -182,23 +181,23 @@ impl Appender {
         Ok(Appender { file, path: path.to_owned(), buffer: BytesMut::with_capacity(BUFFER_BYTES), len })
     }
 
-    /// Its bytes, those in the buffer among them.
+    /// Size including buffered bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Puts bytes into the buffer.
+    /// Appends to the buffer.
     pub fn append(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
         self.len += bytes.len() as u64;
     }
 
-    /// Whether the buffer is to be written out before more comes.
+    /// Whether the buffer must be flushed before the next append.
     pub fn is_full(&self) -> bool {
         self.buffer.len() >= BUFFER_BYTES
     }
 
-    /// Writes out what is in the buffer. After a failure, the rest of it is still there.
+    /// Writes the buffer to the file. After a failure, the rest stays in the buffer.
     pub fn flush(&mut self) -> Result<(), IoFailed> {
         while !self.buffer.is_empty() {
             match self.file.write(&self.buffer) {
@@ -214,7 +213,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Waits until all that was written out is on the medium.
+    /// Syncs all flushed bytes to the medium.
     pub fn sync(&mut self) -> Result<(), IoFailed> {
         self.file.sync_data().map_err(|error| IoFailed::file("write", &self.path, error))
     }

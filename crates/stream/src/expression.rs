@@ -1,18 +1,18 @@
 //! Expressions, in the Common Expression Language (CEL), over one message.
 //!
-//! | variable | is |
+//! | variable | value |
 //! |---|---|
-//! | `payload` | the value of the message, read as JSON |
-//! | `text` | the value as text |
-//! | `raw` | the value as bytes |
-//! | `key` | the key as text; null where there is none |
-//! | `headers` | the headers, a map of texts |
-//! | `time` | when the message was made, a timestamp |
+//! | `payload` | the message, parsed as JSON |
+//! | `text` | the message as text |
+//! | `raw` | the message as bytes |
+//! | `key` | the key as text; null if absent |
+//! | `headers` | the headers, a map of strings |
+//! | `time` | the message's time, a timestamp |
 //! | `time_ms` | the same in milliseconds since 1970 |
-//! | `sequence` | its place in what its source has made |
+//! | `sequence` | its number, counted by its source |
 //!
-//! An expression is read once, and what it asks of `payload` is found out then: of each message only those fields are read,
-//! where they lie. What is written out as it came in, as in `{"id": payload.id}`, is copied and never read at all.
+//! An expression is compiled once, which finds the fields it needs: only those are parsed, in place. A field that is passed on
+//! unchanged, as in `{"id": payload.id}`, is copied without parsing.
 
 mod needs;
 mod parse;
@@ -31,14 +31,14 @@ use crate::message::Message;
 use needs::Needs;
 use view::View;
 
-/// The functions of the language, made once for all.
+/// The functions of the language, shared by all expressions.
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
     let mut env = Env::stdlib();
-    env.add_extension(strings).expect("the functions of strings have names of their own");
+    env.add_extension(strings).expect("the string functions clash with no other");
     Arc::new(env)
 });
 
-/// An expression that was understood.
+/// A compiled expression.
 #[derive(Debug)]
 pub struct Expression {
     text: String,
@@ -46,13 +46,13 @@ pub struct Expression {
     needs: Needs,
 }
 
-/// A text is no expression.
+/// A text that is not a valid expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct NoExpression {
-    /// Why not.
+    /// The reason.
     pub reason: String,
-    /// The byte where it is wrong, if it is known.
+    /// The byte offset of the mistake, if known.
     pub at: Option<usize>,
 }
 
@@ -62,13 +62,13 @@ impl<T: Into<String>> From<T> for NoExpression {
     }
 }
 
-/// An expression has no value for a message.
+/// An expression that has no value for a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoValue {
-    /// The message is not what the expression takes it for.
+    /// The message is not JSON, or a field has an unexpected type.
     #[error(transparent)]
     NotJson(#[from] NotJson),
-    /// The evaluation failed.
+    /// Evaluation failed.
     #[error("{expression} fails: {reason}")]
     Failed {
         /// The expression.
@@ -76,20 +76,20 @@ pub enum NoValue {
         /// Why.
         reason: String,
     },
-    /// Another kind of value is needed.
+    /// The value has the wrong type.
     #[error("{expression} is {found}, not {wanted}")]
     OfAnotherKind {
         /// The expression.
         expression: String,
-        /// What it is.
+        /// Its type.
         found: String,
-        /// What it should be.
+        /// The required type.
         wanted: &'static str,
     },
 }
 
 impl Expression {
-    /// Reads an expression.
+    /// Compiles an expression.
     pub fn compile(text: &str) -> Result<Expression, NoExpression> {
         let tree = parse::tree(text)?;
         let needs = Needs::of(&tree)?;
@@ -101,7 +101,7 @@ impl Expression {
         &self.text
     }
 
-    /// Whether a message meets the expression.
+    /// Evaluates a condition.
     pub fn test(&self, message: &Message<'_>) -> Result<bool, NoValue> {
         self.with(message, |_, context| {
             let value = Value::resolve_val(&self.tree, context).map_err(|error| self.failed(error))?;
@@ -129,7 +129,7 @@ impl Expression {
         })
     }
 
-    /// The value as a map: names in their order, each with text and bytes as they are, anything else as JSON, and null as nothing.
+    /// The value as a map, in order: text and bytes unchanged, anything else as JSON, null as an absent value.
     pub fn entries(&self, message: &Message<'_>) -> Result<Vec<(String, Option<BytesMut>)>, NoValue> {
         self.with(message, |_, context| {
             match Value::resolve(&self.tree, context).map_err(|error| self.failed(error))? {
@@ -139,7 +139,7 @@ impl Expression {
         })
     }
 
-    /// The value as a time: a timestamp, milliseconds since 1970, or text as in RFC 3339.
+    /// The value as a time: a timestamp, milliseconds since 1970, or RFC 3339 text.
     pub fn time_ms(&self, message: &Message<'_>) -> Result<i64, NoValue> {
         self.with(message, |_, context| {
             let value = Value::resolve(&self.tree, context).map_err(|error| self.failed(error))?;
@@ -155,7 +155,10 @@ impl Expression {
             };
             found.ok_or_else(|| {
                 let kind = value.type_of().to_string();
-                self.of_another_kind(&kind, "a time (milliseconds since 1970, or as 2026-01-31T12:00:00Z)")
+                self.of_another_kind(
+                    &kind,
+                    "a time (milliseconds since 1970, or text such as 2026-01-31T12:00:00Z)",
+                )
             })
         })
     }

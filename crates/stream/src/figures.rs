@@ -1,23 +1,23 @@
-//! The figures of a window of messages, as they are written in options. Pure.
+//! The figures of a window, as named in options. Pure.
 
-/// What is told of a window.
+/// A figure of a window.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Figure {
     /// How many messages.
     Count,
     /// Their sum.
     Sum,
-    /// The least.
+    /// The smallest.
     Min,
     /// The largest.
     Max,
     /// Their mean.
     Average,
-    /// A quantile, with its name.
+    /// A quantile and its name.
     Quantile(String, f64),
 }
 
-/// The figures that a text asks for, if there are such.
+/// Parses a list of figures.
 pub fn figures(text: &str) -> Option<Vec<Figure>> {
     text.split(',').map(|name| figure(name.trim())).collect()
 }

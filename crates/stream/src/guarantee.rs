@@ -1,27 +1,27 @@
-//! How often a message may arrive: asked for when streams are run, kept by sources that remember how far they were read.
+//! Delivery guarantees: requested per run, kept by sources that commit offsets.
 
 use std::str::FromStr;
 
-/// How often a message of a source that remembers how far it was read arrives, whatever fails on the way.
+/// How often a message from a source with committed offsets is delivered, whatever fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Guarantee {
-    /// Once or more: the source is told of a message when every sink has acknowledged it.
+    /// At least once: the source gets the acknowledgement when every sink has acknowledged the message.
     #[default]
     AtLeastOnce,
-    /// Once or not at all: the source is told of a message before any stage sees it.
+    /// At most once: the source commits a message before any stage sees it.
     AtMostOnce,
-    /// Once: what the sink writes and how far the source has come count together, or not at all.
+    /// Exactly once: the sink's output and the source's offsets commit atomically.
     ExactlyOnce,
 }
 
-/// The names of guarantees, for people.
+/// The names of the guarantees.
 pub const GUARANTEES: &str = "at-least-once, at-most-once or exactly-once";
 
-/// No such guarantee.
+/// An unknown guarantee.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no guarantee: {GUARANTEES} would be right")]
+#[error("{text:?} is not a guarantee: use {GUARANTEES}")]
 pub struct NoSuchGuarantee {
-    /// What was given.
+    /// The rejected text.
     pub text: String,
 }
 
@@ -48,6 +48,6 @@ mod tests {
         assert_eq!("at-most-once".parse(), Ok(Guarantee::AtMostOnce));
         assert_eq!("exactly-once".parse(), Ok(Guarantee::ExactlyOnce));
         let error = "twice".parse::<Guarantee>().expect_err("it is none");
-        assert!(error.to_string().contains("at-most-once or exactly-once would be right"), "{error}");
+        assert!(error.to_string().contains("use at-least-once, at-most-once or exactly-once"), "{error}");
     }
 }

@@ -1,15 +1,13 @@
-//! Hosting: streams that are created under a name, deployed and undeployed while the process runs, and started again
-//! after a restart.
+//! Hosting: named streams that are deployed and undeployed while the process runs, and restarted with it.
 //!
-//! What is to run is written in a topic of the cluster (`definitions`); a host reads it, follows it, and runs the
-//! streams that are deployed on its node. A verb is a record: it is judged against what the topic says up to its end,
-//! written, and answered when this host has read it again. So several hosts of a cluster see the same streams, and
-//! any of them can undeploy a stream of another. Verbs at the same host come one after the other; of two hosts that
-//! are asked for the same stream at the same moment, the later record holds.
+//! The desired state is a topic of the cluster (`definitions`). A host reads and follows it, and runs the streams that are
+//! deployed on its node. A verb is checked against the topic up to its end, written as a record, and answered when this host
+//! has read it back. So all hosts of a cluster see the same streams, and any host can undeploy another's stream. Verbs on
+//! one host are serialised; if two hosts change the same stream at once, the later record wins.
 //!
 //! - [`definition`] is a record of the topic.
 //! - `supervisor` runs one stream: start, end, failure, drain.
-//! - `verbs` are what a host is asked for.
+//! - `verbs` are the operations of a host.
 //! - [`rest`] is the API over HTTP, [`metrics`] the figures for Prometheus.
 
 pub mod definition;
@@ -44,53 +42,53 @@ use supervisor::{Ordered, Supervisor};
 pub use definitions::TOPIC;
 pub use status::{State, StreamStatus};
 
-/// The pause before the topic is read anew after a failure.
+/// The pause before the topic is read again after a failure.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How long a read of the topic waits for the next record.
+/// How long a read waits for the next record.
 const READ: Duration = Duration::from_secs(5);
 
-/// What a host is told at its start.
+/// The configuration of a host.
 #[derive(Clone)]
 pub struct HostSettings {
-    /// For the topic of definitions, topics between stages and kafka stages that name no other.
+    /// The cluster for definitions, topics between stages, and kafka stages without an address.
     pub cluster: crate::Cluster,
-    /// The node that deployments on this host are recorded with.
+    /// The node id recorded with deployments on this host.
     pub node: i32,
-    /// Stages that are not allowed.
+    /// Refused stages.
     pub refused_modules: BTreeSet<String>,
-    /// Where stages show lines.
+    /// Where stages print lines.
     pub console: Arc<dyn Console>,
 }
 
-/// Why a verb was not done.
+/// Why a verb failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum HostError {
-    /// The text is wrong.
+    /// The text is invalid.
     #[error(transparent)]
     WrongDefinition(#[from] Complaints),
-    /// A property is wrong.
+    /// A property is invalid.
     #[error(transparent)]
     WrongProperty(#[from] WrongProperty),
-    /// It cannot have the guarantee that is asked for.
+    /// The stream cannot have the requested guarantee.
     #[error(transparent)]
     NotExactlyOnce(#[from] NotExactlyOnce),
-    /// The name cannot be one.
+    /// The name is invalid.
     #[error(
-        "{0:?} cannot be the name of a stream: letters, digits, _ and - would be right, 100 at the most, a letter, a digit or _ first"
+        "{0:?} cannot be the name of a stream: use at most 100 letters, digits, _ and -, and do not begin with -"
     )]
     WrongName(String),
-    /// There is no such stream.
-    #[error("There is no stream {name}{}", meant.as_deref().map(|meant| format!(": {meant} would be right")).unwrap_or_default())]
+    /// Unknown stream.
+    #[error("There is no stream {name}{}", meant.as_deref().map(|meant| format!("; did you mean {meant}?")).unwrap_or_default())]
     NoSuchStream {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What may have been meant.
+        /// A similar name.
         meant: Option<String>,
     },
-    /// Something else stands against it.
+    /// The state of the streams does not allow it.
     #[error("{0}")]
     Conflict(String),
-    /// The topic cannot be read or written, or not yet.
+    /// The topic of definitions is not available, or not yet.
     #[error(transparent)]
     Unavailable(#[from] DefinitionsUnavailable),
 }
@@ -112,18 +110,18 @@ pub struct Host(Arc<Shared>);
 
 struct Shared {
     settings: HostSettings,
-    /// Where verbs ask and write.
+    /// The client that verbs use.
     cluster: Cluster,
-    /// Where the topic is followed: over connections of its own, since a broker looks at nothing else on a connection while a
-    /// fetch waits there.
+    /// The client that follows the topic. It has its own connections, because a broker serves nothing else on a connection
+    /// while a fetch waits there.
     followed: Cluster,
     writer: tokio::sync::Mutex<Writer>,
     taps: Taps,
     state: Mutex<Hosted>,
-    /// Up to where the topic was read and acted upon.
+    /// The offset up to which the topic was read and acted on.
     read_to: watch::Sender<Offset>,
     stopping: watch::Sender<bool>,
-    /// Where the streams run.
+    /// The runtime of the streams.
     runtime: Handle,
 }
 
@@ -136,12 +134,12 @@ struct Hosted {
 
 struct Known {
     definition: Definition,
-    /// What of it can be tapped.
+    /// Its taps.
     tappable: Vec<Arc<str>>,
 }
 
 impl Host {
-    /// Connects to the cluster, reads all definitions, and starts what is deployed on this node.
+    /// Connects to the cluster, reads all definitions, and starts the streams deployed on this node.
     pub async fn start(settings: HostSettings) -> Result<Host, DefinitionsUnavailable> {
         let cluster = definitions::connect(&settings.cluster).await?;
         let followed = definitions::connect(&settings.cluster).await?;
@@ -160,7 +158,7 @@ impl Host {
         let end = definitions::end(&cluster).await?;
         let mut reader = Reader::begin(followed).await?;
         let mut at = reader.position().unwrap_or(Offset(0));
-        // All definitions come before the first start: what is tapped may have been written after its tap.
+        // Read all definitions before the first start: a tap may come before the stream it taps.
         let mut latest = BTreeMap::new();
         while at < end {
             let Some((said, next)) = reader.next(READ).await? else { continue };
@@ -173,7 +171,7 @@ impl Host {
         Ok(host)
     }
 
-    /// Where the streams run, and what is done with them.
+    /// Run options for the streams.
     pub fn runtime(&self) -> &Handle {
         &self.0.runtime
     }
@@ -182,7 +180,7 @@ impl Host {
         self.0.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Reads the topic on, as long as the host runs.
+    /// Follows the topic for the lifetime of the host.
     async fn follow(self, mut reader: Reader) {
         let mut stopping = self.0.stopping.subscribe();
         loop {
@@ -197,13 +195,13 @@ impl Host {
                     self.0.read_to.send_replace(next);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "The definitions of streams cannot be read; it is tried again");
+                    tracing::warn!(%error, "Failed to read the stream definitions, retrying");
                     sleep(AGAIN).await;
-                    // From the beginning: what was read already says nothing new.
+                    // From the beginning: rereading is idempotent.
                     match Reader::begin(self.0.followed.clone()).await {
                         Ok(again) => reader = again,
                         Err(error) => {
-                            tracing::debug!(%error, "The definitions of streams cannot be read yet")
+                            tracing::debug!(%error, "Cannot read the stream definitions yet")
                         }
                     }
                 }
@@ -211,7 +209,7 @@ impl Host {
         }
     }
 
-    /// Takes over what the topic says, then starts and stops what that asks for.
+    /// Applies records of the topic, then starts and stops streams to match.
     fn act(&self, said: Vec<Said>) {
         let mut state = self.state();
         let mut changed = BTreeSet::new();
@@ -219,7 +217,7 @@ impl Host {
         for Said { name, value, offset } in said {
             let name: Arc<str> = name.into();
             if offset < read_to {
-                // Read again, from the beginning.
+                // Read again from the beginning.
                 continue;
             }
             let definition = value.map(|value| Definition::from_record(&name, &value)).transpose();
@@ -233,7 +231,7 @@ impl Host {
                     self.0.taps.forget(&name);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "A record is passed over");
+                    tracing::warn!(%error, "Skipped a record that is not a stream definition");
                     continue;
                 }
             }
@@ -244,7 +242,7 @@ impl Host {
         }
     }
 
-    /// Tells the supervisor of a stream what is wanted of it now.
+    /// Sends a stream's desired state to its supervisor.
     fn order(&self, state: &mut Hosted, name: &Arc<str>) {
         let known = state.streams.get(name);
         let here =
@@ -268,7 +266,7 @@ impl Host {
         }
     }
 
-    /// Reads a definition as that of a stream of this host, with what it may be joined to.
+    /// Plans a definition as a stream of this host, with its possible connections.
     fn read(&self, state: &Hosted, name: &str, text: &str) -> Result<Plan, Complaints> {
         let refused_modules = &self.0.settings.refused_modules;
         let around = Surroundings {
@@ -292,13 +290,13 @@ impl Host {
         }
     }
 
-    /// How all streams are, by name.
+    /// The status of all streams, by name.
     pub fn list(&self) -> Vec<StreamStatus> {
         let state = self.state();
         state.streams.iter().map(|(name, known)| self.status_of(&state, name, known)).collect()
     }
 
-    /// How a stream is.
+    /// The status of one stream.
     pub fn status(&self, name: &str) -> Result<StreamStatus, HostError> {
         self.known(name)?;
         let state = self.state();
@@ -318,13 +316,13 @@ impl Host {
         };
         match (&known.definition.deployed, state.supervisors.get(name)) {
             (Some(deployed), _) if deployed.node != self.0.settings.node => status.state = State::Elsewhere,
-            (_, Some(supervisor)) => supervisor.status().tell(&mut status),
+            (_, Some(supervisor)) => supervisor.status().describe(&mut status),
             _ => {}
         }
         status
     }
 
-    /// Stops all streams in order, for the next start to go on. What has not arrived within `within` is given up.
+    /// Drains all streams so that the next start resumes them. After `within`, drops messages in flight.
     pub async fn stop(&self, within: Duration) {
         let deadline = Instant::now() + within;
         self.0.stopping.send_replace(true);
@@ -341,7 +339,7 @@ impl Host {
             if supervisor.status().state == State::Undeploying {
                 tracing::warn!(
                     stream = &*name,
-                    "The stream had no time to drain; what is on its way is given up"
+                    "The stream did not drain in time; dropped its messages in flight"
                 );
             }
             supervisor.abort();
@@ -349,22 +347,19 @@ impl Host {
     }
 }
 
-/// Why a stage is not for a server, if it is not.
+/// Why a stage cannot run on a server, if so.
 fn refused(module: &Module, refused_modules: &BTreeSet<String>) -> Option<(String, String)> {
     let name = module.name;
     match name {
-        "stdin" => Some((
-            "A server has no standard input to read".to_owned(),
-            "http, file or kafka would be right.".to_owned(),
-        )),
+        "stdin" => {
+            Some(("A server has no standard input to read".to_owned(), "Use http, file or kafka.".to_owned()))
+        }
         "stdout" => Some((
             "A server has no standard output to write to".to_owned(),
-            "log, file or kafka would be right.".to_owned(),
+            "Use log, file or kafka.".to_owned(),
         )),
         _ if refused_modules.contains(name) => {
-            let right = format!(
-                "streams.refused.modules of the broker names it; without {name} there it is allowed."
-            );
+            let right = format!("To allow it, remove {name} from the broker's streams.refused.modules.");
             Some((format!("{name} is not allowed on this host"), right))
         }
         _ => None,

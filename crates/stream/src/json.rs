@@ -1,8 +1,8 @@
-//! JSON as filters need it: the fields that are asked for are found, all others are stepped over. No tree is built.
+//! JSON for filters: finds the requested fields and skips all others, without building a tree.
 //!
-//! What is stepped over is checked as far as its shape: quotes, brackets, commas, colons and words. The grammar of its
-//! numbers, escapes and encoding is looked at where a value is read. What comes after the last field that is asked for is
-//! not looked at, but for the brace at the end: a message that was cut off is found out all the same.
+//! Skipped values are checked for structure only: quotes, brackets, commas, colons and words. Numbers, escapes and encoding
+//! are checked when a value is read. After the last requested field only the closing brace is checked, which still detects
+//! truncated messages.
 
 use std::borrow::Cow;
 
@@ -11,16 +11,16 @@ use memchr::memchr2;
 /// The deepest nesting.
 const DEPTH_MAX: u32 = 128;
 
-/// Strings of up to so many bytes are looked through byte by byte.
+/// Strings up to this size are searched byte by byte.
 const SHORT_BYTES: usize = 16;
 
-/// Bytes that are no JSON.
+/// Bytes that are not valid JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is not JSON: {expected} is expected at byte {at}")]
+#[error("it is not JSON: expected {expected} at byte {at}")]
 pub struct NotJson {
-    /// What should stand there.
+    /// The expected syntax.
     pub expected: &'static str,
-    /// Where.
+    /// The byte offset.
     pub at: usize,
 }
 
@@ -30,24 +30,24 @@ fn wrong<T>(expected: &'static str, at: usize) -> Result<T> {
     Err(NotJson { expected, at })
 }
 
-/// A value that was found, not yet read.
+/// A value that was located but not yet parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Raw<'a> {
     /// null
     Null,
     /// true or false
     Bool(bool),
-    /// The digits, sign, point and exponent.
+    /// The literal text of a number.
     Number(&'a [u8]),
-    /// What stands between the quotes, and whether there are escapes in it.
+    /// The text between the quotes, and whether it contains escapes.
     String(&'a [u8], bool),
-    /// From bracket to bracket.
+    /// An array with its brackets.
     Array(&'a [u8]),
-    /// From brace to brace.
+    /// An object with its braces.
     Object(&'a [u8]),
 }
 
-/// Walks over a text.
+/// A cursor over a text.
 struct Cursor<'a> {
     text: &'a [u8],
     at: usize,
@@ -76,12 +76,12 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// The inside of a string, whose first quote is next.
+    /// The contents of a string; the cursor is at the opening quote.
     #[inline]
     fn string(&mut self) -> Result<(&'a [u8], bool)> {
         self.expect(b'"', "a string")?;
         let start = self.at;
-        // Most strings are short: a search by many bytes at once begins to pay after that.
+        // Most strings are short: a vectorised search only pays off for longer ones.
         for (length, byte) in self.text[start..].iter().take(SHORT_BYTES).enumerate() {
             match byte {
                 b'"' => {
@@ -144,14 +144,14 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The members of an object: name without quotes, whether it has escapes, value. Goes on while `f` says so.
+    /// Visits the members of an object (name without quotes, whether it has escapes, value) while `f` returns true.
     fn members(
         &mut self,
         depth: u32,
         mut f: impl FnMut(&'a [u8], bool, Raw<'a>) -> Result<bool>,
     ) -> Result<()> {
         if depth == DEPTH_MAX {
-            return wrong("less nesting", self.at);
+            return wrong("no deeper nesting", self.at);
         }
         self.expect(b'{', "an object")?;
         if self.next() == Some(b'}') {
@@ -179,7 +179,7 @@ impl<'a> Cursor<'a> {
 
     fn elements(&mut self, depth: u32, mut f: impl FnMut(Raw<'a>) -> Result<()>) -> Result<()> {
         if depth == DEPTH_MAX {
-            return wrong("less nesting", self.at);
+            return wrong("no deeper nesting", self.at);
         }
         self.expect(b'[', "an array")?;
         if self.next() == Some(b']') {
@@ -200,7 +200,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The one value that a text is.
+/// Parses a text that is one value.
 pub fn parse(text: &[u8]) -> Result<Raw<'_>> {
     let mut cursor = Cursor { text, at: 0 };
     let value = cursor.value(0)?;
@@ -210,12 +210,12 @@ pub fn parse(text: &[u8]) -> Result<Raw<'_>> {
     Ok(value)
 }
 
-/// Finds members of the object that a text is, by their names: what has several of a name has the first.
+/// Finds members of the top-level object by name; the first of a repeated name wins.
 pub fn find<'a>(text: &'a [u8], names: &[Box<str>], found: &mut [Option<Raw<'a>>]) -> Result<()> {
     let mut cursor = Cursor { text, at: 0 };
     let mut missing = names.len();
     if cursor.next() != Some(b'{') {
-        // Any other value has no members; it is JSON all the same.
+        // Other values have no members, but are still JSON.
         return parse(text).map(drop);
     }
     cursor.members(0, |name, escaped, value| {
@@ -247,7 +247,7 @@ pub fn find<'a>(text: &'a [u8], names: &[Box<str>], found: &mut [Option<Raw<'a>>
 }
 
 impl<'a> Raw<'a> {
-    /// The member of an object.
+    /// A member of an object.
     pub fn member(self, name: &str) -> Result<Option<Raw<'a>>> {
         let Raw::Object(text) = self else { return Ok(None) };
         let mut found = None;
@@ -283,7 +283,7 @@ impl<'a> Raw<'a> {
         Ok(elements)
     }
 
-    /// Its text as it stood there.
+    /// Its original text.
     pub fn write(self, out: &mut bytes::BytesMut) {
         let mut put = |bytes: &[u8]| out.extend_from_slice(bytes);
         match self {
@@ -300,21 +300,21 @@ impl<'a> Raw<'a> {
     }
 }
 
-/// A string without its escapes.
+/// Unescapes a string.
 pub fn string(inside: &[u8], escaped: bool) -> Result<Cow<'_, str>> {
     if !escaped {
         let text = std::str::from_utf8(inside);
         return text.map(Cow::Borrowed).or_else(|error| wrong("UTF-8", error.valid_up_to()));
     }
-    // Escapes are rare: the crate that knows them all reads them.
+    // Escapes are rare, so leave them to serde_json.
     let mut quoted = Vec::with_capacity(inside.len() + 2);
     quoted.push(b'"');
     quoted.extend_from_slice(inside);
     quoted.push(b'"');
-    serde_json::from_slice(&quoted).map(Cow::Owned).or_else(|_| wrong("a string with sound escapes", 0))
+    serde_json::from_slice(&quoted).map(Cow::Owned).or_else(|_| wrong("a string with valid escapes", 0))
 }
 
-/// A number: whole where it is written so and fits.
+/// Parses a number, as an integer if it is written as one and fits.
 pub fn number(text: &[u8]) -> Result<Number> {
     let text = std::str::from_utf8(text).or_else(|_| wrong("a number", 0))?;
     if let Ok(value) = text.parse() {
@@ -328,7 +328,7 @@ pub fn number(text: &[u8]) -> Result<Number> {
     }
 }
 
-/// A number that was read.
+/// A parsed number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     /// A whole number.
@@ -337,7 +337,7 @@ pub enum Number {
     Float(f64),
 }
 
-/// Writes a string with quotes and escapes.
+/// Writes a quoted and escaped string.
 pub fn write_string(text: &str, out: &mut bytes::BytesMut) {
     out.extend_from_slice(b"\"");
     let mut done = 0;
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_found_out_and_what_is_cut_off_even_after_the_field() {
+    fn invalid_json_is_rejected_even_if_cut_off_after_the_field() {
         for text in [
             "",
             "{",
@@ -408,7 +408,7 @@ mod tests {
             assert!(found(text, "a").is_err(), "{text}");
         }
         let deep = "[".repeat(100_000);
-        assert_eq!(parse(deep.as_bytes()), Err(NotJson { expected: "less nesting", at: 128 }));
+        assert_eq!(parse(deep.as_bytes()), Err(NotJson { expected: "no deeper nesting", at: 128 }));
     }
 
     #[test]
@@ -431,9 +431,9 @@ mod tests {
         }
     }
 
-    /// What serde_json reads is read, with the same members; and nothing panics.
+    /// Every text that serde_json accepts parses to the same members, and nothing panics.
     #[test]
-    fn texts_made_at_random_are_read_as_serde_json_reads_them() {
+    fn random_texts_parse_as_with_serde_json() {
         let parts = [
             "{", "}", "[", "]", ",", ":", "\"a\"", "\"b\\n\"", "1", "-2.5", "true", "null", " ", "\"", "\\",
             "x",
@@ -449,7 +449,7 @@ mod tests {
                 if let Some(map) = value.as_object() {
                     let names: std::collections::BTreeSet<String> = ours
                         .and_then(Raw::members)
-                        .expect("ours is sound")
+                        .expect("ours parsed")
                         .into_iter()
                         .map(|(n, _)| n.into_owned())
                         .collect();

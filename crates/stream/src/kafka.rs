@@ -1,5 +1,5 @@
-//! What the stages that talk to a cluster share: which cluster, with which settings, and over which connections. Settings have
-//! the names of Kafka's own clients, or librdkafka's for the same.
+//! Cluster access for the stages: address, settings and shared connections. Settings have the names of Kafka's own clients or of
+//! librdkafka.
 
 mod clusters;
 mod opening;
@@ -21,42 +21,42 @@ pub use outlet::{Outlet, Waiting};
 pub use settings::{ClientSettings, consumer, producer};
 pub use writer::Writer;
 
-/// The largest file of properties.
+/// Size limit of a properties file.
 const PROPERTIES_BYTES_MAX: usize = 1 << 20;
-/// `client.id`, where the properties name no other.
+/// The default `client.id`.
 const CLIENT_ID: &str = "thalweg-stream";
 
-/// Which cluster.
+/// The bootstrap option.
 pub const BOOTSTRAP: OptionSpec = OptionSpec {
     name: "bootstrap",
     takes: Takes::Brokers,
     default: Absent::Value("localhost:9092"),
-    summary: "The brokers to connect to first.",
+    summary: "The bootstrap servers.",
 };
 
-/// With which properties.
+/// The properties option.
 pub const PROPERTIES: OptionSpec = OptionSpec {
     name: "properties",
     takes: Takes::Name,
     default: Absent::None,
-    summary: "A file of client properties, by the names of Kafka's own clients (`security.protocol`, `sasl.jaas.config`, `fetch.max.bytes`) or by librdkafka's for the same. They override the other options.",
+    summary: "A file of client properties, with the names of Kafka's own clients (`security.protocol`, `sasl.jaas.config`, `fetch.max.bytes`) or of librdkafka. They override the other options.",
 };
 
-/// A cluster, for what streams need one for beside their kafka stages.
+/// The cluster that streams use apart from their kafka stages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// The brokers to connect to first.
+    /// The bootstrap servers.
     pub bootstrap: String,
-    /// A file of client properties, as `--properties` of a kafka stage takes it.
+    /// A file of client properties, like `--properties` of a kafka stage.
     pub properties: Option<String>,
 }
 
 impl Cluster {
-    /// The brokers to connect to first, and how, for the clients of this program. The file is read for each of them, so that a
-    /// certificate or a password can be renewed.
+    /// The bootstrap servers and client settings for this program's own clients. Reads the file each time, so that certificates
+    /// and passwords can be renewed.
     pub fn connection(&self, client_id: &str) -> Result<(Vec<String>, ConnectionOptions), StageError> {
         let mut properties = self.properties.as_deref().map(read).transpose()?.unwrap_or_default();
-        // They override what is said elsewhere, as they do for a stage.
+        // The file overrides other sources, as for a stage.
         properties.set_default("bootstrap.servers", &self.bootstrap);
         let wrong = |error: &dyn std::error::Error| {
             failed(reading(self.properties.as_deref().unwrap_or_default()), error)
@@ -70,32 +70,32 @@ impl Cluster {
         Ok((bootstrap, options))
     }
 
-    /// A client of it, which connects with its first request and shares its connections with stages that have the same settings.
-    /// To be called on a runtime.
+    /// A client that connects with its first request and shares connections with stages of the same settings. Call it on a
+    /// runtime.
     pub(crate) fn client(&self) -> Result<thalweg_client::Cluster, StageError> {
         Ok(settings::admin(self)?.cluster())
     }
 
-    /// The settings of a kafka stage for it. The options are such as the stage takes.
+    /// The settings for a kafka stage on this cluster. The options must be valid for the stage.
     pub(crate) fn settings(&self, module: &'static Module, options: &[(&str, &str)]) -> Settings {
         let settings = Settings::read(module, |name| match name {
             "bootstrap" => Some(&self.bootstrap),
             "properties" => self.properties.as_deref(),
             _ => options.iter().find(|(option, _)| *option == name).map(|(_, value)| *value),
         });
-        settings.unwrap_or_else(|_| panic!("kafka takes these options"))
+        settings.unwrap_or_else(|_| panic!("these are valid options of kafka"))
     }
 }
 
-/// Whether headers are carried.
+/// The headers option.
 pub const MODE: OptionSpec = OptionSpec {
     name: "mode",
     takes: Takes::Choice(&["headers", "raw"]),
     default: Absent::Value("headers"),
-    summary: "Whether headers are carried, or only keys and values.",
+    summary: "`headers` keeps record headers, `raw` drops them.",
 };
 
-/// What [`MODE`] says.
+/// Whether [`MODE`] is `headers`.
 pub fn with_headers(settings: &Settings) -> bool {
     settings.text("mode") == "headers"
 }
@@ -109,7 +109,7 @@ fn read(path: &str) -> Result<Properties, StageError> {
     Ok(Properties::parse(&String::from_utf8_lossy(&bytes)))
 }
 
-/// What was tried with a cluster, and what came of it.
+/// An error: the attempted action and its cause.
 pub fn failed(action: impl Into<String>, reason: impl ToString) -> StageError {
     KafkaFailed { action: action.into(), reason: reason.to_string() }.into()
 }

@@ -1,4 +1,4 @@
-//! The pipe language: what a text says, stage by stage, with the place of each part.
+//! The pipe language: parses a text into stages, with the position of each part.
 //!
 //! ```text
 //! orders = http --port=9000 | topic:orders                    # a name, a source, a named destination
@@ -6,10 +6,10 @@
 //! tap:stream:orders.http > counter
 //! ```
 //!
-//! A stream is `source | processor | sink`. Stages have `--name=value` options and may have a label. Streams end with their
-//! line, or at a `;`; a line goes on where it ends with `|` or `>`, and where the next begins with one of them or with
-//! `--`. What follows a `#` at the beginning of a word is a comment. This module knows no stage: [`crate::plan`] asks the
-//! registry what they are.
+//! A stream is `source | processor | sink`. Stages have `--name=value` options and an optional label. A stream ends with its
+//! line or at a `;`; it continues if the line ends with `|` or `>`, or if the next line starts with one of them or with `--`. A
+//! `#` at the beginning of a word starts a comment. This module knows no stages: [`crate::plan`] looks them up in the
+//! registry.
 
 mod complaint;
 mod parser;
@@ -21,49 +21,49 @@ pub use complaint::{Complaint, Complaints};
 pub use parser::{NAME_BYTES_MAX, is_name, parse};
 pub use suggest::closest;
 
-/// Where a part stands in the text, in bytes.
+/// A byte range of the text.
 pub type Span = Range<usize>;
 
-/// A part of the text, and what it means there.
+/// A value and its position in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spanned {
-    /// What it means: a name, or a value without its quotes and escapes.
+    /// A name, or a value without its quotes and escapes.
     pub text: String,
-    /// Where it stands.
+    /// Its position.
     pub span: Span,
 }
 
-/// All streams of a text.
+/// A parsed text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Definition {
-    /// In the order of the text.
+    /// Its streams, in order.
     pub streams: Vec<StreamText>,
 }
 
 /// One stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamText {
-    /// The name, where it has one.
+    /// Its name, if given.
     pub name: Option<Spanned>,
     /// Its elements from source to sink.
     pub elements: Vec<Element>,
-    /// Where it stands, without its name.
+    /// Its position, without the name.
     pub span: Span,
 }
 
-/// What stands between two pipes.
+/// An element of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Element {
     /// A stage.
     Stage(StageText),
     /// A named destination.
     Topic(TopicText),
-    /// Where another stream is listened to.
+    /// A tap on another stream.
     Tap(TapText),
 }
 
 impl Element {
-    /// Where it stands.
+    /// Its position.
     pub fn span(&self) -> Span {
         match self {
             Element::Stage(stage) => stage.span.clone(),
@@ -76,13 +76,13 @@ impl Element {
 /// A stage with its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageText {
-    /// What other streams tap it by.
+    /// Its label, which taps refer to.
     pub label: Option<Spanned>,
-    /// Which module it is.
+    /// The name of its module.
     pub module: Spanned,
-    /// Its options, in the order of the text.
+    /// Its options, in order.
     pub options: Vec<OptionText>,
-    /// Where it stands.
+    /// Its position.
     pub span: Span,
 }
 
@@ -100,22 +100,22 @@ pub struct OptionText {
 pub struct TopicText {
     /// The name.
     pub name: Spanned,
-    /// Where it stands.
+    /// Its position.
     pub span: Span,
 }
 
 /// `tap:stream:NAME` or `tap:stream:NAME.LABEL`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapText {
-    /// The stream.
+    /// The tapped stream.
     pub stream: Spanned,
-    /// After which of its stages; without, after the first.
+    /// The stage whose output is tapped; without, the first.
     pub label: Option<Spanned>,
-    /// Where it stands.
+    /// Its position.
     pub span: Span,
 }
 
-/// The streams that a text taps. None where it is wrong.
+/// The streams that a text taps; none if the text is invalid.
 pub fn taps(text: &str) -> Vec<String> {
     let Ok(definition) = parse(text) else { return Vec::new() };
     let elements = definition.streams.into_iter().flat_map(|stream| stream.elements);

@@ -1,12 +1,12 @@
-//! Streams: a line of text from source to sink, run in memory.
+//! Streams: a text from source to sink, run in memory.
 //!
-//! - [`language`] reads the text, [`plan`] makes of it what can be run, with every mistake told at its place.
-//! - [`module`] is the registry of stages: options are declared once, and checks and documents come from that.
-//! - [`source`], [`processor`] and [`sink`] hold a file for each stage; [`stage`] says what they are to the runtime.
-//! - [`runtime`] runs a plan: stages that stand next to each other call each other, streams are joined by bounded channels.
-//! - [`transport`] lays topics of a cluster between stages instead, [`deployment`] says around which of them.
-//! - [`host`] runs streams as a service: created under a name, deployed, and started again after a restart.
-//! - [`message`] is what flows, [`expression`] what filters and transforms say of it.
+//! - [`language`] parses the text, [`plan`] resolves it, and reports every mistake with its position.
+//! - [`module`] is the registry of stages: each option is declared once, for checks and documentation.
+//! - [`source`], [`processor`] and [`sink`] have a file per stage; [`stage`] is their interface to the runtime.
+//! - [`runtime`] runs a plan: adjacent stages call each other, bounded channels connect streams.
+//! - [`transport`] puts topics between stages, where [`deployment`] asks for them.
+//! - [`host`] runs streams as a service: created under a name, deployed, restarted with the process.
+//! - [`message`] is the data, [`expression`] the language of filters and transforms.
 
 mod bad;
 mod clock;
@@ -38,5 +38,5 @@ pub use exactly_once::NotExactlyOnce;
 pub use guarantee::{Guarantee, NoSuchGuarantee};
 pub use kafka::Cluster;
 
-/// The stack of a thread that runs streams: an expression may be nested deep. Only what is used of it is ever in memory.
+/// The stack of a stream thread: expressions may be nested deeply. Untouched pages take no memory.
 pub const STACK_BYTES: usize = 8 << 20;

@@ -1,8 +1,8 @@
-//! Messages, in batches that refer to the buffers they lie in.
+//! Messages, in batches that refer to shared buffers.
 //!
-//! A [`Batch`] is a list of slots over a few buffers. A filter takes slots away, a splitter makes several of one, and neither
-//! touches a byte of a message; what is written anew goes into one buffer for all of a batch. Cloning a batch for a second
-//! reader copies its slots and shares its buffers. Keys and headers lie apart from the slots: most messages have none.
+//! A [`Batch`] is a list of slots over a few buffers. A filter removes slots, a splitter adds some, and neither touches the
+//! bytes of a message; new values of a batch go into one new buffer. Cloning a batch for a second reader copies its slots and
+//! shares its buffers. Keys and headers are stored apart from the slots, because most messages have none.
 
 mod headers;
 
@@ -10,11 +10,11 @@ use bytes::{Bytes, BytesMut};
 
 pub use headers::{Header, Headers};
 
-/// The most messages that a source puts into a batch: few enough for the slots to stay in a processor's nearest cache.
+/// Maximum messages that a source puts into a batch: few enough to keep the slots in the L1 cache.
 pub const BATCH_MESSAGES_MAX: usize = 512;
-/// The bytes at which a source ends a batch. One message may be larger.
+/// The size at which a source ends a batch. A single message may be larger.
 pub const BATCH_BYTES_MAX: usize = 128 << 10;
-/// The largest message that is read from anywhere.
+/// The largest message that any source accepts.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// One message of a batch.
@@ -22,19 +22,19 @@ pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 pub struct Message<'a> {
     /// The value.
     pub value: &'a [u8],
-    /// Whether it has none, as a record of Kafka's that marks its key as deleted: the value is empty then.
+    /// Whether the value is null, as in a Kafka tombstone; `value` is empty then.
     pub is_null: bool,
-    /// The key, where it has one.
+    /// The key, if any.
     pub key: Option<&'a [u8]>,
-    /// What is said of it beside its value.
+    /// The headers.
     pub headers: Headers<'a>,
-    /// When it was made, in milliseconds since 1970.
+    /// The timestamp, in milliseconds since 1970.
     pub time_ms: i64,
-    /// Its place in what its source has made, from 0 on.
+    /// Its number, counted by its source from 0.
     pub sequence: u64,
 }
 
-/// Bytes of a buffer of a batch.
+/// A range of one of a batch's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     buffer: u32,
@@ -43,7 +43,7 @@ struct Part {
 }
 
 impl Part {
-    /// The value, the key or the headers of a message that has none.
+    /// An absent value, key or header list.
     const NONE: Part = Part { buffer: u32::MAX, start: 0, len: 0 };
 
     fn of(self, buffers: &[Bytes]) -> &[u8] {
@@ -54,13 +54,13 @@ impl Part {
         (self.buffer != Part::NONE.buffer).then(|| self.of(buffers))
     }
 
-    /// The same bytes, where the buffers of a batch come behind others.
+    /// The same range after the buffers were appended to another batch.
     fn behind(self, buffers: u32) -> Part {
         if self == Part::NONE { self } else { Part { buffer: self.buffer + buffers, ..self } }
     }
 }
 
-/// What few messages have.
+/// Parts that few messages have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extra {
     key: Part,
@@ -74,16 +74,16 @@ impl Extra {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     value: Part,
-    /// The place of the message's extra, if it has one.
+    /// The index of the message's extra, if any.
     extra: u32,
     time_ms: i64,
     sequence: u64,
 }
 
-/// The place of an extra that is not there.
+/// The index of no extra.
 const NO_EXTRA: u32 = u32::MAX;
 
-/// Adds an extra, and says where it is.
+/// Adds an extra, and returns its index.
 fn add_extra(extras: &mut Vec<Extra>, extra: Extra) -> u32 {
     if extra == Extra::NONE {
         return NO_EXTRA;
@@ -92,17 +92,17 @@ fn add_extra(extras: &mut Vec<Extra>, extra: Extra) -> u32 {
     extras.len() as u32 - 1
 }
 
-/// Messages on their way together.
+/// Messages that travel together.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     buffers: Vec<Bytes>,
     slots: Vec<Slot>,
     extras: Vec<Extra>,
-    /// The slots of before, while new ones are made of them.
+    /// The previous slots, while new ones are built.
     spare: Vec<Slot>,
-    /// Which of several producers made them: each counts its own sequence.
+    /// Their producer, if the source has several: each counts its own sequence.
     pub origin: u32,
-    /// Whether each value begins with its sequence, as eight bytes, most significant first.
+    /// Whether each value begins with its sequence, as eight bytes, big-endian.
     pub is_stamped: bool,
 }
 
@@ -122,7 +122,7 @@ impl Batch {
         self.slots.is_empty()
     }
 
-    /// The bytes of all values together.
+    /// Total size of the values.
     pub fn value_bytes(&self) -> u64 {
         self.slots.iter().map(|slot| u64::from(slot.value.len)).sum()
     }
@@ -132,18 +132,18 @@ impl Batch {
         self.slots.last().map(|slot| slot.sequence)
     }
 
-    /// When the first message was made, in milliseconds since 1970.
+    /// The timestamp of the first message, in milliseconds since 1970.
     pub fn first_time_ms(&self) -> Option<i64> {
         self.slots.first().map(|slot| slot.time_ms)
     }
 
-    /// Takes everything out, and gives the buffers back to whoever made them.
+    /// Empties the batch, and returns its buffers for reuse.
     pub fn take_buffers(&mut self) -> std::vec::Drain<'_, Bytes> {
         self.clear_slots();
         self.buffers.drain(..)
     }
 
-    /// Takes everything out.
+    /// Empties the batch.
     pub fn clear(&mut self) {
         self.clear_slots();
         self.buffers.clear();
@@ -161,7 +161,7 @@ impl Batch {
         self.slots.iter().map(|slot| message(slot, &self.extras, &self.buffers))
     }
 
-    /// The value of a message, as bytes of their own that share the buffer.
+    /// The value of a message, sharing the buffer.
     pub fn value(&self, index: usize) -> Bytes {
         let part = self.slots[index].value;
         match self.buffers.get(part.buffer as usize) {
@@ -170,7 +170,7 @@ impl Batch {
         }
     }
 
-    /// Adds a message that has a buffer of its own.
+    /// Adds a message with its own buffer.
     pub fn push(&mut self, value: Bytes, key: Option<Bytes>, time_ms: i64, sequence: u64) {
         let value = self.add_buffer(value);
         let key = key.map_or(Part::NONE, |key| self.add_buffer(key));
@@ -178,7 +178,7 @@ impl Batch {
         self.slots.push(Slot { value, extra, time_ms, sequence });
     }
 
-    /// Adds a buffer, and one message for each of the ranges of it.
+    /// Adds a buffer, and one message for each range of it.
     pub fn push_ranges(
         &mut self,
         buffer: Bytes,
@@ -194,7 +194,7 @@ impl Batch {
         }
     }
 
-    /// Adds a buffer, and `count` messages of `size` bytes in it: one after the other, or all the same bytes.
+    /// Adds a buffer with `count` messages of `size` bytes: consecutive, or all the same range.
     pub fn push_run(
         &mut self,
         buffer: Bytes,
@@ -227,14 +227,14 @@ impl Batch {
         self.slots.retain(|slot| keep(message(slot, extras, buffers)));
     }
 
-    /// Keeps the messages at these places.
+    /// Keeps the messages at these indexes.
     pub fn keep_range(&mut self, range: std::ops::Range<usize>) {
         self.slots.truncate(range.end);
         self.slots.drain(..range.start);
     }
 
-    /// Makes of each message what `f` emits for it: nothing, itself, parts of it, or new values, with its key, time and
-    /// sequence where `f` says nothing else. Ends at the first error; the batch is of no use then.
+    /// Replaces each message by what `f` emits for it: nothing, itself, parts of it, or new values. Key, time and sequence stay
+    /// unless `f` sets them. Stops at the first error, after which the batch must be discarded.
     pub fn rewrite<E>(
         &mut self,
         mut f: impl FnMut(Message<'_>, &mut Emit<'_>) -> Result<(), E>,
@@ -243,7 +243,7 @@ impl Batch {
         self.slots.clear();
         let mut written = BytesMut::new();
         let next = self.buffers.len() as u32;
-        // Extras are added behind those that messages refer to already.
+        // New extras go after those in use.
         let extras = &mut self.extras;
         for slot in &self.spare {
             let message = message(slot, extras, &self.buffers);
@@ -253,12 +253,12 @@ impl Batch {
         if !written.is_empty() {
             self.is_stamped = false;
         }
-        // The buffer is there even when it is empty: an empty value may refer to it.
+        // Add the buffer even if it is empty: an empty value may refer to it.
         self.buffers.push(written.freeze());
         Ok(())
     }
 
-    /// Gives the messages new sequences, from one on.
+    /// Renumbers the messages from a start.
     pub fn renumber(&mut self, first_sequence: u64) {
         self.origin = 0;
         self.is_stamped = false;
@@ -267,7 +267,7 @@ impl Batch {
         }
     }
 
-    /// Adds the messages of another batch, which share its buffers from now on.
+    /// Appends the messages of another batch, sharing its buffers.
     pub fn append(&mut self, other: &Batch) {
         let (buffers, extras) = (self.buffers.len() as u32, self.extras.len() as u32);
         self.buffers.extend_from_slice(&other.buffers);
@@ -285,7 +285,7 @@ impl Batch {
     }
 }
 
-/// Gathers copies of messages into one buffer, for sources whose messages lie in memory that is not theirs.
+/// Collects copies of messages in one buffer, for sources that do not own their messages' memory.
 #[derive(Default)]
 pub struct Gather {
     written: BytesMut,
@@ -335,7 +335,7 @@ impl Gather {
         self.slots.is_empty()
     }
 
-    /// What was gathered, as a batch. Begins anew.
+    /// Takes the collected messages as a batch.
     pub fn take(&mut self) -> Batch {
         let buffers = vec![self.written.split().freeze()];
         let (slots, extras) = (std::mem::take(&mut self.slots), std::mem::take(&mut self.extras));
@@ -357,7 +357,7 @@ fn message<'a>(slot: &Slot, extras: &[Extra], buffers: &'a [Bytes]) -> Message<'
     }
 }
 
-/// Where [`Batch::rewrite`] takes the messages that come of one.
+/// Receives the messages that [`Batch::rewrite`] makes of one.
 pub struct Emit<'a> {
     slot: &'a Slot,
     slots: &'a mut Vec<Slot>,
@@ -367,12 +367,12 @@ pub struct Emit<'a> {
 }
 
 impl Emit<'_> {
-    /// The message as it is.
+    /// Emits the message unchanged.
     pub fn keep(&mut self) {
         self.slots.push(*self.slot);
     }
 
-    /// A part of its value.
+    /// Emits a part of its value.
     pub fn part(&mut self, range: std::ops::Range<usize>) {
         let value = self.slot.value;
         assert!(range.start <= range.end && range.end <= value.len as usize, "a part lies in its value");
@@ -381,7 +381,7 @@ impl Emit<'_> {
         self.slots.push(Slot { value, ..*self.slot });
     }
 
-    /// The message with the value that `write` writes.
+    /// Emits the message with the value that `write` writes.
     pub fn write<T, E>(&mut self, write: impl FnOnce(&mut BytesMut) -> Result<T, E>) -> Result<T, E> {
         let start = self.written.len();
         match write(self.written) {
@@ -397,7 +397,7 @@ impl Emit<'_> {
         }
     }
 
-    /// Gives the last message that was emitted another key.
+    /// Replaces the key of the last emitted message.
     pub fn key(&mut self, key: &[u8]) {
         let start = self.written.len();
         self.written.extend_from_slice(key);
@@ -405,7 +405,7 @@ impl Emit<'_> {
         self.change_extra(|extra| extra.key = key);
     }
 
-    /// Gives the last message that was emitted these headers, and no others.
+    /// Replaces the headers of the last emitted message.
     pub fn headers<'h>(&mut self, headers: impl IntoIterator<Item = Header<'h>>) {
         let start = self.written.len();
         for header in headers {
@@ -415,7 +415,7 @@ impl Emit<'_> {
         self.change_extra(|extra| extra.headers = headers);
     }
 
-    /// The extra of the last message may be that of others, too: it gets one of its own.
+    /// Gives the last message its own extra, because extras may be shared.
     fn change_extra(&mut self, change: impl FnOnce(&mut Extra)) {
         let Some(last) = self.slots.last_mut() else { return };
         let mut extra = self.extras.get(last.extra as usize).copied().unwrap_or(Extra::NONE);
@@ -468,8 +468,8 @@ mod tests {
         });
         assert_eq!(rewritten, Ok(()));
         assert_eq!(values(&batch), ["keep", "a", "b", "written"]);
-        let told: Vec<_> = batch.messages().map(|m| (m.key, m.sequence, m.time_ms)).collect();
-        assert_eq!(told, [(None, 1, 7), (None, 2, 7), (None, 2, 7), (Some(&b"k"[..]), 3, 7)]);
+        let summary: Vec<_> = batch.messages().map(|m| (m.key, m.sequence, m.time_ms)).collect();
+        assert_eq!(summary, [(None, 1, 7), (None, 2, 7), (None, 2, 7), (Some(&b"k"[..]), 3, 7)]);
     }
 
     #[test]
@@ -491,9 +491,10 @@ mod tests {
         assert_eq!(rewritten, Ok(()));
         let mut both = self::batch(&["first"]);
         both.append(&batch);
-        let told: Vec<_> = both.messages().map(|m| (m.key, m.headers.iter().collect::<Vec<_>>())).collect();
+        let summary: Vec<_> =
+            both.messages().map(|m| (m.key, m.headers.iter().collect::<Vec<_>>())).collect();
         let why = Header { name: "why", value: None };
-        assert_eq!(told, [(None, vec![]), (Some(&b"k"[..]), vec![trace]), (Some(&b"l"[..]), vec![why])]);
+        assert_eq!(summary, [(None, vec![]), (Some(&b"k"[..]), vec![trace]), (Some(&b"l"[..]), vec![why])]);
         assert_eq!(both.messages().nth(1).and_then(|m| m.headers.get("trace")), Some(Some(&b"1"[..])));
     }
 
@@ -504,8 +505,9 @@ mod tests {
         gather.push(Some(b""), Some(b"b"), [], 0, 1);
         let mut batch = batch(&["before"]);
         batch.append(&gather.take());
-        let told = |batch: &Batch| batch.messages().map(|m| (m.value.len(), m.is_null)).collect::<Vec<_>>();
-        assert_eq!(told(&batch), [(6, false), (0, true), (0, false)]);
+        let summary =
+            |batch: &Batch| batch.messages().map(|m| (m.value.len(), m.is_null)).collect::<Vec<_>>();
+        assert_eq!(summary(&batch), [(6, false), (0, true), (0, false)]);
         assert!(batch.value(1).is_empty());
         let rewritten = batch.rewrite(|message, emit| {
             match message.sequence {
@@ -523,7 +525,7 @@ mod tests {
         });
         assert_eq!(rewritten, Ok::<_, ()>(()));
         let expected = [(6, false), (0, false), (0, true), (0, true), (1, false)];
-        assert_eq!(told(&batch), expected);
+        assert_eq!(summary(&batch), expected);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The registry of stages. From their declarations come parsing, checks, defaults, `thalweg stream modules` and the pages under
-//! `docs/streams/`.
+//! The registry of stages. Parsing, checks, defaults, `thalweg stream modules` and the pages under `docs/streams/` follow from
+//! their declarations.
 
 mod document;
 
@@ -11,11 +11,11 @@ pub use crate::declaration::{
 };
 pub use document::{page, summary, text};
 
-/// A module that people may look for and that is not there yet.
+/// A module of Spring XD that does not exist here.
 pub struct Unserved {
     /// Its name.
     pub name: &'static str,
-    /// What to do meanwhile.
+    /// What to use instead.
     pub instead: &'static str,
 }
 
@@ -46,28 +46,37 @@ pub static MODULES: &[&Module] = &[
     &sink::throughput::MODULE,
 ];
 
-/// What people may look for and is not served: a name of this list is told with what to do instead.
+/// Modules that users may look for, with a replacement each.
 pub static UNSERVED: &[Unserved] = &[
-    Unserved { name: "bridge", instead: "Leave it out: stages are joined by `|` alone." },
-    Unserved { name: "field-value-counter", instead: "`counter --by=payload.NAME` counts by a field." },
-    Unserved { name: "gauge", instead: "`histogram --of=...` tells how a number is spread." },
-    Unserved { name: "header-enricher", instead: "`transform --headers=...` sets headers." },
+    Unserved { name: "bridge", instead: "Remove it: `|` alone connects stages." },
+    Unserved {
+        name: "field-value-counter",
+        instead: "Use `counter --by=payload.NAME`, which counts by a field.",
+    },
+    Unserved {
+        name: "gauge",
+        instead: "Use `histogram --of=...`, which shows the distribution of a number.",
+    },
+    Unserved { name: "header-enricher", instead: "Use `transform --headers=...`, which sets headers." },
     Unserved {
         name: "jdbc",
-        instead: "`exec --command=...` can hand messages to a program that knows the database.",
+        instead: "Use `exec --command=...` to hand messages to a program that accesses the database.",
     },
     Unserved {
         name: "json-to-tuple",
-        instead: "Leave it out: every expression sees the message as JSON, `payload`.",
+        instead: "Remove it: every expression sees the message as JSON, `payload`.",
     },
     Unserved {
         name: "router",
-        instead: "End in `topic:NAME`, and let a stream `topic:NAME > filter --expression=... | ...` lead each way.",
+        instead: "End in `topic:NAME`, and add a stream `topic:NAME > filter --expression=... | ...` for each route.",
     },
-    Unserved { name: "script", instead: "`transform` has expressions, `exec --command=...` runs a script." },
-    Unserved { name: "shell", instead: "`exec --command=...` runs a program as a stage." },
-    Unserved { name: "tail", instead: "`file --mode=follow` follows a file." },
-    Unserved { name: "trigger", instead: "`time --fixedDelay=...` makes messages in time." },
+    Unserved {
+        name: "script",
+        instead: "Use `transform` for expressions, `exec --command=...` to run a script.",
+    },
+    Unserved { name: "shell", instead: "Use `exec --command=...`, which runs a program as a stage." },
+    Unserved { name: "tail", instead: "Use `file --mode=follow`." },
+    Unserved { name: "trigger", instead: "Use `time --fixedDelay=...`." },
 ];
 
 /// The module of a kind with a name.

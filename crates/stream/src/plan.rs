@@ -1,5 +1,5 @@
-//! From a text to what is to be run: which stage each word is, its settings, and how streams are joined (`joins`).
-//! All that can be wrong before the first message is found here, and told with its place.
+//! Resolves a text: stages by name, their settings, and the connections of streams (`joins`). All mistakes that can be found
+//! before the first message are reported here, with their position.
 
 mod joins;
 
@@ -17,7 +17,7 @@ use crate::module::{self, Absent, Kind, Module, Settings};
 /// Streams that can be run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// In the order of the text.
+    /// In text order.
     pub streams: Vec<StreamPlan>,
 }
 
@@ -26,30 +26,30 @@ pub struct Plan {
 pub struct StreamPlan {
     /// Its name.
     pub name: Arc<str>,
-    /// What it is of the text.
+    /// The part of the text that it runs.
     pub origin: Origin,
-    /// How many of it run at the same time.
+    /// Number of instances.
     pub instances: usize,
-    /// Where its messages come from.
+    /// Its input.
     pub input: Input,
-    /// What works on them.
+    /// Its processors.
     pub processors: Vec<StagePlan>,
-    /// Where they go.
+    /// Its output.
     pub output: Output,
 }
 
-/// Which part of which stream of the text: all of it, unless topics lie between its stages.
+/// Which part of which stream this is: the whole, unless topics separate its stages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// The stream.
     pub stream: Arc<str>,
-    /// The place of its first stage in the stream.
+    /// The index of its first stage in the stream.
     pub first: usize,
 }
 
 impl Origin {
-    /// The place in the text of what a stage of this part lets go of. None of a topic that stands in for the stage before:
-    /// that one has let go of it already.
+    /// The index in the text of a stage of this part. None for a topic that replaces the preceding stage, whose output another
+    /// part counts.
     pub fn stage(&self, place: usize) -> Option<usize> {
         match (self.first, place) {
             (0, place) => Some(place),
@@ -59,30 +59,30 @@ impl Origin {
     }
 }
 
-/// Where the messages of a stream come from.
+/// The input of a stream.
 #[derive(Clone, Debug)]
 pub enum Input {
     /// A source.
     Stage(StagePlan),
-    /// What other streams write to a named destination.
+    /// A named destination.
     Topic(Arc<str>),
-    /// What leaves a stage of another stream: 0 is its source.
+    /// The output of another stream's stage; 0 is the source.
     Tap {
-        /// The place of the stream in the plan.
+        /// The index of the stream in the plan.
         stream: usize,
-        /// The place of the stage in the stream.
+        /// The index of the stage in the stream.
         stage: usize,
     },
-    /// What leaves a stage of a stream that runs beside this plan, whenever it runs.
+    /// The output of a stage of a stream outside this plan, whenever that runs.
     Beside {
         /// The stream.
         stream: Arc<str>,
-        /// The place of the stage in the stream.
+        /// The index of the stage in the stream.
         stage: usize,
     },
 }
 
-/// Where the messages of a stream go.
+/// The output of a stream.
 #[derive(Clone, Debug)]
 pub enum Output {
     /// A sink.
@@ -94,9 +94,9 @@ pub enum Output {
 /// One stage.
 #[derive(Clone, Debug)]
 pub struct StagePlan {
-    /// What it is called in its stream.
+    /// Its label.
     pub label: Arc<str>,
-    /// What it is.
+    /// Its module.
     pub module: &'static Module,
     /// Its options.
     pub settings: Settings,
@@ -128,22 +128,22 @@ impl StreamPlan {
     }
 }
 
-/// What a definition that is hosted finds around it.
+/// The context of a hosted definition.
 pub struct Surroundings<'a> {
-    /// The cluster of kafka stages that name no other.
+    /// The cluster for kafka stages without an address.
     pub cluster: &'a Cluster,
-    /// What can be tapped of the other streams: the labels of source and processors.
+    /// The labels of another stream's source and processors, which can be tapped.
     pub tappable: &'a dyn Fn(&str) -> Option<Vec<Arc<str>>>,
-    /// The names of the other streams, to tell what may have been meant.
+    /// The names of the other streams, for suggestions.
     pub names: &'a dyn Fn() -> Vec<Arc<str>>,
-    /// Why a stage is not allowed here, if it is not: what is wrong, and what would be right.
+    /// Why a stage is refused here, if it is: the message, and what to do instead.
     pub refused: &'a dyn Fn(&Module) -> Option<(String, String)>,
 }
 
-/// Where named destinations and taps lead.
+/// Where named destinations and taps connect.
 #[derive(Clone, Copy)]
 enum Joined<'a> {
-    /// To the streams of the text, in memory.
+    /// Streams of the text, in memory.
     InMemory,
     /// To topics of a cluster.
     OverTopics,
@@ -152,18 +152,17 @@ enum Joined<'a> {
 }
 
 impl Plan {
-    /// Reads a text. `origin` is what it is called in complaints, `name` what its first stream is called if the text does not
-    /// say.
+    /// Resolves a text. `origin` is its name in error messages, `name` the name of its first stream if the text gives none.
     pub fn read(text: &str, origin: Option<&str>, name: &str) -> Result<Plan, Complaints> {
         Plan::read_by(text, origin, name, Joined::InMemory)
     }
 
-    /// The same, for streams that are joined by topics of a cluster: these keep what nobody reads, and others may write them.
+    /// Resolves streams connected by topics of a cluster, which may have other readers and writers or none.
     pub fn read_over_topics(text: &str, origin: Option<&str>, name: &str) -> Result<Plan, Complaints> {
         Plan::read_by(text, origin, name, Joined::OverTopics)
     }
 
-    /// Reads the definition of one stream, which is hosted among others under a name.
+    /// Resolves the definition of one hosted stream.
     pub fn read_hosted(text: &str, name: &str, around: &Surroundings<'_>) -> Result<Plan, Complaints> {
         Plan::read_by(text, None, name, Joined::ByHost(around))
     }
@@ -195,7 +194,7 @@ impl Plan {
     }
 }
 
-/// The labels of what can be tapped of a definition: its source and its processors. Empty where the text is wrong.
+/// The labels of a definition's source and processors, which can be tapped. Empty if the text is invalid.
 pub fn tappable(text: &str) -> Vec<Arc<str>> {
     let Ok(definition) = language::parse(text) else { return Vec::new() };
     let Some(stream) = definition.streams.first() else { return Vec::new() };
@@ -211,7 +210,7 @@ pub fn tappable(text: &str) -> Vec<Arc<str>> {
     labels
 }
 
-/// What a stage is called: by its label, else by its module, with a number where that is taken.
+/// Labels a stage: its label or its module, with a number if taken.
 fn label(stage: &StageText, taken: &[Arc<str>]) -> Arc<str> {
     if let Some(label) = &stage.label {
         return label.text.as_str().into();
@@ -230,7 +229,7 @@ struct Reading<'a> {
     names: Vec<Arc<str>>,
 }
 
-/// A stream whose tap is not looked up yet.
+/// A stream whose tap is not resolved yet.
 struct Read {
     input: Option<Input>,
     processors: Vec<StagePlan>,
@@ -254,7 +253,7 @@ impl Reading<'_> {
                 self.complain(
                     span,
                     format!("There are two streams called {name}"),
-                    "Each needs a name of its own.",
+                    "Give each its own name.",
                 );
             }
             self.check_length(stream.name.as_ref());
@@ -269,11 +268,11 @@ impl Reading<'_> {
         }
     }
 
-    /// Names become parts of names of topics and groups, which have a bound.
+    /// Limits the length of a name, which becomes part of topic and group names.
     fn check_length(&mut self, name: Option<&Spanned>) {
         if let Some(name) = name.filter(|name| name.text.len() > NAME_BYTES_MAX) {
-            let message = format!("This name has {} letters", name.text.len());
-            self.complain(name.span.clone(), message, format!("At most {NAME_BYTES_MAX} would be right."));
+            let message = format!("This name has {} bytes", name.text.len());
+            self.complain(name.span.clone(), message, format!("The limit is {NAME_BYTES_MAX}."));
         }
     }
 
@@ -287,7 +286,7 @@ impl Reading<'_> {
         read.input = match first {
             Element::Stage(stage) => self.stage(stage, Kind::Source, &mut labels).map(Input::Stage),
             Element::Topic(topic) => Some(Input::Topic(topic.name.text.as_str().into())),
-            // Looked up when all streams are known; until then it is a tap of the stream itself.
+            // Resolved when all streams are known. Until then it taps the stream itself.
             Element::Tap(_) => Some(Input::Tap { stream: index, stage: 0 }),
         };
         for element in middle {
@@ -299,7 +298,7 @@ impl Reading<'_> {
                 other => {
                     let right = "Let this stream end there, and begin another with it: \
                                  `... | topic:NAME` and `topic:NAME > ...`.";
-                    self.complain(other.span(), "A named destination stands at an end of a stream", right);
+                    self.complain(other.span(), "A named destination can only begin or end a stream", right);
                 }
             }
         }
@@ -309,8 +308,8 @@ impl Reading<'_> {
             Element::Tap(tap) => {
                 self.complain(
                     tap.span.clone(),
-                    "A tap is where a stream begins",
-                    "A sink would be right here.",
+                    "A tap can only begin a stream",
+                    "End the stream with a sink.",
                 );
                 None
             }
@@ -322,12 +321,12 @@ impl Reading<'_> {
         let Some(element) = stream.elements.first() else { return };
         let right = match element {
             Element::Stage(stage) if module::find(Kind::Sink, &stage.module.text).is_some() => {
-                format!("`SOURCE | {}` would be right.", stage.module.text)
+                format!("Write `SOURCE | {}`.", stage.module.text)
             }
             Element::Stage(stage) => {
-                format!("`{} | SINK` would be right, such as `| log`.", stage.module.text)
+                format!("Write `{} | SINK`, for example with `| log`.", stage.module.text)
             }
-            Element::Topic(_) | Element::Tap(_) => "`... > SINK` would be right, such as `> log`.".to_owned(),
+            Element::Topic(_) | Element::Tap(_) => "Write `... > SINK`, for example with `> log`.".to_owned(),
         };
         self.complain(element.span(), "A stream needs a source and a sink", right);
     }
@@ -347,7 +346,7 @@ impl Reading<'_> {
         let label = label(stage, labels);
         if labels.contains(&label) {
             let span = stage.label.as_ref().map_or(stage.span.clone(), |label| label.span.clone());
-            self.complain(span, format!("Two stages have the label {label}"), "Each needs one of its own.");
+            self.complain(span, format!("Two stages have the label {label}"), "Give each its own label.");
         }
         labels.push(label.clone());
         let settings = self.settings(stage, found)?;
@@ -359,21 +358,22 @@ impl Reading<'_> {
         let span = stage.module.span.clone();
         if let Some(other) = module::named(name).next() {
             let right = match other.kind() {
-                Kind::Source => "A source stands where a stream begins.",
-                Kind::Processor => "A processor stands between a source and a sink.",
-                Kind::Sink => "A sink stands where a stream ends.",
+                Kind::Source => "A source begins a stream.",
+                Kind::Processor => "A processor comes between source and sink.",
+                Kind::Sink => "A sink ends a stream.",
             };
-            let message = format!("{name} is a {}, and a {} belongs here", other.kind().name(), kind.name());
+            let message =
+                format!("{name} is a {}, but a {} is expected here", other.kind().name(), kind.name());
             return self.complain(span, message, right);
         }
         if let Some(unserved) = module::UNSERVED.iter().find(|unserved| unserved.name == name) {
-            return self.complain(span, format!("{name} is not served yet"), unserved.instead);
+            return self.complain(span, format!("{name} is not supported yet"), unserved.instead);
         }
         let right = match closest(name, module::of_kind(kind).map(|module| module.name)) {
-            Some(meant) => format!("{meant} would be right."),
+            Some(meant) => format!("Did you mean {meant}?"),
             None => {
                 let names: Vec<&str> = module::of_kind(kind).map(|module| module.name).collect();
-                format!("{} would be right: thalweg stream modules says what they do.", names.join(", "))
+                format!("Use one of {}; `thalweg stream modules` describes them.", names.join(", "))
             }
         };
         self.complain(span, format!("There is no {} {name}", kind.name()), right);
@@ -388,17 +388,17 @@ impl Reading<'_> {
             if !module.options.iter().any(|known| known.name == name) {
                 let names = || module.options.iter().map(|known| known.name);
                 let right = match closest(name, names()) {
-                    Some(meant) => format!("--{meant} would be right."),
+                    Some(meant) => format!("Did you mean --{meant}?"),
                     None if module.options.is_empty() => format!("{} has no options.", module.name),
                     None => {
                         let names: Vec<String> = names().map(|name| format!("--{name}")).collect();
-                        format!("{} would be right.", names.join(", "))
+                        format!("Use one of {}.", names.join(", "))
                     }
                 };
                 let span = option.name.span.start - 2..option.name.span.end;
                 self.complain(span, format!("{} has no option --{name}", module.name), right);
             } else if given.insert(name, option).is_some() {
-                self.complain(whole, format!("--{name} is given twice"), "Leave one out.");
+                self.complain(whole, format!("--{name} is given twice"), "Remove one.");
             }
         }
         for option in module.options {
@@ -412,7 +412,7 @@ impl Reading<'_> {
         let read = Settings::read(module, |name| match (given.get(name), joined) {
             (Some(option), _) => Some(option.value.text.as_str()),
             (None, Joined::ByHost(around)) if name == BOOTSTRAP.name => Some(&around.cluster.bootstrap),
-            // A stage that names another cluster is not to tell it the passwords of this one.
+            // Do not send the passwords of this cluster to another.
             (None, Joined::ByHost(around))
                 if name == PROPERTIES.name && !given.contains_key(BOOTSTRAP.name) =>
             {
@@ -445,7 +445,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Where a byte of a value stands in the text, if the value is written there as it is.
+    /// The position of a value's byte in the text, if the value is written literally.
     fn place_in(&self, value: &Spanned, at: usize) -> Option<language::Span> {
         let written = self.text.get(value.span.clone())?;
         let inside = written.trim_start_matches(['\'', '"']);
@@ -454,16 +454,17 @@ impl Reading<'_> {
         inside.starts_with(&value.text).then_some(start..start + wrong)
     }
 
-    /// A definition is one stream, and has the name that it is created under.
+    /// Checks that a definition is one stream, named as it is created.
     fn check_definition(&mut self, definition: &Definition, name: &str) {
         if let Some(own) = definition.streams.first().and_then(|stream| stream.name.as_ref())
             && own.text != name
         {
-            let message = format!("This names the stream {}, and it is created as {name}", own.text);
-            self.complain(own.span.clone(), message, "Leave one of the names out.");
+            let message =
+                format!("The definition names the stream {}, but it is created as {name}", own.text);
+            self.complain(own.span.clone(), message, "Remove one of the names.");
         }
         if let Some(second) = definition.streams.get(1) {
-            let right = "Create each under a name of its own: named destinations and taps join them.";
+            let right = "Create each under its own name, and connect them by named destinations and taps.";
             self.complain(second.span.clone(), "A definition is one stream", right);
         }
     }

@@ -1,4 +1,4 @@
-//! What works on messages on their way: a file for each processor.
+//! Processors, a file for each.
 
 pub mod aggregate;
 pub mod batch;

@@ -1,14 +1,14 @@
-//! Trying again: ever more slowly, and for a time that has a bound.
+//! Retries with growing pauses, for a limited time.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The pause before the second try. It doubles from try to try.
+/// The pause before the first retry. It doubles with each.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// The tries of one thing, until it succeeds.
+/// The attempts of one operation, until it succeeds.
 #[derive(Clone, Debug)]
 pub struct Retry {
     limit: Duration,
@@ -18,12 +18,12 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// For so long after the first failure.
+    /// Retries for this long after the first failure.
     pub fn within(limit: Duration) -> Retry {
         Retry { limit, first_failure: None, tries: 0, pause: PAUSE_MIN }
     }
 
-    /// A try has failed: the pause before the next, or nothing when there is to be none.
+    /// Records a failure. Returns the pause before the next attempt, or nothing if the time is over.
     pub fn failed(&mut self, now: Instant) -> Option<Duration> {
         let first = *self.first_failure.get_or_insert(now);
         self.tries += 1;
@@ -32,19 +32,19 @@ impl Retry {
         (now - first + pause <= self.limit).then_some(pause)
     }
 
-    /// A try has succeeded; what fails next is something else. Whether any had failed before.
+    /// Records a success. Returns whether there were failures before.
     pub fn succeeded(&mut self) -> bool {
         let had_failed = self.tries > 0;
         *self = Retry::within(self.limit);
         had_failed
     }
 
-    /// The tries that have failed.
+    /// Failed attempts.
     pub fn tries(&self) -> u32 {
         self.tries
     }
 
-    /// From the first failure until now.
+    /// Time since the first failure.
     pub fn elapsed(&self, now: Instant) -> Duration {
         self.first_failure.map_or(Duration::ZERO, |first| now - first)
     }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_until_time_is_over_and_begin_anew_after_a_success() {
+    fn pauses_grow_until_time_is_over_and_restart_after_a_success() {
         let start = Instant::now();
         let mut retry = Retry::within(Duration::from_secs(1));
         let mut now = start;

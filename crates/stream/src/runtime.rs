@@ -1,5 +1,5 @@
-//! Running a plan: every stream is one task, in which its stages call each other; streams are joined by bounded channels of
-//! batches. Whoever is slow is waited for, up to the source: memory stays bounded, and nothing is dropped.
+//! Running a plan: each stream is one task, in which its stages call each other; bounded channels of batches connect streams.
+//! Backpressure reaches the source, so memory stays bounded and nothing is dropped.
 
 mod chain;
 mod channel;
@@ -30,24 +30,24 @@ pub use tap::Taps;
 
 use report::{StageMeter, StreamMeter};
 
-/// How streams are run.
+/// Options of a run.
 pub struct RunOptions {
-    /// What is done with messages that cannot be worked on.
+    /// The policy for bad messages.
     pub on_error: OnError,
-    /// Where the topic of dead letters is, if there is one.
+    /// The cluster for dead letters.
     pub cluster: Cluster,
-    /// How often a message may arrive.
+    /// The delivery guarantee.
     pub guarantee: Guarantee,
-    /// What this process is called among those that run the same streams exactly once: a process that is started again under
-    /// the same name shuts the one before it out.
+    /// The name of this process among those that run the same streams exactly once. A process restarted under the same name
+    /// fences its predecessor.
     pub instance: String,
-    /// Where stages show lines.
+    /// Where stages print lines.
     pub console: Arc<dyn Console>,
-    /// Where streams that run beside each other are tapped.
+    /// Taps between streams of different runs.
     pub taps: Taps,
 }
 
-/// A stage of a stream cannot go on.
+/// A failed stage.
 #[derive(Debug, thiserror::Error)]
 #[error("Stream {stream}, {stage}: {source}")]
 pub struct StreamFailed {
@@ -55,18 +55,18 @@ pub struct StreamFailed {
     pub stream: Arc<str>,
     /// The stage.
     pub stage: Arc<str>,
-    /// Why.
+    /// The cause.
     pub source: StageError,
 }
 
-/// Streams that run.
+/// Running streams.
 pub struct Running {
     tasks: JoinSet<Result<(), StreamFailed>>,
     meters: Meters,
     stopper: Stopper,
 }
 
-/// Tells what streams have done.
+/// Reads the figures of running streams.
 #[derive(Clone)]
 pub struct Meters {
     streams: Vec<Arc<StreamMeter>>,
@@ -74,29 +74,29 @@ pub struct Meters {
 }
 
 impl Meters {
-    /// The figures of now.
+    /// The current figures.
     pub fn figures(&self) -> Figures {
         Figures::of(&self.streams, self.started.elapsed())
     }
 }
 
 impl Running {
-    /// What they have done so far.
+    /// The current figures.
     pub fn figures(&self) -> Figures {
         self.meters.figures()
     }
 
-    /// What tells what they have done so far, while their end is waited for.
+    /// A handle for the figures that outlives the wait for the end.
     pub fn meters(&self) -> Meters {
         self.meters.clone()
     }
 
-    /// What tells sources to take no more, so that what is on its way arrives.
+    /// A handle that closes the sources, so that the streams drain.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// Waits until all have ended. When one fails, the others are stopped.
+    /// Waits until all have ended. If one fails, the others are stopped.
     pub async fn ended(&mut self) -> Result<(), StreamFailed> {
         let mut failed = None;
         while let Some(ended) = self.tasks.join_next().await {
@@ -106,7 +106,7 @@ impl Running {
             };
             if let Err(error) = ended {
                 self.stopper.stop();
-                // That a reader is gone follows from its own failure, which says more.
+                // A missing reader is a consequence of its own failure, which explains more.
                 let says_more = !matches!(error.source, StageError::ReaderGone(_));
                 if failed.as_ref().is_none_or(|(_, said_more)| !said_more && says_more) {
                     failed = Some((error, says_more));
@@ -117,7 +117,7 @@ impl Running {
     }
 }
 
-/// Puts up all stages of all streams, and lets them run. Nothing runs if one cannot be put up.
+/// Builds all stages of all streams, then starts them. If one cannot be built, none is started.
 pub fn start(plan: &Plan, options: &RunOptions) -> Result<Running, StreamFailed> {
     let (stopper, stop) = stop();
     let mut joints = Joints::of(plan);
@@ -145,9 +145,9 @@ pub fn start(plan: &Plan, options: &RunOptions) -> Result<Running, StreamFailed>
     Ok(Running { tasks, meters: Meters { streams: meters, started: Instant::now() }, stopper })
 }
 
-/// The channels between streams, until their ends are taken.
+/// The channels between streams, until both ends are taken.
 struct Joints {
-    /// By the stream that reads.
+    /// By reading stream.
     sources: BTreeMap<usize, ChannelSource>,
     /// By topic.
     topics: BTreeMap<Arc<str>, Readers>,
@@ -208,12 +208,12 @@ impl Builder<'_> {
                     let site = self.site(&self.meter.stages[0].findings);
                     make(&stage.settings, &site).map_err(|error| self.failed(&stage.label, error))?
                 }
-                _ => unreachable!("a plan begins with a source"),
+                _ => unreachable!("every plan begins with a source"),
             },
             Input::Beside { stream, stage } => Box::new(self.options.taps.point(stream, *stage).listen()),
             Input::Topic(_) | Input::Tap { .. } => {
                 let source = joints.sources.remove(&index);
-                Box::new(source.expect("every stream that is fed has its channel, and is there once"))
+                Box::new(source.expect("each downstream stream has a channel and is built once"))
             }
         })
     }

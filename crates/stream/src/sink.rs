@@ -1,4 +1,4 @@
-//! Where messages go: a file for each sink.
+//! Sinks, a file for each.
 
 pub mod counter;
 pub mod file;

@@ -1,4 +1,4 @@
-//! Where messages come from: a file for each source.
+//! Sources, a file for each.
 
 pub mod file;
 pub mod http;

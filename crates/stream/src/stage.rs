@@ -1,7 +1,7 @@
-//! What a stage is to the runtime: a source, a processor or a sink, and what each may ask for.
+//! The interfaces of stages: source, processor and sink, and their requests to the runtime.
 //!
-//! `fill`, `process` and `write` do what can be done at once and never wait. Whoever has to wait says so: a source by
-//! [`Source::ready`], the others by `settle`. So stages next to each other run on one thread, by plain calls.
+//! `fill`, `process` and `write` never wait. A stage that must wait says so: a source by [`Source::ready`], others by `settle`. So
+//! adjacent stages run on one thread, by plain calls.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -14,317 +14,315 @@ use tokio::time::Instant;
 
 use crate::message::{Batch, Message};
 
-/// Something to wait for.
+/// A future that the runtime awaits.
 pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What a source found.
+/// The result of [`Source::fill`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Filled {
-    /// There are messages in the batch.
+    /// The batch has messages.
     Ready,
-    /// There are none yet.
+    /// No messages yet.
     Pending,
-    /// There will be no more.
+    /// No more messages.
     End,
 }
 
-/// The time, and who takes messages that cannot be worked on.
+/// The current time, and the handler of bad messages.
 pub struct Turn<'a> {
-    /// Now, to measure with.
+    /// The monotonic time.
     pub now: Instant,
-    /// Now, in milliseconds since 1970.
+    /// The time of day, in milliseconds since 1970.
     pub time_ms: i64,
-    /// How long the stream has waited so far because its source had no messages, in all.
+    /// The total time that the stream has waited for its source.
     pub idle: Duration,
-    /// Where bad messages go.
+    /// Receives bad messages.
     pub bad: &'a mut dyn Refusals,
 }
 
-/// Takes the messages that a stage cannot work on.
+/// Receives messages that a stage cannot process.
 pub trait Refusals: Send {
-    /// Takes one, with the reason. An error ends the stream.
+    /// Handles one, with the reason. An error ends the stream.
     fn take(&mut self, message: &Message<'_>, reason: &str) -> Result<(), StageError>;
 }
 
-/// Where messages come from.
+/// A source.
 pub trait Source: Send {
-    /// Puts what is there into the batch, in place of what was in it, whose buffers may be used again.
+    /// Replaces the contents of the batch, whose buffers may be reused, by available messages.
     fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<Filled, StageError>;
 
-    /// Waits until [`Source::fill`] may have more. May be dropped at any time, and loses nothing then.
+    /// Waits until [`Source::fill`] may have more. Cancel safe.
     fn ready(&mut self) -> Wait<'_, ()>;
 
-    /// Takes no more from outside: what is there already still comes, and then the end.
+    /// Stops reading. Messages already received are still emitted, then the end.
     fn close(&mut self);
 
-    /// Whether other streams feed it. It is not closed when the run is to stop: it ends when they have.
+    /// Whether other streams feed it. Then it is not closed when the run stops: it ends after them.
     fn is_fed(&self) -> bool {
         false
     }
 
-    /// Makes sure that the messages of the batch, the last that it filled, never come again, and takes out those of which it
-    /// cannot: for streams in which each arrives at most once. Nothing, where none comes again anyway.
+    /// For at-most-once streams: ensures that the messages of the last filled batch are never redelivered, and removes those for
+    /// which it cannot. Nothing if no message is ever redelivered.
     fn claim<'a>(&'a mut self, _batch: &'a mut Batch) -> Option<Wait<'a, Result<(), StageError>>> {
         None
     }
 
-    /// Whether it wants to be told what has reached the end of the stream.
+    /// Whether it needs acknowledgements.
     fn wants_acknowledgement(&self) -> bool {
         false
     }
 
-    /// Whether clients wait for the acknowledgement of each message: the source hears of it within milliseconds then.
+    /// Whether clients wait for acknowledgements, so that the source should get them within milliseconds.
     fn has_waiting_clients(&self) -> bool {
         false
     }
 
-    /// All messages up to this sequence have been taken by the sink for good.
+    /// The sink has accepted all messages up to this sequence.
     fn acknowledge(&mut self, _through: u64) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Until when parts of what it gives are to be handed back, because others will have them: nothing more comes until then, and
-    /// what has come may arrive.
+    /// The deadline for handing back revoked partitions, if any: until then nothing more is emitted, and messages in flight are
+    /// delivered.
     fn losing(&self) -> Option<Instant> {
         None
     }
 
-    /// What could arrive has arrived, and was acknowledged: the others may have them.
+    /// Everything deliverable is delivered and acknowledged: the partitions may be reassigned.
     fn hand_back(&mut self) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// For streams that run exactly once, in place of an acknowledgement: how far it has come with all messages up to this
-    /// sequence, for a transaction of the sink. Each message is told of once.
+    /// For exactly-once streams, in place of an acknowledgement: the position after all messages up to this sequence, for a
+    /// transaction of the sink. Each message is reported once.
     fn progress(&mut self, _through: u64) -> Result<Progress, StageError> {
         Ok(Progress::None)
     }
 
-    /// What it has given since the last transaction that counts was taken back, and comes again.
+    /// The transaction was aborted: messages since the last committed one are emitted again.
     fn rewind(&mut self) {}
 
-    /// No more is acknowledged: waits until what it was told of is kept.
+    /// No more acknowledgements follow: waits until the given ones are committed.
     fn finish(&mut self) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// It is not asked any more, whether the stream has come to its end or has failed: gives up what others wait for.
+    /// The stream has ended or failed: releases resources that others wait for.
     fn leave(&mut self) -> Wait<'_, ()> {
         Box::pin(async {})
     }
 }
 
-/// How far a source has come.
+/// The position of a source.
 pub enum Progress {
-    /// No further than it has told.
+    /// Unchanged.
     None,
-    /// To these offsets.
+    /// Advanced to these offsets.
     Group(GroupOffsets),
-    /// Some of what it has given comes again: the transaction must not count.
+    /// Some messages will be redelivered: the transaction must abort.
     Void,
 }
 
-/// The next offsets of partitions that a member of a consumer group has.
+/// The next offsets of a group member's partitions.
 pub struct GroupOffsets {
     /// The offsets.
     pub offsets: BTreeMap<TopicPartition, CommittedOffset>,
-    /// The member, in the generation in which it has them: the group refuses those of one that is over (KIP-447).
+    /// The member and its generation: the group rejects offsets of an old generation (KIP-447).
     pub group: GroupMetadata,
 }
 
-/// What became of a transaction.
+/// The outcome of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transacted {
-    /// It counts.
+    /// Committed.
     Committed,
-    /// It can only be taken back.
+    /// It must be aborted.
     Refused,
 }
 
-/// What works on messages on their way.
+/// A processor.
 pub trait Processor: Send {
-    /// Makes of the batch what goes on.
+    /// Transforms the batch.
     fn process(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError>;
 
-    /// What is to be waited for before the batch goes on, if anything.
+    /// What must be awaited before the batch continues, if anything.
     fn settle<'a>(&'a mut self, _batch: &'a mut Batch) -> Option<Wait<'a, Result<(), StageError>>> {
         None
     }
 
-    /// Whether it holds so much back that nothing more may come until a [`Processor::tick`] has let some go.
+    /// Whether it can accept nothing more until a [`Processor::tick`] has released messages.
     fn is_full(&self) -> bool {
         false
     }
 
-    /// Waits until [`Processor::tick`] may have something, where that is not a matter of time. May be dropped at any time, and
-    /// loses nothing then.
+    /// Waits until [`Processor::tick`] may have messages, if that does not depend on time. Cancel safe.
     fn wake(&mut self) -> Option<Wait<'_, ()>> {
         None
     }
 
-    /// When [`Processor::tick`] is to be called, though no message comes.
+    /// When to call [`Processor::tick`] even if no message arrives.
     fn deadline(&self) -> Option<Instant> {
         None
     }
 
-    /// Puts into the batch, which is empty, what is due.
+    /// Puts due messages into the empty batch.
     fn tick(&mut self, _batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<(), StageError> {
         Ok(())
     }
 
-    /// Puts into the batch, which is empty, what is left when no more messages come.
+    /// Puts the remaining messages into the empty batch at the end.
     fn finish<'a>(&'a mut self, _batch: &'a mut Batch) -> Wait<'a, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// The first message that it still holds back: no message from it on has gone through.
+    /// The first message that it holds back; later ones have not passed either.
     fn held_since(&self) -> Option<u64> {
         None
     }
 
-    /// Forgets what it holds back: it comes again. Asked only of those that a stream which runs exactly once may have.
+    /// Drops held messages, which are redelivered. Called only on processors allowed in exactly-once streams.
     fn forget(&mut self) {}
 }
 
-/// Where messages go.
+/// A sink.
 pub trait Sink: Send {
-    /// Takes the messages. They may still be on their way when this returns.
+    /// Accepts the messages, which may still be in flight when this returns.
     fn write(&mut self, batch: &Batch, turn: &mut Turn<'_>) -> Result<(), StageError>;
 
-    /// What is to be waited for before the next batch may come, if anything.
+    /// What must be awaited before the next batch, if anything.
     fn settle(&mut self) -> Option<Wait<'_, Result<(), StageError>>> {
         None
     }
 
-    /// When [`Sink::tick`] is to be called, though no message comes.
+    /// When to call [`Sink::tick`] even if no message arrives.
     fn deadline(&self) -> Option<Instant> {
         None
     }
 
-    /// Does what is due.
+    /// Performs due work.
     fn tick(&mut self, _turn: &mut Turn<'_>) -> Result<(), StageError> {
         Ok(())
     }
 
-    /// Waits until all that was written has arrived, but for what [`Sink::held_since`] tells of.
+    /// Waits until everything written is delivered, except for what [`Sink::held_since`] reports.
     fn flush(&mut self) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// The first message that a flush does not wait for and that has not arrived: other streams have it.
+    /// The first undelivered message that a flush does not wait for: other streams hold it.
     fn held_since(&mut self) -> Option<u64> {
         None
     }
 
-    /// Whether [`Sink::held_since`] tells of what a flush would wait for, too: to know what has arrived, nobody has to wait. An
-    /// error is that something will not arrive.
-    fn tells_arrivals(&mut self) -> Result<bool, StageError> {
+    /// Whether [`Sink::held_since`] also covers what a flush would wait for, so that acknowledgement needs no wait. An error means
+    /// that some delivery has failed.
+    fn reports_delivery(&mut self) -> Result<bool, StageError> {
         Ok(false)
     }
 
-    /// Waits until what a flush does not wait for has arrived, as far as it was written by now. May be dropped at any time.
+    /// Waits until everything written so far is delivered, including what a flush does not wait for. Cancel safe.
     fn catch_up(&mut self) -> Wait<'_, ()> {
         Box::pin(async {})
     }
 
-    /// For streams that run exactly once: makes all that was written since the last time, and how far the source has come with
-    /// it, count together.
+    /// For exactly-once streams: commits everything written since the last commit, together with the source's position.
     fn commit(&mut self, _progress: GroupOffsets) -> Wait<'_, Result<Transacted, StageError>> {
         unreachable!("a stream that runs exactly once ends in a sink that has transactions")
     }
 
-    /// For streams that run exactly once: takes back what was written since the last commit, if anything was.
+    /// For exactly-once streams: aborts everything written since the last commit.
     fn abort(&mut self) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// No more messages come: waits until those that a flush does not wait for have arrived.
+    /// No more messages follow: waits for deliveries that a flush does not wait for.
     fn arrive(&mut self) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// No more messages come; all that was written has arrived.
+    /// No more messages follow, and everything is delivered.
     fn finish(&mut self, _turn: &mut Turn<'_>) -> Result<(), StageError> {
         Ok(())
     }
 }
 
-/// Why a stage cannot go on.
+/// Why a stage failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
-    /// A file, a pipe or a socket.
+    /// I/O on a file, pipe or socket.
     #[error(transparent)]
     Io(#[from] IoFailed),
-    /// A message that cannot be worked on, where that ends the stream.
+    /// A bad message, if the policy is to fail.
     #[error(transparent)]
     BadMessage(#[from] BadMessage),
-    /// What was written did not arrive.
+    /// A receiver rejected messages.
     #[error(transparent)]
     NotDelivered(#[from] NotDelivered),
-    /// A program that is a stage.
+    /// A program that runs as a stage.
     #[error(transparent)]
     Program(#[from] ProgramFailed),
     /// A cluster.
     #[error(transparent)]
     Kafka(#[from] KafkaFailed),
-    /// A stream that is fed by this one.
+    /// A downstream stream.
     #[error(transparent)]
     ReaderGone(#[from] ReaderGone),
 }
 
-/// A stream that is fed by this one ended before its messages had arrived. Why is told by that one.
+/// A downstream stream ended before its messages had arrived. Its own error has the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("A stream that reads from this one ended before all messages had arrived; they are not acknowledged")]
+#[error("A downstream stream ended before all messages had arrived; they are not acknowledged")]
 pub struct ReaderGone;
 
-/// Input or output failed.
+/// Failed input or output.
 #[derive(Debug, thiserror::Error)]
 #[error("Cannot {action} {what}: {source}")]
 pub struct IoFailed {
-    /// What was tried: read, write, open.
+    /// The operation: read, write, open.
     pub action: &'static str,
-    /// With what: a path, an address.
+    /// Its object: a path, an address.
     pub what: String,
-    /// Why not.
+    /// The cause.
     pub source: io::Error,
 }
 
 impl IoFailed {
-    /// Of a file.
+    /// For a file.
     pub fn file(action: &'static str, path: &std::path::Path, source: io::Error) -> IoFailed {
         IoFailed { action, what: path.display().to_string(), source }
     }
 }
 
-/// A message cannot be worked on.
+/// A bad message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "A message cannot be worked on: {reason} (message {sequence}: {excerpt}); --on-error=skip, or onError=skip among --properties, would leave it out"
+    "Bad message: {reason} (message {sequence}: {excerpt}); to skip bad messages, use --on-error=skip, or onError=skip in --properties"
 )]
 pub struct BadMessage {
     /// Why not.
     pub reason: String,
-    /// Its place in what its source has made.
+    /// Its number, counted by its source.
     pub sequence: u64,
-    /// How it begins.
+    /// Its beginning.
     pub excerpt: String,
 }
 
-/// A receiver did not take messages, however often it was tried.
+/// A receiver did not accept messages, despite retries.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{to} did not take a message, tried {tries} times over {seconds:.0} s: {reason}")]
+#[error("{to} did not accept a message after {tries} attempts in {seconds:.0} s: {reason}")]
 pub struct NotDelivered {
-    /// Whom it was sent to.
+    /// The receiver.
     pub to: String,
-    /// How often.
+    /// The number of attempts.
     pub tries: u32,
-    /// From the first try to the last.
+    /// From the first attempt to the last.
     pub seconds: f64,
-    /// What the last try ended with.
+    /// The error of the last attempt.
     pub reason: String,
 }
 
-/// A program that is a stage ended, or does not keep to its protocol.
+/// A program stage exited or violated its protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The program {command:?} {reason}")]
 pub struct ProgramFailed {
@@ -334,12 +332,12 @@ pub struct ProgramFailed {
     pub reason: String,
 }
 
-/// A cluster refused, or cannot be reached.
+/// A cluster refused a request, or is unreachable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{action}: {reason}")]
 pub struct KafkaFailed {
-    /// What was tried.
+    /// The operation.
     pub action: String,
-    /// What came of it.
+    /// The cause.
     pub reason: String,
 }

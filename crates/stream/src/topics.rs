@@ -1,24 +1,24 @@
-//! How topics, their partitions and places in them are written in options. Pure.
+//! Parses topics, partitions and positions in options. Pure.
 
 use std::collections::BTreeMap;
 
-/// Where to begin in a topic.
+/// A start position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Begin {
-    /// With the first message that is kept.
+    /// The first available record.
     Earliest,
-    /// With the next that comes.
+    /// The next record.
     Latest,
-    /// With an offset.
+    /// An offset.
     Offset(i64),
-    /// With an offset in each of these partitions, and with the first message that is kept in others.
+    /// An offset for each of these partitions; the first available record in others.
     Offsets(BTreeMap<i32, i64>),
-    /// With the first message at or after a time, in milliseconds since 1970.
+    /// The first record at or after a time, in milliseconds since 1970.
     Timestamp(i64),
 }
 
 impl Begin {
-    /// Reads one.
+    /// Parses one.
     pub fn read(text: &str) -> Option<Begin> {
         let number = |digits: &str| digits.parse().ok().filter(|number: &i64| *number >= 0);
         let of_partition = |pair: &str| {
@@ -31,7 +31,7 @@ impl Begin {
             _ => match text.split_once(':')? {
                 ("offset", pairs) if pairs.contains('=') => {
                     let offsets: Option<BTreeMap<i32, i64>> = pairs.split(',').map(of_partition).collect();
-                    // Named twice, one of them would be forgotten.
+                    // Reject duplicates, because one would be ignored.
                     offsets.filter(|offsets| offsets.len() == pairs.split(',').count()).map(Begin::Offsets)
                 }
                 ("offset", digits) => number(digits).map(Begin::Offset),
@@ -42,7 +42,7 @@ impl Begin {
     }
 }
 
-/// Whether a topic can have this name.
+/// Whether this is a valid topic name.
 pub fn is_topic(name: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     (1..=249).contains(&name.len()) && name != "." && name != ".." && name.chars().all(is_letter)

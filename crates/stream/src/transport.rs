@@ -1,11 +1,10 @@
-//! Kafka as the transport between stages: a plan with a topic wherever messages go from one stage to another that is
-//! not bound to it directly.
+//! Kafka as the transport between stages: inserts a topic between two stages that are not bound directly.
 //!
-//! A part of a stream that is bound directly becomes a stream of its own, from topic to topic. What leaves stage 0 of
-//! the stream `orders`, its source, goes through the topic `orders.0`, what leaves the next through `orders.1`, and
-//! so on; named destinations are topics by their own names where they lead over the cluster. A part is called
-//! `orders.LABEL` by its first stage, and that is its consumer group: its instances, here or in other processes,
-//! share the partitions by Kafka's group protocol. The text of the streams does not change.
+//! A directly bound part of a stream becomes a separate stream, from topic to topic. The output of stage 0 of the stream
+//! `orders`, its source, goes through the topic `orders.0`, that of the next stage through `orders.1`, and so on; named
+//! destinations are topics with the same names where they use the cluster. A part is named `orders.LABEL` after its first stage,
+//! which is also its consumer group: its instances, here or in other processes, share the partitions by the group protocol. The
+//! text of the streams does not change.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -21,35 +20,34 @@ use crate::module::{Kind, find};
 use crate::plan::{Input, Origin, Output, Plan, StagePlan, StreamPlan};
 use crate::stage::StageError;
 
-/// How long an instance that was killed keeps its partitions from the others.
+/// The session timeout of an instance.
 const SESSION_TIMEOUT: &str = "10s";
-/// How long a cluster may take to create topics.
+/// Timeout for creating topics.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A cluster between stages.
+/// The transport over a cluster.
 #[derive(Clone, Debug)]
 pub struct Transport {
     /// The cluster.
     pub cluster: Cluster,
-    /// The partitions of topics that are created; without, as many as the broker creates, and one for each instance that
-    /// reads.
+    /// The partitions of created topics; by default the broker's default, or one per reading instance.
     pub partitions: Option<i32>,
-    /// Between which stages topics lie.
+    /// Which connections use topics.
     pub lies: Lies,
 }
 
-/// Between which stages topics lie.
+/// Which connections use topics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lies {
-    /// Between all, and named destinations and taps are topics.
+    /// All, including named destinations and taps.
     Everywhere,
-    /// Around stages that have several instances. What joins streams is in memory.
+    /// Those of stages with several instances. Streams are connected in memory.
     AroundInstances,
-    /// The same; named destinations are topics.
+    /// The same, plus named destinations.
     AroundInstancesAndAtNames,
 }
 
-/// Topics that a plan needs, each with the number of instances that share its partitions.
+/// The topics of a plan, each with the number of reading instances.
 pub type Topics = BTreeMap<String, usize>;
 
 impl Lies {
@@ -59,16 +57,16 @@ impl Lies {
 }
 
 impl Transport {
-    /// The plan with topics between its stages, and these topics.
+    /// Inserts topics into a plan, and returns them.
     pub fn lay(&self, plan: Plan, counts: &Counts) -> (Plan, Topics) {
         let laying = Laying { transport: self, counts, plan: &plan };
         let (mut topics, mut streams) = (Topics::new(), Vec::new());
-        // The part that lets go of a stage, for taps in memory: by stream and stage.
+        // The part that contains each stage, for taps in memory: by stream and stage.
         let mut parts = BTreeMap::new();
         for (index, stream) in plan.streams.iter().enumerate() {
             for range in laying.ranges(index) {
                 let Some(part) = laying.part(index, range.clone(), &mut topics) else { continue };
-                // Where a topic stands in for the stage before, it has the first place.
+                // A topic that replaces the preceding stage has index 0.
                 let place = usize::from(*range.start() > 0);
                 parts.extend(
                     range.zip(place..).map(|(stage, place)| ((index, stage), (streams.len(), place))),
@@ -102,7 +100,7 @@ impl Transport {
         StagePlan { label: format!("topic:{topic}").into(), module, settings }
     }
 
-    /// Creates the topics that are not there yet.
+    /// Creates missing topics.
     pub async fn create_topics(&self, topics: &Topics) -> Result<(), StageError> {
         if topics.is_empty() {
             return Ok(());
@@ -123,17 +121,15 @@ impl Transport {
             }
         }
         for topic in topics.keys() {
-            // A broker may hear of it later than whoever has created it.
+            // Brokers may learn of a topic later than the one that created it.
             let shown = cluster.wait_for_topic(topic, false, CREATE_TIMEOUT).await;
-            shown.map_err(|error| {
-                kafka::failed(format!("The topic {topic} was created, but not found"), error)
-            })?;
+            shown.map_err(|error| kafka::failed(format!("Waiting for the created topic {topic}"), error))?;
         }
         Ok(())
     }
 }
 
-/// A plan on its way to one with topics.
+/// A plan while topics are inserted.
 struct Laying<'a> {
     transport: &'a Transport,
     counts: &'a Counts,
@@ -141,7 +137,7 @@ struct Laying<'a> {
 }
 
 impl Laying<'_> {
-    /// The parts of a stream that are bound directly, each from a stage to a stage.
+    /// The directly bound parts of a stream, each from a stage to a stage.
     fn ranges(&self, stream: usize) -> Vec<RangeInclusive<usize>> {
         let counts = counts_along(&self.plan.streams[stream], self.counts);
         let mut ranges = Vec::new();
@@ -158,7 +154,7 @@ impl Laying<'_> {
         ranges
     }
 
-    /// A part as a stream of its own. None where a named destination is all of it, and is a topic already.
+    /// A part as a stream. None if it is only a named destination, which is a topic already.
     fn part(&self, index: usize, range: RangeInclusive<usize>, topics: &mut Topics) -> Option<StreamPlan> {
         let stream = &self.plan.streams[index];
         let (first, last, end) = (*range.start(), *range.end(), stream.processors.len() + 1);
@@ -205,13 +201,13 @@ impl Laying<'_> {
             Output::Topic(name) if self.transport.lies.at_names() => Output::Stage(self.transport.sink(name)),
             output => output.clone(),
         };
-        // A named destination that is a topic lets go of what the stage of this name does.
+        // A named destination that is a topic counts the output of the stage with its name.
         let first = if first == 1 && begins_with_topic { 0 } else { first };
         let origin = Origin { stream: stream.name.clone(), first };
         Some(StreamPlan { name, origin, instances, input, processors: stages.to_vec(), output })
     }
 
-    /// The topic through which messages leave a stage.
+    /// The topic for the output of a stage.
     fn leaves(&self, stream: usize, stage: usize) -> Arc<str> {
         let of = &self.plan.streams[stream];
         let lies = self.transport.lies;
@@ -238,7 +234,7 @@ mod tests {
         let transport = Transport { cluster, partitions: None, lies };
         let counts = Deployment::parse(properties).unwrap_or_else(|error| panic!("{error}")).counts;
         let (plan, topics) = transport.lay(plan, &counts);
-        let told = plan.streams.iter().map(|stream| {
+        let streams = plan.streams.iter().map(|stream| {
             let mut parts = match &stream.input {
                 Input::Stage(_) => vec![],
                 Input::Topic(name) => vec![format!("memory:{name}")],
@@ -256,11 +252,11 @@ mod tests {
             0 | 1 => topic.clone(),
             readers => format!("{topic}:{readers}"),
         });
-        (told.collect(), topics.collect())
+        (streams.collect(), topics.collect())
     }
 
     #[test]
-    fn there_is_a_topic_between_stages_and_each_stage_is_a_group() {
+    fn stages_are_groups_with_a_topic_between_them() {
         let (streams, topics) = laid("time | a: filter --expression=true | log", Lies::Everywhere, "");
         assert_eq!(
             streams,
@@ -270,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn named_destinations_and_taps_are_topics_without_others_beside_them() {
+    fn named_destinations_and_taps_need_no_other_topics() {
         let text = "a = time | topic:t\nb = topic:t > f: filter --expression=true | topic:u\ntap:stream:a > null\n\
                     tap:stream:b.f > log\nc = topic:u > topic:v";
         let (streams, topics) = laid(text, Lies::Everywhere, "");
@@ -295,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_with_several_instances_has_topics_on_both_sides_and_the_others_are_bound_directly() {
+    fn only_stages_with_several_instances_have_topics_around_them() {
         let text = "time | a: filter --expression=true | b: filter --expression=true | c: filter --expression=true | log";
         let (streams, topics) = laid(text, Lies::AroundInstances, "module.b.count=3,module.*.count=0");
         assert_eq!(
@@ -316,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_joins_streams_in_memory_goes_on_through_memory() {
+    fn in_memory_connections_between_streams_are_kept() {
         let text = "a = time | f: filter --expression=true | topic:t; b = topic:t > g: filter --expression=true | log\n\
                     tap:stream:a.f > null; tap:stream:b.g > counter";
         let (streams, topics) = laid(text, Lies::AroundInstances, "module.f.count=2,module.g.count=2");

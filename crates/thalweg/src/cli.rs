@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_arguments_are_refused() {
         for line in [
             "thalweg producer-perf-test --topic t --num-records 10 --throughput -1",
             "thalweg producer-perf-test --topic t --num-records 0 --record-size 5 --throughput -1",

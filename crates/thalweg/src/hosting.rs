@@ -106,10 +106,7 @@ async fn start(
                     .iter()
                     .filter(|status| status.definition.as_ref().is_some_and(|d| d.deployed.is_some()))
                     .count();
-                tracing::info!(
-                    "Hosts streams: {} are known, {running} of them are deployed",
-                    host.list().len()
-                );
+                tracing::info!("Hosting streams: {} known, {running} deployed", host.list().len());
                 started.send_replace(Some(host));
                 return;
             }
@@ -135,7 +132,7 @@ pub fn cluster(settings: &StreamSettings, own: &str) -> anyhow::Result<Cluster> 
     let bootstrap = bootstrap.join(",");
     if settings.bootstrap.is_some() && bootstrap != cluster.bootstrap {
         let problem =
-            "streams.client.config has bootstrap.servers too: leave out that or streams.bootstrap.servers";
+            "both streams.client.config and streams.bootstrap.servers set the bootstrap servers: remove one";
         return Err(Usage(problem.to_owned()).into());
     }
     let protocol = options.security.protocol();

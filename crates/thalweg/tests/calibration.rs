@@ -8,14 +8,14 @@
 use thalweg_lab::calibrate::{Extent, Limits, Plan, run};
 use thalweg_lab::worker::Driver;
 
-/// A debug build on a busy machine of two processors is no laboratory. A coordinated omission would still show: it takes
-/// four fifths from the overload's median, and the stall from the stalls' p99.
+/// Large, because a debug build on a busy machine of two processors is imprecise. Coordinated omission would still show: it
+/// removes four fifths of the overload's median, and the stall from the stalls' p99.
 const LIMITS: Limits = Limits { percentile: 0.1, knee: 0.1 };
 /// Maximum number of measurements: another program may have disturbed one.
 const ATTEMPTS: u32 = 3;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn percentiles_and_knee_are_what_is_true() {
+async fn measured_percentiles_and_knee_are_true() {
     let binary = env!("CARGO_BIN_EXE_thalweg").into();
     let plan = Plan { binary, driver: Driver::Thalweg, extent: Extent::Reduced, limits: LIMITS };
     let mut faults = Vec::new();

@@ -22,7 +22,7 @@ pub fn command(workspace: &Workspace) -> Command {
     command
 }
 
-/// Runs cargo with its output on ours.
+/// Runs cargo with inherited output.
 pub fn run(workspace: &Workspace, args: &[&str]) -> Result<()> {
     let status = command(workspace).args(args).status().context("cargo does not start")?;
     ensure!(status.success(), "`cargo {}` failed", args.join(" "));

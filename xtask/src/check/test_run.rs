@@ -6,6 +6,7 @@
 use super::{Workspace, cargo};
 use anyhow::{Context, Result, bail};
 use std::io::{BufRead, BufReader, Read};
+use std::num::NonZero;
 use std::process::Stdio;
 
 /// The result of a test binary that takes this long is shown, with its time.
@@ -26,6 +27,7 @@ pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
         .args(["test", "--workspace", "--locked", "--no-fail-fast"])
         // A failed test prints its expectation; thirty lines of the test harness's frames would bury it.
         .env("RUST_BACKTRACE", "0")
+        .env("RUST_TEST_THREADS", threads())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -48,6 +50,14 @@ pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
         [] => bail!("`cargo test` failed before or outside of a test"),
         failed => bail!("failed tests: {}", failed.join(", ")),
     }
+}
+
+/// How many tests run at once: twice as many as there are cores, since most of them wait most of the time.
+fn threads() -> String {
+    std::env::var("RUST_TEST_THREADS").unwrap_or_else(|_| {
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        (2 * cores).to_string()
+    })
 }
 
 fn pass_on(output: impl Read, outcome: &mut Outcome) {

@@ -21,18 +21,18 @@ fn check(tree: &Tree) -> Vec<Finding> {
         let mut in_select = false;
         for (number, line) in source.production_lines() {
             if std::mem::take(&mut in_select) && line.trim() != "biased;" {
-                findings.push(Finding::new(source.path, number, "a `select!` does not begin with `biased;`"));
-            }
-            in_select = line.trim_end().ends_with("select! {");
-            if line.contains("std::collections") && HASHED.iter().any(|name| has_word(line, name)) {
                 findings.push(Finding::new(
                     source.path,
                     number,
-                    "a hash map of std's: take `thalweg_hash`'s",
+                    "a `select!` without `biased;`: start it with `biased;`",
                 ));
             }
+            in_select = line.trim_end().ends_with("select! {");
+            if line.contains("std::collections") && HASHED.iter().any(|name| has_word(line, name)) {
+                findings.push(Finding::new(source.path, number, "a hash map of std: use `thalweg_hash`"));
+            }
             if line.contains("sync::watch") || (line.contains("tokio::sync::{") && line.contains("watch")) {
-                findings.push(Finding::new(source.path, number, "tokio's `watch`: take `crate::watch`"));
+                findings.push(Finding::new(source.path, number, "tokio's `watch`: use `crate::watch`"));
             }
         }
     }

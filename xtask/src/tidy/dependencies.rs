@@ -1,4 +1,4 @@
-//! The dependency law: which crates of the workspace may use which.
+//! The allowed dependencies between crates of the workspace.
 
 use super::manifest::{Manifest, members};
 use super::tree::Tree;
@@ -10,7 +10,7 @@ pub const RULE: Rule = Rule {
     check: |tree| Ok(check(tree)),
 };
 
-/// A crate, and the crates of ours that it may use: in its code, its tests and its build.
+/// A crate, and our crates that it may use in code, tests and build.
 const LAW: [(&str, &[&str]); 21] = [
     ("thalweg", &["broker", "client", "config", "lab", "net", "ports", "record", "stream", "wire"]),
     (
@@ -68,7 +68,7 @@ const LAW: [(&str, &[&str]); 21] = [
     ("thalweg-stream", &["client", "record", "wire"]),
     ("thalweg-watch", &[]),
     ("thalweg-wire", &["ids"]),
-    // Its checks run where the rest does not compile.
+    // Its checks must run even if the rest does not compile.
     ("xtask", &[]),
 ];
 
@@ -79,14 +79,14 @@ fn check(tree: &Tree) -> Vec<Finding> {
 fn check_member(manifest: &Manifest<'_>) -> Vec<Finding> {
     let name = manifest.name();
     let Some((_, allowed)) = LAW.iter().find(|(member, _)| *member == name) else {
-        let message = format!("{name} has no line in the law, {}", file!());
+        let message = format!("{name} is missing in the list of {}", file!());
         return vec![Finding::new(manifest.path, 0, message)];
     };
     let mut findings = Vec::new();
     for entry in manifest.dependencies() {
         let Some(ours) = entry.dependency().strip_prefix("thalweg-") else { continue };
         if !allowed.contains(&ours) {
-            let may = if allowed.is_empty() { "none of ours".to_owned() } else { allowed.join(", ") };
+            let may = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
             let message = format!("{name} uses {}; it may use: {may}", entry.dependency());
             findings.push(Finding::new(manifest.path, entry.line, message));
         }
@@ -129,6 +129,6 @@ mod tests {
     #[test]
     fn a_new_crate_needs_its_line() {
         let [message] = &findings("thalweg-common", "")[..] else { panic!("one finding") };
-        assert!(message.starts_with("thalweg-common has no line in the law"), "{message}");
+        assert!(message.starts_with("thalweg-common is missing in the list of"), "{message}");
     }
 }

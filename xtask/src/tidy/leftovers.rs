@@ -44,7 +44,7 @@ fn complaint(line: &str) -> Option<String> {
         return Some("an ignored test: write `#[ignore = \"why\"]`".to_owned());
     }
     if let Some(word) = ["FIXME", "XXX"].into_iter().find(|word| has_word(line, word)) {
-        return Some(format!("{word}: mend it"));
+        return Some(format!("{word}: fix it"));
     }
     if has_word(line, "TODO") {
         let reason = line.split_once("TODO:").map_or("", |(_, reason)| reason);

@@ -1,4 +1,4 @@
-//! The licences of everything that is linked in, or that builds and tests it.
+//! The licences of all dependencies, including those for build and tests.
 
 use super::tree::Tree;
 use super::{Finding, Rule};
@@ -69,7 +69,7 @@ fn judge(metadata: &Value) -> Result<Vec<Finding>> {
 
 /// Whether an SPDX expression offers a choice in which all that must be kept is allowed.
 fn is_allowed(expression: &str) -> bool {
-    // A slash is how crates of old write OR.
+    // Old crates write OR as a slash.
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let words: Vec<_> = spaced.split_whitespace().collect();
     let mut rest = words.as_slice();

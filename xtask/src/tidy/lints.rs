@@ -19,11 +19,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
             && entry.value.starts_with("\"forbid\"")
     });
     if !forbids {
-        findings.push(Finding::new(
-            "Cargo.toml",
-            0,
-            "[workspace.lints.rust] does not say unsafe_code = \"forbid\"",
-        ));
+        findings.push(Finding::new("Cargo.toml", 0, "[workspace.lints.rust] lacks unsafe_code = \"forbid\""));
     }
     for manifest in members(tree) {
         let mut lints = entries(manifest.text).filter(|entry| entry.section == "lints");

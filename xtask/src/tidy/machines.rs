@@ -69,7 +69,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
 fn complaint(path: &str, line: &str) -> Option<String> {
     if path == "Cargo.lock" {
         let foreign = line.starts_with("source = ") && line != LOCK_SOURCE;
-        return foreign.then(|| "a package that is not from the public registry".to_owned());
+        return foreign.then(|| "a package from another registry than the public one".to_owned());
     }
     if let Some(folder) = FOLDERS.into_iter().find(|folder| has_folder(line, folder)) {
         return Some(format!("names a path below {folder}"));
@@ -80,7 +80,7 @@ fn complaint(path: &str, line: &str) -> Option<String> {
     let lower = line.to_lowercase();
     let signature = SIGNATURES.into_iter().find(|words| lower.contains(words));
     let tool = signature.or_else(|| TOOLS.into_iter().find(|word| has_word(line, word)));
-    tool.map(|words| format!("speaks of the tools that write code: {words}"))
+    tool.map(|words| format!("mentions tools that write code: {words}"))
 }
 
 fn check_temporary<'a>(

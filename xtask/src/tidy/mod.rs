@@ -1,4 +1,4 @@
-//! Rules of the tree that the compiler does not know: a module for each, with its reason.
+//! Rules of the tree that the compiler does not cover: a module for each, with its reason.
 //!
 //! Rules read the files that git tracks or would add, so ignored files are not checked. They are simple on purpose:
 //! they work on lines formatted by rustfmt, with little knowledge of Rust. Rules must name what they forbid, so rules
@@ -27,7 +27,7 @@ use anyhow::{Result, bail};
 use std::path::Path;
 use tree::Tree;
 
-/// One place where a rule does not hold.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Finding {
     path: String,
@@ -84,7 +84,7 @@ pub fn run(root: &Path) -> Result<()> {
         }
     }
     if broken > 0 {
-        bail!("{broken} places break a rule");
+        bail!("{broken} violations of rules");
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     for source in tree.sources() {
         let path = source.path.trim_end_matches(".rs");
         if let Some(bad) = path.split('/').find(|part| MODULES.contains(part)) {
-            findings.push(Finding::new(source.path, 0, format!("a module called {bad}")));
+            findings.push(Finding::new(source.path, 0, format!("a module named {bad}")));
         }
         for (number, line) in (1..).zip(source.text.lines()) {
             if let Some(complaint) = complaint(line) {
@@ -41,10 +41,10 @@ fn complaint(line: &str) -> Option<String> {
     let (kind, rest) = words.trim_start().split_once(' ')?;
     let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
     match kind {
-        "mod" if MODULES.contains(&name) => Some(format!("a module called {name}")),
+        "mod" if MODULES.contains(&name) => Some(format!("a module named {name}")),
         "struct" | "enum" | "trait" | "type" => {
             let ending = TYPE_ENDINGS.into_iter().find(|ending| name.ends_with(ending))?;
-            Some(format!("`{name}`: {ending} does not say what it does"))
+            Some(format!("`{name}`: {ending} has no meaning"))
         }
         _ => None,
     }
@@ -65,10 +65,10 @@ mod tests {
         ]);
         let found: Vec<_> = check(&tree).into_iter().map(|f| (f.path, f.line, f.message)).collect();
         let expected = [
-            ("crates/a/src/common/b.rs", 0, "a module called common"),
-            ("crates/a/src/lib.rs", 2, "a module called utils"),
-            ("crates/a/src/lib.rs", 3, "`GroupManager`: Manager does not say what it does"),
-            ("crates/a/src/types.rs", 0, "a module called types"),
+            ("crates/a/src/common/b.rs", 0, "a module named common"),
+            ("crates/a/src/lib.rs", 2, "a module named utils"),
+            ("crates/a/src/lib.rs", 3, "`GroupManager`: Manager has no meaning"),
+            ("crates/a/src/types.rs", 0, "a module named types"),
         ];
         assert_eq!(found, expected.map(|(path, line, message)| (path.to_owned(), line, message.to_owned())));
     }

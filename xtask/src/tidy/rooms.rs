@@ -59,7 +59,7 @@ fn check(tree: &Tree, allowed: &[Allowed]) -> Vec<Finding> {
                 else {
                     continue;
                 };
-                let message = format!("`{name}` of {target}, in the circle {names}");
+                let message = format!("`{name}` of {target}, in the cycle {names}");
                 findings.push(Finding::new(path, line, message));
             }
         }
@@ -69,14 +69,14 @@ fn check(tree: &Tree, allowed: &[Allowed]) -> Vec<Finding> {
             all.contains_key(&(*from, *to)) && shortest_way(judged, to, from).is_some()
         });
         if !needed {
-            let message = format!("{member}: {from} → {to} closes no circle any more; take the line out");
+            let message = format!("{member}: {from} → {to} no longer closes a cycle; remove the line");
             findings.push(Finding::new(file!(), 0, message));
         }
     }
     findings
 }
 
-/// The shortest circle of rooms, each once; of equals the first by name.
+/// The shortest cycle of rooms, each once; of equals the first by name.
 fn shortest_circle<'a>(arrows: &Arrows<'a>) -> Option<Vec<&'a str>> {
     let ways = arrows.keys().filter_map(|(from, to)| shortest_way(arrows, to, from));
     ways.min_by_key(Vec::len)
@@ -126,7 +126,7 @@ fn arrows<'a>(tree: &'a Tree, folder: &str, findings: &mut Vec<Finding>) -> Arro
         for import in &reading.imports {
             let mut path = import.path.clone();
             if path == ["*"] || (reading.module.is_empty() && import.is_use && path.ends_with(&["*"])) {
-                let message = "takes or passes on every name of the root: name them, to show their rooms";
+                let message = "imports or re-exports every name of the root: list them, to show their rooms";
                 findings.push(Finding::new(reading.path, import.line, message));
             }
             // A name of the root may be an alias; a cycle of them does not compile.
@@ -331,9 +331,9 @@ mod tests {
             ("crates/x/src/a/inner.rs", "use super::A;\n"),
             ("crates/x/src/b/mod.rs", "fn f() {\n    crate::a::inner::call()\n}\n"),
         ];
-        let circle = "in the circle b → a → b";
-        let a = format!("`b` of crates/x/src/b/mod.rs, {circle}");
-        let b = format!("`a::inner::call` of crates/x/src/a/inner.rs, {circle}");
+        let cycle = "in the cycle b → a → b";
+        let a = format!("`b` of crates/x/src/b/mod.rs, {cycle}");
+        let b = format!("`a::inner::call` of crates/x/src/a/inner.rs, {cycle}");
         assert_eq!(found(&files, &[]), [("b/mod.rs".to_owned(), 2, b), ("a.rs".to_owned(), 2, a)]);
     }
 
@@ -379,7 +379,7 @@ mod tests {
         let [(_, _, message)] = &found(&files[..1], &[("x", "a", "b", "")])[..] else {
             panic!("one finding")
         };
-        assert_eq!(message, "x: a → b closes no circle any more; take the line out");
+        assert_eq!(message, "x: a → b no longer closes a cycle; remove the line");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::Path;
 use thalweg_broker::{Server, start};
 use thalweg_client::{Connection, ConnectionOptions};
 use thalweg_config::{BrokerConfig, ServerProperties};
+use thalweg_log::disk::Disk;
 use thalweg_wire::Request;
 
 /// A broker that runs until it is dropped or stopped.
@@ -39,10 +40,14 @@ impl Running {
 
     /// Ends like a killed process: without notice, flush or close. Returns when everything is stopped.
     pub async fn kill(self) {
-        let left = std::sync::Arc::downgrade(&self.server.broker);
+        let dirs = self.server.data_dirs.clone();
         drop(self);
-        while left.upgrade().is_some() {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        // The last to go are the locks of the directories, with the last task that holds the broker.
+        for dir in dirs {
+            let lock = dir.join(".lock");
+            while !matches!(Disk::real().lock(&lock), Ok(Some(_))) {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Keys of groups and transactions.
 //!
-//! An entry per key; `table::declare` says what is in one.
+//! An entry per key; `table::declare` documents the format.
 //! Facts are compared with Kafka in `table::tests`.
 
 use std::time::Duration;
@@ -15,16 +15,16 @@ settings! {
     GroupSettings, GROUPS "Groups";
 
     "group.min.session.timeout.ms": Int[Ms] = "6000", ANY, Medium, ReadOnly, Served => min_session_timeout_ms: i32,
-        "The shortest session timeout that a member of a classic group may ask for.";
+        "The minimum session timeout of a member of a classic group.";
     "group.max.session.timeout.ms": Int[Ms] = "1800000", ANY, Medium, ReadOnly, Served => max_session_timeout_ms: i32,
-        "The longest session timeout that a member of a classic group may ask for.";
+        "The maximum session timeout of a member of a classic group.";
     "group.initial.rebalance.delay.ms": Int[Ms] = "3000", ANY, Medium, ReadOnly, Served => initial_rebalance_delay: Duration,
         "How long an empty group waits for more members before its first rebalance.";
     "group.max.size": Int = "2147483647", at_least(1), Medium, ReadOnly, Served => max_size: usize,
-        "How many members a classic group may have.";
+        "The maximum number of members in a classic group.";
     "group.coordinator.rebalance.protocols": List = "classic", filled_list_of(&["consumer", "classic", "share", "streams"]), Medium, ReadOnly, Accepted(CLASSIC) => rebalance_protocols: Vec<String>,
-        "The group protocols offered; `classic` cannot be left out.",
-        differs = "Kafka offers consumer and streams groups as well.";
+        "The supported group protocols; must include `classic`.",
+        differs = "Kafka also supports consumer and streams groups.";
     "group.coordinator.threads": Int = "4", at_least(1), High, ReadOnly, Accepted(ONE_POOL),
         "Size of Kafka's pool of coordinator threads.";
     "group.coordinator.background.threads": Int = "2", at_least(1), High, ReadOnly, Accepted(ONE_POOL),
@@ -32,24 +32,24 @@ settings! {
     "group.coordinator.append.linger.ms": Int[Ms] = "-1", at_least(-1), Medium, ReadOnly, Accepted(LINGER),
         "How long Kafka's coordinator collects records before it writes them.";
     "group.coordinator.cached.buffer.max.bytes": Int[Bytes] = "1048588", at_least(524288), Medium, ClusterWide, Accepted(LINGER),
-        "How large a write buffer Kafka's coordinator keeps for the next write.";
+        "The size of the write buffer that Kafka's coordinator keeps.";
     "offset.metadata.max.bytes": Int[Bytes] = "4096", ANY, High, ReadOnly, Served => offset_metadata_max_bytes: usize,
-        "The longest metadata that a committed offset may carry.";
+        "The maximum size of a committed offset's metadata.";
     "offsets.commit.timeout.ms": Int[Ms] = "5000", at_least(1), High, ReadOnly, Served => offsets_commit_timeout: Duration,
         "How long a commit waits for the replicas of the offsets topic.";
     "offsets.load.buffer.size": Int[Bytes] = "5242880", at_least(1), High, ReadOnly, Served => offsets_load_buffer_bytes: usize,
-        "How many bytes of the offsets topic are read at once when a coordinator loads its groups.";
+        "The size of reads from the offsets topic while a coordinator loads its groups.";
     "offsets.retention.minutes": Int[Minutes] = "10080", at_least(1), High, ReadOnly, Served => offsets_retention: Duration,
-        "How long offsets outlive the last member of their group, or the last commit of a consumer without a group.";
+        "How long offsets are kept after the last member has left their group, or after the last commit of a consumer without a group.";
     "offsets.retention.check.interval.ms": Long[Ms] = "600000", at_least(1), High, ReadOnly, Served => offsets_retention_check_interval: Duration,
-        "How often expired offsets are looked for.";
+        "How often expired offsets are removed.";
     "offsets.topic.num.partitions": Int = "50", at_least(1), High, ReadOnly, Served => offsets_topic_partitions: i32,
-        "Partitions of `__consumer_offsets`; not to be changed once the topic exists.";
+        "Partitions of `__consumer_offsets`; do not change it once the topic exists.";
     "offsets.topic.replication.factor": Short = "1", at_least(1), High, ReadOnly, Served => offsets_topic_replication_factor: i16,
         "Replicas of `__consumer_offsets`.",
-        alone = "there is one broker: consumer groups get no coordinator, 1 would do",
+        alone = "there is only one broker: consumer groups get no coordinator; use 1",
         in_quorum = "3",
-        differs = "Where other brokers can be it is 3, as in Kafka. A broker whose own controller has no listener is alone, and one replica is all there can be.";
+        differs = "3 as in Kafka, unless the broker is alone because its controller has no listener: then only one replica is possible.";
     "offsets.topic.segment.bytes": Int[Bytes] = "104857600", at_least(1), High, ReadOnly, Served => offsets_topic_segment_bytes: i32,
         "Segment size of `__consumer_offsets`.";
     "offsets.topic.compression.codec": Int = "0", ANY, High, ReadOnly, Served => offsets_topic_codec: i32,
@@ -63,29 +63,29 @@ names! {
     "group.consumer.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => session_timeout_ms,
         "Session timeout of a consumer group.";
     "group.consumer.min.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => min_session_timeout_ms,
-        "The shortest session timeout that a consumer group may be given.";
+        "The minimum session timeout of a consumer group.";
     "group.consumer.max.session.timeout.ms": Int[Ms] = "60000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => max_session_timeout_ms,
-        "The longest session timeout that a consumer group may be given.";
+        "The maximum session timeout of a consumer group.";
     "group.consumer.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => heartbeat_interval_ms,
         "Heartbeat interval of a consumer group.";
     "group.consumer.min.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => min_heartbeat_interval_ms,
-        "The shortest heartbeat interval that a consumer group may be given.";
+        "The minimum heartbeat interval of a consumer group.";
     "group.consumer.max.heartbeat.interval.ms": Int[Ms] = "15000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => max_heartbeat_interval_ms,
-        "The longest heartbeat interval that a consumer group may be given.";
+        "The maximum heartbeat interval of a consumer group.";
     "group.consumer.max.size": Int = "2147483647", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS),
-        "How many members a consumer group may have.";
+        "The maximum number of members in a consumer group.";
     "group.consumer.assignors": List = "uniform,range", FILLED_LIST, Medium, ReadOnly, Unserved(CONSUMER_GROUPS),
-        "Who assigns partitions in the coordinator; the first is the default.";
+        "The assignors of the coordinator; the first is the default.";
     "group.consumer.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Unserved(CONSUMER_GROUPS) => assignment_interval_ms,
-        "How far apart two new assignments of a consumer group lie.";
+        "The minimum interval between new assignments of a consumer group.";
     "group.consumer.min.assignment.interval.ms": Int[Ms] = "0", at_least(0), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => min_assignment_interval_ms,
-        "The shortest such interval that a group may be given.";
+        "The minimum of that interval.";
     "group.consumer.max.assignment.interval.ms": Int[Ms] = "15000", at_least(0), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => max_assignment_interval_ms,
-        "The longest such interval that a group may be given.";
+        "The maximum of that interval.";
     "group.consumer.migration.policy": String = "bidirectional", one_of_any_case(&["DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"]), Medium, ReadOnly, Unserved(CONSUMER_GROUPS),
-        "Whether groups with members may change between the classic and the new protocol.";
+        "Whether groups with members may switch between the classic and the new protocol.";
     "group.consumer.regex.refresh.interval.ms": Int[Ms] = "600000", at_least(10000), Medium, ReadOnly, Unserved(CONSUMER_GROUPS),
-        "How often subscriptions by regular expression are matched anew.", internal;
+        "How often subscriptions by regular expression are refreshed.", internal;
 }
 
 names! {
@@ -95,45 +95,45 @@ names! {
     "group.share.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => session_timeout_ms,
         "Session timeout of a share group.";
     "group.share.min.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => min_session_timeout_ms,
-        "The shortest session timeout that a share group may be given.";
+        "The minimum session timeout of a share group.";
     "group.share.max.session.timeout.ms": Int[Ms] = "60000", at_least(1), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => max_session_timeout_ms,
-        "The longest session timeout that a share group may be given.";
+        "The maximum session timeout of a share group.";
     "group.share.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => heartbeat_interval_ms,
         "Heartbeat interval of a share group.";
     "group.share.min.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => min_heartbeat_interval_ms,
-        "The shortest heartbeat interval that a share group may be given.";
+        "The minimum heartbeat interval of a share group.";
     "group.share.max.heartbeat.interval.ms": Int[Ms] = "15000", at_least(1), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => max_heartbeat_interval_ms,
-        "The longest heartbeat interval that a share group may be given.";
+        "The maximum heartbeat interval of a share group.";
     "group.share.max.size": Int = "200", between(1, 1000), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER),
-        "How many members a share group may have.";
+        "The maximum number of members in a share group.";
     "group.share.max.share.sessions": Int = "2000", at_least(1), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER),
-        "How many share sessions a broker keeps.";
+        "The maximum number of share sessions on a broker.";
     "group.share.assignors": List = "simple", FILLED_LIST, Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER),
-        "Who assigns partitions in a share group.";
+        "The assignors of share groups.";
     "group.share.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Unserved(SHARE_GROUPS_LATER) => assignment_interval_ms,
-        "How far apart two new assignments of a share group lie.";
+        "The minimum interval between new assignments of a share group.";
     "group.share.min.assignment.interval.ms": Int[Ms] = "0", at_least(0), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => min_assignment_interval_ms,
-        "The shortest such interval that a group may be given.";
+        "The minimum of that interval.";
     "group.share.max.assignment.interval.ms": Int[Ms] = "15000", at_least(0), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => max_assignment_interval_ms,
-        "The longest such interval that a group may be given.";
+        "The maximum of that interval.";
     "group.share.delivery.count.limit": Int = "5", between(2, 10), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => delivery_count_limit,
-        "How often a record is delivered before it is set aside.";
+        "The maximum number of deliveries of a record.";
     "group.share.min.delivery.count.limit": Int = "2", between(2, 5), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => min_delivery_count_limit,
-        "The lowest such limit that a group may be given.";
+        "The minimum of that limit.";
     "group.share.max.delivery.count.limit": Int = "10", between(5, 25), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => max_delivery_count_limit,
-        "The highest such limit that a group may be given.";
+        "The maximum of that limit.";
     "group.share.record.lock.duration.ms": Int[Ms] = "30000", between(1000, 3600000), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => record_lock_duration_ms,
-        "How long a consumer holds a record that it has acquired.";
+        "How long a consumer keeps the lock on an acquired record.";
     "group.share.min.record.lock.duration.ms": Int[Ms] = "15000", between(1000, 30000), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => min_record_lock_duration_ms,
-        "The shortest such hold that a group may be given.";
+        "The minimum of that duration.";
     "group.share.max.record.lock.duration.ms": Int[Ms] = "60000", between(30000, 3600000), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => max_record_lock_duration_ms,
-        "The longest such hold that a group may be given.";
+        "The maximum of that duration.";
     "group.share.partition.max.record.locks": Int = "2000", between(100, 10000), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => partition_max_record_locks,
-        "How many records of a partition may be held at once.";
+        "The maximum number of locked records per partition.";
     "group.share.min.partition.max.record.locks": Int = "100", between(100, 2000), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => min_partition_max_record_locks,
-        "The lowest such count that a group may be given.";
+        "The minimum of that count.";
     "group.share.max.partition.max.record.locks": Int = "4000", between(2000, 10000), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => max_partition_max_record_locks,
-        "The highest such count that a group may be given.";
+        "The maximum of that count.";
     "group.share.initialize.retry.interval.ms": Int[Ms] = "30000", at_least(1), Low, ReadOnly, Unserved(SHARE_GROUPS_LATER),
         "How often the initialisation of a share partition is repeated.", internal;
     "group.share.persister.class.name": String = "org.apache.kafka.server.share.persister.DefaultStatePersister", ANY, Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER),
@@ -141,13 +141,13 @@ names! {
     "share.coordinator.append.linger.ms": Int[Ms] = "-1", at_least(-1), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER),
         "How long the share coordinator collects records before it writes them.";
     "share.coordinator.cached.buffer.max.bytes": Int[Bytes] = "1048588", at_least(524288), Medium, ClusterWide, Unserved(SHARE_GROUPS_LATER),
-        "How large a write buffer the share coordinator keeps.";
+        "The size of the write buffer that the share coordinator keeps.";
     "share.coordinator.cold.partition.snapshot.interval.ms": Int[Ms] = "300000", at_least(1), Low, ReadOnly, Unserved(SHARE_GROUPS_LATER),
-        "How often quiet share partitions are written as a snapshot.", internal;
+        "How often idle share partitions are written as a snapshot.", internal;
     "share.coordinator.load.buffer.size": Int[Bytes] = "5242880", at_least(1), High, ReadOnly, Unserved(SHARE_GROUPS_LATER),
-        "How many bytes are read at once when a share coordinator loads.";
+        "The size of reads while a share coordinator loads.";
     "share.coordinator.snapshot.update.records.per.snapshot": Int = "500", between(0, 500), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER),
-        "How many updates lie between two snapshots of a share partition.";
+        "The number of updates between two snapshots of a share partition.";
     "share.coordinator.state.topic.compression.codec": Int = "0", ANY, High, ReadOnly, Unserved(SHARE_GROUPS_LATER),
         "Codec of the share state topic, by number.";
     "share.coordinator.state.topic.min.isr": Short = "2", at_least(1), High, ReadOnly, Unserved(SHARE_GROUPS_LATER),
@@ -175,29 +175,29 @@ names! {
     "group.streams.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => session_timeout_ms,
         "Session timeout of a streams group.";
     "group.streams.min.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => min_session_timeout_ms,
-        "The shortest session timeout that a streams group may be given.";
+        "The minimum session timeout of a streams group.";
     "group.streams.max.session.timeout.ms": Int[Ms] = "60000", at_least(1), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => max_session_timeout_ms,
-        "The longest session timeout that a streams group may be given.";
+        "The maximum session timeout of a streams group.";
     "group.streams.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => heartbeat_interval_ms,
         "Heartbeat interval of a streams group.";
     "group.streams.min.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => min_heartbeat_interval_ms,
-        "The shortest heartbeat interval that a streams group may be given.";
+        "The minimum heartbeat interval of a streams group.";
     "group.streams.max.heartbeat.interval.ms": Int[Ms] = "15000", at_least(1), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => max_heartbeat_interval_ms,
-        "The longest heartbeat interval that a streams group may be given.";
+        "The maximum heartbeat interval of a streams group.";
     "group.streams.max.size": Int = "2147483647", at_least(1), Medium, ReadOnly, Unserved(STREAMS_GROUPS),
-        "How many members a streams group may have.";
+        "The maximum number of members in a streams group.";
     "group.streams.num.standby.replicas": Int = "0", at_least(0), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => num_standby_replicas,
-        "How many standby replicas each task gets.";
+        "The number of standby replicas per task.";
     "group.streams.max.standby.replicas": Int = "2", at_least(0), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => max_standby_replicas,
-        "The most standby replicas that a group may be given.";
+        "The maximum number of standby replicas.";
     "group.streams.initial.rebalance.delay.ms": Int[Ms] = "3000", at_least(0), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => initial_rebalance_delay_ms,
         "How long an empty streams group waits for more members.";
     "group.streams.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Unserved(STREAMS_GROUPS) => assignment_interval_ms,
-        "How far apart two new assignments of a streams group lie.";
+        "The minimum interval between new assignments of a streams group.";
     "group.streams.min.assignment.interval.ms": Int[Ms] = "0", at_least(0), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => min_assignment_interval_ms,
-        "The shortest such interval that a group may be given.";
+        "The minimum of that interval.";
     "group.streams.max.assignment.interval.ms": Int[Ms] = "15000", at_least(0), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => max_assignment_interval_ms,
-        "The longest such interval that a group may be given.";
+        "The maximum of that interval.";
 }
 
 settings! {
@@ -205,33 +205,33 @@ settings! {
     TransactionSettings, TRANSACTION_KEYS "Transactions";
 
     "transaction.max.timeout.ms": Int[Ms] = "900000", at_least(1), High, ReadOnly, Served => max_timeout_ms: i32,
-        "The longest transaction timeout that a producer may ask for.";
+        "The maximum transaction timeout of a producer.";
     "transactional.id.expiration.ms": Int[Ms] = "604800000", at_least(1), High, ReadOnly, Served => id_expiration: Duration,
         "How long a transactional id is remembered after its last transaction.";
     "transaction.state.log.num.partitions": Int = "50", at_least(1), High, ReadOnly, Served => state_topic_partitions: i32,
-        "Partitions of `__transaction_state`; not to be changed once the topic exists.";
+        "Partitions of `__transaction_state`; do not change it once the topic exists.";
     "transaction.state.log.replication.factor": Short = "1", at_least(1), High, ReadOnly, Served => state_topic_replication_factor: i16,
         "Replicas of `__transaction_state`.",
         in_quorum = "3",
-        differs = "Where other brokers can be it is 3, as in Kafka. A broker whose own controller has no listener is alone.";
+        differs = "3 as in Kafka, unless the broker is alone because its controller has no listener.";
     "transaction.state.log.min.isr": Int = "1", at_least(1), High, ReadOnly, Served => state_topic_min_isr: i32,
         "How many replicas of `__transaction_state` must be in sync for a write.",
         in_quorum = "2",
-        differs = "Where other brokers can be it is 2, as in Kafka. A broker whose own controller has no listener is alone.";
+        differs = "2 as in Kafka, unless the broker is alone because its controller has no listener.";
     "transaction.state.log.segment.bytes": Int[Bytes] = "104857600", at_least(1), High, ReadOnly, Served => state_topic_segment_bytes: i32,
         "Segment size of `__transaction_state`.";
     "transaction.state.log.load.buffer.size": Int[Bytes] = "5242880", at_least(1), High, ReadOnly, Served => load_buffer_bytes: usize,
-        "How many bytes of `__transaction_state` are read at once when a coordinator loads.";
+        "The size of reads from `__transaction_state` while a coordinator loads.";
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": Int[Ms] = "10000", at_least(1), Low, ReadOnly, Served => abort_timed_out_interval: Duration,
-        "How often transactions past their timeout are looked for.";
+        "How often transactions past their timeout are aborted.";
     "transaction.remove.expired.transaction.cleanup.interval.ms": Int[Ms] = "3600000", at_least(1), Low, ReadOnly, Served => remove_expired_interval: Duration,
-        "How often expired transactional ids are looked for.";
+        "How often expired transactional ids are removed.";
     "transaction.partition.verification.enable": Boolean = "true", ANY, Low, ClusterWide, Served => verifies_partitions: bool,
-        "Whether a leader asks the coordinator that a partition belongs to the transaction before it appends.";
+        "Whether a leader verifies with the coordinator that its partition is part of the transaction before it appends.";
     "transaction.two.phase.commit.enable": Boolean = "false", ANY, Low, ReadOnly, Served => two_phase_commit: bool,
-        "Whether producers may take part in two-phase commits led by another system; they ask for it by a version that `unstable.api.versions.enable` offers.";
+        "Whether producers may take part in two-phase commits led by another system; this also needs `unstable.api.versions.enable`.";
     "add.partitions.to.txn.retry.backoff.ms": Int[Ms] = "20", at_least(1), High, ReadOnly, Served => add_retry_backoff: Duration,
-        "The pause before a leader asks again for its partition to be added, while the transaction before is ending.";
+        "The pause before a leader retries to add its partition, while the previous transaction is ending.";
     "add.partitions.to.txn.retry.backoff.max.ms": Int[Ms] = "100", at_least(0), High, ReadOnly, Served => add_retry_max: Duration,
-        "How long a leader goes on asking, before the producer is told to come again.";
+        "How long a leader retries before the producer must.";
 }

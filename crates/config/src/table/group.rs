@@ -14,53 +14,53 @@ names! {
     GroupKeys, GROUP_KEYS "Group configuration";
 
     "consumer.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ClusterWide, Accepted(CONSUMER_GROUPS) => consumer_session_timeout_ms: i64,
-        "How long a member of a consumer group may stay silent.",
+        "The session timeout of a consumer group's members.",
         falls_back = &[(ConsumerGroupKeys::session_timeout_ms.name(), 1)],
         within = (Some(ConsumerGroupKeys::min_session_timeout_ms.name()), Some(ConsumerGroupKeys::max_session_timeout_ms.name()));
     "consumer.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ClusterWide, Accepted(CONSUMER_GROUPS) => consumer_heartbeat_interval_ms: i64,
-        "How often members of a consumer group report.",
+        "The heartbeat interval of a consumer group's members.",
         falls_back = &[(ConsumerGroupKeys::heartbeat_interval_ms.name(), 1)],
         within = (Some(ConsumerGroupKeys::min_heartbeat_interval_ms.name()), Some(ConsumerGroupKeys::max_heartbeat_interval_ms.name()));
     "consumer.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Accepted(CONSUMER_GROUPS),
-        "How far apart two new assignments of a consumer group lie.",
+        "The minimum interval between new assignments of a consumer group.",
         falls_back = &[(ConsumerGroupKeys::assignment_interval_ms.name(), 1)],
         within = (Some(ConsumerGroupKeys::min_assignment_interval_ms.name()), Some(ConsumerGroupKeys::max_assignment_interval_ms.name()));
     "share.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_session_timeout_ms: i64,
-        "How long a member of a share group may stay silent.",
+        "The session timeout of a share group's members.",
         falls_back = &[(ShareGroupKeys::session_timeout_ms.name(), 1)],
         within = (Some(ShareGroupKeys::min_session_timeout_ms.name()), Some(ShareGroupKeys::max_session_timeout_ms.name()));
     "share.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_heartbeat_interval_ms: i64,
-        "How often members of a share group report.",
+        "The heartbeat interval of a share group's members.",
         falls_back = &[(ShareGroupKeys::heartbeat_interval_ms.name(), 1)],
         within = (Some(ShareGroupKeys::min_heartbeat_interval_ms.name()), Some(ShareGroupKeys::max_heartbeat_interval_ms.name()));
     "share.record.lock.duration.ms": Int[Ms] = "30000", at_least(1000), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER),
-        "How long a member of a share group holds a record that it has acquired.",
+        "How long a member of a share group keeps the lock on an acquired record.",
         falls_back = &[(ShareGroupKeys::record_lock_duration_ms.name(), 1)],
         within = (Some(ShareGroupKeys::min_record_lock_duration_ms.name()), Some(ShareGroupKeys::max_record_lock_duration_ms.name()));
     "share.delivery.count.limit": Int = "5", at_least(2), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER),
-        "How often a share group is given a record before it is set aside.",
+        "The maximum number of deliveries of a record to a share group.",
         falls_back = &[(ShareGroupKeys::delivery_count_limit.name(), 1)],
         within = (Some(ShareGroupKeys::min_delivery_count_limit.name()), Some(ShareGroupKeys::max_delivery_count_limit.name()));
     "share.partition.max.record.locks": Int = "2000", at_least(100), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER),
-        "How many records of a partition a share group may hold at once.",
+        "The maximum number of locked records per partition of a share group.",
         falls_back = &[(ShareGroupKeys::partition_max_record_locks.name(), 1)],
         within = (Some(ShareGroupKeys::min_partition_max_record_locks.name()), Some(ShareGroupKeys::max_partition_max_record_locks.name()));
     "share.auto.offset.reset": String = "latest", OFFSET_RESET, Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER),
-        "Where a new share group begins: `earliest`, `latest`, or so far back from now.";
+        "The start position of a new share group: `earliest`, `latest`, or a duration back from now.";
     "share.isolation.level": String = "read_uncommitted", one_of(&["read_committed", "read_uncommitted"]), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER),
-        "Whether a share group gets records of transactions that are not committed.";
+        "Whether a share group gets uncommitted records of transactions.";
     "share.renew.acknowledge.enable": Boolean = "true", ANY, Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER),
-        "Whether members of a share group may renew their hold on a record.";
+        "Whether members of a share group may renew their lock on a record.";
     "share.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER),
-        "How far apart two new assignments of a share group lie.",
+        "The minimum interval between new assignments of a share group.",
         falls_back = &[(ShareGroupKeys::assignment_interval_ms.name(), 1)],
         within = (Some(ShareGroupKeys::min_assignment_interval_ms.name()), Some(ShareGroupKeys::max_assignment_interval_ms.name()));
     "streams.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ClusterWide, Accepted(STREAMS_GROUPS) => streams_session_timeout_ms: i64,
-        "How long a member of a streams group may stay silent.",
+        "The session timeout of a streams group's members.",
         falls_back = &[(StreamsGroupKeys::session_timeout_ms.name(), 1)],
         within = (Some(StreamsGroupKeys::min_session_timeout_ms.name()), Some(StreamsGroupKeys::max_session_timeout_ms.name()));
     "streams.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ClusterWide, Accepted(STREAMS_GROUPS) => streams_heartbeat_interval_ms: i64,
-        "How often members of a streams group report.",
+        "The heartbeat interval of a streams group's members.",
         falls_back = &[(StreamsGroupKeys::heartbeat_interval_ms.name(), 1)],
         within = (Some(StreamsGroupKeys::min_heartbeat_interval_ms.name()), Some(StreamsGroupKeys::max_heartbeat_interval_ms.name()));
     "streams.num.standby.replicas": Int = "0", at_least(0), Medium, ClusterWide, Accepted(STREAMS_GROUPS),
@@ -71,7 +71,7 @@ names! {
         "How long a new streams group waits for more members.",
         falls_back = &[(StreamsGroupKeys::initial_rebalance_delay_ms.name(), 1)];
     "streams.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Accepted(STREAMS_GROUPS),
-        "How far apart two new assignments of a streams group lie.",
+        "The minimum interval between new assignments of a streams group.",
         falls_back = &[(StreamsGroupKeys::assignment_interval_ms.name(), 1)],
         within = (Some(StreamsGroupKeys::min_assignment_interval_ms.name()), Some(StreamsGroupKeys::max_assignment_interval_ms.name()));
 }
@@ -83,7 +83,7 @@ names! {
     "interval.ms": Int[Ms] = "300000", ANY, Medium, ClusterWide, Accepted(TELEMETRY) => interval,
         "How often clients send the metrics.";
     "match": List = "", LIST, Medium, ClusterWide, Accepted(TELEMETRY) => matches,
-        "Which clients send them: pairs of a property and a pattern.";
+        "The clients that send them: pairs of a property and a pattern.";
     "metrics": List = "", LIST, Medium, ClusterWide, Accepted(TELEMETRY),
-        "Which metrics, by the beginnings of their names.";
+        "The metrics, by prefixes of their names.";
 }

@@ -1,7 +1,7 @@
 //! Keys of what Thalweg does not serve: named, so that a file that sets them is answered with the reason. Those of TLS and SASL
 //! that bear on connections to other nodes have their effect there.
 //!
-//! An entry per key; `table::declare` says what is in one.
+//! An entry per key; `table::declare` documents the format.
 //! Facts are compared with Kafka in `table::tests`.
 
 use super::super::check::{
@@ -18,27 +18,27 @@ names! {
     AccessKeys, ACCESS "Access control and quotas";
 
     "authorizer.class.name": String = "", NOT_NULL, Low, ReadOnly, Unserved(AUTHORIZER) => authorizer,
-        "The Java class that decides who may do what.";
+        "The Java class for access control.";
     "principal.builder.class": Class = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", ANY, Medium, PerBroker, Unserved(AUTHORIZER),
-        "The Java class that names the user behind a connection.";
+        "The Java class that determines a connection's principal.";
     "client.quota.callback.class": Class = null, ANY, Low, ReadOnly, Unserved(QUOTAS),
         "The Java class that decides client quotas.";
     "quota.window.num": Int = "11", at_least(1), Low, ReadOnly, Unserved(QUOTAS),
-        "How many samples a client quota looks back on.";
+        "The number of samples of a client quota.";
     "quota.window.size.seconds": Int[Seconds] = "1", at_least(1), Low, ReadOnly, Unserved(QUOTAS),
         "How long one sample of a client quota lasts.";
     "controller.quota.window.num": Int = "11", at_least(1), Low, ReadOnly, Unserved(QUOTAS),
-        "How many samples the quota of changes to the cluster looks back on.";
+        "The number of samples of the quota for cluster changes.";
     "controller.quota.window.size.seconds": Int[Seconds] = "1", at_least(1), Low, ReadOnly, Unserved(QUOTAS),
-        "How long one sample of the quota of changes to the cluster lasts.";
+        "How long one sample of the quota for cluster changes lasts.";
     "delegation.token.secret.key": Password = null, ANY, Medium, ReadOnly, Unserved(TOKENS),
-        "The secret that delegation tokens are signed with.";
+        "The secret for signing delegation tokens.";
     "delegation.token.max.lifetime.ms": Long[Ms] = "604800000", at_least(1), Medium, ReadOnly, Unserved(TOKENS),
-        "The longest life of a delegation token.";
+        "The maximum lifetime of a delegation token.";
     "delegation.token.expiry.time.ms": Long[Ms] = "86400000", at_least(1), Medium, ReadOnly, Unserved(TOKENS),
         "How long a delegation token lasts without renewal.";
     "delegation.token.expiry.check.interval.ms": Long[Ms] = "3600000", at_least(1), Low, ReadOnly, Unserved(TOKENS),
-        "How often expired delegation tokens are looked for.";
+        "How often expired delegation tokens are removed.";
     "config.providers": List = "", LIST, Low, ClusterWide, Unserved(PROVIDERS),
         "Names of Java classes that fetch values from elsewhere.";
     "security.providers": String = null, ANY, Low, ReadOnly, Unserved(NO_JAVA),
@@ -49,17 +49,17 @@ family! { METRIC_KEYS "Metrics";
     "metric.reporters": List = "org.apache.kafka.common.metrics.JmxReporter", LIST, Low, ClusterWide, Unserved(JMX),
         "Java classes that report metrics.";
     "metrics.num.samples": Int = "2", at_least(1), Low, ReadOnly, Accepted(METRICS),
-        "How many samples a metric looks back on.";
+        "The number of samples of a metric.";
     "metrics.sample.window.ms": Long[Ms] = "30000", at_least(1), Low, ReadOnly, Accepted(METRICS),
         "How long one sample of a metric lasts.";
     "metrics.recording.level": String = "INFO", ANY, Low, ReadOnly, Accepted(METRICS),
-        "How fine the metrics are.";
+        "The detail level of metrics.";
     "kafka.metrics.reporters": List = "", LIST, Low, ReadOnly, Unserved(JMX),
         "Java classes that report metrics of the older kind.";
     "kafka.metrics.polling.interval.secs": Int[Seconds] = "10", at_least(1), Low, ReadOnly, Unserved(JMX),
         "How often those classes are called.";
     "telemetry.max.bytes": Int[Bytes] = "1048576", at_least(1), Low, ReadOnly, Unserved(TELEMETRY),
-        "The largest telemetry that a client may push.";
+        "The maximum size of a client's telemetry push.";
 }
 
 names! {
@@ -67,17 +67,17 @@ names! {
     TieredStorageKeys, TIERED_STORAGE "Tiered storage";
 
     "remote.log.storage.system.enable": Boolean = "false", ANY, Medium, ReadOnly, Unserved(TIERED),
-        "Whether tiered storage is available at all.";
+        "Whether tiered storage is enabled.";
     "remote.log.storage.manager.class.name": String = null, NOT_EMPTY, Medium, ReadOnly, Unserved(TIERED),
-        "The Java class that stores segments elsewhere.";
+        "The Java class that stores segments in tiered storage.";
     "remote.log.storage.manager.class.path": String = null, ANY, Medium, ReadOnly, Unserved(TIERED),
-        "Where that class is found.";
+        "The class path of that class.";
     "remote.log.storage.manager.impl.prefix": String = "rsm.config.", NOT_EMPTY, Medium, ReadOnly, Unserved(TIERED),
         "The prefix of that class's own settings.";
     "remote.log.metadata.manager.class.name": String = "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager", NOT_EMPTY, Medium, ReadOnly, Unserved(TIERED),
-        "The Java class that remembers which segments are stored elsewhere.";
+        "The Java class that tracks segments in tiered storage.";
     "remote.log.metadata.manager.class.path": String = null, ANY, Medium, ReadOnly, Unserved(TIERED),
-        "Where that class is found.";
+        "The class path of that class.";
     "remote.log.metadata.manager.impl.prefix": String = "rlmm.config.", NOT_EMPTY, Medium, ReadOnly, Unserved(TIERED),
         "The prefix of that class's own settings.";
     "remote.log.metadata.manager.listener.name": String = null, NOT_EMPTY, Medium, ReadOnly, Unserved(TIERED),
@@ -252,7 +252,7 @@ names! {
     "sasl.oauthbearer.assertion.claim.iss": String = null, ANY, Medium, ReadOnly, Unserved(SASL),
         "The issuer claimed in an assertion.";
     "sasl.oauthbearer.assertion.claim.jti.include": Boolean = "false", ANY, Medium, ReadOnly, Unserved(SASL),
-        "Whether an assertion carries an id of its own.";
+        "Whether an assertion has its own id.";
     "sasl.oauthbearer.assertion.claim.nbf.seconds": Int[Seconds] = "60", between(0, 3600), Low, ReadOnly, Unserved(SASL),
         "How far back an assertion is already valid.";
     "sasl.oauthbearer.assertion.claim.sub": String = null, ANY, Medium, ReadOnly, Unserved(SASL),

@@ -1,4 +1,4 @@
-//! A worker process against a null server: what it says of latencies and rates.
+//! Drives a null server with a worker process, and reads latencies and rates.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,45 +13,45 @@ use crate::sample::Sampler;
 use crate::worker::{Assignment, Event, Handle, HandleError, Interval, Report, Role, StopWhen};
 use crate::workload::{Payload, RecordSpec, Verify};
 
-/// From the word to begin to the beginning.
+/// From the start command to the start.
 const LEAD: Duration = Duration::from_millis(300);
-/// A worker that takes longer than the run and this is stuck.
+/// A worker that exceeds the run by this is stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 const TOPIC: &str = "calibration";
 
-/// A calibration could not be made.
+/// Why a calibration failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrateError {
-    /// There is no null server.
+    /// No null server.
     #[error(transparent)]
     Server(#[from] NullServerError),
     /// The worker failed.
     #[error(transparent)]
     Worker(#[from] HandleError),
     /// The worker did not end.
-    #[error("The worker of calibration did not end within {seconds:.0} s after it should have")]
+    #[error("The calibration worker did not end within {seconds:.0} s of its deadline")]
     Stuck {
-        /// The patience.
+        /// The time limit.
         seconds: f64,
     },
-    /// The worker told no latencies, or gave records up.
-    #[error("The worker of calibration acknowledged {acknowledged} records and gave up {failed}{}",
+    /// The worker reported no latencies, or failed to send records.
+    #[error("The calibration worker acknowledged {acknowledged} records and failed to send {failed}{}",
         first_failure.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
     Nothing {
         /// Records acknowledged.
         acknowledged: u64,
-        /// Records given up.
+        /// Records that failed.
         failed: u64,
         /// The first reason.
         first_failure: Option<String>,
     },
-    /// What the worker told cannot be read.
+    /// The worker's report is unreadable.
     #[error(transparent)]
     Histogram(#[from] HistogramUnreadable),
     /// The search did not end.
     #[error("The search for saturation found no knee: {why}")]
     NoKnee {
-        /// Its words.
+        /// The reason.
         why: String,
     },
 }
@@ -77,7 +77,7 @@ impl Latencies {
         self.recorded.value_at_quantile(quantile) as f64
     }
 
-    /// Beside what is true.
+    /// Compares with the true values.
     pub(super) fn of(&self, scenario: Scenario) -> Measured {
         let percentile = |quantile| {
             let (true_us, measured_us) = (scenario.true_us(quantile), self.quantile_us(quantile));
@@ -106,7 +106,7 @@ pub(super) async fn latencies(plan: &Plan, scenario: &Scenario) -> Result<Latenc
     }
 }
 
-/// Whether a server carries a rate.
+/// Whether a server sustains a rate.
 pub(super) async fn carried(
     plan: &Plan,
     server: &Settings,
@@ -127,7 +127,7 @@ pub(super) async fn carried(
     Ok(Outcome { records_per_s: taken, fell_behind: fell_behind.is_some() })
 }
 
-/// What one producer on one thread sends at the most, in batches of a size.
+/// The maximum rate of one producer on one thread, in batches of a size.
 pub(super) async fn generator(plan: &Plan, batch_bytes: u32) -> Result<Generator, CalibrateError> {
     let (warm_up_s, measured_s) = match plan.extent {
         Extent::Full => (2.0, 8.0),
@@ -157,7 +157,7 @@ pub(super) async fn generator(plan: &Plan, batch_bytes: u32) -> Result<Generator
 }
 
 fn properties(own: &[(&str, &str)]) -> BTreeMap<String, String> {
-    // Requests go at once however many are under way: what a record waits for is the server alone.
+    // The client does not limit requests in flight: a record waits only for the server.
     let all = [("acks", "1"), ("max.in.flight.requests.per.connection", "1000")];
     all.iter().chain(own).map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
@@ -184,9 +184,9 @@ fn assignment(plan: &Plan, server: &NullServer, records_per_s: Option<f64>, meas
 struct Ran {
     client: String,
     report: Report,
-    /// Those of the measurement.
+    /// Intervals of the measurement.
     intervals: Vec<Interval>,
-    /// Processor time of the worker within the measurement, its children's among it; 0 where nobody tells.
+    /// Processor time of the worker and its children during the measurement; 0 if unknown.
     cpu_s: f64,
 }
 
@@ -230,7 +230,7 @@ async fn drive(
     driven.await.unwrap_or(Err(CalibrateError::Stuck { seconds: patience.as_secs_f64() }))
 }
 
-#[expect(clippy::disallowed_methods, reason = "workers are told when to begin by the machine's clock")]
+#[expect(clippy::disallowed_methods, reason = "the start time of workers is wall-clock time")]
 fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)

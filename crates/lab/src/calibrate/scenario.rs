@@ -1,13 +1,13 @@
-//! Scenarios: what the null server does, and what the latencies must be, by reckoning alone.
+//! Scenarios: the script of the null server, and the calculated latencies.
 
 use serde::{Deserialize, Serialize};
 
 use super::Extent;
 use crate::null_server::{ServiceTime, Settings, Stalls};
 
-/// The part of a time of service that the machine may usually add.
+/// The share of a service time that the machine may usually add.
 const FLOOR_SHARE: f64 = 0.01;
-/// From the end of one service to the next record of the same producer, at the least.
+/// Minimum time between the end of a service and the next record of the same producer.
 const BETWEEN_S: f64 = 0.1;
 
 /// A server with a script, and a rate.
@@ -19,10 +19,10 @@ pub struct Scenario {
     pub about: String,
     /// What the server does.
     pub server: Settings,
-    /// Records per second, each a request of its own.
+    /// Records per second, each in its own request.
     pub records_per_s: f64,
-    /// Producers that they are spread over. Each waits longer for its next record than the longest service takes, so that
-    /// no answer waits behind another on its connection.
+    /// Number of producers. Each waits longer for its next record than the longest service time, so that no answer waits for
+    /// another on its connection.
     pub clients: u32,
     /// Seconds before the measurement.
     pub warm_up_s: f64,
@@ -40,15 +40,15 @@ impl Scenario {
         Scenario { name, about, server, records_per_s: 640.0, clients: 160, warm_up_s: 2.0, measured_s }
     }
 
-    /// A server that answers at once: what is left is the machine.
+    /// A server that answers immediately, to measure the machine.
     pub(super) fn floor(extent: Extent) -> Scenario {
-        let about = "what network and scheduling take by themselves";
+        let about = "network and scheduling alone";
         let floor = Scenario::new("floor", about, extent, Settings::default());
         Scenario { measured_s: floor.measured_s / 2.0, ..floor }
     }
 
-    /// Every request takes the same time, so that all that the machine adds shows at the highest percentile. So long that
-    /// what the machine usually adds is half of what may be wrong.
+    /// Equal service times, so that the machine's additions show at the highest percentile. Long enough that the usual addition
+    /// is half of the allowed error.
     fn of_one_time(extent: Extent, floor_us: f64) -> Scenario {
         let ms = (floor_us / FLOOR_SHARE / 1e3).ceil().clamp(50.0, 1000.0);
         let service_time = ServiceTime::Fixed { us: ms * 1e3 };
@@ -58,7 +58,7 @@ impl Scenario {
         Scenario { clients: one.clients.max(busy.ceil() as u32), ..one }
     }
 
-    /// All scenarios whose latencies are known, for a machine that takes so long by itself at the highest percentile.
+    /// All scenarios with known latencies, for a machine with this floor at the highest percentile.
     pub(super) fn all(extent: Extent, floor_us: f64) -> Vec<Scenario> {
         let fixed = ServiceTime::Fixed { us: 50_000.0 };
         let server = |service_time: &ServiceTime| Settings {
@@ -70,7 +70,7 @@ impl Scenario {
             [(0.0, 40_000.0), (0.5, 50_000.0), (0.9, 80_000.0), (0.99, 120_000.0), (0.999, 180_000.0)];
         let points = points.into_iter().chain([(1.0, 200_000.0)]).collect();
         let quantiles = ServiceTime::Quantiles { points };
-        // A period that is no multiple of the time between records, so that stalls begin anywhere between two.
+        // The period is not a multiple of the record interval, so that stalls begin at any phase.
         let stalls = |length_s| Stalls::Every { period_s: 1.0137, length_s };
         let overload = Scenario {
             server: Settings { records_per_s_max: Some(512.0), ..server(&fixed) },
@@ -86,7 +86,7 @@ impl Scenario {
             Scenario::new("distribution", "40 to 200 ms, with known quantiles", extent, server(&quantiles)),
             Scenario::new(
                 "stalls",
-                "50 ms, and nothing is answered for 20 ms of each second",
+                "50 ms, with a stall of 20 ms in each second",
                 extent,
                 Settings { stalls: stalls(0.02), ..server(&fixed) },
             ),
@@ -98,12 +98,12 @@ impl Scenario {
         all
     }
 
-    /// What a percentile of the latencies is.
+    /// The true value of a percentile.
     ///
-    /// - Stalls: a request's answer falls due anywhere in the period, evenly; in the last `length` of it, it waits for the
-    ///   end. So a share `1 - q` waits longer than `length - (1 - q) * period`.
-    /// - A queue: at a rate r beyond the limit m, a record meant for `t` seconds after the start is served at `t * r / m`,
-    ///   and the wait grows evenly from the measurement's first record to its last.
+    /// - Stalls: an answer falls due uniformly within the period; in the last `length` of it, it waits for the end. So a
+    ///   share `1 - q` waits longer than `length - (1 - q) * period`.
+    /// - A queue: at a rate r beyond the limit m, a record intended `t` seconds after the start is served at `t * r / m`, and
+    ///   the wait grows linearly from the measurement's first record to its last.
     pub fn true_us(&self, quantile: f64) -> f64 {
         let service_us = self.server.service_time.quantile_us(quantile);
         let stalled_s = match self.server.stalls {
@@ -147,7 +147,7 @@ mod tests {
         assert_close(&overload, 0.5, 50_000.0 + 1e6 / 512.0 + 17.0 * 0.25e6);
     }
 
-    /// The reckoning agrees with a walk through the script, request by request.
+    /// The calculation agrees with a simulation of the script.
     #[test]
     fn a_walk_through_the_script_gives_the_same() {
         for name in ["stalls", "overload"] {

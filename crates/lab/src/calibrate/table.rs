@@ -35,7 +35,7 @@ impl Display for Calibration {
             }
         }
         for measured in self.scenarios.iter().filter(|measured| measured.tries > 1) {
-            writeln!(f, "{}: the best of {} tries", measured.scenario.name, measured.tries)?;
+            writeln!(f, "{}: the best of {} attempts", measured.scenario.name, measured.tries)?;
         }
         let knee = &self.knee;
         writeln!(f)?;
@@ -53,8 +53,8 @@ impl Display for Calibration {
         writeln!(f)?;
         writeln!(
             f,
-            "Latencies count from the intended time of sending. The floor is what network and scheduling take with a \
-             server\nthat answers at once; it is part of what was measured and not taken off."
+            "Latencies count from the intended send time. The floor is the latency of network and scheduling, measured with a \
+             server\nthat answers immediately; it is included in the measurements."
         )?;
         let faults = self.faults();
         if faults.is_empty() {

@@ -1,4 +1,4 @@
-//! The brokers' configuration, as DescribeConfigs tells it: the settings that bear on event rate, latency and durability.
+//! The brokers' configuration, from DescribeConfigs: settings that affect event rate, latency and durability.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,16 +9,16 @@ use thalweg_wire::request::{DescribeClusterRequest, DescribeConfigsRequest};
 use super::{Advice, size};
 use crate::target;
 
-/// DescribeConfigs' number for the configuration of a broker.
+/// DescribeConfigs' resource type of brokers.
 const BROKER_RESOURCE: i8 = 4;
 
-/// Where findings about the cluster stand.
+/// The location of findings about the cluster.
 const ALL: &str = "brokers";
 
 /// The settings of one broker, by name.
 type Settings = BTreeMap<String, String>;
 
-/// What is known of a cluster when one setting is judged.
+/// The context for judging a setting.
 struct Context<'a> {
     /// Brokers of the cluster.
     brokers: usize,
@@ -29,12 +29,12 @@ struct Context<'a> {
 /// Judges one setting of a broker.
 type Rule = fn(&Context<'_>, &str, Advice) -> Advice;
 
-/// Looks at all brokers of a cluster.
+/// Examines all brokers of a cluster.
 pub(super) async fn examine(servers: &[String], properties: &BTreeMap<String, String>) -> Vec<Advice> {
-    let why = "Nothing can be said about brokers that do not answer.";
+    let why = "Brokers that do not answer cannot be examined.";
     let failed = |found: String| {
         Advice::fine(ALL, "connection", found, why)
-            .warning("a cluster that answers, and the right to describe it")
+            .warning("start the cluster, or get permission to describe it")
     };
     let cluster = match target::connect(servers, properties).await {
         Ok(cluster) => cluster,
@@ -44,10 +44,9 @@ pub(super) async fn examine(servers: &[String], properties: &BTreeMap<String, St
     let mut all: BTreeMap<i32, Settings> = BTreeMap::new();
     let mut registered: BTreeSet<i32> = cluster.metadata().brokers.keys().copied().collect();
     for id in fenced(&cluster).await {
-        // It counts: a cluster is not made for fewer brokers because one is down.
+        // Count fenced brokers, because the cluster was designed for them.
         if registered.insert(id) {
-            advice
-                .push(failed(format!("broker {id}: fenced by the controller: it is down, or cannot serve")));
+            advice.push(failed(format!("broker {id}: fenced by the controller: it is down or cannot serve")));
         }
     }
     let ids: Vec<i32> = cluster.metadata().brokers.keys().copied().collect();
@@ -63,7 +62,7 @@ pub(super) async fn examine(servers: &[String], properties: &BTreeMap<String, St
     advice
 }
 
-/// The brokers that are registered and fenced, as far as the cluster says so.
+/// The fenced brokers, if the cluster reports them.
 async fn fenced(cluster: &Cluster) -> Vec<i32> {
     let all = DescribeClusterRequest { include_fenced_brokers: true, ..DescribeClusterRequest::default() };
     let Ok(described) = cluster.send_any(&all).await else { return Vec::new() };
@@ -85,13 +84,13 @@ async fn describe(cluster: &Cluster, id: i32) -> Result<Settings, ClientError> {
         Refused::check(result.error_code, result.error_message.as_deref(), || {
             format!("The configuration of broker {id}")
         })?;
-        let told = result.configs.into_iter().filter_map(|one| Some((one.name, one.value?)));
-        settings.extend(told);
+        let settings_set = result.configs.into_iter().filter_map(|one| Some((one.name, one.value?)));
+        settings.extend(settings_set);
     }
     Ok(settings)
 }
 
-/// The findings: brokers that agree get one together.
+/// All findings; brokers with equal findings share one.
 fn judge(all: &BTreeMap<i32, Settings>, brokers: usize) -> Vec<Advice> {
     let mut advice = Vec::new();
     for (subject, why, rule) in RULES {
@@ -116,58 +115,59 @@ fn judge(all: &BTreeMap<i32, Settings>, brokers: usize) -> Vec<Advice> {
         }
         if differ && MAY_DIFFER.iter().all(|may| *may != subject) {
             let found = format!("{subject} differs between brokers");
-            let why = "The slowest broker sets the pace of a topic that is spread over all.";
+            let why = "The slowest broker limits a topic that spans all of them.";
             advice.push(
-                Advice::fine(ALL, "equality", found, why).warning("one value on all brokers of one kind"),
+                Advice::fine(ALL, "equality", found, why)
+                    .warning("use one value on all brokers of the same kind"),
             );
         }
     }
     advice
 }
 
-/// Settings that are each broker's own.
+/// Settings that may differ between brokers.
 const MAY_DIFFER: [&str; 1] = ["log.dirs"];
 
-/// What is looked at: the setting, why it matters, how it is judged.
+/// The examined settings: name, reason, rule.
 const RULES: [(&str, &str, Rule); 17] = [
     (
         "num.partitions",
-        "Topics that are made without a number get so many partitions. One partition is one broker and one lock.",
+        "Topics created without a partition count get this many. A partition is limited to one broker and one lock.",
         |context, value, found| match number(value) {
             Some(count) if count < context.brokers as i64 || count <= 1 => {
-                found.note("as many as brokers or more, or a number for each topic")
+                found.note("use at least the number of brokers, or set a count per topic")
             }
             _ => found,
         },
     ),
     (
         "num.io.threads",
-        "Requests are served by so many threads. Apache Kafka did best with a few more than processors, and no more than \
-         partitions that are written; Thalweg serves on the connection's own task.",
+        "The number of request handler threads. Apache Kafka did best with a few more than processors, and no more than \
+         written partitions; Thalweg has no such threads.",
         |_, value, found| match number(value) {
-            Some(count) if count < 4 => found.note("the number of the broker's processors or a few more"),
+            Some(count) if count < 4 => found.note("use the number of the broker's processors or a few more"),
             _ => found,
         },
     ),
     (
         "num.network.threads",
-        "So many threads of each listener read and write sockets. At rates of millions, and with TLS, three are few.",
+        "The number of network threads per listener. At millions of records per second, and with TLS, three are few.",
         |_, value, found| match number(value) {
-            Some(count) if count < 3 => found.warning("3 or more; 4 to 9 in published studies"),
+            Some(count) if count < 3 => found.warning("use 3 or more; published studies use 4 to 9"),
             Some(3) => found.note(
-                "4 to 9, where the network threads are busy (NetworkProcessorAvgIdlePercent below 0.3)",
+                "use 4 to 9 if the network threads are busy (NetworkProcessorAvgIdlePercent below 0.3)",
             ),
             _ => found,
         },
     ),
     (
         "log.dirs",
-        "Partitions are spread over the directories; a directory for each disk makes the disks work at the same time.",
+        "Partitions are spread over the directories; one directory per disk lets all disks work in parallel.",
         |_, value, mut found| {
             let count = value.split(',').filter(|dir| !dir.trim().is_empty()).count();
             found.found = format!("{count}: {value}");
             if count == 1 {
-                found.note("a directory for each disk, where there are several and no stripe over them")
+                found.note("use a directory per disk, if there are several that are not striped")
             } else {
                 found
             }
@@ -175,56 +175,53 @@ const RULES: [(&str, &str, Rule); 17] = [
     ),
     (
         "log.flush.interval.messages",
-        "When a log is synced to disk. By default never before its segment is full: an acknowledged record is in the page \
-         cache of the replicas, and a power cut of all of them at once loses it.",
+        "When a log is synced to disk. By default only when its segment is full: an acknowledged record is in the page \
+         cache of the replicas, and is lost if all of them lose power at once.",
         |context, value, mut found| {
             let replicas = context.settings.get("default.replication.factor").and_then(|value| number(value));
             match number(value) {
                 Some(i64::MAX) => {
                     found.found = "never (left to the kernel)".to_owned();
                     if replicas == Some(1) {
-                        found.note("replication, or 1 for records that must survive a power cut: it costs a sync for each request")
+                        found.note("replicate, or use 1 for records that must survive a power failure: it costs a sync per request")
                     } else {
                         found
                     }
                 }
-                Some(count) if count < 1000 => {
-                    found.note("replication instead, unless all replicas may lose power at once: it costs a sync for each request")
-                }
+                Some(count) if count < 1000 => found.note(
+                    "replicate instead, unless all replicas may lose power at once: it costs frequent syncs",
+                ),
                 _ => found,
             }
         },
     ),
-    ("log.flush.interval.ms", "When a log is synced to disk, by time.", |_, value, found| {
-        match number(value) {
-            Some(ms) if ms > 0 && ms < 1000 => {
-                found.note("a second or more, or replication: syncs stop the disk for others")
-            }
-            _ => found,
+    ("log.flush.interval.ms", "The interval of syncs to disk.", |_, value, found| match number(value) {
+        Some(ms) if ms > 0 && ms < 1000 => {
+            found.note("use a second or more, or replicate: syncs block the disk for others")
         }
+        _ => found,
     }),
     ("socket.send.buffer.bytes", SOCKET, socket_buffer),
     ("socket.receive.buffer.bytes", SOCKET, socket_buffer),
     (
         "num.replica.fetchers",
-        "Followers copy with so many threads from each leader's broker. One carries some hundred MB/s.",
+        "The number of fetcher threads per source broker. One carries some hundred MB/s.",
         |context, value, found| match number(value) {
-            Some(1) if context.brokers > 1 => {
-                found.note(format!("{} (the number of brokers), as in the published study", context.brokers))
-            }
+            Some(1) if context.brokers > 1 => found
+                .note(format!("use {} (the number of brokers), as in the published study", context.brokers)),
             _ => found,
         },
     ),
     (
         "default.replication.factor",
-        "Topics that are made without a number get so many replicas.",
+        "Topics created without a replication factor get this one.",
         |context, value, found| match number(value) {
             Some(1) if context.brokers > 1 => {
-                found.warning("3, or 2 where there are two brokers: with 1 a lost broker is lost data")
+                found.warning("use 3, or 2 with two brokers: with 1, losing a broker loses data")
             }
-            Some(1) => found.note("3 on three brokers, for data that must not be lost"),
+            Some(1) => found.note("use 3 on three brokers for data that must not be lost"),
             Some(count) if count > context.brokers as i64 => found.warning(format!(
-                "{} at most: there are no more brokers, and topics are refused",
+                "use at most {}: with more replicas than brokers, topics cannot be created",
                 context.brokers
             )),
             _ => found,
@@ -232,48 +229,50 @@ const RULES: [(&str, &str, Rule); 17] = [
     ),
     (
         "min.insync.replicas",
-        "acks=all waits for all replicas in sync, and refuses when they are fewer than this.",
+        "acks=all waits for all in-sync replicas, and fails if there are fewer than this.",
         min_in_sync,
     ),
     ("offsets.topic.replication.factor", INTERNAL, internal_topic),
     ("transaction.state.log.replication.factor", INTERNAL, internal_topic),
     (
         "unclean.leader.election.enable",
-        "Whether a replica that missed records may become leader when no other is left.",
+        "Whether an out-of-sync replica may become leader if no other is left.",
         |_, value, found| {
-            if value == "true" { found.warning("false: true loses acknowledged records") } else { found }
+            if value == "true" { found.warning("use false: true loses acknowledged records") } else { found }
         },
     ),
     (
         "compression.type",
-        "Anything but `producer` makes the broker open and compress each batch anew.",
+        "Any value but `producer` makes the broker recompress each batch.",
         |_, value, found| {
-            if value == "producer" { found } else { found.warning("producer: let the clients compress") }
+            if value == "producer" { found } else { found.warning("use producer: let the clients compress") }
         },
     ),
     (
         "log.segment.bytes",
-        "A full segment is closed and the next one made; small ones cost files, descriptors and pauses.",
+        "The segment size; small segments cost files, descriptors and pauses.",
         |_, value, mut found| {
             let bytes = number(value).and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or_default();
             found.found = size(bytes);
-            if bytes < 100 << 20 { found.note("1 GB, the default") } else { found }
+            if bytes < 100 << 20 { found.note("use 1 GB, the default") } else { found }
         },
     ),
     (
         "group.initial.rebalance.delay.ms",
-        "A new group waits so long for more members: no consumer reads before.",
+        "A new group waits this long for more members before its consumers read.",
         |_, value, found| match number(value) {
-            Some(ms) if ms > 0 => found.note("0 where measurements begin with consumers; 3000 in production"),
+            Some(ms) if ms > 0 => {
+                found.note("use 0 for measurements that begin with consumers; 3000 in production")
+            }
             _ => found,
         },
     ),
 ];
 
 const SOCKET: &str =
-    "What a connection may have under way: at 100 KB and 10 ms of round trip no more than 10 MB/s.";
+    "It bounds the data in flight per connection: 100 KB at a round trip of 10 ms allow 10 MB/s.";
 
-const INTERNAL: &str = "The internal topics of groups and transactions get so many replicas.";
+const INTERNAL: &str = "The replication factor of the internal topics of groups and transactions.";
 
 fn number(value: &str) -> Option<i64> {
     value.trim().parse().ok()
@@ -289,7 +288,7 @@ fn socket_buffer(_: &Context<'_>, value: &str, mut found: Advice) -> Advice {
             found.found = size(bytes.unsigned_abs());
             match bytes {
                 0..1_048_576 => found.note(
-                    "-1 (left to the kernel) or 1 MB, for clients and followers that are milliseconds away",
+                    "use -1 (left to the kernel) or 1 MB for clients and followers that are milliseconds away",
                 ),
                 _ => found,
             }
@@ -301,11 +300,11 @@ fn socket_buffer(_: &Context<'_>, value: &str, mut found: Advice) -> Advice {
 fn internal_topic(context: &Context<'_>, value: &str, found: Advice) -> Advice {
     match number(value) {
         Some(count) if count > context.brokers as i64 => found.warning(format!(
-            "{} at most: there are no more brokers, and the first group fails",
+            "use at most {}: with more replicas than brokers, the first group or transaction fails",
             context.brokers
         )),
         Some(1) if context.brokers > 1 => found.warning(format!(
-            "{}: with 1, a lost broker stops groups or transactions",
+            "use {}: with 1, losing a broker stops groups or transactions",
             context.brokers.min(3)
         )),
         _ => found,
@@ -317,14 +316,14 @@ fn min_in_sync(context: &Context<'_>, value: &str, mut found: Advice) -> Advice 
     let (Some(least), Some(replicas)) = (number(value), replicas) else { return found };
     found.found = format!("{least}, with a default.replication.factor of {replicas}");
     if least > replicas {
-        found.warning("no more than the replicas there are: acks=all is refused always")
+        found.warning("use at most the replication factor: otherwise acks=all always fails")
     } else if replicas > 1 && least == replicas {
         found.warning(format!(
-            "{}: as it is, one broker that is away stops every producer with acks=all",
+            "use {}: now one missing broker stops all producers with acks=all",
             replicas - 1
         ))
     } else if replicas > 1 && least == 1 {
-        found.warning("2: as it is, acks=all may mean one replica, and its loss is lost data")
+        found.warning("use 2: now acks=all may mean a single replica, whose loss loses data")
     } else {
         found
     }
@@ -359,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_more_than_all_brokers_would_hold_is_refused() {
+    fn more_replicas_than_brokers_are_refused() {
         assert_eq!(
             severity(&[("offsets.topic.replication.factor", "3")], 1, "offsets.topic.replication.factor"),
             Warning
@@ -375,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_for_each_record_and_none_at_all_are_told() {
+    fn extreme_flush_settings_are_reported() {
         let never = ("log.flush.interval.messages", "9223372036854775807");
         assert_eq!(severity(&[never, ("default.replication.factor", "3")], 3, never.0), Fine);
         assert_eq!(severity(&[never, ("default.replication.factor", "1")], 1, never.0), Note);
@@ -383,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn brokers_that_agree_get_one_finding_and_others_are_told_apart() {
+    fn brokers_that_agree_share_a_finding() {
         let same = settings(&[("num.network.threads", "8"), ("log.dirs", "/a")]);
         let other = settings(&[("num.network.threads", "2"), ("log.dirs", "/b")]);
         let all = BTreeMap::from([(1, same.clone()), (2, same), (3, other)]);

@@ -11,13 +11,13 @@ const HOST: &str = "host";
 /// The kernel's own default of `sched_migration_cost_ns`.
 const MIGRATION_COST_NS: u64 = 500_000;
 
-/// The processors' time until now; for the steal while the doctor works.
+/// Processor time so far, to calculate the steal during the examination.
 pub(super) fn cpu_ticks() -> CpuTicks {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     proc::cpu(&text("/proc/stat"), &text("/proc/self/status")).unwrap_or_default()
 }
 
-/// Looks at the host; `before` is [`cpu_ticks`] of a second ago or more.
+/// Examines the host; `before` is the result of [`cpu_ticks`] at least a second ago.
 pub(super) fn examine(before: CpuTicks) -> Vec<Advice> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let memory = |name| proc::memory(&meminfo, name).unwrap_or_default();
@@ -52,17 +52,16 @@ pub(super) fn examine(before: CpuTicks) -> Vec<Advice> {
 }
 
 fn processors(count: usize, quota: Option<f64>) -> Advice {
-    let why = "Brokers and the lab's producers share them when both run here; a quota is taken away in slices of a tenth \
-               of a second, which show in p99.";
+    let why = "Brokers and the lab's producers share them if both run here; a quota stops processes for parts of each tenth \
+               of a second, which shows in p99.";
     match quota {
         Some(quota) => {
-            let found = format!("{count}, with a quota of {quota:.1} processors from the control group");
+            let found = format!("{count}, with a cgroup quota of {quota:.1} processors");
             Advice::fine(HOST, "processors", found, why)
-                .warning("no quota (cpu.max = max); a cpuset bounds without slices")
+                .warning("remove the quota (cpu.max = max); a cpuset limits without throttling")
         }
-        None if count < 4 => Advice::fine(HOST, "processors", count.to_string(), why).note(
-            "4 or more, or brokers elsewhere: with fewer, generator and broker take them from each other",
-        ),
+        None if count < 4 => Advice::fine(HOST, "processors", count.to_string(), why)
+            .note("use 4 or more, or run the brokers elsewhere: with fewer, generator and broker compete"),
         None => Advice::fine(HOST, "processors", count.to_string(), why),
     }
 }
@@ -71,19 +70,15 @@ fn steal(before: CpuTicks, now: CpuTicks) -> Advice {
     let share = |steal: u64, total: u64| if total > 0 { steal as f64 / total as f64 * 100.0 } else { 0.0 };
     let lately = share(now.steal.saturating_sub(before.steal), now.total.saturating_sub(before.total));
     let ever = share(now.steal, now.total);
-    let found = format!(
-        "{lately:.1} % of all processor time during this examination, {ever:.1} % since the machine started"
-    );
-    let why = "What the host gives to other machines is missing here, at moments that nobody can tell: the spread of all \
-               figures grows.";
+    let found = format!("{lately:.1} % of processor time during this examination, {ever:.1} % since boot");
+    let why = "The hypervisor gives this time to other machines, at unpredictable moments, which increases the spread of all \
+               figures.";
     let advice = Advice::fine(HOST, "steal", found, why);
     match lately.max(ever) {
         most if most >= 3.0 => {
-            advice.warning("a machine with processors of its own, or runs at another time")
+            advice.warning("use a machine with dedicated processors, or run at another time")
         }
-        most if most >= 0.5 => {
-            advice.note("a look at the steal of each repetition before figures are compared")
-        }
+        most if most >= 0.5 => advice.note("check the steal of each repetition before comparing figures"),
         _ => advice,
     }
 }
@@ -91,15 +86,15 @@ fn steal(before: CpuTicks, now: CpuTicks) -> Advice {
 fn memory_for_cache(available: u64, total: u64, limit: Option<u64>) -> Advice {
     let mut found = format!("{} available of {}", size(available), size(total));
     if let Some(limit) = limit {
-        found.push_str(&format!(", and a limit of {} from the control group", size(limit)));
+        found.push_str(&format!(", with a cgroup limit of {}", size(limit)));
     }
-    let why = "The page cache is what a broker writes to and what consumers read from; a control group counts it too.";
+    let why = "Brokers write to the page cache and consumers read from it; a cgroup limit includes it.";
     let advice = Advice::fine(HOST, "memory", found, why);
     if available < 2 << 30 {
-        return advice.warning("2 GB or more available, and a heap of 1 GB for each broker of Apache Kafka");
+        return advice.warning("provide at least 2 GB, plus a heap of 1 GB per Apache Kafka broker");
     }
     if limit.is_some_and(|limit| limit < total) {
-        return advice.note("no limit, or one that leaves room for what is written in half a minute");
+        return advice.note("remove the limit, or leave room for half a minute of writes");
     }
     advice
 }
@@ -107,7 +102,7 @@ fn memory_for_cache(available: u64, total: u64, limit: Option<u64>) -> Advice {
 /// One of the kernel's two limits of dirty memory.
 #[derive(Clone, Copy)]
 struct Dirty {
-    /// A ratio in percent, when it is not told in bytes.
+    /// A percentage, unless it is set in bytes.
     ratio: Option<u64>,
     bytes: u64,
 }
@@ -130,23 +125,27 @@ impl Dirty {
 }
 
 fn dirty(limit: Dirty, background: Dirty) -> [Advice; 2] {
-    let why = "Whoever writes while so much is dirty waits for the disk: a run that writes more than this measures the \
+    let why = "Writers wait for the disk while this much is dirty: a run that writes more measures the \
                disk, and its latencies jump.";
     let hard = Advice::fine(HOST, "vm.dirty_ratio", limit.found(), why);
     let hard = match limit.bytes {
-        bytes if bytes < 512 << 20 => hard.warning("20 or more: a second of writing at full speed must fit"),
+        bytes if bytes < 512 << 20 => {
+            hard.warning("use 20 or more: a second of writes at full speed must fit")
+        }
         bytes if bytes < 2 << 30 => {
-            hard.note("enough for the bytes of a whole repetition, where latency is measured")
+            hard.note("for latency measurements, make it large enough for a whole repetition")
         }
         _ => hard,
     };
-    let why = "The kernel begins to write at this; before, only after half a minute. The later it begins, the larger the \
-               burst, and the more a sync of one log waits for the others.";
+    let why = "The kernel starts writing at this amount, otherwise after half a minute. The later it starts, the larger the \
+               burst, and the longer a sync of one log waits for others.";
     let soft = Advice::fine(HOST, "vm.dirty_background_ratio", background.found(), why);
     let soft = if background.bytes > limit.bytes / 10 * 8 {
-        soft.warning("well below vm.dirty_ratio: else writing begins when everybody waits already")
+        soft.warning(
+            "set it well below vm.dirty_ratio: otherwise writing starts when all writers wait already",
+        )
     } else if background.bytes > 1 << 30 {
-        soft.note("5, or vm.dirty_background_bytes of some 500 MB, for even latencies; as it is for the highest rate of a short run")
+        soft.note("use 5, or vm.dirty_background_bytes of some 500 MB, for even latencies; keep it for the highest rate of a short run")
     } else {
         soft
     };
@@ -154,64 +153,65 @@ fn dirty(limit: Dirty, background: Dirty) -> [Advice; 2] {
 }
 
 fn swap(total: u64, swappiness: u64) -> Advice {
-    let why = "A broker fills the page cache, and the kernel may swap its heap for it: each page that comes back is a \
+    let why = "A broker fills the page cache, and the kernel may swap out its heap for it: reading back each page is a \
                pause.";
     if total == 0 {
         return Advice::fine(HOST, "vm.swappiness", format!("{swappiness}, without swap"), why);
     }
     let found = format!("{swappiness}, with {} of swap", size(total));
     let advice = Advice::fine(HOST, "vm.swappiness", found, why);
-    if swappiness > 10 { advice.warning("vm.swappiness=1, or no swap") } else { advice }
+    if swappiness > 10 { advice.warning("set vm.swappiness=1, or disable swap") } else { advice }
 }
 
 fn descriptors(soft: Option<u64>, hard: Option<u64>) -> Advice {
     let word = |limit: Option<u64>| limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string());
-    let found = format!("{}, and at most {}", word(soft), word(hard));
-    let why = "A broker holds a descriptor for each connection and several for each partition. Thalweg raises its own \
-               limit to the most; a JVM does so too.";
+    let found = format!("{}, maximum {}", word(soft), word(hard));
+    let why = "A broker needs a descriptor per connection and several per partition. Thalweg raises its own \
+               limit to the maximum, as does a JVM.";
     let advice = Advice::fine(HOST, "RLIMIT_NOFILE", found, why);
     match hard.unwrap_or(u64::MAX) {
-        most if most < 4096 => advice.warning("100000 (ulimit -n, or LimitNOFILE= of the service)"),
-        most if most < 65_536 => advice.note("100000, for thousands of partitions or connections"),
+        most if most < 4096 => advice.warning("use 100000 (ulimit -n, or LimitNOFILE= of the service)"),
+        most if most < 65_536 => advice.note("use 100000 for thousands of partitions or connections"),
         _ => advice,
     }
 }
 
 fn clock_source(source: &str) -> Advice {
-    let why = "Each record and each request is stamped; a clock that is read through the kernel costs a microsecond each \
+    let why = "Each record and request needs a timestamp; a clock that is read by a system call costs a microsecond each \
                time instead of some 20 nanoseconds.";
     let advice = Advice::fine(HOST, "clock source", source, why);
     match source {
         "tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page" => advice,
-        _ => advice.warning("tsc or kvm-clock, if the machine offers it (available_clocksource)"),
+        _ => advice.warning("use tsc or kvm-clock if available (available_clocksource)"),
     }
 }
 
 fn governor(governor: Option<String>) -> Advice {
-    let why = "A processor that slows down when it is idle answers the first request after a pause late.";
+    let why = "A processor that slows down when idle answers the first request after a pause late.";
     let advice = |found: &str| Advice::fine(HOST, "CPU governor", found, why);
     match governor {
-        None => advice("not told, as is usual in a virtual machine"),
+        None => advice("unknown, as is usual in a virtual machine"),
         Some(governor) if governor == "performance" => advice(&governor),
-        Some(governor) => advice(&governor).warning("performance, while figures are taken"),
+        Some(governor) => advice(&governor).warning("use performance while measuring"),
     }
 }
 
 fn huge_pages(choice: &str) -> Advice {
-    let why = "Huge pages for all make a JVM's heap quicker, and stop processes for milliseconds while they are gathered.";
+    let why = "Huge pages speed up a JVM's heap, but compaction stops processes for milliseconds.";
     let advice = Advice::fine(HOST, "transparent huge pages", choice, why);
-    if choice == "always" { advice.note("madvise, where p99.9 matters") } else { advice }
+    if choice == "always" { advice.note("use madvise if p99.9 matters") } else { advice }
 }
 
 fn migration_cost(ns: Option<u64>) -> Advice {
-    let why = "How long a thread counts as warm on its processor. Less lets the kernel spread threads of network and disk \
-               sooner; the study of Kafka on IBM z16 gained with 50,000 ns.";
+    let why = "How long a thread counts as cache-hot on its processor. A lower value lets the kernel migrate network and disk threads \
+               sooner; a study of Kafka on IBM z16 gained with 50,000 ns.";
     let advice = |found: String| Advice::fine(HOST, "sched_migration_cost_ns", found, why);
     match ns {
-        None => advice("not told (it is in debugfs, for root)".to_owned())
-            .note("a try with 50000, as a step of its own, on a machine with many processors"),
-        Some(ns) if ns >= MIGRATION_COST_NS => advice(ns.to_string())
-            .note("a try with 50000, as a step of its own, on a machine with many processors"),
+        None => advice("unknown (in debugfs, for root only)".to_owned())
+            .note("on a machine with many processors, try 50000 as a separate step"),
+        Some(ns) if ns >= MIGRATION_COST_NS => {
+            advice(ns.to_string()).note("on a machine with many processors, try 50000 as a separate step")
+        }
         Some(ns) => advice(ns.to_string()),
     }
 }
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(steal(ticks(0, 1000), ticks(100, 2000)).severity, Warning);
         let often = steal(ticks(20, 1000), ticks(20, 2000));
         assert_eq!(often.severity, Note);
-        assert!(often.found.starts_with("0.0 % of all processor time during"), "{often:?}");
+        assert!(often.found.starts_with("0.0 % of processor time during"), "{often:?}");
     }
 
     #[test]
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_clocks_and_sleepy_processors_are_told() {
+    fn slow_clocks_and_power_saving_are_reported() {
         assert_eq!(clock_source("tsc").severity, Fine);
         assert_eq!(clock_source("hpet").severity, Warning);
         assert_eq!(governor(Some("powersave".to_owned())).severity, Warning);

@@ -5,7 +5,7 @@ use crate::machine::line;
 
 const HOST: &str = "host";
 
-/// Looks at them.
+/// Examines them.
 pub(super) fn examine() -> Vec<Advice> {
     let mut advice = interfaces();
     if let Some(bytes) = line("/proc/sys/net/core/rmem_max").and_then(|text| text.parse().ok()) {
@@ -26,37 +26,43 @@ fn interfaces() -> Vec<Advice> {
         .into_iter()
         .filter_map(|name| {
             let read = |file: &str| line(&format!("/sys/class/net/{name}/{file}"));
-            // The loopback interface has no carrier to speak of: its state is unknown.
+            // The loopback interface has no carrier: its state is unknown.
             let is_up = matches!(read("operstate")?.as_str(), "up" | "unknown");
             let flags = u32::from_str_radix(read("flags")?.trim_start_matches("0x"), 16).ok()?;
             let bytes = read("mtu")?.parse().ok()?;
-            // The lowest flag: somebody has switched it on.
+            // The lowest flag: the interface is up.
             (is_up && flags & 1 == 1).then(|| mtu(&name, bytes))
         })
         .collect()
 }
 
 fn mtu(name: &str, bytes: u32) -> Advice {
-    let why = "Each packet costs processor time on both sides: larger ones carry the same bytes with fewer.";
+    let why = "Each packet costs processor time on both sides: larger packets carry the same bytes with fewer of them.";
     let advice = Advice::fine(HOST, "MTU", format!("{bytes} on {name}"), why);
     match bytes {
-        0..1500 => advice.warning("1500 or more, unless a tunnel demands less"),
-        1500..9000 => advice.note("9000, if every interface and switch between clients and brokers takes it"),
+        0..1500 => advice.warning("use 1500 or more, unless a tunnel requires less"),
+        1500..9000 => {
+            advice.note("use 9000, if every interface and switch between clients and brokers supports it")
+        }
         _ => advice,
     }
 }
 
 fn socket_buffer(bytes: u64) -> Advice {
     let why = "It bounds socket.receive.buffer.bytes and receive.buffer.bytes; a connection carries no more than its \
-               buffer for each round trip. Loopback and nearby brokers do not feel it.";
+               buffer per round trip. It does not matter for loopback and nearby brokers.";
     let advice = Advice::fine(HOST, "net.core.rmem_max", size(bytes), why);
-    if bytes < 1 << 20 { advice.note("2 MB or more, for brokers that are milliseconds away") } else { advice }
+    if bytes < 1 << 20 {
+        advice.note("use 2 MB or more for brokers that are milliseconds away")
+    } else {
+        advice
+    }
 }
 
 fn backlog(count: u32) -> Advice {
-    let why = "Connections that come at once and are more than this wait for a second before they try again.";
+    let why = "If more connections than this arrive at once, the rest retry after a second.";
     let advice = Advice::fine(HOST, "net.core.somaxconn", count.to_string(), why);
-    if count < 1024 { advice.note("4096, when hundreds of clients start together") } else { advice }
+    if count < 1024 { advice.note("use 4096 if hundreds of clients start together") } else { advice }
 }
 
 #[cfg(test)]
@@ -65,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_packets_are_told() {
+    fn small_packets_are_reported() {
         assert_eq!(mtu("eth0", 1400).severity, Severity::Warning);
         assert_eq!(mtu("eth0", 1500).severity, Severity::Note);
         assert_eq!(mtu("eth0", 9000).severity, Severity::Fine);

@@ -1,4 +1,4 @@
-//! The disk and the file system that hold the data: what they are, how they are mounted, and how fast they really write.
+//! The disk and file system of the data: type, mount options and measured write speed.
 
 use std::io;
 use std::path::Path;
@@ -13,21 +13,21 @@ use crate::machine::{chosen, line};
 
 const HOST: &str = "host";
 
-/// How long the write speed is measured, and up to how many bytes.
+/// Duration and size limit of the write speed test.
 const WRITE_TIME: Duration = Duration::from_millis(700);
 const WRITE_BYTES_MAX: u64 = 256 << 20;
 
-/// Written between two syncs.
+/// Bytes between two syncs.
 const WRITE_BYTES: usize = 8 << 20;
 
-/// How long and how often a small write is synced.
+/// Duration and count of small synced writes.
 const SYNC_TIME: Duration = Duration::from_millis(300);
 const SYNCS_MAX: usize = 50;
 
-/// A small write: a block.
+/// Size of a small write: a block.
 const SYNC_BYTES: usize = 4096;
 
-/// Looks at them.
+/// Examines them.
 pub(super) fn examine(data_dir: &Path) -> Vec<Advice> {
     let mut advice = Vec::new();
     if let Some(mount) = Mount::of(data_dir) {
@@ -50,10 +50,10 @@ pub(super) fn examine(data_dir: &Path) -> Vec<Advice> {
             Advice::fine(
                 HOST,
                 "write speed",
-                format!("{} cannot be written: {error}", data_dir.display()),
-                "A broker's data lies there.",
+                format!("cannot write to {}: {error}", data_dir.display()),
+                "Brokers store their data there.",
             )
-            .warning("a directory that this user may write"),
+            .warning("use a directory that this user can write"),
         ),
     }
     advice
@@ -63,21 +63,21 @@ fn file_system(mount: &Mount) -> Advice {
     let found = format!("{} at {}", mount.kind, mount.point.display());
     let advice = |why| Advice::fine(HOST, "file system", found.clone(), why);
     match mount.kind.as_str() {
-        "ext4" | "xfs" => advice("Logs are appended to and synced; ext4 and xfs do both well."),
+        "ext4" | "xfs" => advice("Logs are appended and synced; ext4 and xfs do both well."),
         "tmpfs" | "ramfs" => advice(
-            "Data in memory measures no disk, and does not outlive the machine: figures taken here hold for no \
+            "Data in memory does not exercise a disk and does not survive the machine: figures measured here hold for no \
              durable log.",
         )
-        .warning("a directory on ext4 or xfs"),
-        "overlay" | "aufs" => advice("A container's layer copies files when they are first changed, and is slower to sync.")
-            .warning("a volume that is mounted into the container"),
+        .warning("use a directory on ext4 or xfs"),
+        "overlay" | "aufs" => advice("A container's layer copies files on their first change, and syncs more slowly.")
+            .warning("mount a volume into the container"),
         "nfs" | "nfs4" | "cifs" | "9p" | "fuse" | "fuseblk" | "virtiofs" => advice(
             "Each sync crosses a network or another process; Kafka is known to fail on NFS when it deletes open files.",
         )
-        .warning("a local ext4 or xfs"),
-        "btrfs" | "zfs" => advice("Copy on write costs processor time and memory for a log that is only appended to.")
-            .note("ext4 or xfs, where a choice remains"),
-        _ => advice("How well it appends and syncs is not known here.").note("ext4 or xfs, or a look at the speeds below"),
+        .warning("use a local ext4 or xfs"),
+        "btrfs" | "zfs" => advice("Copy on write costs processor time and memory, without use for append-only logs.")
+            .note("use ext4 or xfs, if possible"),
+        _ => advice("Its performance for appends and syncs is unknown.").note("use ext4 or xfs, or check the speeds below"),
     }
 }
 
@@ -86,39 +86,39 @@ fn options(mount: &Mount) -> Advice {
     let found = mount.options.join(",");
     let advice = |why| Advice::fine(HOST, "mount options", found.clone(), why);
     if has("nobarrier") || has("barrier=0") {
-        return advice("Without barriers a sync returns before the disk has the data: a power cut loses what was synced.")
-            .warning("without nobarrier");
+        return advice("Without barriers a sync returns before the disk has the data: a power failure loses synced data.")
+            .warning("remove nobarrier");
     }
     if has("sync") {
         return advice("Every write waits for the disk, whatever flush.messages says.")
-            .warning("without sync");
+            .warning("remove sync");
     }
     if has("data=journal") {
-        return advice("All data is written twice.").warning("data=ordered, the default");
+        return advice("All data is written twice.").warning("use data=ordered, the default");
     }
     if has("strictatime") {
-        return advice("Every read of a segment writes its time of access.").warning("noatime");
+        return advice("Every read of a segment updates its access time.").warning("use noatime");
     }
     if has("discard") {
         return advice(
-            "Deleting a segment tells the disk of each freed range at once, which some disks take long for.",
+            "Deleting a segment sends a discard for each freed range at once, which is slow on some disks.",
         )
-        .note("fstrim from time to time instead, if deletions show in the latency");
+        .note("if deletions show in the latency, use periodic fstrim instead");
     }
-    advice("Times of access cost writes; noatime has none, relatime next to none.")
+    advice("Access times cost writes; noatime has none, relatime almost none.")
 }
 
 fn disk_scheduler(disk: &str, scheduler: &str, rotates: bool) -> Advice {
-    let kind = if rotates { ", a disk that says it rotates" } else { "" };
+    let kind = if rotates { ", a rotating disk" } else { "" };
     let found = format!("{scheduler} for {disk}{kind}");
-    let why = "A log writes large pieces in order: sorting them gains nothing on a disk without heads, and costs time.";
+    let why = "Logs are written in large sequential pieces: reordering gains nothing on a disk without heads, and costs time.";
     let advice = Advice::fine(HOST, "disk scheduler", found, why);
     match (scheduler, rotates) {
         ("bfq" | "cfq", false) => {
-            advice.warning("none or mq-deadline: bfq's fairness costs throughput and latency")
+            advice.warning("use none or mq-deadline: bfq's fairness costs throughput and latency")
         }
         ("kyber", true) | ("none", true) if !disk.starts_with("vd") && !disk.starts_with("nvme") => {
-            advice.note("mq-deadline: it orders requests for the heads")
+            advice.note("use mq-deadline, which orders requests for the heads")
         }
         _ => advice,
     }
@@ -129,10 +129,11 @@ fn free_space(free_bytes: u64, all_bytes: u64) -> Advice {
     let advice =
         Advice::fine(HOST, "free space", found, "A full disk stops a broker; a nearly full one is slower.");
     if free_bytes < 2 << 30 {
-        return advice.warning("at least 2 GB, and what retention keeps");
+        return advice.warning("provide at least 2 GB, plus the retained data");
     }
     if free_bytes < all_bytes / 10 {
-        return advice.note("a tenth of the disk or more, so that the file system finds room in one piece");
+        return advice
+            .note("keep a tenth of the disk free, so that the file system can allocate contiguously");
     }
     advice
 }
@@ -143,35 +144,35 @@ fn write_speed(bytes_per_s: f64) -> Advice {
         "{:.0} MB/s with fdatasync, enough for {records:.1} M records/s of 128 bytes, one replica",
         bytes_per_s / f64::from(1 << 20)
     );
-    let why = "Until the kernel's dirty limit a broker writes to memory; beyond it, and in the long run, no faster than \
+    let why = "Up to the kernel's dirty limit a broker writes to memory; beyond it, and in the long run, no faster than \
                the disk.";
     let advice = Advice::fine(HOST, "write speed", found, why);
     match bytes_per_s / f64::from(1 << 20) {
         speed if speed < 100.0 => advice
-            .warning("several disks as log.dirs, or a faster one; a run that stays below the dirty limit"),
-        speed if speed < 300.0 => advice.note("a faster disk, when the load is in the long run above this"),
+            .warning("use several disks in log.dirs, or a faster one, or keep runs below the dirty limit"),
+        speed if speed < 300.0 => advice.note("use a faster disk if the sustained load exceeds this"),
         _ => advice,
     }
 }
 
 fn sync_time(sync: Duration) -> Advice {
     let ms = sync.as_secs_f64() * 1e3;
-    let found = format!("{ms:.2} ms for 4 KB, the median");
-    let why = "With flush.messages=1 each acknowledgement waits for it, and Kafka's controllers wait for it at each \
-               change of metadata.";
+    let found = format!("{ms:.2} ms for 4 KB (median)");
+    let why = "With flush.messages=1 each acknowledgement waits for a sync, and Kafka's controllers wait for one at each \
+               metadata change.";
     let advice = Advice::fine(HOST, "fdatasync", found, why);
     if ms > 10.0 {
-        advice.warning("a disk with a write cache that survives a power cut, or replication instead of syncs")
+        advice.warning("use a disk with a power-loss-protected write cache, or replicate instead of syncing")
     } else if ms > 3.0 {
-        advice.note("replication instead of syncs, or a linger.ms that lets one sync serve many records")
+        advice.note("replicate instead of syncing, or use a linger.ms that lets one sync serve many records")
     } else if ms < 0.05 {
-        advice.note("a look at the disk's write cache: so quick an answer does not come from a disk, and may not survive a power cut")
+        advice.note("check the disk's write cache: a sync this fast does not reach a disk, and may not survive a power failure")
     } else {
         advice
     }
 }
 
-/// What writing found.
+/// Results of the write test.
 struct Measured {
     bytes_per_s: f64,
     sync: Duration,
@@ -181,9 +182,9 @@ fn write(dir: &Path) -> io::Result<Measured> {
     let path = dir.join(format!(".thalweg-lab-doctor-{}", std::process::id()));
     let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC;
     let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?;
-    // Without a name it goes away with this process, however that ends.
+    // Unlinked, so that it is removed with this process.
     rustix::fs::unlink(&path)?;
-    // No file system and no disk makes less of it: neither zeros nor a short pattern.
+    // Incompressible data: neither zeros nor a short pattern.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut data = Vec::with_capacity(WRITE_BYTES);
     while data.len() < WRITE_BYTES {
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn file_systems_that_lose_data_or_time_are_told() {
+    fn unsafe_and_slow_file_systems_are_reported() {
         let severity = |kind| file_system(&mount(kind, "rw")).severity;
         assert_eq!(severity("ext4"), Severity::Fine);
         assert_eq!(severity("tmpfs"), Severity::Warning);
@@ -237,11 +238,11 @@ mod tests {
     }
 
     #[test]
-    fn the_gravest_mount_option_is_told() {
-        let told = |options| options_severity(options);
-        assert_eq!(told("rw,noatime"), Severity::Fine);
-        assert_eq!(told("rw,relatime,discard"), Severity::Note);
-        assert_eq!(told("rw,discard,nobarrier"), Severity::Warning);
+    fn the_worst_mount_option_is_reported() {
+        let severity = |options| options_severity(options);
+        assert_eq!(severity("rw,noatime"), Severity::Fine);
+        assert_eq!(severity("rw,relatime,discard"), Severity::Note);
+        assert_eq!(severity("rw,discard,nobarrier"), Severity::Warning);
     }
 
     fn options_severity(text: &str) -> Severity {
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn speeds_are_judged_by_what_they_carry() {
+    fn speeds_are_judged_by_sustainable_load() {
         assert_eq!(write_speed(50e6).severity, Severity::Warning);
         assert_eq!(write_speed(200e6).severity, Severity::Note);
         assert_eq!(write_speed(800e6).severity, Severity::Fine);

@@ -2,13 +2,13 @@
 
 use super::{Advice, Severity};
 
-/// Columns before the words of a finding.
+/// Indentation of the text of a finding.
 const INDENT: usize = 9;
 
-/// The fewest columns that words get, however narrow the terminal.
+/// Minimum width of the text, even on a narrow terminal.
 const WORDS_MIN: usize = 30;
 
-/// The findings as text of at most `width` columns: the grave ones first, with their reasons; what is fine on a line each.
+/// Formats findings within `width` columns: severe ones first, with reasons; others one per line.
 pub fn text(advice: &[Advice], width: usize) -> String {
     let width = width.max(INDENT + WORDS_MIN);
     let mut sorted: Vec<&Advice> = advice.iter().collect();
@@ -24,7 +24,7 @@ pub fn text(advice: &[Advice], width: usize) -> String {
         paragraph(&mut out, label, &head, width);
         if one.severity != Severity::Fine {
             paragraph(&mut out, "", &format!("Why: {}", one.why), width);
-            paragraph(&mut out, "", &format!("Right: {}", one.right), width);
+            paragraph(&mut out, "", &format!("Advice: {}", one.right), width);
             out.push('\n');
         }
     }
@@ -36,7 +36,7 @@ pub fn text(advice: &[Advice], width: usize) -> String {
     out
 }
 
-/// Appends words behind a label, broken at blanks. A word that is too long stands alone.
+/// Appends a wrapped paragraph after a label. Overlong words get their own line.
 fn paragraph(out: &mut String, label: &str, words: &str, width: usize) {
     let mut line = format!("{label:<INDENT$}");
     let mut is_empty = true;
@@ -63,17 +63,18 @@ mod tests {
 
     #[test]
     fn grave_findings_come_first_and_lines_are_not_too_long() {
-        let why = "Pages of the log that are swapped out come back one by one when a consumer wants them.";
+        let why = "A consumer that reads swapped log pages waits for the swap device for each of them.";
         let advice = [
             Advice::fine("host", "clock source", "tsc", "Each record is stamped."),
-            Advice::fine("host", "vm.swappiness", "60, with 2 GB of swap", why).warning("vm.swappiness=1"),
+            Advice::fine("host", "vm.swappiness", "60, with 2 GB of swap", why)
+                .warning("set vm.swappiness=1"),
         ];
         let text = text(&advice, 60);
         let expected = "\
 WARNING  host: vm.swappiness: 60, with 2 GB of swap
-         Why: Pages of the log that are swapped out come
-         back one by one when a consumer wants them.
-         Right: vm.swappiness=1
+         Why: A consumer that reads swapped log pages waits
+         for the swap device for each of them.
+         Advice: set vm.swappiness=1
 
 fine     host: clock source: tsc
 1 warning, 0 notes, 1 fine

@@ -1,7 +1,7 @@
-//! Reading back with fresh consumers, and comparing what they get with what the producers were told.
+//! Reads records back with new consumers, and compares them with the producers' reports.
 //!
-//! Each processor has a consumer with partitions of its own. Where time is bounded, all partitions are read from their
-//! beginnings until it is over: what is read is checked as ever, and what is missing is told by the offsets alone.
+//! There is a consumer per processor, with its own partitions. If time is limited, all partitions are read from their start
+//! until it is over: records read are checked in full, and losses follow from the offsets alone.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -19,15 +19,15 @@ use crate::worker::stamp::Stamped;
 use crate::worker::{Report, Seen};
 
 const POLL: Duration = Duration::from_millis(200);
-/// How long nothing may come.
+/// How long the readers wait for a record.
 const STALLED: Duration = Duration::from_secs(30);
-/// Broken batches that are told in words.
+/// Number of broken batches described as text.
 const BROKEN_MAX: usize = 5;
 
-/// Consumers at most: more of them only wait for the brokers.
+/// Maximum number of consumers: more only wait for the brokers.
 const READERS_MAX: usize = 4;
 
-/// Reads the partitions from their first offsets to their ends, or for so long, on threads of its own.
+/// Reads partitions from their first offset to their end, or for a limited time, on separate threads.
 pub(super) async fn read_back(
     claim: &Claim<'_>,
     partitions: &[PartitionEvidence],
@@ -38,7 +38,7 @@ pub(super) async fn read_back(
     let metadata = claim.cluster.metadata();
     let bootstrap: Vec<String> = metadata.brokers.values().map(|broker| broker.address()).collect();
     let (connector, options) = (claim.cluster.connector().clone(), claim.cluster.options().clone());
-    // Who interrupts drops this future, and with it what the readers look at: nobody waits for the rest.
+    // An interrupt drops this future, and the readers' stop flag with it.
     let waiting = Arc::new(());
     let mut readings = Vec::new();
     for ends in shares(partitions) {
@@ -74,10 +74,10 @@ pub(super) async fn read_back(
     Ok((check, faults))
 }
 
-/// A partition with its first offset and its end.
+/// A partition with its first and end offset.
 type Stretch = (TopicPartition, Offset, Offset);
 
-/// What each reader has to read: the partitions dealt out, the longest first, so that all have about as much.
+/// The readers' partitions, longest first, so that all have about the same amount.
 fn shares(partitions: &[PartitionEvidence]) -> Vec<Vec<Stretch>> {
     let mut stretches: Vec<&PartitionEvidence> =
         partitions.iter().filter(|partition| partition.end_offset > partition.start_offset).collect();
@@ -95,10 +95,10 @@ fn shares(partitions: &[PartitionEvidence]) -> Vec<Vec<Stretch>> {
 struct Reading {
     checker: Checker,
     broken: Vec<String>,
-    /// Whether it was not ended by the time.
+    /// Whether it finished in time.
     whole: bool,
     until: Option<Instant>,
-    /// Alive as long as somebody waits for what is read.
+    /// Alive while the result is wanted.
     waited_for: Weak<()>,
 }
 
@@ -127,7 +127,7 @@ impl Reading {
             match consumer.poll(POLL).await? {
                 Polled::Chunk(chunk) => {
                     last = Instant::now();
-                    // What came after the end was looked at is nobody's claim.
+                    // Records after the end offset are no one's claim.
                     let Some(&end) = left.get(&chunk.at) else { continue };
                     self.checker.enter(&chunk.at);
                     let read = chunk.for_each(&mut buffer, |record| {
@@ -140,14 +140,14 @@ impl Reading {
                     if let Err(error) = read
                         && self.broken.len() < BROKEN_MAX
                     {
-                        self.broken.push(format!("The log holds what cannot be read: {error}"));
+                        self.broken.push(format!("The log contains unreadable data: {error}"));
                     }
                     if chunk.next >= end {
                         left.remove(&chunk.at);
                     }
                 }
                 _ if last.elapsed() >= STALLED => {
-                    // Ends that are claimed and not served are a broker's fault, not the lab's: what was read is judged.
+                    // End offsets that cannot be read are a broker's fault: judge what was read.
                     let waited_s = last.elapsed().as_secs();
                     let stalled = ReadStalled { waited_s, left: left.len(), first: first.clone() };
                     self.broken.push(stalled.to_string());
@@ -160,7 +160,7 @@ impl Reading {
     }
 }
 
-/// What was read against what the producers were told. Of what is not there, only who read the whole log can tell.
+/// Compares records with the producers' reports. Losses are known only if the whole log was read.
 fn compare(producers: &[Report], seen: &[Seen], read: u64, whole: bool) -> (Check, Vec<String>) {
     let mut check = Check { read, whole, ..Check::default() };
     let mut faults = Vec::new();
@@ -177,7 +177,7 @@ fn compare(producers: &[Report], seen: &[Seen], read: u64, whole: bool) -> (Chec
             check.unacknowledged += length(&order.ranges) - length(&subtract(&order.ranges, ranges));
             if let Some(&(begin, end)) = missing.first() {
                 faults.push(format!(
-                    "{lost} records of producer {} were acknowledged and are not in the log, the first of them {begin} to {}",
+                    "{lost} acknowledged records of producer {} are not in the log, the first of them {begin} to {}",
                     order.producer,
                     end - 1
                 ));
@@ -201,18 +201,15 @@ fn compare(producers: &[Report], seen: &[Seen], read: u64, whole: bool) -> (Chec
             faults.push(format!("{} records {whose} are not what was sent", seen.damaged));
         }
         if seen.duplicates > 0 {
-            faults.push(format!("{} records {whose} are there more than once", seen.duplicates));
+            faults.push(format!("{} records {whose} are duplicated", seen.duplicates));
         }
         if seen.reordered > 0 {
-            faults.push(format!(
-                "{} records {whose} lie behind a later one of their partition",
-                seen.reordered
-            ));
+            faults.push(format!("{} records {whose} are out of order in their partition", seen.reordered));
         }
         if seen.producer != FOREIGN && !known.contains(&seen.producer) {
             let records = length(&seen.ranges);
             check.damaged += records;
-            faults.push(format!("{records} records are of producer {}, which there is not", seen.producer));
+            faults.push(format!("{records} records are of an unknown producer {}", seen.producer));
         }
     }
     (check, faults)
@@ -222,12 +219,12 @@ fn length(ranges: &[(u64, u64)]) -> u64 {
     ranges.iter().map(|(begin, end)| end - begin).sum()
 }
 
-/// What is not in ranges, from 0 to one below `end`.
+/// The complement of ranges, from 0 to before `end`.
 fn complement(ranges: &[(u64, u64)], end: u64) -> Vec<(u64, u64)> {
     subtract(&[(0, end)], ranges)
 }
 
-/// What is in `from` and not in `other`; both in order and apart.
+/// The part of `from` that is not in `other`; both sorted and disjoint.
 fn subtract(from: &[(u64, u64)], other: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut left = Vec::new();
     let mut others = other.iter().copied().peekable();
@@ -289,14 +286,14 @@ mod tests {
     #[test]
     fn what_was_acknowledged_and_is_not_there_is_lost() {
         let order = Order { producer: 4, sent: 100, ranges: vec![(10, 20), (90, 100)] };
-        // 12..15 were not acknowledged and are there all the same; 30..33 were and are not.
+        // 12..15 were not acknowledged but are present; 30..33 were but are not.
         let ranges = vec![(0, 10), (12, 15), (20, 30), (33, 90)];
         let seen = Seen { producer: 4, ranges, ..Seen::default() };
         let (check, faults) = compare(&[report(order)], &[seen], 80, true);
         assert_eq!(check, Check { read: 80, whole: true, lost: 3, unacknowledged: 3, ..Check::default() });
         assert_eq!(
             faults,
-            ["3 records of producer 4 were acknowledged and are not in the log, the first of them 30 to 32"]
+            ["3 acknowledged records of producer 4 are not in the log, the first of them 30 to 32"]
         );
     }
 
@@ -306,7 +303,7 @@ mod tests {
         let seen = Seen { producer: 4, ranges: vec![(0, 10), (12, 15)], duplicates: 1, ..Seen::default() };
         let (check, faults) = compare(&[report(order)], &[seen], 14, false);
         assert_eq!(check, Check { read: 14, duplicated: 1, ..Check::default() });
-        assert_eq!(faults, ["1 records of producer 4 are there more than once"]);
+        assert_eq!(faults, ["1 records of producer 4 are duplicated"]);
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! What keeps the claim that nothing was lost from being made, in words.
+//! Obstacles to the claim that nothing was lost, as text.
 
 use super::Claim;
 use super::log::{UNKNOWN, records};
 use super::policy::Policies;
 use crate::result::{Evidence, PartitionEvidence};
 
-/// Partitions that are told by name.
+/// Number of partitions described by name.
 const NAMED_MAX: usize = 5;
 
-/// Adds what speaks against the claim.
+/// Adds all obstacles.
 pub(super) fn judge(claim: &Claim<'_>, policies: &Policies, evidence: &mut Evidence) {
     let mut faults = Vec::new();
     count(claim, evidence, &mut faults);
@@ -18,18 +18,18 @@ pub(super) fn judge(claim: &Claim<'_>, policies: &Policies, evidence: &mut Evide
     evidence.faults.append(&mut faults);
 }
 
-/// The number of records in the log: at least those that were acknowledged, and no more than were sent.
+/// The number of records in the log: at least the acknowledged ones, at most the sent ones.
 fn count(claim: &Claim<'_>, evidence: &Evidence, faults: &mut Vec<String>) {
     let (in_log, acknowledged, sent) = (evidence.in_log, evidence.acknowledged, claim.sent());
     if in_log < acknowledged {
         let missing = acknowledged - in_log;
         faults.push(format!(
-            "{acknowledged} records were acknowledged, and the log holds {in_log}: {missing} are missing"
+            "{acknowledged} records were acknowledged, but the log has {in_log}: {missing} are missing"
         ));
     } else if in_log > sent && !claim.producers.iter().any(|report| report.sent_more) {
         let more = in_log - sent;
         faults.push(format!(
-            "{sent} records were sent, and the log holds {more} more: some are there twice, or others wrote to the topics"
+            "{sent} records were sent, but the log has {more} more: some are duplicated, or others wrote to the topics"
         ));
     }
     let missing: Vec<&String> = claim
@@ -38,58 +38,60 @@ fn count(claim: &Claim<'_>, evidence: &Evidence, faults: &mut Vec<String>) {
         .filter(|topic| evidence.partitions.iter().all(|partition| partition.topic != **topic))
         .collect();
     for topic in missing {
-        faults.push(format!("The cluster does not know the topic {topic} any more"));
+        faults.push(format!("The topic {topic} no longer exists in the cluster"));
     }
 }
 
-/// Records that go by themselves prove nothing by their absence, nor by what is left.
+/// Removed records prove nothing, neither by their absence nor by the rest.
 fn kept(policies: &Policies, evidence: &Evidence, faults: &mut Vec<String>) {
     for topic in &policies.compacted {
         faults.push(format!(
-            "Topic {topic} is compacted (cleanup.policy): its offsets do not count its records, so that nothing was \
-             lost cannot be claimed"
+            "Topic {topic} is compacted (cleanup.policy): its offsets do not count records, so loss cannot be \
+             excluded"
         ));
     }
     let begins_late = |partition: &PartitionEvidence| {
         (partition.start_offset > 0).then(|| {
             format!(
-                "{}-{} begins at offset {}: what was before went by retention or was deleted, so that nothing was lost \
-                 cannot be claimed",
+                "{}-{} begins at offset {}: earlier records were removed by retention or deletion, so loss cannot be \
+                 excluded",
                 partition.topic, partition.partition, partition.start_offset
             )
         })
     };
-    tell(evidence, begins_late, faults);
+    report(evidence, begins_late, faults);
 }
 
-/// Whether the replicas are what was asked for, were in sync, and hold the same.
+/// Checks that the replicas are as requested, were in sync, and are equal.
 fn replicated(claim: &Claim<'_>, evidence: &Evidence, faults: &mut Vec<String>) {
     let asked = claim.replication_factor;
     let least = evidence.in_sync_replicas_min;
     if least < u32::from(asked) {
         faults.push(format!(
-            "During the run a partition had {least} in-sync replicas of {asked}: meanwhile its records were on fewer \
-             brokers than asked for"
+            "During the run a partition had {least} of {asked} in-sync replicas: its records were on fewer \
+             brokers than requested"
         ));
     }
     if claim.watched.looks == 0 && asked > 1 {
-        faults.push("Nobody saw the in-sync replicas during the run: the number is from after it".to_owned());
+        faults.push(
+            "The in-sync replicas were not observed during the run: the number is from after it".to_owned(),
+        );
     }
     let unlike = |partition: &PartitionEvidence| {
         let has = partition.replicas.len();
         if has != usize::from(asked) {
             let (topic, index) = (&partition.topic, partition.partition);
-            return Some(format!("{topic}-{index} has {has} replicas, where {asked} were asked for"));
+            return Some(format!("{topic}-{index} has {has} replicas instead of {asked}"));
         }
         (!super::log::agree(partition)).then(|| difference(partition))
     };
-    tell(evidence, unlike, faults);
+    report(evidence, unlike, faults);
 }
 
 fn difference(partition: &PartitionEvidence) -> String {
     let each = partition.replicas.iter().map(|replica| {
         let end = match replica.end_offset {
-            UNKNOWN => "an end that it does not tell".to_owned(),
+            UNKNOWN => "an unknown end offset".to_owned(),
             end => format!("end offset {end}"),
         };
         let state = if replica.in_sync { "in sync" } else { "not in sync" };
@@ -104,12 +106,12 @@ fn difference(partition: &PartitionEvidence) -> String {
     )
 }
 
-/// What the run's own consumers found damaged or could not read.
+/// Records that the run's own consumers found damaged or unreadable.
 fn consumed(claim: &Claim<'_>, faults: &mut Vec<String>) {
     for report in claim.consumers {
         let damaged: u64 = report.seen.iter().map(|seen| seen.damaged).sum();
         if damaged > 0 {
-            faults.push(format!("Consumers got {damaged} records during the run that are not what was sent"));
+            faults.push(format!("Consumers received {damaged} damaged records during the run"));
         }
         if let (1.., Some(first)) = (report.failed, &report.first_failure) {
             faults
@@ -118,13 +120,17 @@ fn consumed(claim: &Claim<'_>, faults: &mut Vec<String>) {
     }
 }
 
-/// Tells what is wrong with partitions: the first ones in full, the others by their number.
-fn tell(evidence: &Evidence, wrong: impl Fn(&PartitionEvidence) -> Option<String>, faults: &mut Vec<String>) {
+/// Describes the first faulty partitions in full, and counts the others.
+fn report(
+    evidence: &Evidence,
+    wrong: impl Fn(&PartitionEvidence) -> Option<String>,
+    faults: &mut Vec<String>,
+) {
     let all: Vec<String> = evidence.partitions.iter().filter_map(wrong).collect();
     let more = all.len().saturating_sub(NAMED_MAX);
     faults.extend(all.into_iter().take(NAMED_MAX));
     if more > 0 {
-        faults.push(format!("The like is true of {more} more partitions"));
+        faults.push(format!("The same applies to {more} more partitions"));
     }
 }
 
@@ -160,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_is_behind_or_differs_is_told_with_its_numbers() {
+    fn a_lagging_or_different_replica_is_reported_with_its_numbers() {
         for (end_offset, bytes, in_sync) in [(99, 5000, true), (100, 4999, true), (100, 5000, false)] {
             let bad = partition(0, vec![replica(1, 100, 5000, true), replica(2, end_offset, bytes, in_sync)]);
             let faults = faults_of_replicas(bad);
@@ -179,6 +185,6 @@ mod tests {
         assert_eq!(faults.len(), 1 + NAMED_MAX + 1, "{faults:?}");
         assert!(faults[0].starts_with("Topic c is compacted"), "{faults:?}");
         assert!(faults[1].starts_with("t-3 begins at offset 7"), "{faults:?}");
-        assert_eq!(faults[6], "The like is true of 3 more partitions");
+        assert_eq!(faults[6], "The same applies to 3 more partitions");
     }
 }

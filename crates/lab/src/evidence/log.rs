@@ -1,7 +1,7 @@
-//! What the brokers tell of the partitions: offsets of leaders and replicas, bytes on disk, who is in sync.
+//! The brokers' view of the partitions: offsets of leaders and replicas, bytes on disk, in-sync replicas.
 //!
-//! A leader tells its log start offset and its high watermark. Of each replica, its own broker is asked for the end of its
-//! log, as Kafka's debugging consumer may (a ListOffsets request with replica id -2), and for its bytes (DescribeLogDirs).
+//! The leader reports log start offset and high watermark. Each replica's broker reports the end of its log, as to Kafka's
+//! debugging consumer (ListOffsets with replica id -2), and its size (DescribeLogDirs).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,16 +16,16 @@ use tokio::time::Instant;
 use super::{Claim, EvidenceError};
 use crate::result::{PartitionEvidence, ReplicaEvidence};
 
-/// Time for replicas to come to the leaders' ends.
+/// How long replicas may take to reach the leader's end.
 const SETTLE: Duration = Duration::from_secs(30);
-/// When nothing has changed for so long, nothing will.
+/// Without a change for this long, waiting is pointless.
 const STILL: Duration = Duration::from_secs(4);
 const PAUSE: Duration = Duration::from_millis(200);
-/// Kafka's id of a consumer that may ask any replica for the end of its own log.
+/// Kafka's consumer id for asking any replica for its own end offset.
 const DEBUGGING_CONSUMER: i32 = -2;
 /// ListOffsets: the end of the log.
 const LATEST: i64 = -1;
-/// What a broker does not tell.
+/// A value that the broker does not report.
 pub(super) const UNKNOWN: i64 = -1;
 
 /// Records of a partition.
@@ -33,13 +33,13 @@ pub(super) fn records(partition: &PartitionEvidence) -> u64 {
     u64::try_from(partition.end_offset - partition.start_offset).unwrap_or(0)
 }
 
-/// The least number of in-sync replicas.
+/// The smallest number of in-sync replicas.
 pub(super) fn in_sync_min(partitions: &[PartitionEvidence]) -> u32 {
     let in_sync = |partition: &PartitionEvidence| partition.replicas.iter().filter(|r| r.in_sync).count();
     u32::try_from(partitions.iter().map(in_sync).min().unwrap_or(0)).unwrap_or(u32::MAX)
 }
 
-/// Whether all replicas of a partition hold the same.
+/// Whether all replicas of each partition are equal.
 pub(super) fn agree(partition: &PartitionEvidence) -> bool {
     partition.replicas.iter().all(|replica| {
         replica.in_sync
@@ -48,7 +48,7 @@ pub(super) fn agree(partition: &PartitionEvidence) -> bool {
     })
 }
 
-/// The partitions, once all replicas agree and hold what was acknowledged, or as they are when they do not come to it.
+/// The partitions, once all replicas agree and contain the acknowledged records, or their state at the time limit.
 pub(super) async fn settled(claim: &Claim<'_>) -> Result<Vec<PartitionEvidence>, EvidenceError> {
     let begun = Instant::now();
     let mut last = look(claim.cluster, claim.topics).await;
@@ -77,10 +77,10 @@ async fn look(cluster: &Cluster, topics: &[String]) -> Result<Vec<PartitionEvide
     let mut ends = cluster.list_offsets(&wanted(OffsetSpec::Latest), false).await;
     let mut replicas = BTreeMap::new();
     for broker in hosts(&metadata, topics) {
-        // A broker that does not answer leaves its replicas unknown, which is told; the others are evidence all the same.
+        // A broker that does not answer leaves its replicas unknown, which is reported.
         match of_broker(cluster, &metadata, topics, broker).await {
             Ok(found) => drop(replicas.insert(broker, found)),
-            Err(error) => tracing::debug!(broker, %error, "A broker does not tell of its replicas"),
+            Err(error) => tracing::debug!(broker, %error, "Failed to describe a broker's replicas"),
         }
     }
     let mut found = Vec::with_capacity(known.len());
@@ -119,7 +119,7 @@ fn partitions(metadata: &Metadata, topics: &[String]) -> Vec<TopicPartition> {
     topics.iter().filter_map(of_topic).flatten().collect()
 }
 
-/// The brokers that have replicas of the topics and live.
+/// The live brokers with replicas of the topics.
 fn hosts(metadata: &Metadata, topics: &[String]) -> Vec<i32> {
     let partitions = topics.iter().filter_map(|name| metadata.topics.get(name)).flat_map(|t| &t.partitions);
     let mut hosts: Vec<i32> = partitions.flat_map(|partition| partition.replicas.iter().copied()).collect();

@@ -1,4 +1,4 @@
-//! What the topics' settings say of records that are kept: when they are synced to disk, and when they go.
+//! The topics' durability settings: when records are synced to disk, and when they are removed.
 
 use std::collections::BTreeMap;
 
@@ -6,21 +6,21 @@ use thalweg_client::{ClientError, Cluster, Refused};
 use thalweg_wire::request::DescribeConfigsRequest;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 
-/// Kafka's number of the resource type "topic".
+/// Kafka's resource type of topics.
 const TOPIC: i8 = 2;
-/// A number that means never.
+/// The value for "never".
 const NEVER: u64 = i64::MAX as u64;
 
-/// What the settings say.
+/// The relevant settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Policies {
-    /// When records are synced to disk, in words.
+    /// When records are synced to disk, as text.
     pub(super) fsync: String,
     /// Topics whose records compaction may remove.
     pub(super) compacted: Vec<String>,
 }
 
-/// Asks for the settings of the topics; the brokers' own defaults are in them.
+/// Requests the settings of the topics, including the brokers' defaults.
 pub(super) async fn read(cluster: &Cluster, topics: &[String]) -> Result<Policies, ClientError> {
     let keys = ["flush.messages", "flush.ms", "cleanup.policy"];
     let resources = topics.iter().map(|topic| DescribeConfigsResource {
@@ -59,7 +59,7 @@ pub(super) async fn read(cluster: &Cluster, topics: &[String]) -> Result<Policie
     Ok(Policies { fsync, compacted })
 }
 
-/// The two settings in words.
+/// The two settings as text.
 fn in_words(messages: u64, ms: u64) -> String {
     let by_count = match messages {
         NEVER => None,
@@ -69,8 +69,8 @@ fn in_words(messages: u64, ms: u64) -> String {
     let by_time = (ms != NEVER).then(|| format!("{ms} ms after a record (flush.ms)"));
     match (by_count, by_time) {
         (None, None) => {
-            "left to the operating system: acknowledged records are in the page cache, and on the other \
-                         replicas where there are any"
+            "left to the operating system: acknowledged records are in the page cache, and on other \
+                         replicas, if any"
                 .to_owned()
         }
         (Some(one), None) | (None, Some(one)) => one,

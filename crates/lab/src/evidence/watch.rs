@@ -1,4 +1,4 @@
-//! Looking at the in-sync replicas while a run goes on.
+//! Observes the in-sync replicas during a run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -8,26 +8,26 @@ use thalweg_client::{Cluster, Metadata};
 use thalweg_wire::request::MetadataRequest;
 use thalweg_wire::request::metadata_request::MetadataRequestTopic;
 
-/// How often.
+/// The interval.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// No look yet.
+/// No observation yet.
 const NONE: u32 = u32::MAX;
 
-/// Looks once a second, until it is finished or dropped.
+/// Observes once a second, until finished or dropped.
 #[derive(Debug)]
 pub struct Watch {
     seen: Arc<Seen>,
     task: tokio::task::JoinHandle<()>,
 }
 
-/// What was seen.
+/// The observations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watched {
-    /// The least number of in-sync replicas of any partition; none when nothing was seen.
+    /// The smallest number of in-sync replicas of any partition; none without observations.
     pub in_sync_replicas_min: Option<u32>,
-    /// Looks that brought something.
+    /// Successful observations.
     pub looks: u32,
-    /// Looks that brought nothing: the cluster did not answer.
+    /// Failed observations: the cluster did not answer.
     pub failures: u32,
 }
 
@@ -40,7 +40,7 @@ struct Seen {
 }
 
 impl Watch {
-    /// Begins to look at these topics. Must be called on a runtime.
+    /// Starts observing these topics. Must be called on a runtime.
     pub fn start(cluster: Cluster, topics: Vec<String>) -> Watch {
         let seen = Arc::new(Seen {
             least: AtomicU32::new(NONE),
@@ -52,12 +52,12 @@ impl Watch {
         Watch { seen, task }
     }
 
-    /// The least number of in-sync replicas at the last look; none when that brought nothing.
+    /// The smallest number of in-sync replicas at the last observation; none if that failed.
     pub fn latest(&self) -> Option<u32> {
         some(self.seen.latest.load(Ordering::Relaxed))
     }
 
-    /// Ends it.
+    /// Stops.
     pub async fn finish(self) -> Watched {
         self.task.abort();
         Watched {
@@ -98,7 +98,7 @@ async fn look(cluster: Cluster, topics: Vec<String>, seen: Arc<Seen>) {
     }
 }
 
-/// The answer is not kept in the cluster's metadata, which others use.
+/// The answer is not stored in the cluster's shared metadata.
 async fn ask(cluster: &Cluster, topics: &[String]) -> Option<u32> {
     let topics = topics
         .iter()

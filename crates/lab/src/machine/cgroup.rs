@@ -1,11 +1,11 @@
-//! What the control groups of this process allow it: processors and memory. Version 1 and version 2.
+//! Limits of processors and memory from this process's control groups. Versions 1 and 2.
 
 use std::path::{Path, PathBuf};
 
-/// Above this, version 1 means no limit: it has a number for that which depends on the page size.
+/// Version 1 reports no limit as a large number that depends on the page size: anything above this.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
 
-/// Processors' worth of time that this process and its children may use; none without a limit.
+/// The processor quota of this process and its children; none if unlimited.
 pub(crate) fn cpus() -> Option<f64> {
     let own = own();
     let in_two = own.directories(None).filter_map(|dir| quota_two(&read(&dir, "cpu.max")?));
@@ -15,17 +15,17 @@ pub(crate) fn cpus() -> Option<f64> {
     in_two.chain(in_one).reduce(f64::min)
 }
 
-/// Memory that it may use; none without a limit.
+/// The memory limit; none if unlimited.
 pub(crate) fn memory_bytes() -> Option<u64> {
     memory().map(|(limit, _)| limit).min()
 }
 
-/// Memory that it may use beyond what it does now.
+/// Memory left below the limit.
 pub(crate) fn memory_left_bytes() -> Option<u64> {
     memory().map(|(limit, used)| limit.saturating_sub(used)).min()
 }
 
-/// Limit and use of each group above this process that has a limit.
+/// Limit and usage of each limited group that contains this process.
 fn memory() -> impl Iterator<Item = (u64, u64)> {
     let own = own();
     let pairs = |dir: &Path, limit: &str, used: &str| {
@@ -44,13 +44,13 @@ fn own() -> Own {
     Own { text: std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default() }
 }
 
-/// `/proc/self/cgroup`: a line `number:controllers:path` for each hierarchy.
+/// `/proc/self/cgroup`: a line `number:controllers:path` per hierarchy.
 struct Own {
     text: String,
 }
 
 impl Own {
-    /// The directories from a controller's root (of version 2 for none) to this process's group.
+    /// The directories from a controller's root (version 2 if none is given) to this process's group.
     fn directories(&self, controller: Option<&str>) -> impl Iterator<Item = PathBuf> + use<> {
         let root = Path::new("/sys/fs/cgroup");
         let root = controller.map_or_else(|| root.to_owned(), |name| root.join(name));

@@ -1,4 +1,4 @@
-//! Which file system a directory is on, and which disk that is on.
+//! The file system and disk of a directory.
 
 use std::path::{Path, PathBuf};
 
@@ -11,21 +11,21 @@ pub(crate) struct Mount {
     pub kind: String,
     /// What is mounted, such as `/dev/vda`.
     pub source: String,
-    /// How: those of the mount and of the file system.
+    /// Options of the mount and of the file system.
     pub options: Vec<String>,
     /// The device's numbers, `254:0`.
     pub device: String,
 }
 
 impl Mount {
-    /// The mount that holds `path`, or its nearest parent that is there.
+    /// The mount of `path` or its nearest existing parent.
     pub(crate) fn of(path: &Path) -> Option<Mount> {
         let absolute = std::path::absolute(path).ok()?;
         let real = absolute.ancestors().find_map(|path| path.canonicalize().ok())?;
         holding(&std::fs::read_to_string("/proc/self/mountinfo").ok()?, &real)
     }
 
-    /// The kernel's name of the whole disk, such as `vda`; none for file systems without one.
+    /// The kernel's name of the whole disk, such as `vda`; none for file systems without a disk.
     pub(crate) fn disk(&self) -> Option<String> {
         let device = Path::new("/sys/dev/block").join(&self.device).canonicalize().ok()?;
         let whole = if device.join("partition").exists() { device.parent()? } else { &device };
@@ -33,13 +33,13 @@ impl Mount {
     }
 }
 
-/// The mount in a `mountinfo` with the longest path above `path`; of two at one place, the later one covers the other.
+/// The mount in a `mountinfo` with the longest prefix of `path`; a later mount covers an earlier one at the same place.
 fn holding(mountinfo: &str, path: &Path) -> Option<Mount> {
     let mounts = mountinfo.lines().filter_map(parse).filter(|mount| path.starts_with(&mount.point));
     mounts.max_by_key(|mount| mount.point.components().count())
 }
 
-/// Reads a line: `27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard`.
+/// Parses a line: `27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,discard`.
 fn parse(line: &str) -> Option<Mount> {
     let (mount, file_system) = line.split_once(" - ")?;
     let mount: Vec<&str> = mount.split(' ').collect();
@@ -59,7 +59,7 @@ fn parse(line: &str) -> Option<Mount> {
     })
 }
 
-/// Blanks and the like stand as three octal digits behind a backslash.
+/// Unescapes blanks and the like, which are three octal digits after a backslash.
 fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

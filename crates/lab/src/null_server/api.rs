@@ -1,6 +1,6 @@
-//! The requests that are served, and the answers.
+//! The served requests and their answers.
 //!
-//! Versions end before those that name topics by their ids: names are all that is kept of a topic.
+//! The highest served versions precede topic ids, because topics are stored by name only.
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ use super::{Shared, group};
 /// The only broker.
 pub(super) const NODE_ID: i32 = 1;
 
-/// What is announced: each API and its first and last version.
+/// The announced APIs with their first and last version.
 const SERVED: &[(ApiKey, i16, i16)] = &[
     (ApiKey::Produce, 3, 12),
     (ApiKey::Fetch, 4, 12),
@@ -42,7 +42,7 @@ const SERVED: &[(ApiKey, i16, i16)] = &[
     (ApiKey::DescribeLogDirs, 1, 4),
 ];
 
-/// A request that cannot be answered: the connection ends.
+/// A request that cannot be answered, which ends the connection.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unanswerable {
     #[error("a request could not be read: {0}")]
@@ -53,7 +53,7 @@ pub(super) enum Unanswerable {
     NotServed { key: i16, version: i16 },
 }
 
-/// The answer to a request (its frame without the length) and when it is due; none where none is wanted.
+/// The answer to a request (a frame without its length) and when it is due; none if none is expected.
 pub(super) fn answer(
     shared: &Shared,
     frame: Bytes,
@@ -69,7 +69,7 @@ pub(super) fn answer(
         if key != ApiKey::ApiVersions {
             return Err(not_served);
         }
-        // A client that is newer is told at version 0 what it may ask (KIP-511).
+        // A newer client gets the supported versions in version 0 (KIP-511).
         let mut response = api_versions();
         response.error_code = ErrorCode::UnsupportedVersion.code();
         let request = Request { version: 0, ..request };
@@ -84,7 +84,7 @@ pub(super) fn answer(
     Ok(Some((shared.timing.other(arrived), answer)))
 }
 
-/// A request on its way to its answer.
+/// A request being served.
 pub(super) struct Request<'a> {
     pub(super) shared: &'a Shared,
     key: ApiKey,
@@ -93,7 +93,7 @@ pub(super) struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// An answer's frame.
+    /// Encodes an answer.
     pub(super) fn encode<M: Message>(&self, response: &M) -> Result<BytesMut, Unanswerable> {
         Ok(frame::encode_response(response, self.key, self.version, self.correlation_id)?.0)
     }
@@ -179,7 +179,7 @@ fn produce(
 }
 
 fn metadata(shared: &Shared, request: MetadataRequest, version: i16) -> MetadataResponse {
-    // At version 0 no topics named are all topics; later, null is.
+    // In version 0, an empty list means all topics; later, null does.
     let named = request.topics.filter(|topics| version > 0 || !topics.is_empty());
     let topics = match named {
         None => shared.topics.list().into_iter().map(|(name, count)| described(name, Ok(count))).collect(),
@@ -190,7 +190,7 @@ fn metadata(shared: &Shared, request: MetadataRequest, version: i16) -> Metadata
                 let mut found = shared.topics.get(&name).ok_or(ErrorCode::UnknownTopicOrPartition);
                 if found.is_err() && may_create && !name.is_empty() {
                     found = shared.topics.create(&name, -1);
-                    // Another connection may have been first.
+                    // Another connection may have created it first.
                     found = found.or_else(|error| shared.topics.get(&name).ok_or(error));
                 }
                 described(name, found.map(|topic| topic.partition_count()))
@@ -283,8 +283,8 @@ fn list_offsets(shared: &Shared, request: ListOffsetsRequest) -> ListOffsetsResp
     ListOffsetsResponse { topics: topics.collect(), ..ListOffsetsResponse::default() }
 }
 
-/// No sessions: every fetch names its partitions. It does not wait for records to come; where there are none it takes a
-/// while before it says so, that nobody asks without a pause.
+/// Without sessions: every fetch names its partitions. It does not wait for new records; an empty answer is delayed a little,
+/// so that clients do not poll without pause.
 fn fetch(shared: &Shared, request: FetchRequest) -> FetchResponse {
     let mut left = usize::try_from(request.max_bytes).unwrap_or(0);
     let mut found = false;
@@ -307,7 +307,7 @@ fn fetch(shared: &Shared, request: FetchRequest) -> FetchResponse {
             if let Ok(fetched) = fetched {
                 (data.high_watermark, data.last_stable_offset) = (fetched.end_offset, fetched.end_offset);
                 data.log_start_offset = 0;
-                // What is over the limit waits, but for the first batch of the answer, which always goes (KIP-74).
+                // Batches beyond the limit wait, except for the first of the answer (KIP-74).
                 if !found || fetched.records.len() <= left {
                     found |= !fetched.records.is_empty();
                     left = left.saturating_sub(fetched.records.len());
@@ -330,13 +330,13 @@ fn fetch(shared: &Shared, request: FetchRequest) -> FetchResponse {
     FetchResponse { responses, ..FetchResponse::default() }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a connection has a thread of its own, which may wait")]
+#[expect(clippy::disallowed_methods, reason = "a connection has its own threads, which may wait")]
 fn pause() {
     std::thread::sleep(std::time::Duration::from_millis(5));
 }
 
 fn init_producer_id() -> InitProducerIdResponse {
-    // The transaction log is not looked at: each producer that asks is a new one.
+    // The transaction log is ignored: every request gets a new producer.
     static NEXT: std::sync::atomic::AtomicI64 = std::sync::atomic::AtomicI64::new(1000);
     let producer_id = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     InitProducerIdResponse { producer_id, producer_epoch: 0, ..InitProducerIdResponse::default() }
@@ -367,7 +367,7 @@ fn find_coordinator(
     FindCoordinatorResponse { coordinators: coordinators.collect(), ..FindCoordinatorResponse::default() }
 }
 
-/// No property is set anywhere: nothing is stored that one could govern.
+/// No property is set, because nothing that a property could govern is stored.
 fn describe_configs(request: DescribeConfigsRequest) -> DescribeConfigsResponse {
     let results =
         request.resources.into_iter().map(|resource| describe_configs_response::DescribeConfigsResult {

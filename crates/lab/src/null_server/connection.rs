@@ -1,6 +1,6 @@
 //! A connection: one thread reads requests and decides, one waits until each answer is due and writes it.
 //!
-//! Answers go in the order of the requests, as Kafka's do. Memory of a frame is lent to who decodes it and used again.
+//! Answers are sent in request order, as in Kafka. The memory of a frame is reused after decoding.
 
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
@@ -14,11 +14,11 @@ use super::{Shared, api, lock};
 
 /// The largest request: `socket.request.max.bytes` of a broker.
 const FRAME_BYTES_MAX: usize = 100 << 20;
-/// What a buffer is begun with; it grows with the bytes that have come.
+/// The initial size of a buffer, which grows with received bytes.
 const FRAME_BYTES_FIRST: usize = 1 << 20;
-/// Answers that may wait for their moment; further requests are not read meanwhile.
+/// Maximum pending answers; further requests are not read meanwhile.
 const ANSWERS_MAX: usize = 65_536;
-/// A sleeping thread wakes about so late; the rest is waited for awake.
+/// How late a sleeping thread usually wakes; the rest of a wait is spent spinning.
 const AWAKE: Duration = Duration::from_micros(60);
 
 /// An answer, with its length, and when it is due.
@@ -36,12 +36,12 @@ pub(super) fn serve(stream: TcpStream, shared: &Arc<Shared>) {
     let (answers, due) = sync_channel(ANSWERS_MAX);
     let shared = Arc::clone(shared);
     let named = |name: &str| std::thread::Builder::new().name(format!("null-server-{name}"));
-    // Without threads the connection ends; the client sees it.
+    // If no thread can be started, the connection ends, which the client sees.
     let _ = named("write").spawn(move || write(written, &due));
     let _ = named("read").spawn(move || read(&stream, &shared, &answers));
 }
 
-#[expect(clippy::disallowed_methods, reason = "when a request has arrived is what answers are reckoned from")]
+#[expect(clippy::disallowed_methods, reason = "answers are timed from the arrival of requests")]
 fn read(stream: &TcpStream, shared: &Shared, answers: &SyncSender<Due>) {
     let mut reader = BufReader::with_capacity(16 << 10, stream);
     let home = Home::default();
@@ -55,17 +55,14 @@ fn read(stream: &TcpStream, shared: &Shared, answers: &SyncSender<Due>) {
             }
             Ok(None) => {}
             Err(error) => {
-                tracing::warn!(%error, "The null server ends a connection");
+                tracing::warn!(%error, "Closed a connection of the null server");
                 break;
             }
         }
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an answer goes at its moment, more exactly than timers of a millisecond tell"
-)]
+#[expect(clippy::disallowed_methods, reason = "answers need more precision than millisecond timers")]
 fn write(mut stream: TcpStream, due: &Receiver<Due>) {
     while let Ok(Due { at, frame }) = due.recv() {
         loop {
@@ -86,11 +83,11 @@ fn write(mut stream: TcpStream, due: &Receiver<Due>) {
     let _ = stream.shutdown(std::net::Shutdown::Both);
 }
 
-/// Where the memory of frames comes back to.
+/// The pool of frame memory.
 #[derive(Clone, Default)]
 struct Home(Arc<Mutex<Vec<u8>>>);
 
-/// A frame in memory that goes home when nobody reads it any more.
+/// A frame in pooled memory, returned when dropped.
 struct Lent {
     buffer: Vec<u8>,
     length: usize,
@@ -110,7 +107,7 @@ impl Drop for Lent {
 }
 
 impl Home {
-    /// The next frame without its length; none at the end of the stream, or when a length is out of bounds.
+    /// The next frame without its length; none at the end of the stream, or if a length is out of bounds.
     fn read_frame(&self, reader: &mut impl Read) -> Option<Bytes> {
         let mut length = [0; 4];
         reader.read_exact(&mut length).ok()?;

@@ -1,7 +1,6 @@
-//! Groups of one member each: what it leads, and the offsets that it committed.
+//! Groups with one member each: assignment and committed offsets.
 //!
-//! A second member is refused with GROUP_MAX_SIZE_REACHED: sharing partitions out among members is what brokers are
-//! tested with, not what a lab is measured by.
+//! A second member is refused with GROUP_MAX_SIZE_REACHED: the lab's reference need not rebalance.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -18,7 +17,7 @@ use thalweg_wire::{ApiKey, Decoder, ErrorCode};
 use super::api::{Request, Unanswerable};
 use super::lock;
 
-/// Groups at the most.
+/// Maximum groups.
 const GROUPS_MAX: usize = 10_000;
 
 /// All groups.
@@ -95,7 +94,7 @@ fn sync(groups: &mut BTreeMap<String, Group>, request: SyncGroupRequest) -> Sync
     if error == ErrorCode::None
         && let Some(own) = request.assignments.into_iter().find(|own| own.member_id == request.member_id)
     {
-        // A copy: the slice would hold the frame's memory.
+        // A copy, because the slice would retain the frame's memory.
         group.assignment = Bytes::copy_from_slice(&own.assignment);
     }
     SyncGroupResponse {
@@ -145,7 +144,7 @@ fn leave(
 
 fn commit(groups: &mut BTreeMap<String, Group>, request: OffsetCommitRequest) -> OffsetCommitResponse {
     let group = groups.entry(request.group_id).or_default();
-    // Without a generation it is a tool's commit, of a group that nobody is in.
+    // A commit without a generation comes from a tool, for an empty group.
     let error = if request.generation_id_or_member_epoch < 0 {
         ErrorCode::None
     } else {

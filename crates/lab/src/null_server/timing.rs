@@ -1,7 +1,7 @@
-//! When an answer is due. Pure: a request's arrival goes in, the moment of its answer comes out.
+//! When an answer is due. Pure: maps the arrival of a request to the time of its answer.
 //!
-//! Three things add up: the queue of a single server that works through records at a known rate, the time of the request
-//! itself, and stalls, at whose end all that became due in them is answered.
+//! Three parts add up: the queue of a single server with a known rate, the service time of the request, and stalls, at whose end
+//! all overdue answers are sent.
 
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -13,27 +13,27 @@ use serde::{Deserialize, Serialize};
 
 use super::{Settings, lock};
 
-/// Draws are spread evenly over so many equal parts of the distribution, each part once before any comes again: so the
-/// quantiles of what was drawn are those of the distribution, within a thousandth of a rank for each turn.
+/// Random numbers are stratified into this many equal parts, each used once per round: so the quantiles drawn are those of the
+/// distribution, to a thousandth of a rank per round.
 const STRATA: u32 = 1000;
 
-/// The time that a request takes.
+/// The service time of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum ServiceTime {
-    /// Always the same.
+    /// Constant.
     Fixed {
         /// Microseconds.
         us: f64,
     },
-    /// Drawn by a seed from the distribution whose quantile function goes in straight lines through these points.
+    /// Drawn from the distribution whose quantile function is linear between these points.
     Quantiles {
-        /// Share of requests (the first 0, the last 1), and the microseconds that so many take at the most.
+        /// Share of requests (first 0, last 1), and the maximum microseconds for that share.
         points: Vec<(f64, f64)>,
     },
 }
 
-/// When nothing is answered; counted from the first Produce request.
+/// When nothing is answered; relative to the first Produce request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Stalls {
@@ -41,29 +41,29 @@ pub enum Stalls {
     None,
     /// At the end of each period.
     Every {
-        /// Seconds from the end of one stall to the end of the next.
+        /// Seconds between the ends of two stalls.
         period_s: f64,
-        /// How long each is.
+        /// Duration of each.
         length_s: f64,
     },
-    /// At these moments, in order and apart.
+    /// At these times, sorted and disjoint.
     At {
         /// The stalls.
         stalls: Vec<Stall>,
     },
 }
 
-/// A stretch in which nothing is answered.
+/// An interval without answers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stall {
-    /// Its beginning, seconds after the first Produce request.
+    /// Start, in seconds after the first Produce request.
     pub at_s: f64,
-    /// How long it is.
+    /// Duration.
     pub length_s: f64,
 }
 
 impl ServiceTime {
-    /// The time that a share of the requests takes at the most.
+    /// The maximum service time for a share of the requests.
     pub fn quantile_us(&self, share: f64) -> f64 {
         match self {
             ServiceTime::Fixed { us } => *us,
@@ -105,7 +105,7 @@ impl Stalls {
         }
     }
 
-    /// The end of the stall that `at_s` lies in; `at_s` itself outside of any.
+    /// The end of the stall that contains `at_s`; `at_s` itself if there is none.
     fn passed(&self, at_s: f64) -> f64 {
         match self {
             Stalls::None => at_s,
@@ -121,7 +121,7 @@ impl Stalls {
     }
 }
 
-/// The moments of all answers.
+/// Calculates the times of all answers.
 #[derive(Debug)]
 pub(super) struct Timing {
     service_time: ServiceTime,
@@ -150,7 +150,7 @@ impl Timing {
         }
     }
 
-    /// When a Produce request of so many records is answered.
+    /// When a Produce request with this many records is answered.
     pub(super) fn produce(&self, arrived: Instant, records: u64) -> Instant {
         self.first.get_or_init(|| arrived);
         let mut queue = lock(&self.queue);
@@ -168,7 +168,7 @@ impl Timing {
         self.other(served + Duration::from_secs_f64(us / 1e6))
     }
 
-    /// When any other request is answered that could be answered at `ready`.
+    /// When another request is answered that is ready at `ready`.
     pub(super) fn other(&self, ready: Instant) -> Instant {
         let Some(&first) = self.first.get() else { return ready };
         let at_s = ready.saturating_duration_since(first).as_secs_f64();
@@ -178,7 +178,7 @@ impl Timing {
 }
 
 impl Queue {
-    /// An even draw between 0 and 1.
+    /// A uniform random number between 0 and 1.
     fn draw(&mut self) -> f64 {
         if self.strata.is_empty() {
             self.strata.extend(0..STRATA);
@@ -190,10 +190,7 @@ impl Queue {
 }
 
 #[cfg(test)]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "only the distance between moments matters here, and no clock is waited for"
-)]
+#[expect(clippy::disallowed_methods, reason = "only differences of instants matter here")]
 mod tests {
     use super::*;
 
@@ -202,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_drawn_has_the_quantiles_of_the_distribution() {
+    fn drawn_times_have_the_quantiles_of_the_distribution() {
         let points = vec![(0.0, 1000.0), (0.5, 2000.0), (0.99, 9000.0), (1.0, 20_000.0)];
         let service_time = ServiceTime::Quantiles { points };
         let timing = Timing::new(&Settings { service_time: service_time.clone(), ..Settings::default() });
@@ -226,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_in_a_stall_is_answered_at_its_end() {
+    fn overdue_answers_are_sent_at_the_end_of_a_stall() {
         let stalls = Stalls::Every { period_s: 1.0, length_s: 0.02 };
         let timing = Timing::new(&Settings { stalls, ..Settings::default() });
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! The topics: how many records each partition was sent, and, where they are kept, the batches.
+//! The topics: the number of records per partition and, if stored, the batches.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,28 +11,28 @@ use thalweg_wire::ErrorCode;
 
 use super::{Settings, lock};
 
-/// Topics at the most.
+/// Maximum topics.
 const TOPICS_MAX: usize = 10_000;
-/// Partitions of a topic at the most.
+/// Maximum partitions per topic.
 pub(super) const PARTITIONS_MAX: i32 = 10_000;
 
-/// Acknowledged records that are lost: what evidence has to find.
+/// Acknowledged records that are lost, for the evidence to find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
-    /// Each so-manyth batch, of all partitions together.
+    /// Every n-th batch, counted over all partitions.
     pub every_nth_batch: u64,
-    /// The end offsets count the lost records, which only reading them back can find; else the end offsets tell.
+    /// Whether end offsets include lost records, so that only reading back can find them; otherwise end offsets show them.
     pub hidden: bool,
 }
 
-/// What a null server was sent.
+/// Counts of received data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Produce requests.
     pub requests: u64,
     /// Batches.
     pub batches: u64,
-    /// Records acknowledged, the lost ones among them.
+    /// Records acknowledged, including lost ones.
     pub records: u64,
     /// Records lost.
     pub lost_records: u64,
@@ -62,7 +62,7 @@ pub(super) struct Topic {
 #[derive(Debug, Default)]
 struct Partition {
     end_offset: i64,
-    /// In the order of their offsets.
+    /// In offset order.
     kept: Vec<Kept>,
 }
 
@@ -105,7 +105,7 @@ impl Topics {
         }
     }
 
-    /// Each topic and how many partitions it has.
+    /// All topics with their number of partitions.
     pub(super) fn list(&self) -> Vec<(String, i32)> {
         let by_name = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
         by_name.iter().map(|(name, topic)| (name.clone(), topic.partition_count())).collect()
@@ -115,7 +115,7 @@ impl Topics {
         self.by_name.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
     }
 
-    /// Makes a topic; -1 partitions stand for the default.
+    /// Creates a topic; -1 partitions means the default.
     pub(super) fn create(&self, name: &str, partitions: i32) -> Result<Arc<Topic>, ErrorCode> {
         let count = if partitions == -1 { self.partitions } else { partitions };
         if !(1..=PARTITIONS_MAX).contains(&count) {
@@ -142,7 +142,7 @@ impl Topics {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes the batches of a partition: the offset of the first record, and how many there are.
+    /// Accepts the batches of a partition. Returns the offset of the first record, and their number.
     pub(super) fn append(&self, topic: &Topic, index: i32, batches: &Bytes) -> Result<(i64, u64), ErrorCode> {
         let partition = topic.partition(index)?;
         let headers = headers(batches)?;
@@ -171,7 +171,7 @@ impl Topics {
         Ok((base_offset, records))
     }
 
-    /// A copy, as the frame's memory is used again; with its offset, which the CRC leaves out.
+    /// Copies a batch, because the frame's memory is reused, and sets its offset, which the CRC excludes.
     fn keep(&self, partition: &mut Partition, batch: &Bytes) -> Result<(), ErrorCode> {
         let length = batch.len() as u64;
         if self.kept_bytes.fetch_add(length, Ordering::Relaxed) + length > self.keep_bytes_max {
@@ -197,18 +197,18 @@ impl Topic {
         at.and_then(|at| self.partitions.get(at)).ok_or(ErrorCode::UnknownTopicOrPartition)
     }
 
-    /// One behind the last offset.
+    /// The end offset.
     pub(super) fn end_offset(&self, index: i32) -> Result<i64, ErrorCode> {
         Ok(lock(self.partition(index)?).end_offset)
     }
 
-    /// Bytes that are kept.
+    /// Stored bytes.
     pub(super) fn kept_bytes(&self, index: i32) -> u64 {
         let partition = self.partition(index).map(lock);
         partition.map_or(0, |partition| partition.kept.iter().map(|kept| kept.batch.len() as u64).sum())
     }
 
-    /// The batches from the one that holds `offset`, or the first behind it, up to `bytes_max`; at least one.
+    /// The batches from the one that contains `offset`, or the first after it, up to `bytes_max`; at least one.
     pub(super) fn fetch(&self, index: i32, offset: i64, bytes_max: usize) -> Result<Fetched, ErrorCode> {
         let partition = lock(self.partition(index)?);
         let end_offset = partition.end_offset;
@@ -227,7 +227,7 @@ impl Topic {
     }
 }
 
-/// Where each batch begins, and its header. Lengths are checked against the bytes at hand.
+/// The start and header of each batch. Lengths are checked against the available bytes.
 fn headers(batches: &Bytes) -> Result<Vec<(usize, BatchHeader)>, ErrorCode> {
     let (mut headers, mut at) = (Vec::with_capacity(1), 0);
     while at < batches.len() {

@@ -1,6 +1,6 @@
-//! How far a run has come, as a bar under the lines of a tool: for people, on standard error, if it is a terminal.
+//! A progress bar below the lines of a tool, on standard error if it is a terminal.
 //!
-//! The run stores a count, which costs next to nothing; a task of its own reads it a few times a second and draws.
+//! The run stores a count, which costs almost nothing; a separate task reads it a few times per second and draws.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use indicatif::{HumanCount, HumanDuration, MultiProgress, ProgressBar, ProgressS
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// How often the bar is drawn.
+/// The redraw interval.
 const DRAW: Duration = Duration::from_millis(250);
 const TEMPLATE: &str = "[{bar:30}] {human_pos} of {human_len} records{pace}";
 
-/// How many records are done.
+/// The number of finished records.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Done(Arc<AtomicU64>);
 
@@ -29,7 +29,7 @@ impl Done {
     }
 }
 
-/// A bar that is drawn until it is dropped, and then is gone.
+/// A bar, drawn until it is dropped and then erased.
 #[derive(Debug)]
 pub(super) struct Bar {
     bar: ProgressBar,
@@ -37,7 +37,7 @@ pub(super) struct Bar {
 }
 
 impl Bar {
-    /// Shows how many of `total` records are done; nothing where `bars` are hidden.
+    /// Shows progress out of `total` records, unless `bars` are hidden.
     pub(super) fn show(bars: &MultiProgress, total: u64, done: Done) -> Option<Bar> {
         if bars.is_hidden() {
             return None;
@@ -47,7 +47,7 @@ impl Bar {
         let bar = bars.add(ProgressBar::new(total).with_style(style));
         let drawn = bar.clone();
         let drawing = tokio::spawn(async move {
-            // A run that ends at once shows no bar.
+            // A run that ends immediately shows no bar.
             let mut ticks = tokio::time::interval_at(Instant::now() + DRAW, DRAW);
             loop {
                 ticks.tick().await;
@@ -66,11 +66,11 @@ impl Drop for Bar {
     }
 }
 
-/// How fast it goes and how long it takes yet, once there is something to tell it from.
+/// Rate and remaining time, once they can be estimated.
 fn pace(state: &ProgressState, to: &mut dyn Write) {
     if state.pos() > 0 {
         let (rate, left) = (HumanCount(state.per_sec() as u64), HumanDuration(state.eta()));
-        // What cannot be written is missing for a moment.
+        // A failed write only delays the display.
         let _ = write!(to, ", {rate} records/sec, {left:#} left");
     }
 }

@@ -1,4 +1,4 @@
-//! `consumer-perf-test`: reads records as fast as they come, and tells how many and how large they were.
+//! `consumer-perf-test`: reads records as fast as possible, and prints their number and size.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use super::date::DateFormat;
 use super::output::Output;
 use super::{PerfError, settings, wall_clock_ms};
 
-/// How long a poll waits, as in Kafka's tool.
+/// The poll timeout, as in Kafka's tool.
 const POLL: Duration = Duration::from_millis(100);
 const MB: f64 = 1024.0 * 1024.0;
 
@@ -36,58 +36,58 @@ Examples:
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(false).args(["topic", "include"]))]
 #[command(group = clap::ArgGroup::new("count").required(true).multiple(false).args(["num_records", "messages"]))]
 pub struct ConsumerPerformance {
-    /// The brokers to connect to first [default: $THALWEG_BOOTSTRAP_SERVER, or localhost:9092].
+    /// The bootstrap servers [default: $THALWEG_BOOTSTRAP_SERVER, or localhost:9092].
     #[arg(long, value_name = "HOST:PORT,...")]
     bootstrap_server: Option<String>,
     /// The topic to consume from.
     #[arg(long)]
     topic: Option<String>,
-    /// Consume from the topics whose whole names match this regular expression.
+    /// Consume from the topics whose full names match this regular expression.
     #[arg(long, value_name = "REGEX")]
     include: Option<String>,
     /// The number of records to consume.
     #[arg(long, value_name = "COUNT")]
     num_records: Option<u64>,
-    /// (DEPRECATED) As --num-records.
+    /// (DEPRECATED) Use --num-records.
     #[arg(long, value_name = "COUNT")]
     messages: Option<u64>,
-    /// The group to consume in [default: perf-consumer- and a random number].
+    /// The group to consume in [default: perf-consumer- plus a random number].
     #[arg(long, value_name = "ID")]
     group: Option<String>,
-    /// The most to fetch from a partition in a request, in bytes.
+    /// The maximum number of bytes to fetch from a partition per request.
     #[arg(long, value_name = "BYTES", default_value_t = 1_048_576)]
     fetch_size: u32,
-    /// Begin at the end, where the group has no offset, instead of at the beginning.
+    /// Start at the end, instead of the beginning, if the group has no offset.
     #[arg(long)]
     from_latest: bool,
-    /// Accepted for Kafka's sake; the system sizes socket buffers.
+    /// Accepted for compatibility; the system sizes socket buffers.
     #[arg(long, value_name = "BYTES", default_value_t = 2_097_152)]
     socket_buffer_size: u32,
-    /// Consumer settings, for example check.crcs=true. They stand above those of --command-config.
+    /// Consumer settings, for example check.crcs=true. Overrides those of --command-config.
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
     command_property: Vec<String>,
     /// A properties file with consumer settings.
     #[arg(long, value_name = "FILE")]
     command_config: Option<PathBuf>,
-    /// (DEPRECATED) As --command-config.
+    /// (DEPRECATED) Use --command-config.
     #[arg(long = "consumer.config", value_name = "FILE", conflicts_with = "command_config")]
     consumer_config: Option<PathBuf>,
-    /// Print the consumer's counts at the end.
+    /// Print the consumer's counters at the end.
     #[arg(long)]
     print_metrics: bool,
-    /// A line per reporting interval instead of one at the end.
+    /// Print a line per reporting interval instead of one at the end.
     #[arg(long)]
     show_detailed_stats: bool,
-    /// Give up when no record came for so many milliseconds.
+    /// Give up after this many milliseconds without a record.
     #[arg(long, value_name = "MS", default_value_t = 10_000, num_args = 0..=1, default_missing_value = "10000")]
     timeout: u64,
     /// Milliseconds between the lines of --show-detailed-stats.
     #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = clap::value_parser!(u64).range(1..))]
     reporting_interval: u64,
-    /// How times are written, as java.text.SimpleDateFormat takes it.
+    /// The format of times, as in java.text.SimpleDateFormat.
     #[arg(long, value_name = "FORMAT", default_value = "yyyy-MM-dd HH:mm:ss:SSS")]
     date_format: DateFormat,
-    /// Leave out the line with the columns' names.
+    /// Omit the header line.
     #[arg(long)]
     hide_header: bool,
     /// Print one JSON object at the end instead of lines.
@@ -95,7 +95,7 @@ pub struct ConsumerPerformance {
     json: bool,
 }
 
-/// What was read, and the time that went into joining.
+/// Counts, and time spent joining.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     records: u64,
@@ -105,7 +105,7 @@ struct Counts {
 struct Run<'a> {
     options: &'a ConsumerPerformance,
     output: &'a Output,
-    /// Of the whole run, and of what came before the interval.
+    /// Of the whole run, and at the start of the interval.
     total: Counts,
     reported: Counts,
     rebalance: Duration,
@@ -115,7 +115,7 @@ struct Run<'a> {
 }
 
 impl ConsumerPerformance {
-    /// Whether the result is for a program.
+    /// Whether to print JSON.
     pub fn is_json(&self) -> bool {
         self.json
     }
@@ -186,7 +186,7 @@ impl ConsumerPerformance {
             let metadata = consumer.cluster().refresh(&topics, false).await?;
             for topic in &topics {
                 if metadata.topics.get(topic).is_none_or(|topic| topic.error.is_some()) {
-                    tracing::warn!("Topic {topic} does not exist; the test waits for it, as Kafka's does");
+                    tracing::warn!("Topic {topic} does not exist; waiting for it, like Kafka's tool");
                 }
             }
             return Ok(topics);
@@ -198,7 +198,7 @@ impl ConsumerPerformance {
             metadata.topics.values().filter(|topic| !topic.internal && regex.is_match(&topic.name));
         let topics: Vec<String> = matching.map(|topic| topic.name.to_string()).collect();
         if topics.is_empty() {
-            return Err(PerfError::Usage(format!("--include {pattern}: no topic has such a name")));
+            return Err(PerfError::Usage(format!("--include {pattern}: no topic matches")));
         }
         Ok(topics)
     }

@@ -1,25 +1,25 @@
-//! Times as `java.text.SimpleDateFormat` writes them, in the local time zone, as far as times of measurements need it.
+//! Formats times like `java.text.SimpleDateFormat`, in the local time zone, for the letters that measurements need.
 
 use std::fmt::Write;
 use std::str::FromStr;
 
 use chrono::{DateTime, Local, TimeZone};
 
-/// A format that was checked.
+/// A validated format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DateFormat(Vec<Part>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Part {
     Text(String),
-    /// A pattern letter and how often it stands there.
+    /// A pattern letter and its repetitions.
     Field(char, usize),
 }
 
-/// A letter has no meaning here.
+/// An unsupported letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{letter} is no letter of a date format here: y M d H h m s S a E Z z would be right, others in '...'"
+    "{letter} is not supported in a date format: use y M d H h m s S a E Z z, and quote other letters with '...'"
 )]
 pub(super) struct UnknownLetter {
     letter: char,
@@ -96,7 +96,7 @@ impl DateFormat {
                         _ => ("%z", 0),
                     };
                     let text = time.format(format).to_string();
-                    // Java counts letters as the least number of digits.
+                    // In Java, the number of letters is the minimum number of digits.
                     let result = match width {
                         0 => write!(out, "{text}"),
                         width => write!(out, "{:0>width$}", text.trim_start_matches('0')),

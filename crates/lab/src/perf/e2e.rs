@@ -1,7 +1,7 @@
 //! `e2e-latency`: one record at a time from a producer through the cluster to a consumer.
 //!
-//! Kafka's tool sets `fetch.max.wait.ms=0` and asks for records again and again. Here a fetch waits at the broker, as those of
-//! applications do, so that what is measured is how soon the broker wakes it; `--command-config` can say otherwise.
+//! Kafka's tool sets `fetch.max.wait.ms=0` and polls. Here a fetch waits at the broker, as in applications, so that the
+//! measurement includes how soon the broker wakes it; `--command-config` can change that.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -26,10 +26,10 @@ use super::output::Output;
 use super::{PerfError, settings, wall_clock_ms};
 
 const POLL_TIMEOUT: Duration = Duration::from_secs(60);
-/// How often it is told how it goes.
+/// Interval of progress lines, in records.
 const RECORDS_PER_LINE: u64 = 1000;
 
-/// Measure the time of a record from the producer to the consumer.
+/// Measure the latency of records from producer to consumer.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "\
 Options and output are those of Kafka's kafka-e2e-latency.
@@ -38,17 +38,17 @@ Example:
   thalweg e2e-latency --bootstrap-server localhost:9092 --topic e2e \\
       --num-records 10000 --producer-acks 1 --record-size 100")]
 pub struct EndToEndLatency {
-    /// The brokers to connect to first [default: $THALWEG_BOOTSTRAP_SERVER, or localhost:9092].
+    /// The bootstrap servers [default: $THALWEG_BOOTSTRAP_SERVER, or localhost:9092].
     #[arg(long, value_name = "HOST:PORT,...")]
     bootstrap_server: Option<String>,
-    /// The topic to use. It is created with one partition when it does not exist.
+    /// The topic to use. It is created with one partition if it does not exist.
     #[arg(long, required_unless_present = "positional")]
     topic: Option<String>,
     /// The number of records to send.
     #[arg(long, value_name = "COUNT", required_unless_present = "positional",
         value_parser = clap::value_parser!(u64).range(1..))]
     num_records: Option<u64>,
-    /// Who must have a record before it counts as sent: the leader (1), or all in-sync replicas.
+    /// The required acknowledgements: the leader (1), or all in-sync replicas.
     #[arg(long, value_name = "ACKS", required_unless_present = "positional", value_parser = ["1", "all"])]
     producer_acks: Option<String>,
     /// The size of each record's value, in bytes.
@@ -73,13 +73,13 @@ pub struct EndToEndLatency {
     /// Print one JSON object at the end instead of lines.
     #[arg(long)]
     json: bool,
-    /// (DEPRECATED) Bootstrap server, topic, number of records, acks, record size, and perhaps a properties file.
+    /// (DEPRECATED) Bootstrap server, topic, number of records, acks, record size, and optionally a properties file.
     #[arg(hide = true, conflicts_with_all = ["bootstrap_server", "topic", "num_records", "producer_acks", "record_size",
         "command_config"])]
     positional: Vec<String>,
 }
 
-/// What is to be measured, however it was said.
+/// The parameters, from options or positional arguments.
 #[derive(Debug)]
 struct Plan {
     bootstrap_server: Option<String>,
@@ -90,7 +90,7 @@ struct Plan {
     command_config: Option<PathBuf>,
 }
 
-/// What one record holds.
+/// The contents of a record.
 struct Message {
     key: Option<Vec<u8>>,
     value: Vec<u8>,
@@ -106,7 +106,7 @@ struct Link {
 }
 
 impl EndToEndLatency {
-    /// Whether the result is for a program.
+    /// Whether to print JSON.
     pub fn is_json(&self) -> bool {
         self.json
     }
@@ -188,7 +188,7 @@ impl EndToEndLatency {
         Ok(Link { producer, topic, consumer, failure, buffer: DecompressBuffer::default() })
     }
 
-    /// One letter, drawn anew for each part, fills it: as in Kafka's tool.
+    /// Each part is filled with one random letter, as in Kafka's tool.
     fn message(&self, plan: &Plan, random: &mut SmallRng) -> Message {
         let mut fill = |size: u32| vec![random.random_range(b'A'..=b'Z'); size as usize];
         Message {
@@ -261,7 +261,7 @@ async fn create_topic(topic: &str, cluster: &Cluster, output: &Output) -> Result
     let response = cluster.send_controller(&request).await?;
     for created in response.topics {
         Refused::check(created.error_code, created.error_message.as_deref(), || {
-            format!("Creation of topic {topic} failed")
+            format!("Creating topic {topic}")
         })
         .map_err(thalweg_client::ClientError::from)?;
     }
@@ -280,7 +280,7 @@ fn acks(text: &str) -> Result<Acks, PerfError> {
     }
 }
 
-/// The arguments as Kafka's tool took them before it had names for them.
+/// The positional arguments of older versions of Kafka's tool.
 fn positional(arguments: &[String], output: &Output) -> Result<Plan, PerfError> {
     let [servers, topic, records, acks_text, size, rest @ ..] = arguments else {
         return Err(wrong_count(arguments.len()));

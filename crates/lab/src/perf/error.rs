@@ -1,4 +1,4 @@
-//! Why a perf tool gave up.
+//! Errors of the perf tools.
 
 use std::path::PathBuf;
 
@@ -7,19 +7,19 @@ use thalweg_client::{
     SendError,
 };
 
-/// Why a perf tool gave up.
+/// Why a perf tool failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PerfError {
-    /// Options that do not go together, or have no meaning.
+    /// Options that cannot be combined, or are invalid.
     #[error("{0}")]
     Usage(String),
     /// A `key=value` without a key or a value.
     #[error(transparent)]
     Property(#[from] InvalidProperty),
-    /// A setting with a wrong value.
+    /// A setting with an invalid value.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
-    /// No address.
+    /// Missing address.
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
     /// A file cannot be read.
@@ -27,11 +27,11 @@ pub enum PerfError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The cause.
         source: std::io::Error,
     },
     /// A thread cannot be started.
-    #[error("No thread for the senders: {0}")]
+    #[error("Failed to start a sender thread: {0}")]
     Thread(#[source] std::io::Error),
     /// The cluster.
     #[error(transparent)]
@@ -39,26 +39,26 @@ pub enum PerfError {
     /// The consumer.
     #[error(transparent)]
     Consumer(#[from] ConsumerError),
-    /// What came cannot be read.
+    /// The records are unreadable.
     #[error(transparent)]
     Chunk(#[from] ChunkError),
     /// A group is needed.
     #[error(transparent)]
     NoGroup(#[from] NoGroup),
-    /// A record was not taken.
+    /// A record was rejected.
     #[error(transparent)]
     Send(#[from] SendError),
     /// Records were not stored.
-    #[error("{failed} of {records} records were not stored; the first: {first}")]
+    #[error("{failed} of {records} records were not stored; first error: {first}")]
     NotStored {
-        /// How many.
+        /// How many failed.
         failed: u64,
         /// Of how many.
         records: u64,
-        /// Why the first was not.
+        /// The first error.
         first: String,
     },
-    /// What was read is not what was written.
+    /// The record that was read differs from the one written.
     #[error("{0}")]
     Mismatch(String),
     /// The results cannot be written.
@@ -67,7 +67,7 @@ pub enum PerfError {
 }
 
 impl PerfError {
-    /// Whether the caller asked for the wrong thing: exit code 2.
+    /// Whether the caller's arguments are wrong: exit code 2.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! Where the lines of a perf tool go.
+//! The output of a perf tool.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,12 +7,12 @@ use indicatif::{MultiProgress, ProgressDrawTarget};
 
 use super::bar::{Bar, Done};
 
-/// Standard output, or something in its place. Clones write to the same.
+/// Standard output, or a replacement. Clones share it.
 #[derive(Clone)]
 pub struct Output {
     to: Arc<Mutex<Box<dyn Write + Send>>>,
     progress: Arc<Mutex<Option<Box<dyn Write + Send>>>>,
-    /// Bars under the lines. They are taken away while a line is written.
+    /// Progress bars, hidden while a line is written.
     bars: MultiProgress,
 }
 
@@ -23,8 +23,8 @@ impl std::fmt::Debug for Output {
 }
 
 impl Output {
-    /// Results go to standard output. With `json`, the lines that Kafka's tools print on the way go to standard error,
-    /// where that is a terminal, and nowhere else. `bars` are for standard error, and hidden where that is no terminal.
+    /// Results go to standard output. With `json`, the progress lines of Kafka's tools go to standard error if it is a
+    /// terminal, and are otherwise dropped. `bars` are hidden unless standard error is a terminal.
     pub fn standard(json: bool, bars: MultiProgress) -> Output {
         let stderr = io::stderr();
         let progress: Option<Box<dyn Write + Send>> = match json {
@@ -53,7 +53,7 @@ impl Output {
         })
     }
 
-    /// Writes a line that tells how things go.
+    /// Writes a progress line.
     pub fn progress(&self, line: &str) -> io::Result<()> {
         match &mut *lock(&self.progress) {
             Some(to) => self.bars.suspend(|| {
@@ -64,7 +64,7 @@ impl Output {
         }
     }
 
-    /// Shows how many of `total` records are done, on a terminal, for as long as the bar is kept.
+    /// Shows progress out of `total` records on a terminal, as long as the returned bar exists.
     pub(super) fn bar(&self, total: u64, done: &Done) -> Option<Bar> {
         Bar::show(&self.bars, total, done.clone())
     }
@@ -75,6 +75,6 @@ fn shared(writer: Box<dyn Write + Send>) -> Arc<Mutex<Box<dyn Write + Send>>> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A line half written by a thread that panicked does no harm to the next.
+    // A partial line of a panicked thread does no harm.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

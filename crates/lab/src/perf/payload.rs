@@ -1,4 +1,4 @@
-//! What the records hold.
+//! Payloads of records.
 
 use std::path::Path;
 
@@ -9,18 +9,18 @@ use super::PerfError;
 use super::output::Output;
 use crate::payload::Pool;
 
-/// Random bytes that are drawn before the run, at least. Kafka's tool draws each payload anew. Payloads here are cut from a
-/// pool one after another, so that none repeats within a batch.
+/// Minimum number of random bytes made before the run. Kafka's tool makes each payload anew; here they are cut from a pool in
+/// turn, so that none repeats within a batch.
 const POOL_BYTES_MIN: usize = 64 << 10;
 
-/// Where payloads come from.
+/// The source of payloads.
 #[derive(Debug)]
 pub(super) enum Payloads {
     /// Random letters from A to Z.
     Random {
         /// The letters.
         pool: Pool,
-        /// How many payloads were drawn.
+        /// Number of payloads drawn.
         drawn: u64,
     },
     /// Lines of a file, drawn at random.
@@ -30,7 +30,7 @@ pub(super) enum Payloads {
 }
 
 impl Payloads {
-    /// Random letters, `size` of them in a payload, without a repetition within `batch_bytes`.
+    /// Random letters, `size` per payload, without repetition within `batch_bytes`.
     pub(super) fn random(size: usize, batch_bytes: usize) -> Payloads {
         let pool = Pool::letters(size, (2 * batch_bytes).max(POOL_BYTES_MIN), 0);
         Payloads::Random { pool, drawn: 0 }
@@ -45,7 +45,7 @@ impl Payloads {
         }
         let text = String::from_utf8_lossy(&text);
         let mut lines: Vec<Vec<u8>> = text.split(delimiter).map(|line| line.as_bytes().to_vec()).collect();
-        // As Java's String.split does.
+        // Like Java's String.split.
         while lines.len() > 1 && lines.last().is_some_and(Vec::is_empty) {
             lines.pop();
         }
@@ -73,7 +73,7 @@ impl Payloads {
         }
     }
 
-    /// The payload that was drawn last.
+    /// The current payload.
     #[inline]
     pub(super) fn drawn(&self) -> &[u8] {
         match self {

@@ -1,4 +1,4 @@
-//! `producer-perf-test`: sends records as fast as the cluster takes them, or at a rate, and tells how long they took.
+//! `producer-perf-test`: sends records at the maximum or a fixed rate, and prints latencies.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,12 +17,12 @@ use super::stats::Stats;
 use super::{PerfError, settings, wall_clock_ms};
 use crate::pacer::Pacer;
 
-/// How long a topic that does not exist may take to be created. Shorter than `max.block.ms`: a person waits.
+/// Timeout for creating a missing topic. Shorter than `max.block.ms`, because a person waits.
 const TOPIC_WAIT: Duration = Duration::from_secs(10);
-/// From this `batch.size` on, and without a rate, batches are written by a thread of their own: to write one takes much
-/// longer than to hand it over. Smaller ones are written by the thread that fills them, while they are in its cache.
+/// From this `batch.size` on, and without a rate, a separate thread sends the batches, because that takes much longer than
+/// filling them. Smaller batches are sent by the thread that fills them, while they are in its cache.
 const OWN_THREAD_BATCH_BYTES: usize = 128 * 1024;
-/// Without a rate, the clock is read once for this many records: a microsecond of error at ten million a second.
+/// Without a rate, the clock is read once per this many records: an error of a microsecond at ten million per second.
 const RECORDS_PER_CLOCK: u64 = 16;
 
 /// Measure how fast records can be produced.
@@ -31,20 +31,20 @@ const RECORDS_PER_CLOCK: u64 = 16;
 Options and output are those of Kafka's kafka-producer-perf-test.
 
 Examples:
-  # As fast as the cluster takes them, with requests of 256 KB:
+  # At the maximum rate, with requests of 256 KB:
   thalweg producer-perf-test --topic t --num-records 50000000 \\
       --record-size 128 --throughput -1 --bootstrap-server localhost:9092 \\
       --command-property acks=1 batch.size=262144
 
-  # 50,000 a second, the first 100,000 of them left out of the last line:
+  # 50,000 per second; the last line excludes the first 100,000:
   thalweg producer-perf-test --topic t --num-records 1000000 \\
       --warmup-records 100000 --record-size 128 --throughput 50000 \\
       --bootstrap-server localhost:9092")]
 #[command(group = clap::ArgGroup::new("payload").required(true).multiple(false)
     .args(["record_size", "payload_file", "payload_monotonic"]))]
 pub struct ProducerPerformance {
-    /// The brokers to connect to first [default: $THALWEG_BOOTSTRAP_SERVER, or localhost:9092]. Stands above
-    /// bootstrap.servers in the settings.
+    /// The bootstrap servers [default: $THALWEG_BOOTSTRAP_SERVER, or localhost:9092]. Overrides bootstrap.servers in the
+    /// settings.
     #[arg(long, value_name = "HOST:PORT,...")]
     bootstrap_server: Option<String>,
     /// Produce records to this topic.
@@ -53,34 +53,34 @@ pub struct ProducerPerformance {
     /// Number of records to produce.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     num_records: u64,
-    /// Records to send in a second; -1 for as many as the cluster takes.
+    /// Records per second; -1 for the maximum rate.
     #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
     throughput: f64,
     /// Record size in bytes.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     record_size: Option<u32>,
-    /// Draw the payloads at random from this file.
+    /// Choose the payloads at random from this file.
     #[arg(long, value_name = "FILE")]
     payload_file: Option<PathBuf>,
     /// Send the numbers 0, 1, 2 and so on as payloads.
     #[arg(long)]
     payload_monotonic: bool,
-    /// What separates the payloads in --payload-file.
+    /// The separator of the payloads in --payload-file.
     #[arg(long, value_name = "TEXT", default_value = "\\n")]
     payload_delimiter: String,
-    /// Producer settings, for example linger.ms=10 batch.size=32768. They stand above those of --command-config.
+    /// Producer settings, for example linger.ms=10 batch.size=32768. Overrides those of --command-config.
     #[arg(long, value_name = "KEY=VALUE", num_args = 1..)]
     command_property: Vec<String>,
     /// A properties file with producer settings.
     #[arg(long, value_name = "FILE")]
     command_config: Option<PathBuf>,
-    /// (DEPRECATED) As --command-property.
+    /// (DEPRECATED) Use --command-property.
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., conflicts_with = "command_property")]
     producer_props: Vec<String>,
-    /// (DEPRECATED) As --command-config.
+    /// (DEPRECATED) Use --command-config.
     #[arg(long = "producer.config", value_name = "FILE", conflicts_with = "command_config")]
     producer_config: Option<PathBuf>,
-    /// Print the producer's counts at the end.
+    /// Print the producer's counters at the end.
     #[arg(long)]
     print_metrics: bool,
     /// Not supported yet: transactions.
@@ -89,7 +89,7 @@ pub struct ProducerPerformance {
     /// Not supported yet: transactions.
     #[arg(long, value_name = "MS")]
     transaction_duration_ms: Option<u64>,
-    /// Records to leave out, at the start, of a second summary line for the steady state.
+    /// Number of initial records to exclude from a second summary line, for the steady state.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     warmup_records: u64,
     /// Milliseconds between the lines printed during the test.
@@ -100,7 +100,7 @@ pub struct ProducerPerformance {
     json: bool,
 }
 
-/// A thread on which the senders of a producer work that was made in its context.
+/// A runtime for the senders of a producer created in its context.
 struct SenderThread(Option<Runtime>);
 
 impl SenderThread {
@@ -111,14 +111,14 @@ impl SenderThread {
 
 impl Drop for SenderThread {
     fn drop(&mut self) {
-        // A runtime may not wait for its threads inside of another one.
+        // Dropping a runtime inside another one must not block.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
     }
 }
 
-/// What the callback of the producer counts.
+/// The counters updated by the producer's callback.
 #[derive(Debug)]
 struct Counts {
     total: Stats,
@@ -126,18 +126,18 @@ struct Counts {
     batches: u64,
     failed: u64,
     first_failure: Option<String>,
-    /// Records that were stored or that failed.
+    /// Records stored or failed.
     done: Done,
     output: Output,
 }
 
 impl ProducerPerformance {
-    /// Whether the result is for a program.
+    /// Whether to print JSON.
     pub fn is_json(&self) -> bool {
         self.json
     }
 
-    /// Runs the test: on the caller's thread, and with large batches on one more.
+    /// Runs the test on the caller's thread, and with large batches on another one.
     pub async fn run(&self, output: &Output) -> Result<(), PerfError> {
         self.check()?;
         let (producer_config, bootstrap) = self.settings(output)?;
@@ -177,7 +177,7 @@ impl ProducerPerformance {
         self.print(&counts, Instant::now(), output)
     }
 
-    /// A thread for the senders, where they are better off with one.
+    /// A thread for the senders, if they benefit from one.
     fn own_thread(&self, config: &ProducerConfig) -> Result<Option<SenderThread>, PerfError> {
         if self.throughput > 0.0 || config.batch_bytes < OWN_THREAD_BATCH_BYTES {
             return Ok(None);
@@ -253,7 +253,7 @@ impl ProducerPerformance {
             counts.total = Stats::new(start, interval, false);
         }
         let pacer = Pacer::new(self.throughput, start);
-        // Records of a run are handed over together, with one look at the clock.
+        // Records of a run are handed over together, with one reading of the clock.
         let run = if pacer.is_unlimited() { RECORDS_PER_CLOCK } else { 1 };
         let mut n = 0;
         while n < self.num_records {
@@ -277,8 +277,8 @@ impl ProducerPerformance {
             n += taken;
             match left_over {
                 LeftOver::Nothing => {}
-                // The senders share this thread: a full batch is written while it is in the cache, and none waits for a
-                // pause that does not come when the rate is more than the cluster takes.
+                // The senders share this thread: a full batch is sent while it is in the cache, and does not wait for a pause,
+                // which never comes if the rate exceeds the cluster's.
                 LeftOver::Batch => tokio::task::yield_now().await,
                 LeftOver::Record => {
                     let record = ProducerRecord { number: n, value: Some(payloads.drawn()), ..first };
@@ -345,7 +345,7 @@ impl Counts {
         self.batches += 1;
         let now = delivery.ended_at;
         let per_record = delivery.value_bytes / u64::from(delivery.records.max(1));
-        // Payloads of a file differ in size; what the division leaves over goes to the first run.
+        // Payloads of a file differ in size; the remainder of the division belongs to the first run.
         let mut rest = delivery.value_bytes - per_record * u64::from(delivery.records);
         for run in delivery.sent {
             let bytes = per_record * u64::from(run.records) + std::mem::take(&mut rest);
@@ -362,22 +362,22 @@ impl Counts {
             None => self.total.interval_line(now),
         };
         if let Some(line) = line {
-            // A closed standard output ends the program elsewhere; a line lost on the way there is no loss.
+            // A closed standard output ends the program elsewhere.
             let _ = self.output.progress(&line);
         }
     }
 }
 
-/// What a run of records leaves to do.
+/// What remains after a run of records.
 enum LeftOver {
     Nothing,
-    /// A batch is full and can be written.
+    /// A batch is full.
     Batch,
-    /// There was no room for the record that was drawn last.
+    /// The last record did not fit.
     Record,
 }
 
-/// Hands over records up to the number `end`, as far as that goes without waiting; says how many.
+/// Hands over records up to number `end` without waiting; returns how many.
 fn send_run(
     sending: &mut Sending<'_>,
     first: ProducerRecord<'_>,
@@ -423,6 +423,6 @@ fn elapsed_ms(start: Instant, now: Instant) -> i64 {
 }
 
 fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
-    // Counts stay true to what was counted, whoever panicked beside them.
+    // Counters stay correct even if another thread panicked.
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }

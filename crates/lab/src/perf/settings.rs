@@ -1,4 +1,4 @@
-//! The client's settings for a perf tool: a file, then single ones, then the options that stand above both.
+//! Client settings of a perf tool: a file, overridden by single settings, overridden by options.
 
 use std::path::Path;
 
@@ -6,12 +6,12 @@ use thalweg_client::Properties;
 
 use super::PerfError;
 
-/// The variable that says where all tools of Thalweg connect to.
+/// The environment variable with the default bootstrap servers of all tools.
 const BOOTSTRAP_SERVER: &str = "THALWEG_BOOTSTRAP_SERVER";
-/// Where a tool connects to when nothing says so.
+/// The bootstrap server if nothing else is given.
 const DEFAULT_BOOTSTRAP_SERVER: &str = "localhost:9092";
 
-/// Gathers settings; the later ones win.
+/// Collects settings; later ones win.
 pub(super) fn gather(
     file: Option<&Path>,
     properties: &[String],
@@ -36,9 +36,9 @@ pub(super) fn gather(
     Ok(gathered)
 }
 
-/// Says which settings nobody took. They are known to Kafka's clients perhaps, and without effect here.
+/// Logs unused settings. They may be known to Kafka's clients, but have no effect here.
 pub(super) fn warn_about_rest(properties: &Properties) {
     for key in properties.rest() {
-        tracing::warn!("The setting {key} is not known here and has no effect");
+        tracing::warn!("The setting {key} is unknown and has no effect");
     }
 }

@@ -1,7 +1,7 @@
 //! Counts and latencies of a producer run, in the lines of Kafka's tool.
 //!
-//! Latencies are recorded in microseconds into a histogram; Kafka's tool knows whole milliseconds and samples at most
-//! 500,000 records. The lines show what Kafka's show.
+//! Latencies are recorded in a histogram of microseconds; Kafka's tool has whole milliseconds and samples at most 500,000 records.
+//! The lines have Kafka's precision.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// The longest latency that is told apart: an hour.
+/// The longest recorded latency: an hour.
 const LATENCY_US_MAX: u64 = 3_600_000_000;
 
 /// The counts of a run, or of its steady part.
@@ -46,7 +46,7 @@ impl Sums {
 }
 
 impl Stats {
-    /// Counts from `start` on; `steady` when what came before the steady state is left out.
+    /// Counts from `start` on; `steady` if earlier records are excluded.
     pub(super) fn new(start: Instant, interval: Duration, steady: bool) -> Stats {
         Stats {
             start,
@@ -64,7 +64,7 @@ impl Stats {
         self.start
     }
 
-    /// Counts records that were stored after the same latency.
+    /// Counts stored records with the same latency.
     pub(super) fn record(&mut self, records: u32, bytes: u64, latency: Duration) {
         let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX).min(LATENCY_US_MAX);
         self.latencies_us.saturating_record_n(latency_us, u64::from(records));
@@ -72,7 +72,7 @@ impl Stats {
         self.window.add(u64::from(records), bytes, latency_us);
     }
 
-    /// The line of an interval that is over.
+    /// The line of a finished interval.
     pub(super) fn interval_line(&mut self, now: Instant) -> Option<String> {
         let elapsed = now.saturating_duration_since(self.window_start);
         if elapsed < self.interval {

@@ -1,5 +1,5 @@
-//! Charts: pure functions from numbers to markup. They know scales, ticks, bars and lines; what is drawn is for others to
-//! say. Names and labels are escaped here.
+//! Charts: pure functions from numbers to markup, with scales, ticks, bars and lines. Callers choose the data. Names and labels are
+//! escaped here.
 
 mod bar;
 mod line;
@@ -12,7 +12,7 @@ pub(super) use ticks::nice_ceiling;
 
 use std::fmt::Write;
 
-/// Appends formatted text; a `String` takes all of it.
+/// Appends formatted text; writing to a `String` cannot fail.
 fn put(to: &mut String, text: std::fmt::Arguments<'_>) {
     to.write_fmt(text).expect("a String takes every text");
 }

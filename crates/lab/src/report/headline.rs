@@ -1,4 +1,4 @@
-//! The figures that stand first, in large print, and only where the verdict allows it: elsewhere stands the reason.
+//! Headline figures, in large print if the verdict allows it; otherwise the reason.
 
 use super::palette::{Palette, Series};
 use super::text::escape;
@@ -8,19 +8,19 @@ use crate::result::{
 };
 
 impl Subject {
-    /// In a few words.
+    /// A title.
     pub(super) fn title(self, point: &PointResult) -> &'static str {
         match self {
-            Subject::Knee => "Most records per second that are carried",
+            Subject::Knee => "Maximum sustained records per second",
             Subject::Produce => "Records produced per second",
             Subject::Consume => "Records consumed per second",
-            Subject::Drain => "Seconds until the backlog is gone",
-            Subject::Latency if self.figure(&point.summary) == "end_to_end_p99_us" => "p99 from end to end",
+            Subject::Drain => "Seconds until the backlog is drained",
+            Subject::Latency if self.figure(&point.summary) == "end_to_end_p99_us" => "p99 end to end",
             Subject::Latency => "p99 until acknowledged",
         }
     }
 
-    /// The value that tells it.
+    /// The headline value.
     pub(super) fn value(self, point: &PointResult) -> Option<f64> {
         match (self, &point.knee) {
             (Subject::Knee, Some(knee)) => Some(knee.records_per_s),
@@ -38,10 +38,10 @@ impl Subject {
     }
 }
 
-/// Why a point may not be quoted; empty when it may.
+/// Why a point is not quotable; empty if it is.
 pub(super) fn obstacles(point: &PointResult) -> Vec<String> {
     let mut found = Vec::new();
-    // The verdict names the failure where it knows of it.
+    // The verdict contains the failure if there is one.
     if let Some(failure) = &point.failure
         && !point.verdict.no_headline.iter().any(|reason| reason.contains(failure.as_str()))
     {
@@ -49,12 +49,12 @@ pub(super) fn obstacles(point: &PointResult) -> Vec<String> {
     }
     found.extend(point.verdict.no_headline.iter().cloned());
     if contradicted(point) {
-        found.push("the evidence contradicts that nothing was lost".to_owned());
+        found.push("the evidence indicates lost records".to_owned());
     }
     found
 }
 
-/// Whether what was found in the logs contradicts the claim that nothing was lost.
+/// Whether the evidence contradicts that nothing was lost.
 pub(super) fn contradicted(point: &PointResult) -> bool {
     point.repetitions.iter().map(|repetition| &repetition.evidence).any(|evidence| {
         let lost = evidence.check.as_ref().is_some_and(|check| check.lost > 0 || check.damaged > 0);
@@ -62,7 +62,7 @@ pub(super) fn contradicted(point: &PointResult) -> bool {
     })
 }
 
-/// Every two targets of a run, compared: the first named by the second named.
+/// All pairs of targets of a run, compared by name.
 pub(super) fn comparisons(run: &RunResult, palette: &Palette) -> Vec<Comparison> {
     let targets = palette.targets();
     let mut all = Vec::new();
@@ -75,7 +75,7 @@ pub(super) fn comparisons(run: &RunResult, palette: &Palette) -> Vec<Comparison>
     all
 }
 
-/// The cards of a workload: one for each subject, of its best point.
+/// The cards of a workload: one per subject, for its best point.
 pub(super) fn cards(workload: &WorkloadResult, palette: &Palette, comparisons: &[Comparison]) -> String {
     let mut markup = String::new();
     for subject in Subject::ALL {
@@ -91,14 +91,14 @@ pub(super) fn cards(workload: &WorkloadResult, palette: &Palette, comparisons: &
     markup
 }
 
-/// The point with the largest value, first of all among those that may be quoted. Of latencies and drains the first one:
-/// their points differ in the load, so that none is the best.
+/// The point with the largest value, preferably a quotable one. For latencies and drains the first one, because their points
+/// differ in the load.
 fn best<'a>(subject: Subject, points: &[&'a PointResult]) -> Option<&'a PointResult> {
     let rank = |point: &&&PointResult| match subject {
         Subject::Latency | Subject::Drain => 0.0,
         _ => subject.value(point).unwrap_or(-1.0),
     };
-    // Of equals `max_by` takes the last; turned around, that is the first.
+    // `max_by` returns the last of equals; in reverse order, that is the first.
     points
         .iter()
         .rev()

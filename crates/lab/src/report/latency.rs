@@ -1,5 +1,5 @@
-//! How long: percentile curves of the merged histograms. The x axis counts nines, so that the tail has as much room as the
-//! rest; both axes are logarithmic.
+//! Latency: percentile curves of the merged histograms. The x axis counts nines, so that the tail has as much room as the rest;
+//! both axes are logarithmic.
 
 use super::chart::{Axis, Chart, Line};
 use super::palette::Palette;
@@ -8,21 +8,21 @@ use crate::quantity;
 use crate::result::{Histogram, HistogramUnreadable, PointResult, WorkloadResult};
 use crate::workload::Load;
 
-/// From 50 % on: -log10(1 - 0.5).
+/// The x axis starts at 50 %: -log10(1 - 0.5).
 const NINES_FROM: f64 = std::f64::consts::LOG10_2;
-/// To at most five nines.
+/// The x axis ends at five nines at most.
 const NINES_MAX: f64 = 5.0;
 const STEPS: u32 = 120;
 
 /// A curve: nines and microseconds.
 type Curve = Vec<(f64, f64)>;
 
-/// The curves of a workload: a chart for each point and each way.
+/// The curves of a workload: a chart per point and kind of latency.
 pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
     let mut charts = String::new();
     for (way, of) in [
         ("until acknowledged", acknowledge as fn(&PointResult) -> Option<&Histogram>),
-        ("from end to end", end_to_end),
+        ("end to end", end_to_end),
     ] {
         let mut drawn: Vec<(&PointResult, Curve)> = Vec::new();
         for point in &workload.points {
@@ -56,7 +56,7 @@ fn panel(way: &str, drawn: &[(&PointResult, Curve)], palette: &Palette) -> Strin
     if drawn.is_empty() {
         return String::new();
     }
-    // One scale for all charts of the panel: they are to be compared.
+    // One scale for all charts of the panel, for comparison.
     let values = || drawn.iter().flat_map(|(_, curve)| curve.iter());
     let domain = log_domain(values().map(|(_, y)| *y));
     let nines = values().map(|(x, _)| *x).fold(3.0, f64::max);
@@ -78,7 +78,7 @@ fn panel(way: &str, drawn: &[(&PointResult, Curve)], palette: &Palette) -> Strin
             dots: false,
         });
         let chart = Chart {
-            title: format!("Percentiles of the time {way}, {label}"),
+            title: format!("Latency percentiles {way}, {label}"),
             x: Axis {
                 title: "percentile".to_owned(),
                 domain: (NINES_FROM, nines),
@@ -104,10 +104,10 @@ fn panel(way: &str, drawn: &[(&PointResult, Curve)], palette: &Palette) -> Strin
             chart.svg()
         );
     }
-    format!("<h4>Time {way}</h4><div class=\"figures\">{charts}</div>")
+    format!("<h4>Latency {way}</h4><div class=\"figures\">{charts}</div>")
 }
 
-/// What a reader must know of the load: at the maximum rate there is always a queue.
+/// The kind of load, which a reader must know: at the maximum rate there is always a queue.
 fn load(point: &PointResult) -> &'static str {
     match point.point.load {
         Load::Rate { .. } => "",
@@ -118,7 +118,7 @@ fn load(point: &PointResult) -> &'static str {
 
 fn curve(histogram: &Histogram) -> Result<Curve, HistogramUnreadable> {
     let recorded = histogram.recorded()?;
-    // Beyond one in `count` there is only the maximum.
+    // Beyond 1 in `count` there is only the maximum.
     let last = (recorded.len().max(2) as f64).log10().clamp(NINES_FROM, NINES_MAX);
     let step = (last - NINES_FROM) / f64::from(STEPS);
     let at = |nines: f64| recorded.value_at_quantile(1.0 - 10f64.powf(-nines)).max(1) as f64;
@@ -144,7 +144,7 @@ pub(super) fn quantity_of_tick(value_us: f64) -> String {
     }
 }
 
-/// The ends of a logarithmic axis: a little beyond the values, and at least a factor of ten apart.
+/// The range of a logarithmic axis: slightly beyond the values, and at least a factor of ten.
 pub(super) fn log_domain(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (mut low, mut high) = (f64::INFINITY, 0.0f64);
     for value in values.filter(|value| value.is_finite() && *value > 0.0) {

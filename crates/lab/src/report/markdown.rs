@@ -1,4 +1,4 @@
-//! The results of a run as tables of Markdown, for a README or a page of a wiki.
+//! The results of a run as Markdown tables, for a README or wiki.
 
 use super::headline::obstacles;
 use super::palette::Palette;
@@ -6,8 +6,8 @@ use super::text::clean;
 use crate::quantity;
 use crate::result::{PointResult, RunResult, State, Subject, WorkloadResult};
 
-/// A table for each workload: a row for each point (and driver, where there are several), a column for each target, and
-/// how many times the second the first is. What may not be quoted stands in brackets, and has no ratio.
+/// A table per workload: a row per point (and driver, if there are several), a column per target, and the ratio of the first
+/// target to the second. Figures that are not quotable are in brackets and have no ratio.
 pub fn markdown(run: &RunResult) -> String {
     let palette = Palette::of(run);
     let mut text = String::new();
@@ -18,7 +18,7 @@ pub fn markdown(run: &RunResult) -> String {
         text += &table(workload, &palette.within(workload));
     }
     if let State::Partial { why } = &run.state {
-        text += &format!("\nThis run is not whole: {}\n", cell(why));
+        text += &format!("\nThis run is incomplete: {}\n", cell(why));
     }
     text
 }
@@ -72,7 +72,7 @@ fn table(workload: &WorkloadResult, palette: &Palette) -> String {
     text
 }
 
-/// The figure with its spread; in brackets where it may not be quoted.
+/// The figure with its spread; in brackets if it is not quotable.
 fn measured(subject: Subject, point: &PointResult) -> String {
     let Some(value) = subject.value(point) else {
         return if point.failure.is_some() { "failed".to_owned() } else { "not measured".to_owned() };
@@ -95,7 +95,7 @@ fn line(cells: &[String]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// Text that stays within its cell.
+/// Escapes text for a table cell.
 fn cell(text: &str) -> String {
     clean(text).replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;")
 }

@@ -1,26 +1,26 @@
-//! Who is drawn how. A target has one colour on the whole page, a driver one kind of line; the colours themselves, for
-//! light and dark, are in `style.css`.
+//! Colours and lines. A target has one colour on the whole page, a driver one kind of line; the colours, for light and dark, are
+//! in `style.css`.
 
 use crate::result::{PointResult, RunResult, WorkloadResult};
 use crate::worker::Driver;
 
-/// Colours that `style.css` has.
+/// Number of colours in `style.css`.
 const COLOURS: usize = 6;
 
-/// A target with a driver: what bars and lines stand for.
+/// A target with a driver: what bars and lines represent.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Series {
     /// The target.
     pub target: String,
     /// The driver.
     pub driver: Driver,
-    /// Its name: the target, with the driver where the workload has several.
+    /// Its name: the target, and the driver if the workload has several.
     pub name: String,
     /// Its classes: `s0` to `s5` for the colour, `d0` to `d3` for the line.
     pub class: String,
 }
 
-/// All series of a run, in the order in which they are shown.
+/// All series of a run, in display order.
 #[derive(Debug)]
 pub(super) struct Palette {
     series: Vec<Series>,
@@ -37,7 +37,7 @@ impl Palette {
             add(&mut pairs, (&point.target, point.driver));
             add(&mut drivers, point.driver);
         }
-        // Ours first and Kafka second, whatever the order of the run: their colours are the same in all reports.
+        // Thalweg first and Kafka second in any run, so that colours are the same in all reports.
         let rank = |target: &str| match target {
             "embedded" => 0,
             "apache-kafka" => 1,
@@ -46,7 +46,7 @@ impl Palette {
         targets.sort_by_key(|target| rank(target));
         let known = targets.iter().filter(|target| rank(target) < 2).count();
         let colour = |target: &str| match (rank(target), targets.iter().position(|other| *other == target)) {
-            // The first two colours are theirs, also where only one of them is there.
+            // The first two colours are reserved for them, even if one is missing.
             (2, Some(place)) if known > 0 => place - known + 2,
             (2, place) => place.unwrap_or(0),
             (fixed, _) => fixed,
@@ -64,7 +64,7 @@ impl Palette {
         Palette { series: series.collect() }
     }
 
-    /// The series of one workload of the run, drawn as in all others, and named as shortly as the workload allows.
+    /// The series of one workload, with the same colours, and names as short as the workload allows.
     pub fn within(&self, workload: &WorkloadResult) -> Palette {
         let mut drivers: Vec<Driver> = Vec::new();
         workload.points.iter().for_each(|point| add(&mut drivers, point.driver));
@@ -95,13 +95,13 @@ impl Palette {
         targets
     }
 
-    /// The series that a point belongs to.
+    /// The series of a point.
     pub fn of_point(&self, point: &PointResult) -> &Series {
         let same = |series: &&Series| series.target == point.target && series.driver == point.driver;
         self.series.iter().find(same).expect("every point of the workload has added its series")
     }
 
-    /// Where a point's series stands in the order.
+    /// The index of a point's series.
     pub fn order(&self, point: &PointResult) -> usize {
         let same = |series: &Series| series.target == point.target && series.driver == point.driver;
         self.series.iter().position(same).unwrap_or(usize::MAX)

@@ -1,4 +1,4 @@
-//! The search for saturation: what the cluster took at each step, where the knee is, and who used the processors.
+//! The search for saturation: accepted rate and processor usage at each step, and the knee.
 
 use super::chart::{Axis, Band, Chart, Line, Mark, nice_ceiling};
 use super::palette::{Palette, Series};
@@ -50,14 +50,14 @@ fn knees(points: &[&PointResult], palette: &Palette) -> String {
                 knee.producers,
                 if knee.producers == 1 { "producer" } else { "producers" },
             ),
-            None => "no knee was found".to_owned(),
+            None => "no knee found".to_owned(),
         };
         markup += &format!("<li>{} {}</li>", palette.of_point(point).markup(), escape(&text));
     }
     markup + "</ul>"
 }
 
-/// Whether rates were asked for; else producers were added.
+/// Whether the search raised a rate; otherwise it added producers.
 fn asked(points: &[&PointResult]) -> bool {
     points.iter().flat_map(|point| &point.steps).any(|step| step.asked_records_per_s.is_some())
 }
@@ -66,7 +66,7 @@ fn x_of(step: &Step) -> f64 {
     step.asked_records_per_s.unwrap_or(f64::from(step.producers))
 }
 
-/// A search tries rates in any order; a line goes from left to right.
+/// Sorts steps by the x axis: a search tries rates in any order.
 fn by_x(steps: &[Step]) -> Vec<&Step> {
     let mut sorted: Vec<&Step> = steps.iter().collect();
     sorted.sort_by(|a, b| x_of(a).total_cmp(&x_of(b)));
@@ -133,7 +133,7 @@ fn rates(points: &[&PointResult], palette: &Palette) -> Chart {
 
 fn x_axis(asked: bool, top: f64) -> Axis {
     Axis {
-        title: if asked { "records/s asked for" } else { "producers" }.to_owned(),
+        title: if asked { "requested records/s" } else { "producers" }.to_owned(),
         domain: (0.0, if asked { nice_ceiling(top) } else { top.max(1.0) }),
         log: false,
         tick: if asked { quantity::short } else { whole },
@@ -144,7 +144,7 @@ fn x_axis(asked: bool, top: f64) -> Axis {
     }
 }
 
-/// At most ten ticks, all whole.
+/// At most ten integer ticks.
 fn producers(top: f64) -> Vec<f64> {
     let every = (top / 10.0).ceil().max(1.0) as u32;
     (0..=top as u32).filter(|count| count.is_multiple_of(every)).map(f64::from).collect()

@@ -1,4 +1,4 @@
-//! What a reader needs to judge a figure or to take it again: machine, versions, every setting, the command.
+//! Everything needed to judge or repeat a result: machine, versions, all settings, the command.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::text::{escape, facts, folded};
 use crate::quantity;
 use crate::result::{RunResult, TargetInfo, WorkloadResult};
 
-/// The machine and the systems that were measured.
+/// The machine and the measured systems.
 pub(super) fn machine(run: &RunResult) -> String {
     let machine = &run.machine;
     let mut pairs = vec![
@@ -18,7 +18,7 @@ pub(super) fn machine(run: &RunResult) -> String {
         ("file system of the data".to_owned(), machine.filesystem.clone()),
         (
             "virtual machine".to_owned(),
-            machine.hypervisor.clone().unwrap_or_else(|| "none was found".to_owned()),
+            machine.hypervisor.clone().unwrap_or_else(|| "none detected".to_owned()),
         ),
     ];
     pairs.extend(machine.facts.clone());
@@ -62,7 +62,7 @@ fn target(name: &str, info: &TargetInfo) -> String {
     format!("<h4>{}</h4>{}", escape(name), facts(&pairs))
 }
 
-/// Every setting of every point, as it was run.
+/// All settings of all points.
 pub(super) fn points(workload: &WorkloadResult) -> String {
     let mut markup = String::new();
     for point in &workload.workload.points {
@@ -74,7 +74,7 @@ pub(super) fn points(workload: &WorkloadResult) -> String {
     markup
 }
 
-/// Leaves under their paths.
+/// Flattens a value into paths and leaves.
 fn flatten(path: &str, value: &Value, pairs: &mut Vec<(String, String)>) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -83,28 +83,28 @@ fn flatten(path: &str, value: &Value, pairs: &mut Vec<(String, String)>) {
                 flatten(&path, inner, pairs);
             }
         }
-        // The label heads the list already, and an empty map is "none differ".
+        // The label is the heading already, and an empty map means defaults.
         Value::String(_) if path == "label" => {}
-        Value::Object(_) => pairs.push((path.to_owned(), "all as by default".to_owned())),
+        Value::Object(_) => pairs.push((path.to_owned(), "all defaults".to_owned())),
         Value::String(text) => pairs.push((path.to_owned(), text.clone())),
         Value::Null => pairs.push((path.to_owned(), "none".to_owned())),
         other => pairs.push((path.to_owned(), other.to_string())),
     }
 }
 
-/// The command that takes all of it again.
+/// The command that repeats the run.
 pub(super) fn command(run: &RunResult) -> String {
     let mut arguments = vec!["thalweg".to_owned()];
     arguments.extend(run.arguments.iter().cloned());
     format!(
-        "<p>All of this again, on a machine of yours:</p><pre class=\"command\"><code>{}</code></pre>\
-         <p>With the JSON of this result beside it, <code>thalweg lab rerun RESULT.json</code> runs the very same points \
-         and seed, and <code>thalweg lab compare</code> puts two results beside each other.</p>",
+        "<p>Repeat this on your machine:</p><pre class=\"command\"><code>{}</code></pre>\
+         <p>With the JSON of this result, <code>thalweg lab rerun RESULT.json</code> repeats the same points \
+         and seed, and <code>thalweg lab compare</code> compares two results.</p>",
         escape(&command_line(&arguments))
     )
 }
 
-/// Arguments as a shell takes them.
+/// Quotes arguments for a shell.
 fn command_line(arguments: &[String]) -> String {
     let quoted: Vec<String> = arguments.iter().map(|argument| quoted(argument)).collect();
     quoted.join(" ")

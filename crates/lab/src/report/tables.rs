@@ -1,4 +1,4 @@
-//! The tables of a workload: all figures, the verdicts, the evidence, and what others have published.
+//! The tables of a workload: all figures, the verdicts, the evidence, and published figures.
 
 use super::headline::obstacles;
 use super::palette::Palette;
@@ -7,7 +7,7 @@ use crate::quantity;
 use crate::result::{Evidence, Figure, PointResult, Spread, WorkloadResult};
 use crate::worker::Driver;
 
-/// Every figure that some point has, as means with their variation: what was done and what it cost, then the waiting.
+/// All figures that any point has, as means with their variation: rates and costs, then latencies.
 pub(super) fn figures(workload: &WorkloadResult, palette: &Palette) -> String {
     const DONE: [(&str, &str); 9] = [
         ("produced_records_per_s", "records/s produced"),
@@ -18,7 +18,7 @@ pub(super) fn figures(workload: &WorkloadResult, palette: &Palette) -> String {
         ("broker_cpu_us_per_record", "broker CPU per record"),
         ("producer_cpu_us_per_record", "producer CPU per record"),
         ("consumer_cpu_us_per_record", "consumer CPU per record"),
-        ("broker_memory_bytes_max", "broker memory, most"),
+        ("broker_memory_bytes_max", "broker memory, max"),
     ];
     const WAITED: [(&str, &str); 8] = [
         ("acknowledge_p50_us", "acknowledged, p50"),
@@ -60,12 +60,12 @@ fn cell(name: &str, spread: Option<&Spread>) -> String {
     }
 }
 
-/// The unit that the head of the column says already.
+/// The unit, if the column header contains it already.
 fn figure_unit(figure: &Figure) -> &'static str {
     if figure.name.ends_with("_mb_per_s") { " MB/s" } else { " records/s" }
 }
 
-/// A row for each point; points of one label stand together and name it once.
+/// A row per point; points with the same label are grouped.
 fn rows(
     workload: &WorkloadResult,
     palette: &Palette,
@@ -91,13 +91,13 @@ fn rows(
     rows
 }
 
-/// What limited each point, what that is concluded from, and whether it may be quoted.
+/// The limit of each point, the reasons, and whether it is quotable.
 pub(super) fn verdicts(workload: &WorkloadResult, palette: &Palette) -> String {
     let rows = rows(workload, palette, |point| {
         let obstacles = obstacles(point);
         let quotable = match obstacles.is_empty() {
-            true => "<span class=\"good\">✓ may be quoted</span>".to_owned(),
-            false => format!("<span class=\"bad\">✗ not to be quoted</span><br>{}", list(&obstacles)),
+            true => "<span class=\"good\">✓ quotable</span>".to_owned(),
+            false => format!("<span class=\"bad\">✗ not quotable</span><br>{}", list(&obstacles)),
         };
         let limit = match point.verdict.limit.as_str() {
             "" => "unknown",
@@ -113,7 +113,7 @@ fn list(texts: &[String]) -> String {
     escaped.join("<br>")
 }
 
-/// What was found in the logs, of all repetitions together.
+/// The evidence, over all repetitions.
 pub(super) fn evidence(workload: &WorkloadResult, palette: &Palette) -> String {
     let heads = [
         "point",
@@ -127,7 +127,7 @@ pub(super) fn evidence(workload: &WorkloadResult, palette: &Palette) -> String {
         "reordered",
         "damaged",
         "replicas complete",
-        "in sync, least",
+        "in sync, min",
         "on disk",
     ];
     let rows = rows(workload, palette, |point| match point.repetitions.is_empty() {
@@ -139,14 +139,14 @@ pub(super) fn evidence(workload: &WorkloadResult, palette: &Palette) -> String {
         false => evidence_cells(point),
     });
     format!(
-        "{}<p class=\"dim\">A replica is complete when it ends where the log of its partition ends. Sums are over all \
+        "{}<p class=\"dim\">A replica is complete if it ends at the end of its partition's log. Sums are over all \
          repetitions, warm-up included; every repetition and replica is in the JSON of the result.</p>{}",
         table(&heads, 3, &rows),
         synced(workload, palette)
     )
 }
 
-/// When records are synced to disk, by series: mostly one sentence for all points.
+/// When records are synced to disk, per series: usually the same for all points.
 fn synced(workload: &WorkloadResult, palette: &Palette) -> String {
     let mut markup = "<ul class=\"listed\">".to_owned();
     for series in palette.series() {
@@ -174,7 +174,7 @@ fn evidence_cells(point: &PointResult) -> Vec<String> {
     let checked = |values: Vec<u64>, fault: bool| -> String {
         let sum: u64 = values.iter().sum();
         match (checks.is_empty(), fault && sum > 0) {
-            (true, _) => "<span class=\"dim\">not known</span>".to_owned(),
+            (true, _) => "<span class=\"dim\">unknown</span>".to_owned(),
             (false, true) => format!("<span class=\"bad\">✗ {}</span>", quantity::count(sum)),
             (false, false) => quantity::count(sum),
         }
@@ -234,14 +234,14 @@ fn read_back(all: &[&Evidence]) -> String {
     }
 }
 
-/// What others have published, beside what was measured here. No ratio is given: there is none.
+/// Published figures beside the measured ones, without ratios.
 pub(super) fn published(workload: &WorkloadResult, palette: &Palette) -> String {
     if workload.workload.published.is_empty() {
         return String::new();
     }
     let measured = palette.series();
     let heads: Vec<String> =
-        ["point", "figure", "published", "by whom", "on"].iter().map(|head| (*head).to_owned()).collect();
+        ["point", "figure", "published", "by", "on"].iter().map(|head| (*head).to_owned()).collect();
     let heads: Vec<String> =
         heads.into_iter().chain(measured.iter().map(|series| format!("here: {}", series.name))).collect();
     let mut sources: Vec<&str> = Vec::new();
@@ -263,14 +263,14 @@ pub(super) fn published(workload: &WorkloadResult, palette: &Palette) -> String 
     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
     format!(
         "<section class=\"foreign\"><h3>Published figures <span class=\"tag\">other hardware, not comparable</span></h3>\
-         <p>What others have published for this workload, on machines of theirs. It shows the shape to expect, not who \
+         <p>Figures that others have published for this workload, on their machines. They show the shape to expect, not who \
          is faster. Source: {}.</p>{}</section>",
         escape(&sources.join("; ")),
         table(&heads, usize::MAX, &rows)
     )
 }
 
-/// Published figures say `records_per_s` where ours say who: produced or, where nobody produces, consumed.
+/// Published figures say `records_per_s`; ours distinguish produced and, if nothing is produced, consumed.
 fn names(figure: &str) -> Vec<String> {
     let prefixes: &[&str] = if figure.ends_with("_us") {
         &["", "acknowledge_", "end_to_end_"]

@@ -1,8 +1,8 @@
-//! Text in markup. Everything that comes from a result passes through here: labels, versions, reasons and topic names may
-//! hold anything.
+//! Escapes text in markup. All text from a result passes through here: labels, versions, reasons and topic names may contain
+//! anything.
 
-/// Text as markup shows it, in an element or in a quoted attribute. Control characters, which no page may hold, become
-/// spaces, and so do the marks that turn the direction of writing around for all that follows.
+/// Text for an element or a quoted attribute. Control characters, which are invalid in pages, become spaces, and so do
+/// characters that change the direction of writing.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -20,13 +20,13 @@ pub(crate) fn escape(text: &str) -> String {
     safe
 }
 
-/// Texts of a result may come from anywhere: no control character of theirs reaches the terminal.
+/// Removes control characters from text of a result, which may come from anywhere, before it reaches a terminal.
 pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// A table with a head; the cells are markup already. The first column heads its row, or all rows that follow each other
-/// with the same there; the columns from `numbers_from` on stand right.
+/// A table with a header; cells are markup already. The first column labels its row, or all consecutive rows with the same
+/// label; columns from `numbers_from` on are right-aligned.
 pub(super) fn table(heads: &[&str], numbers_from: usize, rows: &[Vec<String>]) -> String {
     let class = |column: usize| if column >= numbers_from { " class=\"n\"" } else { "" };
     let mut markup = "<div class=\"scroll\"><table><thead><tr>".to_owned();
@@ -52,7 +52,7 @@ pub(super) fn table(heads: &[&str], numbers_from: usize, rows: &[Vec<String>]) -
     markup + "</table></div>"
 }
 
-/// Names with their values, side by side.
+/// Names and values, side by side.
 pub(super) fn facts(pairs: &[(String, String)]) -> String {
     let mut markup = "<dl class=\"facts\">".to_owned();
     for (name, value) in pairs {
@@ -61,7 +61,7 @@ pub(super) fn facts(pairs: &[(String, String)]) -> String {
     markup + "</dl>"
 }
 
-/// A part that is folded on the screen and open on paper.
+/// A section that is collapsed on screen and open in print.
 pub(super) fn folded(summary: &str, markup: &str, open: bool) -> String {
     let open = if open { " open" } else { "" };
     format!("<details{open}><summary>{}</summary>{markup}</details>", escape(summary))

@@ -1,4 +1,4 @@
-//! How much: bars of rates, of drained backlogs and of processor time for a record.
+//! Throughput: bars of rates, of drained backlogs and of processor time per record.
 
 use super::chart::{Bar, Bars, Group, Part};
 use super::headline::obstacles;
@@ -24,7 +24,7 @@ pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
         panels.push(bars(&format!("{title}, records per second"), &points, name, palette));
     }
     let drains = about(&[Subject::Drain]);
-    panels.push(bars("Backlog gone after, seconds (less is better)", &drains, "drain_s", palette));
+    panels.push(bars("Backlog drained after, seconds (less is better)", &drains, "drain_s", palette));
     panels.push(processor_time(&points, palette));
     let panels: Vec<String> = panels.into_iter().filter(|panel| !panel.is_empty()).collect();
     match panels.is_empty() {
@@ -33,7 +33,7 @@ pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
     }
 }
 
-/// How many sizes of records there are: where they differ, records per second tell half of it.
+/// The number of record sizes: if they differ, records per second are not enough.
 fn sizes(points: &[&PointResult]) -> usize {
     let mut sizes: Vec<u32> = points.iter().map(|point| point.point.records.size_bytes).collect();
     sizes.sort_unstable();
@@ -71,8 +71,7 @@ fn missing(point: &PointResult) -> String {
     }
 }
 
-/// What work costs in processor time: it explains rates that the clients bound. For a record, or for a GiB where records
-/// differ in size.
+/// Processor time, which explains rates limited by the clients. Per record, or per GiB if records differ in size.
 fn processor_time(points: &[&PointResult], palette: &Palette) -> String {
     const PARTS: [(&str, &str); 3] = [
         ("broker_cpu_us_per_record", ""),
@@ -109,7 +108,7 @@ fn processor_time(points: &[&PointResult], palette: &Palette) -> String {
     Bars { title, groups, tick: quantity::round }.markup()
 }
 
-/// A group for each label, in the order of the workload.
+/// A group per label, in workload order.
 fn grouped(
     points: &[&PointResult],
     palette: &Palette,
@@ -134,8 +133,8 @@ fn grouped(
     groups
 }
 
-/// Bars of a study in which each step builds on the one before: label, value, and half of the interval around it, in
-/// records per second. What a step gained stands beside its value, and in full colour in its bar.
+/// Bars of a study whose steps build on each other: label, value, and half of its interval, in records per second. The gain of a
+/// step is beside its value, and in full colour in its bar.
 pub fn cumulative_bars<T: AsRef<str>>(steps: &[(T, f64, f64)]) -> String {
     let mut before: Option<f64> = None;
     let mut bars = Vec::new();

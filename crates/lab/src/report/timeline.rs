@@ -1,4 +1,4 @@
-//! How it went: rate, p99, processors, steal, disk and in-sync replicas over the seconds of a repetition.
+//! Time lines of a repetition: rate, p99, processors, steal, disk and in-sync replicas.
 
 use super::chart::{Axis, Chart, Line, nice_ceiling};
 use super::latency::{log_domain, quantity_of_tick};
@@ -8,12 +8,12 @@ use crate::quantity;
 use crate::result::{PointResult, Repetition, Sample, WorkloadResult};
 use crate::worker::Interval;
 
-/// More points than this on one line are drawn as the means, or worst values, of stretches.
+/// Lines with more points are reduced to means or worst values of intervals.
 const POINTS_MAX: usize = 240;
-/// More processes of one role than this are drawn as their sum.
+/// More processes of one role are drawn as their sum.
 const PROCESSES_MAX: usize = 3;
 
-/// The time lines of a workload: folded, one part for each point.
+/// The time lines of a workload: collapsed, one section per point.
 pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
     let mut labels: Vec<&str> = Vec::new();
     let mut markup = String::new();
@@ -38,7 +38,7 @@ pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
     markup
 }
 
-/// The repetition that stands for all: the one whose rate is the median.
+/// The representative repetition: the one with the median rate.
 fn typical(point: &PointResult) -> Option<&Repetition> {
     let rate = |repetition: &&Repetition| {
         let figures = &repetition.figures;
@@ -59,7 +59,7 @@ fn charts(points: &[&PointResult], palette: &Palette) -> String {
         }
     }
     charts.extend(sampled(
-        "Time that the host took (steal)",
+        "Time taken by the hypervisor (steal)",
         "processors",
         points,
         palette,
@@ -116,7 +116,7 @@ fn chart(title: &str, unit: &str, lines: Vec<Line>) -> Chart {
     }
 }
 
-/// Rate and p99 of producers or consumers: the typical repetition named, the others faint behind it.
+/// Rate and p99 of producers or consumers: the representative repetition labelled, the others faint.
 fn intervals(
     what: &str,
     points: &[&PointResult],
@@ -146,7 +146,7 @@ fn over(
     points.collect()
 }
 
-/// Seconds since the measurement began; none before it.
+/// Seconds since the start of the measurement; none before it.
 fn since(repetition: &Repetition, at_us: u64) -> Option<f64> {
     at_us.checked_sub(repetition.began_at_us).map(|us| us as f64 / 1e6)
 }
@@ -179,7 +179,7 @@ fn line(name: &str, class: &str, points: Vec<(f64, f64)>) -> Line {
     Line { name: name.to_owned(), class: class.to_owned(), points, dots: false }
 }
 
-/// What stands for a stretch of a line that has too many points.
+/// How an interval of a reduced line is represented.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Worst {
     None,
@@ -204,7 +204,7 @@ fn thinned(points: Vec<(f64, f64)>, worst: Worst) -> Vec<(f64, f64)> {
     points.chunks(stretch).map(stands_for).collect()
 }
 
-/// Something of every sample of the typical repetitions; it is told the seconds since the sample before.
+/// A figure of each sample of the representative repetitions; `figure` gets the seconds since the previous sample.
 fn sampled(
     title: &str,
     unit: &str,

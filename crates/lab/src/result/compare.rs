@@ -1,5 +1,5 @@
-//! Two results beside each other. Points are paired, what is not comparable is refused with the field and both values, and
-//! each figure gets a ratio with its confidence. Nothing here judges a single result: that is its verdict.
+//! Compares two results: pairs points, refuses pairs that are not comparable with the differing field and values, and gives each
+//! figure's ratio with its confidence. Single results are judged by their verdicts, not here.
 
 mod difference;
 mod ratio;
@@ -16,12 +16,12 @@ use super::{PointResult, RunResult, WorkloadResult};
 use crate::figures::FIGURES;
 use crate::worker::Driver;
 
-/// Which points belong together, beside workload, label and driver.
+/// How points are paired, in addition to workload, label and driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pairing {
-    /// Those of the same target.
+    /// Points of the same target.
     SameTarget,
-    /// Those of one target in the first result with those of another in the second, which may be the same result.
+    /// A target of the first result with another of the second, which may be the same result.
     Targets {
         /// In the first.
         a: String,
@@ -30,24 +30,24 @@ pub enum Pairing {
     },
 }
 
-/// Two results beside each other.
+/// The comparison of two results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The points that both have, in the order of the first.
+    /// Points in both, in the order of the first.
     pub pairs: Vec<Pair>,
-    /// The points that both have and that cannot be compared.
+    /// Points in both that cannot be compared.
     pub refused: Vec<Refused>,
-    /// The points that only the first has.
+    /// Points only in the first.
     pub only_in_a: Vec<PointName>,
-    /// The points that only the second has.
+    /// Points only in the second.
     pub only_in_b: Vec<PointName>,
-    /// What differs and does not stand in the way: versions, commands, seeds. It may be the reason for a ratio.
+    /// Other differences, such as versions, commands and seeds, which may explain a ratio.
     pub differences: Vec<Difference>,
-    /// What intervals and words rest on.
+    /// The statistical method.
     pub method: String,
 }
 
-/// What tells a point from all others of a result.
+/// The identity of a point in a result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PointName {
     /// The workload.
@@ -67,7 +67,7 @@ pub struct Pair {
     pub a: PointName,
     /// In the second.
     pub b: PointName,
-    /// Each figure that both have.
+    /// Each figure in both.
     pub ratios: Vec<Ratio>,
 }
 
@@ -88,8 +88,8 @@ impl std::fmt::Display for PointName {
     }
 }
 
-/// Compares two results. Different machines or schemas are refused as a whole, and so are results without a single pair;
-/// points that differ in their settings or were not measured to the end are refused one by one.
+/// Compares two results. Results from different machines or schemas, or without a common point, are refused as a whole; points
+/// with different settings or incomplete measurements are refused one by one.
 pub fn compare(a: &RunResult, b: &RunResult, pairing: &Pairing) -> Result<Comparison, NotComparable> {
     let obstacles = difference::between_runs(a, b);
     if !obstacles.is_empty() {
@@ -147,7 +147,7 @@ fn chosen<'a>(
 fn same_point(a: &PointResult, b: &PointResult, pairing: &Pairing) -> bool {
     let target = match pairing {
         Pairing::SameTarget => a.target == b.target,
-        // Each side has only points of the target that was asked for.
+        // Each side has only points of the requested target.
         Pairing::Targets { .. } => true,
     };
     target && a.point.label == b.point.label && a.driver == b.driver

@@ -1,34 +1,34 @@
-//! Proof that what was acknowledged is in the log.
+//! Evidence that acknowledged records are in the log.
 
 use serde::{Deserialize, Serialize};
 
-/// What was found after a repetition.
+/// The evidence of a repetition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// Records acknowledged to producers, warm-up included.
     pub acknowledged: u64,
-    /// Records in the log: the end offsets less the start offsets, of all partitions.
+    /// Records in the log: end offsets minus start offsets, over all partitions.
     pub in_log: u64,
-    /// Each partition.
+    /// The partitions.
     pub partitions: Vec<PartitionEvidence>,
-    /// Bytes of the partitions on all disks, as the brokers tell.
+    /// Size of the partitions on all disks, as reported by the brokers.
     pub bytes_on_disk: u64,
-    /// The least number of in-sync replicas seen during the run, of any partition.
+    /// The smallest number of in-sync replicas of any partition during the run.
     pub in_sync_replicas_min: u32,
-    /// The replication factor that was asked for.
+    /// The requested replication factor.
     pub replication_factor: u16,
-    /// When records are synced to disk, in words.
+    /// When records are synced to disk, as text.
     pub fsync_policy: String,
-    /// What reading back has found; none where nothing was read.
+    /// The result of reading back; none if nothing was read.
     pub check: Option<Check>,
-    /// Why nothing was read back, or not all: for people; none where all was read.
+    /// Why records were not or only partly read back, as text; none if all were.
     #[serde(default)]
     pub not_read_back: Option<String>,
-    /// What contradicts the claim that nothing was lost: for people; empty when all agrees.
+    /// Contradictions to the claim that nothing was lost, as text; empty if there are none.
     pub faults: Vec<String>,
 }
 
-/// One partition after a repetition.
+/// A partition after a repetition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartitionEvidence {
     /// The topic.
@@ -37,18 +37,18 @@ pub struct PartitionEvidence {
     pub partition: i32,
     /// Its first offset.
     pub start_offset: i64,
-    /// One behind its last offset.
+    /// Its end offset.
     pub end_offset: i64,
     /// Its replicas.
     pub replicas: Vec<ReplicaEvidence>,
 }
 
-/// One replica after a repetition.
+/// A replica after a repetition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReplicaEvidence {
     /// The broker.
     pub broker: i32,
-    /// One behind its last offset.
+    /// Its end offset.
     pub end_offset: i64,
     /// Bytes on the broker's disk.
     pub bytes: u64,
@@ -56,22 +56,22 @@ pub struct ReplicaEvidence {
     pub in_sync: bool,
 }
 
-/// What reading back has found.
+/// The result of reading back.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// Records read: of each partition the first ones, where it is not all.
+    /// Records read: the first ones of each partition, if not all.
     pub read: u64,
     /// Whether all were read.
     #[serde(default)]
     pub whole: bool,
-    /// Acknowledged, and not there. Where not all were read, by the offsets alone: as many fewer as the log holds.
+    /// Acknowledged but missing. If not all were read, as many as the offsets show.
     pub lost: u64,
-    /// There more than once, of those that were read.
+    /// Duplicates among the records read.
     pub duplicated: u64,
-    /// Behind a later record of the same producer in one partition, of those that were read.
+    /// Records read after a later one of the same producer in the partition.
     pub reordered: u64,
-    /// Not what was sent, of those that were read.
+    /// Records read that differ from what was sent.
     pub damaged: u64,
-    /// There although the producer was not told so: no fault. Known only where all were read.
+    /// Present but not acknowledged, which is no fault. Known only if all were read.
     pub unacknowledged: u64,
 }

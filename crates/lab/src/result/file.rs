@@ -1,11 +1,11 @@
-//! Result files. One is written whole or not at all; one that cannot be read says where it is wrong.
+//! Result files: written atomically; read errors name the location.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::{RunResult, SCHEMA};
 
-/// A file is not read beyond this: a result of a long run is some tens of megabytes.
+/// Size limit: the result of a long run has some tens of megabytes.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// A result could not be read.
@@ -16,11 +16,11 @@ pub enum ReadError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// The file is larger than any result.
-    #[error("{}: has {bytes} bytes; a result has at most {BYTES_MAX}", path.display())]
+    /// The file is too large.
+    #[error("{}: has {bytes} bytes; the limit is {BYTES_MAX}", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -32,20 +32,20 @@ pub enum ReadError {
     NotJson {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// Location and cause.
         source: serde_json::Error,
     },
     /// The document is not a result of the lab.
-    #[error("{}: schema: is {found}, should be \"{SCHEMA}\": this is no result of the lab", path.display())]
+    #[error("{}: schema: is {found}, expected \"{SCHEMA}\": this is not a result of the lab", path.display())]
     NotAResult {
         /// The file.
         path: PathBuf,
-        /// What stands there.
+        /// The value found.
         found: String,
     },
     /// The document is of a newer version.
     #[error(
-        "{}: schema: is \"{found}\", and this lab reads up to \"{SCHEMA}\": read it with the version that wrote it",
+        "{}: schema: is \"{found}\", but this lab supports up to \"{SCHEMA}\": use the version that wrote it",
         path.display()
     )]
     Newer {
@@ -54,29 +54,29 @@ pub enum ReadError {
         /// Its schema.
         found: String,
     },
-    /// A field is missing or holds what it cannot.
+    /// A field is missing or invalid.
     #[error("{}: {field}: {reason}", path.display())]
     Field {
         /// The file.
         path: PathBuf,
-        /// The field, as a path through the document such as `workloads[0].points[2].driver`.
+        /// The field's path, such as `workloads[0].points[2].driver`.
         field: String,
-        /// What is wrong with it.
+        /// The error.
         reason: String,
     },
 }
 
-/// A result could not be written; what stood there before still does.
+/// A result could not be written; an existing file is unchanged.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: cannot be written: {source}", path.display())]
 pub struct WriteError {
     /// The file.
     pub path: PathBuf,
-    /// Why.
+    /// The cause.
     pub source: std::io::Error,
 }
 
-/// Reads a result. One of a newer schema is refused: it may mean something else by the same words.
+/// Reads a result. Newer schemas are refused, because they may use the same names differently.
 pub fn read(path: &Path) -> Result<RunResult, ReadError> {
     let unreadable = |source| ReadError::Unreadable { path: path.to_owned(), source };
     let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
@@ -114,14 +114,14 @@ fn version(schema: &str) -> Option<u64> {
     schema.strip_prefix(name)?.strip_prefix('/')?.parse().ok()
 }
 
-/// Writes a result in place of what is at `path`, whole or not at all.
+/// Writes a result to `path` atomically.
 pub fn write(path: &Path, result: &RunResult) -> Result<(), WriteError> {
     let text = serde_json::to_vec_pretty(result)
         .map_err(|error| WriteError { path: path.to_owned(), source: error.into() })?;
     write_whole(path, &text)
 }
 
-/// Writes a file in place of what is at `path`, whole or not at all: beside it first, then renamed.
+/// Writes a file to `path` atomically: to a temporary file, then renamed.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     let failed = |source| WriteError { path: path.to_owned(), source };
     let directory = match path.parent() {
@@ -139,7 +139,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), WriteError> {
     Ok(())
 }
 
-/// As any new file: what the umask leaves. Temporary files are the owner's alone otherwise, also after the renaming.
+/// Sets the permissions of a new file according to the umask. Temporary files are private, also after renaming.
 fn mode() -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o666)
 }

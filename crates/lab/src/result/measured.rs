@@ -1,4 +1,4 @@
-//! What was measured of one point on one target.
+//! The measurements of one point on one target.
 
 use std::collections::BTreeMap;
 
@@ -15,21 +15,21 @@ pub struct PointResult {
     pub point: Point,
     /// The target's name.
     pub target: String,
-    /// Who spoke to it.
+    /// The client driver.
     pub driver: Driver,
     /// The client's name and version.
     pub client: String,
-    /// Each repetition: of the point itself, or of its knee where saturation was searched.
+    /// The repetitions: of the point, or of its knee after a search for saturation.
     pub repetitions: Vec<Repetition>,
-    /// Over the repetitions.
+    /// The summary of all repetitions.
     pub summary: Summary,
-    /// The search for saturation, in order; empty where there was none.
+    /// The steps of the search for saturation; empty if there was none.
     pub steps: Vec<Step>,
-    /// What the search found.
+    /// The result of the search.
     pub knee: Option<Knee>,
-    /// What limited the point, and whether its figures may be quoted.
+    /// The limit of the point, and whether its figures are quotable.
     pub verdict: Verdict,
-    /// Why it was not measured, or not to the end.
+    /// Why it was not measured, or not completely.
     pub failure: Option<String>,
 }
 
@@ -38,37 +38,37 @@ pub struct PointResult {
 pub struct Repetition {
     /// From 0.
     pub number: u32,
-    /// When its measurement began, since the Unix epoch.
+    /// Start of its measurement, since the Unix epoch.
     pub began_at_us: u64,
-    /// How long it was.
+    /// Duration of the measurement.
     pub measured_s: f64,
     /// Its figures.
     pub figures: Figures,
-    /// From the intended time of sending to the acknowledgement.
+    /// From the intended send time to the acknowledgement.
     pub acknowledge_latency: Option<Histogram>,
-    /// From the intended time of sending to the consumer.
+    /// From the intended send time to the consumer.
     pub end_to_end_latency: Option<Histogram>,
-    /// The intervals of all producers together.
+    /// The intervals of all producers combined.
     pub produced: Vec<Interval>,
-    /// The intervals of all consumers together.
+    /// The intervals of all consumers combined.
     pub consumed: Vec<Interval>,
-    /// What each process used.
+    /// The usage of each process.
     pub processes: Vec<ProcessUse>,
-    /// What the machine did.
+    /// The usage of the machine.
     pub host: HostUse,
-    /// The samples of processes and machine, over time.
+    /// Samples of processes and machine over time.
     pub samples: Vec<Sample>,
-    /// Proof that the records are there.
+    /// The evidence.
     pub evidence: Evidence,
-    /// Records that producers gave up, warm-up included.
+    /// Records that producers failed to send, warm-up included.
     #[serde(default)]
     pub given_up: u64,
-    /// What else a reader must know of this repetition, for people: what a driver cannot tell, why records were given up.
+    /// Notes for readers: limits of the driver, reasons of failed records.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
-/// Over the repetitions of a point: each figure of [`Figures`] under its name.
+/// The summary of a point's repetitions: each figure of [`Figures`] by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// By the figure's name.
@@ -82,59 +82,59 @@ pub struct Summary {
 /// A figure over the repetitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// How many repetitions have it.
+    /// Number of repetitions with it.
     pub count: u32,
     /// The mean.
     pub mean: f64,
     /// The median.
     pub median: f64,
-    /// The least.
+    /// Minimum.
     pub min: f64,
-    /// The most.
+    /// Maximum.
     pub max: f64,
-    /// Standard deviation (of a sample) by mean; 0 for one repetition.
+    /// Standard deviation (of a sample) divided by the mean; 0 for one repetition.
     pub variation: f64,
 }
 
-/// One step of a search for saturation.
+/// A step of a search for saturation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// Producers at this step.
     pub producers: u32,
-    /// What was asked for, where a rate was.
+    /// The requested rate, if any.
     pub asked_records_per_s: Option<f64>,
-    /// What the cluster took.
+    /// The accepted rate.
     pub records_per_s: f64,
-    /// Intended time to acknowledgement.
+    /// From the intended send time to the acknowledgement.
     pub p99_us: Option<f64>,
-    /// Whether it fell behind what was asked for.
+    /// Whether it fell behind the requested rate.
     pub fell_behind: bool,
-    /// The brokers' processor time by that of the whole machine, 0 to 1.
+    /// The brokers' share of the machine's processor time, 0 to 1.
     pub broker_cpu_share: f64,
-    /// The producers' processor time by that of the whole machine, 0 to 1.
+    /// The producers' share of the machine's processor time, 0 to 1.
     pub producer_cpu_share: f64,
 }
 
-/// The most that a cluster carries.
+/// The maximum that a cluster sustains.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Knee {
     /// Records per second.
     pub records_per_s: f64,
-    /// The rate that was still carried.
+    /// The highest rate that was sustained.
     pub low_records_per_s: f64,
-    /// The rate that was not, or the most that was seen.
+    /// The lowest rate that was not, or the highest seen.
     pub high_records_per_s: f64,
     /// Producers at the knee.
     pub producers: u32,
 }
 
-/// What limited a point, and whether its figures may stand as a headline.
+/// The limit of a point, and whether its figures are quotable.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// `generator CPU`, `broker CPU`, `disk`, `network`, `one partition`, `asked rate`, `machine CPU` or `unknown`.
     pub limit: String,
-    /// What it was concluded from: figures, for people.
+    /// The reasons, as text with figures.
     pub reasons: Vec<String>,
-    /// Why no headline may be printed; empty when one may.
+    /// Why the point is not quotable; empty if it is.
     pub no_headline: Vec<String>,
 }

@@ -1,13 +1,11 @@
-//! A result in the JSON of the OpenMessaging Benchmark (github.com/openmessaging/benchmark, its class `TestResult`), so
-//! that its charts and tables can be made of it. Rates are per second, latencies milliseconds.
+//! A result in the JSON format of the OpenMessaging Benchmark (github.com/openmessaging/benchmark, class `TestResult`), for its
+//! charts and tables. Rates are per second, latencies milliseconds.
 //!
-//! - The series hold all repetitions, one behind the other, with an entry for each interval of about a second; there, an
-//!   entry stands for ten seconds.
+//! - Series concatenate all repetitions, with an entry per interval of about a second; the benchmark's entries are ten seconds.
 //! - Aggregated latencies come from the merged histograms of all repetitions.
-//! - Publish latency is taken from the *intended* time of sending on. There, what passes between intended and real sending is
-//!   told apart as publish delay; here it is within, and nothing is told as delay.
-//! - A series of which nothing is known is empty: the lab's intervals have no mean and only some percentiles. An aggregate
-//!   of which nothing is known is left out.
+//! - Publish latency starts at the *intended* send time. The benchmark reports the time between intended and actual sending
+//!   separately as publish delay; here it is included, and no delay is reported.
+//! - Unknown series are empty: the lab's intervals have no mean and only some percentiles. Unknown aggregates are left out.
 
 use serde_json::{Map, Value, json};
 
@@ -15,15 +13,15 @@ use super::{Histogram, PointResult, Repetition};
 use crate::worker::Interval;
 use crate::workload::{Measure, Unit};
 
-/// Steps of the quantiles for each halving of the distance to 100 %, as there.
+/// Quantile steps per halving of the distance to 100 %, as in the benchmark.
 const QUANTILE_STEPS: u32 = 100;
 
-/// The names of one kind of latency: its series, and its aggregate.
+/// The names of a kind of latency: of its series, and of its aggregate.
 const PUBLISH: [&str; 2] = ["publishLatency", "aggregatedPublishLatency"];
 const PUBLISH_DELAY: [&str; 2] = ["publishDelayLatency", "aggregatedPublishDelayLatency"];
 const END_TO_END: [&str; 2] = ["endToEndLatency", "aggregatedEndToEndLatency"];
 
-/// What stands behind each name: the percentiles, the mean and the most.
+/// The suffixes of each name: percentiles, mean and maximum.
 const PERCENTILES: [(&str, f64); 6] = [
     ("50pct", 0.5),
     ("75pct", 0.75),
@@ -70,7 +68,7 @@ fn rate(interval: &Interval) -> Value {
     }
 }
 
-/// What was produced and not yet consumed at the end of each interval of the producers; 0 where nobody consumes.
+/// Records produced but not yet consumed at the end of each interval of the producers; 0 without consumers.
 fn backlog(result: &PointResult, repetition: &Repetition) -> Vec<Value> {
     let mut left = match (result.point.measure, result.point.extent.unit) {
         (Measure::Drain, Unit::Records(records)) => i128::from(records),
@@ -89,7 +87,7 @@ fn backlog(result: &PointResult, repetition: &Repetition) -> Vec<Value> {
     backlog
 }
 
-/// The latencies of intervals. One without latencies breaks the series, which is then empty as a whole.
+/// The latencies of intervals. If an interval has none, the series is empty.
 fn series(document: &mut Map<String, Value>, name: &str, intervals: &[&Interval]) {
     let all = |of: fn(&Interval) -> Option<u64>| {
         let values: Option<Vec<Value>> = intervals.iter().map(|each| Some(ms(of(each)? as f64))).collect();
@@ -113,7 +111,7 @@ fn aggregate(document: &mut Map<String, Value>, name: &str, histogram: Option<&H
     if let Some(histogram) = histogram {
         document.insert(format!("{name}Avg"), ms(histogram.mean_us));
         document.insert(format!("{name}Max"), ms(histogram.max_us as f64));
-        // A histogram whose counts cannot be read still has its own percentiles.
+        // A histogram with unreadable counts still has its own percentiles.
         let known = [
             histogram.p50_us,
             histogram.p75_us,
@@ -127,7 +125,7 @@ fn aggregate(document: &mut Map<String, Value>, name: &str, histogram: Option<&H
         }
         if let Ok(recorded) = histogram.recorded() {
             for step in recorded.iter_quantiles(QUANTILE_STEPS) {
-                // The steps add up with errors of 1e-14, which no reader wants to see.
+                // Round: the steps add up with errors of 1e-14.
                 let percentile = (step.quantile_iterated_to() * 1e8).round() / 1e6;
                 quantiles.insert(format!("{percentile:?}"), ms(step.value_iterated_to() as f64));
             }

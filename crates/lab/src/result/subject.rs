@@ -1,29 +1,29 @@
-//! Which figure stands for a point: the one that a verdict and a report look at.
+//! The main figure of a point, for verdicts and reports.
 
 use super::Summary;
 use crate::workload::{Load, Measure, Point};
 
-/// What a point is about: which of its figures stands for it.
+/// The subject of a point, which determines its main figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// The most that the cluster carries.
+    /// The maximum that the cluster sustains.
     Knee,
-    /// Producing as fast as it goes.
+    /// Producing at the maximum rate.
     Produce,
-    /// Consuming as fast as it goes.
+    /// Consuming at the maximum rate.
     Consume,
     /// Consuming a backlog.
     Drain,
-    /// Waiting, at a given rate.
+    /// Latency, at a fixed rate.
     Latency,
 }
 
 impl Subject {
-    /// All, in the order of a report.
+    /// All, in report order.
     pub const ALL: [Subject; 5] =
         [Subject::Knee, Subject::Produce, Subject::Consume, Subject::Drain, Subject::Latency];
 
-    /// What a point is about.
+    /// The subject of a point.
     pub fn of(point: &Point) -> Subject {
         match (&point.load, point.measure) {
             (_, Measure::Drain) => Subject::Drain,
@@ -34,7 +34,7 @@ impl Subject {
         }
     }
 
-    /// The name of the figure that tells it. A latency is that from end to end where consumers were measured.
+    /// The name of the main figure. A latency is end to end if consumers were measured.
     pub fn figure(self, summary: &Summary) -> &'static str {
         match self {
             Subject::Knee | Subject::Produce => "produced_records_per_s",

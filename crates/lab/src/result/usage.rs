@@ -1,8 +1,8 @@
-//! What processes and machine used.
+//! Resource usage of processes and machine.
 
 use serde::{Deserialize, Serialize};
 
-/// What one process, with its children that the lab was told of, used within the measurement.
+/// Resource usage of a process, with its known children, during the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessUse {
     /// `broker-1`, `producer-0`, `consumer-0`.
@@ -13,27 +13,27 @@ pub struct ProcessUse {
     pub user_s: f64,
     /// Processor time in the kernel.
     pub system_s: f64,
-    /// The most resident memory that was sampled.
+    /// The maximum sampled resident memory.
     pub memory_bytes_max: u64,
-    /// Bytes that it caused to be read from disks; none where the kernel does not tell.
+    /// Bytes read from disks on its behalf; none if unknown.
     pub disk_read_bytes: Option<u64>,
-    /// Bytes that it caused to be written to disks.
+    /// Bytes written to disks on its behalf; none if unknown.
     pub disk_written_bytes: Option<u64>,
-    /// The busiest of its threads: processor time by time, 0 to 1.
+    /// The busiest of its threads: share of time, 0 to 1.
     pub busiest_thread: f64,
 }
 
-/// What the machine did within the measurement.
+/// Resource usage of the machine during the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostUse {
-    /// Busy processor time by that of all processors, 0 to 1.
+    /// Busy share of all processor time, 0 to 1.
     pub cpu_busy: f64,
-    /// The part of that which went to interrupts, those of the loopback network among them.
+    /// The part of that spent on interrupts, including those of loopback.
     #[serde(default)]
     pub cpu_interrupts: f64,
-    /// Time that the host took from this virtual machine, by that of all processors, 0 to 1.
+    /// Share of processor time taken by the hypervisor (steal), 0 to 1.
     pub cpu_steal: f64,
-    /// Time that processors were idle for want of a disk, by that of all processors, 0 to 1.
+    /// Share of processor time spent idle waiting for disks, 0 to 1.
     pub cpu_io_wait: f64,
     /// Bytes through the loopback interface.
     pub loopback_bytes: u64,
@@ -43,40 +43,40 @@ pub struct HostUse {
     /// Bytes sent by all other interfaces.
     #[serde(default)]
     pub sent_bytes: u64,
-    /// The disks that were used.
+    /// The disks in use.
     pub disks: Vec<DiskUse>,
-    /// The most dirty memory that was sampled.
+    /// The maximum sampled dirty memory.
     pub dirty_bytes_max: u64,
 }
 
-/// What one disk did.
+/// Usage of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DiskUse {
-    /// The kernel's name of it.
+    /// Its name in the kernel.
     pub name: String,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Time with a request under way, by time, 0 to 1.
+    /// Share of time with a request in flight, 0 to 1.
     pub busy: f64,
 }
 
-/// One look at processes and machine.
+/// A sample of processes and machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Since the Unix epoch.
     pub at_us: u64,
-    /// Processors' worth of time since the sample before, by process name; 1.0 is one processor.
+    /// Processors used since the previous sample, by process name; 1.0 is one processor.
     pub process_cpus: Vec<(String, f64)>,
     /// Resident memory, by process name.
     pub process_memory_bytes: Vec<(String, u64)>,
-    /// Processors' worth of time that the whole machine was busy.
+    /// Processors in use on the whole machine.
     pub host_cpus: f64,
-    /// Processors' worth of time that the host took.
+    /// Processors taken by the hypervisor.
     pub steal_cpus: f64,
-    /// Written to all disks since the sample before.
+    /// Written to all disks since the previous sample.
     pub disk_written_bytes: u64,
-    /// The least number of in-sync replicas of any partition of the run; none while it was not asked.
+    /// The smallest number of in-sync replicas of any partition of the run; none if not observed.
     pub in_sync_replicas_min: Option<u32>,
 }

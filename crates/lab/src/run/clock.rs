@@ -1,18 +1,18 @@
-//! The wall clock, which lab and workers share.
+//! The wall clock, shared by lab and workers.
 
 /// Microseconds since the Unix epoch.
-#[expect(clippy::disallowed_methods, reason = "the lab measures the world, whose clock this is")]
+#[expect(clippy::disallowed_methods, reason = "measurements need wall-clock time")]
 pub(crate) fn now_us() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// This moment as [`rfc_3339`] has it.
+/// The current time as [`rfc_3339`].
 pub(crate) fn now_rfc_3339() -> String {
     rfc_3339(now_us())
 }
 
-/// A moment as RFC 3339 in UTC, to the second.
+/// A time as RFC 3339 in UTC, in seconds.
 pub fn rfc_3339(us: u64) -> String {
     let seconds = i64::try_from(us / 1_000_000).unwrap_or(i64::MAX);
     chrono::DateTime::from_timestamp(seconds, 0)

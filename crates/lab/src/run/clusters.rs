@@ -1,12 +1,12 @@
-//! The clusters that run during a run: one for each target, kept as long as the points need the same kind of it. Clusters of
-//! several targets run side by side when memory allows; an idle broker costs next to nothing, a start costs minutes.
+//! The clusters of a run: one per target, kept while points need the same kind. Clusters of several targets run side by side if
+//! memory allows; an idle broker costs almost nothing, a start costs minutes.
 
 use crate::result::TargetInfo;
 use crate::target::{self, RunningCluster, StartOptions, TargetError, TargetSpec};
 use crate::worker::Driver;
 use crate::workload::{ClusterSpec, Measure};
 
-/// The clusters, by the place of their target.
+/// The clusters, by target index.
 #[derive(Debug)]
 pub(super) struct Clusters {
     options: StartOptions,
@@ -17,7 +17,7 @@ pub(super) struct Clusters {
 struct Running {
     spec: ClusterSpec,
     cluster: RunningCluster,
-    /// What it has done already, with which driver, and how many bytes a repetition wrote.
+    /// What it has done already, with which driver, and the bytes written per repetition.
     warm: Vec<(Driver, Measure, u64)>,
 }
 
@@ -27,12 +27,12 @@ impl Clusters {
         Clusters { options, running: std::iter::repeat_with(|| None).take(targets).collect() }
     }
 
-    /// The cluster of a target; none while it does not run.
+    /// The running cluster of a target, if any.
     pub(super) fn get(&self, target: usize) -> Option<&RunningCluster> {
         self.running[target].as_ref().map(|running| &running.cluster)
     }
 
-    /// The cluster of a target has done this: a repetition of it wrote so many bytes.
+    /// Records what the cluster of a target has done, with the bytes written by a repetition.
     pub(super) fn note_warm(&mut self, target: usize, (driver, measure): (Driver, Measure), bytes: u64) {
         if let Some(running) = &mut self.running[target] {
             running.warm.retain(|warm| (warm.0, warm.1) != (driver, measure));
@@ -40,13 +40,13 @@ impl Clusters {
         }
     }
 
-    /// Whether the cluster of a target has done this before, and how much it wrote.
+    /// Whether the cluster of a target has done this before, and the bytes written.
     pub(super) fn warm_bytes(&self, target: usize, kind: (Driver, Measure)) -> Option<u64> {
         let running = self.running[target].as_ref()?;
         running.warm.iter().find(|warm| (warm.0, warm.1) == kind).map(|warm| warm.2)
     }
 
-    /// Starts the cluster of a target, unless it runs as it should. What is said on the way goes to `say`.
+    /// Starts the cluster of a target, unless a suitable one runs. Reports to `say`.
     pub(super) async fn ensure(
         &mut self,
         target: usize,
@@ -78,7 +78,7 @@ impl Clusters {
         }
     }
 
-    /// Stops all but this one.
+    /// Stops all others.
     pub(super) fn stop_others(&mut self, target: usize, say: &(dyn Fn(&str) + Sync)) {
         for other in (0..self.running.len()).filter(|other| *other != target) {
             self.stop(other, say);
@@ -93,7 +93,7 @@ impl Clusters {
     }
 }
 
-/// A target's name before it runs.
+/// The name of a target that is not running.
 pub(super) fn name(spec: &TargetSpec) -> String {
     match spec {
         TargetSpec::Embedded => "embedded".to_owned(),
@@ -102,7 +102,7 @@ pub(super) fn name(spec: &TargetSpec) -> String {
     }
 }
 
-/// What is known of a target that did not start.
+/// The description of a target that did not start.
 pub(super) fn unstarted(spec: &TargetSpec) -> TargetInfo {
     let kind = match spec {
         TargetSpec::Embedded => "embedded",
@@ -113,6 +113,6 @@ pub(super) fn unstarted(spec: &TargetSpec) -> TargetInfo {
         kind: kind.to_owned(),
         version: "unknown".to_owned(),
         command: Vec::new(),
-        notes: vec!["It did not start.".to_owned()],
+        notes: vec!["It failed to start.".to_owned()],
     }
 }

@@ -1,4 +1,4 @@
-//! A contender: one target with one driver at one point, with what is taken of it so far and what comes next. Pure.
+//! A contender: one target with one driver at one point, with its results so far and its next step. Pure.
 
 use super::plan::{expected_bytes, is_search, seed_of, warm_up_unit};
 use super::saturation::{Next, Outcome, Search, Trial, fell_behind};
@@ -9,33 +9,33 @@ use crate::terminal::PointAt;
 use crate::worker::Driver;
 use crate::workload::{Load, Measure, Point, Unit, Workload};
 
-/// A repetition may write so many times what the one before it wrote.
+/// A repetition may write up to this multiple of the previous one.
 const BYTES_MARGIN: f64 = 1.25;
 
-/// Where a contender is.
+/// The stage of a contender.
 #[derive(Clone, Debug)]
 enum Stage {
-    /// The repetition that does not count.
+    /// The warm-up.
     WarmUp,
     /// The search for saturation.
     Searching(Search),
-    /// The repetitions that count.
+    /// The counted repetitions.
     Measuring,
-    /// All is taken, or it failed.
+    /// All done, or failed.
     Over,
 }
 
 /// One target with one driver at one point.
 #[derive(Debug)]
 pub(super) struct Contender {
-    /// The place of its target.
+    /// The index of its target.
     pub(super) target: usize,
     target_name: String,
     driver: Driver,
     workload: String,
-    /// The point as it is asked for.
+    /// The point as specified.
     asked: Point,
-    /// The point as the next repetition takes it.
+    /// The point for the next repetition.
     current: Point,
     seed: u64,
     stage: Stage,
@@ -50,7 +50,7 @@ pub(super) struct Contender {
 }
 
 impl Contender {
-    /// One that begins.
+    /// A new contender.
     pub(super) fn new(
         target: usize,
         target_name: String,
@@ -84,32 +84,32 @@ impl Contender {
         }
     }
 
-    /// Whether there is anything left to take.
+    /// Whether repetitions are left.
     pub(super) fn wants_more(&self) -> bool {
         !matches!(self.stage, Stage::Over)
     }
 
-    /// The point as the next repetition takes it.
+    /// The point for the next repetition.
     pub(super) fn point(&self) -> &Point {
         &self.current
     }
 
-    /// Whether it cannot go on.
+    /// Whether it has failed.
     pub(super) fn has_failed(&self) -> bool {
         self.failure.is_some()
     }
 
-    /// What its cluster is warm for, once it has had a repetition.
+    /// What its cluster is warm for after a repetition.
     pub(super) fn kind(&self) -> (Driver, Measure) {
         (self.driver, self.asked.measure)
     }
 
-    /// What its next repetition may write.
+    /// How much its next repetition may write.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Its cluster is warm from another point, whose repetitions wrote so much: it needs no repetition that does not count.
+    /// Its cluster is warm from another point, whose repetitions wrote this much: no warm-up is needed.
     pub(super) fn skip_warm_up(&mut self, bytes: u64) {
         if matches!(self.stage, Stage::WarmUp) {
             self.begin();
@@ -120,36 +120,36 @@ impl Contender {
         }
     }
 
-    /// Who speaks.
+    /// Its driver.
     pub(super) fn driver(&self) -> Driver {
         self.driver
     }
 
-    /// The target's name, as far as it is known.
+    /// The target's name, if known.
     pub(super) fn target_name(&self) -> &str {
         &self.target_name
     }
 
-    /// The target tells its name.
+    /// Sets the target's description.
     pub(super) fn set_target_name(&mut self, name: &str) {
         name.clone_into(&mut self.target_name);
     }
 
-    /// Its target was measured before or after the others, not in turn with them.
+    /// Notes that its target was measured before or after the others, not in turn with them.
     pub(super) fn note_alone(&mut self) {
         self.reasons.push(
-            "memory does not hold the clusters of all targets at once: each was measured alone, not in turn"
+            "memory does not suffice for the clusters of all targets at once: each was measured alone, not in turn"
                 .to_owned(),
         );
     }
 
-    /// It cannot go on, and why.
+    /// Marks it as failed.
     pub(super) fn failed(&mut self, why: String) {
         self.failure = Some(why);
         self.stage = Stage::Over;
     }
 
-    /// The number of its next repetition among those that count.
+    /// The number of its next counted repetition.
     pub(super) fn number(&self) -> u32 {
         self.repetitions.len() as u32
     }
@@ -164,7 +164,7 @@ impl Contender {
         seed_of(self.seed, [u64::from(self.tried), 0, 0])
     }
 
-    /// Its next repetition, for the progress.
+    /// Its next repetition, for the progress display.
     pub(super) fn at(&self) -> PointAt {
         let (repetition, what) = match self.stage {
             Stage::WarmUp => (0, " (warm-up, not counted)"),
@@ -181,11 +181,11 @@ impl Contender {
         }
     }
 
-    /// Takes in a repetition by a client of this name and version, and goes on to what comes next.
+    /// Records a repetition by a client of this name and version, and advances to the next step.
     pub(super) fn taken(&mut self, mut repetition: Repetition, client: String, cpus: u32) {
         self.client = client;
         self.tried += 1;
-        // Memory that a repetition has given back is still this machine's for a moment; what goes beyond that is dear.
+        // Memory freed by a repetition can be reused for a moment; anything beyond it is expensive.
         let longer = length_s(&self.asked) / length_s(&self.current);
         let bytes = repetition.evidence.bytes_on_disk as f64 * longer * BYTES_MARGIN;
         self.bytes = (bytes as u64).max(1 << 20);
@@ -209,7 +209,7 @@ impl Contender {
         }
     }
 
-    /// From here on, repetitions count, or trials of a search.
+    /// The next repetitions count, or are trials of a search.
     fn begin(&mut self) {
         self.current.extent = self.asked.extent;
         self.stage = match Search::new(&self.asked.load, self.asked.producers.count) {
@@ -219,7 +219,7 @@ impl Contender {
         self.seek();
     }
 
-    /// Sets the next trial of a search, or what it has found.
+    /// Sets the next trial of a search, or its result.
     fn seek(&mut self) {
         let Stage::Searching(search) = &self.stage else { return };
         match search.next() {
@@ -239,7 +239,7 @@ impl Contender {
         }
     }
 
-    /// What is known of it.
+    /// Its result.
     pub(super) fn result(self, machine: &Machine) -> PointResult {
         let mut failure = self.failure;
         let summary = summarize(&self.repetitions).unwrap_or_else(|error| {
@@ -264,7 +264,7 @@ impl Contender {
     }
 }
 
-/// Seconds of a repetition where it has seconds, for proportions.
+/// The duration of a repetition in seconds, for proportions.
 fn length_s(point: &Point) -> f64 {
     match point.extent.unit {
         Unit::Seconds(seconds) => seconds + point.extent.warm_up_s,
@@ -272,7 +272,7 @@ fn length_s(point: &Point) -> f64 {
     }
 }
 
-/// What the warm-up of a search takes: its first trial.
+/// The warm-up of a search: its first trial.
 fn first_load(point: &Point) -> Load {
     match point.load {
         Load::RaiseRate { first_records_per_s, .. } => Load::Rate { records_per_s: first_records_per_s },
@@ -280,7 +280,7 @@ fn first_load(point: &Point) -> Load {
     }
 }
 
-/// The trial that a point stands for.
+/// The trial that a point represents.
 fn trial_of(point: &Point) -> Trial {
     let records_per_s = match point.load {
         Load::Rate { records_per_s } => Some(records_per_s),
@@ -289,7 +289,7 @@ fn trial_of(point: &Point) -> Trial {
     Trial { producers: point.producers.count, records_per_s }
 }
 
-/// Makes a point one of a trial. Producers that have a process each keep it so.
+/// The point of a trial. If each producer has its own process, that is kept.
 fn set(current: &mut Point, asked: &Point, trial: Trial) {
     current.load = match trial.records_per_s {
         Some(records_per_s) => Load::Rate { records_per_s },
@@ -307,14 +307,14 @@ fn set(current: &mut Point, asked: &Point, trial: Trial) {
     }
 }
 
-/// What a trial has shown.
+/// The outcome of a trial.
 fn step(trial: Trial, repetition: &Repetition, cpus: u32) -> (Outcome, Step) {
     let records_per_s = repetition.figures.produced_records_per_s.unwrap_or_default();
     let behind = trial
         .records_per_s
         .and_then(|asked| fell_behind(asked, records_per_s, &repetition.produced))
         .is_some();
-    // Records that were given up were not carried, whatever the rate of the others.
+    // Failed records were not sustained, whatever the rate of the others.
     let fell_behind = trial.records_per_s.is_some() && (behind || repetition.given_up > 0);
     let share = |prefix: &str| {
         let of_them = |used: &&ProcessUse| used.name.starts_with(prefix);

@@ -1,5 +1,5 @@
-//! The course of one repetition, from the start of its workers to the last word of each: when it is over, when the workers
-//! are told to stop, and what ends it early.
+//! The course of a repetition, from the start of its workers to their last message: when it is over, when workers are stopped,
+//! and what ends it early.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,55 +13,55 @@ use crate::evidence::Watch;
 use crate::terminal::Progress;
 use crate::workload::Measure;
 
-/// Without a single record for so long, nothing goes on.
+/// Without any record for this long, the repetition has stalled.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
-/// After so long without one, the room for more is looked at.
+/// Without any record for this long, free disk space is checked.
 const FULL_TIMEOUT: Duration = Duration::from_secs(3);
-/// A broker needs a new segment's first megabyte at least.
+/// A broker needs at least a megabyte for a new segment.
 const ROOM_MIN_BYTES: u64 = 1 << 20;
-/// Consumers that get nothing more for so long have all there is, or will not get it: the evidence tells.
+/// Consumers without new records for this long have everything, or will not get it: the evidence decides.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time for a backlog to go away.
+/// Time limit for draining a backlog.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(900);
-/// How often brokers and progress are looked after.
+/// Interval of checking brokers and progress.
 const TICK: Duration = Duration::from_millis(100);
-/// A backlog of less than this part of what it was is gone: what is left is on its way.
+/// A backlog below this share of its initial size is drained: the rest is in flight.
 const DRAINED: f64 = 0.005;
 
-/// One repetition that runs.
+/// A repetition in progress.
 pub(super) struct Course<'a> {
     pub(super) measure: Measure,
     pub(super) producers: Listening,
     pub(super) consumers: Listening,
-    /// Who looks at the replicas meanwhile.
+    /// The observer of the replicas.
     pub(super) watch: Option<&'a Watch>,
-    /// What was seen of them: the least number in sync, from each moment on.
+    /// Its observations: the smallest number in sync, by time.
     pub(super) in_sync: Vec<(u64, u32)>,
-    /// Where brokers of the lab have their data.
+    /// The data directory of the lab's brokers.
     pub(super) data_dir: Option<&'a Path>,
-    /// Records that were there before.
+    /// Records that existed before.
     pub(super) backlog: u64,
-    /// Consumers of a backlog are stopped then, gone or not.
+    /// Consumers of a backlog are stopped then, whether it is drained or not.
     pub(super) consume_s_max: Option<f64>,
-    /// Tells which broker ended.
+    /// Reports which broker has exited.
     pub(super) died: &'a (dyn Fn() -> Option<String> + Sync),
     pub(super) progress: &'a Progress,
 }
 
-/// What the watch over a course remembers.
+/// The state of the course.
 struct Seen {
     produced: u64,
     consumed: u64,
-    /// When the last record was seen.
+    /// Time of the last record.
     at: Instant,
-    /// When the consumers had their last record.
+    /// Time of the consumers' last record.
     consumed_at: Instant,
-    /// The backlog that was left, and when, since the start.
+    /// The remaining backlog, and when, since the start.
     left: (f64, f64),
 }
 
 impl Course<'_> {
-    /// Goes through it. Gives the seconds until a backlog was gone, where one was drained.
+    /// Follows the course. Returns the seconds until a backlog was drained, if there was one.
     pub(super) async fn run(&mut self) -> Result<Option<f64>, Failure> {
         let began = Instant::now();
         let mut tick = tokio::time::interval(TICK);
@@ -71,7 +71,7 @@ impl Course<'_> {
         let mut drained = None;
         while !(self.producers.is_done() && self.consumers.is_done()) {
             let ticked = self.listen(&mut tick).await;
-            // What a worker says of a broker that ended is worth less than the broker's own last words.
+            // The last log lines of a dead broker explain more than a worker's error.
             if let Some(reason) = (self.died)() {
                 return Err(Failure::BrokerDied(reason));
             }
@@ -102,7 +102,7 @@ impl Course<'_> {
         Ok(drained)
     }
 
-    /// Waits for a word or the next tick; whether it was the tick.
+    /// Waits for a message or the next tick; returns whether it was the tick.
     async fn listen(&mut self, tick: &mut tokio::time::Interval) -> Result<bool, Failure> {
         let (role, word) = tokio::select! {
             word = self.producers.next(), if !self.producers.is_done() => (self.producers.role, word?),
@@ -116,7 +116,7 @@ impl Course<'_> {
         Ok(false)
     }
 
-    /// A worker may fail a moment before its broker is seen to have ended.
+    /// A worker may fail shortly before its broker is seen to have exited.
     async fn explained(&self, failure: Failure) -> Failure {
         for _ in 0..10 {
             if let Some(reason) = (self.died)() {
@@ -127,7 +127,7 @@ impl Course<'_> {
         failure
     }
 
-    /// Takes notice of what was done; whether there is anything new.
+    /// Notes progress; returns whether there was any.
     fn look(&self, seen: &mut Seen) -> bool {
         let (produced, consumed) = (self.producers.records(), self.consumers.records());
         let news = (produced, consumed) != (seen.produced, seen.consumed);
@@ -168,7 +168,7 @@ impl Course<'_> {
         }
     }
 
-    /// Looks at the backlog, and stops all when it is gone. Gives the moment, between two looks by a straight line.
+    /// Checks the backlog, and stops all workers when it is drained. Returns that time, interpolated between two checks.
     fn steer_drain(&self, seen: &mut Seen, since_s: f64) -> Result<Option<f64>, Failure> {
         let left = (self.backlog + seen.produced).saturating_sub(seen.consumed);
         let gone = self.backlog as f64 * DRAINED;
@@ -189,7 +189,7 @@ impl Course<'_> {
         Ok(None)
     }
 
-    /// A broker whose disk is full may take no more, and say nothing.
+    /// A broker with a full disk may stop accepting without an error.
     fn has_room(&self) -> Result<(), Failure> {
         let Some(dir) = self.data_dir else { return Ok(()) };
         let Ok(space) = rustix::fs::statvfs(dir) else { return Ok(()) };

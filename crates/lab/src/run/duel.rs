@@ -1,5 +1,5 @@
-//! Points beside each other on one target, in turns: what tuning compares a change by. A walk through one round at a time, on
-//! clusters that run from the first round to the end.
+//! Alternates points on one target, to compare a change in tuning. Walks one round at a time, on clusters that run from the first
+//! round to the end.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::target::TargetSpec;
 use crate::terminal::Progress;
 use crate::workload::{Point, Workload};
 
-/// Points are taken in turns, on one cluster where they agree on its settings, else on two.
+/// Points alternate, on one cluster if their cluster settings agree, otherwise on two.
 pub(crate) struct Duel<'a> {
     walk: Walk<'a>,
     taken: u64,
     interrupted: bool,
 }
 
-/// A plan of one round, and what came of it.
+/// A plan of one round, and its result.
 struct OneRound {
     round: Option<Round>,
     results: Vec<PointResult>,
@@ -37,7 +37,7 @@ impl Plan for OneRound {
 }
 
 impl<'a> Duel<'a> {
-    /// The options hold one target, twice: each has a place for its cluster.
+    /// The options contain the same target twice, for two clusters.
     pub(crate) fn new(options: &'a Options, interrupt: &'a Interrupt, progress: &'a Progress) -> Duel<'a> {
         Duel { walk: Walk::new(options, interrupt, progress), taken: 0, interrupted: false }
     }
@@ -47,12 +47,12 @@ impl<'a> Duel<'a> {
         self.walk.machine()
     }
 
-    /// What is measured.
+    /// The target.
     pub(crate) fn target(&self) -> Result<&'a TargetSpec, String> {
         self.walk.options.targets.first().ok_or_else(|| "there is no target".to_owned())
     }
 
-    /// Takes points, in turns. An error is why the run is to end.
+    /// Measures points in turn. An error is the reason to end the run.
     pub(crate) async fn measure(&mut self, points: &[&Point]) -> Result<Vec<PointResult>, String> {
         let options = self.walk.options;
         let target = self.target()?;
@@ -83,7 +83,7 @@ impl<'a> Duel<'a> {
         }
     }
 
-    /// Ends the clusters, and gives what was learned of the target.
+    /// Stops the clusters, and returns the description of the target.
     pub(crate) fn end(self) -> BTreeMap<String, TargetInfo> {
         self.walk.tear_down(self.interrupted)
     }

@@ -1,4 +1,4 @@
-//! Why a repetition was not taken to its end.
+//! Errors of repetitions.
 
 use std::time::Duration;
 
@@ -9,116 +9,116 @@ use crate::result::HistogramUnreadable;
 use crate::target::{ConnectError, TargetError};
 use crate::worker::HandleError;
 
-/// Why a point was not measured, or not to the end.
+/// Why a point was not measured, or not completely.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The cluster did not start.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// A broker ended in the middle.
+    /// A broker exited during the run.
     #[error("{0}")]
     BrokerDied(String),
     /// The cluster cannot be reached.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The cluster refused what the run needs.
+    /// The cluster refused a request of the run.
     #[error("{what}: {source}")]
     Refused {
-        /// What was asked of it.
+        /// The request.
         what: String,
-        /// Its answer.
+        /// The answer.
         source: ClientError,
     },
     /// The topics did not get leaders.
-    #[error("After {waited:?}, {} of {partitions} partitions of the run's topics have no leader", partitions - led)]
+    #[error("{} of {partitions} partitions of the run's topics still have no leader after {waited:?}", partitions - led)]
     NoLeaders {
         /// Partitions with a leader.
         led: usize,
-        /// All of them.
+        /// All partitions.
         partitions: usize,
-        /// How long it was waited for.
+        /// The wait.
         waited: Duration,
     },
-    /// Without a cluster only streams in memory can be measured.
+    /// Without a cluster, only streams in memory can be measured.
     #[error(
-        "There is no cluster (cluster.brokers = 0), and the driver {driver} needs one: --driver stream would be right"
+        "There is no cluster (cluster.brokers = 0), and the driver {driver} needs one: use --driver stream"
     )]
     NeedsCluster {
-        /// Who was to be measured.
+        /// The driver.
         driver: &'static str,
     },
     /// A worker failed.
     #[error(transparent)]
     Worker(#[from] HandleError),
-    /// A worker does not get ready.
+    /// A worker did not get ready.
     #[error("The worker {worker} was not ready after {waited:?}")]
     NotReady {
         /// Its name.
         worker: String,
-        /// How long it was waited for.
+        /// The wait.
         waited: Duration,
     },
-    /// Nothing goes on.
-    #[error("For {waited:?} no record was {what}: {so_far} were until then")]
+    /// No progress.
+    #[error("No record was {what} for {waited:?}, after {so_far} before")]
     Stalled {
         /// `acknowledged` or `consumed`.
         what: &'static str,
-        /// How many were before.
+        /// The number before.
         so_far: u64,
-        /// How long it was waited for.
+        /// The wait.
         waited: Duration,
     },
-    /// The brokers have no room left.
+    /// The brokers' disk is full.
     #[error(
-        "The brokers' disk is full: {free_bytes} of {all_bytes} bytes are free at {}. A larger one (--work-dir), or a \
-         shorter run (--scale), would be right", dir.display()
+        "The brokers' disk is full: {free_bytes} of {all_bytes} bytes are free at {}. Use a larger one (--work-dir), or a \
+         shorter run (--scale)", dir.display()
     )]
     DiskFull {
-        /// Where the brokers have their data.
+        /// The brokers' data directory.
         dir: std::path::PathBuf,
-        /// What is free.
+        /// Free bytes.
         free_bytes: u64,
-        /// How large it is.
+        /// Its size.
         all_bytes: u64,
     },
-    /// All records were given up.
-    #[error("No record was acknowledged, and {given_up} were given up: {why}")]
+    /// All records failed.
+    #[error("No record was acknowledged, and {given_up} failed: {why}")]
     NothingTaken {
         /// How many.
         given_up: u64,
-        /// The first reason.
+        /// The first error.
         why: String,
     },
-    /// Nothing was consumed or produced within the measurement.
+    /// Nothing was consumed or produced during the measurement.
     #[error(
-        "Nothing was {what} within the measurement: a longer one would be right; Kafka's Java tools take seconds to begin"
+        "Nothing was {what} during the measurement: make it longer; Kafka's Java tools take seconds to start"
     )]
     NothingMeasured {
         /// `produced` or `consumed`.
         what: &'static str,
     },
-    /// A backlog does not go away.
-    #[error("After {waited:?} the backlog is not gone: {left} of {backlog} records are left")]
+    /// A backlog did not drain.
+    #[error("The backlog did not drain within {waited:?}: {left} of {backlog} records are left")]
     NotDrained {
-        /// What there was at the start.
+        /// Its initial size.
         backlog: u64,
-        /// What there is.
+        /// Its remaining size.
         left: u64,
-        /// How long it was waited for.
+        /// The wait.
         waited: Duration,
     },
     /// The evidence cannot be collected.
     #[error(transparent)]
     Evidence(#[from] EvidenceError),
-    /// A worker's histogram cannot be read.
+    /// A worker's histogram is unreadable.
     #[error(transparent)]
     Histogram(#[from] HistogramUnreadable),
-    /// The topics' files are still there.
-    #[error("After {waited:?} the files of deleted topics are still there, {example} among them")]
+    /// Files of deleted topics still exist.
+    #[error("Files of deleted topics still exist after {waited:?}, such as {example}")]
     FilesLeft {
         /// One of them.
         example: String,
-        /// How long it was waited for.
+        /// The wait.
         waited: Duration,
     },
 }

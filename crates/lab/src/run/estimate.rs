@@ -1,7 +1,7 @@
-//! How long a run will take: computed from its points before it begins, for who decides whether to wait. Pure.
+//! Estimates the duration of a run from its points. Pure.
 //!
-//! What a machine does in a second is not known beforehand; the constants here are those of a small one, and the progress of
-//! the run corrects them by what its repetitions took.
+//! The speed of the machine is unknown beforehand; the constants are those of a small one, and the progress display corrects the
+//! estimate by the duration of finished repetitions.
 
 use std::time::Duration;
 
@@ -12,29 +12,29 @@ use crate::target::TargetSpec;
 use crate::worker::Driver;
 use crate::workload::{Extent, Load, Measure, Point, Unit};
 
-/// Workers and topics begin and end.
+/// Start and end of workers and topics.
 const AROUND_S: f64 = 1.8;
-/// A virtual machine for Java starts.
+/// Start of a JVM.
 const JAVA_S: f64 = 3.0;
-/// Memory is made ready at this rate where it has to be taken from a host, which a part of it has to be.
+/// The rate of reserving memory that must come from the hypervisor, as part of it must.
 const WARM_BYTES_PER_S: f64 = 1e9;
 const WARM_SHARE: f64 = 0.25;
-/// The most records that are taken or read in a second, and the most bytes.
+/// Maximum records, and bytes, produced or consumed per second.
 const RECORDS_PER_S: f64 = 2e6;
 const BYTES_PER_S: f64 = 500e6;
-/// Reading back, of the time that the measurement took: readers are several, and quicker than producers.
+/// Reading back, as a share of the measurement: there are several readers, and they are faster than producers.
 const READ_BACK_SHARE: f64 = 0.2;
 /// Repetitions of a search before its knee is measured.
 const SEARCH_STEPS: f64 = 10.0;
 
-/// How long a run will take.
+/// The estimated duration of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
-    /// About so many seconds.
+    /// Estimated seconds.
     pub seconds: f64,
-    /// So many when reading back takes all the time that it may; none where nothing bounds it.
+    /// Maximum seconds, if reading back uses its whole time limit; none if there is no limit.
     pub seconds_max: Option<f64>,
-    /// Points, on all targets and with all drivers.
+    /// Points, over all targets and drivers.
     pub points: usize,
 }
 
@@ -44,15 +44,15 @@ impl std::fmt::Display for Estimate {
         write!(f, "{} {points}, about {}", self.points, quantity::clock(self.seconds))?;
         match self.seconds_max {
             Some(most) if most > self.seconds * 1.1 => {
-                write!(f, " ({} where reading back takes long)", quantity::clock(most))
+                write!(f, " (up to {} if reading back is slow)", quantity::clock(most))
             }
             Some(_) => Ok(()),
-            None => write!(f, ", and as long as reading everything back takes"),
+            None => write!(f, ", plus the time to read everything back"),
         }
     }
 }
 
-/// Computes it.
+/// Calculates it.
 pub fn estimate(options: &Options) -> Estimate {
     let mut sum = Estimate { seconds_max: Some(0.0), ..Estimate::default() };
     let mut add = |seconds: f64, most: Option<f64>| {
@@ -81,7 +81,7 @@ pub fn estimate(options: &Options) -> Estimate {
     sum
 }
 
-/// Until the brokers of a target serve.
+/// Until the brokers of a target are ready.
 fn start_s(target: &TargetSpec, brokers: u32) -> f64 {
     if brokers == 0 {
         return 0.0;
@@ -94,7 +94,7 @@ fn start_s(target: &TargetSpec, brokers: u32) -> f64 {
     }
 }
 
-/// All repetitions of a point: about, and at most.
+/// All repetitions of a point: estimate and maximum.
 fn of_point(point: &Point, driver: Driver, warms_up: bool) -> (f64, Option<f64>) {
     let measured_s = measured_s(point);
     let mut around_s = AROUND_S + warm_up_s(point, driver);
@@ -124,7 +124,7 @@ fn of_point(point: &Point, driver: Driver, warms_up: bool) -> (f64, Option<f64>)
     (without + counted * read_back_s, most.map(|most| without + counted * most))
 }
 
-/// How long its measurement is.
+/// The duration of its measurement.
 fn measured_s(point: &Point) -> f64 {
     match (point.extent.unit, &point.load) {
         (Unit::Seconds(seconds), _) => seconds,
@@ -135,7 +135,7 @@ fn measured_s(point: &Point) -> f64 {
     }
 }
 
-/// How long its records take as fast as they go.
+/// The duration of producing its records at the maximum rate.
 fn taken_s(point: &Point) -> f64 {
     match point.extent.unit {
         Unit::Seconds(seconds) => seconds,
@@ -153,7 +153,7 @@ mod tests {
     use crate::workload::Verify;
 
     #[test]
-    fn the_run_that_compares_both_targets_stays_under_its_quarter_of_an_hour() {
+    fn comparing_both_targets_takes_less_than_a_quarter_of_an_hour() {
         let names = ["ibm-fast", "ibm-payload", "queue-kafka"];
         let both = estimate(&options(&names, vec![TargetSpec::Embedded, TargetSpec::ApacheKafka]));
         assert!((300.0..900.0).contains(&both.seconds), "{both}");
@@ -173,6 +173,6 @@ mod tests {
         }
         let found = estimate(&whole);
         assert_eq!(found.seconds_max, None);
-        assert!(found.to_string().ends_with("as long as reading everything back takes"), "{found}");
+        assert!(found.to_string().ends_with("plus the time to read everything back"), "{found}");
     }
 }

@@ -1,27 +1,27 @@
-//! The figures of one repetition, from what its workers reported and its processes used. Pure.
+//! Calculates the figures of a repetition from its workers' reports and its processes' usage. Pure.
 
 use crate::result::{Figures, Histogram, HistogramUnreadable, ProcessUse};
 use crate::worker::{Report, Span};
 
 const MB: f64 = 1_048_576.0;
 
-/// What all workers of a role reported, together.
+/// The combined reports of a role's workers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gathered {
-    /// The stretch that all of them span, and all that they did in it.
+    /// The interval that covers all of theirs, with their totals.
     pub(super) span: Span,
     /// Acknowledged or consumed, warm-up included.
     pub(super) acknowledged: u64,
-    /// Given up.
+    /// Failed.
     pub(super) failed: u64,
-    /// The first reason for giving up.
+    /// The first error.
     pub(super) first_failure: Option<String>,
     pub(super) acknowledge_latency: Option<Histogram>,
     pub(super) end_to_end_latency: Option<Histogram>,
     pub(super) notes: Vec<String>,
 }
 
-/// Puts reports together; histograms are merged.
+/// Combines reports; merges histograms.
 pub(super) fn gather<'a>(
     reports: impl Iterator<Item = &'a Report> + Clone,
 ) -> Result<Gathered, HistogramUnreadable> {
@@ -46,7 +46,7 @@ pub(super) fn gather<'a>(
             }
         }
         let span = report.measured;
-        // A worker that did nothing has no stretch of its own.
+        // A worker that did nothing has no interval.
         if span.records > 0 {
             all.span.from_us =
                 if all.span.records == 0 { span.from_us } else { all.span.from_us.min(span.from_us) };
@@ -58,12 +58,12 @@ pub(super) fn gather<'a>(
     Ok(all)
 }
 
-/// The length of a stretch.
+/// The length of an interval.
 pub(super) fn seconds(span: &Span) -> f64 {
     span.to_us.saturating_sub(span.from_us) as f64 / 1e6
 }
 
-/// The figures of what was produced and consumed.
+/// Figures of produced and consumed records.
 pub(super) fn figures(
     produced: &Gathered,
     consumed: &Gathered,

@@ -1,4 +1,4 @@
-//! The workers of one role in one repetition: assigned, awaited, started at one moment, listened to, gathered.
+//! The workers of a role in a repetition: assigned, awaited, started together, followed, gathered.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use super::error::Failure;
 use crate::worker::{Assignment, Event, Handle, HandleError, Interval, Report, Role};
 use crate::workload::Clients;
 
-/// Time for a worker to connect, make its payloads, and find its place in its group. A JVM is slow to start.
+/// Time for a worker to connect, make its payloads, and join its group. JVMs start slowly.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Something that a worker of a fleet said.
+/// A message from a worker.
 #[derive(Debug)]
 pub(super) enum Word {
-    /// The last second.
+    /// The last second's interval.
     Interval { worker: usize, interval: Interval },
     /// It is done.
     Done { worker: usize, report: Box<Report> },
@@ -24,17 +24,17 @@ pub(super) enum Word {
     Failed(HandleError),
 }
 
-/// Workers of one role.
+/// The workers of a role.
 #[derive(Debug)]
 pub(super) struct Fleet {
     role: Role,
     workers: Vec<Handle>,
-    /// Processes that work for a worker, such as a JVM: the worker's name and their ids.
+    /// Other processes of a worker, such as JVMs: the worker's name and their ids.
     children: Vec<(String, u32)>,
     client: String,
 }
 
-/// Divides `whole` over parts by their weight, losing nothing.
+/// Divides `whole` by weight, without losing a remainder.
 pub(super) fn share(whole: u64, parts: &[u32]) -> Vec<u64> {
     let total: u64 = parts.iter().copied().map(u64::from).sum::<u64>().max(1);
     let (mut weight, mut given) = (0_u64, 0_u64);
@@ -51,10 +51,10 @@ pub(super) fn share(whole: u64, parts: &[u32]) -> Vec<u64> {
         .collect()
 }
 
-/// Divides an assignment for all clients of a role into one for each process.
+/// Divides an assignment for all clients of a role among processes.
 ///
-/// What a worker has for itself: its clients, their numbers, its share of the rate and of the records. The seed is that of
-/// all, for the stamps that are checked are made from it.
+/// Each worker has its own clients, client numbers, and shares of rate and records. The seed is common, because stamps are
+/// checked against it.
 pub(super) fn divide(whole: &Assignment, clients: &Clients) -> Vec<Assignment> {
     use crate::worker::StopWhen;
     let processes = clients.processes.clamp(1, clients.count.max(1));
@@ -88,7 +88,7 @@ pub(super) fn divide(whole: &Assignment, clients: &Clients) -> Vec<Assignment> {
 }
 
 impl Fleet {
-    /// Spawns a worker for each assignment, and waits until all are ready.
+    /// Spawns a worker per assignment, and waits until all are ready.
     pub(super) async fn ready(
         role: Role,
         binary: &Path,
@@ -116,7 +116,7 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// The client's name and version; empty when there are no workers.
+    /// The client's name and version; empty without workers.
     pub(super) fn client(&self) -> &str {
         &self.client
     }
@@ -127,7 +127,7 @@ impl Fleet {
         own.chain(self.children.iter().cloned()).collect()
     }
 
-    /// Has all begin at one moment, and listens to them from then on.
+    /// Starts all at one time, and follows them from then on.
     pub(super) async fn start(mut self, at_us: u64, measure_from_us: u64) -> Listening {
         for worker in &mut self.workers {
             worker.start(at_us, measure_from_us).await;
@@ -136,21 +136,21 @@ impl Fleet {
     }
 }
 
-/// Workers that run. Dropped, they are killed.
+/// Running workers, killed when dropped.
 #[derive(Debug)]
 pub(super) struct Listening {
     pub(super) role: Role,
     words: mpsc::Receiver<Word>,
     stops: Vec<mpsc::Sender<()>>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
-    /// What each worker said of its seconds, in order.
+    /// The intervals of each worker, in order.
     pub(super) intervals: Vec<Vec<Interval>>,
-    /// What each worker said at the end.
+    /// The final report of each worker.
     pub(super) reports: Vec<Option<Report>>,
 }
 
 impl Listening {
-    /// Nobody.
+    /// No workers.
     pub(super) fn none(role: Role) -> Listening {
         Listening::to(role, Vec::new())
     }
@@ -174,9 +174,9 @@ impl Listening {
         }
     }
 
-    /// Waits for the next word, and keeps it. An error is a worker's failure.
+    /// Waits for the next message, and records it. An error is a worker's failure.
     ///
-    /// Safe to cancel. When all workers are done it waits for ever.
+    /// Cancel safe. When all workers are done it waits forever.
     pub(super) async fn next(&mut self) -> Result<Option<Interval>, Failure> {
         match self.words.recv().await {
             Some(Word::Interval { worker, interval }) => {
@@ -192,15 +192,15 @@ impl Listening {
         }
     }
 
-    /// Whether all have said all.
+    /// Whether all workers are done.
     pub(super) fn is_done(&self) -> bool {
         self.reports.iter().all(Option::is_some)
     }
 
-    /// Tells all to stop.
+    /// Stops all.
     pub(super) fn stop(&self) {
         for stop in &self.stops {
-            // One word is enough, and who is done needs none.
+            // One command suffices, and finished workers need none.
             let _ = stop.try_send(());
         }
     }
@@ -214,13 +214,12 @@ impl Listening {
         each.sum()
     }
 
-    /// The latest second of all workers together.
+    /// The latest interval of all workers combined.
     pub(super) fn latest(&self) -> Interval {
         merge(self.intervals.iter().filter_map(|intervals| intervals.last()))
     }
 
-    /// The seconds of all workers together that lie behind this moment. Workers begin at one moment, so that the seconds of
-    /// each are those of all.
+    /// The intervals of all workers combined after a time. Workers start together, so their seconds coincide.
     pub(super) fn together(&self, from_us: u64) -> Vec<Interval> {
         let mut seconds: Vec<Vec<&Interval>> = Vec::new();
         for intervals in &self.intervals {
@@ -239,7 +238,7 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // A task that is ended drops its worker's handle, which kills the worker.
+        // Aborting a task drops its worker's handle, which kills the worker.
         self.tasks.iter().for_each(tokio::task::JoinHandle::abort);
     }
 }
@@ -269,8 +268,8 @@ async fn listen(number: usize, mut worker: Handle, say: mpsc::Sender<Word>, mut 
     }
 }
 
-/// One second of several workers. Percentiles cannot be merged without their histograms: the high ones are those of the
-/// slowest worker, the median is the mean by records. They serve time lines, never a figure.
+/// Combines the intervals of several workers. Percentiles cannot be merged without histograms: high ones are those of the slowest
+/// worker, the median is the mean weighted by records. They serve time lines only.
 fn merge<'a>(parts: impl IntoIterator<Item = &'a Interval>) -> Interval {
     let mut all = Interval::default();
     let mut weighted = (0.0, 0_u64);
@@ -324,8 +323,8 @@ mod tests {
         };
         let clients = Clients { count: 5, processes: 2, threads: 4, properties: BTreeMap::new() };
         let parts = divide(&whole, &clients);
-        let told: Vec<_> = parts.iter().map(|p| (p.first_client, p.clients, p.threads)).collect();
-        assert_eq!(told, [(0, 2, 2), (2, 3, 3)]);
+        let divided: Vec<_> = parts.iter().map(|p| (p.first_client, p.clients, p.threads)).collect();
+        assert_eq!(divided, [(0, 2, 2), (2, 3, 3)]);
         assert_eq!(parts.iter().map(|p| p.records_per_s.expect("a rate")).sum::<f64>(), 500.0);
         assert_eq!(
             parts.iter().map(|p| p.stop).collect::<Vec<_>>(),

@@ -1,5 +1,5 @@
-//! Memory that is made ready before each repetition, for each target alike, and held between repetitions: else one target
-//! pays for pages that another was given.
+//! Memory reserved before each repetition, for every target alike, and held between repetitions: otherwise one target pays for
+//! pages that another reuses.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::warm::{self, Held, More};
 
-/// Memory is not warmed beyond this.
+/// Maximum reserved memory.
 const BYTES_MAX: u64 = 8 << 30;
 
-/// Memory that is held between repetitions. Dropped, it is free.
+/// Memory held between repetitions, and freed when dropped.
 #[derive(Debug, Default)]
 pub(super) struct Memory(Mutex<Vec<Held>>);
 
 impl Memory {
-    /// Makes so much ready for brokers that write below `dir`, right before they do. Without a directory nothing is taken,
-    /// and what is held is given back all the same.
+    /// Reserves memory for brokers that write below `dir`, right before they do. Without a directory it reserves nothing, and
+    /// frees what is held.
     pub(super) async fn make_ready(&self, dir: Option<&Path>, bytes: u64) {
         let bytes = bytes.min(BYTES_MAX);
         if let Some(dir) = dir {
@@ -27,8 +27,8 @@ impl Memory {
         self.give_back(bytes);
     }
 
-    /// Takes what files below `dir` give back while they are deleted, until `is_freed`: it is no longer this machine's a
-    /// second or two later.
+    /// Takes the memory that files below `dir` free while they are deleted, until `is_freed`: after a second or two the
+    /// hypervisor takes it.
     pub(super) async fn take_freed(&self, dir: &Path, bytes: u64, is_freed: &Arc<AtomicBool>) {
         let room = BYTES_MAX.saturating_sub(self.bytes());
         let freed = take(dir, bytes.min(room), is_freed).await;
@@ -43,7 +43,7 @@ impl Memory {
         self.held().iter().map(Held::bytes).sum()
     }
 
-    /// Gives so much back, or all there is. What is left is for a later repetition, which may write more than the next.
+    /// Frees this much, or everything. The rest is for a later repetition, which may write more.
     fn give_back(&self, mut bytes: u64) {
         let mut held = self.held();
         while bytes > 0
@@ -58,12 +58,12 @@ impl Memory {
     }
 }
 
-/// Takes memory, also such as becomes free until `is_freed`. None where none is asked for, or it cannot be had.
+/// Reserves memory, including memory that becomes free until `is_freed`. None if none is requested or available.
 async fn take(dir: &Path, bytes: u64, is_freed: &Arc<AtomicBool>) -> Option<Held> {
     if bytes == 0 {
         return None;
     }
-    // An interrupted run drops this future, and with it what the thread looks at: nobody waits for the rest.
+    // An interrupted run drops this future, and the thread's stop flag with it.
     let waiting = Arc::new(());
     let waited_for = Arc::downgrade(&waiting);
     let (dir, is_freed) = (dir.to_owned(), is_freed.clone());
@@ -75,5 +75,5 @@ async fn take(dir: &Path, bytes: u64, is_freed: &Arc<AtomicBool>) -> Option<Held
     let taken = tokio::task::spawn_blocking(move || warm::memory(&dir, bytes, more)).await;
     drop(waiting);
     let taken = taken.unwrap_or_else(|error| Err(error.into()));
-    taken.inspect_err(|error| tracing::warn!(%error, "Memory was not made ready before a repetition")).ok()
+    taken.inspect_err(|error| tracing::warn!(%error, "Failed to reserve memory before a repetition")).ok()
 }

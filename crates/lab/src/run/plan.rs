@@ -1,4 +1,4 @@
-//! The plan of a run: what it is to do, its points in order, who takes part in each, and how long their repetitions are. Pure.
+//! The plan of a run: its options, its points in order, their contenders, and the length of repetitions. Pure.
 
 use std::path::PathBuf;
 
@@ -7,27 +7,27 @@ use crate::target::TargetSpec;
 use crate::worker::Driver;
 use crate::workload::{ClusterSpec, Load, Measure, Point, Unit, Workload};
 
-/// The repetition that does not count is no longer than this: it is there for caches and compilers.
+/// Maximum length of a warm-up, which fills caches and warms compilers.
 const WARM_UP_SECONDS_MAX: f64 = 2.0;
-/// Where a point has records in place of seconds, one of so many is sent.
+/// For points with records instead of seconds, the warm-up sends this fraction.
 const WARM_UP_SHARE: u64 = 4;
-/// Kafka's tools work at least so long before a measurement.
+/// Minimum warm-up before a measurement with Kafka's tools.
 const JAVA_WARM_UP_S: f64 = 5.0;
-/// What a repetition writes, as far as it counts here.
+/// Cap of the estimated bytes of a repetition.
 const EXPECTED_BYTES_MAX: u64 = 8 << 30;
-/// What a broker of Apache Kafka is taken to need: a heap, and as much again beside it.
+/// Assumed memory of an Apache Kafka broker: the heap, and as much again.
 const KAFKA_BYTES: u64 = 2 << 30;
-/// What a broker of this binary is taken to need.
+/// Assumed memory of a broker of this binary.
 const EMBEDDED_BYTES: u64 = 256 << 20;
 
-/// What a run is to do.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What is measured, in this order.
+    /// The workloads, in order.
     pub workloads: Vec<Workload>,
-    /// What it is measured on.
+    /// The targets.
     pub targets: Vec<TargetSpec>,
-    /// Who speaks to it; empty for those that each workload names.
+    /// The drivers; empty for those that each workload names.
     pub drivers: Vec<Driver>,
     /// The seed of payloads and keys.
     pub seed: u64,
@@ -44,19 +44,19 @@ pub struct Options {
 }
 
 impl Options {
-    /// Who measures a workload.
+    /// The drivers of a workload.
     pub(super) fn drivers_of<'a>(&'a self, workload: &'a Workload) -> &'a [Driver] {
         drivers_of(&self.drivers, workload)
     }
 
-    /// What a point is measured on. One without a cluster has nothing to do with any of them, and is measured once.
+    /// The targets of a point. A point without a cluster is measured once.
     pub(super) fn targets_of(&self, point: &Point) -> &[TargetSpec] {
         let count = if point.cluster.brokers == 0 { 1 } else { self.targets.len() };
         &self.targets[..count.min(self.targets.len())]
     }
 }
 
-/// Who measures a workload: those given, else those that it names.
+/// The given drivers, or else those of the workload.
 pub fn drivers_of<'a>(given: &'a [Driver], workload: &'a Workload) -> &'a [Driver] {
     match (given, &workload.drivers[..]) {
         ([], []) => &[Driver::Thalweg],
@@ -65,7 +65,7 @@ pub fn drivers_of<'a>(given: &'a [Driver], workload: &'a Workload) -> &'a [Drive
     }
 }
 
-/// How many repetitions a run has, those that do not count among them. A search has more.
+/// The number of repetitions of a run, including warm-ups. A search has more.
 pub fn repetitions(options: &Options) -> u64 {
     points(options)
         .map(|planned| {
@@ -76,14 +76,14 @@ pub fn repetitions(options: &Options) -> u64 {
         .sum()
 }
 
-/// A point, as a run takes it.
+/// A point in a run.
 pub(super) struct Planned<'a> {
     pub(super) workload: &'a Workload,
-    /// The place of the workload among all, and that of the point in it.
+    /// The index of the workload, and of the point in it.
     pub(super) place: (usize, usize),
     pub(super) point: &'a Point,
     pub(super) drivers: &'a [Driver],
-    /// Whether a repetition that does not count goes before: its cluster has not done the same for a point before.
+    /// Whether a warm-up precedes it: its cluster has not done the same before.
     pub(super) warms_up: bool,
 }
 
@@ -120,28 +120,28 @@ pub(super) fn side_by_side(targets: &[TargetSpec], wanted: &ClusterSpec, machine
         || of_broker.iter().sum::<u64>() * u64::from(wanted.brokers) <= machine.memory_bytes / 2
 }
 
-/// Whether a load is searched for rather than given.
+/// Whether the load is a search.
 pub(super) fn is_search(load: &Load) -> bool {
     matches!(load, Load::AddProducers { .. } | Load::RaiseRate { .. })
 }
 
-/// How long the repetition that does not count is.
+/// The length of the warm-up repetition.
 pub(super) fn warm_up_unit(point: &Point, driver: Driver) -> Unit {
     match point.extent.unit {
-        // Kafka's tools start anew in each repetition, which takes them seconds.
+        // Kafka's tools start anew in each repetition, which takes seconds.
         whole if driver == Driver::Java => whole,
         Unit::Seconds(seconds) => Unit::Seconds(seconds.min(WARM_UP_SECONDS_MAX)),
         Unit::Records(records) => Unit::Records(records.div_ceil(WARM_UP_SHARE)),
     }
 }
 
-/// How long is worked before the measurement begins.
+/// The warm-up within a repetition, before its measurement.
 pub(super) fn warm_up_s(point: &Point, driver: Driver) -> f64 {
     match (point.measure, driver) {
-        // A backlog is there at once, and gone when it is gone: the repetition before it was the warm-up.
+        // A backlog exists at once; the preceding repetition was the warm-up.
         (Measure::Consume | Measure::Drain, _) => 0.0,
-        // Nothing is sent before the virtual machine is there, and little before it has compiled what it runs. Without any
-        // warm-up, Kafka's tool counts so many records from its own beginning.
+        // Nothing is sent until the JVM has started, and little until it has compiled. Without any warm-up, Kafka's tool counts
+        // its records from its own start.
         (Measure::Produce, Driver::Java)
             if point.extent.warm_up_s > 0.0 || matches!(point.extent.unit, Unit::Seconds(_)) =>
         {
@@ -151,9 +151,9 @@ pub(super) fn warm_up_s(point: &Point, driver: Driver) -> f64 {
     }
 }
 
-/// About what a point writes to disks, as far as its settings tell; a maximum rate is guessed.
+/// The estimated bytes that a point writes to disks, from its settings; a maximum rate is guessed.
 pub(super) fn expected_bytes(point: &Point) -> u64 {
-    /// What a broker may write a second at its maximum.
+    /// Assumed maximum bytes per second and broker.
     const BYTES_PER_S: f64 = 400e6;
     if point.cluster.brokers == 0 {
         return 0;
@@ -170,10 +170,10 @@ pub(super) fn expected_bytes(point: &Point) -> u64 {
     bytes.clamp(0.0, EXPECTED_BYTES_MAX as f64) as u64
 }
 
-/// A seed for a part of a run: the same for all contenders, another for each repetition.
+/// The seed of a part of a run: equal for all contenders, different for each repetition.
 pub(super) fn seed_of(seed: u64, parts: [u64; 3]) -> u64 {
     parts.into_iter().fold(seed, |seed, part| {
-        // SplitMix64's mixing: near numbers come out far apart.
+        // SplitMix64's mixing spreads neighbouring numbers.
         let mut mixed = seed.wrapping_add(part.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn clusters_run_side_by_side_when_they_take_half_of_the_memory_at_most() {
+    fn clusters_run_side_by_side_within_half_of_the_memory() {
         let machine = Machine { memory_bytes: 23 << 30, ..Machine::default() };
         let spec = |brokers| ClusterSpec { brokers, properties: Default::default() };
         let both = [TargetSpec::Embedded, TargetSpec::ApacheKafka];

@@ -1,4 +1,4 @@
-//! How far the records of a repetition can be read back: what its point asks for, and what driver and records allow.
+//! How far the records of a repetition can be read back, given its point, driver and records.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use crate::evidence::ReadBack;
 use crate::worker::Driver;
 use crate::workload::{Measure, Point, STAMP_BYTES, Verify};
 
-/// Reading back takes as long as the measurement did, and this long at the least.
+/// Reading back takes as long as the measurement, and at least this long.
 const READ_BACK_MIN: Duration = Duration::from_secs(5);
 
-/// Whether records can carry stamps, and why not where they cannot.
+/// Whether records can carry stamps, or why not.
 pub(super) fn stamps(point: &Point, driver: Driver) -> Result<Verify, String> {
-    // What is consumed or drained was produced by our own driver; of a drain that is not all.
+    // Consumed or drained records were produced by Thalweg's driver; for a drain, not all of them.
     let by_java = driver == Driver::Java && point.measure != Measure::Consume;
     match point.verify {
         Verify::Off => Err("verify = \"off\"".to_owned()),
         Verify::Bounded if driver == Driver::Stream => {
-            Err("streams send values of their generator, which bear no stamps".to_owned())
+            Err("streams send generated values, which have no stamps".to_owned())
         }
         Verify::Bounded if by_java => {
-            Err("Kafka's ProducerPerformance sends values of its own, which nobody can tell apart".to_owned())
+            Err("Kafka's ProducerPerformance sends its own values, which have no stamps".to_owned())
         }
         Verify::Bounded if point.records.size_bytes < STAMP_BYTES => Err(format!(
             "values of {} bytes have no room for a stamp of {STAMP_BYTES}",
@@ -29,7 +29,7 @@ pub(super) fn stamps(point: &Point, driver: Driver) -> Result<Verify, String> {
     }
 }
 
-/// How far they are read back after a measurement that took so long.
+/// How far to read back after a measurement of this length.
 pub(super) fn read_back(stamps: &Result<Verify, String>, measured: Duration) -> ReadBack {
     match stamps {
         Err(why) => ReadBack::No(why.clone()),
@@ -39,7 +39,7 @@ pub(super) fn read_back(stamps: &Result<Verify, String>, measured: Duration) -> 
     }
 }
 
-/// The most that reading back takes after a measurement of so long; none where it has no bound.
+/// The maximum time for reading back after a measurement of this length; none if unlimited.
 pub(super) fn time_max(stamps: &Result<Verify, String>, measured: Duration) -> Option<Duration> {
     match read_back(stamps, measured) {
         ReadBack::No(_) => Some(Duration::ZERO),
@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(stamps(&point, Driver::Thalweg), Ok(Verify::Bounded));
         let why = stamps(&point, Driver::Java).expect_err("Java's values are its own");
         assert!(why.contains("ProducerPerformance"), "{why}");
-        assert!(stamps(&point, Driver::Stream).is_err_and(|why| why.contains("generator")));
+        assert!(stamps(&point, Driver::Stream).is_err_and(|why| why.contains("generated")));
         point.measure = Measure::Consume;
         assert_eq!(stamps(&point, Driver::Java), Ok(Verify::Bounded), "our own driver produces the backlog");
         point.records.size_bytes = 23;

@@ -1,7 +1,7 @@
-//! One repetition of a point on a cluster, in two steps: [`prepare`] makes fresh topics, a backlog where one is needed, workers
-//! and warm memory; [`measure`] has the workers begin at one moment, follows their course, and gathers the evidence.
+//! One repetition of a point on a cluster, in two steps: [`prepare`] creates topics, a backlog if needed, workers and reserved
+//! memory; [`measure`] starts the workers together, follows their course, and gathers the evidence.
 //!
-//! What is left behind is removed by `resources`, whatever came of it. Workers end with the step that drops them.
+//! `resources` removes what is left behind, whatever the outcome. Workers end with the step that drops them.
 
 use std::path::Path;
 use std::time::Duration;
@@ -24,32 +24,32 @@ use crate::terminal::Progress;
 use crate::worker::{Assignment, Driver, Report, Role, StopWhen};
 use crate::workload::{Clients, Load, Measure, Point, Unit, Verify};
 
-/// From the word to start to the start itself: time for the word to reach every worker.
+/// From the start command to the start: time for the command to reach all workers.
 const LEAD_US: u64 = 100_000;
 
-/// All that a repetition needs.
+/// The context of a repetition.
 pub(super) struct Setting<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) died: &'a (dyn Fn() -> Option<String> + Sync),
     pub(super) driver: Driver,
     /// The binary of the workers.
     pub(super) binary: &'a Path,
-    /// The point, with the producers and the load of this repetition.
+    /// The point, with the producers and load of this repetition.
     pub(super) point: &'a Point,
     pub(super) number: u32,
-    /// Whether it counts: what does not is not read back.
+    /// Whether it counts; a warm-up is not read back.
     pub(super) counts: bool,
     pub(super) seed: u64,
-    /// Names of the topics; no other repetition has them.
+    /// Names of the topics, unique to this repetition.
     pub(super) topics: &'a [String],
-    /// What it may write: memory is warmed for so much.
+    /// Maximum bytes written, for reserving memory.
     pub(super) expected_bytes: u64,
-    /// Memory that was made ready, and is held between repetitions.
+    /// The memory held between repetitions.
     pub(super) memory: &'a Memory,
     pub(super) progress: &'a Progress,
 }
 
-/// What came of a repetition.
+/// The result of a repetition.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) repetition: Repetition,
@@ -57,11 +57,11 @@ pub(super) struct Taken {
     pub(super) client: String,
 }
 
-/// A repetition that is ready to begin.
+/// A repetition that is ready to start.
 pub(super) struct Prepared {
-    /// None for streams in memory, which have no cluster.
+    /// None for streams in memory.
     admin: Option<thalweg_client::Cluster>,
-    /// Who produced the backlog.
+    /// The producers' reports of the backlog.
     prefilled: Vec<Report>,
     sampler: Sampler,
     watch: Option<Watch>,
@@ -70,19 +70,19 @@ pub(super) struct Prepared {
     client: String,
 }
 
-/// What the workers did.
+/// The workers' results.
 struct Ran {
     producers: Listening,
     consumers: Listening,
-    /// The least number of in-sync replicas, from each moment on.
+    /// The smallest number of in-sync replicas, by time.
     in_sync: Vec<(u64, u32)>,
-    /// When the workers began.
+    /// When the workers started.
     began_us: u64,
     measure_from_us: u64,
     drain_s: Option<f64>,
 }
 
-/// Makes all ready: topics, a backlog, workers, memory. The topics are the caller's to remove.
+/// Prepares topics, a backlog, workers and memory. The caller removes the topics.
 pub(super) async fn prepare(
     setting: &Setting<'_>,
     admin: Option<thalweg_client::Cluster>,
@@ -118,14 +118,14 @@ pub(super) async fn prepare(
             sampler.add(&name, pid);
         }
     }
-    tracing::debug!("Making memory ready");
-    setting.progress.phase("making memory ready");
+    tracing::debug!("Reserving memory");
+    setting.progress.phase("reserving memory");
     let dir = setting.cluster.data_dir.as_deref().filter(|_| point.measure != Measure::Consume);
     setting.memory.make_ready(dir, setting.expected_bytes).await;
     Ok(Prepared { admin, prefilled, sampler, watch, producers, consumers, client })
 }
 
-/// Has it begin, follows it to its end, and gathers the evidence.
+/// Starts it, follows it to its end, and gathers the evidence.
 pub(super) async fn measure(setting: &Setting<'_>, prepared: Prepared) -> Result<Taken, Failure> {
     let Prepared { admin, prefilled, sampler, watch, producers, consumers, client } = prepared;
     tracing::debug!("Starting");
@@ -140,7 +140,7 @@ pub(super) async fn measure(setting: &Setting<'_>, prepared: Prepared) -> Result
     let reports = |fleet: &Listening| fleet.reports.iter().flatten().cloned().collect::<Vec<Report>>();
     let (produced_by, consumed_by) = (reports(&ran.producers), reports(&ran.consumers));
     let produced = gather(produced_by.iter())?;
-    // Of streams in memory the producers tell what arrived.
+    // For streams in memory, the producers report deliveries.
     let consumed = if admin.is_some() { gather(consumed_by.iter())? } else { Gathered::default() };
     let main = main_of(setting.point.measure, &produced, &consumed)?;
     let mut usage = sampler.finish(main.span.from_us, main.span.to_us);
@@ -174,7 +174,7 @@ async fn evidence_of(
 ) -> Result<Evidence, Failure> {
     let read_back = match setting.counts {
         true => read_back(&stamps(setting.point, setting.driver), took),
-        false => ReadBack::No("it does not count".to_owned()),
+        false => ReadBack::No("it is a warm-up".to_owned()),
     };
     setting.progress.phase(match read_back {
         ReadBack::No(_) => "looking at the log",
@@ -194,7 +194,7 @@ async fn evidence_of(
     Ok(evidence::collect(claim).await?)
 }
 
-/// What the point measures: of producers and consumers the one whose stretch counts.
+/// The measured role: producers or consumers, whichever the point measures.
 fn main_of<'a>(
     measure: Measure,
     produced: &'a Gathered,
@@ -225,7 +225,7 @@ fn put_together(
     let main = main_of(setting.point.measure, produced, consumed)?;
     let mut notes: Vec<String> = produced.notes.iter().chain(&consumed.notes).cloned().collect();
     if let Some(why) = &produced.first_failure {
-        notes.push(format!("{} records were given up: {why}", produced.failed));
+        notes.push(format!("{} records failed: {why}", produced.failed));
     }
     Ok(Repetition {
         number: setting.number,
@@ -245,7 +245,7 @@ fn put_together(
     })
 }
 
-/// What all workers of this repetition have in common.
+/// The assignment common to all workers of this repetition.
 fn assignment(setting: &Setting<'_>, role: Role, clients: &Clients) -> Assignment {
     let mut properties = setting.cluster.client_properties.clone();
     properties.extend(clients.properties.clone());
@@ -260,7 +260,7 @@ fn assignment(setting: &Setting<'_>, role: Role, clients: &Clients) -> Assignmen
         threads: clients.threads,
         records: setting.point.records.clone(),
         verify: match (setting.driver, role) {
-            // Kafka's consumer knows no stamps, whoever wrote them, and streams do not either.
+            // Kafka's consumer and streams ignore stamps.
             (Driver::Java | Driver::Stream, Role::Consumer) => Verify::Off,
             _ => stamps(setting.point, setting.driver).unwrap_or(Verify::Off),
         },
@@ -278,8 +278,7 @@ fn stop_when(unit: Unit) -> StopWhen {
     }
 }
 
-/// Produces a backlog as fast as it goes, by our own driver whatever the point's is: that of so many records, or of so many
-/// seconds.
+/// Produces a backlog at the maximum rate, always with Thalweg's driver: a number of records, or for a number of seconds.
 async fn prefill(setting: &Setting<'_>) -> Result<Vec<Report>, Failure> {
     let point = setting.point;
     let mut clients = point.producers.clone();
@@ -288,7 +287,7 @@ async fn prefill(setting: &Setting<'_>) -> Result<Vec<Report>, Failure> {
     }
     let whole = Assignment {
         driver: Driver::Thalweg,
-        // The producers of a drain have the numbers below.
+        // The producers of a drain have lower numbers.
         first_client: point.producers.count,
         stop: stop_when(point.extent.unit),
         ..assignment(setting, Role::Producer, &clients)
@@ -357,7 +356,7 @@ async fn ready_producers(setting: &Setting<'_>) -> Result<Fleet, Failure> {
             Load::Rate { records_per_s } => Some(records_per_s),
             _ => None,
         },
-        // The producers of a drain go on until the backlog is gone.
+        // The producers of a drain continue until the backlog is drained.
         stop: match point.measure {
             Measure::Drain => StopWhen::Told,
             Measure::Produce | Measure::Consume => stop_when(point.extent.unit),

@@ -1,14 +1,14 @@
-//! What a run makes outside of itself, and removes: the one owner of its clean-up.
+//! Everything a run creates outside of itself; the only owner of the clean-up.
 //!
-//! | what | made in | removed |
+//! | resource | created in | removed |
 //! |---|---|---|
-//! | clusters, with their processes and directories | `ClusterUp` | when the plan needs another, and at the tear-down |
-//! | topics of a repetition | `Prepare` | in `CleanUp`, whatever came of the repetition; after an interrupt or a panic at once |
-//! | memory that is held | `Prepare`, `CleanUp` | with this |
+//! | clusters, with their processes and directories | `ClusterUp` | when the plan needs another, and at tear-down |
+//! | topics of a repetition | `Prepare` | in `CleanUp`, whatever the outcome; immediately after an interrupt or panic |
+//! | held memory | `Prepare`, `CleanUp` | with this |
 //!
-//! Workers belong to the step that they run in: a step that ends, or is dropped, kills those that are left. Dropped without
-//! a tear-down, as by a panic, this kills the brokers and removes their directories. When the whole process is killed,
-//! each cluster's guard does.
+//! Workers belong to their step: a step that ends or is dropped kills remaining ones. If this is dropped without a tear-down, as
+//! after a panic, it kills the brokers and removes their directories. If the whole process is killed, the guard of each cluster
+//! does so.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,23 +22,23 @@ use super::topics;
 use crate::target::{self, Cluster, StartOptions};
 use crate::workload::Measure;
 
-/// Time to delete topics after a failure, when the cluster may be gone.
+/// Timeout for deleting topics after a failure, when the cluster may be gone.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What a run has made.
+/// The resources of a run.
 #[derive(Debug)]
 pub(super) struct Resources {
     pub(super) clusters: Clusters,
     pub(super) memory: Memory,
-    /// Of the repetition under way.
+    /// Topics of the current repetition.
     topics: Option<Made>,
 }
 
-/// Topics that are to be deleted.
+/// Topics to delete.
 #[derive(Debug)]
 struct Made {
     names: Vec<String>,
-    /// The place of the target.
+    /// The index of the target.
     target: usize,
     cluster: Cluster,
     admin: thalweg_client::Cluster,
@@ -46,13 +46,13 @@ struct Made {
 }
 
 impl Resources {
-    /// Nothing is made yet.
+    /// No resources yet.
     pub(super) fn new(targets: usize, options: StartOptions) -> Resources {
         Resources { clusters: Clusters::new(targets, options), memory: Memory::default(), topics: None }
     }
 
-    /// Connects to the cluster of a target for a repetition that is about to create topics. From here on they are
-    /// removed, whether or not they all come to be.
+    /// Connects to the cluster of a target for a repetition that is about to create topics, which are removed from now on,
+    /// whether or not all get created.
     pub(super) async fn own_topics(
         &mut self,
         target: usize,
@@ -66,15 +66,15 @@ impl Resources {
         Ok(admin)
     }
 
-    /// Removes what a repetition has made, and takes the memory that its files give back. Must follow each repetition,
-    /// taken or failed; without topics it does nothing.
+    /// Removes what a repetition has created, and takes the memory that its files free. Must follow each repetition, completed
+    /// or failed; without topics it does nothing.
     ///
-    /// Safe to cancel: what is left is left to [`Resources::abandon`].
+    /// Cancel safe: [`Resources::abandon`] removes the rest.
     pub(super) async fn end_repetition(&mut self, written_bytes: u64) -> Result<(), Failure> {
         let Some(made) = &self.topics else { return Ok(()) };
         let cluster = self.clusters.get(made.target);
         if let Some(reason) = cluster.and_then(target::RunningCluster::died) {
-            // There is nobody to ask: topics and files go with the cluster.
+            // The cluster is gone: topics and files go with it.
             self.topics = None;
             return Err(Failure::BrokerDied(reason));
         }
@@ -82,7 +82,7 @@ impl Resources {
         let is_gone = Arc::new(AtomicBool::new(false));
         let deleting = async {
             let deleted = made.delete(&made.admin).await;
-            tracing::debug!("The topics' files are gone");
+            tracing::debug!("The topics' files are deleted");
             is_gone.store(true, Ordering::Release);
             deleted
         };
@@ -94,19 +94,19 @@ impl Resources {
         deleted
     }
 
-    /// Removes what a repetition has made that was left in the middle. Topics of a cluster of the lab go with it; those on
-    /// a cluster of others are deleted whatever happens.
+    /// Removes what an abandoned repetition has created. Topics on a cluster of the lab go with it; those on other clusters are
+    /// deleted in any case.
     pub(super) async fn abandon(&mut self) -> Result<(), Failure> {
         let Some(made) = self.topics.take() else { return Ok(()) };
         if made.cluster.data_dir.is_some() {
             return Ok(());
         }
-        // The connection of the repetition may have been left in the middle of anything.
+        // The repetition's connection may be in any state.
         let admin = target::connect(&made.cluster.bootstrap, &made.cluster.client_properties).await?;
         made.delete(&admin).await
     }
 
-    /// Ends all clusters. What is odd about one goes to `say`, unless the run was interrupted: nobody waits for it then.
+    /// Stops all clusters. Oddities are reported to `say`, unless the run was interrupted.
     pub(super) fn tear_down(&mut self, interrupted: bool, say: &(dyn Fn(&str) + Sync)) {
         let quiet = |_: &str| {};
         self.clusters.stop_all(if interrupted { &quiet } else { say });
@@ -118,7 +118,7 @@ impl Made {
     async fn delete(&self, admin: &thalweg_client::Cluster) -> Result<(), Failure> {
         match tokio::time::timeout(DELETE_TIMEOUT, topics::delete(admin, &self.names)).await {
             Ok(deleted) => deleted?,
-            Err(_) => tracing::warn!(topic = self.names.first(), "The run's topics were not deleted in time"),
+            Err(_) => tracing::warn!(topic = self.names.first(), "Failed to delete the run's topics in time"),
         }
         match &self.cluster.data_dir {
             Some(dir) => topics::await_files_gone(dir, &self.names).await,
@@ -126,7 +126,7 @@ impl Made {
         }
     }
 
-    /// Where brokers on this machine wrote the records that were measured.
+    /// The data directory of brokers on this machine.
     fn written_below(&self) -> Option<PathBuf> {
         self.cluster.data_dir.clone().filter(|_| self.measure != Measure::Consume)
     }

@@ -1,62 +1,61 @@
-//! The search for saturation: how hard to push next, and when the knee is found.
+//! The search for saturation: the next load to try, and when the knee is found.
 //!
-//! Pure: what was tried goes in, the next trial or the knee comes out. The search holds no state but its trials, and is
-//! worked out anew from them each time, so that a trial that is repeated near the knee can overturn what came before.
+//! Pure: maps the trials so far to the next trial or the knee. The search has no other state and is recalculated each time, so a
+//! repeated trial near the knee can overturn earlier conclusions.
 //!
-//! - Producers are added one by one. A step that gains nothing is taken twice before it is believed, and the knee is
-//!   measured three times.
-//! - A rate is raised until the cluster falls behind, then the knee is enclosed by halves. A rate that the cluster fell
-//!   behind at is tried again, and a third time if the two disagree; the rate that is called carried is tried twice.
+//! - Producers are added one by one. A step without gain is repeated before it is believed, and the knee is measured three times.
+//! - A rate is raised until the cluster falls behind, then the knee is bisected. A rate that the cluster fell behind at is
+//!   repeated, and a third time if the two disagree; the rate reported as sustained is tried twice.
 
 use crate::result::Knee;
 use crate::worker::Interval;
 use crate::workload::Load;
 
-/// A cluster that takes less of the asked rate than this has fallen behind.
+/// A cluster that accepts less than this share of the requested rate has fallen behind.
 const TAKEN_MIN: f64 = 0.98;
-/// Latency that grows faster than this, seconds per second, tells of a backlog that grows by as much of the rate.
+/// Latency that grows faster than this, in seconds per second, means that a backlog grows by that share of the rate.
 const LATENCY_SLOPE_MAX: f64 = 0.01;
-/// Growth of the latency below this is no backlog: a pause, or noise.
+/// Latency growth below this is no backlog: a pause, or noise.
 const LATENCY_GROWTH_MIN_US: f64 = 20_000.0;
-/// Intervals that a slope is taken from, at the least.
+/// Minimum number of intervals for a slope.
 const INTERVALS_MIN: usize = 4;
-/// Rates that are tried upwards or downwards from the first one, at the most.
+/// Maximum number of rates tried upwards or downwards from the first one.
 const LADDER_MAX: i32 = 40;
-/// Trials of one search, at the most.
+/// Maximum number of trials in a search.
 const TRIALS_MAX: usize = 80;
 /// Measurements at the knee, where producers are added.
 const KNEE_MEASUREMENTS: usize = 3;
 
-/// What to try.
+/// A load to try.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trial {
     /// Producers.
     pub producers: u32,
-    /// Records per second; none for as many as go.
+    /// Records per second; none for the maximum.
     pub records_per_s: Option<f64>,
 }
 
-/// What came of a trial.
+/// The outcome of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Records acknowledged per second.
     pub records_per_s: f64,
-    /// Whether the cluster fell behind what was asked for.
+    /// Whether the cluster fell behind the requested rate.
     pub fell_behind: bool,
 }
 
-/// What to do now.
+/// The next action.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
     /// Try this.
     Try(Trial),
-    /// This is the knee.
+    /// The knee is found.
     Found(Knee),
-    /// There is no knee, and why.
+    /// There is no knee, for this reason.
     NotFound(String),
 }
 
-/// A search under way.
+/// A search in progress.
 #[derive(Clone, Debug)]
 pub struct Search {
     plan: Plan,
@@ -71,13 +70,13 @@ enum Plan {
 }
 
 impl Search {
-    /// A search that begins with so many producers; none when the load asks for no search.
+    /// A search that starts with this many producers; none if the load is not a search.
     pub fn new(load: &Load, producers: u32) -> Option<Search> {
         let plan = match *load {
             Load::AddProducers { producers_max, gain_min } => Plan::AddProducers { producers_max, gain_min },
             Load::RaiseRate { first_records_per_s, factor, precision } => Plan::RaiseRate {
                 first_records_per_s,
-                // A factor or precision that encloses nothing would search for ever.
+                // A factor or precision without effect would search forever.
                 factor: factor.max(1.01),
                 precision: precision.max(0.001),
             },
@@ -86,17 +85,17 @@ impl Search {
         Some(Search { plan, producers: producers.max(1), tried: Vec::new() })
     }
 
-    /// Takes in what came of a trial.
+    /// Records the outcome of a trial.
     pub fn observe(&mut self, trial: Trial, outcome: Outcome) {
         self.tried.push((trial, outcome));
     }
 
-    /// What to do after all that was tried.
+    /// The next action.
     pub fn next(&self) -> Next {
         match self.plan {
-            _ if self.tried.len() >= TRIALS_MAX => Next::NotFound(format!(
-                "after {TRIALS_MAX} trials the measurements still contradict each other"
-            )),
+            _ if self.tried.len() >= TRIALS_MAX => {
+                Next::NotFound(format!("the measurements are still inconsistent after {TRIALS_MAX} trials"))
+            }
             Plan::AddProducers { producers_max, gain_min } => self.add_producers(producers_max, gain_min),
             Plan::RaiseRate { first_records_per_s, factor, precision } => {
                 self.raise_rate(first_records_per_s, factor, precision)
@@ -164,7 +163,7 @@ impl Search {
         })
     }
 
-    /// The highest rate of the ladder that was carried and the lowest that was not, or what to do to know them.
+    /// The highest sustained and lowest unsustained rate, or the next action to find them.
     fn ladder(&self, first: f64, factor: f64) -> Result<(f64, f64), Next> {
         let again = |rate| Next::Try(Trial { producers: self.producers, records_per_s: Some(rate) });
         let rung = |step: i32| first * factor.powi(step);
@@ -175,19 +174,19 @@ impl Search {
                 None => return Err(again(rate)),
                 Some(true) if step < 0 => return Ok((rate, rung(step + 1))),
                 Some(true) if step >= LADDER_MAX => {
-                    return Err(Next::NotFound(format!("{rate:.0} records/s were still carried")));
+                    return Err(Next::NotFound(format!("{rate:.0} records/s were still sustained")));
                 }
                 Some(true) => step += 1,
                 Some(false) if step > 0 => return Ok((rung(step - 1), rate)),
                 Some(false) if -step >= LADDER_MAX => {
-                    return Err(Next::NotFound(format!("even {rate:.0} records/s were not carried")));
+                    return Err(Next::NotFound(format!("even {rate:.0} records/s were not sustained")));
                 }
                 Some(false) => step -= 1,
             }
         }
     }
 
-    /// Whether a rate was carried; none while it must be tried, or tried again.
+    /// Whether a rate was sustained; none if it must be tried, or tried again.
     fn carried(&self, rate: f64) -> Option<bool> {
         match self.votes(rate) {
             (0, 0) => None,
@@ -197,10 +196,10 @@ impl Search {
         }
     }
 
-    /// How often a rate was carried, and how often it was not.
+    /// How often a rate was sustained, and how often not.
     fn votes(&self, rate: f64) -> (usize, usize) {
         let same = self.tried.iter().filter(|(trial, _)| {
-            // Rates are worked out in the same way each time: the same rate has the same bits.
+            // Rates are calculated the same way each time, so equal rates have equal bits.
             trial.records_per_s.is_some_and(|tried| tried.to_bits() == rate.to_bits())
         });
         let behind = same.clone().filter(|(_, outcome)| outcome.fell_behind).count();
@@ -208,10 +207,10 @@ impl Search {
     }
 }
 
-/// Why a cluster has fallen behind a rate; none when it has not.
+/// Why a cluster has fallen behind a rate; none if it has not.
 ///
-/// The intervals are those of the measurement. In an open loop a backlog shows as latency that grows: with 1 % of the
-/// records waiting longer and longer, by 10 ms each second.
+/// The intervals are those of the measurement. In an open loop, a backlog shows as growing latency: if 1 % of the records
+/// accumulate, latency grows by 10 ms per second.
 pub fn fell_behind(
     asked_records_per_s: f64,
     taken_records_per_s: f64,
@@ -220,15 +219,15 @@ pub fn fell_behind(
     let share = taken_records_per_s / asked_records_per_s;
     if share < TAKEN_MIN {
         return Some(format!(
-            "{taken_records_per_s:.0} records/s were taken of {asked_records_per_s:.0} asked for ({:.1} %)",
+            "{taken_records_per_s:.0} of {asked_records_per_s:.0} requested records/s were accepted ({:.1} %)",
             share * 100.0
         ));
     }
     let slope = latency_slope(intervals)?;
-    (slope > LATENCY_SLOPE_MAX).then(|| format!("the latency grew by {:.0} ms each second", slope * 1000.0))
+    (slope > LATENCY_SLOPE_MAX).then(|| format!("the latency grew by {:.0} ms per second", slope * 1000.0))
 }
 
-/// Seconds by which the median latency grows each second, by least squares; none where it did not grow worth a word.
+/// The growth of the median latency in seconds per second, by least squares; none if it is insignificant.
 fn latency_slope(intervals: &[Interval]) -> Option<f64> {
     let points: Vec<(f64, f64)> = intervals
         .iter()
@@ -257,7 +256,7 @@ mod tests {
 
     use super::*;
 
-    /// Searches until there is an end; the cluster says what each trial gives.
+    /// Searches to the end; `cluster` returns the outcome of each trial.
     fn search(load: &Load, producers: u32, mut cluster: impl FnMut(Trial) -> Outcome) -> (Next, Vec<Trial>) {
         let mut search = Search::new(load, producers).expect("a search");
         let mut trials = Vec::new();
@@ -279,7 +278,7 @@ mod tests {
         }
     }
 
-    /// A cluster that carries up to `capacity`, give or take `noise`.
+    /// A cluster that sustains `capacity`, with `noise`.
     fn carries(capacity: f64, noise: f64, seed: u64) -> impl FnMut(Trial) -> Outcome {
         let mut random = SmallRng::seed_from_u64(seed);
         move |trial| {
@@ -347,7 +346,7 @@ mod tests {
         assert!(matches!(search(&load, 1, nothing).0, Next::NotFound(_)));
     }
 
-    /// A cluster in which each producer brings `each` up to `capacity`.
+    /// A cluster in which each producer adds `each`, up to `capacity`.
     fn takes(each: f64, capacity: f64, noise: f64, seed: u64) -> impl FnMut(Trial) -> Outcome {
         let mut random = SmallRng::seed_from_u64(seed);
         move |trial| {
@@ -403,9 +402,9 @@ mod tests {
     }
 
     #[test]
-    fn latency_that_grows_is_falling_behind_and_one_pause_is_not() {
+    fn growing_latency_is_falling_behind_and_one_pause_is_not() {
         let grows = fell_behind(100.0, 99.0, &intervals(|second| 1_000 + second * 15_000));
-        assert!(grows.expect("a backlog").contains("15 ms each second"));
+        assert!(grows.expect("a backlog").contains("15 ms per second"));
         assert_eq!(fell_behind(100.0, 99.9, &intervals(|_| 400)), None);
         assert_eq!(
             fell_behind(100.0, 99.9, &intervals(|second| if second == 5 { 80_000 } else { 400 })),

@@ -1,11 +1,11 @@
-//! What the repetitions of a point come to. Figures are taken per repetition and spread over them; histograms are merged,
-//! so that a percentile is never an average of percentiles. Pure.
+//! The summary of a point's repetitions. Figures are calculated per repetition, then summarised; histograms are merged, so that
+//! percentiles are never averaged. Pure.
 
 use std::collections::BTreeMap;
 
 use crate::result::{Histogram, HistogramUnreadable, Repetition, Spread, Summary};
 
-/// The figures of all repetitions together.
+/// Figures over all repetitions.
 pub fn summarize(repetitions: &[Repetition]) -> Result<Summary, HistogramUnreadable> {
     let mut values: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for repetition in repetitions {
@@ -26,7 +26,7 @@ pub fn summarize(repetitions: &[Repetition]) -> Result<Summary, HistogramUnreada
     })
 }
 
-/// How values lie; all zero when there are none.
+/// The statistics of values; all zero if there are none.
 pub fn spread(values: &[f64]) -> Spread {
     if values.is_empty() {
         return Spread::default();

@@ -1,5 +1,4 @@
-//! The topics of one repetition: made afresh, awaited, and deleted with their files, so that no repetition meets what
-//! another left behind.
+//! The topics of a repetition: created, awaited, and deleted with their files, so that repetitions do not affect each other.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,22 +13,22 @@ use tokio::time::Instant;
 use super::error::Failure;
 use crate::workload::Topics;
 
-/// What the names of all topics of the lab begin with.
+/// The prefix of all topics of the lab.
 const PREFIX: &str = "thalweg-lab-";
-/// Time that the controller has for a request.
+/// Timeout of the controller for a request.
 const ADMIN_TIMEOUT_MS: i32 = 30_000;
-/// Time until all partitions have leaders.
+/// Timeout for all partitions to have leaders.
 const LEADERS_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time until the files of deleted topics are gone.
+/// Timeout for the files of deleted topics to disappear.
 const FILES_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
 
-/// The names for one repetition. `run` tells runs apart, `serial` repetitions.
+/// The topic names of a repetition. `run` distinguishes runs, `serial` repetitions.
 pub(super) fn names(run: &str, serial: u32, topics: &Topics) -> Vec<String> {
     (0..topics.count.max(1)).map(|number| format!("{PREFIX}{run}-{serial}-{number}")).collect()
 }
 
-/// Digits and letters of a number, for names.
+/// A number in base 36, for names.
 pub(super) fn base_36(mut number: u64) -> String {
     let mut digits = Vec::new();
     while number > 0 {
@@ -48,7 +47,7 @@ pub(super) async fn create(cluster: &Cluster, names: &[String], topics: &Topics)
     let configs: Vec<_> = configs.collect();
     let refused = |source: ClientError| Failure::Refused {
         what: format!(
-            "Creation of {} topics with {} partitions and replication factor {}",
+            "Creating {} topics with {} partitions and replication factor {}",
             names.len(),
             topics.partitions,
             topics.replication_factor
@@ -71,7 +70,7 @@ pub(super) async fn create(cluster: &Cluster, names: &[String], topics: &Topics)
     for created in response.topics {
         let name = created.name;
         Refused::check(created.error_code, created.error_message.as_deref(), || {
-            format!("Creation of topic {name}")
+            format!("Creating topic {name}")
         })
         .map_err(|error| refused(error.into()))?;
     }
@@ -104,14 +103,14 @@ async fn await_leaders(cluster: &Cluster, names: &[String], topics: &Topics) -> 
     }
 }
 
-/// Deletes topics. Those that are not there are no error: a repetition that failed may not have made them all.
+/// Deletes topics. Missing topics are not an error: a failed repetition may not have created all.
 pub(super) async fn delete(cluster: &Cluster, names: &[String]) -> Result<(), Failure> {
     let refused =
-        |source: ClientError| Failure::Refused { what: "Deletion of the run's topics".to_owned(), source };
+        |source: ClientError| Failure::Refused { what: "Deleting the run's topics".to_owned(), source };
     let any = cluster.any().await.map_err(refused)?;
     let version = any.version_of::<DeleteTopicsRequest>().map_err(|error| refused(error.into()))?;
     let mut request = DeleteTopicsRequest { timeout_ms: ADMIN_TIMEOUT_MS, ..DeleteTopicsRequest::default() };
-    // From version 6 on, topics are named in a struct that can hold an id instead.
+    // From version 6 on, topics are named in a struct that can contain an id instead.
     if version >= 6 {
         let states = names
             .iter()
@@ -127,14 +126,14 @@ pub(super) async fn delete(cluster: &Cluster, names: &[String]) -> Result<(), Fa
         }
         let name = deleted.name.unwrap_or_default();
         Refused::check(deleted.error_code, deleted.error_message.as_deref(), || {
-            format!("Deletion of topic {name}")
+            format!("Deleting topic {name}")
         })
         .map_err(|error| refused(error.into()))?;
     }
     Ok(())
 }
 
-/// Waits until no file of these topics is left below a directory on this machine.
+/// Waits until no files of these topics are left below a directory on this machine.
 pub(super) async fn await_files_gone(dir: &Path, names: &[String]) -> Result<(), Failure> {
     let began = Instant::now();
     loop {
@@ -149,13 +148,13 @@ pub(super) async fn await_files_gone(dir: &Path, names: &[String]) -> Result<(),
     }
 }
 
-/// A partition's directory of one of these topics, not deeper than so many levels.
+/// A directory of a partition of these topics, within a limited depth.
 fn find(dir: &Path, names: &[String], levels: u32) -> Option<PathBuf> {
     let entries = std::fs::read_dir(dir).ok()?;
     for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        // `topic-0`, or `topic-0.<id>-delete` while it is being deleted.
+        // `topic-0`, or `topic-0.<id>-delete` during deletion.
         let is_one =
             names.iter().any(|topic| name.strip_prefix(&**topic).is_some_and(|rest| rest.starts_with('-')));
         if is_one {

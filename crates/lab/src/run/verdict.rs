@@ -1,18 +1,17 @@
-//! What limited a point, and whether its figures may stand as a headline (see `objections`). Pure: figures in, words with
-//! figures out.
+//! The limit of a point, and whether its figures are quotable (see `objections`). Pure: figures in, text with figures out.
 //!
-//! The limit is the first of these that holds in most repetitions:
+//! The limit is the first of these that applies in most repetitions:
 //!
-//! | limit | holds when |
+//! | limit | applies if |
 //! |---|---|
-//! | asked rate | a rate was asked for, and at least 98 % of it was taken |
+//! | asked rate | a rate was requested, and at least 98 % of it was accepted |
 //! | disk | a disk was busy for at least 90 % of the time, or processors waited for disks for at least 20 % of theirs |
-//! | machine CPU, generator CPU, broker CPU | at least 92 % of all processors was taken: by clients for more than 60 % of what the lab's processes took, by brokers for more than 60 %, or by neither; machine CPU too where others took more than the lab |
+//! | machine CPU, generator CPU, broker CPU | at least 92 % of all processors was busy: clients used more than 60 % of the lab's part, brokers did, or neither; also machine CPU if other processes used more than the lab |
 //! | generator CPU | a thread of a client was busy for at least 90 % of the time |
-//! | stream CPU | the same, where there is no cluster: the stream is what is measured |
+//! | stream CPU | the same without a cluster: the stream is measured |
 //! | broker CPU | a thread of a broker was |
-//! | network | interfaces other than loopback carried more than loopback, and one way at least 90 % of the slowest link's speed; not concluded where the machine does not tell that speed |
-//! | one partition | there is one partition, and nothing else is at its end |
+//! | network | interfaces other than loopback carried more than loopback, and at least 90 % of the slowest link's speed in one direction; never if that speed is unknown |
+//! | one partition | there is one partition, and nothing else is saturated |
 
 mod objections;
 
@@ -22,29 +21,29 @@ use crate::machine::LINK_SPEED;
 use crate::result::{Machine, PointResult, Repetition, Summary, Verdict};
 use crate::workload::{Load, Measure, Point};
 
-/// A thread or a disk that is busy for so long is at its end.
+/// The busy share at which a thread or disk is saturated.
 const BUSY_MIN: f64 = 0.90;
-/// Of all processors, with what the measuring itself takes.
+/// The same for all processors, including the cost of measuring.
 const MACHINE_BUSY_MIN: f64 = 0.92;
-/// Of the processors' time, waited for disks.
+/// The share of processor time waiting for disks.
 const IO_WAIT_MIN: f64 = 0.20;
-/// Who takes so much of what the lab's processes take, takes most.
+/// The share of the lab's processor usage that counts as most.
 const MOST: f64 = 0.60;
-/// Of the asked rate.
+/// The share of the requested rate.
 const TAKEN_MIN: f64 = 0.98;
 
-/// What limited the point that these are the repetitions of, and what speaks against a headline.
+/// The limit of a point from its repetitions, and the objections to a headline.
 pub fn judge(point: &Point, repetitions: &[Repetition], summary: &Summary, machine: &Machine) -> Verdict {
     let findings: Vec<Finding> =
         repetitions.iter().map(|repetition| finding(point, repetition, machine)).collect();
     let alike = |finding: &&Finding| findings.iter().filter(|other| other.limit == finding.limit).count();
-    // The limit that most repetitions had; of equals the first.
+    // The most frequent limit; of equals, the first.
     let Finding { limit, reasons } = findings.iter().rev().max_by_key(alike).cloned().unwrap_or_default();
     let no_headline = objections(point, repetitions, summary, machine, &limit);
     Verdict { limit, reasons, no_headline }
 }
 
-/// The same for a result that has everything but its verdict.
+/// The same for a result that lacks only its verdict.
 pub fn judge_result(result: &PointResult, machine: &Machine) -> Verdict {
     let mut verdict = judge(&result.point, &result.repetitions, &result.summary, machine);
     verdict.no_headline.extend(result.knee.as_ref().and_then(|knee| unlike(knee, &result.summary)));
@@ -52,7 +51,9 @@ pub fn judge_result(result: &PointResult, machine: &Machine) -> Verdict {
         Some(failure) if result.repetitions.is_empty() => {
             verdict.no_headline = vec![format!("it was not measured: {failure}")];
         }
-        Some(failure) => verdict.no_headline.insert(0, format!("it was not measured to the end: {failure}")),
+        Some(failure) => {
+            verdict.no_headline.insert(0, format!("the measurement did not complete: {failure}"))
+        }
         None => {}
     }
     verdict
@@ -76,7 +77,7 @@ impl Finding {
     }
 }
 
-/// What limited one repetition.
+/// The limit of one repetition.
 fn finding(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding {
     asked_rate(point, repetition)
         .or_else(|| disk(repetition))
@@ -94,7 +95,7 @@ fn asked_rate(point: &Point, repetition: &Repetition) -> Option<Finding> {
     };
     let taken = repetition.figures.produced_records_per_s?;
     (point.measure == Measure::Produce && taken >= asked * TAKEN_MIN).then(|| {
-        Finding::new("asked rate", format!("{taken:.0} records/s were taken of {asked:.0} asked for"))
+        Finding::new("asked rate", format!("{taken:.0} of {asked:.0} requested records/s were accepted"))
     })
 }
 
@@ -115,29 +116,28 @@ fn disk(repetition: &Repetition) -> Option<Finding> {
     (waited >= IO_WAIT_MIN).then(|| {
         let dirty = repetition.host.dirty_bytes_max as f64 / 1e6;
         let reason = format!(
-            "processors waited for disks for {:.0} % of their time, with {dirty:.0} MB not yet written",
+            "processors waited for disks for {:.0} % of the time, with {dirty:.0} MB dirty",
             waited * 100.0
         );
         Finding::new("disk", reason)
     })
 }
 
-/// Processors' worth of time of the processes whose name begins so.
+/// Processors used by the processes with a name prefix.
 fn processors_of(repetition: &Repetition, prefixes: &[&str]) -> f64 {
     let of_them = repetition.processes.iter().filter(|used| is_one_of(&used.name, prefixes));
     of_them.map(|used| used.user_s + used.system_s).sum::<f64>() / repetition.measured_s.max(0.001)
 }
 
-/// Processors' worth of time of processes that are neither clients nor brokers. Interrupts are the run's own: its network's
-/// and its disks'.
+/// Processors used by processes that are neither clients nor brokers. Interrupts belong to the run: to its network and disks.
 fn others(repetition: &Repetition, machine: &Machine) -> f64 {
     let own = processors_of(repetition, &CLIENTS) + processors_of(repetition, &BROKERS);
     let host = &repetition.host;
     ((host.cpu_busy - host.cpu_interrupts) * f64::from(machine.cpus) - own).max(0.0)
 }
 
-/// What of all processors was taken by processes that are not of the run; zero where the brokers' processes are not known,
-/// for they may be among them.
+/// The share of all processors used by processes outside the run; zero if the brokers' processes are unknown, because they may be
+/// among them.
 fn others_share(repetition: &Repetition, machine: &Machine) -> f64 {
     match repetition.processes.iter().any(|used| is_one_of(&used.name, &BROKERS)) {
         true => others(repetition, machine) / f64::from(machine.cpus.max(1)),
@@ -168,7 +168,7 @@ fn processors(repetition: &Repetition, machine: &Machine) -> Option<Finding> {
         () => "machine CPU",
     };
     let reason = format!(
-        "{:.0} % of {} processors were taken: clients took {clients:.2}, brokers {brokers:.2}, \
+        "{:.0} % of {} processors were busy: clients used {clients:.2}, brokers {brokers:.2}, \
          interrupts {interrupts:.2}, others {others:.2}",
         busy * 100.0,
         machine.cpus
@@ -177,7 +177,7 @@ fn processors(repetition: &Repetition, machine: &Machine) -> Option<Finding> {
 }
 
 fn thread(point: &Point, repetition: &Repetition) -> Option<Finding> {
-    // Without a cluster, the stream is what is measured.
+    // Without a cluster, the stream is measured.
     let of_clients = if point.cluster.brokers == 0 { "stream CPU" } else { "generator CPU" };
     let busiest = |prefixes: &[&str]| {
         let of_them = repetition.processes.iter().filter(|used| is_one_of(&used.name, prefixes));
@@ -193,9 +193,9 @@ fn thread(point: &Point, repetition: &Repetition) -> Option<Finding> {
 fn network(repetition: &Repetition, machine: &Machine) -> Option<Finding> {
     let mbit_per_s: f64 = machine.facts.get(LINK_SPEED)?.split_whitespace().next()?.parse().ok()?;
     let host = &repetition.host;
-    // With brokers on this machine, what goes over links is somebody else's.
+    // With brokers on this machine, traffic over links is not the run's.
     let is_remote = host.received_bytes + host.sent_bytes > host.loopback_bytes;
-    // A link carries so much each way.
+    // The capacity of a link applies to each direction.
     let (bytes, way) = (host.received_bytes, "received").max((host.sent_bytes, "sent"));
     let carried = bytes as f64 * 8.0 / 1e6 / repetition.measured_s.max(0.001);
     (is_remote && mbit_per_s > 0.0 && carried >= mbit_per_s * BUSY_MIN).then(|| {
@@ -220,7 +220,7 @@ fn nothing_at_its_end(repetition: &Repetition) -> Vec<String> {
     };
     let disk = repetition.host.disks.iter().map(|disk| disk.busy).fold(0.0, f64::max) * 100.0;
     vec![format!(
-        "nothing was at its end: all processors {:.0} % busy, the busiest thread of clients {:.0} % and of brokers \
+        "nothing was saturated: all processors {:.0} % busy, the busiest thread of clients {:.0} % and of brokers \
          {:.0} %, disks {disk:.0} %",
         repetition.host.cpu_busy * 100.0,
         busiest(&CLIENTS),
@@ -228,7 +228,7 @@ fn nothing_at_its_end(repetition: &Repetition) -> Vec<String> {
     )]
 }
 
-/// What speaks against a headline.
+/// The objections to a headline.
 #[cfg(test)]
 mod tests {
     use super::super::summary::summarize;
@@ -240,7 +240,7 @@ mod tests {
         ProcessUse { name: name.to_owned(), user_s: cpu_s, busiest_thread, ..ProcessUse::default() }
     }
 
-    /// A repetition of 10 s with nothing at its end.
+    /// A repetition of 10 s without saturation.
     pub(super) fn calm(rate: f64) -> Repetition {
         Repetition {
             measured_s: 10.0,
@@ -280,7 +280,7 @@ mod tests {
         judge(point, repetitions, &summarize(repetitions).expect("readable"), &machine)
     }
 
-    /// The verdict on three repetitions of this kind, over many partitions.
+    /// The verdict on three such repetitions, over many partitions.
     pub(super) fn limit(change: impl Fn(&mut Repetition)) -> Verdict {
         let repetitions = [100.0, 101.0, 99.0].map(|rate| {
             let mut repetition = calm(rate);
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(full(19.0, 19.0).limit, "machine CPU");
         let disturbed = full(2.0, 10.0);
         assert_eq!(disturbed.limit, "machine CPU");
-        assert!(disturbed.no_headline[0].contains("not of the run took 67 %"), "{disturbed:?}");
+        assert!(disturbed.no_headline[0].contains("outside the run used 67 %"), "{disturbed:?}");
         let by_network = limit(|r| {
             (r.host.cpu_busy, r.host.cpu_interrupts) = (0.97, 0.67);
             r.processes = vec![used("broker-1", 8.0, 0.5), used("producer-0", 4.0, 0.5)];
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_was_taken_is_the_limit_and_one_that_was_not_is_no_headline() {
+    fn an_accepted_rate_is_the_limit_and_others_are_no_headline() {
         let mut point = point();
         point.load = Load::Rate { records_per_s: 100.0 };
         assert_eq!(verdict(&point, &[calm(99.5), calm(100.0)]).limit, "asked rate");

@@ -1,4 +1,4 @@
-//! The walk of a run through its states, one way and in one place.
+//! The state machine of a run.
 //!
 //! ```text
 //! Plan ──► Turn ──► ClusterUp ──► Prepare ──► Measure ──► CleanUp ──► Turn … ──► Report ──► Plan … ──► end of the plan
@@ -7,12 +7,12 @@
 //!                      └──► Turn
 //! ```
 //!
-//! - A round is what is measured together: the contenders of one point. They take turns, repetition by repetition: the first
-//!   of each is the warm-up, those of a search follow, then those that count. [`Contender`] decides which comes next.
-//! - A contender that fails is noted and out of its round; the others go on.
-//! - Whatever state an interrupt or a panic meets, the step is dropped, which kills its workers, and what it has made is
-//!   removed by [`Resources`]. After an interrupt the round is reported as far as it came.
-//! - At the end of the plan the clusters still run, for a plan that goes on later; [`Walk::tear_down`] ends them.
+//! - A round is the set of contenders that are measured together, for one point. They alternate by repetition: each starts with a
+//!   warm-up, then come the trials of a search, then the counted repetitions. [`Contender`] decides which comes next.
+//! - A contender that fails leaves its round; the others continue.
+//! - At an interrupt or panic in any state, the step is dropped, which kills its workers, and [`Resources`] removes what it has
+//!   created. After an interrupt, the round is reported as far as it came.
+//! - At the end of the plan the clusters keep running, for a plan that continues later; [`Walk::tear_down`] stops them.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -36,44 +36,44 @@ use crate::target::{Cluster, RunningCluster, StartOptions};
 use crate::terminal::{PointAt, Progress};
 use crate::worker::Driver;
 
-/// Time for the word to end the run to arrive, when a worker has heard it first: Ctrl-C goes to all.
+/// Time for the interrupt to arrive if a worker received it first: Ctrl-C reaches all processes.
 const INTERRUPT_GRACE: Duration = Duration::from_millis(300);
 
-/// Where rounds come from, and where their results go.
+/// The source of rounds, and the receiver of their results.
 pub(super) trait Plan {
     /// The next round; none at the end.
     fn next(&mut self) -> Option<Round>;
 
-    /// Takes in the results of the last round, and what is known of the targets by now.
+    /// Receives the results of the last round, and the current descriptions of the targets.
     fn report(&mut self, results: Vec<PointResult>, targets: &BTreeMap<String, TargetInfo>);
 }
 
-/// Contenders that are measured together.
+/// Contenders measured together.
 #[derive(Debug)]
 pub(super) struct Round {
     contenders: Vec<Contender>,
-    /// Those that take turns with each other; one group after the other.
+    /// Groups that alternate internally, one group after the other.
     groups: VecDeque<Group>,
 }
 
 #[derive(Debug)]
 struct Group {
-    /// Places of contenders.
+    /// Indexes of contenders.
     members: Vec<usize>,
     /// The member whose turn is next.
     next: usize,
-    /// The target whose cluster runs alone meanwhile, where memory does not hold all.
+    /// The target whose cluster runs alone, if memory does not suffice for all.
     alone: Option<usize>,
 }
 
 impl Round {
-    /// All take turns.
+    /// All alternate.
     pub(super) fn together(contenders: Vec<Contender>) -> Round {
         let members = (0..contenders.len()).collect();
         Round { contenders, groups: [Group { members, next: 0, alone: None }].into() }
     }
 
-    /// Those of one target after those of another, each target with the memory to itself.
+    /// One target after another, each with the memory to itself.
     pub(super) fn apart(mut contenders: Vec<Contender>) -> Round {
         let mut groups: VecDeque<Group> = VecDeque::new();
         for (place, contender) in contenders.iter_mut().enumerate() {
@@ -100,42 +100,42 @@ impl Group {
     }
 }
 
-/// A repetition under way.
+/// A repetition in progress.
 #[derive(Debug)]
 struct Turn {
-    /// The place of the contender in its round.
+    /// The index of the contender in its round.
     contender: usize,
     cluster: Cluster,
     topics: Vec<String>,
 }
 
-/// Where a run is.
+/// The state of a run.
 enum State {
-    /// Takes the next round of the plan.
+    /// Gets the next round of the plan.
     Plan,
-    /// Chooses the contender whose turn it is.
+    /// Chooses the next contender.
     Turn,
-    /// Has the contender's cluster run as its point wants it.
+    /// Ensures that the contender's cluster runs.
     ClusterUp(usize),
-    /// Has topics, backlog, workers and memory ready.
+    /// Prepares topics, backlog, workers and memory.
     Prepare(Turn),
-    /// Has the workers begin, and follows them to the end: a warm-up, a trial of a search, or a repetition that counts.
+    /// Starts the workers and follows them to the end: a warm-up, a trial of a search, or a counted repetition.
     Measure(Turn, Box<Prepared>),
-    /// Removes what the repetition has made, and notes what came of it.
+    /// Removes what the repetition has created, and records its outcome.
     CleanUp(Turn, Box<Result<Taken, Failure>>),
-    /// Hands the results of the round over.
+    /// Passes on the results of the round.
     Report,
-    /// The plan is at its end.
+    /// The plan has ended.
     End,
 }
 
-/// Why a step did not come to its end.
+/// Why a step did not complete.
 enum Broken {
     Interrupted(String),
     Panicked(Box<dyn Any + Send>),
 }
 
-/// A run under way.
+/// A run in progress.
 pub(super) struct Walk<'a> {
     pub(super) options: &'a Options,
     interrupt: &'a Interrupt,
@@ -144,9 +144,9 @@ pub(super) struct Walk<'a> {
     targets: BTreeMap<String, TargetInfo>,
     resources: Resources,
     round: Round,
-    /// The repetition that was begun and not ended, as the progress knows it.
+    /// The current repetition, as the progress display knows it.
     begun: Option<PointAt>,
-    /// Tells the topics of this run from those of others on the same cluster.
+    /// Distinguishes the topics of this run from others on the same cluster.
     id: String,
     /// Repetitions so far.
     serial: u32,
@@ -176,7 +176,7 @@ impl<'a> Walk<'a> {
         &self.machine
     }
 
-    /// Walks through a plan, from its first round to its end. Gives why it was interrupted, if it was.
+    /// Performs a plan, from its first round to its end. Returns why it was interrupted, if it was.
     pub(super) async fn all(&mut self, plan: &mut dyn Plan) -> Option<String> {
         let mut state = State::Plan;
         let mut interrupted = None;
@@ -198,17 +198,17 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Ends the clusters, and gives what was learned of the targets.
+    /// Stops the clusters, and returns the descriptions of the targets.
     pub(super) fn tear_down(mut self, interrupted: bool) -> BTreeMap<String, TargetInfo> {
         let progress = self.progress;
         self.resources.tear_down(interrupted, &|line| progress.log(line));
         self.targets
     }
 
-    /// One step, unless the word to end the run comes before. Dropped, a step kills the workers that it has.
+    /// Performs one step, unless it is interrupted. A dropped step kills its workers.
     async fn unless_interrupted(&mut self, state: State, plan: &mut dyn Plan) -> Result<State, Broken> {
         let interrupt = self.interrupt;
-        // What lies between the steps that wait is done in no time, and no result is lost to an interrupt.
+        // Between awaited steps nothing takes time, so no result is lost to an interrupt.
         if matches!(state, State::Plan | State::Turn | State::Report | State::End) {
             return Ok(self.step(state, plan).await);
         }
@@ -219,7 +219,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Does what a state is for, and gives the next.
+    /// Performs a state's action, and returns the next state.
     async fn step(&mut self, state: State, plan: &mut dyn Plan) -> State {
         match state {
             State::Plan => match plan.next() {
@@ -323,7 +323,7 @@ impl<'a> Walk<'a> {
         self.progress.phase("deleting the topics");
         let written_bytes = taken.as_ref().map_or(0, |taken| taken.repetition.evidence.bytes_on_disk);
         let taken = match (taken, self.resources.end_repetition(written_bytes).await) {
-            // That its broker died says more than what a repetition made of it.
+            // The death of its broker explains more than the repetition's own error.
             (_, Err(died @ Failure::BrokerDied(_))) => Err(died),
             (Ok(taken), removed) => removed.map(|()| taken),
             (Err(failure), _) => Err(failure),
@@ -347,13 +347,13 @@ impl<'a> Walk<'a> {
         State::Turn
     }
 
-    /// Removes what a step has made that was left in the middle.
+    /// Removes what an abandoned step has created.
     async fn abandon(&mut self) {
         if let Some(at) = self.begun.take() {
             self.progress.point_ended(&at, "interrupted");
         }
         if let Err(error) = self.resources.abandon().await {
-            self.progress.log(&format!("Topics of the run were left behind: {error}"));
+            self.progress.log(&format!("Failed to delete topics of the run: {error}"));
         }
     }
 
@@ -365,7 +365,7 @@ impl<'a> Walk<'a> {
         contender.failed(text);
     }
 
-    /// Does something with all that a repetition needs.
+    /// Performs an operation with the context of a repetition.
     async fn with_setting<T>(&self, turn: &Turn, act: impl AsyncFnOnce(Setting<'_>) -> T) -> T {
         let contender = &self.round.contenders[turn.contender];
         let running = self.running(contender.target);
@@ -392,7 +392,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The machine, with the file system of the first directory above that exists.
+/// The machine, with the file system of the nearest existing directory.
 fn machine_of(work_dir: &Path) -> Machine {
     let existing = work_dir.ancestors().find(|dir| dir.is_dir()).unwrap_or(Path::new("."));
     machine::fingerprint(existing)
@@ -402,11 +402,11 @@ fn cpus() -> u32 {
     std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX))
 }
 
-/// What a future gives, or the panic that it ends in.
+/// The result of a future, or its panic.
 async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
     let mut future = std::pin::pin!(future);
     std::future::poll_fn(|context| {
-        // What the panic leaves half done is only removed, and then the panic goes on.
+        // The half-done state is only removed before the panic continues.
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(given)) => Poll::Ready(Ok(given)),

@@ -1,10 +1,10 @@
-//! One look at everything: reads `/proc` now.
+//! A sample: reads `/proc` now.
 
 use std::path::Path;
 
 use super::proc::{self, CpuTicks, Disk, Stat};
 
-/// The machine at one moment. All but `dirty_bytes` only grow.
+/// A sample of the machine. All but `dirty_bytes` are counters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HostLook {
     pub cpu: CpuTicks,
@@ -15,15 +15,15 @@ pub(super) struct HostLook {
     pub dirty_bytes: u64,
 }
 
-/// A process at one moment. All but `resident_bytes` only grow.
+/// A sample of a process. All but `resident_bytes` are counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ProcessLook {
     pub stat: Stat,
-    /// Read from and written to disks; none where the kernel does not tell.
+    /// Read from and written to disks; none if unknown.
     pub disk: Option<(u64, u64)>,
 }
 
-/// Which block devices are disks of their own: not partitions of others, nor made of others, nor of memory.
+/// The block devices that are whole physical disks: not partitions, not composed of others, not in memory.
 pub(super) fn whole_disks() -> Vec<String> {
     let Ok(devices) = std::fs::read_dir("/sys/block") else { return Vec::new() };
     let mut names: Vec<String> = devices
@@ -39,7 +39,7 @@ fn is_empty(dir: &Path) -> bool {
     std::fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none())
 }
 
-/// Looks at the machine.
+/// Samples the machine.
 pub(super) fn host(disks: &[String]) -> HostLook {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let network = proc::network(&text("/proc/net/dev"));
@@ -55,14 +55,14 @@ pub(super) fn host(disks: &[String]) -> HostLook {
     }
 }
 
-/// Looks at a process; none when it is gone.
+/// Samples a process; none if it has exited.
 pub(super) fn process(pid: u32) -> Option<ProcessLook> {
     let stat = proc::stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
     let disk = std::fs::read_to_string(format!("/proc/{pid}/io")).ok().and_then(|text| proc::io(&text));
     Some(ProcessLook { stat, disk })
 }
 
-/// Looks at the threads of a process: their numbers, and the ticks that they have used.
+/// Samples the threads of a process: their ids and used ticks.
 pub(super) fn threads(pid: u32) -> Vec<(u32, u64)> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     tasks

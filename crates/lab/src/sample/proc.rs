@@ -1,24 +1,24 @@
-//! The texts of `/proc`, read into numbers. Pure: a text in, numbers out; a text that is not as it should be gives none.
+//! Parsers for `/proc`. Pure: text in, numbers out; invalid text gives none.
 
-/// Bytes of a sector in `/proc/diskstats`, whatever the disk's own are.
+/// The sector size of `/proc/diskstats`, independent of the disk's.
 const SECTOR_BYTES: u64 = 512;
 
-/// What `/proc/PID/stat` and `/proc/PID/task/TID/stat` tell.
+/// The contents of `/proc/PID/stat` and `/proc/PID/task/TID/stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stat {
     /// Clock ticks in user mode.
     pub user_ticks: u64,
     /// Clock ticks in the kernel.
     pub system_ticks: u64,
-    /// When it began, in ticks since the machine did: tells a process from a later one of the same number.
+    /// Start time in ticks since boot, which distinguishes it from a later process with the same id.
     pub start_ticks: u64,
     /// Resident memory, in pages.
     pub resident_pages: u64,
 }
 
-/// Reads a stat line. The name in it stands in parentheses and may hold anything, parentheses too.
+/// Parses a stat line. The name in it is in parentheses and may contain parentheses.
 pub(super) fn stat(text: &str) -> Option<Stat> {
-    // The third field of the line is the first one here.
+    // The first field here is the third of the line.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let number = |field: usize| fields.get(field - 3)?.parse().ok();
     Some(Stat {
@@ -35,23 +35,23 @@ pub(super) fn io(text: &str) -> Option<(u64, u64)> {
     Some((value("read_bytes:")?, value("write_bytes:")?))
 }
 
-/// The time of some processors since the machine began, in ticks, all together.
+/// The time of some processors since boot, in ticks, summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuTicks {
-    /// Doing something here.
+    /// Busy.
     pub busy: u64,
-    /// The part of that which went to interrupts, the network's among them: no process is charged for it.
+    /// The busy part spent on interrupts, including those of the network, which no process is charged for.
     pub interrupts: u64,
-    /// Idle for want of a disk.
+    /// Idle waiting for disks.
     pub io_wait: u64,
-    /// Taken by the host.
+    /// Taken by the hypervisor (steal).
     pub steal: u64,
-    /// All, idle too.
+    /// Total, including idle.
     pub total: u64,
 }
 
-/// Reads the time of the processors that a process may use: those of `/proc/stat` that its `/proc/PID/status` allows. Others
-/// may be busy with what is none of it, or idle for ever. Of all processors where the second text does not tell.
+/// Parses the time of the processors that a process may use: those of `/proc/stat` that its `/proc/PID/status` allows, or all if
+/// the second text does not say. Other processors may be busy or idle for unrelated reasons.
 pub(crate) fn cpu(stat: &str, status: &str) -> Option<CpuTicks> {
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     let of_each = stat.lines().filter_map(|line| {
@@ -69,7 +69,7 @@ pub(crate) fn cpu(stat: &str, status: &str) -> Option<CpuTicks> {
     together.or_else(|| stat.lines().find_map(|line| line.strip_prefix("cpu ")).and_then(cpu_ticks))
 }
 
-/// Whether a list of the kernel, such as `0-3,8`, holds a number.
+/// Whether a kernel list such as `0-3,8` contains a number.
 fn is_in_list(list: &str, number: u32) -> bool {
     list.trim().split(',').any(|range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -79,7 +79,7 @@ fn is_in_list(list: &str, number: u32) -> bool {
 
 fn cpu_ticks(line: &str) -> Option<CpuTicks> {
     let ticks: Vec<u64> = line.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
-    // user nice system idle iowait irq softirq steal; the guests' ticks behind them are in user and nice already.
+    // user nice system idle iowait irq softirq steal; the following guest ticks are included in user and nice.
     let [user, nice, system, idle, io_wait, irq, soft_irq, steal] = *ticks.first_chunk::<8>()?;
     let busy = user + nice + system + irq + soft_irq;
     let total = busy + idle + io_wait + steal;
@@ -97,7 +97,7 @@ pub(super) struct Network {
     pub sent: u64,
 }
 
-/// What went through the interfaces, from `/proc/net/dev`.
+/// Bytes through the interfaces, from `/proc/net/dev`.
 pub(super) fn network(text: &str) -> Network {
     let mut network = Network::default();
     for line in text.lines() {
@@ -105,7 +105,7 @@ pub(super) fn network(text: &str) -> Network {
         let counters: Vec<u64> =
             counters.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
         let (Some(received), Some(sent)) = (counters.first(), counters.get(8)) else { continue };
-        // What is sent on the loopback interface is received there, and counts once.
+        // Bytes sent on loopback are received there, and count once.
         if name.trim() == "lo" {
             network.loopback += received;
         } else {
@@ -129,7 +129,7 @@ pub(super) struct Disk {
     pub busy_ms: u64,
 }
 
-/// Reads `/proc/diskstats`: disks, partitions and all else that the kernel calls a block device.
+/// Parses `/proc/diskstats`: disks, partitions and other block devices.
 pub(super) fn disks(text: &str) -> Vec<Disk> {
     text.lines().filter_map(disk).collect()
 }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn io_tells_what_went_to_disks() {
+    fn io_is_disk_traffic() {
         let text = "rchar: 6976\nwchar: 12\nsyscr: 10\nsyscw: 0\nread_bytes: 4096\nwrite_bytes: 8192\n\
                     cancelled_write_bytes: 0\n";
         assert_eq!(io(text), Some((4096, 8192)));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_told_in_bytes() {
+    fn memory_is_in_bytes() {
         let text = "MemTotal:       24683668 kB\nDirty:            129712 kB\nHugePages_Total:       0\n";
         assert_eq!(memory(text, "Dirty"), Some(129_712 * 1024));
         assert_eq!(memory(text, "Mem"), None);

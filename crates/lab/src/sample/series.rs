@@ -1,5 +1,4 @@
-//! What the looks have seen, over time, and what was used between two moments. A moment between two looks gets its
-//! share of what happened between them.
+//! Samples over time, and the usage between two times, interpolated between samples.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +6,20 @@ use super::Usage;
 use super::look::{HostLook, ProcessLook};
 use crate::result::{DiskUse, HostUse, ProcessUse, Sample};
 
-/// Looks that are kept: beyond, every second one goes, and looks become rarer.
+/// Maximum stored samples; beyond that, every second one is dropped and sampling slows down.
 pub(super) const LOOKS_MAX: usize = 20_000;
 
-/// Samples in a result. More would only make the file larger.
+/// Samples in a result, to limit the file size.
 const SAMPLES_MAX: usize = 300;
 
-/// What the numbers of the kernel are counted in.
+/// The kernel's unit of processor time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Units {
     pub ticks_per_s: f64,
     pub page_bytes: u64,
 }
 
-/// Everything that was seen.
+/// All samples.
 #[derive(Debug)]
 pub(super) struct Series {
     units: Units,
@@ -28,15 +27,15 @@ pub(super) struct Series {
     processes: Vec<Process>,
 }
 
-/// What was seen of one process.
+/// The samples of a process.
 #[derive(Debug)]
 struct Process {
     name: String,
     pid: u32,
     looks: Vec<(u64, ProcessLook)>,
-    /// By thread: moments and the ticks used until then. Moments between which nothing was used may be left out.
+    /// By thread: times and total ticks. Entries without change may be missing.
     threads: BTreeMap<u32, Vec<(u64, u64)>>,
-    /// When its threads were looked at last.
+    /// When its threads were last sampled.
     threads_at_us: u64,
 }
 
@@ -63,7 +62,7 @@ impl Series {
                 Some(&(last_us, last)) if last_us < before_us => {
                     seen.extend([(before_us, last), (at_us, ticks)]);
                 }
-                // A thread that is new since the last look began at nothing.
+                // A new thread started at zero.
                 None if before_us > 0 => seen.extend([(before_us, 0), (at_us, ticks)]),
                 _ => seen.push((at_us, ticks)),
             }
@@ -71,7 +70,7 @@ impl Series {
         process.threads_at_us = at_us;
     }
 
-    /// Keeps every second look when there are too many; whether it did.
+    /// Drops every second sample if there are too many; returns whether it did.
     pub(super) fn thin(&mut self) -> bool {
         if self.host.len() < LOOKS_MAX {
             return false;
@@ -81,7 +80,7 @@ impl Series {
             keep = !keep;
             keep
         });
-        // Looks of one moment go or stay together, since processes come at different ones.
+        // Samples of one time stay or go together, because processes start at different times.
         for process in &mut self.processes {
             process
                 .looks
@@ -105,7 +104,7 @@ impl Series {
         &mut self.processes[index]
     }
 
-    /// What was used between two moments, as far as anybody looked then.
+    /// The usage between two times, as far as there are samples.
     pub(super) fn usage(&self, from_us: u64, to_us: u64) -> Usage {
         let seen_us =
             self.host.first().zip(self.host.last()).map_or((0, 0), |(first, last)| (first.0, last.0));
@@ -122,7 +121,7 @@ impl Series {
         }
     }
 
-    /// The processes of each name, in the order in which the names came.
+    /// The processes of each name, in order of appearance.
     fn by_name(&self) -> Vec<(&str, Vec<&Process>)> {
         let mut names: Vec<(&str, Vec<&Process>)> = Vec::new();
         for process in &self.processes {
@@ -163,14 +162,14 @@ impl Series {
         }
     }
 
-    /// The looks within two moments, with the one before and the one behind.
+    /// The samples within two times, with one before and one after.
     fn moments(&self, from_us: u64, to_us: u64) -> impl Iterator<Item = &(u64, HostLook)> {
         let first = self.host.partition_point(|(at_us, _)| *at_us <= from_us).saturating_sub(1);
         let end = (self.host.partition_point(|(at_us, _)| *at_us < to_us) + 1).min(self.host.len());
         self.host[first.min(end)..end].iter()
     }
 
-    /// Resident memory at a look; nothing of a process that was not there.
+    /// Resident memory at a sample; nothing for a process that did not exist.
     fn resident_bytes(&self, processes: &[&Process], at_us: u64) -> u64 {
         let pages = processes.iter().filter_map(|one| {
             let index = one.looks.binary_search_by_key(&at_us, |(at_us, _)| *at_us).ok()?;
@@ -189,7 +188,7 @@ impl Series {
         {
             let of = |value: fn(&super::proc::Disk) -> u64| {
                 between(&self.host, from_us, to_us, |look| {
-                    // The kernel names disks in the same order each time; one that came later has no past.
+                    // The kernel's order of disks is stable; a new one has no history.
                     look.disks.get(index).filter(|same| same.name == disk.name).map_or(0, value)
                 })
             };
@@ -260,12 +259,12 @@ impl Series {
     }
 }
 
-/// A part by the whole, 0 to 1.
+/// A ratio, 0 to 1.
 fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 0.0 }
 }
 
-/// How much a counter grew between two moments. Before its first look and behind its last one it stands still.
+/// The increase of a counter between two times. It is constant before its first and after its last sample.
 fn between<T>(looks: &[(u64, T)], from_us: u64, to_us: u64, value: impl Fn(&T) -> u64) -> f64 {
     (at(looks, to_us, &value) - at(looks, from_us, &value)).max(0.0)
 }
@@ -374,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ended_keeps_what_it_used() {
+    fn the_usage_of_an_exited_process_is_kept() {
         let mut series = series();
         for second in 0..=10 {
             series.push_host(second * S, host(second, second));

@@ -1,9 +1,8 @@
-//! The target `apache-kafka`: 1 to 9 brokers of Apache Kafka as child JVMs, with KRaft. The first of them (one, or three
-//! from three brokers on) are controllers too; the others are brokers only.
+//! The target `apache-kafka`: 1 to 9 brokers of Apache Kafka as child JVMs, with KRaft. The first (one, or three from three
+//! brokers on) are also controllers.
 //!
-//! The JVM's options are those of Kafka's own start script, but for the size of the heap, which is the lab's to choose,
-//! and the place of temporary files: native libraries that a JVM unpacks stay behind when it is killed, so they lie in
-//! the cluster's directory.
+//! The JVM's options are those of Kafka's start script, except for the heap size, which is an option of the lab, and the
+//! directory of temporary files: native libraries unpacked by a killed JVM stay behind, so they go to the cluster's directory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,10 +20,10 @@ use super::process::Brokers;
 use super::{Cluster, StartOptions, check_brokers, launch, properties, readiness};
 use crate::workload::ClusterSpec;
 
-/// What the target is called.
+/// The name of the target.
 const KIND: &str = "apache-kafka";
 
-/// Kafka's own options for its server.
+/// Kafka's default JVM options for its server.
 const JVM_OPTIONS: [&str; 7] = [
     "-server",
     "-XX:+UseG1GC",
@@ -35,10 +34,10 @@ const JVM_OPTIONS: [&str; 7] = [
     "-Djava.awt.headless=true",
 ];
 
-/// Options for the short life of the formatting tool.
+/// JVM options for the short-lived formatting tool.
 const TOOL_OPTIONS: [&str; 3] = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
 
-/// Kafka's usual level of logging, to the standard output, which is the broker's log.
+/// Kafka's default log level, to standard output, which is the broker's log.
 const LOGGING: &str = "\
 appender.console.type=Console
 appender.console.name=console
@@ -55,13 +54,13 @@ pub(super) async fn start(
 ) -> Result<(Cluster, Brokers), TargetError> {
     check_brokers(spec.brokers)?;
     let mut settings = properties::merged(&spec.properties, spec.brokers)?;
-    // Kafka looks for files of deleted topics half a minute after its start for the first time, unless it is told.
+    // By default, Kafka first removes files of deleted topics half a minute after its start.
     settings.entry("log.initial.task.delay.ms".to_owned()).or_insert_with(|| "500".to_owned());
     let jars = find_jars().await?;
     launch::attempt(async || launch(spec, options, &settings, &jars).await).await
 }
 
-/// Finds the jars, or fetches them.
+/// Finds or fetches the jars.
 pub(super) async fn find_jars() -> Result<KafkaJars, TargetError> {
     tokio::task::spawn_blocking(kafka_jars).await.expect("finding jars does not panic")
 }
@@ -104,16 +103,16 @@ async fn launch(
     Ok((cluster, brokers))
 }
 
-/// How JVMs of Kafka are started.
+/// Command lines of Kafka's JVMs.
 pub(super) struct Jvm<'a> {
     jars: &'a KafkaJars,
     heap_mb: u32,
-    /// The option that names the file for logging.
+    /// The option for the logging configuration.
     logging: String,
 }
 
 impl<'a> Jvm<'a> {
-    /// With a heap of this size each, and a file for logging in `dir`.
+    /// With this heap size, and a logging configuration in `dir`.
     pub fn new(jars: &'a KafkaJars, heap_mb: u32, dir: &Path) -> Result<Jvm<'a>, DirectoryFailed> {
         let path = dir.join("log4j2.properties");
         let logging = format!("-Dlog4j2.configurationFile={}", path.display());
@@ -126,7 +125,7 @@ impl<'a> Jvm<'a> {
         heap.into_iter().chain(JVM_OPTIONS.map(str::to_owned)).collect()
     }
 
-    /// The process of a node.
+    /// The command of a node.
     pub fn command(&self, node: &Node) -> Command {
         let mut command = Command::new(&self.jars.java);
         command.env("CLASSPATH", &self.jars.classpath).current_dir(&node.dir);
@@ -135,12 +134,12 @@ impl<'a> Jvm<'a> {
     }
 }
 
-/// Where a broker's JVM has its temporary files.
+/// The temporary directory of a broker's JVM.
 fn temporary(broker_dir: &Path) -> String {
     format!("-Djava.io.tmpdir={}", broker_dir.display())
 }
 
-/// Formats the directories of nodes, all at the same time, for this cluster or a new one.
+/// Formats the directories of nodes in parallel, for this cluster or a new one.
 pub(super) async fn format(
     brokers: &mut Brokers,
     nodes: &[Node],
@@ -170,7 +169,7 @@ fn new_cluster_id() -> Result<String, DirectoryFailed> {
         path: PathBuf::from("a random cluster id"),
         source: std::io::Error::other(error.to_string()),
     })?;
-    // Kafka's ids do not begin with a dash: its tools would take it for an option.
+    // The id must not begin with a dash: Kafka's tools would take it for an option.
     id[0] &= 0x7f;
     Ok(URL_SAFE_NO_PAD.encode(id))
 }
@@ -185,13 +184,13 @@ fn notes(
     let mut notes = properties::notes(&spec.properties, settings);
     notes.push(match (plan.nodes.len(), plan.controllers()) {
         (1, _) => "KRaft: one process is broker and controller".to_owned(),
-        (count, 1) => format!("KRaft: {count} brokers, of which broker 1 is the controller too"),
+        (count, 1) => format!("KRaft: {count} brokers; broker 1 is also the controller"),
         (count, controllers) => {
-            format!("KRaft: {count} brokers, of which brokers 1 to {controllers} are controllers too")
+            format!("KRaft: {count} brokers; brokers 1 to {controllers} are also controllers")
         }
     });
     notes.push(format!(
-        "{}; a heap of {} MB for each broker; jars from {}",
+        "{}; a heap of {} MB per broker; jars from {}",
         jars.java_version, options.heap_mb, jars.origin
     ));
     notes
@@ -209,7 +208,7 @@ mod tests {
             let error = start(&spec, &StartOptions::new(work.path())).await.expect_err("a refusal");
             assert_eq!(
                 error.to_string(),
-                format!("cluster.brokers = {brokers}: 1 to 9 would be right for brokers that the lab starts")
+                format!("cluster.brokers = {brokers}: use 1 to 9 for brokers that the lab starts")
             );
         }
     }

@@ -1,4 +1,4 @@
-//! The target `--bootstrap`: a cluster that runs already. The lab changes nothing of it but the topics that it makes.
+//! The target `--bootstrap`: a running cluster. The lab changes nothing but the topics that it creates.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,7 @@ use super::TargetInfo;
 use super::error::{ConnectError, TargetError, TooFewBrokers};
 use crate::workload::ClusterSpec;
 
-/// Connects to a cluster with the client properties of its target. Properties that concern producers or consumers only
-/// are left alone.
+/// Connects to a cluster with the client properties of its target. Properties of producers and consumers only are ignored.
 pub async fn connect(
     servers: &[String],
     properties: &BTreeMap<String, String>,
@@ -32,7 +31,7 @@ pub async fn connect(
     }
 }
 
-/// Finds what there is, and whether it is enough for a point.
+/// Describes the cluster, and checks that it suffices for a point.
 pub(super) async fn find(
     servers: &[String],
     properties: &BTreeMap<String, String>,
@@ -63,11 +62,11 @@ pub(super) async fn find(
         notes.push(format!("Cluster id {}", described.cluster_id));
     }
     if found > spec.brokers as usize {
-        notes.push(format!("The point asks for {} brokers, the cluster has {found}", spec.brokers));
+        notes.push(format!("The point needs {} brokers, the cluster has {found}", spec.brokers));
     }
     if !spec.properties.is_empty() {
         let list: Vec<String> = spec.properties.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        notes.push(format!("Broker settings of the workload that the lab did not apply: {}", list.join(" ")));
+        notes.push(format!("Broker settings of the workload, not applied: {}", list.join(" ")));
     }
     Ok(Cluster {
         name: servers.first().cloned().unwrap_or_default(),

@@ -1,5 +1,5 @@
-//! The target `embedded`: 1 to 9 brokers of this binary as child processes. The first of several is the controller too,
-//! and the only one; a single broker has it within.
+//! The target `embedded`: 1 to 9 brokers of this binary as child processes. The first of several is also the only controller; a
+//! single broker contains it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::process::Brokers;
 use super::{Cluster, StartOptions, check_brokers, launch, properties, readiness};
 use crate::workload::ClusterSpec;
 
-/// What the target is called.
+/// The name of the target.
 const KIND: &str = "embedded";
 
 /// Starts it.
@@ -51,14 +51,11 @@ async fn launch(
 
     let mut notes = properties::notes(&spec.properties, settings);
     if plan.nodes.len() > 1 {
-        notes.push(format!(
-            "KRaft: {} brokers, of which broker 1 is the only controller too",
-            plan.nodes.len()
-        ));
+        notes.push(format!("KRaft: {} brokers; broker 1 is also the only controller", plan.nodes.len()));
     }
     for log in logs {
         for complaint in complaints(&std::fs::read_to_string(&log).unwrap_or_default()) {
-            // All have the same settings, but one look is not enough: what is said may depend on the role.
+            // All have the same settings, but warnings may depend on the role.
             if !notes.contains(&complaint) {
                 notes.push(complaint);
             }
@@ -82,7 +79,7 @@ async fn launch(
     Ok((cluster, brokers))
 }
 
-/// The arguments of a broker that is alone: nobody else must reach its controller.
+/// The arguments of a single broker: its controller needs no listener.
 fn alone(node: &Node, settings: &BTreeMap<String, String>, data: &[PathBuf]) -> Vec<String> {
     let address = node.broker.clone().unwrap_or_default();
     let data: Vec<String> = data.iter().map(|path| path.display().to_string()).collect();
@@ -94,7 +91,7 @@ fn alone(node: &Node, settings: &BTreeMap<String, String>, data: &[PathBuf]) -> 
     arguments
 }
 
-/// The binary of brokers: the one that is named, or the one that runs.
+/// The brokers' binary: the given one, or the current program.
 pub(super) fn program(named: Option<&Path>) -> Result<PathBuf, NotStarted> {
     match named {
         Some(binary) => Ok(binary.to_owned()),
@@ -103,7 +100,7 @@ pub(super) fn program(named: Option<&Path>) -> Result<PathBuf, NotStarted> {
     }
 }
 
-/// What the binary calls itself.
+/// The binary's version output.
 fn version(program: &Path) -> String {
     let said = Command::new(program).arg("--version").output().ok();
     let line = said.and_then(|said| {
@@ -113,13 +110,13 @@ fn version(program: &Path) -> String {
         .unwrap_or_else(|| concat!("thalweg ", env!("CARGO_PKG_VERSION")).to_owned())
 }
 
-/// The settings that the broker says it cannot follow: a reader must know that they were without effect.
+/// The settings that the broker reports as unsupported, for readers of the result.
 fn complaints(log: &str) -> Vec<String> {
     log.lines()
         .filter(|line| line.contains("Unknown property") || line.contains("is not served"))
         .filter_map(|line| {
             let start = line.find("Unknown property").or_else(|| line.find("Property "))?;
-            Some(format!("The broker said: {}", line[start..].trim()))
+            Some(format!("The broker logged: {}", line[start..].trim()))
         })
         .collect()
 }
@@ -135,12 +132,12 @@ mod tests {
             let spec = ClusterSpec { brokers, properties: BTreeMap::new() };
             let error =
                 start(&spec, &StartOptions::new(work.path())).await.expect_err("a refusal").to_string();
-            assert!(error.contains("1 to 9 would be right"), "{error}");
+            assert!(error.contains("use 1 to 9"), "{error}");
         }
     }
 
     #[test]
-    fn settings_without_effect_are_told() {
+    fn settings_without_effect_are_reported() {
         let log = "2026-01-01 WARN thalweg: Unknown property num.iot.threads; did you mean num.io.threads?\n\
                    2026-01-01 INFO thalweg: Broker 1 listens\n\
                    2026-01-01 WARN thalweg: Property num.replica.fetchers is not served: one broker has no followers\n";
@@ -148,9 +145,9 @@ mod tests {
         assert_eq!(notes.len(), 2);
         assert_eq!(
             notes[0],
-            "The broker said: Unknown property num.iot.threads; did you mean num.io.threads?"
+            "The broker logged: Unknown property num.iot.threads; did you mean num.io.threads?"
         );
-        assert!(notes[1].starts_with("The broker said: Property num.replica.fetchers is not served"));
+        assert!(notes[1].starts_with("The broker logged: Property num.replica.fetchers is not served"));
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! Why a target could not be started: a struct per failure, each with what would be right.
+//! Errors of starting a target: a struct per failure, with advice.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,28 +15,28 @@ pub enum TargetError {
     /// A number of brokers that cannot be started.
     #[error(transparent)]
     InvalidBrokers(#[from] InvalidBrokers),
-    /// A port that a cluster was to have.
+    /// A port is taken.
     #[error(transparent)]
     PortTaken(#[from] PortTaken),
-    /// A running cluster is smaller than the point needs.
+    /// A running cluster is too small.
     #[error(transparent)]
     TooFewBrokers(#[from] TooFewBrokers),
-    /// A broker property that is the lab's to set.
+    /// A broker property that the lab sets itself.
     #[error(transparent)]
     PropertyOwned(#[from] PropertyOwned),
-    /// There is no Java.
+    /// Java is missing.
     #[error(transparent)]
     JavaMissing(#[from] JavaMissing),
     /// Java is too old.
     #[error(transparent)]
     JavaTooOld(#[from] JavaTooOld),
-    /// There are no jars, and no Maven to fetch them.
+    /// The jars are missing, and so is Maven to fetch them.
     #[error(transparent)]
     MavenMissing(#[from] MavenMissing),
-    /// Maven did not bring the jars.
+    /// Maven failed to fetch the jars.
     #[error(transparent)]
     JarsNotFetched(#[from] JarsNotFetched),
-    /// A directory or file could not be made.
+    /// A directory or file could not be created.
     #[error(transparent)]
     DirectoryFailed(#[from] DirectoryFailed),
     /// A program did not start.
@@ -45,124 +45,124 @@ pub enum TargetError {
     /// Kafka refused to format a directory.
     #[error(transparent)]
     FormatFailed(#[from] FormatFailed),
-    /// A broker ended while the others were awaited.
+    /// A broker exited during the start.
     #[error(transparent)]
     BrokerDied(#[from] BrokerDied),
-    /// The brokers did not serve in time.
+    /// The brokers did not become ready in time.
     #[error(transparent)]
     BrokerNotReady(#[from] BrokerNotReady),
-    /// A running cluster cannot be spoken to.
+    /// A running cluster does not answer.
     #[error(transparent)]
     Connect(#[from] ConnectError),
 }
 
 /// A number of brokers that cannot be started on one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cluster.brokers = {brokers}: 1 to {BROKERS_MAX} would be right for brokers that the lab starts")]
+#[error("cluster.brokers = {brokers}: use 1 to {BROKERS_MAX} for brokers that the lab starts")]
 pub struct InvalidBrokers {
-    /// What was asked for.
+    /// The requested number.
     pub brokers: u32,
 }
 
-/// A port that a cluster was to have is not free.
+/// A port that a cluster needs is taken.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "Port {port} of 127.0.0.1, which {user} needs, cannot be listened on: {source}{}. Another first port would be right, or 0 \
+    "Port {port} of 127.0.0.1, which {user} needs, is not available: {source}{}. Use another first port, or 0 \
      for free ones", listener.as_ref().map(|listener| format!(", by {listener}")).unwrap_or_default()
 )]
 pub struct PortTaken {
     /// The port.
     pub port: u16,
-    /// The node that was to have it.
+    /// The node that needs it.
     pub user: String,
-    /// Who listens there, as far as it says.
+    /// What listens there, if known.
     pub listener: Option<String>,
-    /// What the system said.
+    /// The system's error.
     pub source: io::Error,
 }
 
 /// A running cluster has fewer brokers than the point needs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "cluster.brokers = {asked}, but the cluster at {bootstrap} has {found}: a point for at most {found} would be right"
+    "cluster.brokers = {asked}, but the cluster at {bootstrap} has {found}: use a point for at most {found}"
 )]
 pub struct TooFewBrokers {
-    /// Where the cluster is.
+    /// The bootstrap servers.
     pub bootstrap: String,
-    /// What was asked for.
+    /// The requested number.
     pub asked: u32,
-    /// What is there.
+    /// The actual number.
     pub found: usize,
 }
 
-/// A broker property that the lab sets by itself.
+/// A broker property that the lab sets itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cluster.properties: {key} is set by the lab for each broker; leave it out")]
+#[error("cluster.properties: {key} is set by the lab for each broker; remove it")]
 pub struct PropertyOwned {
     /// The property.
     pub key: String,
 }
 
-/// There is no Java.
+/// Java is missing.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "Apache Kafka needs Java 17 or later, and {program} does not run: {source}. Install one (Debian: apt install \
-     openjdk-17-jre-headless), or let JAVA_HOME name the one to take"
+    "Apache Kafka needs Java 17 or later, but {program} cannot be run: {source}. Install one (Debian: apt install \
+     openjdk-17-jre-headless), or set JAVA_HOME"
 )]
 pub struct JavaMissing {
-    /// What was tried.
+    /// The program that was tried.
     pub program: PathBuf,
-    /// What the system said.
+    /// The system's error.
     pub source: io::Error,
 }
 
-/// Java is too old, or not to be understood.
+/// Java is too old, or its version unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "Apache Kafka {KAFKA_VERSION} needs Java 17 or later, and {program} is {found:?}. Install a later one (Debian: apt \
-     install openjdk-17-jre-headless), or let JAVA_HOME name the one to take"
+    "Apache Kafka {KAFKA_VERSION} needs Java 17 or later, but {program} is {found:?}. Install a later one (Debian: apt \
+     install openjdk-17-jre-headless), or set JAVA_HOME"
 )]
 pub struct JavaTooOld {
-    /// What was tried.
+    /// The program that was tried.
     pub program: PathBuf,
-    /// The first line that it prints about its version.
+    /// The first line of its version output.
     pub found: String,
 }
 
-/// There are no jars, and no Maven to fetch them.
+/// The jars are missing, and so is Maven to fetch them.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "The jars of Apache Kafka {KAFKA_VERSION} are not in {cache} and Maven, which would fetch them, does not run: \
-     {source}. Install it (Debian: apt install maven), or let KAFKA_CLASSPATH name the jars, as in \
+    "The jars of Apache Kafka {KAFKA_VERSION} are not in {cache}, and Maven, which would fetch them, cannot be run: \
+     {source}. Install it (Debian: apt install maven), or set KAFKA_CLASSPATH to the jars, as in \
      KAFKA_CLASSPATH='/opt/kafka/libs/*'"
 )]
 pub struct MavenMissing {
-    /// Where the jars' names would be kept.
+    /// Where the list of jars would be cached.
     pub cache: PathBuf,
-    /// What the system said.
+    /// The system's error.
     pub source: io::Error,
 }
 
-/// Maven did not bring the jars.
+/// Maven failed to fetch the jars.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "Maven could not fetch Apache Kafka {KAFKA_VERSION} ({pom}): {reason}. A Maven that reaches a repository would be \
-     right, or KAFKA_CLASSPATH with the jars"
+    "Maven could not fetch Apache Kafka {KAFKA_VERSION} ({pom}): {reason}. Give Maven access to a repository, or set \
+     KAFKA_CLASSPATH to the jars"
 )]
 pub struct JarsNotFetched {
-    /// What Maven was given.
+    /// The project file for Maven.
     pub pom: PathBuf,
-    /// The end of what it said.
+    /// The end of its output.
     pub reason: String,
 }
 
-/// A directory or file could not be made.
+/// A directory or file could not be created.
 #[derive(Debug, thiserror::Error)]
 #[error("Cannot write {path}: {source}")]
 pub struct DirectoryFailed {
     /// The directory or file.
     pub path: PathBuf,
-    /// What the system said.
+    /// The system's error.
     pub source: io::Error,
 }
 
@@ -172,7 +172,7 @@ pub struct DirectoryFailed {
 pub struct NotStarted {
     /// The program.
     pub program: PathBuf,
-    /// What the system said.
+    /// The system's error.
     pub source: io::Error,
 }
 
@@ -182,36 +182,36 @@ pub struct NotStarted {
 pub struct FormatFailed {
     /// The broker.
     pub name: String,
-    /// The end of what it said.
+    /// The end of its output.
     pub output: String,
 }
 
-/// A broker ended that nobody had told to.
+/// A broker exited unexpectedly.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name} (process {pid}) ended by itself with {status}; the end of its log:\n{log_tail}")]
+#[error("{name} (process {pid}) exited unexpectedly with {status}; the end of its log:\n{log_tail}")]
 pub struct BrokerDied {
     /// The broker.
     pub name: String,
     /// Its process.
     pub pid: u32,
-    /// How it ended.
+    /// Its exit status.
     pub status: String,
     /// The last lines of its log.
     pub log_tail: String,
 }
 
-/// The brokers did not serve in time.
+/// The brokers did not become ready in time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "The brokers at {bootstrap} did not all serve within {} s: {reason}; the end of the log of {name}:\n{log_tail}",
     waited.as_secs()
 )]
 pub struct BrokerNotReady {
-    /// Where they were awaited.
+    /// Their addresses.
     pub bootstrap: String,
-    /// How long.
+    /// The time limit.
     pub waited: Duration,
-    /// What was missing at the end.
+    /// What was missing.
     pub reason: String,
     /// The broker whose log follows.
     pub name: String,
@@ -219,23 +219,23 @@ pub struct BrokerNotReady {
     pub log_tail: String,
 }
 
-/// A cluster cannot be spoken to.
+/// A cluster does not answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ConnectError {
     /// No broker answers.
-    #[error("{bootstrap} cannot be spoken to: {source}")]
+    #[error("Cannot connect to {bootstrap}: {source}")]
     Client {
-        /// Where it should be.
+        /// Its address.
         bootstrap: String,
-        /// Why.
+        /// The cause.
         source: ClientError,
     },
-    /// A client property that cannot be.
-    #[error("A client property for {bootstrap} cannot be: {source}")]
+    /// An invalid client property.
+    #[error("Invalid client property for {bootstrap}: {source}")]
     Setting {
-        /// Where it should be.
+        /// The cluster's address.
         bootstrap: String,
-        /// Which, and why.
+        /// The property, and the cause.
         source: InvalidSetting,
     },
 }

@@ -1,16 +1,16 @@
-//! The guard: a small process that ends the brokers and removes their directories when the lab is gone without having
-//! done so, as after `kill -9`.
+//! The guard: a small process that ends the brokers and removes their directories if the lab dies without doing so, as after
+//! `kill -9`.
 //!
-//! It reads words on its standard input and acts when that closes. Nobody but the lab holds the other end, so the system
-//! closes it however the lab ends. It leads a process group of its own and does not hear the terminal's Ctrl-C.
+//! It reads commands on its standard input and acts when that closes. Only the lab has the other end, so the system closes it
+//! however the lab ends. The guard leads its own process group and does not receive the terminal's Ctrl-C.
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// What the guard does: `group N` is a process group to end, `forget` says that all groups so far have ended, `remove DIR`
-/// is a directory to remove, and `release` says that all is done already.
+/// The guard's script: `group N` registers a process group to end, `forget` clears all groups, which have ended, `remove DIR`
+/// registers a directory to remove, and `release` cancels everything.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP
 groups=
@@ -36,7 +36,7 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// A guard that has nothing to guard yet.
+    /// A guard without tasks.
     pub(super) fn start() -> io::Result<Guard> {
         let mut child = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "thalweg-lab-guard"])
@@ -49,29 +49,29 @@ impl Guard {
         Ok(Guard { child, words })
     }
 
-    /// Has a directory removed at the end.
+    /// Registers a directory to remove.
     pub(super) fn remove(&mut self, dir: &Path) -> io::Result<()> {
-        // A path on two lines would be taken for a shorter one, and that removed.
+        // A line break would truncate the path, and the wrong directory would be removed.
         if !dir.is_absolute() || dir.to_str().is_none_or(|path| path.contains('\n')) {
-            let message = "an absolute path in UTF-8 without line breaks would be right";
+            let message = "the path must be absolute, in UTF-8 and without line breaks";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         self.say(&format!("remove {}\n", dir.display()))
     }
 
-    /// Has a process group ended at the end.
+    /// Registers a process group to end.
     pub(super) fn group(&mut self, leader: u32) -> io::Result<()> {
         self.say(&format!("group {leader}\n"))
     }
 
-    /// All process groups so far have ended; their numbers may become others'.
+    /// Clears all process groups, which have ended; their ids may be reused.
     pub(super) fn forget_groups(&mut self) -> io::Result<()> {
         self.say("forget\n")
     }
 
-    /// All is done: the guard leaves. Its process is collected.
+    /// Ends the guard without action, and reaps its process.
     pub(super) fn release(&mut self) {
-        // A guard that is gone already has nothing left to do.
+        // A guard that has died has nothing left to do.
         let _gone = self.say("release\n");
         self.words = None;
         let _collected = self.child.wait();

@@ -1,5 +1,5 @@
-//! Apache Kafka's jars, and the Java that runs them: those that `KAFKA_CLASSPATH` names, else those that Maven fetches
-//! from the published artifacts. Maven keeps the jars where it keeps all; the lab keeps their list in the user's cache.
+//! Apache Kafka's jars and the Java to run them: those in `KAFKA_CLASSPATH`, or else the published artifacts, fetched by Maven.
+//! Maven keeps the jars in its repository; the lab keeps the list in the user's cache.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,13 +9,13 @@ use std::process::{Command, Stdio};
 use super::error::{DirectoryFailed, JarsNotFetched, JavaMissing, JavaTooOld, MavenMissing, TargetError};
 use super::process::last_lines;
 
-/// The release that is fetched.
+/// The fetched release.
 pub const KAFKA_VERSION: &str = "4.3.1";
 
-/// The oldest Java that runs it.
+/// The oldest supported Java.
 const JAVA_MIN: u32 = 17;
 
-/// What Maven is given: the server, the tools, and what Kafka's own distribution binds its loggers to.
+/// Maven's project: the server, the tools, and the logging backend of Kafka's distribution.
 const POM: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -38,26 +38,25 @@ const POM: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 </project>
 "#;
 
-/// The logging framework of that release.
+/// The version of the logging framework in that release.
 const LOG4J_VERSION: &str = "2.25.4";
 
 /// Apache Kafka, ready to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KafkaJars {
-    /// The Java to run it with.
+    /// The Java executable.
     pub java: PathBuf,
-    /// What that Java calls itself.
+    /// That Java's version.
     pub java_version: String,
-    /// The class path, for the environment variable `CLASSPATH`: as an argument it would hide all others.
+    /// The class path, passed in the environment variable `CLASSPATH`, because as an argument it would hide all others.
     pub classpath: String,
-    /// Kafka's version, as its jars are named.
+    /// Kafka's version, from the name of its jars.
     pub kafka_version: String,
-    /// Where the jars are from, for people.
+    /// The origin of the jars, as text.
     pub origin: String,
 }
 
-/// Finds Java and the jars, and has Maven fetch those when they are not there. Blocking: the first time it can take
-/// minutes.
+/// Finds Java and the jars, and lets Maven fetch missing jars. Blocking: the first time it can take minutes.
 pub fn kafka_jars() -> Result<KafkaJars, TargetError> {
     let (java, java_version) = find_java()?;
     let (classpath, origin) = match std::env::var("KAFKA_CLASSPATH") {
@@ -93,7 +92,7 @@ fn java_release(line: &str) -> Option<u32> {
     digits.parse().ok()
 }
 
-/// The class path that Maven has found, now or before.
+/// The class path from Maven, cached.
 fn fetched() -> Result<String, TargetError> {
     let cache = cache_dir(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"))?;
     let pom = cache.join("pom.xml");
@@ -110,7 +109,7 @@ fn fetched() -> Result<String, TargetError> {
         move |source| DirectoryFailed { path, source }
     };
     std::fs::create_dir_all(&cache).map_err(failed(&cache))?;
-    // Written beside its place and moved there: another lab may do the same now, and reads a whole list or none.
+    // Written to a temporary file and renamed, because another lab may run concurrently.
     let partial = cache.join(format!("classpath.{}", std::process::id()));
     std::fs::write(&pom, &text).map_err(failed(&pom))?;
     let classpath = run_maven(&cache, &pom, &partial)?;
@@ -119,7 +118,7 @@ fn fetched() -> Result<String, TargetError> {
 }
 
 fn run_maven(cache: &Path, pom: &Path, output: &Path) -> Result<String, TargetError> {
-    tracing::info!("Maven fetches Apache Kafka {KAFKA_VERSION}");
+    tracing::info!("Fetching Apache Kafka {KAFKA_VERSION} with Maven");
     let said = Command::new("mvn")
         .args(["--batch-mode", "--quiet", "dependency:build-classpath", "-DincludeScope=runtime", "--file"])
         .arg(pom)
@@ -138,7 +137,7 @@ fn run_maven(cache: &Path, pom: &Path, output: &Path) -> Result<String, TargetEr
     }
     let classpath = std::fs::read_to_string(output).map_err(|error| refused(error.to_string()))?;
     if !is_whole(&classpath) {
-        return Err(refused("it named jars that are not there".to_owned()).into());
+        return Err(refused("it listed jars that do not exist".to_owned()).into());
     }
     Ok(classpath.trim().to_owned())
 }
@@ -149,19 +148,19 @@ fn cache_dir(xdg: Option<OsString>, home: Option<OsString>) -> Result<PathBuf, D
     match base {
         Some(base) => Ok(base.join("thalweg").join(format!("kafka-{KAFKA_VERSION}"))),
         None => {
-            let message = "neither XDG_CACHE_HOME nor HOME names a directory";
+            let message = "neither XDG_CACHE_HOME nor HOME is set to a directory";
             Err(DirectoryFailed { path: PathBuf::from("the cache"), source: io::Error::other(message) })
         }
     }
 }
 
-/// Whether a class path has entries, and all are there.
+/// Whether a class path has entries, and all exist.
 fn is_whole(classpath: &str) -> bool {
     let classpath = classpath.trim();
     !classpath.is_empty() && classpath.split(':').all(|jar| Path::new(jar).exists())
 }
 
-/// The version in the name of the jar `kafka-clients`, whether the class path names it or its directory.
+/// The version of the jar `kafka-clients`, named by the class path directly or by its directory.
 fn version_in(classpath: &str) -> Option<String> {
     classpath.split(':').find_map(|entry| match entry.strip_suffix("/*") {
         Some(dir) => std::fs::read_dir(dir)
@@ -181,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_release_of_java_is_read_in_its_old_and_its_new_form() {
+    fn old_and_new_java_versions_are_parsed() {
         assert_eq!(java_release("openjdk version \"17.0.15\" 2025-04-15"), Some(17));
         assert_eq!(java_release("java version \"1.8.0_401\""), Some(1));
         assert_eq!(java_release("openjdk version \"25-ea\" 2025-09-16"), Some(25));
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_release_is_the_one_that_the_project_is_checked_against() {
+    fn the_release_is_that_of_the_project_tests() {
         let pom = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../compat/kafka-jars/pom.xml");
         let pom = std::fs::read_to_string(pom).expect("it is in the tree");
         assert!(pom.contains(&format!("<kafka.version>{KAFKA_VERSION}</kafka.version>")));

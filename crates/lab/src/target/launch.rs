@@ -1,5 +1,4 @@
-//! What starting brokers for a run has in common, whatever they are: directories of their own, and another try where
-//! somebody takes a port first.
+//! Starting brokers for a run: directories, and retries if another program takes a port first.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +8,10 @@ use super::process::Brokers;
 use super::{StartOptions, properties};
 use crate::workload::ClusterSpec;
 
-/// How often a start is tried.
+/// Maximum attempts.
 const ATTEMPTS: u32 = 3;
 
-/// Starts brokers, and again where the port of one is taken between its choice and its use.
+/// Starts brokers, and retries if a port is taken between its choice and its use.
 pub(super) async fn attempt<T>(start: impl AsyncFn() -> Result<T, TargetError>) -> Result<T, TargetError> {
     let mut attempts = 1;
     loop {
@@ -25,13 +24,12 @@ pub(super) async fn attempt<T>(start: impl AsyncFn() -> Result<T, TargetError>) 
     }
 }
 
-/// Whether a log says that somebody else listens on the port.
+/// Whether a log reports a port conflict.
 pub(super) fn is_port_taken(log: &str) -> bool {
     log.to_ascii_lowercase().contains("address already in use")
 }
 
-/// Makes the directories and properties files of brokers of which the first `controllers` are controllers too. None runs
-/// yet.
+/// Creates the directories and properties files of brokers, of which the first `controllers` are also controllers. Starts none.
 pub(super) fn lay_out(
     kind: &str,
     software: Software,

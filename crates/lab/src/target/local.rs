@@ -1,5 +1,5 @@
-//! A cluster on this machine that people start to try: its directory stays, its ports are known, and it has either a
-//! controller within its first broker or a quorum of Apache Kafka's controllers.
+//! A cluster on this machine for trials: its directory stays, its ports are known, and it has either a controller in its first
+//! broker or a quorum of Apache Kafka's controllers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,45 +15,45 @@ use super::plan::{Controllers, Node, Plan, Software};
 use super::process::Brokers;
 use super::{check_brokers, embedded, properties, readiness};
 
-/// How many controllers of Apache Kafka there are: they outlive one of them.
+/// Number of Apache Kafka's controllers: they tolerate the loss of one.
 const APACHE_CONTROLLERS: usize = 3;
 /// The heap of each of them.
 const CONTROLLER_HEAP_MB: u32 = 256;
 
-/// Which controllers a cluster has.
+/// The controllers of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControllerKind {
     /// One, in the first broker.
     Embedded,
-    /// Three of Apache Kafka, in JVMs of their own.
+    /// Three of Apache Kafka, in JVMs.
     ApacheKafka,
 }
 
-/// What a local cluster is made of.
+/// Options of a local cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalOptions {
-    /// How many brokers.
+    /// Number of brokers.
     pub brokers: u32,
-    /// Which controllers.
+    /// Kind of controllers.
     pub controllers: ControllerKind,
-    /// Where the nodes' directories are. They stay, and the next start finds them.
+    /// The nodes' directories. They stay for the next start.
     pub dir: PathBuf,
-    /// The port of the first broker, which the others follow; none for free ones.
+    /// The port of the first broker, followed by the others; none for free ones.
     pub first_port: Option<u16>,
-    /// Racks that the brokers are spread over, in turn.
+    /// Racks, assigned to the brokers in rotation.
     pub racks: Vec<String>,
     /// Properties of every node.
     pub properties: BTreeMap<String, String>,
-    /// The binary of the brokers; none for the one that runs.
+    /// The brokers' binary; none for the current program.
     pub binary: Option<PathBuf>,
-    /// How long brokers may take until they serve.
+    /// How long brokers may take to become ready.
     pub start_timeout: Duration,
-    /// How long all may take to stop in order, before they are killed.
+    /// How long a clean stop may take before the nodes are killed.
     pub stop_timeout: Duration,
 }
 
 impl LocalOptions {
-    /// So many brokers with a directory, the rest as usual.
+    /// This number of brokers in a directory, with defaults.
     pub fn new(brokers: u32, dir: impl Into<PathBuf>) -> LocalOptions {
         LocalOptions {
             brokers,
@@ -68,7 +68,7 @@ impl LocalOptions {
         }
     }
 
-    /// Whether each node gets a property by its place in the cluster, so that it cannot be set for all brokers.
+    /// Whether a property is set per node, so that it cannot be set for all.
     pub fn is_owned(key: &str) -> bool {
         key == properties::LOG_DIRS || properties::is_owned(key)
     }
@@ -86,8 +86,8 @@ impl LocalOptions {
             ]
             .map(|(key, value)| (key.to_owned(), value)),
         );
-        // Controllers have all of it too: they decide how many partitions and replicas a topic has that asks for no number,
-        // when a session ends, and with eligible leader replicas how many must be in sync.
+        // Controllers need all of these, too: they apply the default partitions and replicas, session timeouts, and with
+        // eligible leader replicas the minimum in sync.
         if node.broker.is_some() && !self.racks.is_empty() {
             let turn = (node.id as usize - 1) % self.racks.len();
             settings.insert("broker.rack".to_owned(), self.racks[turn].clone());
@@ -104,11 +104,11 @@ pub struct LocalNode {
     pub name: String,
     /// `node.id`.
     pub id: u32,
-    /// What it runs.
+    /// Its software.
     pub software: Software,
-    /// Where clients reach it, if it is a broker.
+    /// Its address for clients, if it is a broker.
     pub broker: Option<String>,
-    /// Where brokers reach it, if it is a controller.
+    /// Its address for brokers, if it is a controller.
     pub controller: Option<String>,
     /// Its process.
     pub pid: u32,
@@ -116,7 +116,7 @@ pub struct LocalNode {
     pub dir: PathBuf,
 }
 
-/// A local cluster that runs. Dropped, it kills its nodes; their directories stay.
+/// A running local cluster. If dropped, it kills its nodes; their directories stay.
 #[derive(Debug)]
 pub struct LocalCluster {
     nodes: Vec<LocalNode>,
@@ -125,7 +125,7 @@ pub struct LocalCluster {
 }
 
 impl LocalCluster {
-    /// Starts the nodes and returns when all brokers serve.
+    /// Starts the nodes and returns when all brokers are ready.
     pub async fn start(options: &LocalOptions) -> Result<LocalCluster, TargetError> {
         check_brokers(options.brokers)?;
         let program = embedded::program(options.binary.as_deref())?;
@@ -134,7 +134,7 @@ impl LocalCluster {
             ControllerKind::ApacheKafka => Controllers::Apart(APACHE_CONTROLLERS),
         };
         let brokers = options.brokers as usize;
-        // Absolute, because processes that run elsewhere get it.
+        // Absolute, because it is passed to processes with other working directories.
         let dir = std::path::absolute(&options.dir)
             .map_err(|source| DirectoryFailed { path: options.dir.clone(), source })?;
         // Before anything is written: a port may be taken.
@@ -164,32 +164,32 @@ impl LocalCluster {
         Ok(LocalCluster { nodes: nodes.collect(), processes, stop_timeout: options.stop_timeout })
     }
 
-    /// The nodes, in the order of their start.
+    /// The nodes, in start order.
     pub fn nodes(&self) -> &[LocalNode] {
         &self.nodes
     }
 
-    /// Where clients connect.
+    /// The bootstrap servers.
     pub fn bootstrap(&self) -> Vec<String> {
         self.nodes.iter().filter_map(|node| node.broker.clone()).collect()
     }
 
-    /// The nodes that have ended by themselves, with how.
+    /// The nodes that have exited unexpectedly, and how.
     pub fn ended(&self) -> Vec<(String, String)> {
         self.processes.ended()
     }
 
-    /// Stops all that still run in order: brokers before controllers. What did not go in order comes back, for people.
+    /// Stops all running nodes cleanly: brokers before controllers. Returns deviations, as text.
     pub async fn stop(mut self) -> Vec<String> {
         self.processes.forget_ended();
         self.processes.stop(self.stop_timeout).await
     }
 }
 
-/// How long what listens on a taken port may take to say what it is.
+/// Timeout for asking what listens on a taken port.
 const ASK_LISTENER: Duration = Duration::from_secs(1);
 
-/// Says what listens on a port, where it speaks Kafka's protocol.
+/// Describes what listens on a port, if it speaks Kafka's protocol.
 async fn with_listener(mut taken: PortTaken) -> PortTaken {
     let options = ConnectionOptions {
         client_id: "thalweg-lab".to_owned(),
@@ -220,8 +220,7 @@ fn log(node: &Node) -> PathBuf {
     node.dir.join(format!("{}.log", if node.broker.is_some() { "broker" } else { "controller" }))
 }
 
-/// Formats those controllers of Apache Kafka that were not formatted before, for the cluster of those that were, and starts
-/// all of them.
+/// Formats Apache Kafka's controllers that are not formatted yet, for the cluster of those that are, and starts all.
 async fn start_controllers(
     processes: &mut Brokers,
     plan: &Plan,
@@ -249,7 +248,7 @@ async fn start_controllers(
     Ok(())
 }
 
-/// The cluster that a directory was formatted for; none where it was not.
+/// The cluster id that a directory was formatted for, if it was.
 fn recorded_cluster_id(dir: &Path) -> Result<Option<String>, DirectoryFailed> {
     let path = dir.join("meta.properties");
     let text = match std::fs::read_to_string(&path) {
@@ -285,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_formatted_says_for_which_cluster() {
+    fn a_formatted_directory_names_its_cluster() {
         let dir = tempfile::tempdir().expect("a directory");
         assert_eq!(recorded_cluster_id(dir.path()).expect("nothing is there"), None);
         let text = "#\n#Sun\ncluster.id=4L6g3nShT-eMCtK--X86sw\nnode.id=101\nversion=1\n";
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_wins() {
+    fn explicit_properties_win() {
         let mut options = LocalOptions::new(3, "/c");
         options.properties.insert("min.insync.replicas".to_owned(), "1".to_owned());
         let node = |broker: Option<&str>| Node {

@@ -1,5 +1,4 @@
-//! The nodes of a cluster on this machine: which of them are brokers, controllers or both, where they listen, and what
-//! each one's properties file says.
+//! The nodes of a cluster on this machine: their roles, addresses and properties files.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,26 +10,26 @@ use thalweg_ports::Port;
 use super::error::{DirectoryFailed, PortTaken, TargetError};
 use super::properties;
 
-/// The id of the first controller that is no broker; the others follow.
+/// The id of the first dedicated controller; the others follow.
 const CONTROLLER_ID: u32 = 101;
-/// How far the ports of controllers are from those of brokers, where the first port is given.
+/// The distance of controllers' ports from brokers', if the first port is given.
 const CONTROLLER_PORTS: u16 = 100;
 
-/// What a node runs.
+/// The software of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Software {
     /// This binary.
     Thalweg,
-    /// Kafka, in a JVM.
+    /// Apache Kafka, in a JVM.
     ApacheKafka,
 }
 
-/// Who the controllers are.
+/// The controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Controllers {
-    /// So many of the first brokers.
+    /// This many of the first brokers.
     Brokers(usize),
-    /// So many nodes of Apache Kafka that are nothing else.
+    /// This many dedicated nodes of Apache Kafka.
     Apart(usize),
 }
 
@@ -39,16 +38,16 @@ pub(super) enum Controllers {
 pub(super) struct Node {
     pub id: u32,
     pub software: Software,
-    /// Where clients reach it, `host:port`, if it is a broker.
+    /// Address for clients, `host:port`, if it is a broker.
     pub broker: Option<String>,
-    /// Where brokers reach it, `host:port`, if it is a controller.
+    /// Address for brokers, `host:port`, if it is a controller.
     pub controller: Option<String>,
     /// Its own directory.
     pub dir: PathBuf,
 }
 
 impl Node {
-    /// What people call it.
+    /// Its name.
     pub fn name(&self) -> String {
         format!("{}-{}", if self.broker.is_some() { "broker" } else { "controller" }, self.id)
     }
@@ -68,16 +67,16 @@ impl Node {
     }
 }
 
-/// All nodes, in the order of their start: controllers first.
+/// All nodes, in start order: controllers first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub nodes: Vec<Node>,
-    /// The nodes' ports, which stay theirs while they are down.
+    /// The nodes' ports, reserved while they are down.
     ports: Arc<Vec<Port>>,
 }
 
 impl Plan {
-    /// Nodes below `dir` on free ports, or on those that follow `first_port`.
+    /// Nodes below `dir` on free ports, or on ports from `first_port` on.
     pub fn new(
         brokers: usize,
         software: Software,
@@ -114,7 +113,7 @@ impl Plan {
         Ok(Plan { nodes, ports: Arc::new(ports) })
     }
 
-    /// Where clients connect, `host:port` of each broker.
+    /// The brokers' addresses for clients, `host:port`.
     pub fn bootstrap(&self) -> Vec<String> {
         self.nodes.iter().filter_map(|node| node.broker.clone()).collect()
     }
@@ -124,12 +123,12 @@ impl Plan {
         self.nodes.iter().filter(|node| node.broker.is_some()).map(Node::name).collect()
     }
 
-    /// How many controllers there are.
+    /// The number of controllers.
     pub fn controllers(&self) -> usize {
         self.nodes.iter().filter(|node| node.controller.is_some()).count()
     }
 
-    /// What a node's properties file says. `settings` are those of all nodes.
+    /// The properties of a node. `settings` are those of all nodes.
     pub fn properties(
         &self,
         node: &Node,
@@ -157,7 +156,7 @@ impl Plan {
                 let voters: Vec<String> = controllers.map(|(id, at)| format!("{id}@{at}")).collect();
                 all.insert("controller.quorum.voters".to_owned(), voters.join(","));
             }
-            // An embedded controller is the only one, and knows where it is.
+            // An embedded controller is the only one, and needs no address.
             Software::Thalweg if node.controller.is_some() => {}
             Software::Thalweg => {
                 let servers: Vec<String> = controllers.map(|(_, at)| at.clone()).collect();
@@ -167,7 +166,7 @@ impl Plan {
         all
     }
 
-    /// Writes each node's directory and properties. `data` says where a node's data lies, `settings` what is set for it.
+    /// Writes each node's directory and properties. `data` returns a node's data directory, `settings` its settings.
     pub fn write(
         &self,
         settings: impl Fn(&Node) -> BTreeMap<String, String>,
@@ -187,7 +186,7 @@ impl Plan {
     }
 }
 
-/// A port for each user of one: brokers first, then controllers.
+/// A port per user: brokers first, then controllers.
 fn ports(brokers: usize, users: Vec<String>, first: Option<u16>) -> Result<Vec<Port>, TargetError> {
     let Some(first) = first else {
         let free: io::Result<Vec<Port>> = users.iter().map(|_| Port::reserve()).collect();
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nodes_file_has_what_is_set_and_where_the_controllers_are() {
+    fn a_nodes_file_has_its_settings_and_the_controllers_addresses() {
         let settings = BTreeMap::from([("num.io.threads".to_owned(), "24".to_owned())]);
         let kafka = plan(3, Software::ApacheKafka, Controllers::Brokers(1));
         let data = [PathBuf::from("/a"), PathBuf::from("/b")];

@@ -1,4 +1,4 @@
-//! Brokers as child processes: started in a directory of their own, watched, stopped in order or killed, removed.
+//! Brokers as child processes: started in a directory, watched, stopped cleanly or killed, removed.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -13,27 +13,27 @@ use tokio::time::Instant;
 use super::error::{BrokerDied, DirectoryFailed, NotStarted};
 use super::guard::Guard;
 
-/// Lines of a broker's log that stand in an error.
+/// Number of log lines in an error.
 const TAIL_LINES: usize = 20;
 
-/// Bytes of a broker's log that are looked at for its tail.
+/// Bytes of a log that are read for its tail.
 const TAIL_BYTES: usize = 256 << 10;
 
-/// How often a process that is to stop is looked at.
+/// Interval of checking a stopping process.
 const POLL: Duration = Duration::from_millis(20);
 
-/// The brokers of one cluster with their directories. Dropped, it kills and removes them.
+/// The brokers of a cluster with their directories. Dropping it kills and removes them.
 #[derive(Debug)]
 pub(super) struct Brokers {
-    /// In the order of their start.
+    /// In start order.
     processes: Vec<BrokerProcess>,
-    /// How many controllers must run for the others to hand over to; 0 while it is not known which they are.
+    /// How many controllers must run for the others to hand over; 0 if the controllers are unknown.
     majority: usize,
-    /// The cluster's own directory; none for a cluster that is not ours.
+    /// The cluster's directory; none for a running cluster.
     home: Option<PathBuf>,
     /// Removed at the end.
     dirs: Vec<PathBuf>,
-    /// None for a cluster that runs without us.
+    /// None for a running cluster.
     guard: Option<Guard>,
 }
 
@@ -44,17 +44,17 @@ struct BrokerProcess {
     pid: u32,
     log: PathBuf,
     child: Mutex<Child>,
-    /// Whether it is a controller of the cluster.
+    /// Whether it is a controller.
     controls: bool,
 }
 
 impl Brokers {
-    /// No brokers: the cluster is not ours.
+    /// No brokers: a running cluster.
     pub(super) fn none() -> Brokers {
         Brokers { processes: Vec::new(), majority: 0, home: None, dirs: Vec::new(), guard: None }
     }
 
-    /// No brokers yet, and a new directory for them below `work_dir`.
+    /// No brokers yet, with a new directory below `work_dir`.
     pub(super) fn beginning(work_dir: &Path, kind: &str) -> Result<Brokers, DirectoryFailed> {
         let mut brokers = Brokers::kept(work_dir)?;
         let work_dir = brokers.dir().to_owned();
@@ -69,14 +69,14 @@ impl Brokers {
         Ok(brokers)
     }
 
-    /// No brokers yet, and a directory that stays when they are gone. Made when it is not there.
+    /// No brokers yet, with a directory that stays. Created if missing.
     pub(super) fn kept(dir: &Path) -> Result<Brokers, DirectoryFailed> {
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |source| DirectoryFailed { path, source }
         };
         std::fs::create_dir_all(dir).map_err(failed(dir))?;
-        // Absolute, because it is told to processes that may run elsewhere.
+        // Absolute, because it is passed to processes with other working directories.
         let dir = dir.canonicalize().map_err(failed(dir))?;
         let guard = Guard::start().map_err(failed(Path::new("/bin/sh")))?;
         let mut brokers = Brokers::none();
@@ -93,15 +93,15 @@ impl Brokers {
         }
     }
 
-    /// The cluster's own directory.
+    /// The cluster's directory.
     ///
     /// # Panics
-    /// When the cluster is not ours.
+    /// For a running cluster.
     pub(super) fn dir(&self) -> &Path {
-        self.home.as_deref().expect("a cluster that is started has a directory")
+        self.home.as_deref().expect("a started cluster has a directory")
     }
 
-    /// Makes a directory that is removed with the cluster.
+    /// Creates a directory that is removed with the cluster.
     pub(super) fn make_dir(&mut self, path: PathBuf) -> Result<(), DirectoryFailed> {
         let failed = |source| DirectoryFailed { path: path.clone(), source };
         if let Some(guard) = &mut self.guard {
@@ -112,8 +112,8 @@ impl Brokers {
         Ok(())
     }
 
-    /// Starts a broker. What it prints is appended to `log`. It leads a process group: a Ctrl-C on the terminal is for
-    /// the lab, which stops its brokers in order.
+    /// Starts a broker, with its output appended to `log`. It leads a process group: Ctrl-C on the terminal goes to the lab
+    /// only, which stops its brokers cleanly.
     pub(super) fn spawn(&mut self, name: &str, mut command: Command, log: &Path) -> Result<(), NotStarted> {
         let program = PathBuf::from(command.get_program());
         let failed = |source| NotStarted { program: program.clone(), source };
@@ -138,8 +138,8 @@ impl Brokers {
         }
     }
 
-    /// Waits until all processes so far have ended, and forgets them: they were no brokers but prepared something. Fails
-    /// with the name and the last words of the first that did not succeed, or of one that took too long.
+    /// Waits until all processes have exited, and forgets them: they were preparation steps. Fails with the name and last log
+    /// lines of the first that failed or took too long.
     pub(super) async fn complete(&mut self, timeout: Duration) -> Result<(), (String, String)> {
         let deadline = Instant::now() + timeout;
         for process in &self.processes {
@@ -159,7 +159,7 @@ impl Brokers {
         }
         self.processes.clear();
         if let Some(guard) = &mut self.guard {
-            // A guard that is gone is found when the next one is told to it.
+            // A dead guard is detected when the next one gets commands.
             let _gone = guard.forget_groups();
         }
         Ok(())
@@ -170,7 +170,7 @@ impl Brokers {
         self.processes.iter().map(|broker| (broker.name.clone(), broker.pid)).collect()
     }
 
-    /// The first broker that has ended by itself.
+    /// The first broker that has exited unexpectedly.
     pub(super) fn died(&self) -> Option<BrokerDied> {
         self.processes.iter().find_map(|broker| {
             let status = broker.ended()?;
@@ -183,7 +183,7 @@ impl Brokers {
         })
     }
 
-    /// Forgets those that have ended: who was told of them need not be told again.
+    /// Forgets exited processes that have been reported.
     pub(super) fn forget_ended(&mut self) {
         self.processes.retain(|broker| broker.ended().is_none());
     }
@@ -193,23 +193,22 @@ impl Brokers {
         self.processes.iter().find(|broker| broker.name == name).map_or_else(String::new, |b| tail(&b.log))
     }
 
-    /// All that have ended by themselves: their names, and how.
+    /// All that have exited unexpectedly: name and status.
     pub(super) fn ended(&self) -> Vec<(String, String)> {
         let ended = |broker: &BrokerProcess| Some((broker.name.clone(), describe(broker.ended()?)));
         self.processes.iter().filter_map(ended).collect()
     }
 
-    /// Kills all, for nobody wants what they hold; names those that had ended by themselves.
+    /// Kills all, whose data is not needed; returns those that had exited before.
     pub(super) fn discard(&mut self) -> Vec<String> {
         let mut odd: Vec<String> = self.processes.iter().filter_map(BrokerProcess::ended_early).collect();
         odd.extend(self.end());
         odd
     }
 
-    /// Stops all in order, the last one first, each when the one after it has gone: controllers, which are the first
-    /// ones, stay until the others have handed over. Who does not go in time is killed, and named. When the controllers
-    /// have lost their majority, nobody is left to hand over to: Kafka's brokers would wait for minutes, so the rest is
-    /// killed.
+    /// Stops all cleanly, the last one first, each after the previous has exited: controllers, which are the first, stay until the
+    /// others have handed over. Processes that do not stop in time are killed and reported. If the controllers have lost their
+    /// majority, the rest is killed, because Kafka's brokers would wait for minutes.
     pub(super) async fn stop(&mut self, timeout: Duration) -> Vec<String> {
         let mut odd = Vec::new();
         let deadline = Instant::now() + timeout;
@@ -226,7 +225,7 @@ impl Brokers {
             while broker.ended().is_none() {
                 if Instant::now() >= deadline {
                     odd.push(format!(
-                        "{} had not stopped {} s after the cluster was told to, and was killed",
+                        "{} did not stop within {} s, and was killed",
                         broker.name,
                         timeout.as_secs_f64()
                     ));
@@ -240,13 +239,13 @@ impl Brokers {
         odd
     }
 
-    /// Whether enough controllers run to decide anything, as far as it is known which they are.
+    /// Whether enough controllers run for a majority, if they are known.
     fn has_majority(&self) -> bool {
         let running = |process: &&BrokerProcess| process.controls && process.ended().is_none();
         self.processes.iter().filter(running).count() >= self.majority
     }
 
-    /// Kills what still runs, removes the directories, lets the guard go.
+    /// Kills running processes, removes the directories, and releases the guard.
     fn end(&mut self) -> Vec<String> {
         for broker in self.processes.drain(..) {
             broker.kill();
@@ -256,7 +255,7 @@ impl Brokers {
             if let Err(error) = std::fs::remove_dir_all(&dir)
                 && error.kind() != io::ErrorKind::NotFound
             {
-                odd.push(format!("{} could not be removed: {error}", dir.display()));
+                odd.push(format!("Failed to remove {}: {error}", dir.display()));
             }
         }
         if let Some(mut guard) = self.guard.take() {
@@ -274,14 +273,14 @@ impl Drop for Brokers {
 
 impl BrokerProcess {
     fn ended(&self) -> Option<ExitStatus> {
-        // A poisoned lock is no reason to leave a process behind: the child is whole in any case.
+        // The child is intact even if the lock is poisoned.
         self.child.lock().unwrap_or_else(PoisonError::into_inner).try_wait().ok().flatten()
     }
 
-    /// That it ended by itself, in words.
+    /// Describes an unexpected exit.
     fn ended_early(&self) -> Option<String> {
         let status = self.ended()?;
-        Some(format!("{} had ended before it was told to, with {}", self.name, describe(status)))
+        Some(format!("{} exited before it was stopped, with {}", self.name, describe(status)))
     }
 
     fn signal(&self, signal: Signal) {
@@ -290,7 +289,7 @@ impl BrokerProcess {
         }
     }
 
-    /// Kills its group and collects it. Without effect on one that was collected before: its number may be another's.
+    /// Kills its group and reaps it. Without effect if it was reaped before, because its id may be reused.
     fn kill(&self) {
         if self.ended().is_some() {
             return;
@@ -306,8 +305,8 @@ impl BrokerProcess {
     }
 }
 
-/// A file for what a process prints.
-#[expect(clippy::disallowed_types, reason = "the log of a child process is no data of a broker")]
+/// A file for a process's output.
+#[expect(clippy::disallowed_types, reason = "the log of a child process is not broker data")]
 fn append(path: &Path) -> io::Result<std::fs::File> {
     std::fs::OpenOptions::new().create(true).append(true).open(path)
 }
@@ -321,18 +320,18 @@ pub(super) fn tail(log: &Path) -> String {
     last_lines(&String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]))
 }
 
-/// The last lines of a text, without the places of stack traces. When the first error stands further up, it comes first:
-/// what follows it is mostly the way down.
+/// The last lines of a text, without stack frames. If the first error is further up, it precedes them, because later lines are
+/// mostly consequences.
 pub(super) fn last_lines(text: &str) -> String {
     let is_place = |line: &str| line.starts_with(char::is_whitespace) && line.trim_start().starts_with("at ");
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty() && !is_place(line)).collect();
     if lines.is_empty() {
-        return "(it said nothing)".to_owned();
+        return "(empty)".to_owned();
     }
     let tail = lines.len().saturating_sub(TAIL_LINES);
     let is_error = |line: &&str| ["ERROR", "FATAL"].iter().any(|level| line.contains(level));
     let head = match lines[..tail].iter().position(is_error) {
-        // The exception stands on the line below.
+        // The exception is on the next line.
         Some(first) => format!("{}\n[...]\n", lines[first..tail.min(first + 2)].join("\n")),
         None => String::new(),
     };
@@ -343,7 +342,7 @@ fn describe(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
-        (None, Some(9)) => "signal 9 (killed: by somebody, or by the kernel for want of memory)".to_owned(),
+        (None, Some(9)) => "signal 9 (killed, possibly by the kernel's out-of-memory killer)".to_owned(),
         (None, Some(signal)) => format!("signal {signal}"),
         (None, None) => status.to_string(),
     }
@@ -373,7 +372,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_broker_that_ends_by_itself_is_named_with_the_tail_of_its_log() {
+    async fn an_unexpected_exit_is_reported_with_the_tail_of_the_log() {
         let work = tempfile::tempdir().expect("a directory");
         let brokers = brokers(work.path(), &["sleep 60", "echo out of patience; exit 7"]);
         while brokers.died().is_none() {
@@ -382,7 +381,7 @@ mod tests {
         let died = brokers.died().expect("it has died").to_string();
         assert!(died.starts_with("broker-2 (process "), "{died}");
         assert!(
-            died.ends_with("ended by itself with exit code 7; the end of its log:\nout of patience"),
+            died.ends_with("exited unexpectedly with exit code 7; the end of its log:\nout of patience"),
             "{died}"
         );
     }
@@ -402,7 +401,7 @@ mod tests {
         let lines = last_lines(&log);
         assert!(lines.starts_with(&format!("{start}\n[...]\nINFO closes 80\n")), "{lines}");
         assert!(super::super::launch::is_port_taken(&lines));
-        assert_eq!(last_lines("\n"), "(it said nothing)");
+        assert_eq!(last_lines("\n"), "(empty)");
     }
 
     #[tokio::test]

@@ -1,12 +1,11 @@
-//! The broker properties of a cluster that the lab starts: what the workload asks for, what the lab sets by itself, and
-//! what it sets when nobody says otherwise.
+//! Broker properties of a cluster started by the lab: the workload's, the lab's own, and the lab's defaults.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::error::PropertyOwned;
 
-/// Set by the lab for each broker: the cluster would not come together with others.
+/// Properties set by the lab per broker; others would break the cluster.
 const OWNED: [&str; 12] = [
     "advertised.listeners",
     "broker.id",
@@ -22,15 +21,15 @@ const OWNED: [&str; 12] = [
     "process.roles",
 ];
 
-/// Where the data lies: `log.dirs` of the workload may name several.
+/// The data directories: the workload's `log.dirs` may name several.
 pub(super) const LOG_DIRS: &str = "log.dirs";
 
-/// Whether the lab sets a property by itself.
+/// Whether the lab sets a property itself.
 pub(super) fn is_owned(key: &str) -> bool {
     OWNED.contains(&key)
 }
 
-/// What the workload and the lab's defaults for so many brokers make together.
+/// Merges the workload's properties with the lab's defaults for this number of brokers.
 pub(super) fn merged(
     asked: &BTreeMap<String, String>,
     brokers: u32,
@@ -45,8 +44,8 @@ pub(super) fn merged(
     Ok(merged)
 }
 
-/// Internal topics as durable as so many brokers allow, groups that do not wait for members that may still come, and files of
-/// deleted topics that go soon: a minute later, as Kafka has it, they would be in the way of another repetition.
+/// The lab's defaults: internal topics as durable as the brokers allow, groups that start at once, and files of deleted topics
+/// removed soon, so that they do not disturb the next repetition.
 fn defaults(brokers: u32) -> [(&'static str, String); 7] {
     let replicas = brokers.min(3);
     let in_sync = if replicas >= 3 { 2 } else { 1 };
@@ -61,8 +60,8 @@ fn defaults(brokers: u32) -> [(&'static str, String); 7] {
     ]
 }
 
-/// The data directories of a broker whose own directory is `broker_dir`: by default one in it; those of the workload's
-/// `log.dirs` lie in it too when they are relative, else each gets a directory for the cluster and the broker.
+/// The data directories of a broker whose directory is `broker_dir`: by default one in it. Relative paths of the workload's
+/// `log.dirs` are in it, too; absolute ones get a subdirectory for the cluster and broker.
 pub(super) fn log_dirs(asked: &BTreeMap<String, String>, broker_dir: &Path) -> Vec<PathBuf> {
     let listed: Vec<&str> = asked
         .get(LOG_DIRS)
@@ -82,7 +81,7 @@ pub(super) fn log_dirs(asked: &BTreeMap<String, String>, broker_dir: &Path) -> V
         .collect()
 }
 
-/// What of a `log.dirs` lies outside of the cluster's directory and must be removed with it.
+/// The `log.dirs` outside of the cluster's directory, which must be removed with it.
 pub(super) fn dirs_elsewhere(asked: &BTreeMap<String, String>, cluster_dir: &Path) -> Vec<PathBuf> {
     log_dirs(asked, &cluster_dir.join("broker"))
         .into_iter()
@@ -96,7 +95,7 @@ pub(super) fn text(properties: &BTreeMap<String, String>) -> String {
     properties.iter().map(|(key, value)| format!("{key}={}\n", value.replace('\\', "\\\\"))).collect()
 }
 
-/// What the result says about the settings.
+/// Notes for the result about the settings.
 pub(super) fn notes(asked: &BTreeMap<String, String>, merged: &BTreeMap<String, String>) -> Vec<String> {
     let said = |by_lab: bool| {
         let list: Vec<String> = merged
@@ -109,9 +108,9 @@ pub(super) fn notes(asked: &BTreeMap<String, String>, merged: &BTreeMap<String, 
     let mut notes = Vec::new();
     if !asked.is_empty() {
         let dirs = asked.get(LOG_DIRS).map(|dirs| format!(" {LOG_DIRS}={dirs}")).unwrap_or_default();
-        notes.push(format!("Broker settings of the workload: {}{dirs}", said(false)));
+        notes.push(format!("Broker settings from the workload: {}{dirs}", said(false)));
     }
-    notes.push(format!("Broker settings of the lab, for this number of brokers: {}", said(true)));
+    notes.push(format!("Broker settings from the lab, for this number of brokers: {}", said(true)));
     notes
 }
 
@@ -128,7 +127,7 @@ mod tests {
         let error = merged(&map(&[("listeners", "PLAINTEXT://:9092")]), 1).expect_err("a refusal");
         assert_eq!(
             error.to_string(),
-            "cluster.properties: listeners is set by the lab for each broker; leave it out"
+            "cluster.properties: listeners is set by the lab for each broker; remove it"
         );
     }
 
@@ -142,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_workload_says_wins() {
+    fn the_workloads_properties_win() {
         let asked = map(&[("offsets.topic.replication.factor", "2"), ("num.io.threads", "24")]);
         let merged = merged(&asked, 3).expect("nothing to refuse");
         assert_eq!(merged["offsets.topic.replication.factor"], "2");
         let notes = notes(&asked, &merged);
         assert_eq!(
             notes[0],
-            "Broker settings of the workload: num.io.threads=24 offsets.topic.replication.factor=2"
+            "Broker settings from the workload: num.io.threads=24 offsets.topic.replication.factor=2"
         );
         assert!(notes[1].contains("transaction.state.log.replication.factor=3"), "{notes:?}");
     }

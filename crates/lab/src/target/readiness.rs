@@ -1,5 +1,4 @@
-//! When a cluster that the lab started is ready: every broker answers ApiVersions on its own port, and the metadata
-//! names them all.
+//! Readiness of a started cluster: every broker answers ApiVersions on its own port, and the metadata contains all.
 
 use std::time::Duration;
 
@@ -10,10 +9,10 @@ use super::error::{BrokerNotReady, TargetError};
 use super::plan::Plan;
 use super::process::Brokers;
 
-/// How often brokers are asked.
+/// The polling interval.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Waits until all brokers of a plan serve.
+/// Waits until all brokers of a plan are ready.
 pub(super) async fn wait(brokers: &Brokers, plan: &Plan, timeout: Duration) -> Result<(), TargetError> {
     let bootstrap = plan.bootstrap();
     let options = ConnectionOptions {
@@ -38,7 +37,7 @@ pub(super) async fn wait(brokers: &Brokers, plan: &Plan, timeout: Duration) -> R
     }
 }
 
-/// Fails with the place of the broker that is not ready, and what is missing.
+/// Fails with the index of the broker that is not ready, and what is missing.
 async fn ask(bootstrap: &[String], options: &ConnectionOptions) -> Result<(), (usize, String)> {
     for (index, address) in bootstrap.iter().enumerate() {
         let cluster = Cluster::connect(std::slice::from_ref(address), options)
@@ -47,7 +46,7 @@ async fn ask(bootstrap: &[String], options: &ConnectionOptions) -> Result<(), (u
         let known = cluster.metadata().brokers.len();
         if known < bootstrap.len() {
             let all = bootstrap.len();
-            return Err((index, format!("{address} knows {known} of {all} brokers")));
+            return Err((index, format!("{address} sees {known} of {all} brokers")));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Progress of a run on standard error: how far it is, what is measured right now, and how it goes second by second.
+//! Progress of a run on standard error: the position, the current measurement, and figures every second.
 
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +10,10 @@ use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 use crate::quantity;
 use crate::worker::{Driver, Interval, Role};
 
-/// Off a terminal, a line of live figures comes this often at most.
+/// Without a terminal, minimum interval of lines with figures.
 const PLAIN_EVERY_US: u64 = 10_000_000;
 
-/// Where a run is.
+/// The position of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PointAt {
     /// The workload.
@@ -26,7 +26,7 @@ pub struct PointAt {
     pub driver: Driver,
     /// The repetition, from 1.
     pub repetition: u32,
-    /// How many there will be.
+    /// The total.
     pub repetitions: u32,
 }
 
@@ -40,7 +40,7 @@ impl std::fmt::Display for PointAt {
     }
 }
 
-/// The progress of a run. All methods may be called from any thread.
+/// The progress display of a run. All methods may be called from any thread.
 pub struct Progress {
     drawn: Drawn,
     total: u64,
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Progress {
 }
 
 impl Progress {
-    /// The progress of a run of so many repetitions, of all points, targets and drivers together, on standard error.
+    /// A display for a run with this total number of repetitions, on standard error.
     pub fn new(repetitions_total: u64) -> Progress {
         let stderr = std::io::stderr();
         match stderr.is_terminal() {
@@ -91,7 +91,7 @@ impl Progress {
         Progress { drawn, total, state: Mutex::new(State::default()) }
     }
 
-    /// A repetition begins.
+    /// Starts a repetition.
     pub fn point_began(&self, at: &PointAt) {
         let number = {
             let mut state = self.state();
@@ -107,14 +107,14 @@ impl Progress {
         }
     }
 
-    /// What a repetition does beside measuring, for who watches: off a terminal it is not told.
+    /// Shows what a repetition does apart from measuring, on a terminal only.
     pub fn phase(&self, what: &'static str) {
         if let Drawn::Bars { live, .. } = &self.drawn {
             live.set_message(what);
         }
     }
 
-    /// What the last second did, of all workers of a role together.
+    /// Shows the last second of all workers of a role combined.
     pub fn interval(&self, role: Role, interval: &Interval) {
         let (text, due) = {
             let mut state = self.state();
@@ -129,7 +129,7 @@ impl Progress {
             Drawn::Bars { live, .. } => live.set_message(text),
             Drawn::Lines(_) if due => {
                 let first = std::mem::replace(&mut self.state().plain_at_us, interval.at_us) == 0;
-                // The first second of a repetition says little: the plain lines begin ten seconds in.
+                // The first second is not representative: plain lines begin after ten seconds.
                 if !first {
                     self.line(&format!("    {text}"));
                 }
@@ -138,7 +138,7 @@ impl Progress {
         }
     }
 
-    /// A repetition has ended; `outcome` is its one line, such as its rate, or why it failed.
+    /// Ends a repetition; `outcome` is its summary line, such as its rate, or why it failed.
     pub fn point_ended(&self, at: &PointAt, outcome: &str) {
         let ended = {
             let mut state = self.state();
@@ -147,7 +147,7 @@ impl Progress {
         };
         match &self.drawn {
             Drawn::Bars { bars, all, now, live, each_ms } => {
-                // When the lines cannot be drawn there is nobody to tell.
+                // If drawing fails, it cannot be reported.
                 let _ = bars.println(format!("  {at}: {outcome}"));
                 let gone_ms = u64::try_from(all.elapsed().as_millis()).unwrap_or(u64::MAX);
                 each_ms.store(gone_ms / ended.max(1), Ordering::Relaxed);
@@ -160,7 +160,7 @@ impl Progress {
         }
     }
 
-    /// Something to say on the way, such as that a broker starts.
+    /// Prints a message.
     pub fn log(&self, line: &str) {
         match &self.drawn {
             Drawn::Bars { bars, .. } => {
@@ -170,7 +170,7 @@ impl Progress {
         }
     }
 
-    /// All is done: the moving lines go away.
+    /// Removes the animated lines at the end.
     pub fn finish(&self) {
         if let Drawn::Bars { bars, all, now, live, .. } = &self.drawn {
             [all, now, live].into_iter().for_each(ProgressBar::finish_and_clear);
@@ -181,13 +181,13 @@ impl Progress {
     fn line(&self, text: &str) {
         if let Drawn::Lines(to) = &self.drawn {
             let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
-            // Progress that nobody reads must not end a run.
+            // A closed output must not end a run.
             let _ = writeln!(to, "{text}").and_then(|()| to.flush());
         }
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        // Figures half updated by a thread that panicked are shown for a second at most.
+        // Figures left inconsistent by a panic are shown for a second at most.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -225,7 +225,7 @@ fn bars(total: u64) -> Drawn {
     Drawn::Bars { bars, all, now, live, each_ms }
 }
 
-/// Seconds to go, when each repetition has taken `each_s` so far; none before the first has ended.
+/// The remaining seconds, if each repetition takes `each_s`; none before the first has ended.
 fn left_s(each_s: f64, elapsed_s: f64, total: u64) -> Option<f64> {
     (each_s > 0.0).then(|| (each_s * total as f64 - elapsed_s).max(0.0))
 }
@@ -246,7 +246,7 @@ fn live_text(state: &State) -> String {
             }
         };
         let [p50, p99, max] = times;
-        // Both have to fit one line of a terminal.
+        // Both must fit on one line.
         parts.push(match both {
             true => format!("{what} {rate} records/s, p50 {p50}, p99 {p99}"),
             false => format!("{what} {rate} records/s, {mb} MB/s · p50 {p50}, p99 {p99}, max {max}"),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn off_a_terminal_each_repetition_has_its_lines() {
+    fn without_a_terminal_each_repetition_has_its_lines() {
         let sink = Sink::default();
         let progress = Progress::lines(2, sink.clone());
         progress.log("Starting 3 brokers");

@@ -1,4 +1,4 @@
-//! Tables of a run and of a comparison, in aligned plain text.
+//! Plain text tables of a run and of a comparison.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use crate::quantity;
 use crate::report::clean;
 use crate::result::{Check, Comparison, Figure, Judgement, PointResult, RunResult, State};
 
-/// The results of a run: a row for each point, target and driver, and below what may not be quoted and why. With `colours`
-/// for a terminal.
+/// The results of a run: a row per point, target and driver, and below which figures are not quotable and why. With `colours` for
+/// a terminal.
 pub fn table(run: &RunResult, colours: bool) -> String {
     let paint = Paint { colours };
     let mut text = String::new();
@@ -48,12 +48,12 @@ pub fn table(run: &RunResult, colours: bool) -> String {
         text += &evidence(&workload.points);
     }
     if let State::Partial { why } = &run.state {
-        text += &format!("\n{}\n", paint.red(&format!("This run is not whole: {}", clean(why))));
+        text += &format!("\n{}\n", paint.red(&format!("This run is incomplete: {}", clean(why))));
     }
     text
 }
 
-/// What the logs were found to hold, of all points together; faults stand in the notes.
+/// The evidence of all points combined; faults are in the notes.
 fn evidence(points: &[PointResult]) -> String {
     let all: Vec<_> =
         points.iter().flat_map(|point| &point.repetitions).map(|repetition| &repetition.evidence).collect();
@@ -86,13 +86,13 @@ fn evidence(points: &[PointResult]) -> String {
     text
 }
 
-/// Why a point may not be quoted, collected so that equal reasons share a number.
+/// Why points are not quotable; equal reasons share a number.
 fn notes_of(point: &PointResult, notes: &mut Vec<String>) -> String {
     let mut own: Vec<String> = Vec::new();
     if let Some(failure) = &point.failure {
         own.push(format!("failed: {}", clean(failure)));
     }
-    // What failed before anything was measured has one reason, and needs no other.
+    // A point that failed before it was measured has one reason.
     if point.failure.is_none() || !point.repetitions.is_empty() {
         own.extend(point.verdict.no_headline.iter().map(|reason| format!("no headline: {}", clean(reason))));
     }
@@ -147,7 +147,7 @@ fn cells(point: &PointResult, mark: String) -> Vec<String> {
     ]
 }
 
-/// A comparison: a row for each figure of each pair.
+/// A comparison: a row per figure of each pair.
 pub fn comparison(of: &Comparison, colours: bool) -> String {
     let paint = Paint { colours };
     let mut text = String::new();
@@ -204,7 +204,7 @@ fn besides(of: &Comparison, paint: &Paint) -> String {
         }
     }
     if !of.differences.is_empty() {
-        text += "\nWhat else differs:\n";
+        text += "\nOther differences:\n";
         for difference in &of.differences {
             text += &format!("  {}\n", clean(&difference.to_string()));
         }
@@ -240,7 +240,7 @@ impl Paint {
     }
 }
 
-/// Columns as wide as their widest cell; those that begin with a digit in every cell stand right.
+/// Aligned columns; columns whose cells all begin with a digit are right-aligned.
 struct Grid {
     rows: Vec<Vec<String>>,
 }

@@ -1,27 +1,27 @@
-//! Whether a change is kept: only when it helps beyond the noise. Pure.
+//! Whether a change is kept: only if the gain exceeds the noise. Pure.
 
 use serde::{Deserialize, Serialize};
 
 use crate::result::two_sided_95;
 
-/// A gain below this is not worth a setting, however sure it is.
+/// Minimum gain, however certain.
 const GAIN_MIN: f64 = 0.02;
 
-/// What a change brought: the ratio of the means, less one, with its 95 % interval by Welch's method.
+/// The gain of a change: the ratio of the means minus one, with Welch's 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
-    /// 0.1 is a tenth more records per second.
+    /// 0.1 is 10 % more records per second.
     pub gain: f64,
-    /// The least that it is, with 95 % confidence.
+    /// The lower end of the interval.
     pub low: f64,
-    /// The most that it is.
+    /// The upper end of the interval.
     pub high: f64,
-    /// Whether it helps beyond the noise: the least that it is lies above nothing, and the gain above 2 %.
+    /// Whether the change helps: the interval is above zero, and the gain above 2 %.
     pub helps: bool,
 }
 
-/// Compares what was measured before a change with what was measured with it, taken in turns. None where either has fewer
-/// than two values: nothing tells the noise then.
+/// Compares measurements before and with a change, taken in turns. None if either has fewer than two values, because the noise is
+/// unknown then.
 pub fn gain(before: &[f64], with: &[f64]) -> Option<Gain> {
     let (a, b) = (Moments::of(before)?, Moments::of(with)?);
     let (error_a, error_b) = (a.variance / a.count, b.variance / b.count);
@@ -40,7 +40,7 @@ pub fn gain(before: &[f64], with: &[f64]) -> Option<Gain> {
     Some(Gain { gain, low, high, helps: low > 0.0 && gain >= GAIN_MIN })
 }
 
-/// Half of the 95 % interval around a mean; 0 where one value tells nothing of it.
+/// Half of the 95 % interval of a mean; 0 for a single value.
 pub fn half_interval(values: &[f64]) -> f64 {
     Moments::of(values).map_or(0.0, |of| two_sided_95(of.count - 1.0) * (of.variance / of.count).sqrt())
 }

@@ -1,4 +1,4 @@
-//! A study as a page and as a table. The page is like that of a result: self-contained, without script.
+//! A study as a page and as a table. The page is self-contained and without scripts, like that of a result.
 
 use std::fmt::Write as _;
 
@@ -20,16 +20,16 @@ pub fn html(study: &Study) -> String {
         study.machine.cpus,
     );
     if let State::Partial { why } = &study.state {
-        let _ = write!(body, "<p class=\"banner\"><b>This study is not whole.</b> {}</p>", escape(why));
+        let _ = write!(body, "<p class=\"banner\"><b>This study is incomplete.</b> {}</p>", escape(why));
     }
     let _ = write!(
         body,
-        "<section><h2>Records per second, step by step</h2>{}<p>Each bar is the best so far; the line on it is the 95 % \
-         interval of its mean. A setting was tried alone on top of the best, in turns with it, and kept when the interval \
-         of the gain lies above nothing and the gain above 2 %.</p></section>",
+        "<section><h2>Records per second, step by step</h2>{}<p>Each bar is the best so far; its whisker is the 95 % \
+         interval of the mean. Each setting was tried on top of the best, in turns with it, and kept if the interval \
+         of the gain is above zero and the gain above 2 %.</p></section>",
         cumulative_bars(&bars(study))
     );
-    body += "<section><h2>What was tried</h2><table><thead><tr><th>setting</th><th>value</th><th>records/s</th>\
+    body += "<section><h2>Tried settings</h2><table><thead><tr><th>setting</th><th>value</th><th>records/s</th>\
              <th>gain</th><th>95 % interval</th><th>kept</th><th>limited by</th></tr></thead><tbody>";
     for step in &study.steps {
         for tried in &step.tried {
@@ -61,7 +61,7 @@ pub fn html(study: &Study) -> String {
     page(&format!("Tuning of {target}"), &body)
 }
 
-/// The base, and each setting that was kept.
+/// The base, and each kept setting.
 fn bars(study: &Study) -> Vec<(String, f64, f64)> {
     let mut bars = Vec::new();
     if let Some(base) = &study.measured_base {
@@ -86,7 +86,7 @@ fn cells(tried: &Tried) -> [String; 4] {
     ]
 }
 
-/// The same as text: a line for each value that was tried, and where it ended.
+/// The study as text: a line per tried value, and the final point.
 pub fn table(study: &Study) -> String {
     let mut rows =
         vec![["setting", "value", "records/s", "gain", "95 % interval", "", "limited by"].map(str::to_owned)];
@@ -118,7 +118,7 @@ pub fn table(study: &Study) -> String {
         text.push('\n');
     }
     if let State::Partial { why } = &study.state {
-        let _ = writeln!(text, "\nThis study is not whole: {why}");
+        let _ = writeln!(text, "\nThis study is incomplete: {why}");
     }
     text
 }

@@ -1,17 +1,17 @@
-//! The steps of the study: which settings are tried, in which order, and why. The order is that of the study of Kafka 3.0.0
-//! on IBM z16: where the data lies, then partitions, then the client, then the broker's threads. Pure.
+//! The steps of the study: settings, order and reasons. The order is that of a study of Kafka 3.0.0 on IBM z16: data directories,
+//! partitions, the client, the broker's threads. Pure.
 
 use crate::target::TargetSpec;
 use crate::workload::Point;
 
-/// A setting, with the values that are tried of it.
+/// A setting and the values to try.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Setting {
-    /// Its name, Kafka's where there is one.
+    /// Its name, Kafka's if there is one.
     pub(super) name: &'static str,
-    /// What it may bring.
+    /// Why it may help.
     pub(super) why: &'static str,
-    /// What must be known beside the figures.
+    /// A note for readers.
     pub(super) note: Option<&'static str>,
     pub(super) changes: Vec<Change>,
 }
@@ -19,7 +19,7 @@ pub(super) struct Setting {
 /// One change to a point.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Change {
-    /// The new value, in words.
+    /// The new value, as text.
     pub(super) label: String,
     what: What,
 }
@@ -33,7 +33,7 @@ enum What {
 }
 
 impl Change {
-    /// The point with the change, and its label; none where it is so already.
+    /// The changed point, and its label; none if the value is set already.
     pub(super) fn of(&self, point: &Point) -> Option<Point> {
         let mut changed = point.clone();
         match &self.what {
@@ -42,7 +42,7 @@ impl Change {
             }
             What::Producers { count } => {
                 changed.producers.count = *count;
-                // A thread for each: a client that shares one with others brings nothing of its own.
+                // A thread each, because clients that share one add nothing.
                 changed.producers.threads = count.div_ceil(changed.producers.processes.max(1));
             }
             What::Producer { key, value } => {
@@ -78,7 +78,7 @@ fn producers(count: u32) -> Change {
     Change { label: format!("{count} producers, a thread each"), what: What::Producers { count } }
 }
 
-/// What is tried from a point on, on a machine with so many processors; of brokers what can be set and has an effect.
+/// The steps from a point on, for this number of processors; for brokers, the settings that can be set and have an effect.
 pub(super) fn all(base: &Point, cpus: u32, target: &TargetSpec) -> Vec<Setting> {
     let brokers_are_ours = !matches!(target, TargetSpec::Bootstrap { .. });
     let mut all = Vec::new();
@@ -89,7 +89,7 @@ pub(super) fn all(base: &Point, cpus: u32, target: &TargetSpec) -> Vec<Setting> 
     all.extend(batches());
     all.extend(producing(base.producers.count));
     if matches!(target, TargetSpec::ApacheKafka) {
-        // Thalweg has a worker thread for each processor, whatever these say.
+        // Thalweg has a worker thread per processor, whatever these say.
         all.extend(broker_threads(cpus));
     }
     if brokers_are_ours {
@@ -97,7 +97,7 @@ pub(super) fn all(base: &Point, cpus: u32, target: &TargetSpec) -> Vec<Setting> 
     }
     all.push(Setting {
         name: "buffer.memory",
-        why: "a producer with a full buffer waits",
+        why: "a producer waits while its buffer is full",
         note: None,
         changes: vec![producer("buffer.memory", 64 << 20)],
     });
@@ -108,9 +108,7 @@ fn log_dirs() -> Setting {
     Setting {
         name: "log.dirs",
         why: "several directories spread the writes over several disks",
-        note: Some(
-            "all directories lie on the same disk here: only a second disk would show the gain of one",
-        ),
+        note: Some("all directories are on the same disk here; a gain needs several disks"),
         changes: vec![broker("log.dirs", "data-1,data-2")],
     }
 }
@@ -119,13 +117,13 @@ fn partitions() -> [Setting; 2] {
     [
         Setting {
             name: "partitions",
-            why: "a partition has one lock and one log: several are appended to at the same time",
+            why: "partitions are appended in parallel; each has one lock and one log",
             note: None,
             changes: [2, 16].map(|partitions| topics(1, partitions)).to_vec(),
         },
         Setting {
             name: "topics x partitions",
-            why: "the study found that topics make no difference, only partitions do",
+            why: "in the study, only partitions mattered, not topics",
             note: None,
             changes: vec![topics(2, 8)],
         },
@@ -136,13 +134,13 @@ fn batches() -> [Setting; 2] {
     [
         Setting {
             name: "batch.size",
-            why: "a request costs what it costs, whatever it carries",
+            why: "the cost of a request hardly depends on its size",
             note: None,
             changes: [65_536, 262_144].map(|bytes| producer("batch.size", bytes)).to_vec(),
         },
         Setting {
             name: "linger.ms",
-            why: "batches that are sent before they are full waste what a larger batch.size gains",
+            why: "batches sent before they are full waste the gain of a larger batch.size",
             note: None,
             changes: [5, 20].map(|ms| producer("linger.ms", ms)).to_vec(),
         },
@@ -153,14 +151,14 @@ fn producing(count: u32) -> [Setting; 2] {
     [
         Setting {
             name: "producers",
-            why: "one producer may be the limit itself, and too many get in each other's way",
+            why: "one producer may be the limit, and too many compete",
             note: None,
             changes: [count * 2, count.div_ceil(2)].map(producers).to_vec(),
         },
         Setting {
             name: "compression.type",
-            why: "fewer bytes to send and store, for processor time of the producer",
-            note: Some("what it gains depends on the records: random bytes gain nothing"),
+            why: "fewer bytes to send and store, for more processor time in the producer",
+            note: Some("the gain depends on the records: random bytes gain nothing"),
             changes: ["lz4", "zstd"].map(|codec| producer("compression.type", codec)).to_vec(),
         },
     ]
@@ -170,13 +168,13 @@ fn broker_threads(cpus: u32) -> [Setting; 2] {
     [
         Setting {
             name: "num.io.threads",
-            why: "a little above the number of processors, and not above that of the partitions",
+            why: "a little above the number of processors, at most the number of partitions",
             note: None,
             changes: vec![broker("num.io.threads", cpus + 1)],
         },
         Setting {
             name: "num.network.threads",
-            why: "as many as there are processors, for many connections",
+            why: "the number of processors, for many connections",
             note: None,
             changes: vec![broker("num.network.threads", cpus.max(2))],
         },
@@ -186,7 +184,7 @@ fn broker_threads(cpus: u32) -> [Setting; 2] {
 fn flushes() -> Setting {
     Setting {
         name: "fsync policy",
-        why: "syncing early keeps the kernel from holding writers up later; it is tried, and mostly costs",
+        why: "early syncs avoid later write stalls by the kernel, but usually cost more",
         note: None,
         changes: vec![broker("log.flush.interval.messages", 100_000)],
     }

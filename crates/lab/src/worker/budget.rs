@@ -1,4 +1,4 @@
-//! The records of a measurement that ends after so many, shared out among the clients that send them.
+//! Shares the records of a measurement with a record limit among the sending clients.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use super::{Assignment, StopWhen};
 /// Records that a client takes at once.
 const SHARE_MAX: u64 = 256;
 
-/// Records that all clients together may still send within the measurement.
+/// The records left for all clients within the measurement.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: Option<AtomicU64>,
@@ -15,7 +15,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Of an assignment.
+    /// For an assignment.
     pub(super) fn new(assignment: &Assignment) -> Budget {
         match assignment.stop {
             StopWhen::Records(records) => {
@@ -26,7 +26,7 @@ impl Budget {
         }
     }
 
-    /// Takes a share; 0 when nothing is left.
+    /// Takes a share; 0 if nothing is left.
     pub(super) fn take(&self) -> u64 {
         let Some(left) = &self.left else { return u64::MAX };
         let take = |left: u64| left.checked_sub(self.share_max.min(left));

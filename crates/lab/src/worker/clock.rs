@@ -1,13 +1,13 @@
-//! The machine's clock, as lab and workers tell it to each other: microseconds since the Unix epoch.
+//! The clock that lab and workers share: microseconds since the Unix epoch.
 //!
-//! A process looks at the wall clock once and counts on with the monotonic one, so that a step of the wall clock in the
-//! middle of a run moves nothing.
+//! A process reads the wall clock once and continues with the monotonic clock, so that adjustments of the wall clock during a run
+//! have no effect.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Looks at both clocks; the one that took the least time is kept.
+/// Number of readings of both clocks; the fastest one is used.
 const LOOKS: usize = 16;
 
 /// Both clocks at one moment.
@@ -18,8 +18,8 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Looks at the clocks.
-    #[expect(clippy::disallowed_methods, reason = "the lab measures the world, whose clock this is")]
+    /// Reads the clocks.
+    #[expect(clippy::disallowed_methods, reason = "measurements need wall-clock time")]
     pub(crate) fn now() -> Clock {
         let look = || {
             let before = Instant::now();
@@ -32,7 +32,7 @@ impl Clock {
         looks.min_by_key(|(took, _)| *took).expect("there is more than one look").1
     }
 
-    /// The wall clock at a moment.
+    /// The wall clock time of an instant.
     #[inline]
     pub(crate) fn us(&self, at: Instant) -> u64 {
         match at.checked_duration_since(self.at) {
@@ -41,7 +41,7 @@ impl Clock {
         }
     }
 
-    /// The moment when the wall clock shows this.
+    /// The instant of a wall clock time.
     pub(crate) fn instant(&self, us: u64) -> Instant {
         match us.checked_sub(self.us) {
             Some(after) => self.at + Duration::from_micros(after),
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_before_and_after_are_told() {
+    fn times_before_and_after_are_converted() {
         let clock = Clock::now();
         let now = clock.instant(clock.us);
         assert_eq!(clock.us(now), clock.us);

@@ -1,5 +1,5 @@
-//! What a worker counts: one [`Counts`] per thread, so that threads do not wait for each other, summed once a second for an
-//! interval and at the end for the report. For every driver.
+//! Counters of a worker: one [`Counts`] per thread, to avoid contention, summed once per second for an interval and at the end for
+//! the report. For every driver.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,19 +8,19 @@ use hdrhistogram::Histogram as Recorded;
 use super::{Interval, Order, Report, Span, StopWhen};
 use crate::histogram::Histogram;
 
-/// The time that is measured, in microseconds since the Unix epoch.
+/// The measured interval, in microseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
-    /// When work begins.
+    /// Start of the work.
     pub(crate) start_us: u64,
-    /// When the measurement begins.
+    /// Start of the measurement.
     pub(crate) from_us: u64,
-    /// When it ends; the end of time where nobody knows beforehand.
+    /// End of the measurement; the maximum if unknown.
     pub(crate) to_us: u64,
 }
 
 impl Window {
-    /// From the words of the lab.
+    /// From the lab's command.
     pub(crate) fn new(at_us: u64, measure_from_us: u64, stop: StopWhen) -> Window {
         let to_us = match stop {
             StopWhen::Seconds(seconds) => measure_from_us.saturating_add((seconds.max(0.0) * 1e6) as u64),
@@ -29,14 +29,14 @@ impl Window {
         Window { start_us: at_us, from_us: measure_from_us, to_us }
     }
 
-    /// Whether records intended at this time count for latency.
+    /// Whether latencies of records intended at this time count.
     #[inline]
     pub(crate) fn holds(&self, intended_us: u64) -> bool {
         (self.from_us..self.to_us).contains(&intended_us)
     }
 }
 
-/// What one thread has counted.
+/// The counters of a thread.
 #[derive(Debug)]
 pub(crate) struct Counts {
     window: Window,
@@ -49,11 +49,11 @@ pub(crate) struct Counts {
     interval_latency: Recorded<u64>,
 }
 
-/// The counts of a thread, shared with whoever sums them.
+/// The counters of a thread, shared with the reporting thread.
 pub(crate) type SharedCounts = Arc<Mutex<Counts>>;
 
 impl Counts {
-    /// Nothing yet. The window is told when the lab tells it.
+    /// Empty. The window is set by the lab's start command.
     pub(crate) fn shared() -> SharedCounts {
         let never = Window { start_us: u64::MAX, from_us: u64::MAX, to_us: u64::MAX };
         Arc::new(Mutex::new(Counts {
@@ -68,14 +68,14 @@ impl Counts {
         }))
     }
 
-    /// Sets what is measured.
+    /// Sets the window.
     pub(crate) fn measure(&mut self, window: Window) {
         self.window = window;
         self.measured.from_us = window.from_us;
         self.measured.to_us = window.from_us;
     }
 
-    /// Records were acknowledged or consumed at `at_us`. Their latencies are told apart from that.
+    /// Counts records acknowledged or consumed at `at_us`. Latencies are recorded separately.
     #[inline]
     pub(crate) fn done(&mut self, records: u64, bytes: u64, at_us: u64) {
         self.acknowledged += records;
@@ -88,7 +88,7 @@ impl Counts {
         }
     }
 
-    /// How long records took that were intended at this time. What was intended before work began is no latency of this run.
+    /// Records the latencies of records intended at this time. Records intended before the start are ignored.
     #[inline]
     pub(crate) fn took(&mut self, records: u64, latency_us: u64, intended_us: u64) {
         if intended_us < self.window.start_us {
@@ -101,19 +101,19 @@ impl Counts {
         }
     }
 
-    /// Records were given up.
+    /// Counts failed records.
     pub(crate) fn failed(&mut self, records: u64, why: impl FnOnce() -> String) {
         self.failed += records;
         self.first_failure.get_or_insert_with(why);
     }
 }
 
-/// The counts, whoever panicked beside them: they stay true to what was counted.
+/// The counters, which stay correct even if a thread panicked.
 pub(crate) fn lock(counts: &SharedCounts) -> MutexGuard<'_, Counts> {
     counts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What all threads did since the last call.
+/// The sum of all threads since the last call.
 pub(crate) fn interval(all: &[SharedCounts], since_us: u64, at_us: u64) -> Interval {
     let mut latency = Histogram::recorder();
     let mut interval = Interval { at_us, length_us: at_us.saturating_sub(since_us), ..Interval::default() };
@@ -135,7 +135,7 @@ pub(crate) fn interval(all: &[SharedCounts], since_us: u64, at_us: u64) -> Inter
     interval
 }
 
-/// What all threads did from the start on: the report but for what the role knows. The latency comes beside it.
+/// The totals of all threads since the start: the report without the role's own parts, and the latency.
 pub(crate) fn report(all: &[SharedCounts]) -> (Report, Option<Histogram>) {
     let mut latency = Histogram::recorder();
     let mut report = Report::default();
@@ -156,7 +156,7 @@ pub(crate) fn report(all: &[SharedCounts]) -> (Report, Option<Histogram>) {
     (report, Histogram::of(&latency))
 }
 
-/// The report of producers, but for its notes: what all threads counted, and what each client sent, thread by thread.
+/// The report of producers without notes: totals, and the records sent by each client.
 pub(crate) fn produced(all: &[SharedCounts], orders: Vec<Vec<Order>>) -> Report {
     let (mut report, latency) = report(all);
     report.acknowledge_latency = latency;
@@ -179,7 +179,7 @@ mod tests {
         }
         lock(&all[0]).took(10, 500, 1_900_000);
         lock(&all[0]).done(10, 1000, 1_900_500);
-        // Intended in the warm-up, acknowledged in the measurement: its rate, and not its latency.
+        // Intended in the warm-up and acknowledged in the measurement: counts for the rate, not for latency.
         lock(&all[1]).took(5, 200_000, 1_950_000);
         lock(&all[1]).done(5, 500, 2_150_000);
         lock(&all[1]).took(3, 700, 2_500_000);

@@ -1,23 +1,23 @@
-//! Why a worker cannot go on.
+//! Errors of workers.
 
 use super::link::LinkError;
 
-/// Why a worker cannot go on. What the lab is told is its text.
+/// Why a worker failed. The lab gets the text.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    /// The lab and the worker do not understand each other, or the lab is gone.
+    /// A protocol error between lab and worker, or the lab has exited.
     #[error(transparent)]
     Link(#[from] LinkError),
     /// A thread could not be started.
-    #[error("A thread of the worker could not be started: {0}")]
+    #[error("Failed to start a worker thread: {0}")]
     Thread(#[from] std::io::Error),
-    /// What the driver says.
+    /// An error of the driver.
     #[error(transparent)]
     Driver(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl WorkerError {
-    /// What a driver says.
+    /// An error of a driver.
     pub(crate) fn driver(error: impl std::error::Error + Send + Sync + 'static) -> WorkerError {
         WorkerError::Driver(Box::new(error))
     }

@@ -1,4 +1,4 @@
-//! The lab's end of the talk with a worker: the child process, its words, and its end.
+//! The lab's end of the protocol: the child process, its messages, and its exit.
 //!
 //! Dropping a handle closes the worker's standard input and kills it.
 
@@ -15,94 +15,94 @@ use tokio::sync::mpsc;
 
 use super::{Assignment, Command, Event};
 
-/// The longest line that is read: a report holds histograms and ranges of sequences.
+/// The longest accepted line: a report contains histograms and ranges of sequences.
 const LINE_BYTES_MAX: u64 = 1 << 30;
-/// Lines of standard error that are kept for the error text.
+/// Number of lines of standard error kept for errors.
 const STDERR_LINES_MAX: usize = 20;
-/// Time for a worker that has said its last word to end.
+/// How long a worker may take to exit after its last message.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why there is no next word of a worker.
+/// Why there is no next message.
 #[derive(Debug, thiserror::Error)]
 pub enum HandleError {
     /// It did not start.
     #[error(transparent)]
     NotSpawned(#[from] NotSpawned),
-    /// It said that it failed.
+    /// It reported an error.
     #[error(transparent)]
     Failed(#[from] WorkerFailed),
-    /// It ended without a last word.
+    /// It exited without a last message.
     #[error(transparent)]
     Ended(#[from] WorkerEnded),
-    /// It says what the lab does not understand.
+    /// It sent an invalid message.
     #[error(transparent)]
     Unreadable(#[from] EventUnreadable),
 }
 
 /// A worker did not start.
 #[derive(Debug, thiserror::Error)]
-#[error("The worker {worker} could not be started as {}: {source}", binary.display())]
+#[error("Failed to start the worker {worker} as {}: {source}", binary.display())]
 pub struct NotSpawned {
     /// Its name.
     pub worker: String,
-    /// What was run.
+    /// The program.
     pub binary: PathBuf,
-    /// Why.
+    /// The cause.
     pub source: io::Error,
 }
 
-/// A worker said that it failed.
+/// A worker reported an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The worker {worker} failed: {error}")]
 pub struct WorkerFailed {
     /// Its name.
     pub worker: String,
-    /// Its words.
+    /// The error.
     pub error: String,
 }
 
-/// A worker ended without a last word.
+/// A worker exited without a last message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("The worker {worker} ended in the middle, {status}{}",
+#[error("The worker {worker} exited unexpectedly, {status}{}",
     if stderr.is_empty() { String::new() } else { format!(": {}", stderr.join(" / ")) })]
 pub struct WorkerEnded {
     /// Its name.
     pub worker: String,
-    /// How it ended, in words.
+    /// Its exit status, as text.
     pub status: String,
-    /// The last lines that it wrote to standard error.
+    /// Its last lines on standard error.
     pub stderr: Vec<String>,
 }
 
-/// A line of a worker is no event.
+/// An invalid message.
 #[derive(Debug, thiserror::Error)]
-#[error("The worker {worker} wrote a line that is no event: {source}: {line}")]
+#[error("The worker {worker} wrote an invalid line: {source}: {line}")]
 pub struct EventUnreadable {
     /// Its name.
     pub worker: String,
     /// The beginning of the line.
     pub line: String,
-    /// What is wrong.
+    /// The error.
     pub source: serde_json::Error,
 }
 
-/// A worker that runs.
+/// A running worker.
 #[derive(Debug)]
 pub struct Handle {
     name: String,
     pid: u32,
     child: Child,
-    /// Lines for its standard input; a task of its own writes them, so that no one waits for a worker that does not read.
+    /// Lines for its standard input; a separate task writes them, so that a worker that does not read blocks nobody.
     lines: mpsc::Sender<Vec<u8>>,
     output: BufReader<ChildStdout>,
-    /// A line that is being read: reading goes on where it was when the caller gave up waiting.
+    /// A partially read line, kept if the caller stops waiting.
     partial: Vec<u8>,
     stderr: Arc<Mutex<VecDeque<String>>>,
     stderr_end: tokio::task::JoinHandle<()>,
 }
 
 impl Handle {
-    /// Starts `binary lab worker` and gives it its assignment. `name` is how errors call it.
+    /// Starts `binary lab worker` and sends its assignment. `name` is for errors.
     pub fn spawn(
         name: impl Into<String>,
         binary: &Path,
@@ -163,7 +163,7 @@ impl Handle {
         self.pid
     }
 
-    /// Waits until it is ready: the client's name and version, and the ids of processes that work for it.
+    /// Waits until it is ready. Returns the client's name and version, and the ids of its other processes.
     pub async fn ready(&mut self) -> Result<(String, Vec<u32>), HandleError> {
         loop {
             if let Event::Ready { client, children } = self.next_event().await? {
@@ -172,18 +172,17 @@ impl Handle {
         }
     }
 
-    /// Has it begin at `at_us`, the measurement at `measure_from_us`.
+    /// Starts it at `at_us`, with the measurement from `measure_from_us`.
     pub async fn start(&mut self, at_us: u64, measure_from_us: u64) {
         self.say(&Command::Start { at_us, measure_from_us });
     }
 
-    /// Has it send no more, and report. A worker that has ended already is not disturbed.
+    /// Tells it to stop sending and to report. Ignored by a worker that has ended.
     pub async fn stop(&mut self) {
         self.say(&Command::Stop);
     }
 
-    /// Its next word. After [`Event::Done`] there is none; that it failed is an error. Safe to cancel: nothing is lost when
-    /// the caller stops waiting.
+    /// Its next message, none after [`Event::Done`]; an error if it failed. Cancel safe.
     pub async fn next_event(&mut self) -> Result<Event, HandleError> {
         let left = LINE_BYTES_MAX.saturating_sub(self.partial.len() as u64);
         let mut limited = (&mut self.output).take(left);
@@ -208,13 +207,13 @@ impl Handle {
             Ok(Err(error)) => error.to_string(),
             Err(_) => "with its standard output closed".to_owned(),
         };
-        // What it wrote last may be on its way still.
+        // Its last output may still be in flight.
         let _ = tokio::time::timeout(EXIT_TIMEOUT, &mut self.stderr_end).await;
         let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
         WorkerEnded { worker: self.name.clone(), status, stderr }
     }
 
-    /// A worker that does not read its few lines has ended, or will be found out by its silence.
+    /// A worker that does not read its few lines has exited, or will be detected by its silence.
     fn say(&self, what: &impl serde::Serialize) {
         let mut line = serde_json::to_vec(what).expect("the types of the protocol are JSON");
         line.push(b'\n');

@@ -1,14 +1,12 @@
-//! The driver java: Kafka's own `ProducerPerformance` and `ConsumerPerformance`, each client a virtual machine of its own.
+//! The driver java: Kafka's own `ProducerPerformance` and `ConsumerPerformance`, each client in its own JVM.
 //!
-//! The tools decide what can be known. Latencies are theirs: from the moment of handing a record over, not from when it was
-//! meant to be sent, so that what is sent late counts as quick (coordinated omission); they are printed as percentiles in
-//! whole milliseconds, and no histogram is made up of them. Records carry no stamps, so nothing can be verified. The warm-up
-//! is whatever the tool does until the measurement begins, its start among it; what is measured is the sum of the intervals
-//! that it prints within. Where nothing is worked before a measurement of so many seconds, it begins with the tool's first
-//! line: until then there was no client.
+//! The tools limit what can be measured. Latencies are theirs: they start when a record is handed over, not at its intended time,
+//! so records sent late count as fast (coordinated omission); they are percentiles in whole milliseconds, without a histogram.
+//! Records have no stamps, so nothing can be verified. The warm-up is whatever the tool does before the measurement, including its
+//! start; the measurement is the sum of the intervals that the tool prints within it. A measurement in seconds without a warm-up
+//! starts with the tool's first line, because there was no client before.
 //!
-//! A tool's process waits, as a shell, until the work begins, and becomes Java then: so its id is known beforehand. It dies
-//! with the worker.
+//! A tool's process first waits as a shell and then becomes Java, so that its id is known beforehand. It dies with the worker.
 
 mod command;
 mod lines;
@@ -26,14 +24,14 @@ use crate::target::kafka_jars;
 use command::Plan;
 use process::{Line, Tools};
 
-/// How often it is told how it goes.
+/// Reporting interval.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often the tools tell, which is how finely they can be measured.
+/// The tools' reporting interval, which limits the precision.
 const LINE: Duration = Duration::from_millis(250);
 const LINE_US: u64 = LINE.as_micros() as u64;
 
-/// Does what is assigned.
+/// Runs an assignment.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
     let jars = kafka_jars().map_err(WorkerError::driver)?;
     let client = format!("Apache Kafka {} {}", jars.kafka_version, tool(assignment.role));
@@ -62,7 +60,7 @@ fn tool(role: Role) -> &'static str {
     }
 }
 
-/// Waits for the word to begin; none when the lab wants no work any more.
+/// Waits for the start command; none if the lab has cancelled.
 async fn begin(assignment: &Assignment, link: &mut Link) -> Result<Option<Window>, WorkerError> {
     match link.command().await {
         Some(Command::Start { at_us, measure_from_us }) => {
@@ -72,21 +70,21 @@ async fn begin(assignment: &Assignment, link: &mut Link) -> Result<Option<Window
     }
 }
 
-/// What the tools have said.
+/// The tools' output.
 #[derive(Debug)]
 struct Tally {
     window: Window,
-    /// Records of the measurement after which it ends.
+    /// Number of records in the measurement, if limited.
     records_max: u64,
-    /// The tools end by themselves: what is measured is what they did from their own beginning on.
+    /// The tools stop by themselves: the measurement starts with their own start.
     whole: bool,
-    /// The measurement has begun; otherwise it does with the first line.
+    /// Whether the measurement has started; otherwise it starts with the first line.
     has_begun: bool,
     total: u64,
     measured: Span,
     interval: Interval,
     since_us: u64,
-    /// The last lines of tools that came to their end.
+    /// The final lines of finished tools.
     finals: Vec<String>,
 }
 
@@ -98,7 +96,7 @@ impl Tally {
         };
         let measured = Span { from_us: window.from_us, to_us: window.from_us, ..Span::default() };
         let (interval, since_us) = (Interval::default(), window.start_us);
-        let whole = command::ends_by_itself(assignment, window);
+        let whole = command::stops_by_itself(assignment, window);
         let has_begun = whole || window.from_us > window.start_us;
         Tally {
             window,
@@ -113,11 +111,11 @@ impl Tally {
         }
     }
 
-    /// Listens to tools and lab until the measurement has what it wants.
+    /// Follows tools and lab until the measurement is complete.
     async fn follow(&mut self, clock: &Clock, link: &mut Link, tools: &mut Tools) -> Result<(), WorkerError> {
         let mut tick = tokio::time::interval_at(Instant::now() + INTERVAL, INTERVAL);
         loop {
-            // The tools tell of the last moment a little later.
+            // The tools report the last moment a little later.
             let until_us = self.window.to_us.saturating_add(200_000).min(clock.now_us() + 86_400_000_000);
             tokio::select! {
                 line = tools.next() => match line.map_err(WorkerError::driver)? {
@@ -129,13 +127,13 @@ impl Tally {
                     Some(Command::Stop) | None => break,
                 },
                 () = tokio::time::sleep_until(clock.instant(until_us)), if self.window.to_us < u64::MAX => break,
-                _ = tick.tick() => self.tell(clock.now_us(), link)?,
+                _ = tick.tick() => self.report_interval(clock.now_us(), link)?,
             }
             if !self.whole && self.measured.records >= self.records_max {
                 break;
             }
         }
-        self.tell(clock.now_us(), link)
+        self.report_interval(clock.now_us(), link)
     }
 
     fn take(&mut self, line: Line, at_us: u64) {
@@ -157,7 +155,7 @@ impl Tally {
             }
             Line::Final { text, rest: (records, bytes), elapsed_us } => {
                 if self.whole {
-                    // From the beginning of the first; the virtual machine's own is not the client's time.
+                    // From the start of the first tool; the JVM's start is not the client's time.
                     let from_us = at_us.saturating_sub(elapsed_us);
                     let first = self.finals.is_empty() || from_us < self.measured.from_us;
                     self.measured.from_us = if first { from_us } else { self.measured.from_us };
@@ -168,7 +166,7 @@ impl Tally {
         }
     }
 
-    /// The measurement begins now, and is as long as it was to be.
+    /// Starts the measurement now, with its specified length.
     fn begin(&mut self, at_us: u64) {
         let late_us = at_us.saturating_sub(self.window.from_us);
         self.window.from_us = at_us;
@@ -177,7 +175,7 @@ impl Tally {
         self.has_begun = true;
     }
 
-    fn tell(&mut self, at_us: u64, link: &mut Link) -> Result<(), WorkerError> {
+    fn report_interval(&mut self, at_us: u64, link: &mut Link) -> Result<(), WorkerError> {
         let mut interval = std::mem::take(&mut self.interval);
         (interval.at_us, interval.length_us) = (at_us, at_us.saturating_sub(self.since_us));
         self.since_us = at_us;
@@ -187,22 +185,22 @@ impl Tally {
     fn report(self, assignment: &Assignment) -> Report {
         let mut notes = match assignment.role {
             Role::Producer => vec![
-                "Latencies are the tool's own: from the call of send(), not from the intended time, so that what is sent late \
-                 counts as quick (coordinated omission); there is no histogram"
+                "Latencies are the tool's own: from the call of send(), not from the intended time, so that records sent late \
+                 count as fast (coordinated omission); there is no histogram"
                     .to_owned(),
-                "The tool's values are random capital letters, or drawn at random from a file".to_owned(),
+                "The values are the tool's: random capital letters, or random lines of a file".to_owned(),
             ],
-            Role::Consumer => vec!["The tool measures no latency from end to end".to_owned()],
+            Role::Consumer => vec!["The tool measures no end-to-end latency".to_owned()],
         };
         if !self.whole {
             let counted = format!(
-                "Counted by the lines that the tool prints each {} ms: half as much may be missing, or too much, at each end",
+                "Counted from the lines that the tool prints every {} ms: the error at each end is up to half of that",
                 LINE.as_millis()
             );
             notes.push(counted);
         }
         notes.extend(self.finals.iter().map(|line| format!("The tool's last line: {line}")));
-        // The tools do not tell which record failed; each is an order of which the end is known.
+        // The tools do not report which records failed; assume the last ones.
         let unacknowledged = match assignment.role {
             Role::Producer => {
                 vec![Order { producer: assignment.first_client, sent: self.total, ranges: Vec::new() }]

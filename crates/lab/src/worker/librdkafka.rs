@@ -1,9 +1,9 @@
-//! The driver librdkafka: the C client that most languages use, in the process of the worker. Only with the cargo feature
-//! `librdkafka`: the library takes minutes to build, and few runs need it.
+//! The driver librdkafka: the C client that most languages use, in the worker's process. Only with the cargo feature `librdkafka`,
+//! because the library takes minutes to build and few runs need it.
 //!
-//! It does what the own driver does, with the same clock, values, stamps and counts, so that their results compare: a record's
-//! intended time travels with it to its delivery report. Each producer has a thread that waits for delivery reports, as
-//! librdkafka's users have; its own threads come on top.
+//! It uses the same clock, values, stamps and counters as Thalweg's driver, so that results compare: a record's intended time
+//! travels with it to its delivery report. Each producer has a thread for delivery reports, as usual with librdkafka, in addition
+//! to the library's threads.
 
 mod consumer;
 mod producer;
@@ -18,7 +18,7 @@ use super::librdkafka_properties::named;
 use super::link::Link;
 use super::{Assignment, Report, Role, WorkerError};
 
-/// Does what is assigned.
+/// Runs an assignment.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
     match assignment.role {
         Role::Producer => producer::run(assignment, link),
@@ -26,14 +26,14 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
     }
 }
 
-/// The configuration of a client, and what a reader of the result must know about it.
+/// A client's configuration, and notes for readers of the result.
 #[derive(Debug)]
 struct Translated {
     config: ClientConfig,
     notes: Vec<String>,
 }
 
-/// Kafka's properties of the assignment, for librdkafka.
+/// Translates the assignment's properties.
 fn translate(assignment: &Assignment, number: u32) -> Result<Translated, InvalidSetting> {
     let (mut set, notes) = named(assignment, number)?;
     set.insert("bootstrap.servers".to_owned(), assignment.bootstrap.join(","));
@@ -50,9 +50,9 @@ pub(super) fn client() -> String {
     format!("librdkafka {}", rdkafka::util::get_rdkafka_version().1)
 }
 
-/// A client could not be made from its properties.
+/// A client could not be created from its properties.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("librdkafka refuses the properties: {0}")]
+#[error("librdkafka rejected the properties: {0}")]
 pub struct Unconfigurable(KafkaError);
 
 /// The cluster or a topic could not be reached.
@@ -60,22 +60,22 @@ pub struct Unconfigurable(KafkaError);
 #[error("librdkafka did not find {what} at {}: {source}{}", bootstrap.join(","),
     last.as_ref().map(|last| format!(" (last: {last})")).unwrap_or_default())]
 pub struct Unreachable {
-    /// What was asked for.
+    /// The requested object.
     what: String,
-    /// Where.
+    /// The cluster.
     bootstrap: Vec<String>,
-    /// The answer.
+    /// The error.
     source: KafkaError,
-    /// The last error that the client told by itself.
+    /// The client's last own error.
     last: Option<String>,
 }
 
-/// The client cannot go on.
+/// The client failed.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("librdkafka cannot go on: {0}")]
+#[error("librdkafka failed: {0}")]
 pub struct Broken(KafkaError);
 
-/// The last error that a client told by itself, for the text of another.
+/// The last own error of a client, for the text of another.
 #[derive(Debug, Default)]
 struct LastError(Mutex<Option<String>>);
 
@@ -95,7 +95,7 @@ mod tests {
     use crate::worker::{Driver, testing};
 
     #[test]
-    fn clients_are_told_the_cluster_and_consumers_their_group() {
+    fn clients_get_the_cluster_and_consumers_their_group() {
         for (role, group) in [(Role::Producer, None), (Role::Consumer, Some("g"))] {
             let assignment = testing::assignment(role, Driver::Librdkafka);
             let config = translate(&assignment, 0).expect("settings that can be").config;

@@ -1,10 +1,10 @@
-//! Kafka's client properties under librdkafka's names.
+//! Translates Kafka's client properties to librdkafka's names.
 //!
-//! Most names are the same. Where librdkafka's default is another than Kafka's and changes what is measured (batches,
-//! idempotence, checksums), Kafka's is set: the same properties are to mean the same work, whoever does it. TLS and SASL are
-//! read by the own client and told to librdkafka as it was read.
+//! Most names are equal. If librdkafka's default differs from Kafka's in a way that changes the measurement (batches,
+//! idempotence, checksums), Kafka's is set, so that the same properties mean the same work. TLS and SASL are parsed by Thalweg's
+//! client and passed on.
 //!
-//! Apart from the driver, since streams are configured by these names too, in every build.
+//! Separate from the driver, because streams in every build accept these names, too.
 
 use std::collections::BTreeMap;
 
@@ -12,24 +12,24 @@ use thalweg_client::{InvalidSetting, Properties, Security};
 
 use crate::worker::{Assignment, Role};
 
-/// Kafka's defaults where librdkafka has others, for producers.
+/// Kafka's defaults for producers where librdkafka's differ.
 const PRODUCER_DEFAULTS: &[(&str, &str)] = &[
     ("acks", "all"),
     ("batch.size", "16384"),
     ("buffer.memory", "33554432"),
     ("linger.ms", "5"),
-    // A batch ends by its bytes, not by its records.
+    // Batches are limited by bytes, not by records.
     ("batch.num.messages", "1000000"),
-    // The limit of the buffer is its bytes: this is the most that can be said.
+    // The buffer is limited by bytes: this is the maximum number of records.
     ("queue.buffering.max.messages", "10000000"),
     // Kafka's partitioner for keys.
     ("partitioner", "murmur2_random"),
 ];
-/// Kafka's defaults where librdkafka has others, for consumers.
+/// Kafka's defaults for consumers where librdkafka's differ.
 const CONSUMER_DEFAULTS: &[(&str, &str)] =
     &[("isolation.level", "read_uncommitted"), ("check.crcs", "true"), ("auto.offset.reset", "earliest")];
 
-/// Properties that are named otherwise.
+/// Properties with other names.
 const RENAMED: &[(&str, &str)] = &[
     ("compression.gzip.level", "compression.level"),
     ("compression.lz4.level", "compression.level"),
@@ -39,13 +39,13 @@ const RENAMED: &[(&str, &str)] = &[
     ("receive.buffer.bytes", "socket.receive.buffer.bytes"),
     ("send.buffer.bytes", "socket.send.buffer.bytes"),
 ];
-/// Properties of Java's clients that have no counterpart, and no part in what is measured.
+/// Properties of Java's clients without a counterpart or effect on the measurement.
 const JAVA_ONLY: &[&str] = &["key.serializer", "value.serializer", "key.deserializer", "value.deserializer"];
 
-/// Settings under librdkafka's names, and notes on them for readers of the result.
+/// Settings under librdkafka's names, with notes for readers of the result.
 pub(super) type Named = (BTreeMap<String, String>, Vec<String>);
 
-/// Translates the properties of an assignment. Cluster and group are left to the caller. The settings may hold secrets.
+/// Translates the properties of an assignment, without cluster and group. The settings may contain secrets.
 pub(super) fn named(assignment: &Assignment, number: u32) -> Result<Named, InvalidSetting> {
     let mut properties = Properties::new();
     for (key, value) in &assignment.properties {
@@ -66,7 +66,7 @@ pub(super) fn named(assignment: &Assignment, number: u32) -> Result<Named, Inval
         let value = properties.get(key).unwrap_or_default().trim();
         match key {
             java if JAVA_ONLY.contains(&java) => {}
-            // Settings of layers that security.protocol leaves out.
+            // Settings of layers that security.protocol excludes.
             unused if unused.starts_with("ssl.") || unused.starts_with("sasl.") => {
                 notes.push(format!("{unused} had no effect with security.protocol={}", security.protocol()));
             }
@@ -90,7 +90,7 @@ pub(super) fn named(assignment: &Assignment, number: u32) -> Result<Named, Inval
     Ok((set, notes))
 }
 
-/// Kafka's rule: idempotent unless a setting that was made forbids it.
+/// Kafka's rule: idempotent unless an explicit setting forbids it.
 fn settle_idempotence(set: &mut BTreeMap<String, String>) {
     if set.contains_key("enable.idempotence") {
         return;
@@ -104,7 +104,7 @@ fn settle_idempotence(set: &mut BTreeMap<String, String>) {
     set.insert("enable.idempotence".to_owned(), idempotent.to_string());
 }
 
-/// Bytes become librdkafka's KiB, at least one.
+/// Converts bytes to librdkafka's KiB, at least one.
 fn limit_buffer(set: &mut BTreeMap<String, String>) {
     if let Some(bytes) = set.remove("buffer.memory") {
         let kbytes =
@@ -113,7 +113,7 @@ fn limit_buffer(set: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Kafka's class names as librdkafka's words.
+/// Converts Kafka's class names to librdkafka's words.
 fn assignors(classes: &str) -> String {
     let word = |class: &str| match class.trim().rsplit('.').next().unwrap_or_default() {
         "RangeAssignor" => "range".to_owned(),
@@ -169,14 +169,11 @@ mod tests {
         assert!(idempotent(&[("acks", "-1")]));
         assert!(!idempotent(&[("acks", "1")]));
         assert!(!idempotent(&[("max.in.flight.requests.per.connection", "6")]));
-        assert!(
-            idempotent(&[("acks", "1"), ("enable.idempotence", "true")]),
-            "librdkafka says what is wrong"
-        );
+        assert!(idempotent(&[("acks", "1"), ("enable.idempotence", "true")]), "librdkafka reports the error");
     }
 
     #[test]
-    fn security_is_told_in_librdkafkas_words() {
+    fn security_settings_are_translated() {
         let jaas = "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"ann\" password='b c';";
         let properties = [
             ("security.protocol", "SASL_PLAINTEXT"),
@@ -191,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn kafkas_assignors_are_told_in_librdkafkas_words() {
+    fn kafkas_assignors_are_translated() {
         let strategy = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor";
         let config = translated(Role::Consumer, &[("partition.assignment.strategy", strategy)]).0;
         assert_eq!(config["partition.assignment.strategy"], "cooperative-sticky");

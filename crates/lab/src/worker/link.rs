@@ -1,7 +1,7 @@
-//! The worker's end of the talk with the lab: one line with the assignment, lines with commands, lines with events.
+//! The worker's end of the protocol: one line with the assignment, lines with commands, lines with events.
 //!
-//! The link owns standard input and output. When the input ends, the lab is gone: [`Link::command`] says so, and a worker
-//! that has not ended a few seconds later is ended.
+//! The link owns standard input and output. If the input ends, the lab has exited: [`Link::command`] reports it, and a worker
+//! that does not exit within a few seconds is killed.
 
 use std::io::{self, BufRead, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,34 +11,34 @@ use tokio::sync::mpsc;
 
 use super::{Assignment, Command, Event};
 
-/// The longest line that is read. An assignment names its topics, and there may be thousands.
+/// The longest accepted line. An assignment may name thousands of topics.
 const LINE_BYTES_MAX: u64 = 64 << 20;
-/// Time for a driver to end its children after the lab is gone.
+/// How long a driver may take to end its children after the lab has exited.
 const GRACE: Duration = Duration::from_secs(3);
-/// The exit code of a worker that had to be ended.
+/// The exit code of a worker that was killed.
 const EXIT_ABANDONED: i32 = 3;
 
-/// The lab and the worker do not understand each other.
+/// A protocol error between lab and worker.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// A line is not what it should be.
+    /// An invalid line.
     #[error(transparent)]
     Line(#[from] LineUnreadable),
     /// Standard input or output failed.
-    #[error("A worker's standard input or output failed: {0}")]
+    #[error("Failed to use a worker's standard input or output: {0}")]
     Io(#[from] io::Error),
-    /// The lab is gone, or somebody ran a worker by hand.
-    #[error("Standard input ended before a line with the assignment: a worker is started by the lab")]
+    /// The lab has exited, or the worker was started by hand.
+    #[error("Standard input ended before the assignment: workers are started by the lab")]
     NoAssignment,
 }
 
-/// A line is not what it should be.
+/// An invalid line.
 #[derive(Debug, thiserror::Error)]
-#[error("A line on standard input is no {expected}: {source}")]
+#[error("A line on standard input is not a valid {expected}: {source}")]
 pub struct LineUnreadable {
-    /// What it should be.
+    /// The expected content.
     pub expected: &'static str,
-    /// What is wrong.
+    /// The error.
     pub source: serde_json::Error,
 }
 
@@ -49,7 +49,7 @@ pub struct Link {
     events: EventWriter,
 }
 
-/// Writes events; clones write to the same standard output, whole lines each.
+/// Writes events; clones share standard output and write whole lines.
 #[derive(Clone)]
 pub struct EventWriter(Arc<Mutex<Box<dyn Write + Send>>>);
 
@@ -59,20 +59,20 @@ impl std::fmt::Debug for EventWriter {
     }
 }
 
-/// Reads the assignment, and begins to listen for commands.
+/// Reads the assignment, and starts listening for commands.
 pub fn open() -> Result<(Assignment, Link), LinkError> {
     let mut input = io::BufReader::new(io::stdin());
     let line = read_line(&mut input)?.ok_or(LinkError::NoAssignment)?;
     let assignment = parse(&line, "assignment")?;
     let (to, commands) = mpsc::channel(16);
     let events = EventWriter(Arc::new(Mutex::new(Box::new(io::stdout()))));
-    let told = events.clone();
-    std::thread::Builder::new().name("link".to_owned()).spawn(move || listen(&mut input, to, &told))?;
+    let to_lab = events.clone();
+    std::thread::Builder::new().name("link".to_owned()).spawn(move || listen(&mut input, to, &to_lab))?;
     Ok((assignment, Link { commands, events }))
 }
 
 impl Link {
-    /// The next command; none when the lab is gone. Works on any runtime.
+    /// The next command; none if the lab has exited. Works on any runtime.
     pub async fn command(&mut self) -> Option<Command> {
         self.commands.recv().await
     }
@@ -82,19 +82,19 @@ impl Link {
         self.commands.blocking_recv()
     }
 
-    /// Tells the lab.
+    /// Sends an event.
     pub fn send(&mut self, event: &Event) -> Result<(), LinkError> {
         self.events.send(event)
     }
 
-    /// For other threads, that have something to tell.
+    /// A sender for other threads.
     pub fn events(&self) -> EventWriter {
         self.events.clone()
     }
 }
 
 impl EventWriter {
-    /// Tells the lab.
+    /// Sends an event.
     pub fn send(&self, event: &Event) -> Result<(), LinkError> {
         let mut line = serde_json::to_vec(event).map_err(io::Error::from)?;
         line.push(b'\n');
@@ -104,7 +104,7 @@ impl EventWriter {
     }
 }
 
-/// Passes commands on until the input ends; then sees to it that the process ends too.
+/// Forwards commands until the input ends, then ensures that the process exits.
 fn listen(input: &mut impl BufRead, to: mpsc::Sender<Command>, events: &EventWriter) {
     loop {
         match read_line(input).map(|line| line.map(|line| parse(&line, "command"))) {
@@ -114,7 +114,7 @@ fn listen(input: &mut impl BufRead, to: mpsc::Sender<Command>, events: &EventWri
                 }
             }
             Ok(Some(Err(error))) => {
-                // The worker goes on to its end, which the closed channel brings; the lab knows why.
+                // The closed channel ends the worker.
                 let _ = events.send(&Event::Failed { error: error.to_string() });
                 break;
             }
@@ -122,7 +122,7 @@ fn listen(input: &mut impl BufRead, to: mpsc::Sender<Command>, events: &EventWri
         }
     }
     drop(to);
-    #[expect(clippy::disallowed_methods, reason = "a thread of its own, that only waits")]
+    #[expect(clippy::disallowed_methods, reason = "a dedicated thread, which only waits")]
     std::thread::sleep(GRACE);
     std::process::exit(EXIT_ABANDONED);
 }
@@ -150,7 +150,10 @@ mod tests {
         assert!(parse::<Command>(&empty, "command").is_err());
         let wrong = read_line(&mut input).expect("readable").expect("a line");
         let error = parse::<Command>(&wrong, "command").expect_err("no such command");
-        assert!(error.to_string().starts_with("A line on standard input is no command: "), "{error}");
+        assert!(
+            error.to_string().starts_with("A line on standard input is not a valid command: "),
+            "{error}"
+        );
         assert_eq!(read_line(&mut input).expect("readable"), None);
     }
 }

@@ -1,5 +1,5 @@
-//! How a consumer looks at the values that it reads while it is measured: not at all, at the time in each stamp, or at all
-//! of it. What the log holds is checked after the measurement, by others; here a look costs what it costs.
+//! How a consumer inspects values during the measurement: not at all, only the time in the stamp, or completely. The log is
+//! checked after the measurement by others; here each inspection has its cost.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::stamp::{Stamp, Stamped, VerifyError, check_size, magic};
 use super::{Assignment, Seen};
 use crate::workload::Verify;
 
-/// Makes looks for the clients of a worker.
+/// Creates inspections for a worker's clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Looks(Kind);
 
@@ -21,24 +21,24 @@ enum Kind {
     Whole(Arc<Stamped>),
 }
 
-/// One client's look at its values.
+/// A client's inspection of values.
 #[derive(Debug)]
 pub(crate) enum Look {
-    /// Records carry no stamps.
+    /// Records have no stamps.
     Nowhere,
-    /// The intended time is read from the stamp.
+    /// Reads the intended time from the stamp.
     Times {
-        /// The run's.
+        /// The magic of the run.
         magic: u32,
         /// Records without a stamp of this run.
         foreign: u64,
     },
-    /// Each record is compared with what was sent.
+    /// Compares each record with what was sent.
     Whole(Checker),
 }
 
 impl Looks {
-    /// As the assignment has it.
+    /// For an assignment.
     pub(crate) fn new(assignment: &Assignment) -> Result<Looks, VerifyError> {
         Ok(Looks(match assignment.verify {
             Verify::Off => Kind::Nowhere,
@@ -61,19 +61,19 @@ impl Looks {
 }
 
 impl Look {
-    /// Whether values tell when they were meant to be sent.
+    /// Whether values contain their intended time.
     pub(crate) fn tells_times(&self) -> bool {
         !matches!(self, Look::Nowhere)
     }
 
-    /// What follows is from this partition.
+    /// Sets the partition of the following values.
     pub(crate) fn enter(&mut self, at: &TopicPartition) {
         if let Look::Whole(checker) = self {
             checker.enter(at);
         }
     }
 
-    /// Looks at a value. Gives its intended time, if it tells one.
+    /// Inspects a value. Returns its intended time, if known.
     #[inline]
     pub(crate) fn see(&mut self, value: &[u8]) -> Option<u64> {
         match self {
@@ -89,7 +89,7 @@ impl Look {
         }
     }
 
-    /// What all have seen together.
+    /// Combines the results of all clients.
     pub(crate) fn seen(all: Vec<Look>) -> Vec<Seen> {
         let (mut checkers, mut strange) = (Vec::new(), 0);
         for look in all {

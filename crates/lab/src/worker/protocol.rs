@@ -1,6 +1,6 @@
-//! What lab and worker say to each other: a line of JSON each.
+//! The protocol between lab and worker: a line of JSON per message.
 //!
-//! Times are microseconds since the Unix epoch: lab and workers share one machine's clock.
+//! Times are microseconds since the Unix epoch, on the clock of one machine.
 
 use std::collections::BTreeMap;
 
@@ -9,43 +9,43 @@ use serde::{Deserialize, Serialize};
 use crate::histogram::Histogram;
 use crate::workload::{Driver, RecordSpec, Verify};
 
-/// What a worker does.
+/// The role of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// It produces.
+    /// Produces.
     Producer,
-    /// It consumes, as members of a group.
+    /// Consumes, as members of a group.
     Consumer,
 }
 
 /// The first line that a worker reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Assignment {
-    /// What it does.
+    /// The role.
     pub role: Role,
-    /// With what.
+    /// The driver.
     pub driver: Driver,
-    /// The brokers to connect to first, `host:port`.
+    /// The bootstrap servers, `host:port`.
     pub bootstrap: Vec<String>,
-    /// Client properties, under Kafka's names.
+    /// Client properties, with Kafka's names.
     pub properties: BTreeMap<String, String>,
-    /// The topics; they exist. Producers go round them.
+    /// The topics, which exist. Producers write to them in turn.
     pub topics: Vec<String>,
     /// Clients in this worker.
     pub clients: u32,
-    /// The number of its first client; numbers are unique over all workers of the role.
+    /// The number of its first client, unique over all workers of the role.
     pub first_client: u32,
-    /// Threads to run them on.
+    /// Number of threads.
     pub threads: u32,
-    /// What is produced.
+    /// The specification of records.
     pub records: RecordSpec,
-    /// Unless off, records carry a stamp, and consumers take the time from it; where the whole is verified, they check the
-    /// records, too.
+    /// Unless off, records have stamps, and consumers read the time from them; if the whole is verified, consumers also check
+    /// the records.
     pub verify: Verify,
-    /// Records per second of all clients of this worker; none for as many as go.
+    /// Records per second of all clients of this worker; none for the maximum.
     pub records_per_s: Option<f64>,
-    /// When it ends by itself. A [`Command::Stop`] ends it before.
+    /// When it stops. A [`Command::Stop`] stops it earlier.
     pub stop: StopWhen,
     /// The consumers' group.
     pub group: Option<String>,
@@ -53,15 +53,15 @@ pub struct Assignment {
     pub seed: u64,
 }
 
-/// When a worker is done.
+/// When a worker stops.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StopWhen {
-    /// So many seconds after the measurement began.
+    /// This many seconds after the start of the measurement.
     Seconds(f64),
-    /// After so many records of all its clients, beside those of the warm-up.
+    /// After this many records of all its clients, excluding the warm-up.
     Records(u64),
-    /// When it is told.
+    /// On command.
     Told,
 }
 
@@ -69,14 +69,14 @@ pub enum StopWhen {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "command")]
 pub enum Command {
-    /// Begin at `at_us`; what happens before `measure_from_us` is warm-up.
+    /// Start at `at_us`; everything before `measure_from_us` is warm-up.
     Start {
-        /// When to begin.
+        /// When to start.
         at_us: u64,
-        /// When the measurement begins.
+        /// Start of the measurement.
         measure_from_us: u64,
     },
-    /// Send no more, wait for what is under way, report.
+    /// Stop sending, wait for messages in flight, report.
     Stop,
 }
 
@@ -84,77 +84,77 @@ pub enum Command {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "event")]
 pub enum Event {
-    /// All clients are connected, payloads are made, groups have their partitions.
+    /// All clients are connected, payloads made, partitions assigned.
     Ready {
         /// Name and version of the client, such as `librdkafka 2.10.0`.
         client: String,
-        /// Processes that do the work beside the worker itself, such as a JVM: their use counts too.
+        /// Other processes that do the work, such as JVMs: their usage counts, too.
         children: Vec<u32>,
     },
-    /// What the last second did.
+    /// An interval of about a second.
     Interval(Interval),
-    /// The last line: all is told.
+    /// The last line: the report.
     Done(Box<Report>),
-    /// The last line: it could not go on.
+    /// The last line: an error.
     Failed {
-        /// Why, for people.
+        /// The error.
         error: String,
     },
 }
 
-/// What about a second did.
+/// An interval of about a second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// Its end.
+    /// End.
     pub at_us: u64,
-    /// Its length.
+    /// Length.
     pub length_us: u64,
     /// Records acknowledged, or consumed.
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Of the latencies of these records; none where there are none.
+    /// Latency of these records; none without latencies.
     pub p50_us: Option<u64>,
-    /// Of the latencies of these records.
+    /// Latency of these records.
     pub p99_us: Option<u64>,
-    /// Of the latencies of these records.
+    /// Latency of these records.
     pub max_us: Option<u64>,
 }
 
-/// All that a worker did.
+/// The totals of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// In the time that is measured.
+    /// The measured interval.
     pub measured: Span,
-    /// Handed to the client, from the start on; for a consumer as `acknowledged`.
+    /// Handed to the client since the start; for a consumer equal to `acknowledged`.
     pub sent: u64,
-    /// Whether more may have been sent than the driver can tell: a tool that was ended between two of its lines.
+    /// Whether more may have been sent than the driver knows: a tool was stopped between two of its lines.
     #[serde(default)]
     pub sent_more: bool,
-    /// Acknowledged by the cluster, or consumed, from the start on.
+    /// Acknowledged by the cluster, or consumed, since the start.
     pub acknowledged: u64,
-    /// Given up by the client, from the start on.
+    /// Failed since the start.
     pub failed: u64,
-    /// The first reason for giving up.
+    /// The first error.
     pub first_failure: Option<String>,
-    /// From the intended time of sending to the acknowledgement, of records intended within the measurement.
+    /// From the intended send time to the acknowledgement, for records intended within the measurement.
     pub acknowledge_latency: Option<Histogram>,
-    /// From the intended time of sending to the consumer, of records intended within the measurement.
+    /// From the intended send time to the consumer, for records intended within the measurement.
     pub end_to_end_latency: Option<Histogram>,
-    /// What a latency does not hold, where a driver cannot tell all: for people.
+    /// Limits of the measured latencies, as text.
     pub notes: Vec<String>,
-    /// Per producer, what a checking consumer has seen.
+    /// Results of a checking consumer, per producer.
     pub seen: Vec<Seen>,
-    /// Per producer of this worker, the sequences that were not acknowledged; all others below `sent` were.
+    /// Per producer of this worker, the unacknowledged sequences; all others below `sent` were acknowledged.
     pub unacknowledged: Vec<Order>,
 }
 
-/// The stretch from the start of the measurement to the last acknowledgement, or the last record consumed.
+/// From the start of the measurement to the last acknowledged or consumed record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Span {
-    /// Its first moment.
+    /// Start.
     pub from_us: u64,
-    /// Its last moment.
+    /// End.
     pub to_us: u64,
     /// Records within it.
     pub records: u64,
@@ -162,28 +162,28 @@ pub struct Span {
     pub bytes: u64,
 }
 
-/// What a checking consumer has seen of one producer.
+/// The records of one producer seen by a checking consumer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    /// The producer's number; `u32::MAX` for records whose stamp is none of this run, which are damaged.
+    /// The producer's number; `u32::MAX` for records without a stamp of this run, which are damaged.
     pub producer: u32,
-    /// Sequences seen at least once: ranges from the first to one behind the last, in order, apart from each other.
+    /// Sequences seen at least once: ranges with exclusive ends, sorted and disjoint.
     pub ranges: Vec<(u64, u64)>,
-    /// Records seen again.
+    /// Duplicates.
     pub duplicates: u64,
-    /// Records behind one of a later sequence, in their partition.
+    /// Records after one with a later sequence in their partition.
     pub reordered: u64,
-    /// Records whose stamp was not one of this run, or whose value was not what was sent.
+    /// Records without a stamp of this run, or with a wrong value.
     pub damaged: u64,
 }
 
-/// What one producer sent.
+/// The records sent by one producer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     /// The producer's number.
     pub producer: u32,
-    /// Sequences handed to the client: 0 to one below this.
+    /// Sequences handed to the client: 0 to below this.
     pub sent: u64,
-    /// Those that were not acknowledged: ranges from the first to one behind the last, in order.
+    /// Unacknowledged ones: ranges with exclusive ends, sorted.
     pub ranges: Vec<(u64, u64)>,
 }

@@ -1,7 +1,7 @@
-//! Which records a consumer has seen, and whether they are what was sent: the checking of verified records.
+//! Checks verified records: which ones a consumer has seen, and whether they equal what was sent.
 //!
-//! Sequences are bits in pages, and a page that is full is no more than a word, so that a thousand million records in any
-//! order fit into memory. The common case, the next sequence of the same producer, costs a few instructions.
+//! Sequences are bits in pages, and a full page takes a single word, so that a billion records in any order fit into memory. The
+//! common case, the next sequence of the same producer, costs a few instructions.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use super::stamp::{Damage, Stamp, Stamped};
 /// Sequences in a page.
 const PAGE: u64 = 1 << 16;
 const WORDS: usize = (PAGE / 64) as usize;
-/// Sequences beyond this are damage: a page table for them would not fit.
+/// Larger sequences count as damage: their page table would not fit.
 const SEQUENCE_MAX: u64 = 1 << 38;
-/// Producers beyond this are damage.
+/// Larger producer numbers count as damage.
 const PRODUCERS_MAX: u32 = 1 << 16;
-/// The producer that records are counted under whose stamp is none of this run.
+/// The producer number for records without a stamp of this run.
 pub(crate) const FOREIGN: u32 = u32::MAX;
 
 /// A set of sequences.
@@ -39,7 +39,7 @@ enum Page {
 }
 
 impl Sequences {
-    /// Adds one; false when it was there.
+    /// Adds one; false if it was present.
     #[inline]
     pub(crate) fn insert(&mut self, sequence: u64) -> bool {
         let (at, bit) = ((sequence / PAGE) as usize, sequence % PAGE);
@@ -63,7 +63,7 @@ impl Sequences {
         true
     }
 
-    /// Adds all of another set; gives how many were there before.
+    /// Adds another set; returns the size of the intersection.
     pub(crate) fn merge(&mut self, other: &Sequences) -> u64 {
         if self.pages.len() < other.pages.len() {
             self.pages.resize_with(other.pages.len(), Page::default);
@@ -71,7 +71,7 @@ impl Sequences {
         self.pages.iter_mut().zip(&other.pages).map(|(page, other)| page.merge(other)).sum()
     }
 
-    /// The ranges in it, from the first to one behind the last, in order and apart from each other.
+    /// Its ranges with exclusive ends, sorted and disjoint.
     pub(crate) fn ranges(&self) -> Vec<(u64, u64)> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         let mut add = |begin: u64, end: u64| match ranges.last_mut() {
@@ -112,7 +112,7 @@ impl Page {
         }
     }
 
-    /// Adds another page; gives how many were in both.
+    /// Adds another page; returns the size of the intersection.
     fn merge(&mut self, other: &Page) -> u64 {
         match (&mut *self, other) {
             (_, Page::Empty) => 0,
@@ -142,13 +142,13 @@ impl Page {
     }
 }
 
-/// Checks records, and keeps what it has seen.
+/// Checks records, and remembers them.
 #[derive(Debug)]
 pub(crate) struct Checker {
     stamped: Arc<Stamped>,
     producers: HashMap<u32, usize>,
     seen: Vec<OfProducer>,
-    /// The producer of the last record, and its place.
+    /// The producer of the last record, and its index.
     last: Option<(u32, usize)>,
     partitions: HashMap<TopicPartition, usize>,
     partition: usize,
@@ -163,12 +163,12 @@ struct OfProducer {
     duplicates: u64,
     reordered: u64,
     damaged: u64,
-    /// One behind the largest sequence, by partition.
+    /// The highest sequence plus one, by partition.
     next: Vec<u64>,
 }
 
 impl Checker {
-    /// One that has seen nothing.
+    /// An empty one.
     pub(crate) fn new(stamped: Arc<Stamped>) -> Checker {
         Checker {
             stamped,
@@ -182,7 +182,7 @@ impl Checker {
         }
     }
 
-    /// What follows is from this partition.
+    /// Sets the partition of the following values.
     pub(crate) fn enter(&mut self, at: &TopicPartition) {
         let next = self.partitions.len();
         self.partition = match self.partitions.get(at) {
@@ -194,7 +194,7 @@ impl Checker {
         };
     }
 
-    /// Looks at a value. Gives its intended time, if it tells one.
+    /// Checks a value. Returns its intended time, if known.
     #[inline]
     pub(crate) fn see(&mut self, value: &[u8]) -> Option<u64> {
         self.read += 1;
@@ -245,12 +245,12 @@ impl Checker {
         at
     }
 
-    /// Records looked at.
+    /// Number of checked records.
     pub(crate) fn read(&self) -> u64 {
         self.read
     }
 
-    /// What all checkers have seen together: what two of them have seen is there twice.
+    /// Combines all checkers; records seen by two of them are duplicates.
     pub(crate) fn seen(all: Vec<Checker>) -> Vec<Seen> {
         let mut together: BTreeMap<u32, OfProducer> = BTreeMap::new();
         let mut foreign = 0;
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_order_and_damage_are_told_apart() {
+    fn duplicates_order_and_damage_are_distinguished() {
         let stamped = Arc::new(Stamped::new(&SPEC, 9).expect("made"));
         let mut checker = Checker::new(Arc::clone(&stamped));
         let (zero, one) = (TopicPartition::new("t", 0), TopicPartition::new("t", 1));
@@ -353,7 +353,7 @@ mod tests {
         for sequence in [0, 2, 4] {
             assert_eq!(see(&mut checker, 7, sequence), Some(1000 + sequence));
         }
-        // Another partition has an order of its own.
+        // Partitions are ordered independently.
         checker.enter(&one);
         for sequence in [1, 5] {
             see(&mut checker, 7, sequence);
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_consumers_have_seen_is_there_twice() {
+    fn records_seen_by_two_consumers_are_duplicates() {
         let stamped = Arc::new(Stamped::new(&SPEC, 9).expect("made"));
         let checkers = [0..6, 4..9].map(|range| {
             let mut checker = Checker::new(Arc::clone(&stamped));

@@ -1,4 +1,4 @@
-//! The stamp at the beginning of each value where records are verified, and the comparison with what was sent.
+//! The stamp at the start of each verified value, and the comparison with what was sent.
 //!
 //! ```text
 //! 0        4          8           16                24
@@ -6,16 +6,16 @@
 //! | u32    | u32      | u64       | u64, µs         |
 //! ```
 //!
-//! All numbers are big-endian. The magic comes from the seed, so that records of another run are recognised.
+//! All numbers are big-endian. The magic depends on the seed, so that records of another run are recognised.
 
 use super::Assignment;
 use crate::payload::{PayloadError, Pool};
 use crate::workload::{RecordSpec, Verify};
 
-/// Bytes of a stamp.
+/// Size of a stamp.
 pub(crate) const STAMP_BYTES: usize = 24;
 
-/// What a stamp says.
+/// The contents of a stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) magic: u32,
@@ -24,25 +24,25 @@ pub(crate) struct Stamp {
     pub(crate) intended_us: u64,
 }
 
-/// Records cannot be verified.
+/// Why records cannot be verified.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// There is no room for the stamp.
+    /// No room for the stamp.
     #[error(
-        "records.size_bytes = {size_bytes} is too small to be verified, for a stamp takes {STAMP_BYTES} bytes: \
-             {STAMP_BYTES} or more, or verify = \"off\", would be right"
+        "records.size_bytes = {size_bytes} is too small to verify, because a stamp takes {STAMP_BYTES} bytes: \
+             use {STAMP_BYTES} or more, or verify = \"off\""
     )]
     TooSmall {
         /// The size.
         size_bytes: u32,
     },
-    /// The values cannot be made.
+    /// The values cannot be created.
     #[error(transparent)]
     Payload(#[from] PayloadError),
 }
 
 impl Stamp {
-    /// Writes the stamp over the beginning of a value.
+    /// Writes the stamp over the start of a value.
     #[inline]
     pub(crate) fn write(&self, value: &mut [u8]) {
         let value: &mut [u8; STAMP_BYTES] =
@@ -53,7 +53,7 @@ impl Stamp {
         value[16..24].copy_from_slice(&self.intended_us.to_be_bytes());
     }
 
-    /// Reads the stamp of a value that is long enough for one.
+    /// Reads the stamp of a value that is long enough.
     #[inline]
     pub(crate) fn read(value: &[u8]) -> Option<Stamp> {
         let (magic, rest) = value.split_first_chunk()?;
@@ -75,7 +75,7 @@ pub(crate) fn magic(seed: u64) -> u32 {
     (mixed >> 32) as u32
 }
 
-/// What values of a run look like.
+/// The expected values of a run.
 #[derive(Debug)]
 pub(crate) struct Stamped {
     magic: u32,
@@ -83,24 +83,24 @@ pub(crate) struct Stamped {
     pool: Pool,
 }
 
-/// A value is not what was sent.
+/// A value differs from what was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Damage {
-    /// The stamp is none of this run.
+    /// No stamp of this run.
     Foreign,
-    /// The stamp is right, and what follows is not.
+    /// The stamp is valid, the rest is not.
     Content(Stamp),
 }
 
 impl Stamped {
-    /// Values of these records with this seed.
+    /// The expected values of these records with this seed.
     pub(crate) fn new(records: &RecordSpec, seed: u64) -> Result<Stamped, VerifyError> {
         check_size(records)?;
         let pool = Pool::new(records, seed)?;
         Ok(Stamped { magic: magic(seed), size: records.size_bytes as usize, pool })
     }
 
-    /// The stamp of a value, if the value is what was sent.
+    /// The stamp of a value, if the value is correct.
     #[inline]
     pub(crate) fn check(&self, value: &[u8]) -> Result<Stamp, Damage> {
         let stamp = Stamp::read(value).filter(|stamp| stamp.magic == self.magic).ok_or(Damage::Foreign)?;
@@ -119,7 +119,7 @@ pub(crate) fn check_size(records: &RecordSpec) -> Result<(), VerifyError> {
     if (size_bytes as usize) < STAMP_BYTES { Err(VerifyError::TooSmall { size_bytes }) } else { Ok(()) }
 }
 
-/// Whether the assignment can be verified, where it is to be.
+/// Checks that a verified assignment can be verified.
 pub(crate) fn check_assignment(assignment: &Assignment) -> Result<(), VerifyError> {
     if assignment.verify != Verify::Off { check_size(&assignment.records) } else { Ok(()) }
 }
@@ -159,7 +159,7 @@ mod tests {
             assert_ne!(found, Ok(stamp), "bit {bit}");
             match bit / 8 {
                 0..4 => assert_eq!(found, Err(Damage::Foreign), "bit {bit}"),
-                // Another producer or another time: the comparison of sequences and the latency show it.
+                // Another producer or time: the comparison of sequences and the latency show it.
                 4..8 | 16..24 => assert!(found.is_ok(), "bit {bit}"),
                 8..16 => {}
                 _ => assert_eq!(found, Err(Damage::Content(stamp)), "bit {bit}"),

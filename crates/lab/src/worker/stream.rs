@@ -1,14 +1,13 @@
-//! The driver stream: streams as their users run them, `thalweg stream run`, each client a process of its own.
+//! The driver stream: streams as users run them, with `thalweg stream run`, each client in its own process.
 //!
-//! A producer is `load-generator | kafka`, a consumer `kafka | throughput`; where there is no cluster, `load-generator |
-//! throughput` bound in memory. The streams tell in lines of JSON what their stages have done; what is measured is what lies
-//! between the first such line of the measurement and its last. They are stopped as Ctrl-C stops them: what is on its way
-//! arrives, and the last line tells all of it, so that what was sent is known to the message. The generator's messages have no
-//! room for the lab's stamps and their times: there are no latencies, and nothing is read back. `throughput` counts messages
-//! that do not follow the one before; in memory, one of these fails the worker.
+//! A producer is `load-generator | kafka`, a consumer `kafka | throughput`; without a cluster, `load-generator | throughput` in
+//! memory. The streams report their stages in lines of JSON; the measurement is the difference between the first and the last line
+//! within it. They are stopped like by Ctrl-C: messages in flight are delivered, and the last line has the exact totals. The
+//! generator's messages have no room for the lab's stamps: there are no latencies, and nothing is read back. `throughput` detects
+//! messages out of sequence; in memory, a single one fails the worker.
 
 mod command;
-mod told;
+mod totals;
 
 use std::io;
 use std::time::Duration;
@@ -22,19 +21,19 @@ use super::link::Link;
 use super::tool::{Heard, Tool};
 use super::{Assignment, Command, Event, Interval, Order, Report, Role, Span, StopWhen, WorkerError};
 use command::Plan;
-use told::Totals;
+use totals::Totals;
 
-/// How often it is told how it goes.
+/// Reporting interval.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Time for streams that were asked to end, for what is on their way to arrive.
+/// How long stopping streams may take to deliver messages in flight.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A stream could not be started.
 #[derive(Debug, thiserror::Error)]
-#[error("`thalweg stream run` could not be started: {0}")]
+#[error("Failed to start `thalweg stream run`: {0}")]
 struct NotStarted(#[source] io::Error);
 
-/// A stream failed, or did not do what it was to do.
+/// A stream failed, or did not do its work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`thalweg stream run` {status}: {}", last.join(" / "))]
 struct StreamFailed {
@@ -42,12 +41,12 @@ struct StreamFailed {
     last: Vec<String>,
 }
 
-/// Messages of a stream in memory were lost on the way.
+/// Messages of a stream in memory were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} messages of the stream do not follow the one before, or do not bear their sequence")]
+#[error("{0} messages of the stream are out of sequence")]
 struct OutOfSequence(u64);
 
-/// Does what is assigned.
+/// Runs an assignment.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
     let plan = Plan::new(assignment).map_err(WorkerError::driver)?;
     let runtime =
@@ -75,11 +74,11 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
     })
 }
 
-/// The streams of a worker, at work.
+/// The running streams of a worker.
 struct Streams {
     tools: Vec<Tool>,
     heard: mpsc::Receiver<Heard>,
-    /// Those whose output has not ended.
+    /// Number of streams whose output has not ended.
     open: usize,
     tally: Tally,
     clock: Clock,
@@ -107,7 +106,7 @@ impl Streams {
         Ok(self.tally.report(assignment))
     }
 
-    /// Listens until the measurement has what it wants.
+    /// Follows them until the measurement is complete.
     async fn follow(&mut self, assignment: &Assignment, link: &mut Link) -> Result<(), WorkerError> {
         let records_max = match assignment.stop {
             StopWhen::Records(records) => records,
@@ -124,13 +123,13 @@ impl Streams {
                     Some(Command::Stop) | None => break,
                 },
                 () = sleep_until(until), if end < u64::MAX => break,
-                _ = tick.tick() => self.tally.tell(self.clock.now_us(), link)?,
+                _ = tick.tick() => self.tally.report_interval(self.clock.now_us(), link)?,
             }
         }
         Ok(())
     }
 
-    /// Has all streams end in order, and listens to their last words.
+    /// Stops all streams cleanly, and reads their last lines.
     async fn drain(&mut self, link: &mut Link) -> Result<(), WorkerError> {
         self.tools.iter().for_each(Tool::interrupt);
         let drained = timeout(DRAIN_TIMEOUT, async {
@@ -140,11 +139,11 @@ impl Streams {
             }
             Ok::<(), WorkerError>(())
         });
-        let status = format!("did not end within {DRAIN_TIMEOUT:?} of being told to");
+        let status = format!("did not stop within {DRAIN_TIMEOUT:?}");
         drained
             .await
             .unwrap_or_else(|_| Err(WorkerError::driver(StreamFailed { status, last: Vec::new() })))?;
-        self.tally.tell(self.clock.now_us(), link)
+        self.tally.report_interval(self.clock.now_us(), link)
     }
 
     async fn hear(&mut self, heard: Option<Heard>) -> Result<(), WorkerError> {
@@ -155,7 +154,7 @@ impl Streams {
             }
             Some(Heard::End) => {
                 self.open -= 1;
-                // The end of its output comes a moment before its own.
+                // Its output ends slightly before the process.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 if let Some((status, last)) = self.tools.iter_mut().find_map(Tool::failure) {
                     let status = format!("ended with {status}");
@@ -168,17 +167,17 @@ impl Streams {
     }
 }
 
-/// What a line told, and when it came.
+/// A report, and its time.
 type Told = (u64, Totals);
 
-/// What the streams have told.
+/// The reports of the streams.
 #[derive(Debug)]
 struct Tally {
     window: Window,
     latest: Vec<Totals>,
-    /// Of each stream, its first and its last line within the measurement.
+    /// The first and last report of each stream within the measurement.
     spans: Vec<Option<(Told, Told)>>,
-    told: Totals,
+    reported: Totals,
     since_us: u64,
 }
 
@@ -188,7 +187,7 @@ impl Tally {
             window,
             latest: vec![Totals::default(); streams],
             spans: vec![None; streams],
-            told: Totals::default(),
+            reported: Totals::default(),
             since_us: window.start_us,
         }
     }
@@ -200,7 +199,7 @@ impl Tally {
             return;
         }
         match &mut self.spans[at] {
-            // Lines that tell nothing new, at the end of a topic, are no part of the time that it took.
+            // Lines without progress, at the end of a topic, do not extend the measured time.
             Some((_, last)) if is_news => *last = (at_us, totals),
             Some(_) => {}
             none => *none = Some(((at_us, totals), (at_us, totals))),
@@ -229,16 +228,16 @@ impl Tally {
         })
     }
 
-    fn tell(&mut self, at_us: u64, link: &mut Link) -> Result<(), WorkerError> {
+    fn report_interval(&mut self, at_us: u64, link: &mut Link) -> Result<(), WorkerError> {
         let total = self.total();
         let interval = Interval {
             at_us,
             length_us: at_us.saturating_sub(self.since_us),
-            records: total.records.saturating_sub(self.told.records),
-            bytes: total.bytes.saturating_sub(self.told.bytes),
+            records: total.records.saturating_sub(self.reported.records),
+            bytes: total.bytes.saturating_sub(self.reported.bytes),
             ..Interval::default()
         };
-        (self.told, self.since_us) = (total, at_us);
+        (self.reported, self.since_us) = (total, at_us);
         Ok(link.send(&Event::Interval(interval))?)
     }
 
@@ -247,12 +246,12 @@ impl Tally {
         let mut notes = Vec::new();
         if assignment.role == Role::Producer {
             notes.push(
-                "The generator's values are its sequence and filler of one byte, or the same bytes for all; they bear no stamps"
+                "The generator's values are its sequence and filler, or the same bytes for all; they have no stamps"
                     .to_owned(),
             );
         }
         if total.out_of_sequence > 0 {
-            notes.push(format!("{} messages did not follow the one before", total.out_of_sequence));
+            notes.push(format!("{} messages were out of sequence", total.out_of_sequence));
         }
         let unacknowledged = match assignment.role {
             Role::Producer => {
@@ -285,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_the_first_and_the_last_line_is_measured() {
+    fn the_measurement_lies_between_the_first_and_the_last_line() {
         let window = Window { start_us: 0, from_us: 1000, to_us: 2000 };
         let mut tally = Tally::new(2, window);
         for (at, records, at_us) in

@@ -1,5 +1,5 @@
-//! The own driver: the lean producer and consumer of `thalweg_client`, several on a thread, each thread with a runtime of
-//! its own, so that a record passes from no thread to another.
+//! Thalweg's driver: the producer and consumer of `thalweg_client`, several per thread, each thread with its own runtime, so that
+//! no record moves between threads.
 
 mod consumer;
 mod error;
@@ -17,7 +17,7 @@ fn client() -> String {
     format!("thalweg {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Does what is assigned, and gives the report.
+/// Runs an assignment, and returns the report.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
     if assignment.topics.is_empty() {
         return Err(WorkerError::driver(NoTopics));

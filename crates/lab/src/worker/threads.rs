@@ -1,7 +1,7 @@
-//! The threads of a worker, from ready to done: the same for producers and consumers, and for every driver in the process.
+//! The threads of a worker, from ready to done: the same for producers and consumers, and for all drivers in the process.
 //!
-//! Each thread connects its clients, says that it is ready, waits for the word to begin, works, and gives what it has. The
-//! worker's first thread listens to the lab meanwhile and tells it once a second how it goes.
+//! Each thread connects its clients, reports that it is ready, waits for the start command, works, and returns its results. The
+//! worker's main thread listens to the lab meanwhile and reports once per second.
 
 use std::time::Duration;
 
@@ -15,39 +15,39 @@ use super::{Assignment, Command, Event, WorkerError, link::Link};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a thread hears from the lab.
+/// The state of the work, for all threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Word {
     /// Wait.
     Wait,
-    /// Begin.
+    /// Start.
     Begin(Window),
-    /// Send no more.
+    /// Stop sending.
     Stop,
 }
 
-/// What a thread works with.
+/// The context of a thread.
 #[derive(Debug)]
 pub(super) struct Crew {
     /// The numbers of its clients.
     pub(super) clients: Vec<u32>,
     /// Its counts.
     pub(super) counts: SharedCounts,
-    /// What the lab says.
+    /// The lab's commands.
     pub(super) word: watch::Receiver<Word>,
-    /// The clock of the whole worker.
+    /// The worker's clock.
     pub(super) clock: Clock,
     ready: mpsc::Sender<()>,
 }
 
 impl Crew {
-    /// Says that this thread's clients are ready.
+    /// Reports that this thread's clients are ready.
     pub(super) async fn ready(&self) {
-        // The worker that does not listen any more has failed, and ends the thread.
+        // The receiver is gone if the worker has failed, which ends the thread.
         let _ = self.ready.send(()).await;
     }
 
-    /// Waits for the word to begin, until the very time. None when the lab wants no work any more.
+    /// Waits for the start command, and then until the start time. None if the lab has cancelled.
     pub(super) async fn begin(&mut self) -> Option<Window> {
         let window = match *self.word.wait_for(|word| *word != Word::Wait).await.ok()? {
             Word::Begin(window) => window,
@@ -61,14 +61,14 @@ impl Crew {
     }
 }
 
-/// Waits until the lab says stop.
+/// Waits for the stop command.
 pub(super) async fn stopped(word: &mut watch::Receiver<Word>) {
-    // The worker that is gone wants no work either.
+    // The sender is gone: stop, too.
     let _ = word.wait_for(|word| *word == Word::Stop).await;
 }
 
-/// Runs `work` on each thread, and tells the lab, to which `client` names the client's software. Gives the threads'
-/// counts and what each has brought.
+/// Runs `work` on each thread, and reports to the lab; `client` is the client's name and version. Returns the threads' counters
+/// and results.
 pub(super) fn run<T, W>(
     assignment: &Assignment,
     link: &mut Link,
@@ -81,7 +81,7 @@ where
 {
     let clock = Clock::now();
     let threads = assignment.threads.clamp(1, assignment.clients.max(1));
-    let (tell, word) = watch::channel(Word::Wait);
+    let (signals, word) = watch::channel(Word::Wait);
     let (ready, mut all_ready) = mpsc::channel(threads as usize);
     let (done, mut all_done) = mpsc::channel(threads as usize);
     let counts: Vec<SharedCounts> = (0..threads).map(|_| Counts::shared()).collect();
@@ -100,21 +100,21 @@ where
             let done = done.clone();
             let name = format!("clients-{thread}");
             std::thread::Builder::new().name(name).spawn_scoped(scope, move || {
-                // A thread that panics has told why on standard error; the others must not wait for it.
+                // A panicking thread has reported it on standard error; the others must not wait for it.
                 let run = std::panic::AssertUnwindSafe(|| run_thread(crew, work));
                 let outcome = std::panic::catch_unwind(run).unwrap_or(Err(WorkerError::driver(ThreadEnded)));
-                // There is room for each thread's outcome.
+                // The channel has room for all results.
                 let _ = done.blocking_send(outcome);
             })?;
         }
         drop((ready, done));
-        let worker = Worker { assignment, client, clock, counts: &counts, tell };
+        let worker = Worker { assignment, client, clock, counts: &counts, signals };
         let outcomes = runtime()?.block_on(worker.run(link, &mut all_ready, &mut all_done));
         outcomes.map(|brought| (counts.clone(), brought))
     })
 }
 
-/// The work of one thread, unless the worker gives it up: then whatever it waits for is left.
+/// The work of one thread, cancelled if the worker fails.
 fn run_thread<T>(
     crew: Crew,
     work: impl AsyncFnOnce(Crew) -> Result<T, WorkerError>,
@@ -132,14 +132,14 @@ fn runtime() -> Result<tokio::runtime::Runtime, WorkerError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(WorkerError::driver)
 }
 
-/// The worker's first thread.
+/// The worker's main thread.
 struct Worker<'a> {
     assignment: &'a Assignment,
     client: String,
     clock: Clock,
     counts: &'a [SharedCounts],
     /// Dropped at the end, which ends all threads.
-    tell: watch::Sender<Word>,
+    signals: watch::Sender<Word>,
 }
 
 impl Worker<'_> {
@@ -157,7 +157,7 @@ impl Worker<'_> {
                 outcome = done.recv() => brought.push(outcome.ok_or_else(|| WorkerError::driver(ThreadEnded))??),
                 Some(()) = ready.recv() => {}
                 command = link.command() => match command {
-                    Some(Command::Stop) => { self.tell.send_replace(Word::Stop); }
+                    Some(Command::Stop) => { self.signals.send_replace(Word::Stop); }
                     Some(Command::Start { .. }) => {}
                     None => return Err(WorkerError::driver(LabGone)),
                 },
@@ -175,12 +175,12 @@ impl Worker<'_> {
                     Some(Command::Start { at_us, measure_from_us }) => {
                         let window = Window::new(at_us, measure_from_us, self.assignment.stop);
                         self.counts.iter().for_each(|counts| lock(counts).measure(window));
-                        self.tell.send_replace(Word::Begin(window));
+                        self.signals.send_replace(Word::Begin(window));
                         since_us = at_us;
                         tick.reset_at(self.clock.instant(at_us) + INTERVAL);
                         begun = true;
                     }
-                    Some(Command::Stop) => { self.tell.send_replace(Word::Stop); }
+                    Some(Command::Stop) => { self.signals.send_replace(Word::Stop); }
                     None => return Err(WorkerError::driver(LabGone)),
                 },
                 _ = tick.tick(), if begun => self.interval(link, &mut since_us)?,
@@ -200,7 +200,7 @@ impl Worker<'_> {
     }
 }
 
-/// The lab is gone.
+/// The lab has exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("Standard input ended: the lab is gone")]
+#[error("Standard input ended: the lab has exited")]
 struct LabGone;

@@ -1,5 +1,5 @@
-//! A program that does the work of a worker, for drivers that are programs: made before the work, so that its id is known;
-//! begun with a word; heard line by line; ended with the worker.
+//! An external program that does a worker's work: its process is created before the work, so that its id is known; started by a
+//! command; read line by line; and stopped with the worker.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,15 +11,15 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin};
 use tokio::sync::mpsc;
 
-/// A shell that waits for a line and becomes the program, with the arguments of that line behind its own. Where the system can
+/// A shell that waits for a line and then becomes the program, with the line's arguments appended. If the system supports it
 /// (util-linux), the program dies with the worker, however that ends.
 const WAIT: &str = r#"read -r last || exit 0
 if command -v setpriv >/dev/null 2>&1; then exec setpriv --pdeathsig KILL "$@" $last; fi
 exec "$@" $last"#;
-/// Lines of standard error that are kept for the error text.
+/// Number of lines of standard error kept for errors.
 const STDERR_LINES_MAX: usize = 10;
 
-/// What is heard of a program, with its number.
+/// An output event of a program, with the program's number.
 #[derive(Debug)]
 pub(super) enum Heard {
     /// A line of its standard output.
@@ -28,7 +28,7 @@ pub(super) enum Heard {
     End,
 }
 
-/// A program that waits, or works.
+/// A waiting or running program.
 #[derive(Debug)]
 pub(super) struct Tool {
     child: Child,
@@ -37,7 +37,7 @@ pub(super) struct Tool {
 }
 
 impl Tool {
-    /// Makes its process; it waits. `at` is its number in what is heard.
+    /// Creates its process, which waits. `at` is its number in events.
     pub(super) fn prepare(
         at: usize,
         words: &[String],
@@ -81,12 +81,12 @@ impl Tool {
         Ok(Tool { child, stdin, stderr: last })
     }
 
-    /// Its id, now and as the program; none once it has ended.
+    /// Its id, before and after becoming the program; none once it has exited.
     pub(super) fn pid(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// Has it begin, with these arguments behind the others.
+    /// Starts it, with these additional arguments.
     pub(super) async fn begin(&mut self, last: &str) -> io::Result<()> {
         if let Some(stdin) = &mut self.stdin {
             stdin.write_all(format!("{last}\n").as_bytes()).await?;
@@ -95,23 +95,23 @@ impl Tool {
         Ok(())
     }
 
-    /// How it ended and the last lines of its standard error, if it has failed.
+    /// Its exit status and last lines of standard error, if it has failed.
     pub(super) fn failure(&mut self) -> Option<(String, Vec<String>)> {
         let status = self.child.try_wait().ok().flatten().filter(|status| !status.success())?;
         let last = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
         Some((status.to_string(), last))
     }
 
-    /// Asks it to end in order, as Ctrl-C does.
+    /// Stops it cleanly, like Ctrl-C.
     pub(super) fn interrupt(&self) {
         let pid = self.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         if let Some(pid) = pid {
-            // One that has ended needs no word.
+            // It has exited already.
             let _ = kill_process(pid, Signal::INT);
         }
     }
 
-    /// Ends it.
+    /// Kills it.
     pub(super) async fn kill(&mut self) {
         let _ = self.child.kill().await;
     }

@@ -1,7 +1,6 @@
-//! The workloads that every binary carries: a first look, the latency of replicated records, and those of
-//! the published reports that this project answers to.
+//! The built-in workloads: a first look, the latency of replicated records, and those of published reports.
 
-/// Name and text of each, in the order in which they are listed.
+/// Name and text of each, in list order.
 const WORKLOADS: [(&str, &str); 12] = [
     ("quick", include_str!("../../../../workloads/quick.toml")),
     ("ibm-resilient", include_str!("../../../../workloads/ibm-resilient.toml")),
@@ -17,12 +16,12 @@ const WORKLOADS: [(&str, &str); 12] = [
     ("replicated-scale", include_str!("../../../../workloads/replicated-scale.toml")),
 ];
 
-/// The names of the workloads that are built in.
+/// The names of the built-in workloads.
 pub fn names() -> Vec<&'static str> {
     WORKLOADS.iter().map(|(name, _)| *name).collect()
 }
 
-/// The file of a workload that is built in, as it was written.
+/// The file of a built-in workload.
 pub fn source(name: &str) -> Option<&'static str> {
     WORKLOADS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }

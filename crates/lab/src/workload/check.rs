@@ -1,14 +1,14 @@
-//! Whether the settings of a point make sense together. Each rule names the key to change.
+//! Checks that the settings of a point are consistent. Each rule names the key to change.
 
 use super::key::{self, grouped};
 use super::layer::Layer;
 use super::mistake::Mistake;
 use super::{Clients, Load, Measure, Payload, Point, Unit, Verify};
 
-/// What a record carries when all are checked: producer, sequence, intended time, checksum.
+/// The contents of a stamp, in bytes: producer, sequence, intended time, checksum.
 pub const STAMP_BYTES: u32 = 24;
 
-/// Partitions of all topics of a point, replicas included.
+/// Maximum partitions of all topics of a point, including replicas.
 const REPLICAS_MAX: u64 = 100_000;
 
 /// The mistakes of one point.
@@ -33,10 +33,10 @@ impl Rules<'_> {
         self.layer.settings.contains_key(path)
     }
 
-    /// Reports `path` where it stands; where it does not, at the beginning of the point.
+    /// Reports `path` at its position, or at the start of the point if it is not set.
     fn refuse(&mut self, path: &str, problem: String, remedy: impl Into<String>) {
         let position = self.layer.settings.get(path).map_or(self.layer.at, |node| node.at);
-        let remedy = format!("{} would be right", remedy.into());
+        let remedy = remedy.into();
         self.mistakes.push(Mistake { position, key: path.to_owned(), problem, remedy });
     }
 
@@ -48,40 +48,44 @@ impl Rules<'_> {
         let replicas = point.topics.replication_factor;
         if u32::from(replicas) > brokers {
             let problem = format!("{replicas} replicas on {brokers} broker{}", plural(brokers));
-            let remedy = format!("at most {brokers}, or more cluster.brokers,");
+            let remedy = format!("use at most {brokers}, or more cluster.brokers");
             self.refuse("topics.replication_factor", problem, remedy);
         }
         let partitions = u64::from(point.topics.count) * u64::from(point.topics.partitions);
         let all = partitions * u64::from(replicas);
         if all > REPLICAS_MAX {
-            let problem = format!("{all} replicas of partitions, of all topics together");
-            self.refuse("topics.partitions", problem, format!("at most {}", grouped(REPLICAS_MAX as i64)));
+            let problem = format!("{all} replicas in total");
+            self.refuse(
+                "topics.partitions",
+                problem,
+                format!("use at most {}", grouped(REPLICAS_MAX as i64)),
+            );
         }
         if let Some(in_sync) = point.topics.properties.get("min.insync.replicas") {
             let number = in_sync.parse::<u16>().ok().filter(|number| (1..=replicas).contains(number));
             if number.is_none() {
                 let problem = format!("{in_sync} with a replication factor of {replicas}");
-                let remedy = format!("a whole number from 1 to {replicas}");
+                let remedy = format!("use a whole number from 1 to {replicas}");
                 self.refuse("topics.properties.min.insync.replicas", problem, remedy);
             }
         }
     }
 
-    /// Streams in memory: nobody consumes, and there is nothing to read back.
+    /// Streams in memory have no consumers, and nothing to read back.
     fn no_cluster(&mut self, point: &Point) {
         let without = "without a cluster (cluster.brokers = 0)";
         if point.consumers.count > 0 {
-            self.refuse("consumers.count", format!("{} {without}", point.consumers.count), "0");
+            self.refuse("consumers.count", format!("{} {without}", point.consumers.count), "use 0");
         }
         if point.measure != Measure::Produce {
-            self.refuse("measure", format!("nothing is kept {without}"), "\"produce\"");
+            self.refuse("measure", format!("nothing is stored {without}"), "use \"produce\"");
         }
         if point.verify != Verify::Off {
             let problem = format!("there is nothing to read back {without}");
             self.refuse(
                 "verify",
                 problem,
-                "verify = \"off\": the stream itself counts and checks each message; this",
+                "use verify = \"off\": the stream itself counts and checks each message",
             );
         }
     }
@@ -90,21 +94,21 @@ impl Rules<'_> {
         let size = point.records.size_bytes;
         if point.verify == Verify::Whole && size < STAMP_BYTES {
             let problem = format!("{size} bytes with verify = \"whole\", whose stamp takes {STAMP_BYTES}");
-            let remedy = format!("at least {STAMP_BYTES}, or verify = \"bounded\" or \"off\",");
+            let remedy = format!("use at least {STAMP_BYTES}, or verify = \"bounded\" or \"off\"");
             self.refuse("records.size_bytes", problem, remedy);
         }
         match &point.records.payload {
             Payload::File(_) if !self.is_set("records.file") => {
                 let problem = "is missing, with records.payload = \"file\"".to_owned();
-                self.refuse("records.file", problem, "records.file = \"the file's path\"");
+                self.refuse("records.file", problem, "add records.file = \"PATH\"");
             }
             Payload::File(path) if !std::path::Path::new(path).is_file() => {
-                self.refuse("records.file", format!("{path} is no file"), "the path of a file");
+                self.refuse("records.file", format!("{path} is not a file"), "use the path of a file");
             }
             Payload::File(_) => {}
             _ if self.is_set("records.file") => {
-                let problem = "is of no use to this payload".to_owned();
-                self.refuse("records.file", problem, "records.payload = \"file\"");
+                let problem = "has no effect on this payload".to_owned();
+                self.refuse("records.file", problem, "remove it, or use records.payload = \"file\"");
             }
             _ => {}
         }
@@ -127,7 +131,7 @@ impl Rules<'_> {
                 clients.count,
                 plural(clients.count)
             );
-            let remedy = format!("processes times threads of at most {section}.count");
+            let remedy = format!("use processes times threads of at most {section}.count");
             self.refuse(&format!("{section}.{widest}"), problem, remedy);
         }
     }
@@ -140,32 +144,30 @@ impl Rules<'_> {
             Measure::Drain => "drain",
         };
         if producers == 0 && point.measure != Measure::Consume {
-            let problem = format!("nobody produces, with measure = \"{word}\"");
-            let remedy =
-                "at least 1, or measure = \"consume\" where records that were produced before are read,";
+            let problem = format!("no producers, with measure = \"{word}\"");
+            let remedy = "use at least 1, or measure = \"consume\" to read records produced before";
             self.refuse("producers.count", problem, remedy);
         }
         if point.measure == Measure::Produce {
             return;
         }
         if consumers == 0 {
-            let problem = format!("nobody consumes, with measure = \"{word}\"");
-            self.refuse("consumers.count", problem, "at least 1");
+            let problem = format!("no consumers, with measure = \"{word}\"");
+            self.refuse("consumers.count", problem, "use at least 1");
         }
         if matches!(point.extent.unit, Unit::Seconds(_)) {
             let problem = format!("is missing, with measure = \"{word}\"");
-            self.refuse("extent.records", problem, "the number of records that are produced before");
+            self.refuse("extent.records", problem, "set the number of records to produce first");
         }
         match (point.measure, &point.load) {
             (Measure::Consume, Load::Maximum) | (Measure::Drain, Load::Rate { .. }) => {}
             (Measure::Consume, _) => {
-                let problem = "consumers take what they can, with measure = \"consume\"".to_owned();
-                self.refuse("load.kind", problem, "\"maximum\"");
+                let problem = "consumers run at the maximum rate, with measure = \"consume\"".to_owned();
+                self.refuse("load.kind", problem, "use \"maximum\"");
             }
             _ => {
-                let problem =
-                    "a backlog is only drained while less is produced than can be consumed".to_owned();
-                self.refuse("load.kind", problem, "\"rate\", with load.records_per_s,");
+                let problem = "a backlog can only drain if the producers leave capacity".to_owned();
+                self.refuse("load.kind", problem, "use \"rate\", with load.records_per_s");
             }
         }
     }
@@ -181,9 +183,9 @@ impl Rules<'_> {
         };
         for key in key::POINT.iter().filter(|key| key.path.starts_with("load.") && key.path != "load.kind") {
             if self.is_set(key.path) && !own.contains(&key.path) {
-                let problem = format!("is of no use to load.kind = \"{kind}\"");
+                let problem = format!("has no effect with load.kind = \"{kind}\"");
                 let owner = key.meaning.split('`').nth(1).unwrap_or_default();
-                self.refuse(key.path, problem, format!("load.kind = \"{owner}\""));
+                self.refuse(key.path, problem, format!("remove it, or use load.kind = \"{owner}\""));
             }
         }
         let needed = match point.load {
@@ -195,27 +197,27 @@ impl Rules<'_> {
             self.refuse(
                 needed,
                 format!("is missing, with load.kind = \"{kind}\""),
-                format!("{needed} = a number"),
+                format!("add {needed} = NUMBER"),
             );
         }
         if let Load::AddProducers { producers_max, .. } = point.load
             && self.is_set(needed)
             && producers_max < point.producers.count
         {
-            let problem = format!("{producers_max} with {} producers to begin with", point.producers.count);
-            self.refuse(needed, problem, format!("at least {}", point.producers.count));
+            let problem = format!("{producers_max} with {} initial producers", point.producers.count);
+            self.refuse(needed, problem, format!("use at least {}", point.producers.count));
         }
         let searches = matches!(point.load, Load::AddProducers { .. } | Load::RaiseRate { .. });
         if searches && matches!(point.extent.unit, Unit::Records(_)) {
-            let problem = format!("each step of load.kind = \"{kind}\" takes a time");
-            self.refuse("extent.records", problem, "extent.seconds");
+            let problem = format!("the steps of load.kind = \"{kind}\" need a duration");
+            self.refuse("extent.records", problem, "use extent.seconds");
         }
     }
 
     fn extent(&mut self, _point: &Point) {
         if self.is_set("extent.seconds") && self.is_set("extent.records") {
-            let problem = "stands beside extent.seconds".to_owned();
-            self.refuse("extent.records", problem, "one of the two");
+            let problem = "cannot be combined with extent.seconds".to_owned();
+            self.refuse("extent.records", problem, "use one of the two");
         }
     }
 }

@@ -1,12 +1,12 @@
-//! The settings that clients know, by name, and what is odd in those of a workload. A workload goes to several drivers,
-//! each with a client of its own: what only one of them knows is no mistake, and worth a word.
+//! The settings that clients know, and warnings about a workload's settings. A workload may run with several drivers, each with its
+//! own client: a setting that only one of them knows is no mistake, but worth a warning.
 
 use std::collections::BTreeSet;
 
 use super::Driver;
 use super::{Clients, Workload};
 
-/// What producers and consumers of Kafka 4.3 both know.
+/// Settings of both producers and consumers of Kafka 4.3.
 const JAVA_CLIENTS: &str = "\
     bootstrap.servers client.dns.lookup client.id config.providers connections.max.idle.ms \
     enable.metrics.push interceptor.classes metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms \
@@ -15,7 +15,7 @@ const JAVA_CLIENTS: &str = "\
     request.timeout.ms retry.backoff.max.ms retry.backoff.ms security.protocol security.providers \
     send.buffer.bytes socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms";
 
-/// What only the producer of Kafka 4.3 knows.
+/// Settings of Kafka 4.3's producer only.
 const JAVA_PRODUCER: &str = "\
     acks batch.size buffer.memory compression.gzip.level compression.lz4.level compression.type \
     compression.zstd.level delivery.timeout.ms enable.idempotence key.serializer linger.ms max.block.ms \
@@ -24,7 +24,7 @@ const JAVA_PRODUCER: &str = "\
     partitioner.ignore.keys retries transaction.timeout.ms transaction.two.phase.commit.enable \
     transactional.id value.serializer";
 
-/// What only the consumer of Kafka 4.3 knows.
+/// Settings of Kafka 4.3's consumer only.
 const JAVA_CONSUMER: &str = "\
     allow.auto.create.topics auto.commit.interval.ms auto.offset.reset check.crcs client.rack \
     default.api.timeout.ms enable.auto.commit exclude.internal.topics fetch.max.bytes fetch.max.wait.ms \
@@ -32,7 +32,7 @@ const JAVA_CONSUMER: &str = "\
     isolation.level key.deserializer max.partition.fetch.bytes max.poll.interval.ms max.poll.records \
     partition.assignment.strategy session.timeout.ms value.deserializer";
 
-/// What all clients of librdkafka know.
+/// Settings of all librdkafka clients.
 const LIBRDKAFKA_CLIENTS: &str = "\
     allow.auto.create.topics api.version.fallback.ms api.version.request api.version.request.timeout.ms \
     bootstrap.servers broker.address.family broker.address.ttl broker.version.fallback builtin.features \
@@ -51,7 +51,7 @@ const LIBRDKAFKA_CLIENTS: &str = "\
     topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.interval.ms \
     topic.metadata.refresh.sparse";
 
-/// What only its producers know.
+/// Settings of its producers only.
 const LIBRDKAFKA_PRODUCER: &str = "\
     acks batch.num.messages batch.size compression.codec compression.level compression.type \
     delivery.report.only.error delivery.timeout.ms enable.gapless.guarantee enable.idempotence linger.ms \
@@ -60,7 +60,7 @@ const LIBRDKAFKA_PRODUCER: &str = "\
     queue.buffering.max.ms queuing.strategy request.required.acks request.timeout.ms retries \
     sticky.partitioning.linger.ms transaction.timeout.ms transactional.id";
 
-/// What only its consumers know.
+/// Settings of its consumers only.
 const LIBRDKAFKA_CONSUMER: &str = "\
     auto.commit.enable auto.commit.interval.ms auto.offset.reset check.crcs consume.callback.max.messages \
     coordinator.query.interval.ms enable.auto.commit enable.auto.offset.store enable.partition.eof \
@@ -81,15 +81,15 @@ const TOPIC: &str = "\
     remote.log.delete.on.disable remote.storage.enable retention.bytes retention.ms segment.bytes \
     segment.index.bytes segment.jitter.ms segment.ms unclean.leader.election.enable";
 
-/// Security settings of both families: they belong to the target, and there are too many to list.
+/// Prefixes of security settings of both families, which belong to the target.
 const SECURITY: [&str; 2] = ["sasl.", "ssl."];
 
-/// What a record takes beside its value in a request, at most.
+/// Maximum overhead of a record in a request.
 const RECORD_OVERHEAD: u64 = 100;
-/// Kafka's defaults of `max.request.size` and `max.message.bytes`, of which the first is the smaller.
+/// The smaller of Kafka's defaults of `max.request.size` and `max.message.bytes`.
 const REQUEST_BYTES_DEFAULT: u64 = 1_048_576;
 
-/// What is odd in a workload, each once, in the order of its points.
+/// All warnings about a workload, each once, in the order of its points.
 pub(super) fn warnings(workload: &Workload) -> Vec<String> {
     let mut all = Vec::new();
     let uses_librdkafka = |driver: &Driver| matches!(driver, Driver::Librdkafka | Driver::Stream);
@@ -116,7 +116,7 @@ pub(super) fn warnings(workload: &Workload) -> Vec<String> {
         let consumers = u64::from(point.consumers.count);
         if consumers > partitions {
             all.push(format!(
-                "{}: {consumers} consumers share {partitions} partitions: {} of them have nothing to do",
+                "{}: {consumers} consumers share {partitions} partitions: {} of them are idle",
                 point.label,
                 consumers - partitions
             ));
@@ -126,18 +126,18 @@ pub(super) fn warnings(workload: &Workload) -> Vec<String> {
         let limit = limit.and_then(|value| value.parse().ok()).unwrap_or(REQUEST_BYTES_DEFAULT);
         if u64::from(point.records.size_bytes) + RECORD_OVERHEAD > limit {
             all.push(format!(
-                "{}: records of {} bytes do not fit the client's limit of {limit}: raise the producers' \
-                 max.request.size (of librdkafka message.max.bytes) and the topic's max.message.bytes",
+                "{}: records of {} bytes exceed the client's limit of {limit}: raise the producers' \
+                 max.request.size (librdkafka: message.max.bytes) and the topic's max.message.bytes",
                 point.label, point.records.size_bytes
             ));
         }
     }
-    let mut told = BTreeSet::new();
-    all.retain(|warning| told.insert(warning.clone()));
+    let mut seen = BTreeSet::new();
+    all.retain(|warning| seen.insert(warning.clone()));
     all
 }
 
-/// `librdkafka_alone` says that no other client is given these settings.
+/// `librdkafka_alone`: no other client gets these settings.
 fn clients(
     section: &str,
     clients: &Clients,
@@ -149,12 +149,12 @@ fn clients(
     for key in ours {
         let in_java = has(JAVA_CLIENTS, key) || has(java, key);
         let in_librdkafka = has(LIBRDKAFKA_CLIENTS, key) || has(librdkafka, key);
-        // Kafka's names are the rule, and a driver that does not know one says so itself.
+        // Kafka's names are the standard; a driver reports unsupported ones itself.
         let what = match (in_java, in_librdkafka) {
             (true, _) => continue,
             (false, true) if librdkafka_alone => continue,
-            (false, true) => "only librdkafka has a setting of this name",
-            (false, false) => "no client of Kafka has a setting of this name",
+            (false, true) => "only librdkafka has a setting with this name",
+            (false, false) => "no Kafka client has a setting with this name",
         };
         all.push(format!("{section}.properties.{key}: {what}"));
     }

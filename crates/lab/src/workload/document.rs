@@ -1,14 +1,14 @@
-//! A file as a tree of values that know where they stand, whether it was TOML or YAML. It knows nothing of workloads.
+//! A TOML or YAML file as a tree of values with positions, independent of workloads.
 
 pub(super) mod toml;
 pub(super) mod yaml;
 
 use super::mistake::{Mistake, Position};
 
-/// Tables and lists within each other; more is no file that people write.
+/// Maximum nesting of tables and lists.
 const DEPTH_MAX: usize = 32;
 
-/// A value and its place.
+/// A value and its position.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
     pub(super) at: Position,
@@ -24,7 +24,7 @@ pub(super) enum Value {
     Whole(i64),
     Number(f64),
     Flag(bool),
-    /// A null, a date or a number beyond all bounds, as it was written.
+    /// A null, a date or an out-of-range number, as written.
     Other(String),
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Entry {
 }
 
 impl Value {
-    /// What it is, for people.
+    /// A description for people.
     pub(super) fn describe(&self) -> String {
         match self {
             Value::Table(_) => "a table".to_owned(),
@@ -50,7 +50,7 @@ impl Value {
         }
     }
 
-    /// A scalar as text, as property files have it.
+    /// A scalar as text, as in properties files.
     pub(super) fn as_property(&self) -> Option<String> {
         match self {
             Value::Text(text) => Some(text.clone()),
@@ -62,12 +62,7 @@ impl Value {
     }
 }
 
-/// A file that is no TOML or no YAML at all.
+/// A syntax error.
 fn malformed(position: Position, format: &str, problem: String) -> Mistake {
-    Mistake {
-        position,
-        key: format.to_owned(),
-        problem,
-        remedy: format!("a file that follows {format}'s rules would be right"),
-    }
+    Mistake { position, key: format.to_owned(), problem, remedy: format!("correct the {format} syntax") }
 }

@@ -1,15 +1,14 @@
-//! Drivers: who speaks to the cluster in a measurement, and whether this binary has them.
+//! Drivers: the client of a measurement, and whether this binary includes it.
 
 use serde::{Deserialize, Serialize};
 
-/// Who speaks to the cluster.
+/// The client of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Driver {
-    /// The producer and consumer of Thalweg.
+    /// Thalweg's producer and consumer.
     Thalweg,
-    /// librdkafka, the C client. Only in a binary that was built with it: cargo build --release -p thalweg --features
-    /// librdkafka.
+    /// librdkafka, the C client. Only in a binary built with it: cargo build --release -p thalweg --features librdkafka.
     Librdkafka,
     /// Kafka's own perf tools, in Java.
     Java,

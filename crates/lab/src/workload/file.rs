@@ -1,5 +1,4 @@
-//! A workload file into a [`Workload`]: the top, the points, the published figures. All mistakes are found in one go, as
-//! far as one does not hide another.
+//! Reads a workload file: the top, the points, the published figures. Reports all mistakes at once, as far as possible.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +17,7 @@ use super::{
 };
 use crate::figures::Figures;
 
-/// Reads the text of a workload file. `folder` is where its relative paths begin.
+/// Parses a workload file. `folder` is the base of relative paths.
 pub(super) fn parse(name: &str, file: &str, text: &str, folder: &Path) -> Result<Workload, InvalidFile> {
     let invalid = |mistakes| InvalidFile::of(file, text, mistakes);
     let root = document::toml::parse(text).map_err(|mistake| invalid(vec![mistake]))?;
@@ -46,8 +45,7 @@ pub(super) fn parse(name: &str, file: &str, text: &str, folder: &Path) -> Result
                 position: layer.settings.get("label").map_or(layer.at, |node| node.at),
                 key: "label".to_owned(),
                 problem: format!("two points are called {:?}", point.label),
-                remedy: "a label of its own for each would be right, such as one with {records.size_bytes}"
-                    .to_owned(),
+                remedy: "make the labels differ, for example with {records.size_bytes}".to_owned(),
             });
         }
         for node in &layer.published {
@@ -58,7 +56,7 @@ pub(super) fn parse(name: &str, file: &str, text: &str, folder: &Path) -> Result
     if mistakes.is_empty() { Ok(workload) } else { Err(invalid(mistakes)) }
 }
 
-/// What a file says besides its points.
+/// The parts of a file besides points.
 struct Top<'a> {
     texts: BTreeMap<&'static str, &'a str>,
     base: Layer,
@@ -90,7 +88,7 @@ impl<'a> Top<'a> {
                     position: Position::START,
                     key: key.to_owned(),
                     problem: "is missing".to_owned(),
-                    remedy: format!("{key} = \"...\" at the top of the file would be right"),
+                    remedy: format!("add {key} = \"...\" at the top of the file"),
                 });
             }
         }
@@ -119,7 +117,7 @@ impl<'a> Top<'a> {
                         position: at,
                         key: "point".to_owned(),
                         problem: format!("the lists make more than {POINTS_MAX} points"),
-                        remedy: "fewer or shorter lists would be right".to_owned(),
+                        remedy: "use fewer or shorter lists".to_owned(),
                     });
                     return Vec::new();
                 }
@@ -132,14 +130,14 @@ impl<'a> Top<'a> {
                     position: node.at,
                     key: "published".to_owned(),
                     problem: "published figures beside a list, which makes several points".to_owned(),
-                    remedy: "a [[point]] for each value, with its own figures, would be right".to_owned(),
+                    remedy: "add a [[point]] for each value, with its own figures".to_owned(),
                 });
             }
         }
         layers
     }
 
-    /// The figures of one `published` table.
+    /// Parses a `published` table.
     fn published(&self, point: &str, node: &Node, mistakes: &mut Vec<Mistake>) -> Vec<Published> {
         let Value::Table(entries) = &node.value else { return Vec::new() };
         let mut about = BTreeMap::new();
@@ -164,7 +162,7 @@ impl<'a> Top<'a> {
             };
             match (&entry.node.value, about.get_mut(entry.name.as_str())) {
                 (Value::Text(text), Some(slot)) if !text.trim().is_empty() => *slot = Some(text),
-                (_, Some(_)) => mistakes.push(wrong("a text in quotes would be right".to_owned())),
+                (_, Some(_)) => mistakes.push(wrong("use a quoted string".to_owned())),
                 (_, None) if !figures.contains(&entry.name) => {
                     let known = about.keys().map(|name| (*name).to_owned()).chain(figures.iter().cloned());
                     let known = known.map(|name| format!("published.{name}")).collect();
@@ -174,7 +172,7 @@ impl<'a> Top<'a> {
                     values.push((entry.name.clone(), *number as f64));
                 }
                 (Value::Number(number), None) if *number >= 0.0 => values.push((entry.name.clone(), *number)),
-                _ => mistakes.push(wrong("a number that is not below 0 would be right".to_owned())),
+                _ => mistakes.push(wrong("use a number that is not negative".to_owned())),
             }
         }
         for (name, text) in &about {
@@ -183,7 +181,7 @@ impl<'a> Top<'a> {
                     position: node.at,
                     key: format!("published.{name}"),
                     problem: "is missing".to_owned(),
-                    remedy: format!("{name} = \"...\" here or in [publication] would be right"),
+                    remedy: format!("add {name} = \"...\" here or in [publication]"),
                 });
             }
         }
@@ -216,7 +214,7 @@ fn take_text<'a>(
                 position: entry.node.at,
                 key: path.to_owned(),
                 problem: format!("{} is invalid", entry.node.value.describe()),
-                remedy: format!("a table would be right, such as [{path}]"),
+                remedy: format!("use a table, such as [{path}]"),
             }
         });
         return;
@@ -227,7 +225,7 @@ fn take_text<'a>(
                 position: entry.node.at,
                 key: path.to_owned(),
                 problem: format!("{} is invalid", entry.node.value.describe()),
-                remedy: "thalweg, librdkafka, java or stream, with commas between, would be right".to_owned(),
+                remedy: "use thalweg, librdkafka, java or stream, separated by commas".to_owned(),
             });
         }
         (None, Value::Text(text)) => {
@@ -237,7 +235,7 @@ fn take_text<'a>(
     }
 }
 
-/// Drivers by their names; none if one of them is no driver.
+/// Drivers by name; none if one is unknown.
 fn drivers(text: &str) -> Option<Vec<Driver>> {
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
     names.map(|name| Driver::from_str(name, false).ok()).collect()
@@ -260,21 +258,20 @@ fn read_points(entry: &Entry, value: &Value, mistakes: &mut Vec<Mistake>) -> Vec
             position: entry.at,
             key: "point".to_owned(),
             problem: format!("{} is invalid", value.describe()),
-            remedy: "[[point]], with two brackets, above the settings of each point would be right"
-                .to_owned(),
+            remedy: "put [[point]], with two brackets, above the settings of each point".to_owned(),
         });
     }
     tables.into_iter().map(|(at, entries)| Layer::read(at, entries, mistakes)).collect()
 }
 
-/// Fills the placeholders of a label, or makes one of what varies.
+/// Replaces the placeholders of a label, or makes a label from the varied keys.
 fn label(layer: &mut Layer, name: &str, several: bool, mistakes: &mut Vec<Mistake>) {
     let mut mistake = |position, problem: String, remedy: &str| {
         mistakes.push(Mistake { position, key: "label".to_owned(), problem, remedy: remedy.to_owned() });
     };
     let Some(node) = layer.settings.get("label").cloned() else {
         if several && layer.varied.is_empty() {
-            mistake(layer.at, "is missing".to_owned(), "label = \"...\" in each [[point]] would be right");
+            mistake(layer.at, "is missing".to_owned(), "add label = \"...\" to each [[point]]");
         }
         let varied =
             layer.varied.iter().map(|path| format!("{path} {}", layer.show(path).unwrap_or_default()));
@@ -289,18 +286,14 @@ fn label(layer: &mut Layer, name: &str, several: bool, mistakes: &mut Vec<Mistak
     while let Some((before, after)) = rest.split_once('{') {
         text.push_str(before);
         let Some((path, behind)) = after.split_once('}') else {
-            mistake(node.at, "{ without its }".to_owned(), "{records.size_bytes} or the like would be right");
+            mistake(node.at, "{ without its }".to_owned(), "write it as {records.size_bytes}");
             return;
         };
         match layer.show(path) {
             Some(value) => text.push_str(&value),
             None => {
-                let problem = format!("{{{path}}} stands for no setting of the point");
-                mistake(
-                    node.at,
-                    problem,
-                    "the path of a key that is set would be right, such as {records.size_bytes}",
-                );
+                let problem = format!("{{{path}}} is not a setting of the point");
+                mistake(node.at, problem, "use the path of a key that is set, such as {records.size_bytes}");
             }
         }
         rest = behind;
@@ -309,7 +302,7 @@ fn label(layer: &mut Layer, name: &str, several: bool, mistakes: &mut Vec<Mistak
     layer.settings.insert("label".to_owned(), Node { at: node.at, value: Value::Text(text) });
 }
 
-/// The point that the settings make; what does not fit together is left to the checks.
+/// The point of the settings; inconsistencies are left to the checks.
 fn point(layer: &Layer, folder: &Path) -> Point {
     let values = Values(layer);
     let clients = |section: &str, count| Clients {
@@ -351,7 +344,7 @@ fn point(layer: &Layer, folder: &Path) -> Point {
     }
 }
 
-/// Settings by type. The keys' own bounds are held already.
+/// Typed access to settings, whose bounds are checked already.
 struct Values<'a>(&'a Layer);
 
 impl<'a> Values<'a> {
@@ -432,7 +425,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// The names of [`Figures`]' fields.
+/// The names of the fields of [`Figures`].
 pub(super) fn figure_names() -> Vec<String> {
     match serde_json::to_value(Figures::default()) {
         Ok(serde_json::Value::Object(fields)) => fields.into_iter().map(|(name, _)| name).collect(),

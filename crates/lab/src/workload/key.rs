@@ -1,39 +1,38 @@
-//! The keys of a workload file: the one table that says which there are, what they take and what they mean. The reader
-//! goes by it, and the documentation is written from it.
+//! The table of keys in a workload file: type, default, unit and meaning. The parser and the documentation use it.
 
 use super::document::{Node, Value};
 use super::mistake::Mistake;
 
 /// A key of a workload file.
 pub(super) struct Key {
-    /// From the top of the file, or of a `[[point]]`.
+    /// The path from the top of the file, or of a `[[point]]`.
     pub(super) path: &'static str,
-    /// What it takes.
+    /// Its type.
     pub(super) kind: Kind,
-    /// What holds where it is not written, in words.
+    /// The default, as text.
     pub(super) default: &'static str,
-    /// The unit; empty where there is none.
+    /// The unit; empty if there is none.
     pub(super) unit: &'static str,
-    /// What it means.
+    /// The meaning.
     pub(super) meaning: &'static str,
 }
 
-/// What a key takes.
+/// The type of a key.
 pub(super) enum Kind {
-    /// A whole number within bounds.
+    /// A whole number in a range, inclusive.
     Whole(i64, i64),
-    /// A number within bounds.
+    /// A number in a range, inclusive.
     Number(f64, f64),
     /// One of several words.
     Word(&'static [&'static str]),
     /// Text that is not empty.
     Text,
-    /// A table of properties, under names that are not ours.
+    /// A table of properties with arbitrary names.
     Properties,
 }
 
 impl Kind {
-    /// What it takes, for people.
+    /// The accepted values, for people.
     pub(super) fn describe(&self) -> String {
         match self {
             Kind::Whole(min, max) => {
@@ -46,7 +45,7 @@ impl Kind {
                     words.iter().map(|word| format!("{word:?}")).collect::<Vec<_>>().join(", ")
                 )
             }
-            Kind::Text => "a text in quotes".to_owned(),
+            Kind::Text => "a quoted string".to_owned(),
             Kind::Properties => "a table of properties".to_owned(),
         }
     }
@@ -65,11 +64,11 @@ impl Kind {
 }
 
 impl Key {
-    /// What is wrong with a value of this key, under its full path.
+    /// The mistake in a value of this key, if any, with its full path.
     pub(super) fn judge(&self, path: &str, node: &Node) -> Option<Mistake> {
         let remedy = match self.kind {
-            Kind::Properties => "a text, a number, true or false would be right".to_owned(),
-            _ => format!("{}{} would be right", self.kind.describe(), unit(self.unit)),
+            Kind::Properties => "use a string, a number, true or false".to_owned(),
+            _ => format!("use {}{}", self.kind.describe(), unit(self.unit)),
         };
         let problem = format!("{} is invalid", node.value.describe());
         (!self.kind.takes(&node.value)).then(|| Mistake {
@@ -85,7 +84,7 @@ fn unit(unit: &str) -> String {
     if unit.is_empty() { String::new() } else { format!(" ({unit})") }
 }
 
-/// A whole number with commas between its thousands.
+/// A whole number with thousands separators.
 pub(super) fn grouped(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3 + 1);
@@ -101,7 +100,7 @@ pub(super) fn grouped(number: i64) -> String {
     out
 }
 
-/// The key that a path is of: its own, or the table of properties that it lies in.
+/// The key of a path: itself, or the table of properties that contains it.
 pub(super) fn of(path: &str) -> Option<&'static Key> {
     POINT.iter().find(|key| match key.kind {
         Kind::Properties => {
@@ -111,7 +110,7 @@ pub(super) fn of(path: &str) -> Option<&'static Key> {
     })
 }
 
-/// Whether a path is that of a table which holds keys.
+/// Whether a path is a table that contains keys.
 pub(super) fn is_section(path: &str) -> bool {
     POINT.iter().any(|key| {
         matches!(key.kind, Kind::Properties) && key.path == path
@@ -119,10 +118,10 @@ pub(super) fn is_section(path: &str) -> bool {
     })
 }
 
-/// The most of clients, topics and their like: more is no test of a broker but of the machine that tests it.
+/// Limit of clients, topics and the like: more would test the machine, not the broker.
 const CLIENTS_MAX: i64 = 10_000;
 const PARTITIONS_MAX: i64 = 100_000;
-/// What a broker takes in one request: `socket.request.max.bytes`.
+/// The size limit of a request: `socket.request.max.bytes`.
 const SIZE_MAX: i64 = 100 << 20;
 const RECORDS_MAX: i64 = 1_000_000_000_000;
 const RATE_MAX: f64 = 1e9;
@@ -137,48 +136,48 @@ macro_rules! keys {
 
 /// Keys at the top of the file only.
 pub(super) const FILE: &[Key] = keys! {
-    "title" Kind::Text, "none, it must be there", "", "One line that says what the workload is.";
-    "description" Kind::Text, "none, it must be there", "", "What it is for, where it comes from, and what it does not prove.";
-    "drivers" Kind::Text, "\"thalweg\"", "", "Who measures it where no `--driver` is given: `thalweg`, `librdkafka`, `java` or `stream`, with commas between; they take turns.";
-    "publication.system" Kind::Text, "none", "", "For all published figures: what was measured.";
-    "publication.hardware" Kind::Text, "none", "", "For all published figures: on what.";
-    "publication.source" Kind::Text, "none", "", "For all published figures: title, publisher, date.";
+    "title" Kind::Text, "none, required", "", "A one-line title.";
+    "description" Kind::Text, "none, required", "", "Purpose, origin and limits of the workload.";
+    "drivers" Kind::Text, "\"thalweg\"", "", "The drivers if no `--driver` is given: `thalweg`, `librdkafka`, `java` or `stream`, separated by commas; they take turns.";
+    "publication.system" Kind::Text, "none", "", "The system of all published figures.";
+    "publication.hardware" Kind::Text, "none", "", "The hardware of all published figures.";
+    "publication.source" Kind::Text, "none", "", "The source of all published figures: title, publisher, date.";
 };
 
 /// Keys of a point: at the top of the file for all points, or in one `[[point]]`.
 pub(super) const POINT: &[Key] = keys! {
-    "label" Kind::Text, "the keys that have lists", "", "What tells the point from the others. `{records.size_bytes}` and the like stand for the point's value.";
-    "cluster.brokers" Kind::Whole(0, 1000), "1", "brokers", "The brokers of the cluster; 0 for none: streams in memory, of the driver `stream`. A target that cannot give so many says so, and the point is not measured there.";
+    "label" Kind::Text, "the keys that have lists", "", "The name of the point. Placeholders such as `{records.size_bytes}` are replaced by the point's values.";
+    "cluster.brokers" Kind::Whole(0, 1000), "1", "brokers", "The number of brokers; 0 for none, for streams in memory with the driver `stream`. A point is not measured on targets with too few brokers.";
     "cluster.properties" Kind::Properties, "empty", "", "Broker properties that differ from the defaults.";
-    "topics.count" Kind::Whole(1, PARTITIONS_MAX), "1", "topics", "The topics. Producers go round them.";
-    "topics.partitions" Kind::Whole(1, PARTITIONS_MAX), "1", "partitions", "The partitions of each topic; at most 100,000 of all topics.";
-    "topics.replication_factor" Kind::Whole(1, 1000), "1", "replicas", "The replicas of each partition; at most as many as there are brokers.";
+    "topics.count" Kind::Whole(1, PARTITIONS_MAX), "1", "topics", "The number of topics. Producers write to them in turn.";
+    "topics.partitions" Kind::Whole(1, PARTITIONS_MAX), "1", "partitions", "The partitions of each topic; at most 100,000 in total.";
+    "topics.replication_factor" Kind::Whole(1, 1000), "1", "replicas", "The replicas of each partition; at most the number of brokers.";
     "topics.properties" Kind::Properties, "empty", "", "Topic properties that differ from the defaults.";
-    "records.size_bytes" Kind::Whole(1, SIZE_MAX), "100", "bytes", "The value of each record. To be verified, at least 24.";
-    "records.payload" Kind::Word(&["random", "zeros", "shared", "compressible", "json", "file"]), "\"random\"", "", "What the values hold, from a pool made before the run: random bytes, zeros, the same zeros for all (which a stream in memory hands on by reference), text that shrinks to about a quarter, objects as services send them, or the lines of `records.file`.";
-    "records.file" Kind::Text, "none", "", "The file of the payload `\"file\"`; a relative path begins at the workload's folder.";
-    "records.keys_distinct" Kind::Whole(0, 1_000_000_000), "0", "keys", "How many different keys the records have, drawn evenly; 0 for records without a key.";
-    "producers.count" Kind::Whole(0, CLIENTS_MAX), "1", "clients", "The producers, each with connections of its own.";
-    "producers.processes" Kind::Whole(1, 1000), "1", "processes", "The processes that they are spread over.";
-    "producers.threads" Kind::Whole(1, 1000), "1", "threads", "The threads of each of these processes.";
+    "records.size_bytes" Kind::Whole(1, SIZE_MAX), "100", "bytes", "The size of each value; at least 24 for `verify = \"whole\"`.";
+    "records.payload" Kind::Word(&["random", "zeros", "shared", "compressible", "json", "file"]), "\"random\"", "", "The contents of the values, from a pool made before the run: random bytes, zeros, the same zeros for all records (passed by reference in streams in memory), text that compresses to about a quarter, JSON objects like those of services, or the lines of `records.file`.";
+    "records.file" Kind::Text, "none", "", "The file for the payload `\"file\"`; relative paths start at the workload's folder.";
+    "records.keys_distinct" Kind::Whole(0, 1_000_000_000), "0", "keys", "The number of distinct keys, drawn uniformly; 0 for records without keys.";
+    "producers.count" Kind::Whole(0, CLIENTS_MAX), "1", "clients", "The number of producers, each with its own connections.";
+    "producers.processes" Kind::Whole(1, 1000), "1", "processes", "The number of processes that run them.";
+    "producers.threads" Kind::Whole(1, 1000), "1", "threads", "The threads per process.";
     "producers.properties" Kind::Properties, "empty", "", "Producer properties that differ from the client's defaults.";
-    "consumers.count" Kind::Whole(0, CLIENTS_MAX), "0", "clients", "The consumers, all in one group, so that each record is consumed once.";
-    "consumers.processes" Kind::Whole(1, 1000), "1", "processes", "The processes that they are spread over.";
-    "consumers.threads" Kind::Whole(1, 1000), "1", "threads", "The threads of each of these processes.";
+    "consumers.count" Kind::Whole(0, CLIENTS_MAX), "0", "clients", "The number of consumers, in one group, so that each record is consumed once.";
+    "consumers.processes" Kind::Whole(1, 1000), "1", "processes", "The number of processes that run them.";
+    "consumers.threads" Kind::Whole(1, 1000), "1", "threads", "The threads per process.";
     "consumers.properties" Kind::Properties, "empty", "", "Consumer properties that differ from the client's defaults.";
-    "measure" Kind::Word(&["produce", "consume", "drain"]), "\"produce\"", "", "`produce`: producing; consumers, if any, read at the same time. `consume`: consuming `extent.records` that were produced before. `drain`: consuming a backlog of `extent.records` while producing goes on.";
-    "load.kind" Kind::Word(&["maximum", "rate", "add-producers", "raise-rate"]), "\"maximum\"", "", "`maximum`: as many records as go. `rate`: so many a second, each at its intended time. `add-producers`: producers are added, one by one, until the rate stops rising. `raise-rate`: the rate is raised until the cluster falls behind, then the knee is bisected.";
-    "load.records_per_s" Kind::Number(0.001, RATE_MAX), "none", "records per second", "Of `rate`: all producers together.";
-    "load.producers_max" Kind::Whole(1, CLIENTS_MAX), "none", "clients", "Of `add-producers`: the most to try.";
-    "load.gain_min" Kind::Number(0.0, 1.0), "0.03", "share", "Of `add-producers`: the least gain that counts.";
-    "load.first_records_per_s" Kind::Number(0.001, RATE_MAX), "10000", "records per second", "Of `raise-rate`: the first rate.";
-    "load.factor" Kind::Number(1.01, 100.0), "1.5", "factor", "Of `raise-rate`: each rate to the one before it.";
-    "load.precision" Kind::Number(0.001, 0.5), "0.05", "share", "Of `raise-rate`: how close the knee is enclosed.";
-    "extent.warm_up_s" Kind::Number(0.0, SECONDS_MAX), "1", "seconds", "Before the measurement begins.";
-    "extent.seconds" Kind::Number(0.1, SECONDS_MAX), "5", "seconds", "How long a measurement is. Either this or `extent.records`.";
-    "extent.records" Kind::Whole(1, RECORDS_MAX), "none", "records", "How long a measurement is, all producers together; of `consume` and `drain` the records that were produced before.";
-    "repetitions" Kind::Whole(1, 100), "3", "times", "How often the point is measured.";
-    "verify" Kind::Word(&["off", "bounded", "whole"]), "\"bounded\"", "", "How far the records are read back after a measurement, and checked: for about as long as the measurement took, to the last record, or not at all. To be checked, each record carries its producer, sequence and intended time.";
+    "measure" Kind::Word(&["produce", "consume", "drain"]), "\"produce\"", "", "`produce`: producing; consumers, if any, read at the same time. `consume`: consuming `extent.records` produced before. `drain`: consuming a backlog of `extent.records` while producing continues.";
+    "load.kind" Kind::Word(&["maximum", "rate", "add-producers", "raise-rate"]), "\"maximum\"", "", "`maximum`: the maximum rate. `rate`: a fixed rate, each record at its intended time. `add-producers`: adds producers one by one until the rate stops rising. `raise-rate`: raises the rate until the cluster falls behind, then bisects the knee.";
+    "load.records_per_s" Kind::Number(0.001, RATE_MAX), "none", "records per second", "For `rate`: the total of all producers.";
+    "load.producers_max" Kind::Whole(1, CLIENTS_MAX), "none", "clients", "For `add-producers`: the maximum number.";
+    "load.gain_min" Kind::Number(0.0, 1.0), "0.03", "share", "For `add-producers`: the minimum gain that counts.";
+    "load.first_records_per_s" Kind::Number(0.001, RATE_MAX), "10000", "records per second", "For `raise-rate`: the first rate.";
+    "load.factor" Kind::Number(1.01, 100.0), "1.5", "factor", "For `raise-rate`: the ratio of each rate to the previous one.";
+    "load.precision" Kind::Number(0.001, 0.5), "0.05", "share", "For `raise-rate`: the relative precision of the knee.";
+    "extent.warm_up_s" Kind::Number(0.0, SECONDS_MAX), "1", "seconds", "The warm-up before the measurement.";
+    "extent.seconds" Kind::Number(0.1, SECONDS_MAX), "5", "seconds", "The duration of a measurement. Use either this or `extent.records`.";
+    "extent.records" Kind::Whole(1, RECORDS_MAX), "none", "records", "The number of records in a measurement, for all producers together; for `consume` and `drain`, the number produced before.";
+    "repetitions" Kind::Whole(1, 100), "3", "times", "The number of measurements.";
+    "verify" Kind::Word(&["off", "bounded", "whole"]), "\"bounded\"", "", "How far the records are read back and checked after a measurement: for about as long as it took (`bounded`), to the last record (`whole`), or not at all. Checked records carry their producer, sequence and intended time.";
 };
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The settings of a point as they stand in a file: those of the top with those of a `[[point]]` laid over them, and a
-//! point for each value of a list. What the settings mean together is judged elsewhere.
+//! The settings of a point as in the file: those of the top, overridden by a `[[point]]`, and a point per value of a list.
+//! Consistency is checked elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,24 @@ use super::document::{Entry, Node, Value};
 use super::key::{self, Key, Kind, grouped};
 use super::mistake::{Mistake, Position};
 
-/// Points of a workload; more is a mistake in a list.
+/// Maximum points of a workload.
 pub(super) const POINTS_MAX: usize = 500;
 
-/// Settings by their full paths, each with its place.
+/// Settings by full path, with positions.
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
-    /// Where the point begins.
+    /// The position of the point.
     pub(super) at: Position,
-    /// One value each; of properties too, under `producers.properties.linger.ms`.
+    /// Single values; including properties, as `producers.properties.linger.ms`.
     pub(super) settings: BTreeMap<String, Node>,
     /// The tables of published figures.
     pub(super) published: Vec<Node>,
-    /// The keys that have lists, with the value that this point has.
+    /// The keys with lists, and this point's value of each.
     pub(super) varied: Vec<String>,
 }
 
 impl Layer {
-    /// The settings in the entries of a table; entries that are no settings are mistakes.
+    /// Collects the settings in a table; unknown entries are mistakes.
     pub(super) fn read(at: Position, entries: &[Entry], mistakes: &mut Vec<Mistake>) -> Layer {
         let mut layer = Layer { at, settings: BTreeMap::new(), published: Vec::new(), varied: Vec::new() };
         layer.take(entries, "", mistakes);
@@ -40,7 +40,7 @@ impl Layer {
             }
             let in_properties = key::of(&path).is_some_and(|key| matches!(key.kind, Kind::Properties));
             match (&entry.node.value, key::of(&path)) {
-                // A dotted name without quotes is a table to TOML, and still the name of a property.
+                // An unquoted dotted name is a table in TOML, but here the name of a property.
                 (Value::Table(inner), _) if in_properties || key::is_section(&path) => {
                     self.take(inner, &format!("{path}."), mistakes);
                 }
@@ -57,7 +57,7 @@ impl Layer {
                     position: entry.node.at,
                     key: path.clone(),
                     problem: format!("{} is invalid", other.describe()),
-                    remedy: format!("a table would be right, such as [{path}]"),
+                    remedy: format!("use a table, such as [{path}]"),
                 }),
                 (_, None) => mistakes.push(unknown(entry.at, &path, names(&path))),
             }
@@ -78,7 +78,7 @@ impl Layer {
                 position: entry.node.at,
                 key: path.to_owned(),
                 problem: "the list is empty".to_owned(),
-                remedy: "a value, or a list with a value for each point, would be right".to_owned(),
+                remedy: "use a value, or a list with a value for each point".to_owned(),
             });
         } else if wrong.is_empty() {
             self.settings.insert(path.to_owned(), entry.node.clone());
@@ -96,15 +96,15 @@ impl Layer {
                 position: node.at,
                 key: "published".to_owned(),
                 problem: format!("{} is invalid", other.describe()),
-                remedy: "a table of figures would be right, or a list of such tables".to_owned(),
+                remedy: "use a table of figures, or a list of such tables".to_owned(),
             }),
         }
     }
 
-    /// This layer under another one, whose settings hold where both have one.
+    /// This layer overridden by another.
     pub(super) fn under(&self, over: &Layer) -> Layer {
         let mut settings = self.settings.clone();
-        // Who chooses the other unit, or another kind of load, does not mean what the layer below says about the first.
+        // Another unit or kind of load invalidates the lower layer's settings of the former.
         if over.settings.contains_key("extent.records") || over.settings.contains_key("extent.seconds") {
             settings.remove("extent.records");
             settings.remove("extent.seconds");
@@ -117,8 +117,7 @@ impl Layer {
         Layer { at: over.at, settings, published, varied: Vec::new() }
     }
 
-    /// A layer for each combination of the values of lists; the list that stands first varies slowest. None when they
-    /// are too many.
+    /// A layer for each combination of list values; the first list varies slowest. None if there are too many.
     pub(super) fn expand(self) -> Option<Vec<Layer>> {
         let mut lists: Vec<(Position, String, Vec<Node>)> = Vec::new();
         for (path, node) in &self.settings {
@@ -144,7 +143,7 @@ impl Layer {
         Some(layers)
     }
 
-    /// The text of a setting for people: thousands have commas.
+    /// A setting as text, with thousands separators.
     pub(super) fn show(&self, path: &str) -> Option<String> {
         match &self.settings.get(path)?.value {
             Value::Whole(number) => Some(grouped(*number)),
@@ -153,17 +152,17 @@ impl Layer {
     }
 }
 
-/// A key that nobody knows, and those that might have been meant.
+/// The mistake for an unknown key, with suggestions.
 pub(super) fn unknown(position: Position, path: &str, known: Vec<String>) -> Mistake {
     let near = known.iter().map(|name| (distance(name, path), name)).min();
     let remedy = match near {
-        Some((distance, name)) if distance <= 2 => format!("{name} would be right"),
-        _ => format!("one of {} would be right", known.join(", ")),
+        Some((distance, name)) if distance <= 2 => format!("did you mean {name}?"),
+        _ => format!("use one of {}", known.join(", ")),
     };
-    Mistake { position, key: path.to_owned(), problem: "no such key".to_owned(), remedy }
+    Mistake { position, key: path.to_owned(), problem: "unknown key".to_owned(), remedy }
 }
 
-/// The keys beside a path.
+/// The keys next to a path.
 fn names(path: &str) -> Vec<String> {
     let section = path.rfind('.').map_or("", |end| &path[..=end]);
     let mut names: Vec<String> = Vec::new();
@@ -185,7 +184,7 @@ fn names(path: &str) -> Vec<String> {
     if names.is_empty() { key::POINT.iter().map(|key| key.path.to_owned()).collect() } else { names }
 }
 
-/// The letters to insert, delete or replace to make one word of the other.
+/// The edit distance: letters inserted, deleted or replaced.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -211,8 +210,8 @@ mod tests {
         assert_eq!(distance("size_bytes", "size_byte"), 1);
         assert_eq!(distance("", "abc"), 3);
         let mistake = unknown(Position::START, "cluster.broker", names("cluster.broker"));
-        assert_eq!(mistake.remedy, "cluster.brokers would be right");
+        assert_eq!(mistake.remedy, "did you mean cluster.brokers?");
         let mistake = unknown(Position::START, "cluster.nodes", names("cluster.nodes"));
-        assert_eq!(mistake.remedy, "one of cluster.brokers, cluster.properties would be right");
+        assert_eq!(mistake.remedy, "use one of cluster.brokers, cluster.properties");
     }
 }

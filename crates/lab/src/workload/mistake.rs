@@ -1,10 +1,9 @@
-//! What can be wrong with a workload. Every mistake in a file says where it is, under which key, and what would be right;
-//! all of a file are told at once.
+//! Mistakes in a workload. Every mistake in a file has a position, a key and a remedy; all of a file are reported at once.
 
 use std::fmt;
 use std::path::PathBuf;
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// From 1.
@@ -14,20 +13,20 @@ pub struct Position {
 }
 
 impl Position {
-    /// The beginning of a file.
+    /// The start of a file.
     pub const START: Position = Position { line: 1, column: 1 };
 }
 
-/// One thing in a file that is not right.
+/// A mistake in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     /// Where.
     pub position: Position,
     /// The key, from the top of the file, such as `topics.partitions`.
     pub key: String,
-    /// What is wrong.
+    /// The mistake.
     pub problem: String,
-    /// What would be right.
+    /// What to do.
     pub remedy: String,
 }
 
@@ -38,19 +37,19 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// A file says something that it cannot say.
+/// A file with mistakes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct InvalidFile {
     /// The file.
     pub file: String,
-    /// What is wrong in it, from top to bottom; at least one.
+    /// The mistakes, from top to bottom; at least one.
     pub mistakes: Vec<Mistake>,
     /// The line of each mistake.
     pub lines: Vec<String>,
 }
 
 impl InvalidFile {
-    /// The mistakes found in `text`, in order, each once.
+    /// Sorts and deduplicates the mistakes in `text`.
     pub(super) fn of(file: &str, text: &str, mut mistakes: Vec<Mistake>) -> InvalidFile {
         mistakes.sort_by(|a, b| a.position.cmp(&b.position).then_with(|| a.problem.cmp(&b.problem)));
         mistakes.dedup();
@@ -73,7 +72,7 @@ impl fmt::Display for InvalidFile {
             if !line.trim().is_empty() {
                 let number = mistake.position.line.to_string();
                 let before = line.chars().take((mistake.position.column as usize).saturating_sub(1));
-                // Tabs stay tabs, so that the mark stands under its character.
+                // Keep tabs, so that the mark is under its character.
                 let indent: String = before.map(|c| if c == '\t' { c } else { ' ' }).collect();
                 write!(f, "\n  {number} | {line}\n  {:width$} | {indent}^", "", width = number.len())?;
             }
@@ -82,16 +81,16 @@ impl fmt::Display for InvalidFile {
     }
 }
 
-/// No workload has this name, and no file this path.
+/// Neither a built-in workload nor a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{name} is no workload: one of {} would be right, or the path of a file that ends in .toml",
+    "There is no workload {name}: use one of {}, or the path of a file that ends in .toml",
     known.join(", ")
 )]
 pub struct UnknownWorkload {
-    /// What was asked for.
+    /// The requested name.
     pub name: String,
-    /// The names that are built in.
+    /// The built-in names.
     pub known: Vec<&'static str>,
 }
 
@@ -101,15 +100,15 @@ pub struct UnknownWorkload {
 pub struct UnreadableFile {
     /// The file.
     pub path: PathBuf,
-    /// Why.
+    /// The cause.
     pub reason: String,
 }
 
-/// A workload cannot be scaled by this factor.
+/// An invalid scale.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("the scale {scale} is invalid: a number from {min} to {max} would be right")]
+#[error("the scale {scale} is invalid: use a number from {min} to {max}")]
 pub struct InvalidScale {
-    /// What was asked for.
+    /// The requested scale.
     pub scale: f64,
     /// The least.
     pub min: f64,
@@ -117,13 +116,13 @@ pub struct InvalidScale {
     pub max: f64,
 }
 
-/// Why there is no workload.
+/// Why a workload could not be loaded.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum WorkloadError {
-    /// Nothing is called so.
+    /// Unknown name.
     #[error(transparent)]
     Unknown(#[from] UnknownWorkload),
-    /// The file is not there, or not to be read.
+    /// The file is missing or unreadable.
     #[error(transparent)]
     Unreadable(#[from] UnreadableFile),
     /// The file has mistakes.

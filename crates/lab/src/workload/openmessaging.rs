@@ -1,16 +1,15 @@
 //! The files of the OpenMessaging Benchmark (github.com/openmessaging/benchmark) as a [`Workload`]: a workload's YAML, and
 //! the YAML of its Kafka driver.
 //!
-//! Its meaning is kept where it can be, and a key that cannot be expressed is refused by name. What is different here:
-//! - Producers go round all topics, and consumers are one group over all of them; there, each belongs to one topic.
-//!   Their number is the same.
-//! - `producerRate: 0` asks for the most that can be sustained: a search from 10,000 records a second on, as there. The rate is
+//! The meaning is preserved where possible, and keys that cannot be expressed are refused by name. Differences:
+//! - Producers write to all topics in turn, and consumers are one group over all of them; in the benchmark, each belongs to one
+//!   topic. Their number is the same.
+//! - `producerRate: 0` means the maximum sustainable rate: a search from 10,000 records per second, as in the benchmark. The rate is
 //!   sent open loop, at intended times.
-//! - Values of which a part is random, or that come from `payloadFile`, are random as a whole. Without compression that
-//!   makes no difference to a broker; with compression it does, and is refused.
+//! - Partly random values, and values from `payloadFile`, are fully random. Without compression this makes no difference to a
+//!   broker; with compression it does, and is refused.
 //! - `bootstrap.servers` belongs to the target.
-//! - `consumerBacklogSizeGB` is one point that drains so many GiB; the time that the original goes on for after that is
-//!   not measured.
+//! - `consumerBacklogSizeGB` is one point that drains this many GiB; the benchmark's time after that is not measured.
 
 mod driver;
 
@@ -26,13 +25,13 @@ use super::{
 };
 use driver::Driver;
 
-/// How many keys its distributors choose from.
+/// Number of keys of the benchmark's distributors.
 const KEYS_DISTINCT: u64 = 10_000;
-/// The rate at which it begins to look for the most.
+/// The first rate of its search for the maximum.
 const FIRST_RATE: f64 = 10_000.0;
 const GIB: i64 = 1 << 30;
 
-/// Reads a workload's YAML, and its Kafka driver's; without one, topics have one replica and clients their defaults.
+/// Reads a workload's YAML and its Kafka driver's; without the latter, topics have one replica and clients their defaults.
 pub fn load(workload: &Path, driver: Option<&Path>) -> Result<Workload, WorkloadError> {
     let text = read(workload)?;
     let driver = match driver {
@@ -43,7 +42,7 @@ pub fn load(workload: &Path, driver: Option<&Path>) -> Result<Workload, Workload
     Ok(parse(&stem, &workload.to_string_lossy(), &text, &driver)?)
 }
 
-/// The workload that the text of a YAML file describes.
+/// Parses a workload's YAML.
 fn parse(stem: &str, file: &str, text: &str, driver: &Driver) -> Result<Workload, InvalidFile> {
     let invalid = |mistakes| InvalidFile::of(file, text, mistakes);
     let root = document::yaml::parse(text).map_err(|mistake| invalid(vec![mistake]))?;
@@ -95,20 +94,20 @@ fn point(fields: &mut Fields, driver: &Driver) -> Point {
     let size = fields.whole("messageSize", None, 1, 100 << 20);
     let subscriptions = fields.whole("subscriptionsPerTopic", Some(0), 0, i64::MAX);
     if subscriptions > 1 {
-        let problem = format!("{subscriptions} subscriptions: consumers are one group here");
-        fields.refuse("subscriptionsPerTopic", problem, "0 or 1");
+        let problem = format!("{subscriptions} subscriptions: the lab has one consumer group");
+        fields.refuse("subscriptionsPerTopic", problem, "use 0 or 1");
     }
     let producers = fields.whole("producersPerTopic", Some(0), 0, 10_000) * topics;
     let consumers =
         fields.whole("consumerPerSubscription", Some(0), 0, 10_000) * topics * subscriptions.min(1);
     for (key, count) in [("producersPerTopic", producers), ("consumerPerSubscription", consumers)] {
         if count > 10_000 {
-            fields.refuse(key, format!("{count} clients of all topics together"), "at most 10,000");
+            fields.refuse(key, format!("{count} clients in total"), "use at most 10,000");
         }
     }
     if topics * partitions * i64::from(driver.replication_factor) > 100_000 {
         let problem = format!("{} partitions, replicas included", topics * partitions);
-        fields.refuse("partitionsPerTopic", problem, "at most 100,000 of all topics together");
+        fields.refuse("partitionsPerTopic", problem, "use at most 100,000 in total");
     }
     let rate = fields.number("producerRate", Some(0.0), 0.0, 1e9);
     let minutes = fields.number("testDurationMinutes", None, 0.0, 1440.0);
@@ -116,10 +115,14 @@ fn point(fields: &mut Fields, driver: &Driver) -> Point {
     let backlog = fields.whole("consumerBacklogSizeGB", Some(0), 0, 1_000_000);
     let (measure, load, unit) = extent(fields, rate, minutes, backlog, size);
     if producers == 0 {
-        fields.refuse("producersPerTopic", "nobody produces".to_owned(), "at least 1");
+        fields.refuse("producersPerTopic", "no producers".to_owned(), "use at least 1");
     }
     if measure == Measure::Drain && consumers == 0 {
-        fields.refuse("consumerPerSubscription", "nobody drains the backlog".to_owned(), "at least 1");
+        fields.refuse(
+            "consumerPerSubscription",
+            "no consumers to drain the backlog".to_owned(),
+            "use at least 1",
+        );
     }
     let clients = |count: i64, properties: &BTreeMap<String, String>| Clients {
         count: u32::try_from(count).unwrap_or(u32::MAX),
@@ -151,7 +154,7 @@ fn point(fields: &mut Fields, driver: &Driver) -> Point {
     }
 }
 
-/// What is measured, how hard and how long.
+/// Measure, load and length.
 fn extent(fields: &mut Fields, rate: f64, minutes: f64, backlog: i64, size: i64) -> (Measure, Load, Unit) {
     let load = match rate {
         0.0 => Load::RaiseRate { first_records_per_s: FIRST_RATE, factor: 1.5, precision: 0.05 },
@@ -159,18 +162,18 @@ fn extent(fields: &mut Fields, rate: f64, minutes: f64, backlog: i64, size: i64)
     };
     if backlog == 0 {
         if minutes == 0.0 {
-            fields.refuse("testDurationMinutes", "0 minutes".to_owned(), "more than 0");
+            fields.refuse("testDurationMinutes", "0 minutes".to_owned(), "use more than 0");
         }
         return (Measure::Produce, load, Unit::Seconds(minutes * 60.0));
     }
     if rate == 0.0 {
-        let problem = "0 looks for the highest rate, which makes no backlog".to_owned();
-        fields.refuse("producerRate", problem, "a rate, or consumerBacklogSizeGB: 0,");
+        let problem = "0 searches for the highest rate, which builds no backlog".to_owned();
+        fields.refuse("producerRate", problem, "use a rate, or consumerBacklogSizeGB: 0");
     }
     let ratio = fields.number("backlogDrainRatio", Some(1.0), 0.0, 1.0);
     if ratio != 1.0 {
-        let problem = format!("{ratio}: a backlog is drained whole here");
-        fields.refuse("backlogDrainRatio", problem, "1.0");
+        let problem = format!("{ratio}: the lab always drains the whole backlog");
+        fields.refuse("backlogDrainRatio", problem, "use 1.0");
     }
     let records = u64::try_from(backlog * GIB / size.max(1)).unwrap_or(1).max(1);
     (Measure::Drain, load, Unit::Records(records))
@@ -183,20 +186,20 @@ fn payload(fields: &mut Fields, driver: &Driver) -> Payload {
     let file = fields.text("payloadFile");
     if fields.flag("useRandomizedPayloads") {
         if pool == 0 {
-            let problem = "no payload in the pool, with useRandomizedPayloads".to_owned();
-            fields.refuse("randomizedPayloadPoolSize", problem, "at least 1");
+            let problem = "the pool is empty, with useRandomizedPayloads".to_owned();
+            fields.refuse("randomizedPayloadPoolSize", problem, "use at least 1");
         }
         match (ratio, compression) {
             (1.0, _) => return Payload::Random,
             (0.0, _) => return Payload::Zeros,
             (ratio, None) => {
                 fields.notes.push(format!(
-                    "Values are random as a whole, not to {ratio} as randomBytesRatio says: nothing is compressed."
+                    "Values are fully random instead of randomBytesRatio = {ratio}, which makes no difference without compression."
                 ));
             }
             (ratio, Some(codec)) => {
                 let problem = format!("{ratio} cannot be expressed with compression.type={codec}");
-                fields.refuse("randomBytesRatio", problem, "0.0 or 1.0, or a driver without compression,");
+                fields.refuse("randomBytesRatio", problem, "use 0.0 or 1.0, or a driver without compression");
             }
         }
         return Payload::Random;
@@ -204,15 +207,15 @@ fn payload(fields: &mut Fields, driver: &Driver) -> Payload {
     match (file, compression) {
         (None, _) => {
             let problem = "is missing, without useRandomizedPayloads".to_owned();
-            fields.refuse("payloadFile", problem, "the path of a file, or useRandomizedPayloads: true,");
+            fields.refuse("payloadFile", problem, "use the path of a file, or useRandomizedPayloads: true");
         }
         (Some(file), Some(codec)) => {
             let problem = format!("{file:?} cannot be expressed with compression.type={codec}");
-            let remedy = "useRandomizedPayloads: true, or a driver without compression,";
+            let remedy = "use useRandomizedPayloads: true, or a driver without compression";
             fields.refuse("payloadFile", problem, remedy);
         }
         (Some(file), None) => fields.notes.push(format!(
-            "Values are random bytes of messageSize in place of {file}: nothing is compressed."
+            "Values are random bytes of messageSize instead of {file}, which makes no difference without compression."
         )),
     }
     Payload::Random
@@ -221,11 +224,11 @@ fn payload(fields: &mut Fields, driver: &Driver) -> Payload {
 fn keys(fields: &mut Fields) -> Option<Keys> {
     match fields.text("keyDistributor").as_deref() {
         None | Some("NO_KEY") => None,
-        // Round robin and by the nanosecond are both even over the keys.
+        // Round robin and by the nanosecond are both uniform over the keys.
         Some("KEY_ROUND_ROBIN" | "RANDOM_NANO") => Some(Keys { distinct: KEYS_DISTINCT }),
         Some(other) => {
             let problem = format!("{other:?} is invalid");
-            fields.refuse("keyDistributor", problem, "one of NO_KEY, KEY_ROUND_ROBIN, RANDOM_NANO");
+            fields.refuse("keyDistributor", problem, "use one of NO_KEY, KEY_ROUND_ROBIN, RANDOM_NANO");
             None
         }
     }
@@ -235,12 +238,12 @@ fn keys(fields: &mut Fields) -> Option<Keys> {
 struct Fields {
     entries: Vec<Entry>,
     mistakes: Vec<Mistake>,
-    /// What is different here, for people.
+    /// Differences, as text.
     notes: Vec<String>,
 }
 
 impl Fields {
-    /// The fields of a table; keys that are not among the known ones are mistakes.
+    /// The fields of a table; unknown keys are mistakes.
     fn of(root: Node, known: &[&str]) -> Fields {
         let Value::Table(entries) = root.value else {
             return Fields { entries: Vec::new(), mistakes: Vec::new(), notes: Vec::new() };
@@ -251,20 +254,20 @@ impl Fields {
         Fields { entries, mistakes, notes: Vec::new() }
     }
 
-    /// The value of a key; none where it is not there or null.
+    /// The value of a key; none if missing or null.
     fn get(&self, key: &str) -> Option<&Node> {
         let entry = self.entries.iter().find(|entry| entry.name == key)?;
         (!matches!(&entry.node.value, Value::Other(text) if text == "null")).then_some(&entry.node)
     }
 
-    /// Reports a key, and what would be right.
+    /// Reports a key, with a remedy.
     fn refuse(&mut self, key: &str, problem: String, remedy: &str) {
         let position = self.get(key).map_or(Position::START, |node| node.at);
-        let remedy = format!("{remedy} would be right");
+        let remedy = remedy.to_owned();
         self.mistakes.push(Mistake { position, key: key.to_owned(), problem, remedy });
     }
 
-    /// A number within bounds; a key that is needed has no default.
+    /// A number within bounds; a required key has no default.
     fn number(&mut self, key: &str, default: Option<f64>, min: f64, max: f64) -> f64 {
         let number = match self.get(key).map(|node| &node.value) {
             None => default,
@@ -276,11 +279,11 @@ impl Fields {
             Some(number) if (min..=max).contains(&number) => number,
             Some(_) => {
                 let problem = self.problem(key);
-                self.refuse(key, problem, &format!("a number from {min} to {max}"));
+                self.refuse(key, problem, &format!("use a number from {min} to {max}"));
                 min
             }
             None => {
-                self.refuse(key, "is missing".to_owned(), &format!("{key}: a number"));
+                self.refuse(key, "is missing".to_owned(), &format!("add {key}: NUMBER"));
                 min
             }
         }
@@ -298,14 +301,14 @@ impl Fields {
             Some(Err(())) => {
                 let problem = self.problem(key);
                 let remedy = match max {
-                    i64::MAX => format!("a whole number from {min} on"),
-                    _ => format!("a whole number from {min} to {max}"),
+                    i64::MAX => format!("use a whole number of at least {min}"),
+                    _ => format!("use a whole number from {min} to {max}"),
                 };
                 self.refuse(key, problem, &remedy);
                 min
             }
             None => {
-                self.refuse(key, "is missing".to_owned(), &format!("{key}: a whole number"));
+                self.refuse(key, "is missing".to_owned(), &format!("add {key}: NUMBER"));
                 min
             }
         }
@@ -317,7 +320,7 @@ impl Fields {
             Some(text) => Some(text),
             None => {
                 let problem = self.problem(key);
-                self.refuse(key, problem, "a text");
+                self.refuse(key, problem, "use a string");
                 None
             }
         }
@@ -329,7 +332,7 @@ impl Fields {
             Some(Value::Flag(flag)) => *flag,
             Some(_) => {
                 let problem = self.problem(key);
-                self.refuse(key, problem, "true or false");
+                self.refuse(key, problem, "use true or false");
                 false
             }
         }

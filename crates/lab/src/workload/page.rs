@@ -1,5 +1,5 @@
-//! What workloads look like to people: the table of keys, and a workload's points and published figures. The pages under
-//! `docs/workloads/` and `thalweg lab show` have their tables from here, in Markdown.
+//! Documentation of workloads in Markdown: the table of keys, a workload's points and published figures. Used by the pages under
+//! `docs/workloads/` and by `thalweg lab show`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ pub fn key_table() -> String {
         ("Keys at the top of the file only:", key::FILE),
         ("Keys at the top of the file, for all points, or in a `[[point]]`, for that one:", key::POINT),
     ] {
-        let _ = writeln!(out, "{head}\n\n| key | takes | unit | default | meaning |\n|---|---|---|---|---|");
+        let _ = writeln!(out, "{head}\n\n| key | type | unit | default | meaning |\n|---|---|---|---|---|");
         for key in keys {
             let Key { path, kind, default, unit, meaning } = key;
             let _ = writeln!(out, "| `{path}` | {} | {unit} | {default} | {meaning} |", kind.describe());
@@ -25,21 +25,21 @@ pub fn key_table() -> String {
     let figures: Vec<String> = figures.iter().map(|name| format!("`{name}`")).collect();
     let _ = writeln!(
         out,
-        "Keys of `published`, a table (or a list of tables) beside a point: `system`, `hardware`, `source`, where they differ \
-         from `[publication]`, and any of the figures that the lab measures, under the names of its results: {}.",
+        "Keys of `published`, a table (or a list of tables) in a point: `system`, `hardware`, `source`, if they differ \
+         from `[publication]`, and any of the lab's figures, under their names in results: {}.",
         figures.join(", ")
     );
     out
 }
 
-/// A workload for people: what it is, what is odd, its points, what was published.
+/// A workload for people: description, warnings, points, published figures.
 pub fn describe(workload: &Workload) -> String {
     let Workload { name, title, description, scale, .. } = workload;
     let mut out = format!("# {name}: {title}\n\n{description}\n\n");
     if *scale != 1.0 {
         let _ = writeln!(
             out,
-            "Scaled: records, seconds and rates times {scale}. This is not the workload as published.\n"
+            "Scaled: records, seconds and rates are multiplied by {scale}. This is not the workload as published.\n"
         );
     }
     for warning in warnings(workload) {
@@ -49,7 +49,7 @@ pub fn describe(workload: &Workload) -> String {
     out
 }
 
-/// The points of a workload with all their settings, and the figures that were published for them.
+/// The points of a workload with all settings, and its published figures.
 pub fn tables(workload: &Workload) -> String {
     let mut out = format!("## Points\n\n{}", points(workload));
     if !workload.published.is_empty() {
@@ -58,7 +58,7 @@ pub fn tables(workload: &Workload) -> String {
     out
 }
 
-/// A row for each point; below it, the properties that all or some of them have.
+/// A row per point, followed by the properties that all or some of them have.
 fn points(workload: &Workload) -> String {
     let mut out = String::from(
         "| point | brokers | topics x partitions, replicas | records | producers | consumers | measured | load | \
@@ -127,15 +127,15 @@ fn load(load: &Load) -> String {
         Load::Maximum => "maximum".to_owned(),
         Load::Rate { records_per_s } => format!("{records_per_s} records/s"),
         Load::AddProducers { producers_max, gain_min } => {
-            format!("producers added, to {producers_max}, while they gain {gain_min}")
+            format!("producers added up to {producers_max}, while each gains {gain_min}")
         }
         Load::RaiseRate { first_records_per_s, factor, precision } => {
-            format!("rate raised from {first_records_per_s} records/s by {factor}, to {precision}")
+            format!("rate raised from {first_records_per_s} records/s by {factor}, precision {precision}")
         }
     }
 }
 
-/// The properties, each once, with the points that have them where not all do.
+/// The properties, each once, with the points that have them unless all do.
 fn properties(workload: &Workload) -> String {
     let mut by_setting: BTreeMap<(&str, &String, &String), Vec<&str>> = BTreeMap::new();
     for point in &workload.points {
@@ -165,7 +165,7 @@ fn properties(workload: &Workload) -> String {
     out
 }
 
-/// A row for each published figure. What all have in common stands above the table.
+/// A row per published figure. Common parts precede the table.
 fn published(workload: &Workload) -> String {
     type Column = (&'static str, fn(&Published) -> &str);
     let about: [Column; 3] = [

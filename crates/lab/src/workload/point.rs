@@ -1,39 +1,39 @@
-//! One measurement, fully said.
+//! A point: one completely specified measurement.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use thalweg_client::HIDDEN;
 
-/// One measurement. Properties are Kafka's, under Kafka's names.
+/// One measurement. Properties have Kafka's names.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// What tells it from the other points of its workload, such as `1,024 B` or `3 brokers`.
+    /// Its label, unique in the workload, such as `1,024 B` or `3 brokers`.
     pub label: String,
-    /// The cluster that it needs.
+    /// The cluster.
     pub cluster: ClusterSpec,
-    /// The topics that it creates.
+    /// The topics to create.
     pub topics: Topics,
     /// The records.
     pub records: RecordSpec,
-    /// Who produces; `count` 0 for nobody.
+    /// The producers; `count` may be 0.
     pub producers: Clients,
-    /// Who consumes, all in one group, so that each record is consumed once; `count` 0 for nobody.
+    /// The consumers, in one group, so that each record is consumed once; `count` may be 0.
     pub consumers: Clients,
-    /// What is measured.
+    /// What to measure.
     pub measure: Measure,
-    /// How hard.
+    /// The load.
     pub load: Load,
-    /// How long.
+    /// The length.
     pub extent: Extent,
-    /// How often.
+    /// Number of repetitions.
     pub repetitions: u32,
-    /// Whether the records are read back and checked.
+    /// How far records are read back and checked.
     pub verify: Verify,
 }
 
 impl Point {
-    /// The same as a result keeps it: passwords, private keys and the lines that hold them are left out.
+    /// Without secrets, for a result: passwords, private keys and lines that contain them are removed.
     pub fn without_secrets(&self) -> Point {
         let mut point = self.clone();
         let properties = [
@@ -49,22 +49,22 @@ impl Point {
     }
 }
 
-/// How far the records of a repetition are read back, and checked against what was sent. Where they are, each record carries
-/// producer, sequence and intended time.
+/// How far the records of a repetition are read back and compared with what was sent. Checked records carry producer, sequence and
+/// intended time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verify {
-    /// Not at all: offsets are all the evidence.
+    /// Not at all: offsets are the only evidence.
     Off,
     /// After the measurement, for about as long as it took.
     #[default]
     Bounded,
-    /// To the last record, however long that takes; the run's own consumers check what they read, too.
+    /// To the last record, without a time limit; the run's own consumers check records, too.
     Whole,
 }
 
 impl Verify {
-    /// As files and arguments have it.
+    /// As in files and arguments.
     pub fn words(self) -> &'static str {
         match self {
             Verify::Off => "off",
@@ -77,7 +77,7 @@ impl Verify {
 /// A cluster of one kind of broker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterSpec {
-    /// How many brokers.
+    /// Number of brokers.
     pub brokers: u32,
     /// Broker properties that differ from the defaults.
     pub properties: BTreeMap<String, String>,
@@ -86,7 +86,7 @@ pub struct ClusterSpec {
 /// Topics of one shape.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topics {
-    /// How many.
+    /// Number of topics.
     pub count: u32,
     /// Partitions of each.
     pub partitions: u32,
@@ -99,11 +99,11 @@ pub struct Topics {
 /// Producers or consumers of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clients {
-    /// How many. Each is a client of its own, with its own connections.
+    /// Their number. Each is a client with its own connections.
     pub count: u32,
-    /// Processes that they are spread over.
+    /// Number of processes.
     pub processes: u32,
-    /// Threads of each process.
+    /// Threads per process.
     pub threads: u32,
     /// Client properties that differ from the defaults.
     pub properties: BTreeMap<String, String>,
@@ -112,86 +112,86 @@ pub struct Clients {
 /// Records of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordSpec {
-    /// Bytes of the value.
+    /// Size of the value.
     pub size_bytes: u32,
-    /// What the value holds.
+    /// Contents of the value.
     pub payload: Payload,
-    /// The keys, if there are any.
+    /// The keys, if any.
     pub keys: Option<Keys>,
 }
 
-/// What the values hold. They come from a pool made before the run.
+/// Contents of the values, from a pool made before the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Payload {
-    /// Random bytes: no codec gains anything.
+    /// Random bytes, incompressible.
     Random,
     /// Zeros.
     Zeros,
-    /// Zeros, the same bytes for all records: a stream in memory hands them on by reference.
+    /// Zeros, the same bytes for all records, passed by reference in streams in memory.
     Shared,
-    /// Text that codecs shrink to about a quarter.
+    /// Text that compresses to about a quarter.
     Compressible,
-    /// Objects as services send them.
+    /// JSON objects like those of services.
     Json,
     /// Lines of a file.
     File(String),
 }
 
-/// Keys, drawn evenly.
+/// Uniformly drawn keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keys {
-    /// How many different ones.
+    /// Number of distinct keys.
     pub distinct: u64,
 }
 
-/// What is measured.
+/// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
-    /// Producing; consumers, if any, read at the same time, and the time from end to end is measured too.
+    /// Producing; consumers, if any, read at the same time, and end-to-end latency is measured, too.
     Produce,
-    /// Consuming what was produced before.
+    /// Consuming records produced before.
     Consume,
-    /// Consuming a backlog while producing goes on: the time until it is gone.
+    /// Consuming a backlog while producing continues: the time until it is drained.
     Drain,
 }
 
-/// How hard.
+/// The load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Load {
-    /// As many records as go.
+    /// The maximum rate.
     Maximum,
-    /// So many records a second, all producers together, each at its intended time whatever the cluster does.
+    /// A fixed total rate, each record at its intended time whatever the cluster does.
     Rate {
         /// Records per second.
         records_per_s: f64,
     },
-    /// Producers are added, one by one, until the rate does not rise by more than `gain_min`.
+    /// Adds producers one by one, until the rate does not rise by more than `gain_min`.
     AddProducers {
-        /// The most to try.
+        /// Maximum number.
         producers_max: u32,
-        /// The least gain that counts, such as 0.03.
+        /// Minimum gain, such as 0.03.
         gain_min: f64,
     },
-    /// The rate is raised by `factor` until the cluster falls behind, then the knee is bisected.
+    /// Raises the rate by `factor` until the cluster falls behind, then bisects the knee.
     RaiseRate {
         /// The first rate, records per second.
         first_records_per_s: f64,
-        /// Each rate to the one before it, such as 1.5.
+        /// Ratio of consecutive rates, such as 1.5.
         factor: f64,
-        /// How close the knee must be enclosed, such as 0.05.
+        /// Relative precision of the knee, such as 0.05.
         precision: f64,
     },
 }
 
-/// How long a repetition takes. What the warm-up does is measured by nobody.
+/// The length of a repetition. The warm-up is not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Extent {
-    /// Seconds before the measurement begins.
+    /// Seconds of warm-up.
     pub warm_up_s: f64,
-    /// How long the measurement is.
+    /// The measurement.
     pub unit: Unit,
 }
 
@@ -201,6 +201,6 @@ pub struct Extent {
 pub enum Unit {
     /// Seconds.
     Seconds(f64),
-    /// Records, all producers together.
+    /// Records of all producers together.
     Records(u64),
 }

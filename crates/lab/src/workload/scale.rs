@@ -1,19 +1,19 @@
-//! Workloads of another length: for a small machine, or for a longer look. What is measured stays the same: brokers,
-//! topics, clients and records' sizes are not touched.
+//! Scales the length of workloads, for small machines or longer measurements. Brokers, topics, clients and record sizes stay the
+//! same.
 
 use super::mistake::InvalidScale;
 use super::{Load, Unit, Workload};
 
-/// The least and the most that a workload is scaled by.
+/// Minimum and maximum scale.
 const SCALE_MIN: f64 = 0.001;
 const SCALE_MAX: f64 = 1000.0;
 
-/// Under these, a time is not scaled down: what is shorter measures the start.
+/// Minimum times after scaling: shorter ones would measure the start.
 const SECONDS_MIN: f64 = 1.0;
 const WARM_UP_SECONDS_MIN: f64 = 0.5;
 
-/// The workload with records, seconds and rates times `factor`. A measurement stays 1 s long and a warm-up 0.5 s, where
-/// they were not shorter before.
+/// Multiplies records, seconds and rates by `factor`. A measurement stays at least 1 s and a warm-up 0.5 s, unless they were
+/// shorter before.
 pub fn scaled(workload: &Workload, factor: f64) -> Result<Workload, InvalidScale> {
     if !(SCALE_MIN..=SCALE_MAX).contains(&factor) {
         return Err(InvalidScale { scale: factor, min: SCALE_MIN, max: SCALE_MAX });

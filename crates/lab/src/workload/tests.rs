@@ -15,7 +15,7 @@ fn points(text: &str) -> Vec<Point> {
     parse(text).unwrap_or_else(|error| panic!("{error}")).points
 }
 
-/// The mistakes of a text, whose first line is the third of the file: line, column, key and what is said.
+/// The mistakes of a text, whose first line is the third of the file: line, column, key and words.
 fn mistakes(text: &str) -> Vec<(u32, u32, String, String)> {
     let invalid = parse(text).expect_err(text);
     let mistake = |mistake: Mistake| {
@@ -25,7 +25,7 @@ fn mistakes(text: &str) -> Vec<(u32, u32, String, String)> {
     invalid.mistakes.into_iter().map(mistake).collect()
 }
 
-/// That the text has one mistake, at this line and column, under this key, and that it is told in these words.
+/// Asserts that the text has exactly one mistake: line, column, key and words.
 #[track_caller]
 fn assert_mistake(text: &str, line: u32, column: u32, key: &str, said: &str) {
     assert_eq!(mistakes(text), [(line, column, key.to_owned(), said.to_owned())], "{text}");
@@ -104,8 +104,8 @@ fn published_figures_stand_beside_their_point() {
 #[test]
 fn an_error_shows_the_line() {
     let error = parse("[topics]\npartitions = 0\n").expect_err("0 partitions").to_string();
-    let expected = "x.toml:4:14: topics.partitions: 0 is invalid; a whole number from 1 to 100,000 (partitions) would be \
-                    right\n  4 | partitions = 0\n    |              ^";
+    let expected = "x.toml:4:14: topics.partitions: 0 is invalid; use a whole number from 1 to 100,000 (partitions)\
+                    \n  4 | partitions = 0\n    |              ^";
     assert_eq!(error, expected);
 }
 
@@ -117,7 +117,7 @@ fn all_mistakes_are_told_at_once_from_top_to_bottom() {
 }
 
 #[test]
-fn what_is_no_toml() {
+fn invalid_toml() {
     let found = mistakes("a = = 1\n");
     assert_eq!((found[0].0, found[0].2.as_str()), (3, "TOML"));
 }
@@ -132,7 +132,7 @@ fn a_file_without_its_title() {
         4,
         10,
         "publication.system",
-        "5 is invalid; a text in quotes would be right",
+        "5 is invalid; use a quoted string",
     );
 }
 
@@ -143,9 +143,9 @@ fn unknown_keys() {
         4,
         1,
         "topics.partition",
-        "no such key; topics.partitions would be right",
+        "unknown key; did you mean topics.partitions?",
     );
-    let beside = "no such key; one of cluster.brokers, cluster.properties would be right";
+    let beside = "unknown key; use one of cluster.brokers, cluster.properties";
     assert_mistake("cluster.nodes = 3\n", 3, 9, "cluster.nodes", beside);
     let found = mistakes("[publication]\nauthor = \"A\"\n");
     assert_eq!((found[0].0, found[0].2.as_str()), (4, "publication.author"));
@@ -154,7 +154,7 @@ fn unknown_keys() {
 
 #[test]
 fn values_of_another_kind_or_out_of_bounds() {
-    let whole = "a whole number from 0 to 1,000 (brokers) would be right";
+    let whole = "use a whole number from 0 to 1,000 (brokers)";
     assert_mistake("cluster.brokers = 1.5\n", 3, 19, "cluster.brokers", &format!("1.5 is invalid; {whole}"));
     assert_mistake(
         "cluster.brokers = \"3\"\n",
@@ -170,106 +170,97 @@ fn values_of_another_kind_or_out_of_bounds() {
         "cluster.brokers",
         &format!("2000 is invalid; {whole}"),
     );
-    let words = "\"yes\" is invalid; one of \"off\", \"bounded\", \"whole\" would be right";
+    let words = "\"yes\" is invalid; use one of \"off\", \"bounded\", \"whole\"";
     assert_mistake("verify = \"yes\"\n", 3, 10, "verify", words);
-    let words = "\"all\" is invalid; one of \"produce\", \"consume\", \"drain\" would be right";
+    let words = "\"all\" is invalid; use one of \"produce\", \"consume\", \"drain\"";
     assert_mistake("measure = \"all\"\n", 3, 11, "measure", words);
-    let seconds = "-1 is invalid; a number from 0 to 86400 (seconds) would be right";
+    let seconds = "-1 is invalid; use a number from 0 to 86400 (seconds)";
     assert_mistake("extent.warm_up_s = -1\n", 3, 20, "extent.warm_up_s", seconds);
-    assert_mistake("label = \" \"\n", 3, 9, "label", "\" \" is invalid; a text in quotes would be right");
-    let property = "1979-05-27 is invalid; a text, a number, true or false would be right";
+    assert_mistake("label = \" \"\n", 3, 9, "label", "\" \" is invalid; use a quoted string");
+    let property = "1979-05-27 is invalid; use a string, a number, true or false";
     assert_mistake("producers.properties.acks = 1979-05-27\n", 3, 29, "producers.properties.acks", property);
 }
 
 #[test]
 fn a_value_where_a_table_must_be() {
-    let table = "3 is invalid; a table would be right, such as [cluster]";
+    let table = "3 is invalid; use a table, such as [cluster]";
     assert_mistake("cluster = 3\n", 3, 11, "cluster", table);
-    let point =
-        "a table is invalid; [[point]], with two brackets, above the settings of each point would be right";
+    let point = "a table is invalid; put [[point]], with two brackets, above the settings of each point";
     assert_mistake("[point]\nlabel = \"a\"\n", 3, 2, "point", point);
     assert_mistake(
         "publication = 1\n",
         3,
         15,
         "publication",
-        "1 is invalid; a table would be right, such as [publication]",
+        "1 is invalid; use a table, such as [publication]",
     );
 }
 
 #[test]
 fn lists_that_make_no_points_or_too_many() {
-    let empty = "the list is empty; a value, or a list with a value for each point, would be right";
+    let empty = "the list is empty; use a value, or a list with a value for each point";
     assert_mistake("topics.partitions = []\n", 3, 21, "topics.partitions", empty);
-    let wrong = "0 is invalid; a whole number from 1 to 100,000 (partitions) would be right";
+    let wrong = "0 is invalid; use a whole number from 1 to 100,000 (partitions)";
     assert_mistake("topics.partitions = [1, 0]\n", 3, 25, "topics.partitions", wrong);
     let many = (1..=30).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
     let text = format!("topics.partitions = [{many}]\nrepetitions = [{many}]\n");
-    let said = "the lists make more than 500 points; fewer or shorter lists would be right";
+    let said = "the lists make more than 500 points; use fewer or shorter lists";
     assert_mistake(&text, 1, 1, "point", said);
 }
 
 #[test]
 fn labels_that_are_missing_or_the_same() {
-    let missing = "is missing; label = \"...\" in each [[point]] would be right";
+    let missing = "is missing; add label = \"...\" to each [[point]]";
     assert_mistake("[[point]]\nlabel = \"a\"\n[[point]]\nverify = \"off\"\n", 5, 1, "label", missing);
-    let same = "two points are called \"a\"; a label of its own for each would be right, such as one with {records.size_bytes}";
+    let same = "two points are called \"a\"; make the labels differ, for example with {records.size_bytes}";
     assert_mistake("label = \"a\"\nrepetitions = [1, 2]\n", 3, 9, "label", same);
-    let strange = "{records.size} stands for no setting of the point; the path of a key that is set would be right, such \
+    let strange = "{records.size} is not a setting of the point; use the path of a key that is set, such \
                    as {records.size_bytes}";
     assert_mistake("label = \"{records.size}\"\n", 3, 9, "label", strange);
-    assert_mistake(
-        "label = \"{a\"\n",
-        3,
-        9,
-        "label",
-        "{ without its }; {records.size_bytes} or the like would be right",
-    );
+    assert_mistake("label = \"{a\"\n", 3, 9, "label", "{ without its }; write it as {records.size_bytes}");
 }
 
 #[test]
 fn published_figures_that_are_none() {
     let about = "[publication]\nsystem = \"S\"\nhardware = \"H\"\nsource = \"Q\"\n[[point]]\n";
     let text = format!("{about}published.produced_record_per_s = 5\n");
-    let said = "no such key; published.produced_records_per_s would be right";
+    let said = "unknown key; did you mean published.produced_records_per_s?";
     assert_mistake(&text, 8, 11, "published.produced_record_per_s", said);
-    let said = "-5 is invalid; a number that is not below 0 would be right";
+    let said = "-5 is invalid; use a number that is not negative";
     assert_mistake(&format!("{about}published.drain_s = -5\n"), 8, 21, "published.drain_s", said);
-    let said = "5 is invalid; a table of figures would be right, or a list of such tables";
+    let said = "5 is invalid; use a table of figures, or a list of such tables";
     assert_mistake(&format!("{about}published = 5\n"), 8, 13, "published", said);
-    let said = "is missing; source = \"...\" here or in [publication] would be right";
+    let said = "is missing; add source = \"...\" here or in [publication]";
     let text = "[[point]]\npublished = { drain_s = 1, system = \"S\", hardware = \"H\" }\n";
     assert_mistake(text, 4, 13, "published.source", said);
-    let said = "published figures beside a list, which makes several points; a [[point]] for each value, with its own \
-                figures, would be right";
+    let said = "published figures beside a list, which makes several points; add a [[point]] for each value, with its own \
+                figures";
     assert_mistake(&format!("{about}published.drain_s = 1\nrepetitions = [1, 2]\n"), 8, 1, "published", said);
 }
 
 #[test]
 fn topics_that_a_cluster_cannot_have() {
-    let said = "3 replicas on 2 brokers; at most 2, or more cluster.brokers, would be right";
+    let said = "3 replicas on 2 brokers; use at most 2, or more cluster.brokers";
     let text = "cluster.brokers = 2\ntopics.replication_factor = 3\n";
     assert_mistake(text, 4, 29, "topics.replication_factor", said);
-    let said = "200000 replicas of partitions, of all topics together; at most 100,000 would be right";
+    let said = "200000 replicas in total; use at most 100,000";
     assert_mistake("topics = { count = 2, partitions = 100000 }\n", 3, 36, "topics.partitions", said);
-    let said = "2 with a replication factor of 1; a whole number from 1 to 1 would be right";
+    let said = "2 with a replication factor of 1; use a whole number from 1 to 1";
     let text = "topics.properties.min.insync.replicas = 2\n";
     assert_mistake(text, 3, 41, "topics.properties.min.insync.replicas", said);
 }
 
 #[test]
 fn records_that_cannot_be_made() {
-    let said = "23 bytes with verify = \"whole\", whose stamp takes 24; at least 24, or verify = \"bounded\" or \"off\", \
-                would be right";
+    let said = "23 bytes with verify = \"whole\", whose stamp takes 24; use at least 24, or verify = \"bounded\" or \"off\"";
     assert_mistake("verify = \"whole\"\nrecords.size_bytes = 23\n", 4, 22, "records.size_bytes", said);
     assert_eq!(points("verify = \"whole\"\nrecords.size_bytes = 24\n").len(), 1);
     assert_eq!(points("records.size_bytes = 23\n")[0].verify, Verify::Bounded);
-    let said =
-        "is missing, with records.payload = \"file\"; records.file = \"the file's path\" would be right";
+    let said = "is missing, with records.payload = \"file\"; add records.file = \"PATH\"";
     assert_mistake("records.payload = \"file\"\n", 1, 1, "records.file", said);
-    let said = "is of no use to this payload; records.payload = \"file\" would be right";
+    let said = "has no effect on this payload; remove it, or use records.payload = \"file\"";
     assert_mistake("records.file = \"a\"\n", 3, 16, "records.file", said);
-    let said = "no-such-file is no file; the path of a file would be right";
+    let said = "no-such-file is not a file; use the path of a file";
     assert_mistake(
         "records = { payload = \"file\", file = \"no-such-file\" }\n",
         3,
@@ -281,24 +272,24 @@ fn records_that_cannot_be_made() {
 
 #[test]
 fn more_threads_than_clients() {
-    let said = "1 process of 3 threads for 2 clients; processes times threads of at most producers.count would be right";
+    let said = "1 process of 3 threads for 2 clients; use processes times threads of at most producers.count";
     assert_mistake("producers = { count = 2, threads = 3 }\n", 3, 36, "producers.threads", said);
-    let said = "4 processes of 1 thread for 2 clients; processes times threads of at most consumers.count would be right";
+    let said =
+        "4 processes of 1 thread for 2 clients; use processes times threads of at most consumers.count";
     assert_mistake("consumers = { count = 2, processes = 4 }\n", 3, 38, "consumers.processes", said);
 }
 
 #[test]
 fn measures_that_lack_something() {
-    let said = "nobody produces, with measure = \"produce\"; at least 1, or measure = \"consume\" where records that were \
-                produced before are read, would be right";
+    let said = "no producers, with measure = \"produce\"; use at least 1, or measure = \"consume\" to read records produced before";
     assert_mistake("producers.count = 0\n", 3, 19, "producers.count", said);
     let consume = "measure = \"consume\"\nconsumers.count = 1\nextent.records = 10\n";
     assert_eq!(points(&format!("{consume}producers.count = 0\n"))[0].producers.count, 0);
-    let said = "nobody consumes, with measure = \"consume\"; at least 1 would be right";
+    let said = "no consumers, with measure = \"consume\"; use at least 1";
     assert_mistake("measure = \"consume\"\nextent.records = 10\n", 1, 1, "consumers.count", said);
-    let said = "is missing, with measure = \"consume\"; the number of records that are produced before would be right";
+    let said = "is missing, with measure = \"consume\"; set the number of records to produce first";
     assert_mistake("measure = \"consume\"\nconsumers.count = 1\n", 1, 1, "extent.records", said);
-    let said = "consumers take what they can, with measure = \"consume\"; \"maximum\" would be right";
+    let said = "consumers run at the maximum rate, with measure = \"consume\"; use \"maximum\"";
     assert_mistake(
         &format!("{consume}load = {{ kind = \"rate\", records_per_s = 5 }}\n"),
         6,
@@ -306,8 +297,8 @@ fn measures_that_lack_something() {
         "load.kind",
         said,
     );
-    let said = "a backlog is only drained while less is produced than can be consumed; \"rate\", with load.records_per_s, \
-                would be right";
+    let said =
+        "a backlog can only drain if the producers leave capacity; use \"rate\", with load.records_per_s";
     assert_mistake(
         "measure = \"drain\"\nconsumers.count = 1\nextent.records = 10\n",
         1,
@@ -319,29 +310,32 @@ fn measures_that_lack_something() {
 
 #[test]
 fn loads_with_settings_of_another_kind_or_without_their_own() {
-    let said = "is of no use to load.kind = \"maximum\"; load.kind = \"raise-rate\" would be right";
+    let said = "has no effect with load.kind = \"maximum\"; remove it, or use load.kind = \"raise-rate\"";
     assert_mistake("load.factor = 2\n", 3, 15, "load.factor", said);
-    let said = "is missing, with load.kind = \"rate\"; load.records_per_s = a number would be right";
+    let said = "is missing, with load.kind = \"rate\"; add load.records_per_s = NUMBER";
     assert_mistake("load.kind = \"rate\"\n", 1, 1, "load.records_per_s", said);
-    let said = "is missing, with load.kind = \"add-producers\"; load.producers_max = a number would be right";
+    let said = "is missing, with load.kind = \"add-producers\"; add load.producers_max = NUMBER";
     assert_mistake("load.kind = \"add-producers\"\n", 1, 1, "load.producers_max", said);
-    let said = "2 with 3 producers to begin with; at least 3 would be right";
+    let said = "2 with 3 initial producers; use at least 3";
     let text = "producers.count = 3\nload = { kind = \"add-producers\", producers_max = 2 }\n";
     assert_mistake(text, 4, 50, "load.producers_max", said);
-    let said = "each step of load.kind = \"raise-rate\" takes a time; extent.seconds would be right";
+    let said = "the steps of load.kind = \"raise-rate\" need a duration; use extent.seconds";
     assert_mistake("load.kind = \"raise-rate\"\nextent.records = 5\n", 4, 18, "extent.records", said);
 }
 
 #[test]
 fn two_lengths_at_once() {
-    let said = "stands beside extent.seconds; one of the two would be right";
+    let said = "cannot be combined with extent.seconds; use one of the two";
     assert_mistake("extent = { seconds = 5, records = 5 }\n", 3, 35, "extent.records", said);
 }
 
 #[test]
 fn a_name_that_is_neither_built_in_nor_a_file() {
     let error = load("ibm-fat", None).expect_err("no such workload").to_string();
-    assert!(error.starts_with("ibm-fat is no workload: one of quick, ibm-resilient, ibm-fast,"), "{error}");
+    assert!(
+        error.starts_with("There is no workload ibm-fat: use one of quick, ibm-resilient, ibm-fast,"),
+        "{error}"
+    );
     let error = load("no/such/file.toml", None).expect_err("no such file").to_string();
     assert!(error.starts_with("no/such/file.toml cannot be read: "), "{error}");
 }
@@ -358,7 +352,7 @@ fn a_file_is_read_with_paths_from_its_folder() {
     assert_eq!((workload.name.as_str(), &workload.points[0].records.payload), ("own", &Payload::File(lines)));
     std::fs::write(&path, " ".repeat(2 << 20)).expect("written");
     let error = load(&path.to_string_lossy(), None).expect_err("too long").to_string();
-    assert!(error.ends_with("it has 2097152 bytes; at most 1048576 would be right"), "{error}");
+    assert!(error.ends_with("it has 2097152 bytes; the limit is 1048576"), "{error}");
 }
 
 #[test]
@@ -378,7 +372,7 @@ fn a_scale_multiplies_records_seconds_and_rates_and_nothing_else() {
     assert_eq!(scaled(&whole, 1.0).expect("within bounds"), whole);
     for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let error = scaled(&whole, wrong).expect_err("out of bounds").to_string();
-        assert!(error.ends_with("is invalid: a number from 0.001 to 1000 would be right"), "{error}");
+        assert!(error.ends_with("is invalid: use a number from 0.001 to 1000"), "{error}");
     }
 }
 
@@ -388,12 +382,12 @@ fn odd_settings_are_warned_of() {
                 acks = \"all\"\nlinger.msec = 5\nbatch.num.messages = 10\nssl.anything = 1\n";
     let said = warnings(&parse(text).expect("it is right"));
     let expected = [
-        "producers.properties.batch.num.messages: only librdkafka has a setting of this name",
-        "producers.properties.linger.msec: no client of Kafka has a setting of this name",
+        "producers.properties.batch.num.messages: only librdkafka has a setting with this name",
+        "producers.properties.linger.msec: no Kafka client has a setting with this name",
         "topics.properties.no.such: Kafka has no such topic property",
-        "x: 3 consumers share 1 partitions: 2 of them have nothing to do",
-        "x: records of 2000000 bytes do not fit the client's limit of 1048576: raise the producers' max.request.size (of \
-         librdkafka message.max.bytes) and the topic's max.message.bytes",
+        "x: 3 consumers share 1 partitions: 2 of them are idle",
+        "x: records of 2000000 bytes exceed the client's limit of 1048576: raise the producers' max.request.size (librdkafka: \
+         message.max.bytes) and the topic's max.message.bytes",
     ];
     assert_eq!(said, expected);
     let said = |drivers: &str| {
@@ -432,7 +426,7 @@ fn streams_in_memory_have_no_cluster_and_nothing_that_needs_one() {
         6,
         19,
         "consumers.count",
-        "1 without a cluster (cluster.brokers = 0); 0 would be right",
+        "1 without a cluster (cluster.brokers = 0); use 0",
     );
     let found = mistakes(&format!("{without}verify = \"whole\"\n"));
     assert_eq!(found.len(), 1, "{found:?}");

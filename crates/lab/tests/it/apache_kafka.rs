@@ -1,4 +1,4 @@
-//! The target `apache-kafka` with real brokers. Needs Java and Kafka's jars; skipped, and said so, without them.
+//! The target `apache-kafka` with real brokers. Needs Java and Kafka's jars; otherwise skipped, with a message.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,7 +11,7 @@ use thalweg_lab::workload::ClusterSpec;
 use thalweg_wire::request::CreateTopicsRequest;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
 
-/// Whether Kafka's jars are there; says that it skips when they are not.
+/// Whether Kafka's jars are available; prints that the test is skipped if not.
 fn has_kafka(what: &str) -> bool {
     if std::env::var_os("KAFKA_CLASSPATH").is_some() {
         return true;
@@ -92,7 +92,7 @@ async fn three_brokers_replicate_and_a_death_is_noticed() {
     let advice = doctor::examine(work.path(), Some((&cluster.bootstrap, &BTreeMap::new()))).await;
     let fetchers = advice.iter().find(|one| one.subject == "num.replica.fetchers").expect("it is looked at");
     assert_eq!((fetchers.place.as_str(), fetchers.found.as_str()), ("brokers", "1"));
-    assert!(fetchers.right.starts_with("3 "), "{fetchers:?}");
+    assert!(fetchers.right.starts_with("use 3 "), "{fetchers:?}");
 
     let victim = i32::try_from(cluster.processes[1].1).expect("a process id");
     let pid = rustix::process::Pid::from_raw(victim).expect("not zero");

@@ -1,5 +1,4 @@
-//! The page of a result in a real browser: light, dark and on paper. Without a Chromium, which Debian has and root may
-//! install, these tests are skipped.
+//! The page of a result in a real browser: light, dark and printed. Skipped without Chromium (a Debian package).
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -11,7 +10,7 @@ use thalweg_lab::report;
 
 use crate::fixture;
 
-/// A browser with a profile of its own, whose every request would arrive at `asked`.
+/// A browser with its own profile, whose requests would all arrive at `asked`.
 struct Browser {
     program: PathBuf,
     dir: tempfile::TempDir,
@@ -20,11 +19,11 @@ struct Browser {
 }
 
 impl Browser {
-    /// None, with a word on why, where there is no browser.
+    /// None without a browser, with a message.
     fn start() -> Option<Browser> {
         static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
         let Some(program) = FOUND.get_or_init(find) else {
-            // Past the capture of the test program, so that a summary of skipped tests sees it.
+            // Bypasses the test harness's capture, so that the summary of skipped tests has it.
             let how = "scripts/apt-install chromium, then run this again";
             writeln!(std::io::stderr(), "SKIPPED: the report in a browser: {how}")
                 .expect("stderr takes a line");
@@ -34,7 +33,7 @@ impl Browser {
         let proxy = format!("http://{}", listener.local_addr().expect("bound"));
         let asked = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&asked);
-        // It ends with the test program: a browser keeps asking for as long as it lives.
+        // Killed with the test program: a browser sends requests as long as it lives.
         std::thread::spawn(move || {
             for mut stream in listener.incoming().flatten() {
                 let mut request = [0; 2048];
@@ -77,7 +76,7 @@ impl Browser {
         output
     }
 
-    /// The document after loading, and what the console said.
+    /// The document after loading, and the console output.
     fn document(&self, page: &Path) -> (String, Vec<String>) {
         let output = self.open(page, &["--dump-dom", "--virtual-time-budget=2000"]);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -85,7 +84,7 @@ impl Browser {
         (String::from_utf8_lossy(&output.stdout).into_owned(), console)
     }
 
-    /// The colour of the first point of a picture of the page.
+    /// The colour of the first pixel of a screenshot.
     fn corner(&self, page: &Path, name: &str, flags: &[&str]) -> [u8; 3] {
         let picture = self.dir.path().join(name);
         let shot = format!("--screenshot={}", picture.display());
@@ -109,7 +108,7 @@ impl Browser {
 
 fn find() -> Option<PathBuf> {
     installed().or_else(|| {
-        // Others than root would be asked for a password in the middle of a test.
+        // Without root, the test would prompt for a password.
         let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/apt-install");
         if root {
@@ -126,7 +125,7 @@ fn installed() -> Option<PathBuf> {
     std::env::split_paths(&path).flat_map(|dir| names.map(|name| dir.join(name))).find(|path| path.is_file())
 }
 
-/// Of a PNG with 8 bits for each colour: the first point is stored as it is, whatever the filter of its row.
+/// The first pixel of a PNG with 8 bits per colour, which is stored unchanged by any row filter.
 fn first_pixel(png: &[u8]) -> [u8; 3] {
     let mut packed = Vec::new();
     let mut rest = &png[8..];
@@ -145,7 +144,7 @@ fn first_pixel(png: &[u8]) -> [u8; 3] {
 #[test]
 fn the_page_is_whole_quiet_and_asks_nobody() {
     let Some(browser) = Browser::start() else { return };
-    // First that the ears work: a page that speaks and asks is heard.
+    // First check the method: scripts and requests of a page are detected.
     let loud = "<title>x</title><img src=http://evil.invalid/x><script>console.error('heard')</script>";
     let (_, console) = browser.document(&browser.page("loud.html", loud));
     assert!(console.iter().any(|line| line.contains("heard")), "{console:?}");
@@ -159,7 +158,7 @@ fn the_page_is_whole_quiet_and_asks_nobody() {
         assert!(document.contains(&workload.workload.name) && document.contains(&workload.workload.title));
     }
     for text in
-        ["other hardware, not comparable", "99.99", "knee", "in sync, least", "thalweg lab run ibm-fast"]
+        ["other hardware, not comparable", "99.99", "knee", "in sync, min", "thalweg lab run ibm-fast"]
     {
         assert!(document.contains(text), "{text} is not on the page");
     }
@@ -201,7 +200,7 @@ fn paper_shows_what_the_screen_folds() {
 #[test]
 fn the_page_fits_wide_and_narrow_windows() {
     let Some(browser) = Browser::start() else { return };
-    // The page itself allows no script: this one measures a copy that does.
+    // The page forbids scripts: this one measures a modified copy.
     let measure =
         "<script>document.title='width '+(document.documentElement.scrollWidth-innerWidth)</script></body>";
     let page = report::html(&fixture::run(7));

@@ -1,4 +1,4 @@
-//! Results on disk, and beside each other.
+//! Results in files, and their comparison.
 
 use std::path::Path;
 
@@ -107,7 +107,7 @@ fn a_result_comes_back_as_it_was_written_and_leaves_nothing_beside() {
     std::fs::write(&path, "an older one").expect("written");
     let run = fixture::run(7);
     write(&path, &run).expect("written");
-    // Not assert_eq: nobody reads two results of some megabytes each.
+    // Not assert_eq, which would print two results of some megabytes each.
     assert!(read(&path).expect("readable") == run);
     assert_eq!(std::fs::read_dir(dir.path()).expect("a directory").count(), 1);
     let missing = dir.path().join("no/such/result.json");

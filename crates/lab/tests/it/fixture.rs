@@ -1,5 +1,5 @@
-//! Results as a run gives them, made from a seed: several workloads, targets and drivers, a search for saturation, points
-//! that failed and points that may not be quoted.
+//! Results like those of a run, generated from a seed: several workloads, targets and drivers, a search for saturation, failed
+//! points and points that are not quotable.
 
 use std::collections::BTreeMap;
 
@@ -19,18 +19,18 @@ use thalweg_lab::workload::{
 const BEGAN_US: u64 = 1_795_320_000_000_000;
 const SECONDS: u64 = 30;
 
-/// How a point behaves on a target.
+/// The behaviour of a point on a target.
 #[derive(Clone, Copy)]
 pub struct Behaviour {
     pub records_per_s: f64,
-    /// Standard deviation from repetition to repetition, by mean.
+    /// Relative standard deviation between repetitions.
     pub spread: f64,
     pub p50_us: f64,
     pub broker_cpu_us: f64,
     pub producer_cpu_us: f64,
 }
 
-/// A result as a run of three workloads on two targets gives it.
+/// A result of three workloads on two targets.
 pub fn run(seed: u64) -> RunResult {
     let mut made = Made { random: SmallRng::seed_from_u64(seed), number: 0 };
     RunResult {
@@ -58,7 +58,7 @@ pub fn run(seed: u64) -> RunResult {
     }
 }
 
-/// The same, with names that would break out of a page that did not escape them.
+/// The same, with names that would break out of a page without escaping.
 pub fn hostile(seed: u64) -> RunResult {
     const EVIL: &str =
         "\"><img src=http://evil.invalid/x onerror=alert(1)><script>document.title='owned'</script>";
@@ -139,7 +139,7 @@ fn targets() -> BTreeMap<String, TargetInfo> {
     ])
 }
 
-/// A point that produces as fast as it goes.
+/// A point that produces at the maximum rate.
 pub fn point(label: &str, size_bytes: u32, partitions: u32) -> Point {
     let clients = |count: u32, properties: &[(&str, &str)]| Clients {
         count,
@@ -358,7 +358,7 @@ impl Made {
         )
     }
 
-    /// A result of a point that behaves so.
+    /// The result of a point with this behaviour.
     fn result(&mut self, shape: &Point, target: &str, driver: Driver, behaviour: Behaviour) -> PointResult {
         let repetitions: Vec<Repetition> =
             (0..shape.repetitions).map(|number| self.repetition(shape, number, behaviour)).collect();
@@ -461,7 +461,7 @@ impl Made {
         latency: &Histogram,
     ) -> Vec<Interval> {
         let intervals = (1..=SECONDS).map(|second| {
-            // A pause of the collector, or of the disk, now and then.
+            // An occasional pause of the garbage collector or the disk.
             let pause = self.random.random_bool(0.07);
             let records = (rate * (1.0 + 0.03 * self.normal()) * if pause { 0.7 } else { 1.0 }) as u64;
             let factor = if pause { 4.0 } else { 1.0 + 0.1 * self.normal().abs() };
@@ -574,7 +574,7 @@ fn evidence(shape: &Point, records: u64) -> Evidence {
     }
 }
 
-/// As the runner makes it.
+/// The summary, as the runner calculates it.
 pub fn summary(repetitions: &[Repetition]) -> Summary {
     let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for repetition in repetitions {
@@ -636,9 +636,8 @@ fn workload(
         workload: Workload {
             name: name.to_owned(),
             title: title.to_owned(),
-            description:
-                "As published: what is run, how hard and for how long stands under every setting below."
-                    .to_owned(),
+            description: "As published: workload, load and duration are listed under every setting below."
+                .to_owned(),
             drivers: Vec::new(),
             scale,
             points,

@@ -1,34 +1,34 @@
-//! The modules of the lab stand in floors: each imports from those below it alone. So a reader can begin at any floor and
-//! need not look up, and any upper part could become a crate of its own.
+//! The lab's modules are in layers: each imports only from lower ones. So each layer can be read without the upper ones, and any
+//! upper part could become a separate crate.
 
 use std::path::{Path, PathBuf};
 
-/// The lowest first.
+/// Lowest first.
 const FLOORS: &[&str] = &[
-    // Numbers and what they are called.
+    // Numbers and their names.
     "quantity",
     "figures",
     "histogram",
     "pacer",
-    // What is measured, and on what.
+    // Workloads and targets.
     "workload",
     "payload",
     "target",
     "null_server",
-    // Who measures.
+    // Clients.
     "worker",
     "perf",
-    // What comes out, and what bears on it.
+    // Results.
     "result",
     "sample",
     "machine",
     "warm",
     "evidence",
     "doctor",
-    // What shows it.
+    // Display.
     "report",
     "terminal",
-    // What walks through all of it.
+    // Control.
     "run",
     "calibrate",
     "tune",
@@ -50,7 +50,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The modules that a text names from the root of the crate.
+/// The modules that a text imports from the crate's root.
 fn imports(text: &str) -> impl Iterator<Item = &str> {
     text.match_indices("crate::").map(|(at, found)| {
         let rest = &text[at + found.len()..];

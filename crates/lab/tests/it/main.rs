@@ -1,5 +1,4 @@
-//! The laboratory, by its public interface: the perf tools beside Kafka's own, workloads and their pages, results and their
-//! report.
+//! The laboratory through its public interface: the perf tools and Kafka's own, workloads and their pages, results and reports.
 #![allow(clippy::print_stdout, reason = "a test that is skipped says so, and a failing one names its seed")]
 
 mod apache_kafka;

@@ -1,5 +1,4 @@
-//! Every option of Kafka's tools is one of ours. Needs Kafka's jars: skipped, with a line that says so, unless
-//! `KAFKA_CLASSPATH` names them.
+//! Every option of Kafka's tools exists in ours. Needs Kafka's jars: skipped with a message unless `KAFKA_CLASSPATH` is set.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -12,7 +11,7 @@ use thalweg_lab::perf::{ConsumerPerformance, EndToEndLatency, ProducerPerformanc
 fn options(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| c.is_whitespace() || "[](),|".contains(c));
     let names = words.filter_map(|word| word.strip_prefix("--"));
-    // A name ends in a letter; Kafka's texts are broken within names, and sentences end behind some.
+    // A name ends in a letter; Kafka's texts break lines within names, and sentences may end after some.
     names
         .map(|name| name.trim_end_matches('.').to_owned())
         .filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase()))
@@ -22,13 +21,13 @@ fn options(text: &str) -> BTreeSet<String> {
 fn kafkas(classpath: &str, tool: &str) -> BTreeSet<String> {
     let output = Command::new("java")
         .args(["-Xmx128m", "-cp", classpath, &format!("org.apache.kafka.tools.{tool}")])
-        // A lone argument is taken for a position by one of them.
+        // One of them takes a single argument for a positional one.
         .args(["--topic", "t", "--help"])
         .output()
         .expect("java runs");
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8(text).expect("text");
-    // Options stand at the beginning of their lines; elsewhere, others are spoken of.
+    // Options are at the start of their lines; elsewhere, others are mentioned.
     let lines = text.lines().filter(|line| line.trim_start().starts_with("--"));
     options(
         &lines
@@ -58,7 +57,7 @@ fn every_option_of_kafkas_tools_is_one_of_ours() {
     ] {
         let mut theirs = kafkas(&classpath, tool);
         assert!(theirs.len() >= least, "{tool}: {theirs:?}");
-        // Every command of ours has these two.
+        // All our commands have these two.
         theirs.remove("help");
         theirs.remove("version");
         let missing: Vec<&String> = theirs.difference(&ours).collect();

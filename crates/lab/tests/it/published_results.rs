@@ -1,7 +1,7 @@
-//! The tables of the README and of the pages under `docs/results/` are those of the results that they name. With
-//! UPDATE_DOCS=1, they are written anew.
+//! The lab's tables in the README and the pages under `docs/results/` match the results that they name. UPDATE_DOCS=1 rewrites
+//! them.
 //!
-//! A table stands between `<!-- lab RESULT.json WORKLOAD... -->` and `<!-- /lab -->`; the path is from the root.
+//! A table is between `<!-- lab RESULT.json WORKLOAD... -->` and `<!-- /lab -->`; the path is relative to the root.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use thalweg_lab::{report, result};
 const BEGIN: &str = "<!-- lab ";
 const END: &str = "<!-- /lab -->";
 
-/// The pages that may have such tables.
+/// The pages with such tables.
 fn pages(root: &Path) -> Vec<PathBuf> {
     let results = std::fs::read_dir(root.join("docs/results")).expect("the folder is there");
     let results = results.map(|entry| entry.expect("it can be read").path());
@@ -20,7 +20,7 @@ fn pages(root: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// A page with its tables made from the results that they name, and how many there are.
+/// A page with regenerated tables, and their number.
 fn written(root: &Path, page: &str) -> (String, usize) {
     let (mut whole, mut rest, mut tables) = (String::new(), page, 0);
     while let Some((before, from)) = rest.split_once(BEGIN) {

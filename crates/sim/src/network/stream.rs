@@ -21,7 +21,7 @@ impl SimulatedNetwork for Machine {
     }
 }
 
-/// A port that is listened on.
+/// A listening port.
 pub(crate) struct Port {
     pub(super) network: Network,
     pub(super) machine: MachineId,
@@ -55,7 +55,7 @@ impl Drop for Port {
     fn drop(&mut self) {
         let mut state = self.network.0.lock();
         let Some(listener) = state.ports.remove(&(self.machine, self.port)) else { return };
-        // Connections that were not accepted are refused.
+        // Pending connections are refused.
         for &id in &listener.waiting {
             if let Some(connection) = state.connections.get_mut(&id) {
                 connection.server.phase = Phase::Gone;

@@ -1,4 +1,4 @@
-//! The values of a stage's options: read by what their declaration says, and asked for by name.
+//! Option values: parsed as their declaration says, and read by name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,23 +30,23 @@ pub enum Value {
     Expression(Arc<Expression>),
 }
 
-/// A value that an option cannot have.
+/// A value that an option does not accept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrongValue {
-    /// What is wrong with it, where there is more to say than that it is no such value.
+    /// A specific message, where the generic one is not enough.
     pub message: Option<String>,
-    /// What would be right.
+    /// What to do instead.
     pub right: String,
-    /// The byte of it that is wrong, where not all of it is.
+    /// The offset of the mistake in the value, if known.
     pub at: Option<usize>,
 }
 
-/// The options of one stage, each with a value, given or by default; those without either are not there.
+/// The options of one stage with their given or default values; an option with neither is absent.
 #[derive(Clone, Debug)]
 pub struct Settings(BTreeMap<&'static str, Value>);
 
 impl Settings {
-    /// What the declarations say of the texts that were given: `given` finds one by the name of the option.
+    /// The declarations of given texts, by option name.
     pub fn read<'a>(
         module: &'static Module,
         given: impl Fn(&str) -> Option<&'a str>,
@@ -71,12 +71,12 @@ impl Settings {
         self.0.get(name)
     }
 
-    /// A text that has a default or is required.
+    /// A text option with a default, or required.
     pub fn text(&self, name: &str) -> &str {
         self.optional_text(name).unwrap_or_else(|| missing(name))
     }
 
-    /// A text that may be missing.
+    /// An optional text option.
     pub fn optional_text(&self, name: &str) -> Option<&str> {
         match self.value(name)? {
             Value::Text(text) => Some(text),
@@ -84,7 +84,7 @@ impl Settings {
         }
     }
 
-    /// true or false.
+    /// A boolean option.
     pub fn flag(&self, name: &str) -> bool {
         match self.value(name) {
             Some(Value::Flag(flag)) => *flag,
@@ -93,12 +93,12 @@ impl Settings {
         }
     }
 
-    /// A whole number or bytes, with a default or required.
+    /// A whole number or size with a default, or required.
     pub fn integer(&self, name: &str) -> u64 {
         self.optional_integer(name).unwrap_or_else(|| missing(name))
     }
 
-    /// A whole number or bytes, which may be missing.
+    /// An optional whole number or size.
     pub fn optional_integer(&self, name: &str) -> Option<u64> {
         match self.value(name)? {
             Value::Integer(value) => Some(*value),
@@ -106,7 +106,7 @@ impl Settings {
         }
     }
 
-    /// A number, which may be missing.
+    /// An optional number.
     pub fn optional_number(&self, name: &str) -> Option<f64> {
         match self.value(name)? {
             Value::Number(value) => Some(*value),
@@ -114,12 +114,12 @@ impl Settings {
         }
     }
 
-    /// A time with a default or required.
+    /// A duration with a default, or required.
     pub fn duration(&self, name: &str) -> Duration {
         self.optional_duration(name).unwrap_or_else(|| missing(name))
     }
 
-    /// A time, which may be missing.
+    /// An optional duration.
     pub fn optional_duration(&self, name: &str) -> Option<Duration> {
         match self.value(name)? {
             Value::Duration(value) => Some(*value),
@@ -127,12 +127,12 @@ impl Settings {
         }
     }
 
-    /// An expression with a default or required.
+    /// An expression with a default, or required.
     pub fn expression(&self, name: &str) -> Arc<Expression> {
         self.optional_expression(name).unwrap_or_else(|| missing(name))
     }
 
-    /// An expression, which may be missing.
+    /// An optional expression.
     pub fn optional_expression(&self, name: &str) -> Option<Arc<Expression>> {
         match self.value(name)? {
             Value::Expression(expression) => Some(expression.clone()),
@@ -142,15 +142,15 @@ impl Settings {
 }
 
 fn missing(name: &str) -> ! {
-    panic!("the option {name} is declared with a default or as required, and so has a value")
+    panic!("the option {name} is required or has a default, so it has a value")
 }
 
 fn mistaken(name: &str, value: &Value) -> ! {
-    panic!("the option {name} is asked for as what it is declared to be, not as {value:?}")
+    panic!("the option {name} is read as a type other than the declared one: {value:?}")
 }
 
 impl Takes {
-    /// Reads a value.
+    /// Parses a value.
     pub fn read(self, text: &str) -> Result<Value, WrongValue> {
         let value = match self {
             Takes::Text => Some(Value::Text(text.to_owned())),
@@ -190,7 +190,7 @@ impl Takes {
             Takes::Figures => figures(text).map(|_figures| Value::Text(text.to_owned())),
             Takes::Expression => {
                 let compiled = Expression::compile(text).map_err(|error| WrongValue {
-                    message: Some(format!("This is no expression: {error}")),
+                    message: Some(format!("This is not a valid expression: {error}")),
                     right: "Expressions are CEL, such as `payload.amount > 100 && key.startsWith('a')`."
                         .to_owned(),
                     at: error.at,
@@ -198,23 +198,29 @@ impl Takes {
                 Some(Value::Expression(Arc::new(compiled)))
             }
         };
-        value.ok_or_else(|| WrongValue {
-            message: None,
-            right: format!("{} would be right.", self.describe()),
-            at: None,
-        })
+        value.ok_or_else(|| WrongValue { message: None, right: self.advice(), at: None })
     }
 
-    /// What it takes, for people.
+    fn advice(self) -> String {
+        let described = self.describe();
+        match described.split_at_checked(1) {
+            Some((first, rest)) if !rest.starts_with(char::is_uppercase) => {
+                format!("Use {}{rest}.", first.to_lowercase())
+            }
+            _ => format!("Use {described}."),
+        }
+    }
+
+    /// The accepted values, for people.
     pub fn describe(self) -> String {
         match self {
             Takes::Text => "Text".to_owned(),
-            Takes::Name => "Text that is not empty".to_owned(),
+            Takes::Name => "Non-empty text".to_owned(),
             Takes::Flag => "true or false".to_owned(),
             Takes::Integer(0, u64::MAX) => "A whole number".to_owned(),
-            Takes::Integer(min, u64::MAX) => format!("A whole number from {min} on"),
+            Takes::Integer(min, u64::MAX) => format!("A whole number, at least {min}"),
             Takes::Integer(min, max) => format!("A whole number from {min} to {max}"),
-            Takes::Number(min, f64::MAX) => format!("A number from {min} on"),
+            Takes::Number(min, f64::MAX) => format!("A number, at least {min}"),
             Takes::Number(min, max) => format!("A number from {min} to {max}"),
             Takes::Duration => {
                 "A time such as 500ms, 10s, 5m or 1h (a bare number is milliseconds)".to_owned()
@@ -229,13 +235,15 @@ impl Takes {
             Takes::Topic => {
                 "The name of a topic (letters, digits, `.`, `_` and `-`, up to 249 of them)".to_owned()
             }
-            Takes::Brokers => "HOST:PORT of a broker, or of several with commas between".to_owned(),
-            Takes::Topics => "Names of topics, with commas between".to_owned(),
-            Takes::TimeFormat => "A time in the directives of strftime, such as %H:%M:%S".to_owned(),
+            Takes::Brokers => "HOST:PORT of one or more brokers, separated by commas".to_owned(),
+            Takes::Topics => "Topic names, separated by commas".to_owned(),
+            Takes::TimeFormat => "A strftime format, such as %H:%M:%S".to_owned(),
             Takes::Begin => "earliest, latest, offset:N, offset:PARTITION=N,... or timestamp:MS".to_owned(),
-            Takes::Partitions => "Numbers of partitions, with commas between".to_owned(),
+            Takes::Partitions => "Partition numbers, separated by commas".to_owned(),
             Takes::Url => "http://HOST:PORT/PATH or https://HOST/PATH".to_owned(),
-            Takes::Figures => "count, sum, min, max, avg, p50 or p99.9, with commas between".to_owned(),
+            Takes::Figures => {
+                "Any of count, sum, min, max, avg and quantiles such as p99.9, separated by commas".to_owned()
+            }
         }
     }
 }

@@ -1,13 +1,13 @@
-//! What an expression asks of a message, found in its tree before any message comes.
+//! The message fields that an expression needs, found in its syntax tree at compile time.
 
 use cel::IdedExpr;
 use cel::common::ast::{EntryExpr, Expr, LiteralValue, operators};
 
 use crate::language::closest;
 
-/// What a message offers.
+/// The variables of a message.
 pub const VARIABLES: [&str; 8] = ["payload", "text", "raw", "key", "headers", "time", "time_ms", "sequence"];
-/// Names that are not variables and stand where one could: types, and what functions are grouped under.
+/// Names that can stand where a variable can: types, and namespaces of functions.
 const TYPES: [&str; 13] = [
     "bool",
     "bytes",
@@ -23,7 +23,7 @@ const TYPES: [&str; 13] = [
     "type",
     "uint",
 ];
-/// The functions of the language and of its extension for strings, its operators and what its macros become aside.
+/// The functions of the language and its string extension, plus operators and macro expansions.
 const FUNCTIONS: [&str; 46] = [
     "bool",
     "bytes",
@@ -73,19 +73,19 @@ const FUNCTIONS: [&str; 46] = [
     "upperAscii",
 ];
 
-/// What an expression asks of `payload`.
+/// The parts of `payload` that an expression needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// Nothing: the message may be anything.
+    /// None: the message can have any format.
     Nothing,
     /// These members.
     Members(Vec<Box<str>>),
-    /// All of it.
+    /// The whole.
     Whole,
 }
 
 impl Needs {
-    /// What the tree asks for, or what in it is unknown.
+    /// Collects what the tree needs; fails at the first unknown name.
     pub fn of(tree: &IdedExpr) -> Result<Needs, String> {
         let mut search = Search { needs: Needs::Nothing, bound: Vec::new() };
         search.visit(tree)?;
@@ -95,7 +95,7 @@ impl Needs {
 
 struct Search<'a> {
     needs: Needs,
-    /// The variables of the macros around, `x` in `list.exists(x, x > 1)`.
+    /// Variables of enclosing macros, such as `x` in `list.exists(x, x > 1)`.
     bound: Vec<&'a str>,
 }
 
@@ -150,13 +150,13 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// The member, where the expression is `payload.member`, tested for or read.
+    /// The member, if the expression is `payload.member`, tested or read.
     fn payload_member(&self, expr: &'a IdedExpr) -> Option<&'a str> {
         let Expr::Select(select) = &expr.expr else { return None };
         self.is_payload(&select.operand).then_some(select.field.as_str())
     }
 
-    /// The member, where the expression is `payload["member"]`.
+    /// The member, if the expression is `payload["member"]`.
     fn index_of_payload(&self, function: &str, arguments: &'a [IdedExpr]) -> Option<&'a str> {
         let ([operand, index], true) = (arguments, function == operators::INDEX) else { return None };
         let Expr::Literal(LiteralValue::String(name)) = &index.expr else { return None };
@@ -188,7 +188,7 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         let meant = closest(name, VARIABLES).map_or(format!("payload.{name}"), str::to_owned);
-        Err(format!("there is no variable {name}; {meant} would be one"))
+        Err(format!("there is no variable {name}; did you mean {meant}?"))
     }
 }
 
@@ -199,6 +199,6 @@ fn check_function(name: &str) -> Result<(), String> {
     }
     let macros = ["has", "all", "exists", "exists_one", "map", "filter"];
     let meant = closest(name, FUNCTIONS.into_iter().chain(macros));
-    let meant = meant.map(|meant| format!("; {meant} would be one")).unwrap_or_default();
+    let meant = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
     Err(format!("there is no function {name}{meant}"))
 }

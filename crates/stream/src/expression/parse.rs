@@ -1,6 +1,6 @@
-//! From text to tree. The parser, and whoever walks over its tree later, goes as deep as the expression is nested,
-//! and a stack that overflows takes the process down: so a text is parsed on a stack that is large enough for any,
-//! and a tree that is too deep for others is refused there.
+//! The parser. Parsing and evaluation recurse as deep as the expression is nested, and a stack overflow aborts the process.
+//! Therefore a text is parsed on a stack that suffices for the longest text, and trees too deep for other stacks are
+//! rejected.
 
 use cel::IdedExpr;
 use cel::common::ast::{EntryExpr, Expr};
@@ -10,22 +10,22 @@ use super::NoExpression;
 
 /// The longest expression.
 const TEXT_BYTES_MAX: usize = 16 << 10;
-/// The deepest tree: what an evaluation has room for on a stack of [`crate::STACK_BYTES`].
+/// The deepest tree that can be evaluated on a stack of [`crate::STACK_BYTES`].
 const DEPTH_MAX: usize = 64;
-/// Room for a tree that is as deep as the longest text allows. Only what is used of it is ever in memory.
+/// Enough for the deepest tree of the longest text. Untouched pages take no memory.
 const STACK_BYTES: usize = 256 << 20;
 
-/// Reads an expression. An error is what is wrong with it.
+/// Parses an expression, or returns what is wrong with it.
 pub fn tree(text: &str) -> Result<IdedExpr, NoExpression> {
     if text.trim().is_empty() {
         return Err("it is empty".into());
     }
     if text.len() > TEXT_BYTES_MAX {
-        return Err(format!("it has {} bytes, and {TEXT_BYTES_MAX} is the most", text.len()).into());
+        return Err(format!("it has {} bytes; the limit is {TEXT_BYTES_MAX}", text.len()).into());
     }
     std::thread::scope(|scope| {
         let parsing = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || parse(text));
-        let parsing = parsing.map_err(|error| format!("no thread can be started to read it: {error}"))?;
+        let parsing = parsing.map_err(|error| format!("no thread could be started to parse it: {error}"))?;
         parsing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
@@ -36,12 +36,12 @@ fn parse(text: &str) -> Result<IdedExpr, NoExpression> {
             let (line, column) = error.pos;
             NoExpression { reason: reworded(&error.msg), at: place(text, line as usize, column as usize) }
         }
-        None => "it cannot be read".into(),
+        None => "it cannot be parsed".into(),
     })?;
-    // A tree that is refused is dropped here, which goes as deep.
+    // Dropping a tree recurses too, so a rejected one is dropped on this stack.
     match depth(&tree) {
         0..=DEPTH_MAX => Ok(tree),
-        depth => Err(format!("it is nested {depth} deep, and {DEPTH_MAX} is the most").into()),
+        depth => Err(format!("it is nested {depth} deep; the limit is {DEPTH_MAX}").into()),
     }
 }
 
@@ -52,7 +52,7 @@ fn place(text: &str, line: usize, column: usize) -> Option<usize> {
     Some(start + before)
 }
 
-/// What the parser says, in words for people who do not know its grammar.
+/// The parser's message in plain words.
 fn reworded(message: &str) -> String {
     let message = message.trim_start_matches("Syntax error: ");
     let quoted = |part: &str| part.split('\'').nth(1).map(|token| token.trim().to_owned());
@@ -61,14 +61,14 @@ fn reworded(message: &str) -> String {
         .chain(["no viable alternative at input "])
         .find_map(|start| quoted(message.strip_prefix(start)?));
     match unexpected.as_deref() {
-        Some("<EOF>") => "it ends too soon".to_owned(),
-        Some("") => "a quote is not closed on its line, on which \\n stands for an end of line".to_owned(),
+        Some("<EOF>") => "it ends unexpectedly".to_owned(),
+        Some("") => "a quote is not closed on its line; write \\n for a line break".to_owned(),
         Some(token) => {
             let meant = match token {
                 "=" => "; == compares",
-                "and" => "; && is the word for it",
-                "or" => "; || is the word for it",
-                "not" => "; ! is the word for it",
+                "and" => "; use &&",
+                "or" => "; use ||",
+                "not" => "; use !",
                 _ => "",
             };
             format!("{token} is not expected here{meant}")
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_nested_too_deep_is_refused_and_harms_no_stack() {
+    fn expressions_nested_too_deep_are_rejected_without_overflow() {
         for (part, end) in [
             ("(", ""),
             ("[", ""),
@@ -136,7 +136,7 @@ mod tests {
         ] {
             for bytes in [300, 3_000, TEXT_BYTES_MAX - 10] {
                 let text = part.repeat(bytes / part.len()) + end;
-                // It may be right, as `!!!!true` is; what counts is to hear of it.
+                // Some are valid, such as `!!!!true`; the test is that parsing returns.
                 if let Err(wrong) = tree(&text) {
                     assert!(!wrong.reason.is_empty() && wrong.at.is_none_or(|at| at <= text.len()), "{part}");
                 }
@@ -144,7 +144,7 @@ mod tests {
         }
         let chain = |count: usize| tree(&("1+".repeat(count) + "1"));
         assert!(chain(DEPTH_MAX - 1).is_ok());
-        assert_eq!(chain(64).err(), Some("it is nested 65 deep, and 64 is the most".into()));
+        assert_eq!(chain(64).err(), Some("it is nested 65 deep; the limit is 64".into()));
         for deep in [chain(DEPTH_MAX - 1), tree(&format!("{}1{}", "[".repeat(60), "]".repeat(60)))] {
             let deep = deep.expect("it is not too deep");
             let evaluate = move || cel::Value::resolve(&deep, &cel::Context::default()).is_ok();

@@ -74,10 +74,10 @@ fn values_are_written_as_text_or_json() {
 }
 
 #[test]
-fn what_cannot_be_is_told() {
+fn evaluation_errors_are_reported() {
     for (expression, value, part) in [
         ("payload.missing > 1", ORDER, "No such key"),
-        ("payload.id > 1", "plain text", "it is not JSON: a value is expected at byte 0"),
+        ("payload.id > 1", "plain text", "it is not JSON: expected a value at byte 0"),
         ("payload.id > 'a'", ORDER, "no matching overload"),
         ("payload.id", ORDER, "payload.id is int, not true or false"),
     ] {
@@ -86,7 +86,7 @@ fn what_cannot_be_is_told() {
         let error = compiled.test(&message(value)).expect_err(expression).to_string();
         assert!(error.contains(part), "{expression}: {error}");
     }
-    // What asks nothing of the payload takes any bytes.
+    // An expression that needs no payload accepts any bytes.
     assert_eq!(Expression::compile("size(raw) == 3").map(|e| e.test(&message("}{x"))), Ok(Ok(true)));
 }
 
@@ -94,11 +94,11 @@ fn what_cannot_be_is_told() {
 fn mistakes_are_found_before_any_message_comes() {
     for (expression, part) in [
         ("", "it is empty"),
-        ("payload.a >", "it ends too soon"),
+        ("payload.a >", "it ends unexpectedly"),
         ("text.split('\n')[0]", "a quote is not closed on its line"),
-        ("amount > 1", "there is no variable amount; payload.amount would be one"),
-        ("pyload.a > 1", "there is no variable pyload; payload would be one"),
-        ("text.startWith('a')", "there is no function startWith; startsWith would be one"),
+        ("amount > 1", "there is no variable amount; did you mean payload.amount?"),
+        ("pyload.a > 1", "there is no variable pyload; did you mean payload?"),
+        ("text.startWith('a')", "there is no function startWith; did you mean startsWith?"),
         ("Order{id: 1}", "there is no type Order"),
     ] {
         let error = Expression::compile(expression).expect_err(expression).to_string();
@@ -118,20 +118,20 @@ fn only_what_is_asked_for_is_read() {
 }
 
 #[test]
-fn what_cannot_be_read_of_a_message_is_told() {
+fn unreadable_fields_are_reported() {
     let odd = message(r#"{"n": 1e999, "s": "a\ud800", "m": {"l": [1, 2e999]}, "ok": 1}"#);
     for (expression, reason) in [
-        ("payload.n > 1", "1e999 stands where a number that is not too large is expected"),
-        ("payload.s", "a\\ud800 stands where a string with sound escapes is expected"),
-        ("payload.m.l[0]", "2e999 stands where a number that is not too large is expected"),
-        ("payload.exists(name, name == 'n') && payload.n > 1", "1e999 stands where"),
+        ("payload.n > 1", "found 1e999, expected a number within the range of a double"),
+        ("payload.s", "found a\\ud800, expected a string with valid escapes"),
+        ("payload.m.l[0]", "found 2e999, expected a number within the range of a double"),
+        ("payload.exists(name, name == 'n') && payload.n > 1", "found 1e999"),
     ] {
         let compiled = Expression::compile(expression).expect(expression);
         let error = compiled.write(&odd, &mut BytesMut::new()).expect_err(expression).to_string();
         assert!(error.contains(&format!("{expression} fails: {reason}")), "{error}");
     }
     let compiled = Expression::compile("payload.n > 1 || payload.ok == 1").expect("an expression");
-    assert_eq!(compiled.test(&odd), Ok(true), "what is of no consequence is not missed");
+    assert_eq!(compiled.test(&odd), Ok(true), "a field that does not matter may be unreadable");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn headers_are_a_map_of_texts_and_a_map_becomes_headers() {
     let headers = [header("trace", Some(&b"1"[..])), header("trace", Some(b"2")), header("gone", None)];
     gather.push(Some(b"{}"), None, headers, 0, 0);
     let batch = gather.take();
-    let message = batch.messages().next().expect("it is there");
+    let message = batch.messages().next().expect("one message");
     for (expression, expected) in [
         ("headers.trace == '2' && headers['gone'] == null", true),
         ("has(headers.trace) && !has(headers.other)", true),
@@ -163,8 +163,8 @@ fn headers_are_a_map_of_texts_and_a_map_becomes_headers() {
         assert_eq!(compiled.test(&message), Ok(expected), "{expression}");
     }
     let entries = |text: &str| Expression::compile(text).expect("an expression").entries(&message);
-    let told = entries("{'b': 1 + 1, 'a': headers.trace, 'c': null}").expect("a map");
-    let told: Vec<_> = told.iter().map(|(name, value)| (&**name, value.as_deref())).collect();
-    assert_eq!(told, [("a", Some(&b"2"[..])), ("b", Some(&b"2"[..])), ("c", None)]);
+    let found = entries("{'b': 1 + 1, 'a': headers.trace, 'c': null}").expect("a map");
+    let found: Vec<_> = found.iter().map(|(name, value)| (&**name, value.as_deref())).collect();
+    assert_eq!(found, [("a", Some(&b"2"[..])), ("b", Some(&b"2"[..])), ("c", None)]);
     assert!(entries("1").expect_err("no map").to_string().contains("is int, not a map"));
 }

@@ -1,4 +1,4 @@
-//! A message as an expression sees it: its variables, made where they are asked for.
+//! The variables of a message, computed on demand.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -14,10 +14,10 @@ use super::needs::Needs;
 use crate::json::{self, NotJson, Number, Raw};
 use crate::message::{Headers, Message};
 
-/// Members that are kept without an allocation.
+/// Members that fit without an allocation.
 const MEMBERS_AT_HAND: usize = 8;
 
-/// How much is shown of a value that cannot be read.
+/// How much of an unreadable value is shown.
 const SHOWN_MAX: usize = 40;
 
 /// One message.
@@ -25,17 +25,17 @@ pub struct View<'a> {
     needs: &'a Needs,
     message: Message<'a>,
     found: Found<'a>,
-    /// What was asked for and cannot be read, if anything: the language knows only that it is not there.
+    /// The first needed field that could not be parsed. The evaluator only sees it as missing.
     unreadable: OnceLock<Unreadable>,
 }
 
-/// A value that is JSON by its form, and cannot be read.
+/// A value with the outline of JSON that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{found} stands where {expected} is expected")]
+#[error("found {found}, expected {expected}")]
 pub struct Unreadable {
-    /// How it begins.
+    /// Its beginning.
     found: String,
-    /// What would be right.
+    /// The expected form.
     expected: &'static str,
 }
 
@@ -56,7 +56,7 @@ enum Found<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Finds what is needed of a message.
+    /// Locates the needed fields of a message.
     pub fn new(needs: &'a Needs, message: &Message<'a>) -> Result<View<'a>, NotJson> {
         let found = match needs {
             Needs::Nothing => Found::Nothing,
@@ -75,7 +75,7 @@ impl<'a> View<'a> {
         Ok(View { needs, message: *message, found, unreadable: OnceLock::new() })
     }
 
-    /// What lies at a path into `payload`.
+    /// The value at a path below `payload`.
     pub fn payload<'s>(&self, mut path: impl Iterator<Item = &'s str>) -> Option<Raw<'a>> {
         let mut value = match &self.found {
             Found::Whole(whole) => *whole,
@@ -89,13 +89,13 @@ impl<'a> View<'a> {
         Some(value)
     }
 
-    /// What was asked for and cannot be read.
+    /// The parse error, if any.
     pub fn unreadable(&self) -> Option<&Unreadable> {
         self.unreadable.get()
     }
 
     fn read<'r>(&self, raw: Raw<'r>) -> Option<Box<dyn Val + 'r>> {
-        // The first that is met is told of.
+        // Report the first.
         read(raw).map_err(|error| self.unreadable.get_or_init(|| error)).ok()
     }
 
@@ -104,7 +104,7 @@ impl<'a> View<'a> {
         found[names.iter().position(|wanted| **wanted == *name)?]
     }
 
-    /// `payload` itself, as far as it is needed.
+    /// `payload`, with the needed fields only.
     fn whole(&self) -> Option<Box<dyn Val + '_>> {
         let found = match &self.found {
             Found::Whole(whole) => return self.read(*whole),
@@ -125,7 +125,7 @@ impl<'a> View<'a> {
 
 impl VariableResolver for View<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
-        // A path is asked for whole first: most end here.
+        // Try the whole path first: most are found there.
         if let Some(path) = variable.strip_prefix("payload.") {
             return self.payload(path.split('.')).and_then(|raw| self.read(raw)).map(CowVal::Owned);
         }
@@ -150,7 +150,7 @@ impl VariableResolver for View<'_> {
     }
 }
 
-/// The names and, as text, the values; of a name that comes more than once, the last.
+/// Names and values as text; the last value of a repeated name.
 fn headers(headers: Headers<'_>) -> CelMap<'_> {
     let mut members: HashMap<CelMapKey<'_>, Box<dyn Val + '_>> = HashMap::new();
     for header in headers.iter() {
@@ -167,7 +167,7 @@ fn timestamp(ms: i64) -> DateTime<FixedOffset> {
     DateTime::from_timestamp_millis(ms).unwrap_or_default().fixed_offset()
 }
 
-/// The value of the language for one of JSON.
+/// Converts JSON to a CEL value.
 fn read<'a>(raw: Raw<'a>) -> Result<Box<dyn Val + 'a>, Unreadable> {
     Ok(match raw {
         Raw::Null => Box::new(CelNull),
@@ -175,7 +175,7 @@ fn read<'a>(raw: Raw<'a>) -> Result<Box<dyn Val + 'a>, Unreadable> {
         Raw::Number(text) => match json::number(text) {
             Ok(Number::Integer(value)) => Box::new(CelInt::from(value)),
             Ok(Number::Float(value)) => Box::new(CelDouble::from(value)),
-            Err(_) => return Err(Unreadable::of(text, "a number that is not too large")),
+            Err(_) => return Err(Unreadable::of(text, "a number within the range of a double")),
         },
         Raw::String(inside, escaped) => match json::string(inside, escaped) {
             Ok(text) => Box::new(CelString::from(text)),

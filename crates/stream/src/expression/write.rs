@@ -1,7 +1,6 @@
-//! The value of an expression as bytes.
+//! Writes the value of an expression as bytes.
 //!
-//! Maps and lists that are written out in the expression keep their order, and paths into `payload` inside of them are copied
-//! from the message as they are.
+//! Map and list literals keep their order, and paths below `payload` inside them are copied from the message unchanged.
 
 use std::fmt::Write;
 
@@ -20,13 +19,13 @@ use crate::json::write_string;
 /// How text and bytes are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// As they are.
+    /// Unchanged.
     Plain,
-    /// As JSON: quoted, bytes in base 64.
+    /// As JSON: quoted, bytes in base64.
     Json,
 }
 
-/// Writes the value of a tree.
+/// Writes the value of a syntax tree.
 pub fn value(
     expression: &Expression,
     tree: &IdedExpr,
@@ -103,7 +102,7 @@ pub fn entries(expression: &Expression, map: &Map) -> Result<Vec<(String, Option
     written.collect()
 }
 
-/// The key and the value of an entry whose key is a literal.
+/// Key and value of an entry with a literal key.
 fn literal_key(entry: &EntryExpr) -> Option<(&str, &IdedExpr)> {
     let EntryExpr::MapEntry(entry) = entry else { return None };
     match &entry.key.expr {
@@ -112,7 +111,7 @@ fn literal_key(entry: &EntryExpr) -> Option<(&str, &IdedExpr)> {
     }
 }
 
-/// The names after `payload`, where the expression is nothing but such a path.
+/// The names after `payload`, if the expression is only such a path.
 fn payload_path<'a>(tree: &'a IdedExpr, path: &mut Vec<&'a str>) -> bool {
     match &tree.expr {
         Expr::Ident(name) => name == "payload",
@@ -131,7 +130,7 @@ fn write(expression: &Expression, found: &Value, out: &mut BytesMut, form: Form)
         Value::Bool(value) => out.extend_from_slice(if *value { b"true" } else { b"false" }),
         Value::Int(value) => drop(write!(out, "{value}")),
         Value::UInt(value) => drop(write!(out, "{value}")),
-        // JSON has no other numbers.
+        // JSON has no NaN and no infinity.
         Value::Float(value) if !value.is_finite() => out.extend_from_slice(b"null"),
         Value::Float(value) => drop(write!(out, "{value}")),
         Value::String(text) if form == Form::Plain => out.extend_from_slice(text.as_bytes()),
@@ -151,7 +150,7 @@ fn write(expression: &Expression, found: &Value, out: &mut BytesMut, form: Form)
             out.extend_from_slice(b"]");
         }
         Value::Map(map) => {
-            // In the order of the keys: the map itself has none.
+            // Sorted by key: the map itself is unordered.
             let mut entries: Vec<_> = map.map.iter().map(|(key, value)| (key_text(key), value)).collect();
             entries.sort_by(|a, b| a.0.cmp(&b.0));
             out.extend_from_slice(b"{");

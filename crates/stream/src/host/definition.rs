@@ -1,11 +1,11 @@
-//! What is known of a hosted stream, and how it is written down: a record of the topic of definitions, under the stream's name.
+//! The definition of a hosted stream, and its record in the topic of definitions, keyed by the stream's name.
 //!
 //! ```json
 //! {"version": 1, "definition": "time | log", "deployed": {"node": 1, "properties": {"module.log.count": "2"}}}
 //! ```
 //!
-//! A stream that is not deployed has no `deployed`; one that was destroyed has no value. Fields that are not known
-//! are passed over, a version that is not known is refused.
+//! A stream that is not deployed has no `deployed`; a destroyed stream has a null value. Unknown fields are ignored, unknown
+//! versions rejected.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::deployment::pairs;
 
-/// The version of the records that this program writes, and the newest that it reads.
+/// The version of written records, and the newest that can be read.
 const VERSION: u64 = 1;
 
 /// A hosted stream.
@@ -21,20 +21,20 @@ const VERSION: u64 = 1;
 pub struct Definition {
     /// Its text.
     pub text: String,
-    /// Where and how it runs, if it is to run.
+    /// Where and how it is deployed, if it is.
     pub deployed: Option<Deployed>,
 }
 
-/// Where and how a stream runs.
+/// A deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deployed {
-    /// The node that runs it: the broker that was asked.
+    /// The node that runs it: the one that received the request.
     pub node: i32,
     /// The properties of the deployment.
     pub properties: BTreeMap<String, String>,
 }
 
-/// A record of the topic that is no definition.
+/// A record that is not a valid definition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The definition of the stream {name} cannot be read: {reason}")]
 pub struct UnreadableDefinition {
@@ -45,7 +45,7 @@ pub struct UnreadableDefinition {
 }
 
 impl Definition {
-    /// The value of its record.
+    /// Encodes the record's value.
     pub fn to_record(&self) -> Vec<u8> {
         let mut value = json!({ "version": VERSION, "definition": self.text });
         if let Some(deployed) = &self.deployed {
@@ -54,26 +54,29 @@ impl Definition {
         value.to_string().into_bytes()
     }
 
-    /// Reads the value of a record.
+    /// Decodes a record's value.
     pub fn from_record(name: &str, value: &[u8]) -> Result<Definition, UnreadableDefinition> {
         let unreadable = |reason: String| UnreadableDefinition { name: name.to_owned(), reason };
         let value: Value = serde_json::from_slice(value).map_err(|error| unreadable(error.to_string()))?;
         match value["version"].as_u64() {
             Some(1..=VERSION) => {}
             _ => {
-                let reason =
-                    format!("version {} is not known: up to {VERSION} would be right", value["version"]);
+                let reason = format!(
+                    "version {} is unknown; this program reads versions up to {VERSION}",
+                    value["version"]
+                );
                 return Err(unreadable(reason));
             }
         }
-        let text =
-            value["definition"].as_str().ok_or_else(|| unreadable("definition is no text".to_owned()))?;
+        let text = value["definition"]
+            .as_str()
+            .ok_or_else(|| unreadable("definition is not a string".to_owned()))?;
         let deployed = match &value["deployed"] {
             Value::Null => None,
             deployed => {
                 let node = deployed["node"].as_i64().and_then(|node| i32::try_from(node).ok());
                 Some(Deployed {
-                    node: node.ok_or_else(|| unreadable("deployed.node is no id of a node".to_owned()))?,
+                    node: node.ok_or_else(|| unreadable("deployed.node is not a node id".to_owned()))?,
                     properties: properties(&deployed["properties"]).map_err(unreadable)?,
                 })
             }
@@ -82,7 +85,7 @@ impl Definition {
     }
 }
 
-/// Properties as a text of `key=value` pairs with commas between, or as an object.
+/// Properties from `key=value` text or a JSON object.
 pub fn properties(value: &Value) -> Result<BTreeMap<String, String>, String> {
     match value {
         Value::Null => Ok(BTreeMap::new()),
@@ -90,7 +93,7 @@ pub fn properties(value: &Value) -> Result<BTreeMap<String, String>, String> {
             object.iter().map(|(key, value)| Ok((key.clone(), scalar(key, value)?))).collect()
         }
         Value::String(text) => pairs(text).map_err(|wrong| wrong.to_string()),
-        _ => Err("properties: \"key=value,...\" or an object would be right".to_owned()),
+        _ => Err("properties must be \"key=value,...\" or an object".to_owned()),
     }
 }
 
@@ -98,11 +101,11 @@ fn scalar(key: &str, value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),
         Value::Number(_) | Value::Bool(_) => Ok(value.to_string()),
-        _ => Err(format!("the property {key} cannot be {value}: a text or a number would be right")),
+        _ => Err(format!("the property {key} cannot be {value}: use a string or a number")),
     }
 }
 
-/// The definition as people and programs see it.
+/// The definition as JSON for the API.
 pub fn shown(name: &str, definition: &Definition) -> Map<String, Value> {
     let mut object = Map::new();
     object.insert("name".to_owned(), name.into());
@@ -128,12 +131,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_definition_is_told_with_its_name() {
+    fn an_invalid_definition_is_reported_with_its_name() {
         for (record, part) in [
             ("", "EOF"),
-            ("{}", "version null is not known"),
-            (r#"{"version":2}"#, "version 2 is not known: up to 1 would be right"),
-            (r#"{"version":1}"#, "definition is no text"),
+            ("{}", "version null is unknown"),
+            (r#"{"version":2}"#, "version 2 is unknown; this program reads versions up to 1"),
+            (r#"{"version":1}"#, "definition is not a string"),
             (r#"{"version":1,"definition":"a","deployed":{}}"#, "deployed.node"),
             (
                 r#"{"version":1,"definition":"a","deployed":{"node":1,"properties":{"a":[]}}}"#,
@@ -151,7 +154,7 @@ mod tests {
         assert_eq!(properties(&json!("a=1, b=x")), Ok(expected.clone()));
         assert_eq!(properties(&json!({"a": 1, "b": "x"})), Ok(expected));
         assert_eq!(properties(&Value::Null), Ok(BTreeMap::new()));
-        assert!(properties(&json!("a")).is_err_and(|error| error.contains("a=VALUE would be right")));
+        assert!(properties(&json!("a")).is_err_and(|error| error.contains("use a=VALUE")));
         assert!(properties(&json!(7)).is_err());
     }
 }

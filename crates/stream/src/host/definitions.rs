@@ -1,5 +1,5 @@
-//! The topic of definitions: one partition, compacted, a record for each stream under its name. It is the truth about
-//! hosted streams: every host reads it from its beginning, follows it, and acts on what it says.
+//! The topic of definitions: one partition, compacted, keyed by stream name. It is the source of truth for hosted streams:
+//! every host reads it from the beginning, follows it, and acts on it.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
@@ -19,18 +19,18 @@ use crate::clock;
 
 /// The topic.
 pub const TOPIC: &str = "__stream_definitions";
-/// How many brokers keep it, where there are as many when it is created.
+/// Its replication factor, if the cluster has enough brokers.
 const REPLICAS: usize = 3;
-/// How long the cluster may take to create it.
+/// Timeout for its creation.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a record may take to be stored, and the end of the topic to be found.
+/// Timeout for writing a record, and for finding the end of the topic.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The topic cannot be read or written.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{TOPIC}: {reason}")]
 pub struct DefinitionsUnavailable {
-    /// Why not.
+    /// The reason.
     pub reason: String,
 }
 
@@ -38,17 +38,17 @@ fn unavailable(error: impl ToString) -> DefinitionsUnavailable {
     DefinitionsUnavailable { reason: error.to_string() }
 }
 
-/// Something that the topic says.
+/// A record of the topic.
 pub struct Said {
     /// The stream.
     pub name: String,
-    /// Its definition; none when it was destroyed.
+    /// Its definition, or none if it was destroyed.
     pub value: Option<Vec<u8>>,
-    /// The place of the record.
+    /// The offset of the record.
     pub offset: Offset,
 }
 
-/// Connects, and creates the topic where it is not there.
+/// Connects, and creates the topic if it is missing.
 pub async fn connect(to: &crate::Cluster) -> Result<Cluster, DefinitionsUnavailable> {
     let (bootstrap, options) = to.connection("thalweg-streams").map_err(unavailable)?;
     let cluster = Cluster::connect(&bootstrap, &options).await.map_err(unavailable)?;
@@ -78,9 +78,9 @@ async fn create(cluster: &Cluster) -> Result<(), ClientError> {
             validate_only: false,
         };
         for created in cluster.send_controller(&request).await?.topics {
-            // Another host was first.
+            // Another host created it first.
             if created.error_code != ErrorCode::TopicAlreadyExists.code() {
-                let what = || format!("Creation of the topic {TOPIC}");
+                let what = || format!("Creating the topic {TOPIC}");
                 Refused::check(created.error_code, created.error_message.as_deref(), what)?;
             }
         }
@@ -93,14 +93,14 @@ fn partition() -> TopicPartition {
     TopicPartition::new(TOPIC, 0)
 }
 
-/// The offset after the last record that consumers may see.
+/// The offset after the last committed record.
 pub async fn end(cluster: &Cluster) -> Result<Offset, DefinitionsUnavailable> {
     let asked = async {
         cluster.refresh(&[TOPIC.to_owned()], false).await.map_err(unavailable)?;
         let found = cluster.list_offsets(&[(partition(), OffsetSpec::Latest)], false).await;
         match found.into_values().next() {
             Some(found) => found.map(|listed| listed.offset).map_err(unavailable),
-            None => Err(unavailable("the end of the topic is not told")),
+            None => Err(unavailable("the broker did not return its end offset")),
         }
     };
     match tokio::time::timeout(ANSWER_TIMEOUT, asked).await {
@@ -109,14 +109,14 @@ pub async fn end(cluster: &Cluster) -> Result<Offset, DefinitionsUnavailable> {
     }
 }
 
-/// Reads the topic, from its beginning on.
+/// Reads the topic from the beginning.
 pub struct Reader {
     consumer: Consumer,
     buffer: DecompressBuffer,
 }
 
 impl Reader {
-    /// Begins.
+    /// Starts reading.
     pub async fn begin(cluster: Cluster) -> Result<Reader, DefinitionsUnavailable> {
         let config = ConsumerConfig { create_topics: false, ..ConsumerConfig::default() };
         let mut consumer = Consumer::new(cluster, config);
@@ -125,7 +125,7 @@ impl Reader {
         Ok(Reader { consumer, buffer: DecompressBuffer::default() })
     }
 
-    /// What comes next, and the offset after it. Nothing, if that takes longer than `within`.
+    /// The next records and the offset after them; nothing if none arrive within `within`.
     pub async fn next(
         &mut self,
         within: Duration,
@@ -136,7 +136,7 @@ impl Reader {
         }
     }
 
-    /// Where the reading stands, before anything was read.
+    /// The start position.
     pub fn position(&self) -> Option<Offset> {
         self.consumer.position(&partition())
     }
@@ -157,12 +157,12 @@ impl Reader {
 pub struct Writer {
     producer: Producer,
     topic: thalweg_client::TopicRef,
-    /// What has become of the record.
+    /// The delivery result of the record.
     ended: Arc<Mutex<Option<Result<Offset, String>>>>,
 }
 
 impl Writer {
-    /// Gets ready.
+    /// Connects the producer.
     pub async fn new(cluster: Cluster) -> Result<Writer, DefinitionsUnavailable> {
         let config = ProducerConfig {
             connection: cluster.options().clone(),
@@ -172,16 +172,16 @@ impl Writer {
             ..ProducerConfig::default()
         };
         let ended: Arc<Mutex<Option<Result<Offset, String>>>> = Arc::default();
-        let told = Arc::clone(&ended);
+        let report = Arc::clone(&ended);
         let mut producer = Producer::new(cluster, config, move |delivery: &Delivery<'_>| {
             let result = delivery.result.map_err(ToString::to_string);
-            *told.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(result);
+            *report.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(result);
         });
         let topic = producer.topic(TOPIC).await.map_err(unavailable)?;
         Ok(Writer { producer, topic, ended })
     }
 
-    /// Writes a record, and waits until all replicas in sync have it: its offset.
+    /// Writes a record, waits until all in-sync replicas have it, and returns its offset.
     pub async fn write(
         &mut self,
         name: &str,

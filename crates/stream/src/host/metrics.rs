@@ -1,4 +1,4 @@
-//! What streams do, in Prometheus' text format. A series is named by stream, part, stage and instance.
+//! Stream metrics in Prometheus' text format, labelled by stream, part, stage and instance.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,39 +9,42 @@ use serde_json::Value;
 use super::{State, StreamStatus};
 use crate::runtime::{StageFigures, StreamFigures};
 
-/// A metric: its name, its type, what it says, and how it is taken from the figures of a stage.
+/// A metric: name, type, help, and how to read it from a stage's figures.
 type StageMetric = (&'static str, &'static str, &'static str, fn(&StageFigures) -> f64);
 
-/// What is told of every stage.
+/// The metrics of every stage.
 const OF_STAGES: [StageMetric; 5] = [
-    ("thalweg_stream_messages_in_total", "counter", "Messages that came to a stage.", |stage| {
+    ("thalweg_stream_messages_in_total", "counter", "Messages that entered a stage.", |stage| {
         stage.messages_in as f64
     }),
     (
         "thalweg_stream_messages_out_total",
         "counter",
-        "Messages that a stage let go of; of a sink, those that it took.",
+        "Messages that left a stage; for a sink, those it accepted.",
         |stage| stage.messages_out as f64,
     ),
-    ("thalweg_stream_bytes_out_total", "counter", "Bytes of the values that a stage let go of.", |stage| {
-        stage.bytes_out as f64
-    }),
-    ("thalweg_stream_busy_seconds_total", "counter", "Time that a stage worked.", |stage| {
+    (
+        "thalweg_stream_bytes_out_total",
+        "counter",
+        "Bytes of the message values that left a stage.",
+        |stage| stage.bytes_out as f64,
+    ),
+    ("thalweg_stream_busy_seconds_total", "counter", "Time that a stage spent working.", |stage| {
         stage.busy.as_secs_f64()
     }),
     (
         "thalweg_stream_waited_seconds_total",
         "counter",
-        "Time that a stream waited for a stage: its backpressure.",
+        "Time that a stream waited for a stage (backpressure).",
         |stage| stage.waited.as_secs_f64(),
     ),
 ];
 
-/// The names of the figures of a histogram that are quantiles.
+/// The quantiles of a histogram, by figure name.
 const QUANTILES: [(&str, &str); 5] =
     [("p50", "0.5"), ("p90", "0.9"), ("p95", "0.95"), ("p99", "0.99"), ("p99.9", "0.999")];
 
-/// The upper ends of the buckets of a latency.
+/// Bucket bounds of latencies.
 const LATENCY_BOUNDS: [Duration; 18] = [
     Duration::from_micros(100),
     Duration::from_micros(250),
@@ -63,7 +66,7 @@ const LATENCY_BOUNDS: [Duration; 18] = [
     Duration::from_secs(600),
 ];
 
-/// All that streams have done.
+/// All metrics.
 pub fn text(statuses: &[StreamStatus]) -> String {
     let mut out = String::new();
     states(statuses, &mut out);
@@ -81,7 +84,7 @@ pub fn text(statuses: &[StreamStatus]) -> String {
         }
     }
     let name = "thalweg_stream_bad_messages_total";
-    head(&mut out, name, "counter", "Messages that could not be worked on and were left out.");
+    head(&mut out, name, "counter", "Bad messages that were skipped or sent to the dead letters.");
     for part in &parts {
         line(&mut out, name, &of_part(part), part.bad as f64);
     }
@@ -99,7 +102,7 @@ fn line(out: &mut String, name: &str, labels: &str, value: f64) {
     let _ = writeln!(out, "{name}{{{labels}}} {value}");
 }
 
-/// A value of a label.
+/// Escapes a label value.
 fn quoted(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -113,7 +116,7 @@ fn of_part(part: &StreamFigures) -> String {
     )
 }
 
-/// The place is told too: labels of people may be those of topics.
+/// Includes the stage's position, because labels given by users may collide with those of topics.
 fn labels(part: &StreamFigures, place: usize) -> String {
     let stage = &part.stages[place];
     format!(
@@ -126,7 +129,7 @@ fn labels(part: &StreamFigures, place: usize) -> String {
 
 fn states(statuses: &[StreamStatus], out: &mut String) {
     let name = "thalweg_streams";
-    head(out, name, "gauge", "Streams by what they are doing.");
+    head(out, name, "gauge", "Streams by state.");
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for state in [
         State::Undeployed,
@@ -147,10 +150,10 @@ fn states(statuses: &[StreamStatus], out: &mut String) {
     }
 }
 
-/// How old messages are at the end of each part.
+/// Message ages at the end of each part.
 fn latencies(parts: &[&StreamFigures], out: &mut String) {
     let name = "thalweg_stream_latency_seconds";
-    head(out, name, "histogram", "How old messages are when the last stage of a part is done with them.");
+    head(out, name, "histogram", "Age of messages when the last stage of a part has processed them.");
     for part in parts {
         let Some(last) = part.stages.len().checked_sub(1) else { continue };
         let labels = labels(part, last);
@@ -167,7 +170,7 @@ fn latencies(parts: &[&StreamFigures], out: &mut String) {
     }
 }
 
-/// The stages of a module that have found something.
+/// The stages of a module that have results.
 fn found<'a>(
     parts: &'a [&StreamFigures],
     module: &'a str,
@@ -183,7 +186,7 @@ fn found<'a>(
 
 fn counters(parts: &[&StreamFigures], out: &mut String) {
     let (all, by_key) = ("thalweg_stream_counter_total", "thalweg_stream_counter_by_key_total");
-    head(out, all, "counter", "What a counter has counted.");
+    head(out, all, "counter", "Messages that a counter has counted.");
     for (labels, stage) in found(parts, "counter") {
         let count = stage.findings.get("count").and_then(Value::as_f64);
         line(out, all, &labels, count.unwrap_or(0.0));
@@ -192,7 +195,7 @@ fn counters(parts: &[&StreamFigures], out: &mut String) {
         out,
         by_key,
         "counter",
-        "What a counter has counted of each key, of the keys with the largest counts.",
+        "Messages that a counter has counted by key, for the keys with the largest counts.",
     );
     for (labels, stage) in found(parts, "counter") {
         let counts = stage.findings.get("counts").and_then(Value::as_object);
@@ -205,7 +208,7 @@ fn counters(parts: &[&StreamFigures], out: &mut String) {
 
 fn histograms(parts: &[&StreamFigures], out: &mut String) {
     let name = "thalweg_stream_histogram";
-    head(out, name, "summary", "How the numbers that a histogram has seen are spread.");
+    head(out, name, "summary", "Distribution of the numbers that a histogram has seen.");
     for (labels, stage) in found(parts, "histogram") {
         let figure = |name: &str| stage.findings.get(name).and_then(Value::as_f64);
         for (figure_name, quantile) in QUANTILES {

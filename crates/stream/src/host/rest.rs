@@ -1,17 +1,17 @@
-//! The API over HTTP: a verb is a request, answers are JSON.
+//! The HTTP API: each verb is a request, answers are JSON.
 //!
-//! | request | does |
+//! | request | effect |
 //! |---|---|
-//! | `GET /streams` | lists all streams; with `?figures=true`, what each stage has done |
+//! | `GET /streams` | lists all streams; `?figures=true` adds the figures of each stage |
 //! | `POST /streams` | creates one: `{"name", "definition", "deploy", "properties"}` |
-//! | `GET /streams/NAME` | tells all about one |
+//! | `GET /streams/NAME` | describes one |
 //! | `POST /streams/NAME/deploy` | deploys it on this node: `{"properties"}` |
-//! | `POST /streams/NAME/undeploy` | stops it in order |
-//! | `DELETE /streams/NAME` | stops and forgets it |
+//! | `POST /streams/NAME/undeploy` | stops it cleanly |
+//! | `DELETE /streams/NAME` | stops and deletes it |
 //!
-//! What is wrong is answered with `{"error": {"kind", "message"}}`; of a wrong definition the message shows the text
-//! with a caret under the place. Whoever reaches the listener can run streams with the rights of the process. A
-//! request of a web page, which has an `Origin`, is refused: a browser on the machine is no operator.
+//! Errors are `{"error": {"kind", "message"}}`; the message for an invalid definition shows the text with a caret under the
+//! mistake. Access to the listener means running streams with the rights of the process. Requests from web pages, which
+//! have an `Origin`, are rejected: a browser on the machine must not act as an operator.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -32,13 +32,13 @@ use tokio::sync::watch;
 use super::definition::properties;
 use super::{Host, HostError, StreamStatus};
 
-/// The largest body that is read: a definition of the largest text, with its escapes.
+/// The largest body: a definition of maximum length, escaped.
 const BODY_BYTES_MAX: usize = 4 << 20;
 
-/// A host, once it has started.
+/// The host, once it has started.
 pub type Starting = watch::Receiver<Option<Host>>;
 
-/// The whole API, of a host that may still be starting.
+/// The API, also while the host is still starting.
 pub fn router(host: Starting) -> Router {
     Router::new()
         .route("/streams", get(list).post(create))
@@ -51,21 +51,21 @@ pub fn router(host: Starting) -> Router {
         .with_state(host)
 }
 
-/// What a run without a host has to tell: the list, with figures.
+/// The API of a run without a host: only the list, with figures.
 pub fn figures_router(statuses: Arc<dyn Fn() -> Vec<StreamStatus> + Send + Sync>) -> Router {
     let listed = move |query: RawQuery| async move { shown(&statuses(), &query) };
     Router::new().route("/streams", get(listed)).layer(from_fn(refuse_web_pages))
 }
 
 async fn not_allowed() -> Response {
-    let message = "There is no such verb here: GET /streams, POST /streams, GET or DELETE /streams/NAME, POST /streams/NAME/deploy \
-                   or POST /streams/NAME/undeploy would be right";
+    let message = "No such request: use GET /streams, POST /streams, GET or DELETE /streams/NAME, POST /streams/NAME/deploy \
+                   or POST /streams/NAME/undeploy";
     refusal(StatusCode::METHOD_NOT_ALLOWED, "no such verb", message)
 }
 
 async fn refuse_web_pages(request: Request, next: Next) -> Response {
     if request.headers().contains_key(header::ORIGIN) {
-        let message = "Requests of web pages are refused: curl or thalweg stream would be right";
+        let message = "Requests from web pages are refused: use curl or thalweg stream";
         return refusal(StatusCode::FORBIDDEN, "forbidden", message);
     }
     next.run(request).await
@@ -106,7 +106,7 @@ impl IntoResponse for HostError {
     }
 }
 
-/// Why a request is not understood.
+/// A malformed request.
 struct WrongRequest(String);
 
 impl IntoResponse for WrongRequest {
@@ -115,7 +115,7 @@ impl IntoResponse for WrongRequest {
     }
 }
 
-/// The name in a path.
+/// The name in the path.
 struct Named(String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Named {
@@ -129,7 +129,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     }
 }
 
-/// The fields of a body, each taken once.
+/// The fields of a body; each is taken once.
 struct Body(serde_json::Map<String, Value>);
 
 impl Body {
@@ -138,7 +138,7 @@ impl Body {
             Ok(bytes) => bytes,
             Err(refused) if refused.status() == StatusCode::PAYLOAD_TOO_LARGE => {
                 return Err(WrongRequest(format!(
-                    "The body is too large: at most {BODY_BYTES_MAX} bytes are read"
+                    "The body is too large: the limit is {BODY_BYTES_MAX} bytes"
                 )));
             }
             Err(refused) => return Err(WrongRequest(format!("The body cannot be read: {refused}"))),
@@ -148,16 +148,16 @@ impl Body {
         }
         match serde_json::from_slice(bytes) {
             Ok(Value::Object(object)) => Ok(Body(object)),
-            Ok(_) => Err(WrongRequest("The body is no object: {\"name\": ...} would be right".to_owned())),
-            Err(error) => Err(WrongRequest(format!("The body is no JSON: {error}"))),
+            Ok(_) => Err(WrongRequest("The body is not an object: use {\"name\": ...}".to_owned())),
+            Err(error) => Err(WrongRequest(format!("The body is not JSON: {error}"))),
         }
     }
 
     fn text(&mut self, name: &str) -> Result<String, WrongRequest> {
         match self.0.remove(name) {
             Some(Value::String(text)) => Ok(text),
-            Some(other) => Err(WrongRequest(format!("{name} cannot be {other}: a text would be right"))),
-            None => Err(WrongRequest(format!("{name} is missing: a text would be right"))),
+            Some(other) => Err(WrongRequest(format!("{name} cannot be {other}: use a string"))),
+            None => Err(WrongRequest(format!("{name} is missing: add a string"))),
         }
     }
 
@@ -165,9 +165,7 @@ impl Body {
         match self.0.remove(name) {
             Some(Value::Bool(flag)) => Ok(flag),
             None => Ok(false),
-            Some(other) => {
-                Err(WrongRequest(format!("{name} cannot be {other}: true or false would be right")))
-            }
+            Some(other) => Err(WrongRequest(format!("{name} cannot be {other}: use true or false"))),
         }
     }
 
@@ -175,20 +173,18 @@ impl Body {
         properties(&self.0.remove("properties").unwrap_or_default()).map_err(WrongRequest)
     }
 
-    /// That nothing is left.
+    /// Checks that no field is left.
     fn end(self, known: &str) -> Result<(), WrongRequest> {
         match self.0.keys().next() {
             None => Ok(()),
-            Some(field) => {
-                Err(WrongRequest(format!("There is no field {field} here: {known} would be right")))
-            }
+            Some(field) => Err(WrongRequest(format!("Unknown field {field}: use {known}"))),
         }
     }
 }
 
 fn started(host: &Starting) -> Result<Host, Box<Response>> {
     host.borrow().clone().ok_or_else(|| {
-        let message = "The streams are being started: ask again in a moment";
+        let message = "The streams are starting: try again in a moment";
         Box::new(refusal(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message))
     })
 }
@@ -200,7 +196,7 @@ fn shown(statuses: &[StreamStatus], query: &RawQuery) -> Response {
     answer(StatusCode::OK, &json!({ "streams": streams }))
 }
 
-/// Does a verb to its end, whether or not its client waits for it.
+/// Completes a verb even if its client disconnects.
 async fn done<F>(host: &Host, verb: F) -> Result<(), Box<Response>>
 where
     F: Future<Output = Result<(), HostError>> + Send + 'static,
@@ -211,7 +207,7 @@ where
     }
 }
 
-fn told(host: &Host, name: &str, code: StatusCode) -> Response {
+fn describe(host: &Host, name: &str, code: StatusCode) -> Response {
     match host.status(name) {
         Ok(status) => answer(code, &status.to_json(true)),
         Err(error) => error.into_response(),
@@ -227,7 +223,7 @@ async fn list(Extracted(host): Extracted<Starting>, query: RawQuery) -> Response
 }
 
 async fn status(Extracted(host): Extracted<Starting>, Named(name): Named) -> Response {
-    either(started(&host).map(|host| told(&host, &name, StatusCode::OK)))
+    either(started(&host).map(|host| describe(&host, &name, StatusCode::OK)))
 }
 
 async fn create(Extracted(host): Extracted<Starting>, body: Result<Bytes, BytesRejection>) -> Response {
@@ -238,7 +234,7 @@ async fn create(Extracted(host): Extracted<Starting>, body: Result<Bytes, BytesR
         body.end("name, definition, deploy or properties")?;
         if !is_deployed && !properties.is_empty() {
             return Err(WrongRequest(
-                "properties are those of a deployment: with \"deploy\": true they would be right".to_owned(),
+                "properties belong to a deployment: add \"deploy\": true, or remove them".to_owned(),
             ));
         }
         Ok((name, text, is_deployed.then_some(properties)))
@@ -251,7 +247,7 @@ async fn create(Extracted(host): Extracted<Starting>, body: Result<Bytes, BytesR
         let host = started(&host)?;
         let (verb, created) = (host.clone(), name.clone());
         done(&host, async move { verb.create(&created, &text, deploy).await }).await?;
-        Ok(told(&host, &name, StatusCode::CREATED))
+        Ok(describe(&host, &name, StatusCode::CREATED))
     };
     either(created.await)
 }
@@ -274,7 +270,7 @@ async fn deploy(
         let host = started(&host)?;
         let (verb, deployed) = (host.clone(), name.clone());
         done(&host, async move { verb.deploy(&deployed, properties).await }).await?;
-        Ok(told(&host, &name, StatusCode::OK))
+        Ok(describe(&host, &name, StatusCode::OK))
     };
     either(deployed.await)
 }
@@ -284,7 +280,7 @@ async fn undeploy(Extracted(host): Extracted<Starting>, Named(name): Named) -> R
         let host = started(&host)?;
         let (verb, undeployed) = (host.clone(), name.clone());
         done(&host, async move { verb.undeploy(&undeployed).await }).await?;
-        Ok(told(&host, &name, StatusCode::OK))
+        Ok(describe(&host, &name, StatusCode::OK))
     };
     either(undeployed.await)
 }

@@ -1,4 +1,4 @@
-//! How a stream is, for people and programs.
+//! The status of a stream.
 
 use std::sync::Arc;
 
@@ -7,27 +7,27 @@ use serde_json::{Map, Value};
 use super::definition::{Definition, shown};
 use crate::runtime::{Ended, Figures};
 
-/// What a stream is doing.
+/// The state of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// It does not run, and is not to run.
+    /// Not running, and not deployed.
     Undeployed,
-    /// It is being started.
+    /// Starting.
     Deploying,
-    /// It runs.
+    /// Running.
     Deployed,
-    /// It is told to stop, and what is on its way arrives.
+    /// Stopping: messages in flight are delivered.
     Undeploying,
-    /// Its source had no more.
+    /// Its source has ended.
     Complete,
-    /// It could not be started, or ended with a failure.
+    /// It failed to start, or while running.
     Failed,
-    /// It is deployed on another node, which knows more.
+    /// Deployed on another node, which has the details.
     Elsewhere,
 }
 
 impl State {
-    /// The word for it.
+    /// Its name for people.
     pub fn name(self) -> &'static str {
         match self {
             State::Undeployed => "undeployed",
@@ -40,29 +40,29 @@ impl State {
         }
     }
 
-    /// Whether it is deployed and runs no more.
+    /// Whether it is deployed but has ended.
     pub fn is_over(self) -> bool {
         matches!(self, State::Complete | State::Failed)
     }
 }
 
-/// How a stream is.
+/// The status of a stream.
 #[derive(Clone, Debug)]
 pub struct StreamStatus {
     /// Its name.
     pub name: Arc<str>,
-    /// Its definition, where it is hosted.
+    /// Its definition, if hosted.
     pub definition: Option<Definition>,
-    /// What it is doing.
+    /// Its state.
     pub state: State,
     /// Why it failed.
     pub reason: Option<String>,
-    /// What it has done since it was started, here.
+    /// Its figures since the start, on this node.
     pub figures: Option<Figures>,
 }
 
 impl StreamStatus {
-    /// The streams of a run that no host knows, from its figures.
+    /// The streams of a run without a host, from its figures.
     pub fn of_run(figures: &Figures) -> Vec<StreamStatus> {
         let mut statuses: Vec<StreamStatus> = Vec::new();
         for part in &figures.streams {
@@ -100,7 +100,7 @@ impl StreamStatus {
         statuses
     }
 
-    /// As JSON, with what each stage has done where that is asked for.
+    /// As JSON, optionally with the figures of each stage.
     pub fn to_json(&self, with_figures: bool) -> Value {
         let mut object = match &self.definition {
             Some(definition) => shown(&self.name, definition),

@@ -1,7 +1,7 @@
-//! Runs one hosted stream: starts it when it is ordered to, drains it when it is ordered to rest, and keeps what has
-//! become of it.
+//! Runs one hosted stream: starts it, drains it, and keeps its outcome.
 //!
-//! A stream that failed stays so until it is deployed again: whether its messages may come twice is for people to say.
+//! A failed stream stays failed until it is deployed again: whether repeating its messages is acceptable is the user's
+//! decision.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use super::{Host, State, StreamStatus};
 use crate::deployment::Deployment;
 use crate::runtime::{self, Meters, RunOptions, Running};
 
-/// What a hosted stream's transactions are called by.
+/// The prefix of a hosted stream's transactional ids.
 const INSTANCE: &str = "hosted";
 
-/// What is wanted of a stream.
+/// The desired state of a stream.
 #[derive(Clone, Debug)]
 pub enum Ordered {
-    /// To run.
+    /// Run.
     Run {
-        /// Its text.
+        /// Its definition.
         text: Arc<str>,
         /// The properties of its deployment.
         properties: Arc<BTreeMap<String, String>>,
     },
-    /// Not to run.
+    /// Stop.
     Rest,
-    /// Not to run, ever again.
+    /// Stop and never run again.
     Leave,
 }
 
-/// What has become of a stream.
+/// The actual state of a stream.
 #[derive(Clone)]
 pub struct Status {
     /// What it is doing.
@@ -46,15 +46,15 @@ impl Status {
         Status { state, reason: None, meters: None }
     }
 
-    /// Adds what is known here.
-    pub fn tell(&self, status: &mut StreamStatus) {
+    /// Adds the details known here.
+    pub fn describe(&self, status: &mut StreamStatus) {
         status.state = self.state;
         status.reason = self.reason.clone();
         status.figures = self.meters.as_ref().map(Meters::figures);
     }
 }
 
-/// Holds on to a stream.
+/// The handle of a stream's supervisor.
 pub struct Supervisor {
     ordered: watch::Sender<Ordered>,
     status: watch::Sender<Status>,
@@ -62,7 +62,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Starts one.
+    /// Starts a supervisor.
     pub fn start(host: Host, name: Arc<str>, first: Ordered) -> Supervisor {
         let (ordered, orders) = watch::channel(first);
         let status = watch::Sender::new(Status::new(State::Deploying));
@@ -70,10 +70,10 @@ impl Supervisor {
         Supervisor { ordered, status, task }
     }
 
-    /// Says what is wanted from now on.
+    /// Sets the desired state.
     pub fn order(&self, ordered: Ordered) {
         if matches!(ordered, Ordered::Run { .. }) {
-            // Whoever looks next must not take what came of the deployment before for what comes of this one.
+            // Readers must not mistake the outcome of the previous deployment for that of this one.
             self.status.send_if_modified(|status| {
                 let rests = status.state.is_over() || status.state == State::Undeployed;
                 if rests {
@@ -85,17 +85,17 @@ impl Supervisor {
         self.ordered.send_replace(ordered);
     }
 
-    /// What has become of the stream so far.
+    /// The current state.
     pub fn status(&self) -> Status {
         self.status.borrow().clone()
     }
 
-    /// The same, to be waited for.
+    /// A receiver of state changes.
     pub fn watch(&self) -> watch::Receiver<Status> {
         self.status.subscribe()
     }
 
-    /// Ends it, and the stream with it, in the middle of whatever they do.
+    /// Aborts the supervisor and its stream.
     pub fn abort(self) {
         self.task.abort();
     }
@@ -116,7 +116,7 @@ impl Work {
                     self.status.send_replace(Status::new(State::Deploying));
                     let started = tokio::select! {
                         started = self.start(&text, &properties) => started,
-                        // What is ordered has changed before the start.
+                        // The order changed before the start.
                         Ok(()) = orders.changed() => continue,
                     };
                     match started {
@@ -142,33 +142,33 @@ impl Work {
         }
     }
 
-    /// Puts the stream up.
+    /// Builds the stream.
     async fn start(&self, text: &str, properties: &BTreeMap<String, String>) -> Result<Running, String> {
-        let told = |error: &dyn std::error::Error| error.to_string();
+        let message = |error: &dyn std::error::Error| error.to_string();
         let shared = &self.host.0;
-        let deployment = Deployment::read(properties).map_err(|error| told(&error))?;
+        let deployment = Deployment::read(properties).map_err(|error| message(&error))?;
         let plan = {
             let state = self.host.state();
-            self.host.read(&state, &self.name, text).map_err(|error| told(&error))?
+            self.host.read(&state, &self.name, text).map_err(|error| message(&error))?
         };
-        deployment.check(&plan).map_err(|error| told(&error))?;
+        deployment.check(&plan).map_err(|error| message(&error))?;
         let transport = shared.transport();
         let (plan, topics) = transport.lay(plan, &deployment.counts);
-        deployment.guarantee.check(&plan, &deployment.on_error).map_err(|error| told(&error))?;
-        transport.create_topics(&topics).await.map_err(|error| told(&error))?;
+        deployment.guarantee.check(&plan, &deployment.on_error).map_err(|error| message(&error))?;
+        transport.create_topics(&topics).await.map_err(|error| message(&error))?;
         let options = RunOptions {
             on_error: deployment.on_error,
             cluster: shared.settings.cluster.clone(),
             guarantee: deployment.guarantee,
-            // A stream runs on one node: wherever it is deployed next, it takes the place of the one before.
+            // A stream runs on one node: a later deployment elsewhere fences this one.
             instance: INSTANCE.to_owned(),
             console: shared.settings.console.clone(),
             taps: shared.taps.clone(),
         };
-        runtime::start(&plan, &options).map_err(|error| told(&error))
+        runtime::start(&plan, &options).map_err(|error| message(&error))
     }
 
-    /// Stays with a stream until it has ended. Whether that was because something else is ordered.
+    /// Waits until the stream ends. Returns whether that was because the order changed.
     async fn watch(&self, mut running: Running, orders: &mut watch::Receiver<Ordered>) -> bool {
         let meters = running.meters();
         let status = |state| Status { meters: Some(meters.clone()), ..Status::new(state) };
@@ -186,19 +186,19 @@ impl Work {
         }
         self.status.send_replace(status(State::Undeploying));
         stopper.stop();
-        // Its stages are gone before anybody hears of it: their ports are free.
+        // The stages are dropped before the state changes, so their ports are free.
         if let Err(error) = running.ended().await {
-            tracing::warn!(stream = &*self.name, %error, "The stream failed while it was drained");
+            tracing::warn!(stream = &*self.name, %error, "The stream failed while draining");
         }
         true
     }
 
     fn failed(&self, reason: String, meters: Option<Meters>) {
-        tracing::error!(stream = &*self.name, reason, "The stream failed; deploying it again starts it");
+        tracing::error!(stream = &*self.name, reason, "The stream failed; deploy it again to restart it");
         self.status.send_replace(Status { state: State::Failed, reason: Some(reason), meters });
     }
 
-    /// Takes itself out of the host, unless the stream is there again.
+    /// Removes itself from the host, unless the stream exists again.
     fn leave(&self, orders: &watch::Receiver<Ordered>) -> bool {
         let mut state = self.host.state();
         if orders.has_changed().unwrap_or(false) {

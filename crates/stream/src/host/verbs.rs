@@ -1,5 +1,5 @@
-//! The verbs: each is judged against what the topic says up to its end, written there, and done when this host has read it again
-//! and acted on it.
+//! The verbs: each is checked against the topic up to its end, written there, and complete when this host has read and applied
+//! its record.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use crate::deployment::Deployment;
 use crate::language;
 use crate::plan::{Input, Plan};
 
-/// How long a verb waits until this host has read the topic up to its end, or its own record.
+/// How long a verb waits for this host to read the topic to its end, or its own record.
 const FOLLOWED: Duration = Duration::from_secs(10);
-/// How long an undeployment is waited for. It goes on after that.
+/// How long undeploy waits. The drain continues after that.
 const DRAINED: Duration = Duration::from_secs(30);
-/// The most streams of a cluster.
+/// Maximum streams of a cluster.
 const STREAMS_MAX: usize = 100_000;
 
 impl Host {
-    /// Creates a stream, and deploys it here if there are properties to deploy it with.
+    /// Creates a stream; deploys it here if properties are given.
     pub async fn create(
         &self,
         name: &str,
@@ -38,14 +38,12 @@ impl Host {
         {
             let state = self.state();
             if state.streams.contains_key(name) {
-                let reason = format!(
-                    "There is a stream {name} already: another name would be right, or to destroy it first"
-                );
+                let reason = format!("A stream {name} exists already: use another name, or destroy it first");
                 return Err(HostError::Conflict(reason));
             }
             if state.streams.len() >= STREAMS_MAX {
                 return Err(HostError::Conflict(format!(
-                    "There are {STREAMS_MAX} streams, as many as may be"
+                    "There are {STREAMS_MAX} streams already, the maximum: destroy one first"
                 )));
             }
             let plan = self.read(&state, name, text)?;
@@ -74,7 +72,7 @@ impl Host {
         Ok(deployment.guarantee.check(&laid, &deployment.on_error)?)
     }
 
-    /// A tap listens in memory: to streams that run in the same process.
+    /// A tap works in memory, so its stream must run in the same process.
     fn check_taps(&self, state: &Hosted, plan: &Plan) -> Result<(), HostError> {
         for stream in &plan.streams {
             let Input::Beside { stream: tapped, .. } = &stream.input else { continue };
@@ -83,7 +81,7 @@ impl Host {
                 && *node != self.0.settings.node
             {
                 let reason = format!(
-                    "{} taps {tapped}, which runs on node {node}: deploying it there would be right, or a named \
+                    "{} taps {tapped}, which runs on node {node}: deploy it there, or put a named \
                      destination, topic:NAME, between them",
                     stream.name
                 );
@@ -93,7 +91,7 @@ impl Host {
         Ok(())
     }
 
-    /// Deploys a stream here.
+    /// Deploys a stream on this node.
     pub async fn deploy(&self, name: &str, properties: BTreeMap<String, String>) -> Result<(), HostError> {
         let mut writer = self.0.writer.lock().await;
         self.catch_up().await?;
@@ -122,7 +120,7 @@ impl Host {
         Ok(())
     }
 
-    /// Stops a stream in order, wherever it runs: its source is closed, and what is on its way arrives.
+    /// Stops a stream cleanly, wherever it runs: its source is closed, and messages in flight are delivered.
     pub async fn undeploy(&self, name: &str) -> Result<(), HostError> {
         let mut writer = self.0.writer.lock().await;
         self.catch_up().await?;
@@ -136,14 +134,15 @@ impl Host {
         Ok(())
     }
 
-    /// Forgets a stream, and stops it in order before, if it runs.
+    /// Deletes a stream, after stopping it cleanly.
     pub async fn destroy(&self, name: &str) -> Result<(), HostError> {
         let mut writer = self.0.writer.lock().await;
         self.catch_up().await?;
         self.known(name)?;
         let tapping = self.tapping(name);
         if !tapping.is_empty() {
-            let reason = format!("The stream {name} is tapped by {}: destroy that first", tapping.join(", "));
+            let reason =
+                format!("The stream {name} is tapped by {}: destroy the tap first", tapping.join(", "));
             return Err(HostError::Conflict(reason));
         }
         self.write(&mut writer, name, None).await?;
@@ -160,12 +159,12 @@ impl Host {
         tapping.map(|(name, _)| name.to_string()).collect()
     }
 
-    /// Waits until it is known whether a stream could be started.
+    /// Waits until a stream has started or failed to.
     async fn started(&self, name: &str) {
         self.settled(name, Instant::now() + FOLLOWED, |state| *state != State::Deploying).await;
     }
 
-    /// Waits until a stream runs no more.
+    /// Waits until a stream has stopped.
     pub(super) async fn rested(&self, name: &str, deadline: Instant) {
         let rests = |state: &State| !matches!(state, State::Deploying | State::Deployed | State::Undeploying);
         self.settled(name, deadline, rests).await;
@@ -174,12 +173,12 @@ impl Host {
     async fn settled(&self, name: &str, deadline: Instant, holds: impl Fn(&State) -> bool) {
         let watched = self.state().supervisors.get(name).map(Supervisor::watch);
         if let Some(mut watched) = watched {
-            // What takes longer goes on, and its status says so.
+            // A longer drain continues; the status shows it.
             let _ = timeout_at(deadline, watched.wait_for(|status| holds(&status.state))).await;
         }
     }
 
-    /// Waits until this host has read the topic up to its end.
+    /// Waits until this host has read the topic to its end.
     async fn catch_up(&self) -> Result<(), HostError> {
         let end = definitions::end(&self.0.cluster).await?;
         self.read_to(end).await
@@ -192,13 +191,13 @@ impl Host {
             Ok(Ok(_)) => Ok(()),
             _ => {
                 let reason =
-                    format!("it is not read to its end within {FOLLOWED:?}; the change may still come");
+                    format!("its end was not reached within {FOLLOWED:?}; the change may still take effect");
                 Err(DefinitionsUnavailable { reason }.into())
             }
         }
     }
 
-    /// Writes what is to hold, and waits until this host has acted on it.
+    /// Writes a record, and waits until this host has applied it.
     async fn write(
         &self,
         writer: &mut Writer,

@@ -1,5 +1,5 @@
-//! The clusters that this process talks to: stages with the same settings share one, with its metadata and its connections. What
-//! nobody uses any more is forgotten.
+//! The clusters that this process talks to: stages with the same settings share one, with its metadata and connections. A
+//! cluster without users is dropped.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -7,22 +7,22 @@ use std::time::Duration;
 use thalweg_client::{Cluster, ConnectionOptions, WeakCluster};
 use tokio::runtime::{Handle, Id};
 
-/// What has to be the same for stages to share connections. It holds secrets.
+/// Stages share connections if all of this is equal. It contains secrets.
 #[derive(PartialEq, Eq)]
 pub struct Sharing {
-    /// The tasks of a connection end with their runtime.
+    /// The runtime, because a connection's tasks end with it.
     runtime: Id,
     bootstrap: Vec<String>,
     client_id: String,
     timeouts: [Duration; 2],
-    /// As it was written, and what the files had in them when they were read: those may have been renewed since.
+    /// The security settings as written, and the contents of the files they name, which may have been renewed since.
     security: Vec<(String, String)>,
 }
 
 static CLUSTERS: Mutex<Vec<(Sharing, WeakCluster)>> = Mutex::new(Vec::new());
 
-/// The cluster behind `bootstrap`, which connects with its first request. `written` is what was said of its security. To be
-/// called on a runtime.
+/// The cluster behind `bootstrap`, which connects with its first request. `written` are the security settings. Call it on a
+/// runtime.
 pub fn shared(bootstrap: &[String], options: &ConnectionOptions, written: &[(String, String)]) -> Cluster {
     let read = options.security.librdkafka().into_iter().map(|(key, value)| (key.to_owned(), value));
     let sharing = Sharing {

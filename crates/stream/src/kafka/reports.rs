@@ -1,8 +1,7 @@
-//! What has become of messages that were handed to a producer: how many are under way, what failed first, and up to where all
-//! have arrived.
+//! Delivery reports: how many messages are in flight, the first failure, and up to where all are delivered.
 //!
-//! Messages are taken in parts. Each message has a number, by which the report of its batch finds its part: that costs one lock
-//! for a batch.
+//! Messages are registered in parts. Each message has a number, which maps the report of its batch to its part; this costs one
+//! lock per batch.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,33 +10,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use thalweg_client::{Delivery, SentRun};
 use tokio::sync::Notify;
 
-/// What has come of messages that were taken.
+/// The delivery state of a producer's messages.
 #[derive(Default)]
 pub struct Reports {
     state: Mutex<State>,
     /// Acknowledged by the cluster.
     arrived: Arc<AtomicU64>,
-    /// Told when none is under way, or one has failed.
+    /// Notified when none is in flight, or one has failed.
     changed: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    /// In the order in which they were taken; those that have arrived up to the first that has not are gone.
+    /// In order. Delivered parts are removed up to the first undelivered one.
     parts: VecDeque<Part>,
-    /// Taken and not reported yet.
+    /// Messages in flight.
     under_way: u64,
     next_number: u64,
     failed: Option<String>,
 }
 
-/// Messages that were taken together.
+/// Messages registered together.
 struct Part {
-    /// The sequence of the first of them.
+    /// The sequence of its first message.
     first_sequence: u64,
-    /// The number after the last of them.
+    /// The number after its last message.
     end: u64,
-    /// Those that have not arrived.
+    /// Undelivered messages.
     left: u64,
 }
 
@@ -46,7 +45,7 @@ impl Reports {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes messages: they are under way. The number of the first; those of the others follow.
+    /// Registers messages in flight, and returns the number of the first; the others follow.
     pub fn begin(&self, first_sequence: u64, count: u64) -> u64 {
         let mut state = self.state();
         let number = state.next_number;
@@ -57,28 +56,28 @@ impl Reports {
         number
     }
 
-    /// How many are under way.
+    /// Messages in flight.
     pub fn under_way(&self) -> u64 {
         self.state().under_way
     }
 
-    /// How many the cluster has acknowledged: counted before anybody can know that a message has arrived.
+    /// Messages acknowledged by the cluster; increased before their delivery becomes visible.
     pub fn arrived(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.arrived)
     }
 
-    /// Why the first message that did not arrive did not.
+    /// The reason of the first failed delivery.
     pub fn failure(&self) -> Option<String> {
         self.state().failed.clone()
     }
 
-    /// What was taken, and what is to come, cannot be delivered.
+    /// Fails all messages, present and future.
     pub fn fail(&self, reason: String) {
         self.state().failed.get_or_insert(reason);
         self.changed.notify_waiters();
     }
 
-    /// A batch came to its end.
+    /// Handles the report of a batch.
     pub fn delivered(&self, delivery: &Delivery<'_>) {
         let failure = delivery.result.as_ref().err().map(ToString::to_string);
         self.settle(delivery.sent, failure);
@@ -102,15 +101,15 @@ impl Reports {
         }
     }
 
-    /// The first message of which it is not known that it has arrived, and with it all before.
+    /// The first message not known to be delivered.
     pub fn held_since(&self) -> Option<u64> {
         self.state().parts.front().map(|part| part.first_sequence)
     }
 
-    /// Waits until none is under way, or one has failed.
+    /// Waits until none is in flight, or one has failed.
     pub async fn all(&self) {
         loop {
-            // Listen, then look.
+            // Subscribe before the check.
             let mut changed = std::pin::pin!(self.changed.notified());
             changed.as_mut().enable();
             {
@@ -125,12 +124,12 @@ impl Reports {
 }
 
 impl State {
-    /// Messages whose numbers follow each other have arrived.
+    /// Marks messages with consecutive numbers as delivered.
     fn arrive(&mut self, first: u64, count: u64) {
         let (mut number, end) = (first, first + count);
         let mut place = self.parts.partition_point(|part| part.end <= first);
         while number < end {
-            let part = self.parts.get_mut(place).expect("what is under way is in a part");
+            let part = self.parts.get_mut(place).expect("messages in flight are in a part");
             let of_part = end.min(part.end) - number;
             part.left -= of_part;
             number += of_part;
@@ -152,19 +151,19 @@ mod tests {
     }
 
     #[test]
-    fn what_has_arrived_is_known_up_to_the_first_that_has_not() {
+    fn delivery_is_known_up_to_the_first_undelivered_message() {
         let reports = Reports::default();
         assert_eq!((reports.begin(10, 2), reports.begin(20, 1), reports.begin(30, 3)), (0, 2, 3));
         assert_eq!((reports.held_since(), reports.under_way()), (Some(10), 6));
         reports.settle(&[run(2, 1)], None);
         assert_eq!(reports.held_since(), Some(10), "the second part was faster");
-        // One of the first part, the other with the beginning of the third.
+        // One from the first part, one with the beginning of the third.
         reports.settle(&[run(0, 1)], None);
         reports.settle(&[run(1, 1), run(3, 2)], None);
         assert_eq!((reports.held_since(), reports.under_way()), (Some(30), 1));
         assert_eq!(reports.arrived().load(Ordering::Acquire), 5);
         reports.settle(&[run(5, 1)], Some("too large".to_owned()));
-        assert_eq!((reports.held_since(), reports.under_way()), (Some(30), 0), "it has not arrived");
+        assert_eq!((reports.held_since(), reports.under_way()), (Some(30), 0), "it was not delivered");
         assert_eq!(reports.failure().as_deref(), Some("too large"));
     }
 

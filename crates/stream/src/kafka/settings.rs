@@ -1,4 +1,4 @@
-//! The settings of a stage's client: what the file of properties says, and what the stage needs where the file says nothing.
+//! Client settings of a stage: the file of properties, then the stage's own defaults.
 
 use thalweg_client::{
     Cluster, ConnectionOptions, ConsumerConfig, InvalidSetting, ProducerConfig, Properties,
@@ -8,32 +8,32 @@ use super::{CLIENT_ID, clusters, failed, read, reading};
 use crate::declaration::Settings;
 use crate::stage::StageError;
 
-/// `batch.size`: a busy stream fills larger batches than Kafka's default, at less work for each message.
+/// `batch.size`: larger than Kafka's default, for less work per message in busy streams.
 const BATCH_BYTES: &str = "131072";
 
-/// What a stream does itself, whatever it promises.
+/// Settings that every stage fixes.
 const FIXED: [(&str, &str); 1] = [("enable.auto.commit", "false")];
 
-/// The settings of a client, and where it connects to.
+/// A client's settings and bootstrap servers.
 pub struct ClientSettings<C> {
     /// The settings.
     pub config: C,
-    /// The brokers to connect to first.
+    /// The bootstrap servers.
     pub bootstrap: Vec<String>,
     connection: ConnectionOptions,
-    /// What was said of TLS and SASL, as it was written.
+    /// The TLS and SASL settings, as written.
     security: Vec<(String, String)>,
 }
 
 impl<C> ClientSettings<C> {
-    /// The cluster, which stages with the same settings share. To be called on a runtime.
+    /// The cluster, shared by stages with the same settings. Call it on a runtime.
     pub fn cluster(&self) -> Cluster {
         clusters::shared(&self.bootstrap, &self.connection, &self.security)
     }
 }
 
-/// The settings of a consumer. `needed` holds where the file says nothing else; in a stream that runs exactly once, the file may
-/// say nothing else than `fixed`.
+/// The settings of a consumer. `needed` are defaults that the file may override; in a stream that runs exactly once, it may not
+/// override `fixed`.
 pub fn consumer(
     settings: &Settings,
     fixed: &[(&str, &str)],
@@ -43,11 +43,11 @@ pub fn consumer(
         let config = ConsumerConfig::take(properties)?;
         Ok((config.connection.clone(), config))
     };
-    // A file may be for both.
+    // One file may serve consumers and producers.
     client(place(settings), fixed, needed, take, |others| ProducerConfig::take(others).map(drop))
 }
 
-/// The settings of a producer, by the options of the `kafka` sink, likewise.
+/// The settings of a producer, from the options of the `kafka` sink.
 pub fn producer(
     settings: &Settings,
     fixed: &[(&str, &str)],
@@ -68,12 +68,12 @@ pub fn producer(
         let config = ProducerConfig::take(properties)?;
         Ok((config.connection.clone(), config))
     };
-    // The first that says anything of a setting holds.
+    // The first entry for a setting wins.
     let needed = [more, &options].concat();
     client(place(settings), fixed, &needed, take, |others| ConsumerConfig::take(others).map(drop))
 }
 
-/// The settings of a client that does neither.
+/// The settings of a client that neither produces nor consumes.
 pub fn admin(cluster: &super::Cluster) -> Result<ClientSettings<()>, StageError> {
     let take = |properties: &mut Properties| Ok((ConnectionOptions::take(properties, "stream")?, ()));
     let take_others = |others: &mut Properties| {
@@ -93,14 +93,14 @@ fn client<C>(
     let wrong = |reason: &dyn ToString| failed(reading(path.unwrap_or_default()), reason.to_string());
     let mut properties = path.map(read).transpose()?.unwrap_or_default();
     for (key, instead) in properties.rename_librdkafka().map_err(|error| wrong(&error))? {
-        let instead = instead.map(|instead| format!("; {instead} would be right")).unwrap_or_default();
+        let instead = instead.map(|instead| format!("; use {instead} instead")).unwrap_or_default();
         tracing::warn!(path, "{key} has no effect in streams{instead}");
     }
     for (pairs, with) in [(&FIXED[..], "a stream"), (fixed, "--guarantee=exactly-once")] {
         for (key, right) in pairs {
             match properties.get(key) {
                 Some(value) if value != *right => {
-                    let reason = format!("{key}={value} does not go with {with}: {right} would be right");
+                    let reason = format!("{key}={value} cannot be combined with {with}: use {right}");
                     return Err(wrong(&reason));
                 }
                 _ => properties.set(key, right),
@@ -122,7 +122,7 @@ fn client<C>(
     for key in properties.rest() {
         if !is_idle(key, protocol) {
             let reason = format!(
-                "{key} is no setting of Kafka's consumers and producers, nor librdkafka's name of one: such a name would be right"
+                "{key} is not a setting of Kafka's consumers and producers or of librdkafka: remove it, or correct its name"
             );
             return Err(wrong(&reason));
         }
@@ -131,13 +131,13 @@ fn client<C>(
     Ok(ClientSettings { config, bootstrap, connection, security })
 }
 
-/// Where the options of a stage say that the cluster is.
+/// The bootstrap servers from a stage's options.
 fn place(settings: &Settings) -> (&str, Option<&str>) {
     (settings.text("bootstrap"), settings.optional_text("properties"))
 }
 
-/// Whether a setting is of a layer that the protocol does not have. Kafka's clients leave it alone, so that a file may hold more
-/// than one protocol needs.
+/// Whether a setting belongs to a layer that the protocol lacks. Kafka's clients ignore such settings, so that one file can
+/// serve several protocols.
 fn is_idle(key: &str, protocol: &str) -> bool {
     key.starts_with("ssl.") && !protocol.ends_with("SSL")
         || key.starts_with("sasl.") && !protocol.starts_with("SASL")
@@ -149,7 +149,7 @@ mod tests {
     use crate::kafka::Cluster;
 
     #[test]
-    fn what_a_file_of_properties_has_wrong_is_told_without_its_secrets() {
+    fn mistakes_in_a_properties_file_are_reported_without_secrets() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         let cluster = Cluster {
             bootstrap: "a:1".to_owned(),
@@ -171,12 +171,15 @@ mod tests {
                 "security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.jaas.config=hunter2",
                 "sasl.jaas.config=[hidden] is invalid",
             ),
-            ("no.such.property=hunter2", "no.such.property is no setting of Kafka's"),
+            ("no.such.property=hunter2", "no.such.property is not a setting of Kafka's"),
             ("security.protocol=TLS", "security.protocol=TLS is invalid"),
-            ("enable.auto.commit=true", "enable.auto.commit=true does not go with a stream: false would be"),
+            (
+                "enable.auto.commit=true",
+                "enable.auto.commit=true cannot be combined with a stream: use false",
+            ),
             (
                 "isolation.level=read_uncommitted",
-                "isolation.level=read_uncommitted does not go with --guarantee=exactly-once: read_committed",
+                "isolation.level=read_uncommitted cannot be combined with --guarantee=exactly-once: use read_committed",
             ),
         ] {
             write(text);
@@ -195,8 +198,8 @@ mod tests {
         write(
             "bootstrap.servers=b:2,c:3\nfetch.message.max.bytes=10\nqueued.min.messages=10\nqueue.buffering.max.ms=7",
         );
-        let told = config().expect("settings of either client");
-        assert_eq!((told.bootstrap.join(" "), told.config.linger.as_millis()), ("b:2 c:3".to_owned(), 7));
+        let read = config().expect("settings of either client");
+        assert_eq!((read.bootstrap.join(" "), read.config.linger.as_millis()), ("b:2 c:3".to_owned(), 7));
         let (bootstrap, options) = cluster.connection("me").expect("right");
         assert_eq!((bootstrap.join(" "), options.client_id.as_str()), ("b:2 c:3".to_owned(), "me"));
         write("");
@@ -214,7 +217,7 @@ mod tests {
         };
         let first = shared("share:1", "");
         let is_first = |other: thalweg_client::Cluster| other.is_same(&first);
-        assert!(is_first(shared("share:1", "linger.ms=3")), "of no matter to connections");
+        assert!(is_first(shared("share:1", "linger.ms=3")), "irrelevant to connections");
         assert!(!is_first(shared("share:2", "")) && !is_first(shared("share:1", "request.timeout.ms=7")));
         let sasl = "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=u\nsasl.password=";
         let user = shared("share:1", &format!("{sasl}a"));

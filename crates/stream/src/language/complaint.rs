@@ -1,38 +1,38 @@
-//! What is wrong with a text: shown with the text, a caret under the place, and what would be right.
+//! Mistakes in a text: shown with the line, a caret under the position, and a suggestion.
 
 use std::fmt;
 
 use super::Span;
 
-/// The most of a line that is shown on either side of the place.
+/// How much of a line is shown on either side.
 const SHOWN: usize = 100;
 
-/// One thing that is wrong.
+/// A mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
-    /// Where, in bytes of the text.
+    /// Its position, in bytes.
     pub span: Span,
-    /// What is wrong.
+    /// The mistake.
     pub message: String,
-    /// What would be right.
+    /// What to do instead.
     pub right: String,
 }
 
 impl Complaint {
-    /// A complaint about a place.
+    /// Creates one.
     pub fn new(span: Span, message: impl Into<String>, right: impl Into<String>) -> Complaint {
         Complaint { span, message: message.into(), right: right.into() }
     }
 }
 
-/// All that is wrong with a text, with the text.
+/// All mistakes in a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Complaints {
-    /// What the text is called: a file, or nothing where it stood on the command line.
+    /// The name of the file; none for the command line.
     pub origin: Option<String>,
     /// The text.
     pub text: String,
-    /// What is wrong, in the order of the text.
+    /// In the order of the text.
     pub complaints: Vec<Complaint>,
 }
 
@@ -60,7 +60,7 @@ impl Complaints {
             let origin = self.origin.as_deref().map(|name| format!("{name}, ")).unwrap_or_default();
             writeln!(f, "  {origin}line {number}:")?;
         }
-        // Long lines are cut on both sides of the place.
+        // Cut long lines on both sides.
         let from = self.text[line_start..start].char_indices().rev().nth(SHOWN);
         let from = from.map_or(line_start, |(at, _)| line_start + at);
         let to = self.text[end..line_end].char_indices().nth(SHOWN);
@@ -76,7 +76,7 @@ impl Complaints {
     }
 }
 
-/// The last beginning of a character at or before a place.
+/// The nearest character boundary at or before an offset.
 fn floor(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
@@ -90,20 +90,17 @@ mod tests {
     use super::*;
 
     fn shown(text: &str, span: Span) -> String {
-        let complaints = vec![Complaint::new(span, "This is wrong", "that would be right")];
+        let complaints = vec![Complaint::new(span, "This is wrong", "do this")];
         Complaints { origin: None, text: text.to_owned(), complaints }.to_string()
     }
 
     #[test]
     fn the_caret_stands_under_the_place_in_characters() {
-        assert_eq!(
-            shown("time | lögg", 7..12),
-            "This is wrong\n    time | lögg\n           ^^^^\n  that would be right"
-        );
-        assert_eq!(shown("", 0..0), "This is wrong\n    \n    ^\n  that would be right");
+        assert_eq!(shown("time | lögg", 7..12), "This is wrong\n    time | lögg\n           ^^^^\n  do this");
+        assert_eq!(shown("", 0..0), "This is wrong\n    \n    ^\n  do this");
         assert_eq!(
             shown("time | log\ntime > x\n", 16..17),
-            "This is wrong\n  line 2:\n    time > x\n         ^\n  that would be right"
+            "This is wrong\n  line 2:\n    time > x\n         ^\n  do this"
         );
     }
 
@@ -118,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_outside_of_the_text_or_inside_of_a_character_is_no_harm() {
+    fn invalid_spans_are_tolerated() {
         for (start, end) in [(0, 99), (99, 100), (1, 2), (5, 3)] {
             shown("ö|x", start..end);
         }

@@ -1,28 +1,28 @@
-//! From text to elements, by hand: one character of look-ahead, no backtracking but for the name of a stream.
+//! The parser, written by hand: one character of look-ahead, with backtracking only for the name of a stream.
 
 use super::{
     Complaint, Definition, Element, OptionText, Span, Spanned, StageText, StreamText, TapText, TopicText,
 };
 
-/// The longest text that is read. A definition is written by people.
+/// The longest accepted text.
 const TEXT_BYTES_MAX: usize = 1 << 20;
-/// Words before a colon that say where messages come from or go to; never labels.
+/// Prefixes of named destinations and taps, which cannot be labels.
 const DESTINATIONS: [&str; 3] = ["topic", "tap", "queue"];
 
-/// The longest name of a stream that is not only in one text.
+/// The longest name of a hosted stream.
 pub const NAME_BYTES_MAX: usize = 100;
 
-/// Whether this can be the name of a stream: taps name it, and topics begin with it.
+/// Whether this is a valid stream name: one that taps and topic names can contain.
 pub fn is_name(text: &str) -> bool {
     let word = Parser { text, at: 0 }.word();
     word.is_some_and(|word| word.span == (0..text.len())) && text.len() <= NAME_BYTES_MAX
 }
 
-/// Reads a text. What is wrong is told once for each stream, all of them in the order of the text.
+/// Parses a text. Reports one mistake per stream, in the order of the text.
 pub fn parse(text: &str) -> Result<Definition, Vec<Complaint>> {
     if text.len() > TEXT_BYTES_MAX {
         let message = format!("The text has {} bytes", text.len());
-        return Err(vec![Complaint::new(0..0, message, format!("At most {TEXT_BYTES_MAX} are read."))]);
+        return Err(vec![Complaint::new(0..0, message, format!("The limit is {TEXT_BYTES_MAX}."))]);
     }
     let mut parser = Parser { text, at: 0 };
     let mut definition = Definition::default();
@@ -37,7 +37,7 @@ pub fn parse(text: &str) -> Result<Definition, Vec<Complaint>> {
         }
     }
     if complaints.is_empty() && definition.streams.is_empty() {
-        let right = "A stream such as `time | log` would be right.";
+        let right = "Write a stream such as `time | log`.";
         complaints.push(Complaint::new(text.len()..text.len(), "There is no stream in this text", right));
     }
     if complaints.is_empty() { Ok(definition) } else { Err(complaints) }
@@ -48,7 +48,7 @@ struct Parser<'a> {
     at: usize,
 }
 
-/// What ends an element.
+/// The token that ends an element.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Joint {
     /// `|`
@@ -74,7 +74,7 @@ impl<'a> Parser<'a> {
         Some(next)
     }
 
-    /// Spaces and comments, but no end of line.
+    /// Skips spaces and comments, but not line ends.
     fn skip_blank(&mut self) {
         while let Some(next) = self.peek() {
             match next {
@@ -86,7 +86,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Spaces, comments and ends of lines.
+    /// Skips spaces, comments and line ends.
     fn skip_lines(&mut self) {
         loop {
             self.skip_blank();
@@ -108,7 +108,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Goes past a stream that could not be read: to the end of its line, and of those that go on with it.
+    /// Skips the rest of an invalid stream, with its continuation lines.
     fn skip_stream(&mut self) {
         self.at += self.rest().find('\n').unwrap_or(self.rest().len());
         while self.goes_on() {
@@ -117,7 +117,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Whether the next line with words on it belongs to the stream of this one.
+    /// Whether the next non-empty line continues this stream.
     fn goes_on(&self) -> bool {
         let mut ahead = Parser { text: self.text, at: self.at };
         ahead.skip_lines();
@@ -156,7 +156,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `name =` before the stream.
+    /// Parses `name =`.
     fn stream_name(&mut self) -> Option<Spanned> {
         let start = self.at;
         let name = self.word();
@@ -183,7 +183,7 @@ impl<'a> Parser<'a> {
         joint
     }
 
-    /// What stands where a stream should end.
+    /// Checks the end of a stream.
     fn check_end(&mut self) -> Result<(), Complaint> {
         match self.peek() {
             None | Some('\n' | ';') => Ok(()),
@@ -193,7 +193,7 @@ impl<'a> Parser<'a> {
                 let wrong = &self.text[start..end];
                 let right = match wrong.strip_prefix('-') {
                     Some(option) if option.starts_with(|c: char| c.is_ascii_alphabetic()) => {
-                        format!("An option has two dashes: `-{wrong}` would be right.")
+                        format!("Options have two dashes: write `-{wrong}`.")
                     }
                     _ => "Options are written `--name=value`, with quotes around a value that has spaces; \
                           stages are joined by `|`."
@@ -204,7 +204,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `>` leads from and to named destinations only.
+    /// Checks that `>` has a named destination on one side.
     fn check_arrow(&self, joint: Joint, elements: &[Element], before: usize) -> Result<(), Complaint> {
         let from_destination =
             elements.len() == 1 && matches!(elements.last(), Some(Element::Topic(_) | Element::Tap(_)));
@@ -215,17 +215,17 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         let at = self.text[before..self.at].rfind('>').map_or(before, |at| before + at);
-        let right = "Between stages write `|`; `>` comes after `topic:NAME` or before it.";
+        let right = "Write `|` between stages; `>` connects a stream to `topic:NAME`.";
         let right = match elements.last() {
             Some(Element::Stage(StageText { options, .. })) if !options.is_empty() => {
-                format!("A value with `>` in it stands in quotes: `--name='a > b'`. {right}")
+                format!("Quote a value that contains `>`: `--name='a > b'`. {right}")
             }
             _ => right.to_owned(),
         };
-        Err(Complaint::new(at..at + 1, "There is no named destination on either side of `>`", right))
+        Err(Complaint::new(at..at + 1, "Neither side of `>` is a named destination", right))
     }
 
-    /// `topic`, `tap` or `queue`, if a colon and no space follows.
+    /// Parses `topic`, `tap` or `queue`, if a colon without a space follows.
     fn destination_word(&self) -> Option<&'static str> {
         DESTINATIONS.into_iter().find(|word| {
             let after = self.rest().strip_prefix(word).and_then(|rest| rest.strip_prefix(':'));
@@ -241,7 +241,7 @@ impl<'a> Parser<'a> {
                 let span = self.at..self.at + word.len() + 1;
                 let right = "Every stream that reads `topic:NAME` sees every message; \
                              `kafka --group=...` takes a share of a topic.";
-                Err(Complaint::new(span, "queue: is not served yet", right))
+                Err(Complaint::new(span, "queue: is not supported yet", right))
             }
             None => self.stage().map(Element::Stage),
         }
@@ -255,7 +255,7 @@ impl<'a> Parser<'a> {
         Ok(Element::Topic(TopicText { span: start..name.span.end, name }))
     }
 
-    /// A topic's name: letters, digits, dots, underscores and dashes, as Kafka has them.
+    /// Parses a topic name: letters, digits, dots, underscores and dashes, as in Kafka.
     fn dotted_name(&mut self, form: &str) -> Result<Spanned, Complaint> {
         let start = self.at;
         let rest = self.rest();
@@ -265,16 +265,15 @@ impl<'a> Parser<'a> {
         self.at += end;
         let text = self.text[start..self.at].to_owned();
         if text.is_empty() || text.len() > 249 || text == "." || text == ".." {
-            let right =
-                format!("{form} would be right, with 1 to 249 letters, digits, dots, underscores, dashes.");
-            return Err(Complaint::new(start..self.at, "This is no name", right));
+            let right = format!("Write {form}, with 1 to 249 letters, digits, dots, underscores, dashes.");
+            return Err(Complaint::new(start..self.at, "This is not a valid name", right));
         }
         Ok(Spanned { text, span: start..self.at })
     }
 
     fn tap(&mut self, is_first: bool) -> Result<Element, Complaint> {
         let start = self.at;
-        let right = "`tap:stream:NAME > ...` or `tap:stream:NAME.LABEL > ...` would be right.";
+        let right = "Write `tap:stream:NAME > ...` or `tap:stream:NAME.LABEL > ...`.";
         if !self.rest().starts_with("tap:stream:") {
             self.at += "tap:".len();
             self.word();
@@ -282,7 +281,7 @@ impl<'a> Parser<'a> {
         }
         self.at += "tap:stream:".len();
         let here = self.at;
-        let wrong = |parser: &Parser<'_>| Complaint::new(here..parser.at, "This is no name", right);
+        let wrong = |parser: &Parser<'_>| Complaint::new(here..parser.at, "This is not a valid name", right);
         let stream = self.word().ok_or_else(|| wrong(self))?;
         let mut label = None;
         if self.peek() == Some('.') {
@@ -291,7 +290,7 @@ impl<'a> Parser<'a> {
         }
         let span = start..self.at;
         if !is_first {
-            return Err(Complaint::new(span, "A tap is where a stream begins", right));
+            return Err(Complaint::new(span, "A tap can only begin a stream", right));
         }
         self.refuse_options("tap:stream:NAME")?;
         Ok(Element::Tap(TapText { stream, label, span }))
@@ -304,7 +303,7 @@ impl<'a> Parser<'a> {
             return Ok(());
         }
         self.at += self.rest().find(char::is_whitespace).unwrap_or(self.rest().len());
-        Err(Complaint::new(start..self.at, format!("{what} has no options"), "Leave them out."))
+        Err(Complaint::new(start..self.at, format!("{what} has no options"), "Remove them."))
     }
 
     fn stage(&mut self) -> Result<StageText, Complaint> {
@@ -344,8 +343,7 @@ impl<'a> Parser<'a> {
                 }
                 _ => "A stage is missing here".to_owned(),
             };
-            let right =
-                "`source | processor | sink` would be right: `thalweg stream modules` lists the stages.";
+            let right = "Write `source | processor | sink`; `thalweg stream modules` lists the stages.";
             Complaint::new(span, message, right)
         })
     }
@@ -354,11 +352,11 @@ impl<'a> Parser<'a> {
         let start = self.at;
         self.at += 2;
         let Some(name) = self.word() else {
-            let right = "`--name=value` would be right.";
+            let right = "Write `--name=value`.";
             return Err(Complaint::new(start..self.at, "The option has no name", right));
         };
         if self.peek() != Some('=') {
-            let right = format!("`--{}=VALUE` would be right.", name.text);
+            let right = format!("Write `--{}=VALUE`.", name.text);
             return Err(Complaint::new(start..self.at, format!("--{} has no value", name.text), right));
         }
         self.at += 1;
@@ -378,14 +376,14 @@ impl<'a> Parser<'a> {
         Ok(Spanned { text, span: start..self.at })
     }
 
-    /// Up to the closing quote. It stands for itself where it is doubled; double quotes know escapes too.
+    /// Parses a quoted text. A doubled quote is a literal one; double quotes also allow escapes.
     fn quoted(&mut self, quote: char, start: usize) -> Result<String, Complaint> {
         let mut text = String::new();
         loop {
             let here = self.at;
             match self.take() {
                 None => {
-                    let right = format!("A closing {quote} would be right.");
+                    let right = format!("Add a closing {quote}.");
                     return Err(Complaint::new(start..start + 1, "This quote is never closed", right));
                 }
                 Some(next) if next == quote => {
@@ -406,15 +404,15 @@ impl<'a> Parser<'a> {
             None | Some('|' | '>' | ';') => Ok(text),
             Some(next) if next.is_whitespace() => Ok(text),
             Some(_) => {
-                let right = "Quote all of the value; inside of quotes, write the quote twice.";
-                Err(Complaint::new(start..self.at, "The value goes on after its closing quote", right))
+                let right = "Quote the whole value, and double the quotes inside it.";
+                Err(Complaint::new(start..self.at, "The value continues after its closing quote", right))
             }
         }
     }
 
     fn escape(&mut self, start: usize) -> Result<char, Complaint> {
         let wrong = |parser: &Parser<'_>| {
-            let right = r#"\n, \r, \t, \\, \", \0 or \u{HEX} would be right; between single quotes a backslash is itself."#;
+            let right = r#"\n, \r, \t, \\, \", \0 or \u{HEX}; between single quotes a backslash is literal."#;
             Complaint::new(start..parser.at, "There is no such escape", right)
         };
         match self.take() {
@@ -436,8 +434,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Up to a space, a pipe or a semicolon. Quotes inside protect them and stay, so that
-    /// `--expression=payload.name=='a b'` is what it looks like.
+    /// Parses an unquoted value, up to a space, pipe or semicolon. Quotes inside it protect these and are kept, so that
+    /// `--expression=payload.name=='a b'` works.
     fn bare(&mut self) -> Result<String, Complaint> {
         let start = self.at;
         while let Some(next) = self.peek() {
@@ -447,8 +445,7 @@ impl<'a> Parser<'a> {
                     let quote_at = self.at;
                     self.at += 1;
                     let Some(length) = self.rest().find(next) else {
-                        let right =
-                            format!("A closing {next} would be right, or quotes around all of the value.");
+                        let right = format!("Add a closing {next}, or quote the whole value.");
                         let span: Span = quote_at..quote_at + 1;
                         return Err(Complaint::new(span, "This quote is never closed", right));
                     };

@@ -1,6 +1,6 @@
-//! Did you mean: the name that a wrong one was probably meant to be.
+//! Suggestions for misspelt names.
 
-/// The closest of the names, if one is close enough to be what was meant.
+/// The closest of the names, if it is close enough.
 pub fn closest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wrong = wrong.to_lowercase();
     let allowed = (wrong.chars().count() / 3).clamp(1, 3);
@@ -9,7 +9,7 @@ pub fn closest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
     (best.0 <= allowed).then_some(best.1)
 }
 
-/// Letters to add, to leave out, to replace, or to swap with their neighbour, to make one word of the other.
+/// The edit distance: letters inserted, deleted, replaced or swapped with their neighbour.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut before: Vec<usize> = Vec::new();
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_of_the_finger_are_recognised_and_other_words_are_not() {
+    fn typing_mistakes_are_recognised_and_other_words_are_not() {
         let names = ["filter", "file", "transform", "throughput", "messageSize"];
         for (wrong, meant) in [
             ("fliter", Some("filter")),

@@ -10,34 +10,34 @@ fn shown(text: &str, complaints: Vec<Complaint>) -> String {
     Complaints { origin: None, text: text.to_owned(), complaints }.to_string()
 }
 
-/// A stream in a few words: its name, and its elements with labels and options.
-fn told(stream: &StreamText) -> String {
-    let mut told = stream.name.as_ref().map(|name| format!("{} = ", name.text)).unwrap_or_default();
+/// A compact form of a stream.
+fn compact(stream: &StreamText) -> String {
+    let mut compact = stream.name.as_ref().map(|name| format!("{} = ", name.text)).unwrap_or_default();
     for (index, element) in stream.elements.iter().enumerate() {
-        told += if index > 0 { " | " } else { "" };
+        compact += if index > 0 { " | " } else { "" };
         match element {
-            Element::Topic(topic) => told += &format!("<{}>", topic.name.text),
+            Element::Topic(topic) => compact += &format!("<{}>", topic.name.text),
             Element::Tap(tap) => {
                 let label = tap.label.as_ref().map_or("", |label| label.text.as_str());
-                told += &format!("<tap {} {label}>", tap.stream.text);
+                compact += &format!("<tap {} {label}>", tap.stream.text);
             }
             Element::Stage(stage) => {
-                told += &stage.label.as_ref().map(|label| format!("{}: ", label.text)).unwrap_or_default();
-                told += &stage.module.text;
+                compact += &stage.label.as_ref().map(|label| format!("{}: ", label.text)).unwrap_or_default();
+                compact += &stage.module.text;
                 for option in &stage.options {
-                    told += &format!(" {}={:?}", option.name.text, option.value.text);
+                    compact += &format!(" {}={:?}", option.name.text, option.value.text);
                 }
             }
         }
     }
-    told
+    compact
 }
 
 #[test]
 fn the_stream_of_the_published_measurement_is_understood() {
     let definition = parsed("load-generator --messageCount=500000000 --messageSize=1000 | throughput");
     let [stream] = &definition.streams[..] else { panic!("one stream") };
-    assert_eq!(told(stream), r#"load-generator messageCount="500000000" messageSize="1000" | throughput"#);
+    assert_eq!(compact(stream), r#"load-generator messageCount="500000000" messageSize="1000" | throughput"#);
     let Element::Stage(stage) = &stream.elements[0] else { panic!("a stage") };
     assert_eq!((stage.span.clone(), stage.options[1].value.span.clone()), (0..58, 54..58));
 }
@@ -62,8 +62,8 @@ fn forms_are_understood() {
         ("x --a=#1", r##"x a="#1""##),
     ] {
         let definition = parsed(text);
-        let told: Vec<String> = definition.streams.iter().map(told).collect();
-        assert_eq!(told, [expected], "{text}");
+        let compact: Vec<String> = definition.streams.iter().map(compact).collect();
+        assert_eq!(compact, [expected], "{text}");
     }
 }
 
@@ -71,38 +71,38 @@ fn forms_are_understood() {
 fn a_file_has_several_streams_over_several_lines() {
     let text = "# Orders come in.\norders = http --port=9000\n  --path=/x |\n\n  topic:orders ; time | log\n\n\
                 topic:orders > filter\n# in between\n  | null\n";
-    let told: Vec<String> = parsed(text).streams.iter().map(told).collect();
+    let compact: Vec<String> = parsed(text).streams.iter().map(compact).collect();
     assert_eq!(
-        told,
+        compact,
         ["orders = http port=\"9000\" path=\"/x\" | <orders>", "time | log", "<orders> | filter | null"]
     );
 }
 
 #[test]
-fn what_is_wrong_is_shown_with_its_place_and_what_would_be_right() {
+fn mistakes_are_shown_with_their_position_and_a_suggestion() {
     for (text, place, message, right) in [
         ("", "", "There is no stream", "`time | log`"),
         ("# only words", "", "There is no stream", "`time | log`"),
         ("time |", "", "A stage is missing here", "thalweg stream modules"),
         ("time | | log", "|", "A stage is expected here, not '|'", "source | processor | sink"),
         ("| log", "|", "A stage is expected here", "source"),
-        ("time > log", ">", "no named destination", "Between stages write `|`"),
+        ("time > log", ">", "Neither side of `>`", "Write `|` between stages"),
         ("time --x | log", "--x", "--x has no value", "`--x=VALUE`"),
         ("time --=1 | log", "--", "no name", "--name=value"),
-        ("time -x=1 | log", "-x=1", "not expected", "`--x=1` would be right"),
+        ("time -x=1 | log", "-x=1", "not expected", "write `--x=1`"),
         ("time x=1 | log", "x=1", "not expected", "--name=value"),
-        ("time --x='a | log", "'", "never closed", "A closing '"),
-        ("time --x=a'b | log", "'", "never closed", "A closing '"),
-        ("time --x='a'b | log", "'a'", "goes on after", "write the quote twice"),
+        ("time --x='a | log", "'", "never closed", "Add a closing '"),
+        ("time --x=a'b | log", "'", "never closed", "Add a closing '"),
+        ("time --x='a'b | log", "'a'", "continues after", "double the quotes"),
         (r#"time --x="a\q" | log"#, r"\q", "no such escape", r"\n"),
         (r#"time --x="\u{d800}" | log"#, r"\u", "no such escape", r"\u{HEX}"),
         ("topic: > log", ">", "A stage is expected here", "source"),
-        ("topic:ä > log", "", "This is no name", "topic:NAME"),
-        ("topic:x --y=1 > log", "--y=1", "topic:NAME has no options", "Leave them out"),
-        ("queue:x > log", "queue:", "queue: is not served yet", "topic:NAME"),
-        ("time | tap:stream:x", "tap:stream:x", "A tap is where a stream begins", "tap:stream:NAME"),
+        ("topic:ä > log", "", "This is not a valid name", "topic:NAME"),
+        ("topic:x --y=1 > log", "--y=1", "topic:NAME has no options", "Remove them"),
+        ("queue:x > log", "queue:", "queue: is not supported yet", "topic:NAME"),
+        ("time | tap:stream:x", "tap:stream:x", "A tap can only begin a stream", "tap:stream:NAME"),
         ("tap:jobs:x > log", "tap:jobs", "Only streams", "tap:stream:NAME"),
-        ("tap:stream:x. > log", "x.", "This is no name", "LABEL"),
+        ("tap:stream:x. > log", "x.", "This is not a valid name", "LABEL"),
     ] {
         let complaints = parse(text).expect_err(text);
         assert_eq!(&text[complaints[0].span.clone()], place, "{text}");
@@ -112,14 +112,14 @@ fn what_is_wrong_is_shown_with_its_place_and_what_would_be_right() {
 }
 
 #[test]
-fn each_wrong_stream_of_a_file_is_told_once() {
+fn each_invalid_stream_of_a_file_is_reported_once() {
     let text = "time |\nlog\ntime --x | log\n  | more\ntime | log\nx --y='\n";
     let complaints = parse(text).expect_err("three are wrong");
     let places: Vec<&str> = complaints.iter().map(|complaint| &text[complaint.span.clone()]).collect();
     assert_eq!(places, ["--x", "'"]);
 }
 
-/// Whatever stands in a text, reading and complaining come to an end, and spans lie in the text.
+/// For any text, the parser terminates and its spans lie in the text.
 #[test]
 fn no_text_makes_the_parser_panic() {
     let parts = [

@@ -1,8 +1,7 @@
-//! The headers of a message: names with values, in their order; a name may come more than once, and a value may be missing.
+//! Message headers: an ordered list of names and values; names may repeat, and values may be null.
 //!
-//! They lie one behind the other in a buffer of the batch: the length of the name and the name, the length of the value plus
-//! one and the value, both lengths in four bytes; 0 in place of the second says that there is no value. Only this module reads
-//! and writes that.
+//! They are consecutive in a buffer of the batch: length and bytes of the name, then length plus one and bytes of the value.
+//! Lengths take four bytes; 0 in place of the second means null. Only this module reads and writes this format.
 
 use bytes::{BufMut, BytesMut};
 
@@ -11,12 +10,12 @@ use bytes::{BufMut, BytesMut};
 pub struct Header<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Its value, where it has one.
+    /// Its value, unless null.
     pub value: Option<&'a [u8]>,
 }
 
 impl Header<'_> {
-    /// Writes it behind others.
+    /// Appends it to a buffer.
     pub(super) fn write(&self, out: &mut BytesMut) {
         out.put_u32_le(self.name.len() as u32);
         out.put_slice(self.name.as_bytes());
@@ -30,7 +29,7 @@ impl Header<'_> {
 pub struct Headers<'a>(&'a [u8]);
 
 impl<'a> Headers<'a> {
-    /// Those that were written to these bytes.
+    /// Headers from their encoded bytes.
     pub(super) fn new(bytes: &'a [u8]) -> Headers<'a> {
         Headers(bytes)
     }
@@ -54,13 +53,13 @@ impl<'a> Headers<'a> {
         })
     }
 
-    /// The last with a name: the one that counts where a name comes more than once.
+    /// The last header with a name, which wins if the name is repeated.
     pub fn get(self, name: &str) -> Option<Option<&'a [u8]>> {
         self.iter().filter(|header| header.name == name).last().map(|header| header.value)
     }
 }
 
-/// Bytes with their length before them, which is told larger by `more`; and what comes behind.
+/// Splits off bytes after their length, which is stored larger by `more`.
 fn cut(bytes: &[u8], more: usize) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     rest.split_at_checked((u32::from_le_bytes(*length) as usize).checked_sub(more)?)
@@ -88,7 +87,7 @@ mod tests {
             (Some(None), Some(Some(&b""[..])), None)
         );
         assert!(Headers::default().is_empty() && Headers::default().iter().next().is_none());
-        // Cut short, they end where they are whole.
+        // A truncated list ends after its last complete header.
         assert_eq!(Headers::new(&bytes[..bytes.len() - 1]).iter().count(), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! What there is to say about the modules: on a terminal, and as a page each. All of it comes from the declarations.
+//! The documentation of the modules, for terminals and as pages. All of it comes from the declarations.
 
 use std::fmt::Write;
 
@@ -18,19 +18,19 @@ pub fn summary() -> String {
     out.push_str("Between streams\n");
     let _ = writeln!(
         out,
-        "  {:width$}  a named destination: written after `|` or `>`, read before `>`",
+        "  {:width$}  a named destination: write it after `|` or `>`, read it before `>`",
         "topic:NAME"
     );
     let _ = writeln!(
         out,
-        "  {:width$}  what leaves a stage of another stream: `tap:stream:NAME.LABEL > ...`",
+        "  {:width$}  a tap on the output of another stream's stage: `tap:stream:NAME.LABEL > ...`",
         "tap:"
     );
-    out.push_str("\nOptions of one: thalweg stream modules NAME\n");
+    out.push_str("\nOptions of a stage: thalweg stream modules NAME\n");
     out
 }
 
-/// All about one module, for a terminal.
+/// The documentation of one module, for a terminal.
 pub fn text(module: &Module) -> String {
     let mut out = format!("{}, a {}: {}\n", module.name, module.kind().name(), module.summary);
     if !module.about.is_empty() {
@@ -54,8 +54,8 @@ pub fn text(module: &Module) -> String {
 /// The page of all modules with a name, in Markdown.
 pub fn page(name: &str) -> String {
     let mut out = format!(
-        "<!-- Written from the declarations of the stages by the test `the_pages_are_fresh`;\n\
-         run it with UPDATE_DOCS=1 to write this page anew. -->\n\n# {name}\n"
+        "<!-- Generated from the declarations of the stages by the test `the_pages_are_fresh`;\n\
+         run it with UPDATE_DOCS=1 to update this page. -->\n\n# {name}\n"
     );
     for module in super::named(name) {
         let _ = write!(out, "\n## {name}, a {}\n\n{}.\n", module.kind().name(), capital(module.summary));
@@ -90,8 +90,8 @@ fn default(option: &OptionSpec, quote: &str) -> String {
         Absent::Required => "Required".to_owned(),
         Absent::None => "No default".to_owned(),
         Absent::Value("") => "Empty by default".to_owned(),
-        Absent::Value(value) if quote.is_empty() => format!("By default {value}"),
-        Absent::Value(value) => format!("{quote}{value}{quote}"),
+        Absent::Value(value) if quote.is_empty() => format!("By default {}", value.escape_default()),
+        Absent::Value(value) => format!("{quote}{}{quote}", value.escape_default()),
     }
 }
 

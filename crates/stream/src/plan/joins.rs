@@ -1,16 +1,16 @@
-//! How the streams of a text are joined: which stage a tap listens to, that named destinations have both ends, that
-//! nothing feeds itself and nobody shares standard input.
+//! The connections of a text's streams: resolves taps, and checks that named destinations have both ends, that no stream feeds
+//! itself, and that only one reads standard input.
 
 use std::sync::Arc;
 
 use super::{Input, Joined, Origin, Output, Plan, Read, Reading, StreamPlan, Surroundings};
 use crate::language::{Definition, Element, Spanned, TapText, TopicText, closest};
 
-/// What to know of named destinations where one lacks an end.
-const ONLY_HERE: &str = "In memory, named destinations join the streams of one text; with --transport=kafka they are topics of a cluster.";
+/// Added to the error for a named destination with a missing end.
+const ONLY_HERE: &str = "In memory, named destinations connect the streams of one text; with --transport=kafka they are topics of a cluster.";
 
 impl Reading<'_> {
-    /// The plan, with what each tap listens to.
+    /// Resolves the taps of a plan.
     pub(super) fn resolve_taps(&mut self, definition: &Definition, streams: Vec<Read>) -> Option<Plan> {
         let mut taps = Vec::new();
         for (index, stream) in definition.streams.iter().enumerate() {
@@ -35,7 +35,7 @@ impl Reading<'_> {
         Some(Plan { streams: streams.collect::<Option<_>>()? })
     }
 
-    /// The stream and the stage that a tap listens to.
+    /// The stream and stage of a tap.
     fn tapped(&mut self, tapping: usize, tap: &TapText, streams: &[Read]) -> Option<Input> {
         let name = tap.stream.text.as_str();
         let Some(stream) = self.names.iter().position(|known| **known == *name) else {
@@ -44,7 +44,7 @@ impl Reading<'_> {
             }
             let mut others = self.names.clone();
             others.remove(tapping);
-            let missing = format!("`{name} = SOURCE | SINK` in the same text would be right.");
+            let missing = format!("Add `{name} = SOURCE | SINK` to the text.");
             self.no_such_stream(tap, &others, missing);
             return None;
         };
@@ -66,7 +66,7 @@ impl Reading<'_> {
         found
     }
 
-    /// The same, for a tap of another stream of the host.
+    /// Resolves a tap of another hosted stream.
     fn tapped_beside(&mut self, tap: &TapText, around: &Surroundings<'_>) -> Option<Input> {
         let name = tap.stream.text.as_str();
         let Some(labels) = (around.tappable)(name) else {
@@ -87,27 +87,27 @@ impl Reading<'_> {
         }
     }
 
-    /// `missing` is what to do where there is no other stream.
+    /// Reports an unknown stream. `missing` is the advice if no other stream exists.
     fn no_such_stream(&mut self, tap: &TapText, names: &[Arc<str>], missing: String) {
         let name = tap.stream.text.as_str();
         let right = match closest(name, names.iter().map(|name| &**name)) {
-            Some(meant) => format!("tap:stream:{meant} would be right."),
+            Some(meant) => format!("Did you mean tap:stream:{meant}?"),
             None if names.is_empty() => missing,
-            None => format!("There are {}.", names.join(", ")),
+            None => format!("Existing streams: {}.", names.join(", ")),
         };
         self.complain(tap.stream.span.clone(), format!("There is no stream {name}"), right);
     }
 
     fn no_such_label(&mut self, stream: &str, label: &Spanned, names: &[&str]) {
         let right = match closest(&label.text, names.iter().copied()) {
-            Some(meant) => format!("tap:stream:{stream}.{meant} would be right."),
-            None => format!("What leaves these can be tapped: {}.", names.join(", ")),
+            Some(meant) => format!("Did you mean tap:stream:{stream}.{meant}?"),
+            None => format!("These stages can be tapped: {}.", names.join(", ")),
         };
-        let message = format!("The stream {stream} has no stage {} that messages leave", label.text);
+        let message = format!("The stream {stream} has no stage {} that can be tapped", label.text);
         self.complain(label.span.clone(), message, right);
     }
 
-    /// In memory, a topic that is only written keeps nothing, and one that is only read never has anything.
+    /// In memory, a topic needs both a writer and a reader.
     pub(super) fn check_topics(&mut self, definition: &Definition, plan: &Plan) {
         let topics = |read: bool| {
             definition.streams.iter().filter_map(move |stream| {
@@ -124,28 +124,28 @@ impl Reading<'_> {
             |topic: &TopicText| plan.streams.iter().any(|s| s.output.topic() == Some(&topic.name.text));
         for topic in topics(true).filter(|topic| !is_written(topic)) {
             let name = &topic.name.text;
-            let right = format!("`... | topic:{name}` in another stream would be right. {ONLY_HERE}");
+            let right = format!("Add another stream, `... | topic:{name}`. {ONLY_HERE}");
             self.complain(topic.span.clone(), format!("No stream of this text writes topic:{name}"), right);
         }
         for topic in topics(false).filter(|topic| !is_read(topic)) {
             let name = &topic.name.text;
-            let right = format!("`topic:{name} > ...` in another stream would be right. {ONLY_HERE}");
+            let right = format!("Add another stream, `topic:{name} > ...`. {ONLY_HERE}");
             self.complain(topic.span.clone(), format!("No stream of this text reads topic:{name}"), right);
         }
     }
 
-    /// There is one standard input: two streams would each have some of it.
+    /// There is one standard input, which two streams would divide.
     pub(super) fn check_standard_input(&mut self, definition: &Definition, plan: &Plan) {
         let reads =
             |stream: &StreamPlan| matches!(&stream.input, Input::Stage(s) if s.module.name == "stdin");
         let readers = plan.streams.iter().zip(&definition.streams).filter(|(stream, _)| reads(stream));
         for (_, text) in readers.skip(1) {
-            let right = "`stdin | topic:NAME`, and `topic:NAME > ...` as often as wanted, would be right.";
-            self.complain(text.span.clone(), "Standard input is read by one stream already", right);
+            let right = "Write `stdin | topic:NAME` once, and `topic:NAME > ...` for each reader.";
+            self.complain(text.span.clone(), "Another stream reads standard input already", right);
         }
     }
 
-    /// Streams that feed themselves, over however many others, would wait for themselves.
+    /// A cycle of streams would wait for itself.
     pub(super) fn check_cycles(&mut self, definition: &Definition, plan: &Plan) {
         let feeds = |from: usize, to: usize| match &plan.streams[to].input {
             Input::Topic(topic) => plan.streams[from].output.topic() == Some(topic),
@@ -164,8 +164,8 @@ impl Reading<'_> {
                 }
             }
             if reached[start] {
-                let message = format!("The stream {} is fed by itself", plan.streams[start].name);
-                let right = "Let one of the streams on the way end elsewhere.";
+                let message = format!("The stream {} feeds itself", plan.streams[start].name);
+                let right = "End one of the streams in the cycle elsewhere.";
                 self.complain(definition.streams[start].span.clone(), message, right);
                 return;
             }

@@ -1,8 +1,8 @@
-//! `aggregate`: counts, sums and quantiles over windows of time. `windows` decides; this reads messages and writes
-//! what has closed.
+//! `aggregate`: counts, sums and quantiles over time windows. `windows` holds the logic; this module reads messages and writes
+//! the results of closed windows.
 //!
-//! By the time of the messages' making, windows close with the clock. By a time in the messages, they close when a later
-//! message comes, and at the end of the stream.
+//! Without `--time`, windows close with the clock. With it, they close when a later message arrives, and at the end of the
+//! stream.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,103 +22,107 @@ use crate::stage::{Processor, StageError, Turn, Wait};
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "aggregate",
-    summary: "counts, sums and quantiles over windows of time, for each key",
-    about: "Makes a JSON object for each key of each window that closes: `window_start` and `window_end` in milliseconds since \
-            1970, `key` where there is one, and the figures. Without `--time`, a message counts when it was made and windows \
-            close with the clock. With it, they close when a message comes that is later than the end and `--lateness`, and \
-            at the end of the stream; messages whose windows have closed are left out and counted as `late`.",
+    summary: "counts, sums and quantiles over time windows, per key",
+    about: "Emits a JSON object for each key of each closed window: `window_start` and `window_end` in milliseconds since \
+            1970, `key` if there is one, and the figures. Without `--time`, messages are placed by their own timestamps and \
+            windows close with the clock. With it, a window closes when a message later than its end plus `--lateness` \
+            arrives, or when the stream ends; messages for closed windows are dropped and counted as `late`.",
     options: &[
         OptionSpec {
             name: "window",
             takes: Takes::Duration,
             default: Absent::Value("10s"),
-            summary: "How long a window is.",
+            summary: "The length of a window.",
         },
         OptionSpec {
             name: "slide",
             takes: Takes::Duration,
             default: Absent::None,
-            summary: "From the beginning of a window to that of the next; without, windows follow each other.",
+            summary: "The interval between the starts of windows; by default the length, so that windows do not overlap.",
         },
         OptionSpec {
             name: "figures",
             takes: Takes::Figures,
             default: Absent::Value("count"),
-            summary: "What to tell, with commas between: count, sum, min, max, avg, and quantiles such as p50 or p99.9, which are \
-                      within one percent.",
+            summary: "The figures to compute, separated by commas: count, sum, min, max, avg, and quantiles such as p50 or p99.9, \
+                      accurate to one percent.",
         },
         OptionSpec {
             name: "of",
             takes: Takes::Expression,
             default: Absent::None,
-            summary: "The number that is summed and compared; only count does without.",
+            summary: "The number to aggregate; only count works without it.",
         },
         OptionSpec {
             name: "key",
             takes: Takes::Expression,
             default: Absent::None,
-            summary: "What figures are kept apart by.",
+            summary: "The grouping key.",
         },
         OptionSpec {
             name: "time",
             takes: Takes::Expression,
             default: Absent::None,
-            summary: "The time in a message: a timestamp, milliseconds since 1970, or text as 2026-01-31T12:00:00Z.",
+            summary: "The time in the message: a timestamp, milliseconds since 1970, or text such as 2026-01-31T12:00:00Z.",
         },
         OptionSpec {
             name: "lateness",
             takes: Takes::Duration,
             default: Absent::Value("0s"),
-            summary: "How long a window waits for messages that come late.",
+            summary: "How long a window waits for late messages.",
         },
         OptionSpec {
             name: "keysMax",
             takes: Takes::Integer(1, 10_000_000),
             default: Absent::Value("100000"),
-            summary: "How many keys all open windows may have; messages of others are bad messages.",
+            summary: "The maximum number of keys in all open windows; messages with further keys are bad messages.",
         },
     ],
     examples: &[
         (
             "stdin | aggregate --window=1m --key=payload.customer --of=payload.amount --figures=count,sum,p99 | stdout",
-            "what each customer ordered in a minute",
+            "orders of each customer per minute",
         ),
         (
             "stdin | aggregate --window=1h --slide=5m --time=payload.at --lateness=30s | stdout",
-            "the orders of the last hour, every five minutes, by the time that stands in them",
+            "orders of the last hour, every five minutes, by the time in the message",
         ),
     ],
     check,
     make: Make::Processor(make),
 };
 
-/// The most windows that a message may lie in.
+/// Maximum windows that a message may belong to.
 const WINDOWS_MAX: i64 = 10_000;
 
 fn check(settings: &Settings) -> Result<(), WrongMix> {
     let figures = figures(settings.text("figures")).unwrap_or_default();
     if settings.optional_expression("of").is_none() && figures.iter().any(|figure| *figure != Figure::Count) {
-        let message = "Figures other than count are of a number";
-        return Err(WrongMix::new("figures", message, "Add --of, the number that is summed and compared."));
+        let message = "Figures other than count need a number";
+        return Err(WrongMix::new("figures", message, "Add --of, the number to aggregate."));
     }
     if settings.duration("window").is_zero() {
-        return Err(WrongMix::new("window", "A window lasts no time here", "Such as --window=10s."));
+        return Err(WrongMix::new(
+            "window",
+            "The window cannot be empty",
+            "Use a positive time, such as --window=10s.",
+        ));
     }
     let shape = shape(settings);
     if settings.optional_duration("slide").is_some_and(|slide| slide.is_zero()) {
         return Err(WrongMix::new(
             "slide",
-            "Windows follow each other after some time",
-            "Such as --slide=10s.",
+            "The slide cannot be empty",
+            "Use a positive time, such as --slide=10s.",
         ));
     }
     if shape.slide_ms > shape.length_ms {
-        let message = "Messages between two windows would be in none";
-        return Err(WrongMix::new("slide", message, "--window or less would be right."));
+        let message = "A slide longer than --window would lose the messages between windows";
+        return Err(WrongMix::new("slide", message, "Use at most --window."));
     }
     if shape.length_ms / shape.slide_ms > WINDOWS_MAX {
-        let message = format!("A message would lie in more than {WINDOWS_MAX} windows");
-        return Err(WrongMix::new("slide", message, "A longer one would be right."));
+        let message = format!("A message would belong to more than {WINDOWS_MAX} windows");
+        return Err(WrongMix::new("slide", message, "Use a longer slide."));
     }
     Ok(())
 }
@@ -162,22 +166,22 @@ struct Aggregate {
 
 impl Aggregate {
     fn add(&mut self, message: &Message<'_>, key: &mut BytesMut) -> Result<(), String> {
-        let told = |error: crate::expression::NoValue| error.to_string();
+        let bad = |error: crate::expression::NoValue| error.to_string();
         let time_ms = match &self.time {
-            Some(time) => time.time_ms(message).map_err(told)?,
+            Some(time) => time.time_ms(message).map_err(bad)?,
             None => message.time_ms,
         };
         let value = match &self.of {
-            Some(of) => of.number(message).map_err(told)?,
+            Some(of) => of.number(message).map_err(bad)?,
             None => 0.0,
         };
         key.clear();
         if let Some(expression) = &self.key {
-            expression.write(message, key).map_err(told)?;
+            expression.write(message, key).map_err(bad)?;
         }
         match self.windows.add(time_ms, self.key.is_some().then_some(&key[..]), value, message.sequence) {
             Ok(()) => Ok(()),
-            Err(Refused::TooManyKeys) => Err("there are more keys than --keysMax allows".to_owned()),
+            Err(Refused::TooManyKeys) => Err("there are more keys than --keysMax".to_owned()),
             Err(Refused::Late) => {
                 self.late += 1;
                 self.findings.set("late", self.late);
@@ -216,7 +220,7 @@ impl Aggregate {
     }
 }
 
-/// Whole numbers are written as such.
+/// Writes integral numbers as integers.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 9e15 { json!(value as i64) } else { json!(value) }
 }

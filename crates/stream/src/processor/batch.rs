@@ -1,4 +1,4 @@
-//! `batch`: makes one message of several.
+//! `batch`: combines several messages into one.
 
 use std::time::Duration;
 
@@ -13,31 +13,31 @@ use crate::stage::{Processor, StageError, Turn, Wait};
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "batch",
-    summary: "makes one message of several",
-    about: "The new message has the time of the first of them, and no key.",
+    summary: "combines several messages into one",
+    about: "The new message has the timestamp of the first, and no key.",
     options: &[
         OptionSpec {
             name: "size",
             takes: Takes::Integer(1, 1_000_000),
             default: Absent::Value("100"),
-            summary: "How many messages become one.",
+            summary: "The number of messages to combine.",
         },
         OptionSpec {
             name: "timeout",
             takes: Takes::Duration,
             default: Absent::Value("1s"),
-            summary: "How long the first of them waits for the others.",
+            summary: "How long the first message waits for the others.",
         },
         OptionSpec {
             name: "format",
             takes: Takes::Choice(&["lines", "json"]),
             default: Absent::Value("lines"),
-            summary: "Whether they are joined by ends of lines, or as the elements of a JSON array; what is not JSON becomes a string.",
+            summary: "Join messages by line ends, or as elements of a JSON array; values that are not JSON become strings.",
         },
     ],
     examples: &[(
         "stdin | batch --size=500 --format=json | http --url=http://127.0.0.1:9000/",
-        "requests of five hundred messages",
+        "one request per five hundred messages",
     )],
     check: declaration::any,
     make: Make::Processor(|settings, _site| {
@@ -58,7 +58,7 @@ struct Joiner {
     is_json: bool,
     joined: BytesMut,
     count: usize,
-    /// When the first came, its time and its sequence.
+    /// Arrival, timestamp and sequence of the first.
     first: Option<(Instant, i64, u64)>,
 }
 

@@ -1,4 +1,4 @@
-//! `dedup`: lets the first of several alike through.
+//! `dedup`: drops duplicates.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -15,29 +15,29 @@ use crate::stage::{Processor, StageError, Turn};
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "dedup",
-    summary: "lets through the first of several messages that are alike",
-    about: "What was seen is remembered for a time and up to a count, whichever ends first: memory stays bounded.",
+    summary: "drops duplicates",
+    about: "Remembers messages for a limited time and up to a limited number, so memory stays bounded.",
     options: &[
         OptionSpec {
             name: "by",
             takes: Takes::Expression,
             default: Absent::None,
-            summary: "What makes messages alike; without, their values.",
+            summary: "Messages with equal results are duplicates; by default the value is compared.",
         },
         OptionSpec {
             name: "within",
             takes: Takes::Duration,
             default: Absent::Value("10m"),
-            summary: "For how long a message is remembered.",
+            summary: "How long a message is remembered.",
         },
         OptionSpec {
             name: "remember",
             takes: Takes::Integer(1, 100_000_000),
             default: Absent::Value("1000000"),
-            summary: "How many are remembered; the oldest are forgotten first.",
+            summary: "How many messages are remembered; the oldest are dropped first.",
         },
     ],
-    examples: &[("stdin | dedup --by=payload.id --within=1h | stdout", "each id once in an hour")],
+    examples: &[("stdin | dedup --by=payload.id --within=1h | stdout", "each id at most once per hour")],
     check: declaration::any,
     make: Make::Processor(|settings, site| {
         Ok(Box::new(Dedup {
@@ -57,7 +57,7 @@ struct Dedup {
     within: Duration,
     remember: usize,
     seen: HashSet<Arc<[u8]>>,
-    /// The same, the oldest first.
+    /// The same keys, oldest first.
     order: VecDeque<(Instant, Arc<[u8]>)>,
     dropped: u64,
     findings: Findings,

@@ -1,8 +1,8 @@
-//! `exec`: a program of the user's own as a stage. Messages go to its standard input; what it writes to its standard output are
-//! messages. Its standard error is the stream's.
+//! `exec`: a user's program as a stage. Messages go to its standard input; its standard output becomes messages. It inherits
+//! standard error.
 //!
-//! Two tasks carry bytes, so that a program that reads much before it writes, or writes much before it reads, holds up nobody
-//! but itself. How its output belongs to its input only the program knows: what is inside of it when it dies is lost.
+//! Two tasks carry the bytes, so that a program that buffers input, or writes long output, cannot deadlock the stream. Only the
+//! program knows how its output relates to its input: messages inside it are lost if it dies.
 
 use std::io;
 use std::process::Stdio;
@@ -20,32 +20,32 @@ use crate::declaration::{self, Absent, Make, Module, OptionSpec, Settings, Site,
 use crate::message::{BATCH_BYTES_MAX, Batch, MESSAGE_BYTES_MAX};
 use crate::stage::{IoFailed, Processor, ProgramFailed, StageError, Turn, Wait};
 
-/// Batches on their way in and out.
+/// Batches queued in each direction.
 const WAITING_MAX: usize = 4;
-/// How long a program whose output has ended may take to end.
+/// How long the program may run after it closes its output.
 const END_WAITED: Duration = Duration::from_secs(2);
 
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "exec",
-    summary: "a program of your own as a stage, over its standard input and output",
-    about: "The program is started once, by `sh -c`, and ends when its input does; another exit code than 0 fails the stream. \
-            A message of several lines cannot be told from several messages with `--framing=lines`: it is a bad message there.",
+    summary: "runs your own program as a stage, over its standard input and output",
+    about: "The program is started once, by `sh -c`, and should exit when its input ends; an exit code other than 0 fails the stream. \
+            With `--framing=lines`, a message of several lines is a bad message.",
     options: &[
         OptionSpec {
             name: "command",
             takes: Takes::Name,
             default: Absent::Required,
-            summary: "The command, for the shell.",
+            summary: "The shell command.",
         },
         OptionSpec {
             name: "framing",
             takes: Takes::Choice(&["lines", "length"]),
             default: Absent::Value("lines"),
-            summary: "Whether each line is a message, or each has its length before it: four bytes, the most significant first.",
+            summary: "`lines`: a message per line. `length`: four bytes of length, big-endian, before each message.",
         },
     ],
-    examples: &[("stdin | exec --command='tr a-z A-Z' | stdout", "a program that knows nothing of streams")],
+    examples: &[("stdin | exec --command='tr a-z A-Z' | stdout", "an ordinary program as a stage")],
     check: declaration::any,
     make: Make::Processor(start),
 };
@@ -58,7 +58,7 @@ fn start(settings: &Settings, _site: &Site) -> Result<Box<dyn Processor>, StageE
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .kill_on_drop(true)
-        // Ctrl-C is for the stream: the program ends when its input does.
+        // Keep Ctrl-C from the program: it exits when its input ends.
         .process_group(0)
         .spawn();
     let failed = |source| IoFailed { action: "start", what: command.clone(), source };
@@ -88,7 +88,7 @@ enum Framing {
     Length,
 }
 
-/// Batches become bytes, until there are no more or the program takes none.
+/// Writes batches to the program, until there are no more or it closes its input.
 async fn write(mut input: ChildStdin, mut batches: mpsc::Receiver<Batch>, framing: Framing) {
     let mut bytes = BytesMut::new();
     while let Some(batch) = batches.recv().await {
@@ -102,14 +102,14 @@ async fn write(mut input: ChildStdin, mut batches: mpsc::Receiver<Batch>, framin
                 bytes.extend_from_slice(b"\n");
             }
         }
-        // A program that takes no more is found out by its end.
+        // A program that closes its input is reported when it exits.
         if input.write_all(&bytes).await.is_err() {
             return;
         }
     }
 }
 
-/// Bytes become messages, until there are no more. What is no frame is told.
+/// Reads messages from the program, until there are no more or a frame is invalid.
 async fn read(mut output: ChildStdout, pieces: mpsc::Sender<Result<Vec<Bytes>, String>>, framing: Framing) {
     let mut pending = BytesMut::new();
     loop {
@@ -152,7 +152,7 @@ fn cut_frames(pending: &mut BytesMut, is_end: bool) -> Result<Vec<Bytes>, String
     while let Some(length) = pending.first_chunk::<4>() {
         let length = u32::from_be_bytes(*length) as usize;
         if length > MESSAGE_BYTES_MAX {
-            return Err(format!("announces a message of {length} bytes; 64 MiB is the most"));
+            return Err(format!("announces a message of {length} bytes; the limit is 64 MiB"));
         }
         if pending.len() < 4 + length {
             break;
@@ -174,9 +174,9 @@ struct Exec {
     from_child: mpsc::Receiver<Result<Vec<Bytes>, String>>,
     come: Option<Result<Vec<Bytes>, String>>,
     sequence: u64,
-    /// Its output has.
+    /// Its output has ended.
     has_ended: bool,
-    /// And it has, or takes its time.
+    /// It has exited, or its time to do so has passed.
     is_over: bool,
 }
 
@@ -194,7 +194,7 @@ impl Exec {
         Ok(())
     }
 
-    /// Sends a batch to the program, and takes what it says meanwhile.
+    /// Sends a batch to the program, and collects its output meanwhile.
     async fn exchange(&mut self, batch: &mut Batch) -> Result<(), StageError> {
         let sent = std::mem::take(batch);
         if let Some(come) = self.come.take() {
@@ -223,7 +223,7 @@ impl Exec {
         }
     }
 
-    /// Why the program ended while there was more for it to do.
+    /// The error for a program that exited too early.
     async fn end_of_child(&mut self) -> StageError {
         match self.child.wait().await {
             Ok(status) => self.failed(format!("ended before its input did ({status})")),
@@ -257,8 +257,7 @@ impl Processor for Exec {
         batch.retain(|message| {
             let is_line = memchr(b'\n', message.value).is_none();
             if !is_line && failed.is_ok() {
-                failed =
-                    turn.bad.take(&message, "it has more than one line; --framing=length would carry it");
+                failed = turn.bad.take(&message, "it has more than one line; use --framing=length");
             }
             is_line
         });
@@ -279,7 +278,7 @@ impl Processor for Exec {
                 self.has_ended = self.come.is_none();
             }
             if self.has_ended {
-                // A program whose output has ended is about to end, as a rule, and then its exit code says why.
+                // The program is usually about to exit, and its exit code tells why.
                 let _ = timeout(END_WAITED, self.child.wait()).await;
                 self.is_over = true;
             }

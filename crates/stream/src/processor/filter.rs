@@ -1,4 +1,4 @@
-//! `filter`: keeps the messages that meet an expression.
+//! `filter`: keeps the messages for which an expression is true.
 
 use std::sync::Arc;
 
@@ -7,30 +7,27 @@ use crate::expression::Expression;
 use crate::message::Batch;
 use crate::stage::{Processor, StageError, Turn};
 
-/// What there is to say about expressions, where a stage has one.
-pub const ABOUT_EXPRESSIONS: &str = "Expressions are written in CEL, the Common Expression Language. They see `payload` (the \
-    value as JSON), `text`, `raw` (its bytes), `key`, `headers` (a map of texts), `time`, `time_ms` and `sequence`. Of a message \
-    only the fields that the expression names are read. A message that the expression fails on is a bad message: see `--on-error`.";
+/// Documentation of expressions, for all stages that have one.
+pub const ABOUT_EXPRESSIONS: &str = "Expressions are written in CEL, the Common Expression Language. Their variables are `payload` \
+    (the value as JSON), `text`, `raw` (its bytes), `key`, `headers` (a map of strings), `time`, `time_ms` and `sequence`. Only the \
+    fields that the expression names are parsed. A message for which the expression fails is a bad message: see `--on-error`.";
 
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "filter",
-    summary: "keeps the messages that meet an expression",
+    summary: "keeps the messages for which an expression is true",
     about: ABOUT_EXPRESSIONS,
     options: &[OptionSpec {
         name: "expression",
         takes: Takes::Expression,
         default: Absent::Required,
-        summary: "What is true for the messages to keep.",
+        summary: "The condition for keeping a message.",
     }],
     examples: &[
-        (
-            "stdin | filter --expression='payload.amount > 1000' | stdout",
-            "the large orders of a file of JSON",
-        ),
+        ("stdin | filter --expression='payload.amount > 1000' | stdout", "large orders from JSON lines"),
         (
             "stdin | filter --expression='text.matches(\"^(GET|POST) \")' | stdout",
-            "the lines that a pattern matches",
+            "lines that match a pattern",
         ),
     ],
     check: declaration::any,

@@ -1,11 +1,11 @@
-//! Quantiles of any numbers in bounded memory: counts in buckets whose bounds grow by a factor, so that every quantile is within
-//! one percent of a value that was seen at its rank.
+//! Quantiles of arbitrary numbers in bounded memory: counts in buckets whose bounds grow by a factor, so that a quantile is
+//! within one percent of the number at its rank.
 
 use std::collections::BTreeMap;
 
-/// The error that a value may have.
+/// The relative error.
 const ERROR: f64 = 0.01;
-/// Smaller than this counts as nothing.
+/// Smaller magnitudes count as zero.
 const LEAST: f64 = 1e-9;
 
 /// Numbers that were seen.
@@ -25,7 +25,7 @@ fn bucket(size: f64) -> i32 {
     (size.ln() / factor().ln()).ceil() as i32
 }
 
-/// The value that stands for a bucket.
+/// The number that represents a bucket.
 fn middle(bucket: i32) -> f64 {
     2.0 * factor().powi(bucket) / (factor() + 1.0)
 }
@@ -42,7 +42,7 @@ impl Quantiles {
         }
     }
 
-    /// The number below which this share of all lies; nothing if there is none.
+    /// The quantile, or nothing if there are no numbers.
     pub fn at(&self, share: f64) -> Option<f64> {
         let rank = (share * self.count as f64).ceil().max(1.0) as u64;
         let negative = self.negative.iter().rev().map(|(bucket, count)| (-middle(*bucket), *count));

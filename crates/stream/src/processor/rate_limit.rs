@@ -1,4 +1,4 @@
-//! `rate-limit`: lets no more messages through than so many in a second. The others wait, and with them whoever sends them.
+//! `rate-limit`: limits the messages per second. Messages wait, which slows the source down.
 
 use std::time::Duration;
 
@@ -8,36 +8,36 @@ use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::message::Batch;
 use crate::stage::{Processor, StageError, Turn, Wait};
 
-/// How often messages are let go, where they come faster.
+/// How often messages are released while some wait.
 const STEP: Duration = Duration::from_millis(5);
 
-/// How much of the time that the stages after this one took is made up for. Messages that were held up for longer are let go
-/// at the rate, not all at once.
+/// How much time spent in later stages is made up for. After a longer stall, messages continue at the rate instead of in a
+/// burst.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "rate-limit",
-    summary: "lets no more messages through than so many in a second",
-    about: "Messages wait, and whoever sends them waits too: nothing is dropped. When the stream is stopped, those that wait go \
-            on at once.",
+    summary: "limits the messages per second",
+    about: "Messages wait and slow the source down; none is dropped. When the stream stops, waiting messages continue at \
+            once.",
     options: &[
         OptionSpec {
             name: "rate",
             takes: Takes::Number(0.001, f64::MAX),
             default: Absent::Required,
-            summary: "Messages in a second.",
+            summary: "Messages per second.",
         },
         OptionSpec {
             name: "burst",
             takes: Takes::Integer(1, 1_000_000),
             default: Absent::Value("1"),
-            summary: "How many may follow each other at once, after a pause in which none came.",
+            summary: "How many messages may pass at once after a pause.",
         },
     ],
     examples: &[(
         "stdin | rate-limit --rate=100 | http --url=http://127.0.0.1:9000/",
-        "at most a hundred requests a second",
+        "at most a hundred requests per second",
     )],
     check: declaration::any,
     make: Make::Processor(|settings, _site| {
@@ -57,22 +57,22 @@ pub const MODULE: Module = Module {
 struct RateLimit {
     rate: f64,
     burst: f64,
-    /// Messages that may go now.
+    /// Messages that may pass now.
     tokens: f64,
     refilled: Option<Instant>,
-    /// How long the source had been waited for by then.
+    /// The source's total idle time at that point.
     idle: Duration,
     waiting: Batch,
-    /// How many of those that wait have gone.
+    /// How many waiting messages have passed.
     released: usize,
 }
 
 impl RateLimit {
-    /// Counts what may go by now. While messages wait, or the stages after this one work, time is owed to the messages, so that
-    /// the rate holds on average. While there are none, what may go tends to the burst, from below and from above.
+    /// Refills the tokens. While messages wait, or later stages work, elapsed time adds tokens, so that the average rate holds.
+    /// While the source is idle, the tokens tend to the burst from above or below.
     fn refill(&mut self, now: Instant, idle: Duration) {
         let refilled = *self.refilled.get_or_insert(now);
-        // What is due may be told a little late, with the time at which the wait for it began.
+        // The end of an idle period may be reported a little late, together with its start.
         let since = now.saturating_duration_since(refilled);
         let idle_since = idle.saturating_sub(self.idle).min(since);
         (self.refilled, self.idle) = (Some(refilled + since), idle);
@@ -85,7 +85,7 @@ impl RateLimit {
         };
     }
 
-    /// Lets go of what may.
+    /// Releases messages while there are tokens.
     fn release(&mut self, batch: &mut Batch, now: Instant, idle: Duration) {
         self.refill(now, idle);
         let count = (self.tokens as usize).min(self.waiting.len() - self.released);
@@ -106,7 +106,7 @@ impl Processor for RateLimit {
         if self.waiting.is_empty() {
             self.waiting = std::mem::take(batch);
         } else {
-            // A processor before this one has let something go of its own.
+            // An earlier processor has emitted a message from its tick.
             self.waiting.append(batch);
         }
         self.release(batch, turn.now, turn.idle);
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// A stream in time of its own: what has gone, and how long it took.
+    /// A stream in simulated time: messages passed, and elapsed time.
     struct Flow {
         limit: RateLimit,
         now: Instant,
@@ -180,13 +180,13 @@ mod tests {
             Flow { limit: limit(rate, burst), now: Instant::now(), idle: Duration::ZERO }
         }
 
-        /// The source has nothing.
+        /// Lets the source idle.
         fn pause(&mut self, time: Duration) {
             self.now += time;
             self.idle += time;
         }
 
-        /// How many go of so many that come at once, without further waiting.
+        /// How many of a burst pass without waiting.
         fn go_of(&mut self, count: u64) -> usize {
             if self.limit.waiting.is_empty() {
                 for sequence in 0..count {
@@ -198,8 +198,8 @@ mod tests {
             batch.len()
         }
 
-        /// Messages in a second over a hundred seconds, of a source that always has one and a sink that takes a while for
-        /// each batch. The timer is late by a millisecond.
+        /// Messages per second over a hundred seconds, with a source that never idles and a sink that takes some time for each
+        /// batch. The timer is late by a millisecond.
         fn rate_behind(&mut self, mut sink: impl FnMut(usize) -> Duration) -> f64 {
             let begun = self.now;
             let mut gone = 0;
@@ -225,7 +225,7 @@ mod tests {
         for rate in [10.0, 100.0, 150.0] {
             let even = Flow::new(rate, 1.0).rate_behind(|_| millis(3));
             assert!((even - rate).abs() < rate * 0.01, "{even} of {rate}");
-            // Now and then much longer than a message's share of time.
+            // Now and then much longer than the interval of a message.
             let held_up = |gone: usize| if gone.is_multiple_of(50) { millis(150) } else { millis(2) };
             let uneven = Flow::new(rate, 1.0).rate_behind(held_up);
             assert!((uneven - rate).abs() < rate * 0.01, "{uneven} of {rate}");
@@ -238,7 +238,7 @@ mod tests {
             let mut flow = Flow::new(1000.0, f64::from(burst));
             flow.go_of(100);
             flow.limit.forget();
-            // Behind by more than the burst, when the source pauses.
+            // The source pauses while messages lag behind by more than the burst.
             flow.now += Duration::from_millis(500);
             flow.go_of(1);
             flow.pause(Duration::from_secs(2));

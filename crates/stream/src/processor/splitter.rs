@@ -1,5 +1,4 @@
-//! `splitter`: makes several messages of one. The parts lie where the whole lay; nothing is copied but JSON strings with
-//! escapes, which go.
+//! `splitter`: splits a message. The parts stay in the message's buffer; only JSON strings with escapes are copied.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -14,40 +13,40 @@ use crate::stage::{Processor, StageError, Turn};
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "splitter",
-    summary: "makes several messages of one",
-    about: "The parts have the key and the time of the whole.",
+    summary: "splits a message into several",
+    about: "The parts keep the key and the timestamp.",
     options: &[
         OptionSpec {
             name: "by",
             takes: Takes::Choice(&["delimiter", "json"]),
             default: Absent::Value("delimiter"),
-            summary: "Whether the value is cut at a delimiter, or is a JSON array whose elements become messages.",
+            summary: "Split the value at a delimiter, or into the elements of a JSON array.",
         },
         OptionSpec {
             name: "delimiter",
             takes: Takes::Name,
             default: Absent::Value("\n"),
-            summary: "Where to cut; an end of line by default. Write \"\\n\" in double quotes.",
+            summary: "The delimiter; a line end by default. Write \"\\n\" in double quotes.",
         },
         OptionSpec {
             name: "member",
             takes: Takes::Name,
             default: Absent::None,
-            summary: "With --by=json, where the array lies in an object: names with dots between them.",
+            summary: "With --by=json, the path of the array in an object: names separated by dots.",
         },
         OptionSpec {
             name: "keepEmpty",
             takes: Takes::Flag,
             default: Absent::Value("false"),
-            summary: "Whether parts without a byte become messages.",
+            summary: "Whether empty parts become messages.",
         },
     ],
     examples: &[
         (
             "file --path=orders.json --mode=whole | splitter --by=json --member=orders | log",
-            "each order of a document",
+            "the orders of a document",
         ),
-        ("stdin | splitter --delimiter=, | stdout", "a line for each value between commas"),
+        ("stdin | splitter --delimiter=, | stdout", "one line per comma-separated value"),
     ],
     check,
     make: Make::Processor(|settings, _site| {
@@ -63,12 +62,12 @@ pub const MODULE: Module = Module {
 fn check(settings: &Settings) -> Result<(), WrongMix> {
     let by_json = settings.text("by") == "json";
     if !by_json && settings.optional_text("member").is_some() {
-        let message = "A member lies in an object of JSON";
-        return Err(WrongMix::new("member", message, "Leave it out, or add --by=json."));
+        let message = "--member needs a JSON object";
+        return Err(WrongMix::new("member", message, "Remove it, or add --by=json."));
     }
     if by_json && settings.text("delimiter") != "\n" {
-        let message = "The elements of an array are told apart by JSON";
-        return Err(WrongMix::new("delimiter", message, "Leave it out, or leave out --by=json."));
+        let message = "The elements of a JSON array need no delimiter";
+        return Err(WrongMix::new("delimiter", message, "Remove it, or remove --by=json."));
     }
     Ok(())
 }
@@ -98,11 +97,11 @@ impl Processor for Splitter {
     }
 }
 
-/// What one element of an array becomes.
+/// The message for an element of an array.
 enum Piece<'a> {
     /// A part of the value.
     Part(&'a [u8]),
-    /// A string without its escapes.
+    /// An unescaped string.
     Text(Cow<'a, str>),
     /// null, true or false.
     Word(Raw<'a>),
@@ -130,7 +129,7 @@ impl<'a> Piece<'a> {
     fn emit(self, message: &Message<'_>, emit: &mut Emit<'_>) {
         let written: Result<(), Infallible> = match self {
             Piece::Part(part) => {
-                // A slice of the value, so that its place is the distance of their beginnings.
+                // The part is a slice of the value, so its offset is the distance of their starts.
                 let start = part.as_ptr() as usize - message.value.as_ptr() as usize;
                 emit.part(start..start + part.len());
                 Ok(())
@@ -155,7 +154,7 @@ impl Splitter {
         let width = self.delimiter.needle().len();
         let ends = found.map(|at| (at, at + width)).chain([(message.value.len(), message.value.len())]);
         for (end, next) in ends {
-            // Delimiters may overlap where one repeats itself.
+            // Delimiters may overlap, such as `aa` in `aaa`.
             if end >= start && (end > start || self.keep_empty) {
                 emit.part(start..end);
             }
@@ -163,16 +162,16 @@ impl Splitter {
         }
     }
 
-    /// All of them, or why there are none: a value of which a part is wrong is a bad message as a whole.
+    /// All elements, or an error: a value with one invalid element is a bad message.
     fn pieces<'a>(&self, value: &'a [u8]) -> Result<Vec<Piece<'a>>, String> {
-        let told = |error: NotJson| error.to_string();
-        let mut array = json::parse(value).map_err(told)?;
+        let bad = |error: NotJson| error.to_string();
+        let mut array = json::parse(value).map_err(bad)?;
         for name in self.path.iter().flatten() {
-            array = array.member(name).map_err(told)?.ok_or_else(|| format!("it has no member {name}"))?;
+            array = array.member(name).map_err(bad)?.ok_or_else(|| format!("it has no member {name}"))?;
         }
-        let Raw::Array(_) = array else { return Err("there is no JSON array to split".to_owned()) };
-        let pieces = array.elements().map_err(told)?.into_iter().map(Piece::of);
-        let mut pieces = pieces.collect::<Result<Vec<_>, _>>().map_err(told)?;
+        let Raw::Array(_) = array else { return Err("it is not a JSON array".to_owned()) };
+        let pieces = array.elements().map_err(bad)?.into_iter().map(Piece::of);
+        let mut pieces = pieces.collect::<Result<Vec<_>, _>>().map_err(bad)?;
         if !self.keep_empty {
             pieces.retain(|piece| !piece.is_empty());
         }

@@ -1,4 +1,4 @@
-//! `transform`: makes of each message what an expression says.
+//! `transform`: changes value, key or headers.
 
 use std::sync::Arc;
 
@@ -13,32 +13,32 @@ use crate::stage::{Processor, StageError, Turn};
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "transform",
-    summary: "makes of each message what an expression says",
+    summary: "changes the value, key or headers by expressions",
     about: ABOUT_EXPRESSIONS,
     options: &[
         OptionSpec {
             name: "expression",
             takes: Takes::Expression,
             default: Absent::Value("text"),
-            summary: "The new value: text and bytes as they are, anything else as JSON.",
+            summary: "The new value: text and bytes unchanged, anything else as JSON.",
         },
         OptionSpec {
             name: "key",
             takes: Takes::Expression,
             default: Absent::None,
-            summary: "The new key; without, the key stays.",
+            summary: "The new key; by default it stays.",
         },
         OptionSpec {
             name: "headers",
             takes: Takes::Expression,
             default: Absent::None,
-            summary: "A map of headers, set beside those that are there; null takes one away.",
+            summary: "A map of headers to set; null removes a header.",
         },
     ],
     examples: &[
         (
             "stdin | transform --expression='{\"id\": payload.id, \"total\": payload.price * payload.count}' | stdout",
-            "other fields of each object",
+            "an object with other fields",
         ),
         ("stdin | transform --key=payload.customer | log --showKey=true", "a key from a field"),
         (
@@ -58,14 +58,14 @@ pub const MODULE: Module = Module {
 };
 
 struct Transform {
-    /// None where the value stays.
+    /// None if the value stays.
     expression: Option<Arc<Expression>>,
     key: Option<Arc<Expression>>,
     headers: Option<Arc<Expression>>,
 }
 
 impl Transform {
-    /// All is found out before anything is emitted: a message that fails leaves nothing behind.
+    /// Evaluates everything before emitting, so that a bad message leaves nothing behind.
     fn apply(&self, message: &Message<'_>, key: &mut BytesMut, emit: &mut Emit<'_>) -> Result<(), NoValue> {
         key.clear();
         if let Some(expression) = &self.key {

@@ -1,23 +1,22 @@
-//! Which windows are open, and when they close: pure, driven by the times of messages and by a clock that may stand in for
-//! messages that do not come.
+//! Open windows and when they close. Pure: driven by the times of messages, and optionally by a clock when messages stop.
 
 use std::collections::BTreeMap;
 
 use super::quantiles::Quantiles;
 
-/// Windows by length and distance, in milliseconds.
+/// Window length and interval, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// How long a window is.
+    /// The length.
     pub length_ms: i64,
-    /// From the beginning of one to the beginning of the next. The length, for windows that do not overlap.
+    /// From the start of one window to the start of the next; equal to the length if they do not overlap.
     pub slide_ms: i64,
-    /// How long a window stays open for messages that come late.
+    /// How long a window stays open for late messages.
     pub lateness_ms: i64,
 }
 
 impl Shape {
-    /// The beginnings of the windows that a time lies in, the oldest first.
+    /// The starts of the windows that contain a time, oldest first.
     pub fn starts(self, time_ms: i64) -> impl Iterator<Item = i64> {
         let last = time_ms.div_euclid(self.slide_ms).saturating_mul(self.slide_ms);
         let count = (self.length_ms + self.slide_ms - 1) / self.slide_ms;
@@ -26,7 +25,7 @@ impl Shape {
     }
 }
 
-/// What has been seen of a key in a window.
+/// The aggregate of a key in a window.
 #[derive(Clone, Debug)]
 pub struct Sums {
     /// Messages.
@@ -37,32 +36,31 @@ pub struct Sums {
     pub min: f64,
     /// The largest.
     pub max: f64,
-    /// Their quantiles, where they are asked for.
+    /// Their quantiles, if requested.
     pub quantiles: Option<Quantiles>,
-    /// The first message.
+    /// The sequence of the first message.
     pub first_sequence: u64,
 }
 
 impl Sums {
-    /// The number below which this share of them lies. What stands for a part of them is no less than the least and no more than
-    /// the largest, which are known.
+    /// A quantile, clamped to the exact minimum and maximum.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         self.quantiles.as_ref()?.at(share).map(|value| value.max(self.min).min(self.max))
     }
 }
 
-/// A window that has closed, for one key.
+/// A closed window, for one key.
 #[derive(Clone, Debug)]
 pub struct Closed {
-    /// Its beginning.
+    /// Its start.
     pub start_ms: i64,
     /// The key.
     pub key: Option<Box<[u8]>>,
-    /// What was seen.
+    /// Its aggregate.
     pub sums: Sums,
 }
 
-/// Why a message was not taken.
+/// Why a message was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// All its windows have closed.
@@ -71,7 +69,7 @@ pub enum Refused {
     TooManyKeys,
 }
 
-/// What has been seen in one window, by key.
+/// The aggregates of one window, by key.
 type Window = BTreeMap<Option<Box<[u8]>>, Sums>;
 
 /// The windows that are open.
@@ -82,7 +80,7 @@ pub struct Windows {
     keys_max: usize,
     open: BTreeMap<i64, Window>,
     keys: usize,
-    /// No message before this is expected any more.
+    /// The watermark: earlier messages are late.
     watermark_ms: i64,
 }
 
@@ -92,7 +90,7 @@ impl Windows {
         Windows { shape, with_quantiles, keys_max, open: BTreeMap::new(), keys: 0, watermark_ms: i64::MIN }
     }
 
-    /// Takes a message into its windows, those that are still open.
+    /// Adds a message to its open windows.
     pub fn add(
         &mut self,
         time_ms: i64,
@@ -133,12 +131,12 @@ impl Windows {
         if is_taken { Ok(()) } else { Err(Refused::Late) }
     }
 
-    /// It is as late as this, in the time of the messages.
+    /// Advances the watermark to a message's time minus the lateness.
     pub fn observe(&mut self, time_ms: i64) {
         self.watermark_ms = self.watermark_ms.max(time_ms.saturating_sub(self.shape.lateness_ms));
     }
 
-    /// The windows that have closed, the oldest first.
+    /// Closes windows, oldest first.
     pub fn close(&mut self) -> Vec<Closed> {
         let mut closed = Vec::new();
         while let Some(first) = self.open.first_entry() {
@@ -152,19 +150,19 @@ impl Windows {
         closed
     }
 
-    /// All windows, though they have not closed: no more messages come.
+    /// Closes all windows at the end of the stream.
     pub fn close_all(&mut self) -> Vec<Closed> {
         self.watermark_ms = i64::MAX;
         self.close()
     }
 
-    /// When the next closes, in the time of the messages.
+    /// When the next window closes, in message time.
     pub fn next_close_ms(&self) -> Option<i64> {
         let first = self.open.first_key_value()?.0;
         Some(first.saturating_add(self.shape.length_ms).saturating_add(self.shape.lateness_ms))
     }
 
-    /// The first message of all that are open.
+    /// The first message of all open windows.
     pub fn first_sequence(&self) -> Option<u64> {
         self.open.values().flat_map(BTreeMap::values).map(|sums| sums.first_sequence).min()
     }
@@ -174,7 +172,7 @@ impl Windows {
 mod tests {
     use super::*;
 
-    fn told(closed: Vec<Closed>) -> Vec<(i64, String, u64, f64)> {
+    fn listed(closed: Vec<Closed>) -> Vec<(i64, String, u64, f64)> {
         let key =
             |key: Option<Box<[u8]>>| key.map_or(String::new(), |k| String::from_utf8_lossy(&k).into_owned());
         closed.into_iter().map(|c| (c.start_ms, key(c.key), c.sums.count, c.sums.sum)).collect()
@@ -185,16 +183,16 @@ mod tests {
     }
 
     #[test]
-    fn a_window_closes_when_a_later_message_comes_and_each_key_has_its_own_sums() {
+    fn a_later_message_closes_a_window_and_each_key_has_its_own_sums() {
         let mut windows = windows(10, 10, 0);
         for (time, key, value) in [(0, "a", 1.0), (9, "b", 2.0), (5, "a", 3.0)] {
             windows.add(time, Some(key.as_bytes()), value, time as u64).expect("it is taken");
         }
-        assert_eq!(told(windows.close()), []);
+        assert_eq!(listed(windows.close()), []);
         assert_eq!((windows.next_close_ms(), windows.first_sequence()), (Some(10), Some(0)));
         windows.add(10, None, 5.0, 10).expect("it is taken");
-        assert_eq!(told(windows.close()), [(0, "a".to_owned(), 2, 4.0), (0, "b".to_owned(), 1, 2.0)]);
-        assert_eq!(told(windows.close_all()), [(10, String::new(), 1, 5.0)]);
+        assert_eq!(listed(windows.close()), [(0, "a".to_owned(), 2, 4.0), (0, "b".to_owned(), 1, 2.0)]);
+        assert_eq!(listed(windows.close_all()), [(10, String::new(), 1, 5.0)]);
     }
 
     #[test]
@@ -204,7 +202,7 @@ mod tests {
         windows.add(14, None, 1.0, 1).expect("it is taken");
         windows.add(4, None, 1.0, 2).expect("the window waits for what is late");
         windows.add(15, None, 1.0, 3).expect("it is taken");
-        assert_eq!(told(windows.close()), [(0, String::new(), 2, 2.0)]);
+        assert_eq!(listed(windows.close()), [(0, String::new(), 2, 2.0)]);
         assert_eq!(windows.add(5, None, 1.0, 4), Err(Refused::Late));
     }
 

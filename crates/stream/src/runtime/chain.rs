@@ -1,5 +1,5 @@
-//! One stream at work: a batch is filled by the source, goes through every processor and into the sink, and is filled again.
-//! All of it by plain calls on one thread; the task waits only where a stage says so.
+//! Runs one stream: the source fills a batch, which passes every processor and the sink and is then reused. These are plain
+//! calls on one thread; the task waits only where a stage asks to.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -19,42 +19,42 @@ use crate::clock;
 use crate::message::Batch;
 use crate::stage::{Filled, Processor, Progress, Sink, Source, StageError, Transacted, Turn};
 
-/// How long a stream that is busy keeps its thread before others may have it.
+/// How long a busy stream keeps its thread before it yields.
 const TURN: Duration = Duration::from_millis(2);
-/// How often a source that wants to know is told what has arrived.
+/// How often acknowledgements are passed to the source.
 const ACKNOWLEDGE_EVERY: Duration = Duration::from_millis(500);
-/// The same where clients wait for it.
+/// The same if clients wait for them.
 const ANSWER_EVERY: Duration = Duration::from_millis(2);
-/// The same for transactions, before whose end nobody sees what was written: as Kafka Streams has it.
+/// The commit interval of transactions, which delays readers; the value is that of Kafka Streams.
 const COMMIT_EVERY: Duration = Duration::from_millis(100);
 
-/// A processor in its place.
+/// A processor and its position.
 pub struct Link {
     pub processor: Box<dyn Processor>,
     pub meter: Arc<StageMeter>,
 }
 
-/// A stream, put up.
+/// A stream, ready to run.
 pub struct Chain {
     pub source: Box<dyn Source>,
     pub links: Vec<Link>,
     pub sink: Box<dyn Sink>,
-    /// After the source, and after each processor.
+    /// The taps after the source and after each processor.
     pub taps: Vec<Outlet>,
-    /// The same places, for streams that run beside this one.
+    /// The same positions, for streams of other runs.
     pub points: Vec<TapPoint>,
     pub meter: Arc<StreamMeter>,
     pub bad: BadMessages,
     pub guarantee: Guarantee,
-    /// Whether clients of its source, or of a stream that feeds it, wait until messages have arrived.
+    /// Whether clients of its source, or of an upstream stream, wait for acknowledgements.
     pub has_waiting_clients: bool,
     pub stop: Stop,
 }
 
-/// Which stage failed, and why.
+/// The failed stage and its error.
 type Result<T> = std::result::Result<T, (Arc<str>, StageError)>;
 
-/// Why the source is not asked any more.
+/// Why the source is no longer read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Over {
     Ended,
@@ -62,7 +62,7 @@ enum Over {
 }
 
 impl Chain {
-    /// Runs until the source ends or the word to stop comes.
+    /// Runs until the source ends or the stop signal arrives.
     pub async fn run(mut self) -> std::result::Result<(), StreamFailed> {
         let mut flow = Flow {
             batch: Batch::new(),
@@ -95,7 +95,7 @@ impl Chain {
                 let _ = self.sink.abort().await;
                 return over;
             }
-            // What has come so far is not lost for what came after it.
+            // A failure must not lose the messages before it.
             let _ = self.flush().await;
             let mut turn = turn(&mut self.bad, flow.idle, Instant::now());
             let _ = self.sink.finish(&mut turn);
@@ -105,7 +105,7 @@ impl Chain {
         over
     }
 
-    /// From the first message to the last.
+    /// Processes all messages.
     async fn flow(&mut self, flow: &mut Flow) -> Result<Over> {
         let mut over = None;
         let mut since = Instant::now();
@@ -152,18 +152,18 @@ impl Chain {
         }
     }
 
-    /// Whether a processor holds so much back that nothing more may come.
+    /// Whether a processor cannot take more messages until it has released some.
     fn is_full(&self) -> bool {
         self.links.iter().any(|link| link.processor.is_full())
     }
 
-    /// When anything is due though no message comes.
+    /// When the next timer is due.
     fn deadline(&self) -> Option<Instant> {
         let processors = self.links.iter().filter_map(|link| link.processor.deadline());
         processors.chain(self.sink.deadline()).min()
     }
 
-    /// Waits for a message, the word to stop, or what is due.
+    /// Waits for a message, the stop signal, or a timer.
     async fn wait(&mut self, flow: &mut Flow, now: Instant) -> Result<()> {
         let is_full = self.is_full();
         let since = Instant::now();
@@ -229,7 +229,7 @@ impl Chain {
         Ok(filled)
     }
 
-    /// Where messages arrive at most once, takes out what may come again.
+    /// For at-most-once streams: removes messages that may be redelivered.
     async fn claim(&mut self, flow: &mut Flow) -> Result<()> {
         if self.guarantee != Guarantee::AtMostOnce {
             return Ok(());
@@ -240,7 +240,7 @@ impl Chain {
         }
     }
 
-    /// Takes the batch from a stage on to the sink: 0 is what the source filled.
+    /// Passes the batch on from a stage to the sink; 0 means that the source filled it.
     async fn push(&mut self, from: usize, flow: &mut Flow) -> Result<()> {
         let mut meter = &self.meter.stages[from];
         for place in from.. {
@@ -295,7 +295,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Lets every stage do what is due.
+    /// Runs all due timers.
     async fn tick(&mut self, flow: &mut Flow, now: Instant) -> Result<()> {
         for index in 0..self.links.len() {
             flow.batch.clear();
@@ -310,7 +310,7 @@ impl Chain {
         self.sink.tick(&mut turn(&mut self.bad, flow.idle, now)).map_err(|error| (label.clone(), error))
     }
 
-    /// What a processor let go of its own, on to the sink.
+    /// Passes the messages of a processor's tick on to the sink.
     async fn push_from_link(&mut self, index: usize, flow: &mut Flow) -> Result<()> {
         if flow.batch.is_empty() {
             return Ok(());
@@ -321,7 +321,7 @@ impl Chain {
         self.push(index + 1, flow).await
     }
 
-    /// After the last message: what stages still hold comes out, and arrives.
+    /// After the last message: flushes what stages still hold, and waits for delivery.
     async fn drain(&mut self, flow: &mut Flow) -> Result<()> {
         for index in 0..self.links.len() {
             flow.batch.clear();
@@ -337,11 +337,11 @@ impl Chain {
         }
         self.flush().await?;
         self.sink.finish(&mut turn(&mut self.bad, flow.idle, Instant::now())).map_err(failed)?;
-        // Who taps is told that no more comes before anybody is waited for.
+        // Close the taps before anything is awaited.
         self.taps.iter_mut().for_each(Outlet::close);
         self.sink.arrive().await.map_err(failed)?;
         if !self.is_exactly_once() {
-            self.tell_source(flow, u64::MAX).await?;
+            self.acknowledge_source(flow, u64::MAX).await?;
         }
         self.source.finish().await.map_err(|error| (self.meter.stages[0].label.clone(), error))
     }
@@ -359,15 +359,15 @@ impl Chain {
         }
         flow.next_acknowledgement =
             now + if self.has_waiting_clients { ANSWER_EVERY } else { ACKNOWLEDGE_EVERY };
-        match self.sink.tells_arrivals().map_err(|error| (self.sink_label(), error))? {
+        match self.sink.reports_delivery().map_err(|error| (self.sink_label(), error))? {
             true => self.flush_bad().await?,
             false => self.flush().await?,
         }
         let held = self.held_since();
-        self.tell_source(flow, held.unwrap_or(u64::MAX)).await
+        self.acknowledge_source(flow, held.unwrap_or(u64::MAX)).await
     }
 
-    /// Waits until the sink has all that it was given, and dead letters are where they belong.
+    /// Waits until the sink and the dead letters have everything.
     async fn flush(&mut self) -> Result<()> {
         self.sink.flush().await.map_err(|error| (self.sink_label(), error))?;
         self.flush_bad().await
@@ -385,8 +385,8 @@ impl Chain {
         self.guarantee == Guarantee::ExactlyOnce
     }
 
-    /// Whether processors that hold messages back will let go of some in time, before partitions go to others. What a transaction
-    /// does not take with it comes again, so there it is no use.
+    /// Whether processors that hold messages back will release some in time for a rebalance. This is useless in a transaction,
+    /// because messages outside it are read again.
     fn lets_go(&self, until: Instant, now: Instant) -> bool {
         let mut holding = self.links.iter().filter(|link| link.processor.held_since().is_some()).peekable();
         let is_holding = holding.peek().is_some();
@@ -394,25 +394,25 @@ impl Chain {
         now < until && !self.is_exactly_once() && is_holding && in_time
     }
 
-    /// Lets what the source has given arrive, before others have its partitions.
+    /// Delivers the source's messages before its partitions are reassigned.
     async fn hand_back(&mut self, flow: &mut Flow, until: Instant) -> Result<()> {
         if self.is_exactly_once() {
             self.transact(flow).await?;
             self.forget(flow).await?;
         } else {
             self.flush().await?;
-            // Whoever is not waited for any more gets the rest again.
+            // The time is over: the new owner reads the rest again.
             let _ = timeout_at(until, self.sink.catch_up()).await;
             let held = self.held_since();
-            self.tell_source(flow, held.unwrap_or(u64::MAX)).await?;
+            self.acknowledge_source(flow, held.unwrap_or(u64::MAX)).await?;
         }
         self.source.hand_back().await.map_err(|error| (self.meter.stages[0].label.clone(), error))
     }
 
-    /// Makes what was written and how far the source has come count together. What cannot count is taken back, and comes again.
+    /// Commits the output and the source's offsets as a transaction. If that is impossible, aborts; the messages are read again.
     async fn transact(&mut self, flow: &mut Flow) -> Result<()> {
         let held = self.links.iter().filter_map(|link| link.processor.held_since()).min();
-        // A message of which a part was written, and another is held back, waits for the next time.
+        // A message of which one part was written and another is held back waits for the next transaction.
         if held.is_some_and(|held| flow.written >= Some(held)) {
             return Ok(());
         }
@@ -436,7 +436,7 @@ impl Chain {
         Ok(())
     }
 
-    /// Takes back what does not count, on the way and in the sink.
+    /// Aborts: drops messages in the stages and in the sink.
     async fn forget(&mut self, flow: &mut Flow) -> Result<()> {
         self.sink.abort().await.map_err(|error| (self.sink_label(), error))?;
         self.links.iter_mut().for_each(|link| link.processor.forget());
@@ -444,15 +444,14 @@ impl Chain {
         Ok(())
     }
 
-    /// The first message that has not arrived: a processor holds it back, or the streams behind a named destination have it.
-    /// Who taps only listens, and is not asked.
+    /// The first undelivered message: a processor holds it, or streams behind a named destination do. Taps do not count.
     fn held_since(&mut self) -> Option<u64> {
         let links = self.links.iter().filter_map(|link| link.processor.held_since()).min();
         links.into_iter().chain(self.sink.held_since()).min()
     }
 
-    /// Tells the source what has arrived: all that was seen before what is still held.
-    async fn tell_source(&mut self, flow: &mut Flow, held_since: u64) -> Result<()> {
+    /// Acknowledges to the source everything before the first message still held.
+    async fn acknowledge_source(&mut self, flow: &mut Flow, held_since: u64) -> Result<()> {
         let through = match (flow.seen, held_since.checked_sub(1)) {
             (Some(seen), Some(before_held)) => seen.min(before_held),
             _ => return Ok(()),
@@ -460,30 +459,30 @@ impl Chain {
         if flow.acknowledged.is_some_and(|acknowledged| acknowledged >= through) {
             return Ok(());
         }
-        let told = self.source.acknowledge(through).await;
-        told.map_err(|error| (self.meter.stages[0].label.clone(), error))?;
+        let acknowledged = self.source.acknowledge(through).await;
+        acknowledged.map_err(|error| (self.meter.stages[0].label.clone(), error))?;
         flow.acknowledged = Some(through);
         Ok(())
     }
 }
 
-/// What is on its way through a chain.
+/// The messages in flight in a chain.
 struct Flow {
     batch: Batch,
-    /// When the batch came into the chain.
+    /// When the batch entered the chain.
     came: Came,
-    /// The last message that the source made.
+    /// The last message produced by the source.
     seen: Option<u64>,
-    /// The last that the sink was given.
+    /// The last message passed to the sink.
     written: Option<u64>,
-    /// The last that the source was told of.
+    /// The last message acknowledged to the source.
     acknowledged: Option<u64>,
     next_acknowledgement: Instant,
-    /// How long the source was waited for, in all.
+    /// The source's total idle time.
     idle: Duration,
 }
 
-/// A moment, by both clocks.
+/// A moment on both clocks.
 #[derive(Clone, Copy)]
 struct Came {
     at: Instant,
@@ -491,8 +490,8 @@ struct Came {
 }
 
 impl Flow {
-    /// How old a message of the batch with this time is at a moment. What passed before it came here is known in milliseconds, as
-    /// messages bear their times; what passed since, exactly. The first message of a batch stands for all of it.
+    /// The age of a message with this timestamp at a moment: milliseconds until it entered the chain, exact from there. The
+    /// first message of a batch stands for all.
     fn age(&self, first_ms: Option<i64>, at: Instant) -> Duration {
         let before_ms = first_ms.map_or(0, |first_ms| self.came.time_ms.saturating_sub(first_ms));
         Duration::from_millis(u64::try_from(before_ms).unwrap_or(0)) + (at - self.came.at)

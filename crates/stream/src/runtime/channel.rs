@@ -1,10 +1,9 @@
-//! What joins streams: bounded channels of batches. A topic hands every batch to each stream that reads it, a tap to the one
-//! that listens. The buffers are shared; whoever reads slowly is waited for.
+//! Bounded channels of batches between streams. A topic passes every batch to each stream that reads it, a tap to its one
+//! listener. Buffers are shared, and slow readers slow the writer down.
 //!
-//! With each batch goes a receipt. The reader gives it back when its own sink has acknowledged the batch. Until then
-//! the writer to a topic tells its source that the batch is still held: a source hears that its messages have arrived
-//! when they have behind every named destination, too. Who taps a stream only listens: the source does not wait for
-//! that.
+//! Each batch carries a receipt, which the reader returns when its own sink has acknowledged the batch. Until then the writer
+//! reports the batch as held. So a source gets acknowledgements only when the messages have arrived behind every named
+//! destination. Taps do not count.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,19 +14,19 @@ use tokio::sync::{mpsc, watch};
 use crate::message::Batch;
 use crate::stage::{Filled, ReaderGone, Sink, Source, StageError, Turn, Wait};
 
-/// Batches on their way to one reader. With what a batch holds, this is the memory that a slow reader costs.
+/// Batches queued to one reader: the memory that a slow reader costs.
 pub const BATCHES_MAX: usize = 16;
 
-/// A batch on its way.
+/// A queued batch.
 struct Parcel {
     batch: Batch,
     receipt: Receipt,
 }
 
-/// Says to the writer that a batch has arrived. All receipts of a writer and a reader lead to one count; when the last of them
-/// is gone, the writer knows that there will be no more.
+/// Confirms to the writer that a batch has arrived. All receipts of a writer and a reader share one counter; when the last is
+/// dropped, the writer knows that no more will follow.
 struct Receipt {
-    /// The place of the batch in what the writer has sent, from 1 on.
+    /// The number of the batch among those sent, from 1.
     number: u64,
     arrived: Arc<watch::Sender<u64>>,
 }
@@ -38,7 +37,7 @@ impl Receipt {
     }
 }
 
-/// The end that is written to, until a writer takes one of its own.
+/// The sending end, until a writer clones it.
 #[derive(Clone)]
 pub struct Sender(mpsc::Sender<Parcel>);
 
@@ -49,7 +48,7 @@ pub fn channel() -> (Sender, ChannelSource) {
     (Sender(sender), source)
 }
 
-/// The readers of a topic or a tap, before anybody writes.
+/// The readers of a topic or tap, before there is a writer.
 #[derive(Clone, Default)]
 pub struct Readers(Vec<Sender>);
 
@@ -60,13 +59,13 @@ impl Readers {
     }
 }
 
-/// One writer's way to one reader.
+/// A writer's channel to one reader.
 struct Joint {
-    /// None when no more is sent.
+    /// None once closed.
     sender: Option<(mpsc::Sender<Parcel>, Arc<watch::Sender<u64>>)>,
     arrived: watch::Receiver<u64>,
     sent: u64,
-    /// For each batch that has not arrived, the first of its messages.
+    /// The first message of each unacknowledged batch.
     held: VecDeque<(u64, u64)>,
 }
 
@@ -81,7 +80,7 @@ impl Joint {
         self.sent += 1;
         let receipt = Receipt { number: self.sent, arrived: receipts.clone() };
         self.held.push_back((self.sent, first_sequence));
-        // A reader that has failed is passed over: its failure ends the run, not this stream.
+        // Ignore a failed reader: its failure ends the run.
         let _ = sender.send(Parcel { batch: batch.clone(), receipt }).await;
         self.forget_arrived();
     }
@@ -110,22 +109,22 @@ impl Joint {
     }
 }
 
-/// Where one writer's batches go to several readers.
+/// A writer's channels to several readers.
 #[derive(Default)]
 pub struct Outlet(Vec<Joint>);
 
 impl Outlet {
-    /// To these readers.
+    /// Creates one for these readers.
     pub fn to(readers: Readers) -> Outlet {
         Outlet(readers.0.into_iter().map(Joint::to).collect())
     }
 
-    /// Whether nobody reads.
+    /// Whether there are no readers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Hands a batch to every reader.
+    /// Sends a batch to every reader.
     pub async fn send(&mut self, batch: &Batch) {
         let Some(first) = batch.messages().map(|message| message.sequence).min() else { return };
         for joint in &mut self.0 {
@@ -133,29 +132,29 @@ impl Outlet {
         }
     }
 
-    /// The first message that has not arrived with every reader.
+    /// The first message that some reader has not acknowledged.
     pub fn held_since(&mut self) -> Option<u64> {
         self.0.iter_mut().filter_map(Joint::held_since).min()
     }
 
-    /// Waits until all that was sent so far has arrived with every reader. A reader that is gone is not waited for.
-    /// May be dropped at any time.
+    /// Waits until every reader has acknowledged everything sent so far. Does not wait for readers that are gone.
+    /// Cancel safe.
     pub async fn catch_up(&mut self) {
         for joint in &mut self.0 {
             let sent = joint.sent;
-            // An error is that the reader is gone, whose failure ends the run.
+            // An error means that the reader is gone; its failure ends the run.
             let _ = joint.arrived.wait_for(|arrived| *arrived >= sent).await;
         }
     }
 
-    /// Sends no more.
+    /// Closes the channels.
     pub fn close(&mut self) {
         for joint in &mut self.0 {
             joint.sender = None;
         }
     }
 
-    /// Sends no more, and waits until all has arrived.
+    /// Closes the channels, and waits for all acknowledgements.
     pub async fn arrive(&mut self) -> Result<(), ReaderGone> {
         self.close();
         for joint in &mut self.0 {
@@ -165,7 +164,7 @@ impl Outlet {
     }
 }
 
-/// The end of a channel that a source takes from without waiting, and waits for when it has to.
+/// The receiving end, which a source polls, and awaits if it is empty.
 pub(super) struct Inbox<T> {
     receiver: mpsc::Receiver<T>,
     next: Option<T>,
@@ -177,7 +176,7 @@ impl<T> Inbox<T> {
         Inbox { receiver, next: None, has_ended: false }
     }
 
-    /// What is there. An error is why nothing is: [`Filled::Pending`] or [`Filled::End`].
+    /// Takes a batch; an error is the reason why there is none: [`Filled::Pending`] or [`Filled::End`].
     pub(super) fn take(&mut self) -> Result<T, Filled> {
         match self.next.take() {
             Some(next) => Ok(next),
@@ -188,7 +187,7 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Waits until there is something to take, or nothing will come any more.
+    /// Waits for a batch or the end.
     pub(super) async fn ready(&mut self) {
         if self.next.is_none() {
             self.next = self.receiver.recv().await;
@@ -196,17 +195,17 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Takes no more in.
+    /// Accepts no more batches.
     pub(super) fn close(&mut self) {
         self.receiver.close();
     }
 }
 
-/// The end of a channel, as the source of a stream.
+/// The receiving end as the source of a stream.
 pub struct ChannelSource {
     inbox: Inbox<Parcel>,
     sequence: u64,
-    /// With the last message of each batch, in the count of this stream.
+    /// With the last sequence of each batch in this stream.
     receipts: VecDeque<(u64, Receipt)>,
 }
 
@@ -217,7 +216,7 @@ impl Source for ChannelSource {
             Err(nothing) => return Ok(nothing),
         };
         *batch = next.batch;
-        // Several may write, each with its own count: here they become one.
+        // Several writers have their own sequences: renumber.
         batch.renumber(self.sequence);
         self.sequence += batch.len() as u64;
         self.receipts.push_back((self.sequence - 1, next.receipt));
@@ -250,14 +249,14 @@ impl Source for ChannelSource {
     }
 }
 
-/// A topic, as the sink of a stream.
+/// A topic as the sink of a stream.
 pub struct TopicSink {
     outlet: Outlet,
     waiting: Option<Batch>,
 }
 
 impl TopicSink {
-    /// To these readers.
+    /// Creates one for these readers.
     pub fn new(readers: Readers) -> TopicSink {
         TopicSink { outlet: Outlet::to(readers), waiting: None }
     }
@@ -308,7 +307,7 @@ mod tests {
         batch
     }
 
-    /// Channels that have room need no runtime.
+    /// Channels with room need no runtime.
     fn now<T>(future: impl Future<Output = T>) -> Option<T> {
         let mut future = std::pin::pin!(future);
         match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -346,14 +345,14 @@ mod tests {
         for reader in [&mut first, &mut second] {
             assert_eq!((fill(reader), fill(reader), fill(reader)), (Some(1), Some(4), None));
         }
-        // The first batch has the places 0 and 1 with its readers.
-        assert!(now(first.acknowledge(4)).is_some_and(|told| told.is_ok()));
+        // The first batch has sequences 0 and 1 at its readers.
+        assert!(now(first.acknowledge(4)).is_some_and(|result| result.is_ok()));
         assert_eq!(outlet.held_since(), Some(10));
-        assert!(now(second.acknowledge(3)).is_some_and(|told| told.is_ok()));
+        assert!(now(second.acknowledge(3)).is_some_and(|result| result.is_ok()));
         assert_eq!(outlet.held_since(), Some(20));
         assert!(!first.wants_acknowledgement() && second.wants_acknowledgement());
         assert!(now(outlet.arrive()).is_none(), "one batch has not arrived");
-        assert!(now(second.acknowledge(4)).is_some_and(|told| told.is_ok()));
+        assert!(now(second.acknowledge(4)).is_some_and(|result| result.is_ok()));
         assert_eq!(now(outlet.arrive()), Some(Ok(())));
         assert_eq!(outlet.held_since(), None);
     }
@@ -363,12 +362,12 @@ mod tests {
         let (mut outlet, mut first, second) = two_readers();
         assert_eq!(now(outlet.send(&batch(0..1))), Some(()));
         assert_eq!(fill(&mut first), Some(0));
-        assert!(now(first.acknowledge(0)).is_some_and(|told| told.is_ok()));
+        assert!(now(first.acknowledge(0)).is_some_and(|result| result.is_ok()));
         drop(second);
         // Others go on.
         assert_eq!(now(outlet.send(&batch(1..2))), Some(()));
         assert_eq!(fill(&mut first), Some(1));
-        assert!(now(first.acknowledge(1)).is_some_and(|told| told.is_ok()));
+        assert!(now(first.acknowledge(1)).is_some_and(|result| result.is_ok()));
         assert_eq!(outlet.held_since(), Some(0));
         assert_eq!(now(outlet.arrive()), Some(Err(ReaderGone)));
     }

@@ -1,7 +1,7 @@
-//! How old messages are when a stage is done with them: counted in an HDR histogram of microseconds, so that a batch costs one
-//! addition whatever it holds, and figures of several stages or times can be added and subtracted.
+//! Message ages at the end of a stage, in an HDR histogram of microseconds: a batch costs one addition, and the figures of several
+//! stages or times can be added and subtracted.
 //!
-//! A stage that has seen nothing has no histogram: most streams of a host are idle.
+//! A stage without messages has no histogram, because most streams of a host are idle.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Significant digits: a figure is no more than 1 % above what was seen.
+/// Significant digits: figures are at most 1 % too high.
 const DIGITS: u8 = 2;
-/// Whatever is older counts as this old: 12 days.
+/// The maximum recorded age: 12 days.
 const AGE_US_MAX: u64 = 1 << 40;
 
 /// Counts, while they grow.
@@ -19,7 +19,7 @@ const AGE_US_MAX: u64 = 1 << 40;
 pub struct LatencyMeter(Mutex<Option<Histogram<u64>>>);
 
 impl LatencyMeter {
-    /// Messages that are this old.
+    /// Records messages of this age.
     #[inline]
     pub fn count(&self, messages: usize, age: Duration) {
         let age_us = u64::try_from(age.as_micros()).unwrap_or(u64::MAX).min(AGE_US_MAX);
@@ -40,38 +40,38 @@ impl LatencyMeter {
     }
 }
 
-/// How many messages were how old: by the upper end of each step of the histogram, in microseconds.
+/// Counts by the upper bound of each bucket, in microseconds.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Latency(BTreeMap<u64, u64>);
 
 impl Latency {
-    /// From counts by the upper ends of their steps.
+    /// From counts by upper bound.
     pub fn of(steps: impl IntoIterator<Item = (u64, u64)>) -> Latency {
         Latency(steps.into_iter().filter(|(_, count)| *count > 0).collect())
     }
 
-    /// The counts by the upper end of each step, in microseconds, of steps with any.
+    /// The counts by upper bound in microseconds, for non-empty buckets.
     pub fn steps(&self) -> impl Iterator<Item = (u64, u64)> {
         self.0.iter().map(|(age_us, count)| (*age_us, *count))
     }
 
-    /// How many messages there were.
+    /// The number of messages.
     pub fn count(&self) -> u64 {
         self.0.values().sum()
     }
 
-    /// How many were no older than this.
+    /// The number of messages up to this age.
     pub fn count_through(&self, age: Duration) -> u64 {
         let age_us = u64::try_from(age.as_micros()).unwrap_or(u64::MAX);
         self.0.range(..=age_us).map(|(_, count)| count).sum()
     }
 
-    /// All ages together, in seconds.
+    /// The sum of all ages, in seconds.
     pub fn sum_s(&self) -> f64 {
         self.0.iter().map(|(age_us, count)| *age_us as f64 * *count as f64).sum::<f64>() / 1e6
     }
 
-    /// Both together.
+    /// The sum of both.
     pub fn plus(mut self, other: &Latency) -> Latency {
         for (age_us, count) in other.steps() {
             *self.0.entry(age_us).or_default() += count;
@@ -79,13 +79,13 @@ impl Latency {
         self
     }
 
-    /// What has come since.
+    /// The difference to an earlier state.
     pub fn since(&self, before: &Latency) -> Latency {
         let count_before = |age_us: u64| before.0.get(&age_us).copied().unwrap_or(0);
         Latency::of(self.steps().map(|(age_us, count)| (age_us, count.saturating_sub(count_before(age_us)))))
     }
 
-    /// This share of the messages was no older than so many microseconds; none where there are no messages.
+    /// A quantile in microseconds; none if there are no messages.
     pub fn quantile_us(&self, share: f64) -> Option<u64> {
         let wanted = ((self.count() as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_told_in_microseconds_with_two_digits() {
+    fn quantiles_are_in_microseconds_with_two_digits() {
         let meter = LatencyMeter::default();
         assert_eq!(meter.read().quantile_us(0.5), None);
         meter.count(90, us(37));

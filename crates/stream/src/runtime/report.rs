@@ -1,4 +1,4 @@
-//! What streams have done: counted by each stage, batch by batch, and read by anybody at any time.
+//! Figures of streams: counted by each stage per batch, readable at any time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,7 +21,7 @@ pub struct StageMeter {
     bytes_out: AtomicU64,
     busy_ns: AtomicU64,
     waited_ns: AtomicU64,
-    /// Since when it is waited for, in nanoseconds from the start; 0 while it is not.
+    /// The start of the current wait for it, in nanoseconds from the start; 0 if there is none.
     waiting_since_ns: AtomicU64,
     latency: LatencyMeter,
     started: Instant,
@@ -45,7 +45,7 @@ impl StageMeter {
         })
     }
 
-    /// One batch, and the time that it took.
+    /// Counts one batch and its processing time.
     pub fn worked(&self, messages_in: usize, messages_out: usize, bytes_out: u64, busy: Duration) {
         self.messages_in.fetch_add(messages_in as u64, Ordering::Relaxed);
         self.messages_out.fetch_add(messages_out as u64, Ordering::Relaxed);
@@ -53,13 +53,13 @@ impl StageMeter {
         self.busy_ns.fetch_add(busy.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Messages that it is done with, and how old they are.
+    /// Records messages that are done, and their age.
     #[inline]
     pub fn reached(&self, messages: usize, age: Duration) {
         self.latency.count(messages, age);
     }
 
-    /// Waits for it, and counts the time, also while it is waited.
+    /// Awaits a future and counts the time, including the current wait.
     pub async fn waited_for<T>(&self, wait: impl Future<Output = T>) -> T {
         let since = self.started.elapsed().as_nanos() as u64;
         self.waiting_since_ns.store(since.max(1), Ordering::Relaxed);
@@ -104,9 +104,9 @@ pub struct StreamMeter {
 /// How a stream ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// Its source had no more.
+    /// Its source ended.
     Complete,
-    /// It was told to.
+    /// It was stopped.
     Stopped,
     /// It failed.
     Failed(String),
@@ -138,58 +138,58 @@ impl StreamMeter {
         }
     }
 
-    /// Says how it ended.
+    /// Sets how it ended.
     pub fn end(&self, ended: Ended) {
         let _ = self.ended.set(ended);
     }
 }
 
-/// The counts of all streams at one moment.
+/// A snapshot of all streams.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// Since they were started.
+    /// Time since the start.
     pub elapsed: Duration,
-    /// In the order of the text.
+    /// In text order.
     pub streams: Vec<StreamFigures>,
 }
 
-/// The counts of a stream at one moment.
+/// A snapshot of a stream.
 #[derive(Clone, Debug)]
 pub struct StreamFigures {
     /// Its name.
     pub name: Arc<str>,
-    /// The stream of the text that it is, or is a part of.
+    /// The stream of the text that it belongs to.
     pub stream: Arc<str>,
-    /// Which of its instances: from 0 on.
+    /// The number of the instance, from 0.
     pub instance: usize,
     /// From source to sink.
     pub stages: Vec<StageFigures>,
-    /// Messages that could not be worked on and were left out.
+    /// Bad messages that were skipped or sent to the dead letters.
     pub bad: u64,
     /// How it ended, if it has.
     pub ended: Option<Ended>,
 }
 
-/// The counts of a stage at one moment.
+/// A snapshot of a stage.
 #[derive(Clone, Debug)]
 pub struct StageFigures {
     /// Its label.
     pub label: Arc<str>,
-    /// What it is.
+    /// Its module.
     pub module: &'static str,
-    /// Messages that came.
+    /// Messages received.
     pub messages_in: u64,
-    /// Messages that went on; of a sink, those that it took.
+    /// Messages passed on; for a sink, those it accepted.
     pub messages_out: u64,
-    /// The bytes of their values.
+    /// Total size of their values.
     pub bytes_out: u64,
-    /// How long it worked.
+    /// Time spent working.
     pub busy: Duration,
-    /// How long it was waited for.
+    /// Time that the stream waited for it.
     pub waited: Duration,
-    /// How old messages were when it was done with them.
+    /// Message ages when it was done with them.
     pub latency: Latency,
-    /// What it found out.
+    /// Its results.
     pub findings: Map<String, Value>,
 }
 
@@ -236,7 +236,7 @@ impl StreamFigures {
 }
 
 impl StageFigures {
-    /// Nanoseconds of work for each message that came; of a source, for each that it made.
+    /// Nanoseconds of work per message received; for a source, per message produced.
     pub fn cost_ns(&self) -> f64 {
         self.busy.as_nanos() as f64 / self.messages_in.max(self.messages_out).max(1) as f64
     }

@@ -1,35 +1,35 @@
-//! The word to stop: given once, heard by every stream.
+//! The stop signal: sent once, received by every stream.
 
 use tokio::sync::watch;
 
-/// Gives the word.
+/// Sends the signal.
 #[derive(Clone)]
 pub struct Stopper(watch::Sender<bool>);
 
-/// Hears the word.
+/// Receives the signal.
 #[derive(Clone)]
 pub struct Stop(watch::Receiver<bool>);
 
-/// Both ends.
+/// Creates both ends.
 pub fn stop() -> (Stopper, Stop) {
     let (sender, receiver) = watch::channel(false);
     (Stopper(sender), Stop(receiver))
 }
 
 impl Stopper {
-    /// Gives the word.
+    /// Sends the signal.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
 }
 
 impl Stop {
-    /// Whether the word was given.
+    /// Whether the signal was sent.
     pub fn is_given(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits for the word. Without anybody to give it, for ever.
+    /// Waits for the signal; forever, if the sender is gone.
     pub async fn given(&mut self) {
         if self.0.wait_for(|given| *given).await.is_err() {
             std::future::pending::<()>().await;

@@ -1,15 +1,15 @@
-//! Whether the messages of a stream end up stored. The plan decides that; the answers of the `http` source promise no more.
+//! Whether a stream's messages end up stored. The plan determines that; the answers of the `http` source depend on it.
 
 use std::collections::BTreeSet;
 
 use crate::plan::{Input, Output, Plan, StreamPlan};
 
-/// The sinks that acknowledge a message when it is stored, or another server has taken it.
+/// Sinks that acknowledge a message when it is stored, or when another server has accepted it.
 const STORING: [&str; 3] = ["file", "http", "kafka"];
-/// The processors that keep messages, or what they made of them, and do not say until when.
+/// Processors that keep messages, or results of them, for an unknown time.
 const KEEPING: [&str; 2] = ["aggregate", "exec"];
 
-/// The stream and all that its messages reach through topics in memory. Taps only listen, and are none of them.
+/// The stream and all streams that its messages reach through topics in memory. Taps do not count.
 pub fn reached(plan: &Plan, stream: usize) -> BTreeSet<usize> {
     let mut reached = BTreeSet::new();
     let mut next = vec![stream];
@@ -21,7 +21,7 @@ pub fn reached(plan: &Plan, stream: usize) -> BTreeSet<usize> {
     reached
 }
 
-/// The streams that read the topic in which a stream ends.
+/// The streams that read the topic at the end of a stream.
 fn readers<'a>(plan: &'a Plan, stream: &'a StreamPlan) -> impl Iterator<Item = usize> + 'a {
     plan.streams.iter().enumerate().filter_map(|(index, reader)| match (&stream.output, &reader.input) {
         (Output::Topic(written), Input::Topic(read)) if written == read => Some(index),
@@ -29,14 +29,14 @@ fn readers<'a>(plan: &'a Plan, stream: &'a StreamPlan) -> impl Iterator<Item = u
     })
 }
 
-/// Whether a message that the stream has acknowledged is stored.
+/// Whether a message is stored once the stream has acknowledged it.
 pub fn stores(plan: &Plan, stream: usize) -> bool {
     reached(plan, stream).into_iter().all(|index| {
         let stream = &plan.streams[index];
         let keeps = stream.processors.iter().any(|stage| KEEPING.contains(&stage.module.name));
         let ends = match &stream.output {
             Output::Stage(stage) => STORING.contains(&stage.module.name),
-            // A plan has streams that read it.
+            // A plan guarantees that the topic has readers.
             Output::Topic(_) => true,
         };
         ends && !keeps

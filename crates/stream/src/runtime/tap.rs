@@ -1,8 +1,8 @@
-//! Taps between streams that are started and stopped each on its own: a tap waits for what it listens to, as long as
-//! that does not run, and is told nothing of what it has missed.
+//! Taps between streams that start and stop independently. A tap waits while its stream does not run, and does not see the
+//! messages it missed.
 //!
-//! A tap is waited for like any reader. The stream that it listens to does not depend on it otherwise: what a tap has
-//! not worked on when it ends is not told again.
+//! A slow tap slows its stream down, like any reader. Otherwise the stream does not depend on it: messages that a tap had not
+//! processed when it ended are not repeated.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use crate::message::Batch;
 use crate::stage::{Filled, Source, StageError, Turn, Wait};
 use tokio::sync::mpsc;
 
-/// The places where streams can be tapped.
+/// The outputs of stages that can be tapped.
 #[derive(Clone, Default)]
 pub struct Taps(Arc<Mutex<TapPoints>>);
 
@@ -21,26 +21,26 @@ pub struct Taps(Arc<Mutex<TapPoints>>);
 type TapPoints = BTreeMap<(Arc<str>, usize), TapPoint>;
 
 impl Taps {
-    /// Where what leaves a stage can be listened to.
+    /// The tappable output of a stage.
     pub(super) fn point(&self, stream: &Arc<str>, stage: usize) -> TapPoint {
         let mut points = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         points.entry((stream.clone(), stage)).or_default().clone()
     }
 
-    /// Forgets the places of a stream that is gone for good.
+    /// Removes the outputs of a stream that will not return.
     pub fn forget(&self, stream: &str) {
         let mut points = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         points.retain(|(name, _), _| **name != *stream);
     }
 }
 
-/// Where what leaves one stage can be listened to.
+/// The tappable output of one stage.
 #[derive(Clone, Default)]
 pub struct TapPoint(Arc<Listeners>);
 
 #[derive(Default)]
 struct Listeners {
-    /// How many there are: asked for each batch.
+    /// Their number, read for each batch.
     count: AtomicUsize,
     senders: Mutex<Vec<mpsc::Sender<Batch>>>,
 }
@@ -50,13 +50,13 @@ impl TapPoint {
         self.0.senders.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Whether nobody listens.
+    /// Whether nothing taps it.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.count.load(Ordering::Relaxed) == 0
     }
 
-    /// A listener, from now on.
+    /// Adds a tap, from now on.
     pub fn listen(&self) -> TapSource {
         let (sender, receiver) = mpsc::channel(BATCHES_MAX);
         let mut senders = self.senders();
@@ -65,7 +65,7 @@ impl TapPoint {
         TapSource { inbox: Inbox::new(receiver), sequence: 0 }
     }
 
-    /// Hands a batch to everybody who listens. Who does so no more is forgotten.
+    /// Sends a batch to all taps, and removes closed ones.
     pub async fn send(&self, batch: &Batch) {
         let senders = self.senders().clone();
         let mut is_gone = false;
@@ -80,7 +80,7 @@ impl TapPoint {
     }
 }
 
-/// A listener, as the source of a stream.
+/// A tap as the source of a stream.
 pub struct TapSource {
     inbox: Inbox<Batch>,
     sequence: u64,
@@ -92,7 +92,7 @@ impl Source for TapSource {
             Ok(next) => next,
             Err(nothing) => return Ok(nothing),
         };
-        // The stream may have been started anew, and then counts from 0: here it goes on.
+        // A restarted stream counts from 0 again; renumber.
         batch.renumber(self.sequence);
         self.sequence += batch.len() as u64;
         Ok(Filled::Ready)

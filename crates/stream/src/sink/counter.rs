@@ -1,4 +1,4 @@
-//! `counter`: counts messages, all of them or by key.
+//! `counter`: counts messages, in total or by key.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,44 +12,44 @@ use crate::expression::Expression;
 use crate::message::Batch;
 use crate::stage::{Sink, StageError, Turn};
 
-/// Keys that are shown at the end.
+/// Keys printed at the end.
 const SHOWN_MAX: usize = 20;
-/// Keys that are told of while the stream runs.
+/// Keys published while the stream runs.
 const LIVE_MAX: usize = 1000;
-/// How often counts are told while the stream runs.
+/// How often counts are published while the stream runs.
 const LIVE_EVERY: Duration = Duration::from_secs(1);
-/// So much more for each key, so that the telling costs little beside the counting.
+/// The additional interval per key, which keeps publishing cheap relative to counting.
 const LIVE_EVERY_FOR_KEY: Duration = Duration::from_micros(10);
 
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "counter",
-    summary: "counts messages, all of them or by key, and tells at the end",
-    about: "The counts are in the report of `--json`, the twenty largest are shown. While the stream runs, the count and those of \
-            the 1,000 keys with the largest are on `/metrics`.",
+    summary: "counts messages, in total or by key",
+    about: "Prints the total, or the twenty largest counts, when the stream ends; the report of `--json` has all. While the stream runs, \
+            `/metrics` has the total and the 1,000 largest counts.",
     options: &[
         OptionSpec {
             name: "name",
             takes: Takes::Name,
             default: Absent::None,
-            summary: "What the count is called; without, the name of the stream.",
+            summary: "The name of the count; by default that of the stream.",
         },
         OptionSpec {
             name: "by",
             takes: Takes::Expression,
             default: Absent::None,
-            summary: "What messages are counted by; without, there is one count.",
+            summary: "The key to count by; by default only the total is counted.",
         },
         OptionSpec {
             name: "keysMax",
             takes: Takes::Integer(1, 10_000_000),
             default: Absent::Value("10000"),
-            summary: "How many keys are counted; messages of others are bad messages.",
+            summary: "The maximum number of keys; messages with further keys are bad messages.",
         },
     ],
     examples: &[
-        ("stdin | counter", "how many lines there are"),
-        ("stdin | counter --by=payload.country", "how many lines there are of each country"),
+        ("stdin | counter", "the number of lines"),
+        ("stdin | counter --by=payload.country", "the number of lines per country"),
     ],
     check: declaration::any,
     make: Make::Sink(|settings, site| {
@@ -57,8 +57,8 @@ pub const MODULE: Module = Module {
         site.findings.set("name", name.as_str());
         Ok(Box::new(Counter {
             name,
-            told_at: Instant::now(),
-            is_told: true,
+            published_at: Instant::now(),
+            is_published: true,
             by: settings.optional_expression("by"),
             keys_max: settings.integer("keysMax") as usize,
             count: 0,
@@ -71,9 +71,9 @@ pub const MODULE: Module = Module {
 
 struct Counter {
     name: String,
-    /// When the counts were told of last, and whether they are what was told.
-    told_at: Instant,
-    is_told: bool,
+    /// When the counts were last published, and whether that is current.
+    published_at: Instant,
+    is_published: bool,
     by: Option<Arc<Expression>>,
     keys_max: usize,
     count: u64,
@@ -83,21 +83,23 @@ struct Counter {
 }
 
 impl Counter {
-    /// The next time to tell of the counts.
-    fn tell_at(&self) -> Instant {
-        self.told_at + LIVE_EVERY + LIVE_EVERY_FOR_KEY * u32::try_from(self.counts.len()).unwrap_or(u32::MAX)
+    /// When to publish next.
+    fn publish_at(&self) -> Instant {
+        self.published_at
+            + LIVE_EVERY
+            + LIVE_EVERY_FOR_KEY * u32::try_from(self.counts.len()).unwrap_or(u32::MAX)
     }
 
-    fn tell(&mut self, now: Instant) {
-        self.told_at = now;
-        self.is_told = true;
+    fn publish(&mut self, now: Instant) {
+        self.published_at = now;
+        self.is_published = true;
         self.findings.set("count", self.count);
         if self.by.is_some() {
             self.findings.set("counts", object(self.largest(LIVE_MAX)));
         }
     }
 
-    /// The keys with the largest counts, these first.
+    /// The keys with the largest counts, in order.
     fn largest(&self, count_max: usize) -> Vec<(&Vec<u8>, &u64)> {
         let order = |a: &(&Vec<u8>, &u64), b: &(&Vec<u8>, &u64)| b.1.cmp(a.1).then(a.0.cmp(b.0));
         let mut largest: Vec<_> = self.counts.iter().collect();
@@ -122,7 +124,7 @@ fn object<'a>(
 
 impl Sink for Counter {
     fn write(&mut self, batch: &Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
-        self.is_told = false;
+        self.is_published = false;
         let Some(by) = &self.by else {
             self.count += batch.len() as u64;
             return Ok(());
@@ -139,7 +141,7 @@ impl Sink for Counter {
             } else if self.counts.len() < self.keys_max {
                 self.counts.insert(key.to_vec(), 1);
             } else {
-                turn.bad.take(&message, "there are more keys than --keysMax allows")?;
+                turn.bad.take(&message, "there are more keys than --keysMax")?;
                 continue;
             }
             self.count += 1;
@@ -148,12 +150,12 @@ impl Sink for Counter {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        (!self.is_told).then(|| self.tell_at())
+        (!self.is_published).then(|| self.publish_at())
     }
 
     fn tick(&mut self, turn: &mut Turn<'_>) -> Result<(), StageError> {
-        if !self.is_told && turn.now >= self.tell_at() {
-            self.tell(turn.now);
+        if !self.is_published && turn.now >= self.publish_at() {
+            self.publish(turn.now);
         }
         Ok(())
     }
@@ -170,7 +172,7 @@ impl Sink for Counter {
             self.console.line(&format!("  {}: {count}", text(key)));
         }
         if self.counts.len() > largest.len() {
-            self.console.line(&format!("  and {} keys more", self.counts.len() - largest.len()));
+            self.console.line(&format!("  and {} more keys", self.counts.len() - largest.len()));
         }
         Ok(())
     }

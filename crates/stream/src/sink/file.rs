@@ -1,10 +1,10 @@
-//! `file`: messages in a file, which is rolled when it is large or old.
+//! `file`: writes messages to a file, which is rolled by size or age.
 //!
-//! A file that is full is renamed: `orders.log` becomes `orders.1.log`, the next `orders.2.log`, and so on, and a new
-//! `orders.log` begins. No file that is there is overwritten by that.
+//! A full file is renamed: `orders.log` becomes `orders.1.log`, the next `orders.2.log`, and so on, and a new `orders.log`
+//! begins. This never overwrites an existing file.
 //!
-//! What cannot be written is tried again, with the rest of its batch behind it: the medium may be full for a while, or a folder
-//! away. What could not be brought onto the medium is not tried again: after a failed sync nobody knows what is there.
+//! Failed writes are retried with the rest of the batch: the medium may be full for a while, or a folder missing. A failed sync
+//! is not retried, because it is then unknown what is on the medium.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,56 +17,56 @@ use crate::message::Batch;
 use crate::retry::Retry;
 use crate::stage::{IoFailed, Sink, StageError, Turn, Wait};
 
-/// How long what was written may stay in the buffer.
+/// How long data may stay in the buffer.
 const FLUSH_EVERY: Duration = Duration::from_millis(200);
 
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "file",
-    summary: "messages in a file, which is rolled when it is large or old",
-    about: "A file that is full is renamed: `orders.log` becomes `orders.1.log`, the next one `orders.2.log`, and a new \
-            `orders.log` begins. What cannot be written, because the medium is full for example, is tried again with growing \
-            pauses for as long as `--retryFor` allows.",
+    summary: "writes messages to a file, which is rolled by size or age",
+    about: "A full file is renamed: `orders.log` becomes `orders.1.log`, the next one `orders.2.log`, and a new `orders.log` \
+            begins. Failed writes, for example to a full medium, are retried with growing pauses for as long as `--retryFor` \
+            allows.",
     options: &[
         OptionSpec { name: "path", takes: Takes::Name, default: Absent::Required, summary: "The file." },
         OptionSpec {
             name: "mode",
             takes: Takes::Choice(&["append", "replace", "fail"]),
             default: Absent::Value("append"),
-            summary: "What is done with a file that is there already.",
+            summary: "What to do if the file exists.",
         },
         OptionSpec {
             name: "delimiter",
             takes: Takes::Text,
             default: Absent::Value("\n"),
-            summary: "What is written after each message; an end of line by default.",
+            summary: "Written after each message; a line end by default.",
         },
         OptionSpec {
             name: "rollSize",
             takes: Takes::Size,
             default: Absent::None,
-            summary: "A file that has this size is rolled; without, size does not matter.",
+            summary: "Roll the file at this size; by default never.",
         },
         OptionSpec {
             name: "rollEvery",
             takes: Takes::Duration,
             default: Absent::None,
-            summary: "A file that was begun this long ago is rolled; without, age does not matter.",
+            summary: "Roll the file at this age; by default never.",
         },
         OptionSpec {
             name: "sync",
             takes: Takes::Flag,
             default: Absent::Value("false"),
-            summary: "Whether what is acknowledged to the source is on the medium, and not in the page cache alone.",
+            summary: "Whether to sync to the medium before acknowledging; by default, acknowledged messages are in the page cache.",
         },
         OptionSpec {
             name: "retryFor",
             takes: Takes::Duration,
             default: Absent::Value("5m"),
-            summary: "How long what cannot be written is tried again.",
+            summary: "How long failed writes are retried.",
         },
     ],
-    examples: &[("stdin | file --path=orders.log --rollSize=100MiB", "files of a hundred mebibytes")],
+    examples: &[("stdin | file --path=orders.log --rollSize=100MiB", "files of 100 MiB")],
     check: declaration::any,
     make: Make::Sink(|settings, _site| {
         let path = PathBuf::from(settings.text("path"));
@@ -102,15 +102,15 @@ struct File {
     begun: Option<Instant>,
     flush_at: Option<Instant>,
     rolled: u64,
-    /// The file was renamed, and the new one is not there yet.
+    /// The file was renamed, and the new one does not exist yet.
     is_renamed: bool,
     retry: Retry,
-    /// Messages from this place on that could not be written, and why.
+    /// The index of the first unwritten message, and the error.
     waiting: Option<(Batch, usize, IoFailed)>,
 }
 
 impl File {
-    /// Takes messages from a place on. Where it comes to a failure, the first that was not taken.
+    /// Writes messages from an index on. On failure, returns the index of the first unwritten one.
     fn take(&mut self, batch: &Batch, from: usize, now: Instant) -> Result<(), (usize, IoFailed)> {
         for (index, message) in batch.messages().enumerate().skip(from) {
             if self.is_due(now) {
@@ -133,7 +133,7 @@ impl File {
         is_full || is_old || self.is_renamed
     }
 
-    /// May be tried again after a failure, and goes on where it failed.
+    /// Can be called again after a failure, and continues where it failed.
     fn roll(&mut self) -> Result<(), IoFailed> {
         let path = self.path.clone();
         let failed = |error| IoFailed::file("rename", &path, error);
@@ -158,18 +158,18 @@ impl File {
         Ok(())
     }
 
-    /// The pause after a failure; the failure itself when there was time enough.
+    /// The pause after a failure, or the failure itself when the time is over.
     fn pause_after(&mut self, error: IoFailed) -> Result<Duration, IoFailed> {
         let pause = self.retry.failed(Instant::now());
         if pause.is_some() && self.retry.tries() == 1 {
-            tracing::warn!(error = %error, "A file cannot be written; it is tried again");
+            tracing::warn!(error = %error, "Failed to write a file, retrying");
         }
         pause.ok_or(error)
     }
 
     fn has_written(&mut self) {
         if self.retry.succeeded() {
-            tracing::warn!(path = %self.path.display(), "The file can be written again");
+            tracing::warn!(path = %self.path.display(), "Recovered from failed writes to a file");
         }
     }
 
@@ -196,13 +196,13 @@ impl File {
         if self.sync { self.sync() } else { Ok(()) }
     }
 
-    /// After a failure, nothing is tried again.
+    /// Writes without retries, after a failure.
     fn sync(&mut self) -> Result<(), IoFailed> {
         self.file.sync().inspect_err(|_| self.retry = Retry::within(Duration::ZERO))
     }
 }
 
-/// `orders.log` with 2 is `orders.2.log`.
+/// The name of a rolled file: `orders.log` with 2 is `orders.2.log`.
 fn numbered(path: &Path, number: u64) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let name = match path.extension() {

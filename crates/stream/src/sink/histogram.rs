@@ -1,4 +1,4 @@
-//! `histogram`: how the numbers in messages are spread.
+//! `histogram`: the distribution of a number.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use crate::expression::Expression;
 use crate::message::Batch;
 use crate::stage::{Sink, StageError, Turn};
 
-/// What is told of the numbers.
+/// The figures it reports.
 const PERCENTILES: [(&str, f64); 5] =
     [("p50", 50.0), ("p90", 90.0), ("p95", 95.0), ("p99", 99.0), ("p99.9", 99.9)];
 
-/// How often they are told while the stream runs.
+/// How often they are published while the stream runs.
 const LIVE_EVERY: Duration = Duration::from_secs(1);
 
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "histogram",
-    summary: "how the numbers in messages are spread, told at the end",
-    about: "Counts numbers from 0 on in steps of `--step`, to three digits; the least, the largest and the mean are exact. A negative number is a bad message. \
-            While the stream runs, the figures are on `/metrics`.",
+    summary: "prints the distribution of a number",
+    about: "Counts non-negative numbers in steps of `--step`, to three digits; minimum, maximum and mean are exact. A negative number is a bad message. \
+            The figures are printed when the stream ends; while it runs, `/metrics` has them.",
     options: &[
         OptionSpec {
             name: "of",
@@ -35,16 +35,16 @@ pub const MODULE: Module = Module {
             name: "step",
             takes: Takes::Number(1e-9, 1e9),
             default: Absent::Value("1"),
-            summary: "The smallest difference that is told apart.",
+            summary: "The resolution.",
         },
         OptionSpec {
             name: "name",
             takes: Takes::Name,
             default: Absent::None,
-            summary: "What it is called; without, the name of the stream.",
+            summary: "The name of the histogram; by default that of the stream.",
         },
     ],
-    examples: &[("stdin | histogram --of=payload.amount --step=0.01", "the amounts of orders, to the cent")],
+    examples: &[("stdin | histogram --of=payload.amount --step=0.01", "amounts of orders, to the cent")],
     check: declaration::any,
     make: Make::Sink(|settings, site| {
         let step = settings.optional_number("step").unwrap_or(1.0);
@@ -52,8 +52,8 @@ pub const MODULE: Module = Module {
         site.findings.set("name", name.as_str());
         Ok(Box::new(Histogram {
             name,
-            told_at: Instant::now(),
-            is_told: true,
+            published_at: Instant::now(),
+            is_published: true,
             of: settings.expression("of"),
             step,
             seen: Hdr::new(3).expect("three digits are allowed"),
@@ -68,13 +68,13 @@ pub const MODULE: Module = Module {
 
 struct Histogram {
     name: String,
-    /// When the figures were told of last, and whether they are what was told.
-    told_at: Instant,
-    is_told: bool,
+    /// When the figures were last published, and whether that is current.
+    published_at: Instant,
+    is_published: bool,
     of: Arc<Expression>,
     step: f64,
     seen: Hdr<u64>,
-    /// Of the numbers in steps, exactly; and the sum of the numbers.
+    /// Exact, in steps; and the sum of the numbers.
     least: u64,
     most: u64,
     sum: f64,
@@ -83,7 +83,7 @@ struct Histogram {
 }
 
 impl Histogram {
-    /// The figures that there are of at least one number.
+    /// The figures of at least one number.
     fn figures(&self) -> Vec<(&'static str, f64)> {
         if self.seen.is_empty() {
             return Vec::new();
@@ -95,14 +95,14 @@ impl Histogram {
             figures.push((name, scaled(found.clamp(self.least, self.most))));
         }
         figures.push(("max", scaled(self.most)));
-        // Steps are not whole in binary: their digits end where the step's do.
+        // Steps are not exact in binary: round to the digits of the step.
         figures.iter().map(|(name, value)| (*name, (value * 1e9).round() / 1e9)).collect()
     }
 
     fn count(&mut self, number: f64) -> Result<(), String> {
         let steps = (number / self.step).round();
         if !(0.0..9e15).contains(&steps) {
-            return Err(format!("{number} is not from 0 on, or too large"));
+            return Err(format!("{number} is negative or too large"));
         }
         let steps = steps as u64;
         self.seen.record(steps).map_err(|error| error.to_string())?;
@@ -111,9 +111,9 @@ impl Histogram {
         Ok(())
     }
 
-    fn tell(&mut self, now: Instant) {
-        self.told_at = now;
-        self.is_told = true;
+    fn publish(&mut self, now: Instant) {
+        self.published_at = now;
+        self.is_published = true;
         self.findings.set("count", self.seen.len());
         for (name, value) in self.figures() {
             self.findings.set(name, value);
@@ -123,7 +123,7 @@ impl Histogram {
 
 impl Sink for Histogram {
     fn write(&mut self, batch: &Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
-        self.is_told = false;
+        self.is_published = false;
         for message in batch.messages() {
             let number = self.of.number(&message).map_err(|error| error.to_string());
             if let Err(reason) = number.and_then(|number| self.count(number)) {
@@ -134,18 +134,18 @@ impl Sink for Histogram {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        (!self.is_told).then(|| self.told_at + LIVE_EVERY)
+        (!self.is_published).then(|| self.published_at + LIVE_EVERY)
     }
 
     fn tick(&mut self, turn: &mut Turn<'_>) -> Result<(), StageError> {
-        if !self.is_told && turn.now >= self.told_at + LIVE_EVERY {
-            self.tell(turn.now);
+        if !self.is_published && turn.now >= self.published_at + LIVE_EVERY {
+            self.publish(turn.now);
         }
         Ok(())
     }
 
     fn finish(&mut self, turn: &mut Turn<'_>) -> Result<(), StageError> {
-        self.tell(turn.now);
+        self.publish(turn.now);
         let mut line = format!("{}: {} numbers", self.name, self.seen.len());
         for (name, value) in self.figures() {
             line.push_str(&format!(", {name} {value}"));

@@ -1,4 +1,4 @@
-//! `http`: posts each message to a server, and waits for its answer. What fails for the moment is tried again, ever more slowly.
+//! `http`: posts each message to a server and waits for the answer. Transient failures are retried with growing pauses.
 
 use std::io;
 use std::path::Path;
@@ -31,19 +31,19 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "http",
-    summary: "posts each message to a server, and tries again what fails",
-    about: "An answer with a status of 200 to 299 takes the message. A server that cannot be reached or does not answer in time, \
-            and the statuses 408, 425, 429 and 500 to 599, are tried again with growing pauses for as long as `--retryFor` \
-            allows; with `--guarantee=at-most-once` only if the message was not taken for sure: the server cannot be reached, or \
-            answers 408, 425, 429 or 503. Any other status fails the stream at once. With one request at a time messages arrive in order; with more \
-            they may pass each other. A server with https:// must have a certificate of somebody whom this system trusts, or of \
-            those in `--caFile`.",
+    summary: "posts each message to a server, with retries",
+    about: "A status of 200 to 299 accepts the message. Connection failures, timeouts, and the statuses 408, 425, 429 and 500 to 599 \
+            are retried with growing pauses for as long as `--retryFor` allows. With `--guarantee=at-most-once`, only failures \
+            that certainly did not deliver the message are retried: connection failures, and the statuses 408, 425, 429 and 503. \
+            Any other status fails the stream at once. With one request at a time messages arrive in order; with more \
+            they may overtake each other. The certificate of an https server must be signed by an authority that the system trusts, or by one \
+            in `--caFile`.",
     options: &[
         OptionSpec {
             name: "url",
             takes: Takes::Url,
             default: Absent::Required,
-            summary: "Where to, such as http://127.0.0.1:9000/orders.",
+            summary: "The target, such as http://127.0.0.1:9000/orders.",
         },
         OptionSpec {
             name: "method",
@@ -55,36 +55,36 @@ pub const MODULE: Module = Module {
             name: "contentType",
             takes: Takes::Name,
             default: Absent::Value("application/octet-stream"),
-            summary: "What the messages are said to be.",
+            summary: "The Content-Type header.",
         },
         OptionSpec {
             name: "concurrency",
             takes: Takes::Integer(1, 256),
             default: Absent::Value("1"),
-            summary: "How many requests may be on their way.",
+            summary: "The maximum number of requests in flight.",
         },
         OptionSpec {
             name: "timeout",
             takes: Takes::Duration,
             default: Absent::Value("10s"),
-            summary: "How long an answer may take.",
+            summary: "The timeout of a request.",
         },
         OptionSpec {
             name: "retryFor",
             takes: Takes::Duration,
             default: Absent::Value("5m"),
-            summary: "How long a message is tried again.",
+            summary: "How long a message is retried.",
         },
         OptionSpec {
             name: "caFile",
             takes: Takes::Name,
             default: Absent::None,
-            summary: "With https, whose certificates are trusted, in PEM; without, those whom the system trusts.",
+            summary: "With https, a PEM file of trusted certificate authorities; by default those of the system.",
         },
     ],
     examples: &[(
         "stdin | http --url=http://127.0.0.1:9000/orders --contentType=application/json",
-        "a request for each line",
+        "a request per line",
     )],
     check,
     make: Make::Sink(make),
@@ -93,8 +93,8 @@ pub const MODULE: Module = Module {
 fn check(settings: &Settings) -> Result<(), WrongMix> {
     match settings.optional_text("caFile").is_some() && !is_secure(settings) {
         true => {
-            let message = "There are no certificates without https";
-            Err(WrongMix::new("caFile", message, "Leave it out, or let --url begin with https://."))
+            let message = "--caFile needs an https URL";
+            Err(WrongMix::new("caFile", message, "Remove it, or begin --url with https://."))
         }
         false => Ok(()),
     }
@@ -104,10 +104,10 @@ fn is_secure(settings: &Settings) -> bool {
     settings.text("url").starts_with("https://")
 }
 
-/// The largest file of certificates.
+/// Size limit of the certificates file.
 const CA_BYTES_MAX: usize = 4 << 20;
 
-/// Whom to trust. Without https, nobody: it is not asked.
+/// The trusted authorities; none without https.
 fn trusted(settings: &Settings) -> Result<RootCertStore, StageError> {
     let mut trusted = RootCertStore::empty();
     if !is_secure(settings) {
@@ -123,9 +123,9 @@ fn trusted(settings: &Settings) -> Result<RootCertStore, StageError> {
     };
     let (taken, _refused) = trusted.add_parsable_certificates(found);
     if taken == 0 {
-        let error = io::Error::new(io::ErrorKind::InvalidData, "there is none, in PEM");
+        let error = io::Error::new(io::ErrorKind::InvalidData, "it contains no PEM certificate");
         return Err(IoFailed {
-            action: "find a certificate to trust in",
+            action: "read trusted certificates from",
             what: whom.to_owned(),
             source: error,
         }
@@ -138,7 +138,7 @@ fn connector(settings: &Settings) -> Result<HttpsConnector<HttpConnector>, Stage
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .expect("the provider knows the protocols' versions")
+        .expect("the provider supports the protocol versions")
         .with_root_certificates(trusted(settings)?)
         .with_no_client_auth();
     Ok(HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().build())
@@ -183,14 +183,14 @@ struct Poster {
     guarantee: Guarantee,
 }
 
-/// How a try ended.
+/// The outcome of an attempt.
 enum Try {
     Taken,
-    /// The message was not taken, and another try may succeed.
+    /// Not delivered; a retry may succeed.
     NotTaken(String),
-    /// Nobody knows whether it was taken.
+    /// Possibly delivered.
     Unknown(String),
-    /// No other try will succeed.
+    /// A retry cannot succeed.
     Refused(String),
 }
 
@@ -211,7 +211,7 @@ impl Poster {
                 return Err(NotDelivered { to: self.uri.to_string(), tries: retry.tries(), seconds, reason });
             };
             if retry.tries() == 1 {
-                tracing::warn!(url = %self.uri, reason, "A message was not taken; it is tried again");
+                tracing::warn!(url = %self.uri, reason, "Failed to post a message, retrying");
             }
             sleep(pause).await;
         }
@@ -230,14 +230,14 @@ impl Poster {
         let answered = timeout(self.timeout, async {
             let answer = self.client.request(request).await?;
             let status = answer.status();
-            // The connection is used again only when the answer has been read.
+            // Read the answer, so that the connection can be reused.
             let _ = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
             Ok::<StatusCode, legacy::Error>(status)
         });
         match answered.await {
             Err(_elapsed) => Try::Unknown(format!("no answer within {:?}", self.timeout)),
-            Ok(Err(error)) if error.is_connect() => Try::NotTaken(told(&error)),
-            Ok(Err(error)) => Try::Unknown(told(&error)),
+            Ok(Err(error)) if error.is_connect() => Try::NotTaken(with_causes(&error)),
+            Ok(Err(error)) => Try::Unknown(with_causes(&error)),
             Ok(Ok(status)) => match status.as_u16() {
                 200..=299 => Try::Taken,
                 408 | 425 | 429 | 503 => Try::NotTaken(format!("it answers {status}")),
@@ -248,8 +248,8 @@ impl Poster {
     }
 }
 
-/// An error with its causes.
-fn told(error: &dyn std::error::Error) -> String {
+/// An error and its causes.
+fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

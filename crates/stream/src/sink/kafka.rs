@@ -1,9 +1,9 @@
-//! `kafka`: messages to a topic. A message has arrived when the cluster has acknowledged it; only then the source hears of it,
-//! while others are on their way. The first report of a failure ends the stream: the producer has tried as long as it was
-//! allowed to.
+//! `kafka`: writes messages to a topic. A message is acknowledged to the source when the cluster has acknowledged it; others are
+//! in flight meanwhile. The first failed delivery ends the stream, because the producer has already retried for as long as
+//! allowed.
 //!
-//! In a stream that runs exactly once, all that is written between two commits is a transaction, which carries the offsets of
-//! the source (`transactions`). What fails there is taken back, and comes again.
+//! In a stream that runs exactly once, everything written between two commits is a transaction that includes the source's offsets
+//! (`transactions`). On failure it is aborted, and its messages are read again.
 
 mod transactions;
 
@@ -19,26 +19,26 @@ use crate::message::Batch;
 use crate::stage::{GroupOffsets, Sink, StageError, Transacted, Turn, Wait};
 use transactions::Transactions;
 
-/// The pause while the producer has no room.
+/// The pause while the producer's buffer is full.
 const FULL_PAUSE: Duration = Duration::from_millis(2);
 
-/// How often it is looked whether what is on its way has failed, where no message comes.
+/// How often failures are checked for while no message arrives.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// The least and the most that may be on its way.
+/// Limits of `--buffer`.
 const BUFFER_BYTES: (u64, u64) = (1 << 20, 1 << 40);
 
-/// The longest that a batch may wait.
+/// The maximum of `--linger`.
 const LINGER_MAX: Duration = Duration::from_secs(900);
 
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "kafka",
-    summary: "messages to a topic of a cluster, in its order and with its key",
-    about: "An idempotent producer waits for all replicas in sync: a message is delivered at least once, \
-            and once only unless the stream itself begins anew; with `--guarantee=exactly-once` what it writes and how far the \
-            source has come are one transaction, ten times a second. What the cluster does not take is tried again for as long as \
-            `--deliveryTimeout` allows. A slow cluster is waited for: no more than `--buffer` waits in memory.",
+    summary: "writes messages to a topic, with their keys",
+    about: "An idempotent producer waits for all in-sync replicas: messages keep their order and are delivered at least once, \
+            without duplicates unless the stream itself restarts. With `--guarantee=exactly-once`, the output and the source's \
+            offsets form one transaction, ten times a second. Failed writes are retried for as long as `--deliveryTimeout` \
+            allows. A slow cluster slows the stream down; at most `--buffer` bytes wait in memory.",
     options: &[
         OptionSpec { name: "topic", takes: Takes::Topic, default: Absent::Required, summary: "The topic." },
         BOOTSTRAP,
@@ -46,7 +46,7 @@ pub const MODULE: Module = Module {
             name: "compression",
             takes: Takes::Choice(&["none", "gzip", "lz4", "snappy", "zstd"]),
             default: Absent::Value("none"),
-            summary: "How batches are compressed.",
+            summary: "The compression of batches.",
         },
         OptionSpec {
             name: "linger",
@@ -58,18 +58,18 @@ pub const MODULE: Module = Module {
             name: "deliveryTimeout",
             takes: Takes::Duration,
             default: Absent::Value("5m"),
-            summary: "How long a message is tried.",
+            summary: "How long delivery of a message is retried.",
         },
         OptionSpec {
             name: "buffer",
             takes: Takes::Size,
             default: Absent::Value("64MiB"),
-            summary: "How many bytes may be on their way to the cluster.",
+            summary: "The maximum number of bytes in flight to the cluster.",
         },
         kafka::MODE,
         PROPERTIES,
     ],
-    examples: &[("stdin | kafka --topic=orders", "a record for each line")],
+    examples: &[("stdin | kafka --topic=orders", "a record per line")],
     check,
     make: Make::Sink(make),
 };
@@ -77,23 +77,15 @@ pub const MODULE: Module = Module {
 fn check(settings: &Settings) -> Result<(), WrongMix> {
     let (least, most) = BUFFER_BYTES;
     if !(least..=most).contains(&settings.integer("buffer")) {
-        return Err(WrongMix::new(
-            "buffer",
-            "This is no buffer for a producer",
-            "1MiB to 1024GiB would be right.",
-        ));
+        return Err(WrongMix::new("buffer", "The buffer is too small or too large", "Use 1MiB to 1024GiB."));
     }
     let (linger, timeout) = (settings.duration("linger"), settings.duration("deliveryTimeout"));
     if timeout <= linger || timeout.as_millis() > i32::MAX as u128 {
-        let message = "Messages that wait for --linger must have time left to be delivered";
-        return Err(WrongMix::new(
-            "deliveryTimeout",
-            message,
-            "More than --linger, and at most 24d, would be right.",
-        ));
+        let message = "--deliveryTimeout leaves no time to deliver after --linger";
+        return Err(WrongMix::new("deliveryTimeout", message, "Use more than --linger, and at most 24d."));
     }
     if linger > LINGER_MAX {
-        return Err(WrongMix::new("linger", "A batch waits no longer than 15 minutes", "15m at the most."));
+        return Err(WrongMix::new("linger", "A batch waits at most 15 minutes", "Use at most 15m."));
     }
     Ok(())
 }
@@ -113,12 +105,12 @@ fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
         }
     };
     site.findings.count("acknowledged", acknowledged);
-    // A cluster that does not let this program in is found out though no message comes.
+    // Report an authentication failure even if no message arrives.
     let look_at = Some(Instant::now() + LOOK_EVERY);
     Ok(Box::new(Kafka { topic: settings.text("topic").to_owned(), way, look_at }))
 }
 
-/// A message has to arrive while its transaction is open: what `--deliveryTimeout` bounds is how long transactions may fail.
+/// A message must be delivered within its transaction; `--deliveryTimeout` bounds how long transactions may fail.
 fn open_transactional(settings: &Settings, id: &Arc<str>) -> Result<Transactions, StageError> {
     let fixed = [("transactional.id", &**id), ("enable.idempotence", "true")];
     let timeout = transactions::TIMEOUT_MS;
@@ -134,19 +126,19 @@ fn open_transactional(settings: &Settings, id: &Arc<str>) -> Result<Transactions
     Ok(Transactions::new(client, topic, with_headers, Arc::clone(id), patience))
 }
 
-/// How messages go to the cluster.
+/// How messages are written.
 enum Way {
     AtLeastOnce(Box<Writer>),
     ExactlyOnce(Box<Transacting>),
 }
 
-/// The transactions, and what they have not taken yet.
+/// The transactions, and messages they have not accepted yet.
 struct Transacting {
     transactions: Transactions,
     waiting: Option<Waiting>,
-    /// In transactions that count.
+    /// Messages in committed transactions.
     committed: Arc<AtomicU64>,
-    /// Since the last transaction.
+    /// Messages since the last transaction.
     uncommitted: u64,
 }
 
@@ -158,7 +150,7 @@ impl Transacting {
         }
     }
 
-    /// Waits until there is room for all that was taken.
+    /// Waits until the producer has accepted everything.
     async fn hand_over_rest(&mut self, topic: &str) -> Result<(), StageError> {
         let Some(mut waiting) = self.waiting.take() else { return Ok(()) };
         self.transactions.open().await?;
@@ -187,16 +179,16 @@ impl Transacting {
     }
 }
 
-/// A topic, and what is on its way to it.
+/// A topic and the messages in flight to it.
 struct Kafka {
     topic: String,
     way: Way,
-    /// When it is looked at next.
+    /// When to check for failures next.
     look_at: Option<Instant>,
 }
 
 impl Kafka {
-    /// What a transaction holds is looked at when it is committed.
+    /// A transaction's failures are checked when it commits.
     fn check(&mut self) -> Result<(), StageError> {
         match &mut self.way {
             Way::AtLeastOnce(writer) => writer.check(),
@@ -204,7 +196,7 @@ impl Kafka {
         }
     }
 
-    /// Whether anything can become of it though no message comes.
+    /// Whether failures are possible while no message arrives.
     fn is_busy(&self) -> bool {
         match &self.way {
             Way::AtLeastOnce(writer) => writer.is_busy(),
@@ -219,7 +211,7 @@ impl Kafka {
         }
     }
 
-    /// Waits until all has arrived. What a transaction has of it is waited for when it is committed.
+    /// Waits for all deliveries. Those in a transaction are awaited by its commit.
     async fn arrive(&mut self) -> Result<(), StageError> {
         match &mut self.way {
             Way::AtLeastOnce(writer) => writer.arrive().await,
@@ -271,7 +263,7 @@ impl Sink for Kafka {
         Box::pin(self.arrive())
     }
 
-    fn tells_arrivals(&mut self) -> Result<bool, StageError> {
+    fn reports_delivery(&mut self) -> Result<bool, StageError> {
         self.check()?;
         Ok(true)
     }

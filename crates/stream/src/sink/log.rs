@@ -1,4 +1,4 @@
-//! `log`: messages for people to read, a line for each.
+//! `log`: prints messages with a timestamp, one per line.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -15,21 +15,20 @@ const SHOWN_BYTES_MAX: usize = 4096;
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "log",
-    summary: "shows messages to people, a line for each, with the time when it came",
-    about: "What is no text is shown with replacement characters, and a long message is cut; `stdout` writes messages as they \
-            are.",
+    summary: "prints messages with a timestamp, one per line",
+    about: "Bytes that are not text are shown as replacement characters, and long messages are cut; `stdout` writes messages unchanged.",
     options: &[
         OptionSpec {
             name: "name",
             takes: Takes::Name,
             default: Absent::None,
-            summary: "What stands before each message; without, the name of the stream.",
+            summary: "The prefix of each line; by default the name of the stream.",
         },
         OptionSpec {
             name: "showKey",
             takes: Takes::Flag,
             default: Absent::Value("false"),
-            summary: "Whether the key stands before the value.",
+            summary: "Whether to print the key before the value.",
         },
     ],
     examples: &[("time --count=3 | log", "three lines")],

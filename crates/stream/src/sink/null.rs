@@ -1,4 +1,4 @@
-//! `null`: takes messages, and nothing comes of them.
+//! `null`: discards messages.
 
 use crate::declaration::{self, Make, Module};
 use crate::message::Batch;
@@ -7,10 +7,10 @@ use crate::stage::{Sink, StageError, Turn};
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "null",
-    summary: "takes messages, and nothing comes of them",
+    summary: "discards messages",
     about: "",
     options: &[],
-    examples: &[("time --count=3 | null", "a stream that only its report tells of")],
+    examples: &[("time --count=3 | null", "a stream without output")],
     check: declaration::any,
     make: Make::Sink(|_settings, _site| Ok(Box::new(Null))),
 };

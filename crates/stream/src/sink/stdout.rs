@@ -1,4 +1,4 @@
-//! `stdout`: messages on standard output, a line for each.
+//! `stdout`: writes messages to standard output, one per line.
 
 use std::io::{self, Write};
 
@@ -9,13 +9,13 @@ use crate::stage::{IoFailed, Sink, StageError, Turn};
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "stdout",
-    summary: "messages on standard output, as they are",
+    summary: "writes messages to standard output, unchanged",
     about: "",
     options: &[OptionSpec {
         name: "delimiter",
         takes: Takes::Text,
         default: Absent::Value("\n"),
-        summary: "What is written after each message; an end of line by default.",
+        summary: "Written after each message; a line end by default.",
     }],
     examples: &[("time --count=3 | stdout", "three lines with the time")],
     check: declaration::any,

@@ -1,6 +1,6 @@
-//! `throughput`: counts messages and bytes, and tells them at intervals and at the end, in the form that users of
-//! Spring XD know. Meanwhile it checks that no message of a producer is skipped: their sequences follow each other,
-//! and where the messages bear them in their first bytes, these are read.
+//! `throughput`: counts messages and bytes, and prints rates at intervals and at the end in Spring XD's format. It also checks
+//! that no producer's message is missing: sequences must be consecutive, and are compared with the first bytes of the messages
+//! if those contain them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,34 +17,34 @@ const SIZE_UNITS: [&str; 7] = ["B", "KB", "MB", "GB", "KiB", "MiB", "GiB"];
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "throughput",
-    summary: "counts messages and bytes, and tells how many there are in a second",
-    about: "Tells at intervals and at the end: the messages of the interval and of all time, then the bytes likewise. As in Spring \
-            XD, a MB has 2^20 bytes; `--sizeUnit` tells them otherwise. At the end it says whether any message of a producer \
-            was missing: sequences have gaps after a `filter`, and have none without one.",
+    summary: "measures messages and bytes per second",
+    about: "Prints at intervals and at the end: the messages of the interval and in total, then the bytes likewise. As in Spring \
+            XD, an MB has 2^20 bytes; `--sizeUnit` changes that. At the end it says whether any message of a producer was \
+            missing. After a `filter`, sequences have gaps.",
     options: &[
         OptionSpec {
             name: "reportEveryMs",
             takes: Takes::Integer(0, u64::MAX / 1_000_000),
             default: Absent::Value("1000"),
-            summary: "Tell every so many milliseconds; 0 tells at the end only.",
+            summary: "Print at this interval in milliseconds; 0 prints only at the end.",
         },
         OptionSpec {
             name: "reportEveryNumber",
             takes: Takes::Integer(0, u64::MAX),
             default: Absent::Value("0"),
-            summary: "Tell after every so many messages, to the batch; 0 does not.",
+            summary: "Print after this many messages, rounded to batches; 0 disables.",
         },
         OptionSpec {
             name: "reportEveryBytes",
             takes: Takes::Size,
             default: Absent::Value("0"),
-            summary: "Tell after every so many bytes, to the batch; 0 does not.",
+            summary: "Print after this many bytes, rounded to batches; 0 disables.",
         },
         OptionSpec {
             name: "totalExpected",
             takes: Takes::Integer(0, u64::MAX),
             default: Absent::Value("0"),
-            summary: "Tell when so many messages have come, and begin to count anew; 0 does not.",
+            summary: "Print after this many messages and reset the totals; 0 disables.",
         },
         OptionSpec {
             name: "timeUnit",
@@ -56,18 +56,18 @@ pub const MODULE: Module = Module {
             name: "sizeUnit",
             takes: Takes::Choice(&SIZE_UNITS),
             default: Absent::None,
-            summary: "The unit of sizes; without, bytes are told whole, and their rate in MB of 2^20 bytes.",
+            summary: "The unit of sizes; by default bytes, and MB of 2^20 bytes for rates.",
         },
         OptionSpec {
             name: "logger",
             takes: Takes::Name,
             default: Absent::None,
-            summary: "What stands before each line; without, the name of the stream.",
+            summary: "The prefix of each line; by default the name of the stream.",
         },
     ],
     examples: &[(
         "load-generator --messageCount=500000000 --messageSize=1000 | throughput",
-        "how many messages a stream carries in memory",
+        "the throughput of a stream in memory",
     )],
     check: declaration::any,
     make: Make::Sink(|settings, site| {
@@ -100,14 +100,14 @@ struct Counts {
     bytes: u64,
 }
 
-/// What was found of the order of messages.
+/// The result of the sequence check.
 #[derive(Clone, Copy, Default)]
 struct Order {
-    /// Messages that did not follow the one before.
+    /// Messages that do not follow their predecessor.
     gaps: u64,
-    /// Messages whose first bytes are not their sequence.
+    /// Messages whose first bytes differ from their sequence.
     unlike: u64,
-    /// Messages whose first bytes were read.
+    /// Messages whose first bytes were compared.
     read: u64,
 }
 
@@ -122,7 +122,7 @@ struct Throughput {
     all: Counts,
     interval: Counts,
     interval_started: Option<Instant>,
-    /// The sequence that each producer's next message has.
+    /// The expected next sequence of each producer.
     next: Vec<u64>,
     order: Order,
     findings: Findings,
@@ -167,7 +167,7 @@ impl Throughput {
             || self.deadline().is_some_and(|deadline| deadline <= now)
     }
 
-    fn tell(&mut self, now: Instant) {
+    fn print(&mut self, now: Instant) {
         let (Some(started), Some(interval_started)) = (self.started, self.interval_started) else { return };
         let (in_interval, in_all) = (now - interval_started, now - started);
         let lines = self.form.lines((self.interval, in_interval), (self.all, in_all));
@@ -201,7 +201,7 @@ impl Sink for Throughput {
             counts.bytes += bytes;
         }
         if self.is_due(turn.now) {
-            self.tell(turn.now);
+            self.print(turn.now);
         }
         Ok(())
     }
@@ -212,40 +212,39 @@ impl Sink for Throughput {
 
     fn tick(&mut self, turn: &mut Turn<'_>) -> Result<(), StageError> {
         if self.is_due(turn.now) {
-            self.tell(turn.now);
+            self.print(turn.now);
         }
         Ok(())
     }
 
     fn finish(&mut self, _turn: &mut Turn<'_>) -> Result<(), StageError> {
-        self.tell(Instant::now());
+        self.print(Instant::now());
         let Order { gaps, unlike, read } = self.order;
         self.findings.set("first_bytes_read", read);
         self.findings.set("first_bytes_unlike_sequence", unlike);
-        let told = match (gaps, unlike, read) {
-            (0, 0, 0) => "No message is missing: every sequence follows the one before".to_owned(),
+        let verdict = match (gaps, unlike, read) {
+            (0, 0, 0) => "No message is missing: the sequences have no gaps".to_owned(),
             (0, 0, _) => {
-                "No message is missing: every sequence follows the one before, and stands in the message"
-                    .to_owned()
+                "No message is missing: the sequences have no gaps, and match the messages".to_owned()
             }
-            (gaps, 0, _) => format!("{gaps} messages do not follow the one before"),
-            (gaps, unlike, _) => format!(
-                "{gaps} messages do not follow the one before, and {unlike} have other first bytes than their sequence"
-            ),
+            (gaps, 0, _) => format!("{gaps} gaps in the sequences"),
+            (gaps, unlike, _) => {
+                format!("{gaps} gaps in the sequences, and {unlike} messages do not contain their sequence")
+            }
         };
-        self.console.line(&format!("{}: {told}", self.name));
+        self.console.line(&format!("{}: {verdict}", self.name));
         Ok(())
     }
 }
 
-/// How counts are told.
+/// The output format.
 struct Form {
     time_unit: String,
     size_unit: Option<String>,
 }
 
 impl Form {
-    /// The four lines of the original: messages of the interval and of all time, then bytes.
+    /// Spring XD's four lines: messages of the interval and in total, then bytes.
     fn lines(&self, interval: (Counts, Duration), all: (Counts, Duration)) -> [String; 4] {
         let messages = |(counts, time): (Counts, Duration)| {
             let (time, unit) = (self.time(time), &self.time_unit);

@@ -1,8 +1,8 @@
-//! `file`: the lines of a file, all of it, or what is added to it.
+//! `file`: reads a file by lines or as a whole, or follows it.
 //!
-//! What follows a file looks at it every quarter of a second: for more bytes, for the path to name another file (it was
-//! rotated), and for the file to have been cut (it begins anew). A file that was rotated is looked at for some seconds more:
-//! whoever writes it may not have noticed yet. A last line without an end is a line then.
+//! A followed file is checked every quarter of a second: for new bytes, for rotation (the path names another file), and for
+//! truncation (reading restarts). A rotated file is checked for some seconds more, because its writer may not have noticed yet.
+//! An unterminated last line is then a message.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,40 +16,40 @@ use crate::disk::{self, Reader};
 use crate::message::{BATCH_BYTES_MAX, Batch, MESSAGE_BYTES_MAX};
 use crate::stage::{Filled, IoFailed, Source, StageError, Turn, Wait};
 
-/// How often a file that is followed is looked at.
+/// How often a followed file is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How long a file that was rotated is looked at after its last line.
+/// How long a rotated file is checked after its last line.
 const OLD_FILE_KEPT: Duration = Duration::from_secs(5);
 
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "file",
-    summary: "the lines of a file, all of it as one message, or what is added to it",
-    about: "With `--mode=follow` the stream goes on until it is stopped. It notices when the file is rotated (its path names \
-            another file), reads the rest of the old one, what is added to it in the next seconds too, and goes on with the new \
-            one; and when the file is cut (copytruncate), which begins anew. What is written to a file within the quarter of a \
-            second before it is cut may be missed: rotate by renaming where that matters. A file that is not there yet is \
-            waited for. Lines end with a line feed, before which a carriage return is left out. A message has 64 MiB at the most.",
+    summary: "reads a file by lines or as a whole, or follows it",
+    about: "With `--mode=follow` the stream runs until it is stopped. When the file is rotated (its path names another file), the \
+            rest of the old one is read, including lines added in the next seconds, then the new one. When the file is truncated \
+            (copytruncate), reading restarts at its beginning; lines written in the last quarter of a second before may be \
+            missed, so prefer rotation by renaming. A missing file is waited for. Lines end with a line feed; a carriage return \
+            before it is removed. A message is at most 64 MiB.",
     options: &[
         OptionSpec { name: "path", takes: Takes::Name, default: Absent::Required, summary: "The file." },
         OptionSpec {
             name: "mode",
             takes: Takes::Choice(&["lines", "whole", "follow"]),
             default: Absent::Value("lines"),
-            summary: "Whether each line is a message, all of the file is one, or lines are followed as they are added.",
+            summary: "`lines`: a message per line. `whole`: the file as one message. `follow`: lines as they are added.",
         },
         OptionSpec {
             name: "from",
             takes: Takes::Choice(&["beginning", "end"]),
             default: Absent::Value("beginning"),
-            summary: "With --mode=follow, whether what is there already is read.",
+            summary: "With --mode=follow, whether to read existing lines.",
         },
     ],
     examples: &[
         ("file --path=orders.csv | log", "the lines of a file"),
         (
             "file --path=/var/log/syslog --mode=follow --from=end | filter --expression='text.contains(\"error\")' | log",
-            "the errors that are logged from now on",
+            "errors logged from now on",
         ),
     ],
     check,
@@ -84,13 +84,13 @@ pub const MODULE: Module = Module {
 
 fn check(settings: &Settings) -> Result<(), WrongMix> {
     if settings.text("from") == "end" && settings.text("mode") != "follow" {
-        let message = "Only a file that is followed can be read from its end";
-        return Err(WrongMix::new("from", message, "Leave it out, or add --mode=follow."));
+        let message = "--from=end needs --mode=follow";
+        return Err(WrongMix::new("from", message, "Remove it, or add --mode=follow."));
     }
     Ok(())
 }
 
-/// One message.
+/// A source of one message.
 struct Whole {
     path: Option<PathBuf>,
 }
@@ -113,16 +113,16 @@ impl Source for Whole {
     }
 }
 
-/// A file as far as it was read.
+/// A file and the read position.
 struct Tail {
     reader: Reader,
-    /// Whether it may be cut meanwhile. One that is not followed is read once: that it is longer than it says, as files under
-    /// /proc are, means nothing.
+    /// Whether to check for truncation. A file that is not followed is read once, and its reported size is ignored: for files
+    /// under /proc it is 0.
     is_followed: bool,
 }
 
 impl Tail {
-    /// Puts the next whole lines into the batch. Whether there are any at the moment.
+    /// Reads the next complete lines into the batch. Returns whether there were any.
     fn take(
         &mut self,
         lines: &mut Lines,
@@ -131,9 +131,9 @@ impl Tail {
         time_ms: i64,
     ) -> Result<bool, IoFailed> {
         loop {
-            // Before every read, also where the last has found something: what stands there now may be of another file.
+            // Check before every read, because the file may have been replaced since the last.
             if self.is_followed && self.reader.rewind_if_cut()? {
-                // What was before the cut has nothing to do with what comes after it.
+                // An incomplete line before the truncation does not belong to what follows.
                 if lines.take_rest(batch, time_ms) {
                     return Ok(true);
                 }
@@ -143,7 +143,7 @@ impl Tail {
                 return Ok(false);
             }
             lines.feed(&buffer[..count]).map_err(|_too_long| {
-                let error = io::Error::new(io::ErrorKind::InvalidData, "a line has more than 64 MiB");
+                let error = io::Error::new(io::ErrorKind::InvalidData, "a line is longer than 64 MiB");
                 IoFailed::file("read", self.reader.path(), error)
             })?;
             if lines.take(batch, time_ms) {
@@ -153,7 +153,7 @@ impl Tail {
     }
 }
 
-/// A file that was rotated, with the line that has no end yet.
+/// A rotated file, with its unterminated line.
 struct Old {
     tail: Tail,
     lines: Lines,
@@ -163,7 +163,7 @@ struct Old {
 /// A message for each line.
 struct Follow {
     path: PathBuf,
-    /// None while there is no file.
+    /// None while the file is missing.
     tail: Option<Tail>,
     lines: Lines,
     old: Option<Old>,
@@ -173,7 +173,7 @@ struct Follow {
 }
 
 impl Follow {
-    /// Takes what was added to the file that was rotated. Whether there is any.
+    /// Reads lines added to the rotated file. Returns whether there were any.
     fn take_old(&mut self, batch: &mut Batch, turn: &Turn<'_>) -> Result<bool, IoFailed> {
         let Some(old) = &mut self.old else { return Ok(false) };
         old.lines.follow_on(&self.lines);
@@ -191,13 +191,13 @@ impl Follow {
         Ok(has_more)
     }
 
-    /// Whether the path names another file than the one that is read; a path that names none may yet.
+    /// Whether the path now names another file than the open one. A missing file may appear later.
     fn is_rotated(&self, tail: &Tail) -> Result<bool, IoFailed> {
         let named = disk::identity(&self.path);
         Ok(named.is_some() && named != Some(tail.reader.identity()?))
     }
 
-    /// What is left when no more comes.
+    /// Emits what is left at the end.
     fn take_rest(&mut self, batch: &mut Batch, time_ms: i64) -> Filled {
         if self.lines.take_rest(batch, time_ms) { Filled::Ready } else { Filled::End }
     }
@@ -234,7 +234,7 @@ impl Source for Follow {
             lines.follow_on(&self.lines);
             let lines = std::mem::replace(&mut self.lines, lines);
             let before = self.old.replace(Old { tail, lines, until: turn.now + OLD_FILE_KEPT });
-            // Rotated twice within seconds: what is left of the first comes now.
+            // Rotated twice within seconds: emit the rest of the first file now.
             if let Some(mut before) = before {
                 before.lines.follow_on(&self.lines);
                 if before.lines.take_rest(batch, turn.time_ms) {

@@ -1,9 +1,9 @@
-//! `http`: the bodies of requests that are posted to a port.
+//! `http`: accepts messages as requests on a port.
 //!
-//! A request is answered when its message is stored, where the stream ends in something that stores messages: the sink has
-//! acknowledged it by then, and the figures of every stage count it. In other streams it is answered with 202 when the message
-//! has gone through the stream. Where the stream is slow, its clients wait, and each for a bounded time. Bodies that wait or are
-//! on their way have a bound in bytes and requests a bound in number, however many clients there are.
+//! If the stream ends in a sink that stores messages, a request is answered when its message is stored: the sink has acknowledged
+//! it, and the figures of every stage include it. Otherwise the answer is 202, when the message has passed the stream. Clients of
+//! a slow stream wait, for a bounded time. The total size of pending bodies and the number of pending requests are bounded, for
+//! any number of clients.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,42 +25,42 @@ use crate::declaration::{Absent, Make, Module, OptionSpec, Settings, Site, Takes
 use crate::message::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Batch, MESSAGE_BYTES_MAX};
 use crate::stage::{Filled, IoFailed, Source, StageError, Turn, Wait};
 
-/// Messages that were posted and wait to be taken.
+/// Messages queued for the stream.
 const WAITING_MAX: usize = 256;
-/// Requests that are served at a time, those among them whose messages are taken and not stored yet.
+/// Requests served at a time, including those whose messages are not stored yet.
 const REQUESTS_MAX: usize = 4096;
-/// The bytes of bodies that wait or are read.
+/// Total bytes of bodies that are queued or being received.
 const WAITING_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 /// How long a client may take to send a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long answers may take to leave when the stream ends.
+/// How long sending answers may take when the stream ends.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "http",
-    summary: "the bodies of requests that are posted to a port",
-    about: "`?key=...` gives the message a key. There is no TLS and no authentication: keep the port to the machine, as it is by \
+    summary: "accepts messages as POST requests",
+    about: "`?key=...` sets the message's key. There is no TLS and no authentication: keep the port on the local machine, which is the \
             default, or behind a proxy.\n\n\
-            The answer says what became of the message:\n\n\
+            The status of the answer:\n\n\
             | status | meaning |\n|---|---|\n\
-            | 200 | It is stored: every sink behind the source has acknowledged it. Streams that end in `kafka`, `file` or `http` \
-            answer so, also behind `topic:NAME`. |\n\
-            | 202 | It went through the stream, which stores nothing: the sink is another one, or `aggregate` or \
-            `exec` keeps messages to itself. |\n\
+            | 200 | The message is stored: every sink behind the source has acknowledged it. Applies to streams that end in `kafka`, \
+            `file` or `http`, also behind `topic:NAME`. |\n\
+            | 202 | The message has passed a stream that does not guarantee storage: it ends in another sink, or `aggregate` or \
+            `exec` holds messages. |\n\
             | 408 | The body did not arrive within a minute. |\n\
             | 413 | The body is larger than `--maxSize`. |\n\
-            | 500 | The stream failed after it took the message, which may be stored or not. |\n\
-            | 503 | The stream did not take the message, within `--timeout` or because it ends. It is not stored. |\n\
-            | 504 | The stream took the message and did not store it within `--timeout`. It may still be stored. |\n\n\
-            A stage that holds messages back, such as `batch`, holds the answer back too. `file` stores in the page cache, with \
+            | 500 | The stream failed after accepting the message, which may or may not be stored. |\n\
+            | 503 | The stream did not accept the message within `--timeout`, or is stopping. The message is not stored. |\n\
+            | 504 | The stream accepted the message, but did not store it within `--timeout`. It may still be stored. |\n\n\
+            A stage that holds messages back, such as `batch`, delays the answer. `file` stores in the page cache, or with \
             `--sync=true` on the medium.",
     options: &[
         OptionSpec {
             name: "port",
             takes: Takes::Integer(0, 65_535),
             default: Absent::Value("9000"),
-            summary: "The port; 0 takes one that is free, and says which.",
+            summary: "The port; 0 selects a free one and prints it.",
         },
         OptionSpec {
             name: "host",
@@ -72,27 +72,24 @@ pub const MODULE: Module = Module {
             name: "path",
             takes: Takes::Name,
             default: Absent::Value("/"),
-            summary: "The path that is posted to.",
+            summary: "The path of the requests.",
         },
         OptionSpec {
             name: "maxSize",
             takes: Takes::Size,
             default: Absent::Value("1MiB"),
-            summary: "The largest body; a larger one is answered with 413.",
+            summary: "The maximum size of a body; larger ones get 413.",
         },
         OptionSpec {
             name: "timeout",
             takes: Takes::Duration,
             default: Absent::Value("30s"),
-            summary: "How long a request waits for its message to be taken and stored; then it is answered with 503 or 504.",
+            summary: "How long a request waits for its message to be accepted and stored; then it gets 503 or 504.",
         },
     ],
     examples: &[
-        ("http --port=9000 | log", "what is posted to the port, shown"),
-        (
-            "http --port=9000 | kafka --topic=orders",
-            "each request is answered when the cluster has its record",
-        ),
+        ("http --port=9000 | log", "prints posted messages"),
+        ("http --port=9000 | kafka --topic=orders", "answers each request when the cluster has its record"),
     ],
     check,
     make: Make::Source(start),
@@ -100,24 +97,22 @@ pub const MODULE: Module = Module {
 
 fn check(settings: &Settings) -> Result<(), WrongMix> {
     match settings.text("path").contains(['{', '}', '*', ':']) {
-        true => {
-            Err(WrongMix::new("path", "A path is plain text here", "A path such as /orders would be right."))
-        }
+        true => Err(WrongMix::new("path", "The path cannot contain patterns", "Use a path such as /orders.")),
         false => Ok(()),
     }
 }
 
-/// A message that was posted, with its share of the bytes that may wait.
+/// A posted message, with its permit for queued bytes.
 struct Posted {
     body: Bytes,
     key: Option<String>,
-    /// Set by the first of two: the stream that takes the message, or the client's request that waits no longer.
+    /// Set by whichever comes first: the stream accepts the message, or the request times out.
     is_settled: Arc<AtomicBool>,
     answer: oneshot::Sender<StatusCode>,
     _bytes: OwnedSemaphorePermit,
 }
 
-/// Where requests go.
+/// The state of the server.
 #[derive(Clone)]
 struct Door {
     sender: mpsc::Sender<Posted>,
@@ -155,7 +150,7 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
         });
         let _ = served.await;
     });
-    site.console.line(&format!("{}: listens on http://{bound}{path}", site.stream));
+    site.console.line(&format!("{}: listening on http://{bound}{path}", site.stream));
     Ok(Box::new(Http {
         posted,
         next: None,
@@ -168,7 +163,7 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
     }))
 }
 
-/// The key in a query, without its escapes.
+/// The decoded key in a query.
 fn key(query: &str) -> Option<String> {
     let value = query.split('&').find_map(|part| part.strip_prefix("key="))?;
     let mut bytes = Vec::with_capacity(value.len());
@@ -186,11 +181,11 @@ fn key(query: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// A status, and for people what it means here.
+/// A status and an explanation.
 type Answer = (StatusCode, String);
 
 fn not_taken(why: &str) -> Answer {
-    (StatusCode::SERVICE_UNAVAILABLE, format!("The message was not taken: {why}\n"))
+    (StatusCode::SERVICE_UNAVAILABLE, format!("The message was not accepted: {why}\n"))
 }
 
 async fn take(State(door): State<Door>, query: RawQuery, headers: HeaderMap, body: Body) -> Answer {
@@ -206,7 +201,7 @@ async fn take(State(door): State<Door>, query: RawQuery, headers: HeaderMap, bod
         Some((request, door.bytes.clone().acquire_many_owned(length as u32).await.ok()?))
     };
     let Ok(Some((_request, bytes))) = timeout(door.timeout, admitted).await else {
-        return not_taken("too many requests wait");
+        return not_taken("too many requests are waiting");
     };
     let body = match timeout(BODY_TIMEOUT, to_bytes(body, length)).await {
         Ok(Ok(body)) => body,
@@ -223,23 +218,23 @@ async fn take(State(door): State<Door>, query: RawQuery, headers: HeaderMap, bod
     let by = Instant::now() + door.timeout;
     match timeout_at(by, door.sender.send(posted)).await {
         Ok(Ok(())) => {}
-        Ok(Err(_ended)) => return not_taken("the stream ends"),
-        Err(_elapsed) => return not_taken("the stream takes no messages at the moment"),
+        Ok(Err(_ended)) => return not_taken("the stream is stopping"),
+        Err(_elapsed) => return not_taken("the stream is busy"),
     }
     match timeout_at(by, answered).await {
         Ok(Ok(status)) => (status, String::new()),
-        // Dropped without an answer: by a stream that failed, or that ended before it took the message.
+        // Dropped without an answer: the stream failed, or ended before accepting the message.
         Ok(Err(_gone)) if is_settled.load(Ordering::Acquire) => {
-            let text = "The stream failed after it took the message, which may be stored or not\n";
+            let text = "The stream failed after accepting the message, which may or may not be stored\n";
             (StatusCode::INTERNAL_SERVER_ERROR, text.to_owned())
         }
-        Ok(Err(_gone)) => not_taken("the stream ends"),
+        Ok(Err(_gone)) => not_taken("the stream is stopping"),
         Err(_elapsed) if is_settled.swap(true, Ordering::AcqRel) => {
             let ms = door.timeout.as_millis();
             let text = format!("The message was not stored within {ms} ms; it may still be stored\n");
             (StatusCode::GATEWAY_TIMEOUT, text)
         }
-        Err(_elapsed) => not_taken("the stream takes no messages at the moment"),
+        Err(_elapsed) => not_taken("the stream is busy"),
     }
 }
 
@@ -248,11 +243,11 @@ struct Http {
     next: Option<Posted>,
     sequence: u64,
     has_ended: bool,
-    /// Whether the stream ends in something that stores messages.
+    /// Whether the stream ends in a sink that stores messages.
     is_stored: bool,
-    /// The requests whose messages were taken, in their order.
+    /// The accepted requests, in order.
     unanswered: VecDeque<(u64, oneshot::Sender<StatusCode>)>,
-    /// Until the server is to end.
+    /// Ends the server.
     closing: Option<oneshot::Sender<()>>,
     server: JoinHandle<()>,
 }
@@ -262,14 +257,14 @@ impl Http {
         let status = if self.is_stored { StatusCode::OK } else { StatusCode::ACCEPTED };
         while self.unanswered.front().is_some_and(|(sequence, _)| *sequence <= through) {
             if let Some((_, answer)) = self.unanswered.pop_front() {
-                // The client may be gone.
+                // The client may have disconnected.
                 let _ = answer.send(status);
             }
         }
     }
 
-    /// In a stream that stores nothing, messages are answered for when they have gone through it: the runtime asks for more
-    /// then.
+    /// In a stream that stores nothing, answers requests when their messages have passed it: that is when the runtime asks for
+    /// more.
     fn answer_passed(&mut self) {
         if !self.is_stored {
             self.answer(u64::MAX);
@@ -285,7 +280,7 @@ impl Source for Http {
         while batch.len() < BATCH_MESSAGES_MAX && bytes < BATCH_BYTES_MAX {
             let Some(posted) = self.next.take().or_else(|| self.posted.try_recv().ok()) else { break };
             if posted.is_settled.swap(true, Ordering::AcqRel) {
-                // Its client got 503: it must not be stored.
+                // The client has received 503, so the message must not be stored.
                 continue;
             }
             bytes += posted.body.len();
@@ -309,7 +304,7 @@ impl Source for Http {
         })
     }
 
-    /// Messages that are in the channel still come. New requests are refused.
+    /// Queued messages are still accepted; new requests are refused.
     fn close(&mut self) {
         self.posted.close();
     }
@@ -331,7 +326,7 @@ impl Source for Http {
         self.answer_passed();
         drop(self.closing.take());
         Box::pin(async {
-            // Until the answers have left, or a client keeps its connection busy.
+            // Ends when all answers are sent, or at the timeout if a client keeps its connection busy.
             let _ = timeout(CLOSE_TIMEOUT, &mut self.server).await;
             Ok(())
         })

@@ -1,9 +1,9 @@
-//! `kafka`: the records of topics. A task reads and hands batches over; the offset of a message is committed when the sink has
-//! acknowledged it and all before it, never before.
+//! `kafka`: reads topics. A task fetches records and passes batches on. The offset of a message is committed only when the sink
+//! has acknowledged it and all before it.
 //!
-//! A commit names the partitions that this member has at the moment: what was taken from others or given away is redelivered
-//! by whoever has it. So each record arrives at least once. In a stream that runs exactly once, the source commits nothing:
-//! the sink's transactions carry how far it has come ([`Source::progress`]).
+//! A commit covers the partitions that this member owns at that time; the new owners of others read the rest again. So each
+//! record is delivered at least once. In a stream that runs exactly once, the source commits nothing: the sink's transactions
+//! include its offsets ([`Source::progress`]).
 
 mod ends;
 mod membership;
@@ -31,18 +31,18 @@ use partitions::Wanted;
 use reader::{Command, Committing, Polled, Reader};
 use runs::Runs;
 
-/// Batches that wait to be taken.
+/// Batches queued for the stream.
 const WAITING_MAX: usize = 8;
-/// Commands that wait to be obeyed: the stream waits for the answer to each.
+/// Queued commands. The stream awaits each, so there are few.
 const COMMANDS_MAX: usize = 1;
-/// The longest time between two signs of life.
+/// The maximum heartbeat interval.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(3);
-/// `fetch.max.wait.ms`: a source with nothing to read asks as seldom as this. Records are sent when they come.
+/// `fetch.max.wait.ms`: the fetch interval of an idle source. New records end the wait.
 const FETCH_WAIT_MS: &str = "5000";
-/// `fetch.max.bytes`: a source whose sink is slow holds up to three answers of each broker.
+/// `fetch.max.bytes`: a source with a slow sink holds up to three responses per broker.
 const FETCH_BYTES_MAX: &str = "16777216";
-/// What a consumer must be set to, so that each message is in one transaction: all partitions are given and taken at once, and
-/// of transactions only what was committed is read.
+/// Required consumer settings for exactly once: an eager assignor, so that all partitions are assigned and revoked together, and
+/// committed records only.
 const EXACTLY_ONCE: [(&str, &str); 3] = [
     ("isolation.level", "read_committed"),
     ("partition.assignment.strategy", "range,roundrobin"),
@@ -52,61 +52,62 @@ const EXACTLY_ONCE: [(&str, &str); 3] = [
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "kafka",
-    summary: "the records of topics of a cluster",
-    about: "With `--group` the stream is a member of a consumer group: it shares the partitions with the other \
-            members, begins where the group left off, and commits offsets when every sink has acknowledged the messages, \
-            those behind `topic:` among them (a tap only listens), so that each arrives at least once; \
-            `--guarantee=at-most-once` commits before any stage sees them, `--guarantee=exactly-once` with what the sink writes. \
-            Before others take its partitions, what it has of them arrives and is committed. Without it, all partitions or those of `--partitions` are read from `--from` on, and \
-            nothing is committed. Keys, times and headers of records are those of the messages. A record without a value, which deletes its key, is empty to \
-            expressions, and has none in a `kafka` sink either, unless a stage writes one.",
+    summary: "reads topics",
+    about: "With `--group` the stream joins a consumer group: it shares the partitions with other members and resumes from the \
+            committed offsets. Offsets are committed when every sink has acknowledged the messages, including sinks behind \
+            `topic:` but not taps, so each message is delivered at least once. `--guarantee=at-most-once` commits before any \
+            stage sees the messages, `--guarantee=exactly-once` in one transaction with the sink's output. Before a rebalance \
+            takes partitions away, their messages in flight are delivered and committed. Without `--group`, the source reads \
+            all partitions, or `--partitions`, from `--from` on and commits nothing. Messages have the keys, timestamps and headers \
+            of their records. A record with a null value (a tombstone) is empty to expressions, and stays null in a `kafka` sink \
+            unless a stage sets a value.",
     options: &[
         OptionSpec {
             name: "topics",
             takes: Takes::Topics,
             default: Absent::Required,
-            summary: "The topics, with commas between.",
+            summary: "The topics, separated by commas.",
         },
         BOOTSTRAP,
         OptionSpec {
             name: "group",
             takes: Takes::Name,
             default: Absent::None,
-            summary: "The consumer group; without, the source is in none.",
+            summary: "The consumer group; by default none.",
         },
         OptionSpec {
             name: "sessionTimeout",
             takes: Takes::Duration,
             default: Absent::Value("45s"),
-            summary: "With --group: how long after the last sign of life of a member that was killed others take its partitions.",
+            summary: "With --group: after this time without a heartbeat, a member's partitions are reassigned.",
         },
         OptionSpec {
             name: "from",
             takes: Takes::Begin,
             default: Absent::Value("earliest"),
-            summary: "Where to begin; with offset:0=17,2=5 in each partition, and with the first record in others. With --group, \
-                      where the group has no offset: earliest or latest.",
+            summary: "The start position. offset:0=17,2=5 applies to each named partition; others start at the earliest record. With \
+                      --group, it applies where the group has no offset: earliest or latest.",
         },
         OptionSpec {
             name: "partitions",
             takes: Takes::Partitions,
             default: Absent::None,
-            summary: "Only these partitions; not with --group.",
+            summary: "Read only these partitions; not with --group.",
         },
         OptionSpec {
             name: "untilEnd",
             takes: Takes::Flag,
             default: Absent::Value("false"),
-            summary: "Whether to end where the partitions ended when reading began; not with --group.",
+            summary: "Whether to stop at the end offsets found at the start; not with --group.",
         },
         kafka::MODE,
         PROPERTIES,
     ],
     examples: &[
-        ("kafka --topics=orders --untilEnd=true | counter", "how many records a topic has"),
+        ("kafka --topics=orders --untilEnd=true | counter", "counts the records of a topic"),
         (
             "kafka --topics=orders --group=large | filter --expression='payload.amount > 1000' | kafka --topic=big-orders",
-            "from topic to topic, each record at least once",
+            "from topic to topic, at least once",
         ),
     ],
     check,
@@ -116,17 +117,16 @@ pub const MODULE: Module = Module {
 fn check(settings: &Settings) -> Result<(), WrongMix> {
     let begin = Begin::read(settings.text("from")).unwrap_or(Begin::Earliest);
     if settings.optional_text("group").is_some() {
-        let wrong =
-            |option, message| Err(WrongMix::new(option, message, "Leave it out, or leave out --group."));
+        let wrong = |option, message| Err(WrongMix::new(option, message, "Remove it, or remove --group."));
         if settings.optional_text("partitions").is_some() {
             return wrong("partitions", "The members of a group share all partitions");
         }
         if settings.flag("untilEnd") {
-            return wrong("untilEnd", "A member of a group does not know which partitions it will have");
+            return wrong("untilEnd", "The partitions of a group member can change");
         }
         if !matches!(begin, Begin::Earliest | Begin::Latest) {
-            let right = "earliest or latest would be right, where the group has no offset yet.";
-            return Err(WrongMix::new("from", "A group begins where it left off", right));
+            let right = "Use earliest or latest; it applies where the group has no offset yet.";
+            return Err(WrongMix::new("from", "A group resumes from its committed offsets", right));
         }
     }
     let chosen = settings.optional_text("partitions").and_then(topics::partitions);
@@ -134,7 +134,7 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
         && let Some(other) = offsets.keys().find(|partition| !chosen.contains(partition))
     {
         let message = format!("Partition {other} is not among --partitions");
-        return Err(WrongMix::new("from", message, "Name it there, or leave it out here."));
+        return Err(WrongMix::new("from", message, "Add it there, or remove it here."));
     }
     Ok(())
 }
@@ -144,13 +144,13 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
     let in_group = wanted.in_group;
     let reset = match &wanted.begin {
         Begin::Latest => "latest",
-        // An offset that is not there is no word to begin elsewhere.
+        // A missing offset is an error, not a reset.
         Begin::Offset(_) | Begin::Offsets(_) => "none",
         Begin::Earliest | Begin::Timestamp(_) => "earliest",
     };
     let session_timeout = settings.duration("sessionTimeout");
     let session_timeout_ms = session_timeout.as_millis().to_string();
-    // A sign of life that is lost is not taken for death.
+    // Tolerate a lost heartbeat.
     let heartbeat_ms = (session_timeout / 3).min(HEARTBEAT_MAX).as_millis().max(1).to_string();
     let exactly_once = site.guarantee == Guarantee::ExactlyOnce;
     let client = kafka::consumer(
@@ -165,7 +165,7 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
             ("allow.auto.create.topics", "false"),
             ("fetch.max.wait.ms", FETCH_WAIT_MS),
             ("fetch.max.bytes", FETCH_BYTES_MAX),
-            // A slow sink holds up the polling, and is no reason to leave the group.
+            // A slow sink delays polling, and must not remove the member from the group.
             ("max.poll.interval.ms", "86400000"),
         ],
     )?;
@@ -188,36 +188,36 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
 }
 
 struct Kafka {
-    /// Until the source leaves: the reader goes on as long.
+    /// The reader runs until the source leaves.
     commands: Option<mpsc::Sender<Command>>,
     reader: Option<JoinHandle<()>>,
     in_group: bool,
-    /// Boxed: a channel has room for many from the beginning.
+    /// Boxed, because a channel allocates space for several entries.
     batches: mpsc::Receiver<Box<Result<Polled, StageError>>>,
     next: Option<Box<Result<Polled, StageError>>>,
     has_ended: bool,
-    /// Which records the messages are that were given and are not acknowledged.
+    /// The records of the messages that are emitted but not acknowledged.
     unacknowledged: Runs,
     committing: Option<Committing>,
     membership: Arc<Membership>,
 }
 
 impl Kafka {
-    /// Asks the reader; nothing where it has ended.
+    /// Sends a command to the reader; returns nothing if it has ended.
     async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
         let (answer, answered) = oneshot::channel();
         self.commands.as_ref()?.send(command(answer)).await.ok()?;
         answered.await.ok()
     }
 
-    /// Begins to commit what has arrived.
+    /// Starts committing acknowledged messages.
     async fn commit(&self, runs: Runs) -> Committing {
         let begun = self.ask(|started| Command::Commit { runs, started }).await;
         begun.unwrap_or(Committing { is_whole: false, commit: None })
     }
 
-    /// Waits for the commit that is under way. What was not committed comes again to whoever has its partitions then: at least
-    /// once holds.
+    /// Waits for the commit in progress. Uncommitted messages are read again by the owner of their partitions: at least once
+    /// still holds.
     async fn committed(&mut self) -> Result<(), StageError> {
         match self.committing.take() {
             Some(committing) => ended(committing).await.map(drop),
@@ -225,7 +225,7 @@ impl Kafka {
         }
     }
 
-    /// Leaves out what others have by now, or what comes again.
+    /// Removes messages whose partitions were lost, or which are read again.
     fn without_void(&self, mut polled: Polled) -> Polled {
         let void = polled.runs.split_off(|run| !self.membership.is_void(run));
         if !void.is_empty() {
@@ -242,7 +242,7 @@ impl Kafka {
 impl Source for Kafka {
     fn fill(&mut self, batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<Filled, StageError> {
         batch.clear();
-        // What is still to be taken would have to be handed back, too.
+        // Unread batches would have to be handed back, too.
         if self.membership.losing().is_some() {
             return Ok(Filled::Pending);
         }
@@ -294,7 +294,7 @@ impl Source for Kafka {
         }
         Some(Box::pin(async move {
             if !ended(self.commit(claimed).await).await? {
-                // Whoever has its partitions now gets it again.
+                // The new owner reads it again.
                 batch.clear();
             }
             Ok(())
@@ -311,7 +311,7 @@ impl Source for Kafka {
             if arrived.is_empty() {
                 return Ok(());
             }
-            // Messages go on meanwhile: it is waited for when the next is due.
+            // Messages continue meanwhile; the next commit awaits this one.
             self.committed().await?;
             self.committing = Some(self.commit(arrived).await);
             Ok(())
@@ -333,7 +333,7 @@ impl Source for Kafka {
     }
 
     fn progress(&mut self, through: u64) -> Result<Progress, StageError> {
-        // Nothing that was written may be of records that come again, committed or not.
+        // Output for records that are read again must not be in a transaction, whether committed or not.
         let group = match self.membership.judge(self.unacknowledged.iter()) {
             _ if self.unacknowledged.is_empty() => return Ok(Progress::None),
             Judged::Void => return Ok(Progress::Void),
@@ -359,7 +359,7 @@ impl Source for Kafka {
         })
     }
 
-    /// Waits until the reader has left the group, in which others would wait for the end of its session.
+    /// Waits until the reader has left the group; otherwise the others would wait for its session timeout.
     fn leave(&mut self) -> Wait<'_, ()> {
         self.membership.end();
         self.close();
@@ -375,20 +375,20 @@ impl Source for Kafka {
     }
 }
 
-/// Waits for a commit. Whether all of it was committed.
+/// Waits for a commit. Returns whether it was complete.
 async fn ended(Committing { is_whole, commit }: Committing) -> Result<bool, StageError> {
     let Some(commit) = commit else { return Ok(is_whole) };
     match commit.await {
         Ok(()) => Ok(is_whole),
         Err(error) if comes_again(&error) => {
-            tracing::warn!(%error, "Offsets were not committed; their messages may come again");
+            tracing::warn!(%error, "Failed to commit offsets; their messages may be redelivered");
             Ok(false)
         }
         Err(error) => Err(kafka::failed("Committing offsets", error)),
     }
 }
 
-/// Whether a commit failed because the group has changed, or its coordinator does not answer.
+/// Whether a commit failed because of a rebalance or an unavailable coordinator.
 fn comes_again(error: &ClientError) -> bool {
     let of_group = [ErrorCode::RebalanceInProgress, ErrorCode::IllegalGeneration, ErrorCode::UnknownMemberId];
     error.is_retriable() || error.error_code().is_some_and(|code| of_group.contains(&code))

@@ -1,28 +1,28 @@
-//! Bytes become lines: messages that lie in the buffers that were read.
+//! Splits bytes into lines, which refer to the buffers that were read.
 
 use bytes::{Bytes, BytesMut};
 use memchr::{memchr_iter, memrchr};
 
 use crate::message::{Batch, MESSAGE_BYTES_MAX};
 
-/// Cuts what comes into lines. A carriage return before the end of a line belongs to the end.
+/// Splits input into lines. A carriage return before the line feed is part of the line end.
 #[derive(Default)]
 pub struct Lines {
     pending: BytesMut,
     sequence: u64,
 }
 
-/// A line is longer than a message may be.
+/// A line exceeds the maximum message size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 
 impl Lines {
-    /// Goes on with the numbers of another's lines.
+    /// Continues the sequence of another.
     pub fn follow_on(&mut self, other: &Lines) {
         self.sequence = other.sequence;
     }
 
-    /// Adds bytes that were read.
+    /// Adds input.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), TooLong> {
         self.pending.extend_from_slice(bytes);
         if self.pending.len() > MESSAGE_BYTES_MAX + bytes.len() {
@@ -31,7 +31,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Puts all whole lines into the batch. Whether there were any.
+    /// Moves all complete lines to the batch. Returns whether there were any.
     pub fn take(&mut self, batch: &mut Batch, time_ms: i64) -> bool {
         let Some(last) = memrchr(b'\n', &self.pending) else { return false };
         let whole = self.pending.split_to(last + 1).freeze();
@@ -51,7 +51,7 @@ impl Lines {
         true
     }
 
-    /// Puts into the batch what came after the last end of a line. Whether there was anything.
+    /// Moves the unterminated rest to the batch. Returns whether there was any.
     pub fn take_rest(&mut self, batch: &mut Batch, time_ms: i64) -> bool {
         if self.pending.is_empty() {
             return false;

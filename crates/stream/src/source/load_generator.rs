@@ -1,8 +1,8 @@
-//! `load-generator`: messages made in memory, as fast as they are taken.
+//! `load-generator`: generates messages in memory, as fast as the stream accepts them.
 //!
-//! By copying, each message is written afresh: its sequence, as eight bytes, then filler that differs from message to message.
-//! The buffers are those that the sink has given back. By reference, all messages are the same bytes, and only their slots are
-//! written. Several producers make batches on tasks of their own; each counts its own sequence.
+//! In copy mode each message is written: its sequence, as eight bytes, then filler that differs between messages; buffers are
+//! those that the sink has returned. In reference mode all messages refer to the same bytes, and only slots are written. Several
+//! producers run as separate tasks, each with its own sequence.
 
 use std::time::Duration;
 
@@ -15,66 +15,65 @@ use crate::declaration::{Absent, Make, Module, OptionSpec, Settings, Takes, Wron
 use crate::message::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Batch};
 use crate::stage::{Filled, Source, StageError, Turn, Wait};
 
-/// Batches of all producers that wait to be taken.
+/// Batches queued by all producers.
 const WAITING_BATCHES_MAX: usize = 8;
-/// The bytes of a sequence at the beginning of a message.
+/// Size of the sequence at the start of a message.
 const STAMP_BYTES: usize = 8;
-/// The bytes of a sequence and a time, as the original wrote them: four and eight.
+/// Size of Spring XD's sequence (four bytes) and time (eight bytes).
 const TIMESTAMP_BYTES: usize = 12;
 
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "load-generator",
-    summary: "makes messages of one size in memory, as fast as they are taken",
-    about: "Each message begins with its sequence, eight bytes with the most significant first, where it has room for that. \
-            `throughput` checks it. With `--mode=reference` all messages are the same bytes, and nothing is written but where \
-            they lie.",
+    summary: "generates messages of one size in memory, as fast as possible",
+    about: "Each message begins with its sequence (eight bytes, big-endian) if it is large enough; `throughput` checks it. With \
+            `--mode=reference` all messages refer to the same bytes, and no message is written.",
     options: &[
         OptionSpec {
             name: "producers",
             takes: Takes::Integer(1, 64),
             default: Absent::Value("1"),
-            summary: "How many producers make messages. One makes them on the thread of the stream, more on others.",
+            summary: "The number of producers. A single one runs on the stream's thread, several on others.",
         },
         OptionSpec {
             name: "messageCount",
             takes: Takes::Integer(0, u64::MAX),
             default: Absent::Value("1000"),
-            summary: "How many messages each producer makes; 0 makes them without end.",
+            summary: "The number of messages per producer; 0 is unlimited.",
         },
         OptionSpec {
             name: "messageSize",
             takes: Takes::Size,
             default: Absent::Value("1000"),
-            summary: "The bytes of a message, 64 MiB at the most.",
+            summary: "The size of a message, at most 64 MiB.",
         },
         OptionSpec {
             name: "rate",
             takes: Takes::Number(0.0, f64::MAX),
             default: Absent::Value("0"),
-            summary: "How many messages each producer makes in a second; 0 makes as many as are taken.",
+            summary: "Messages per second and producer; 0 is unlimited.",
         },
         OptionSpec {
             name: "mode",
             takes: Takes::Choice(&["copy", "reference"]),
             default: Absent::Value("copy"),
-            summary: "Whether each message is written afresh, or all refer to the same bytes.",
+            summary: "Write each message (copy), or let all refer to the same bytes (reference).",
         },
         OptionSpec {
             name: "generateTimestamp",
             takes: Takes::Flag,
             default: Absent::Value("false"),
-            summary: "Begin each message with its number in four bytes and the nanoseconds of a clock in eight.",
+            summary: "Begin each message with its number (four bytes) and a clock's nanoseconds (eight bytes).",
         },
     ],
     examples: &[
         (
             "load-generator --messageCount=500000000 --messageSize=1000 | throughput",
-            "five hundred million messages, counted and checked",
+            "500 million messages, counted and checked",
         ),
         (
             "load-generator --messageCount=0 --messageSize=100 --rate=50000 | throughput --reportEveryMs=5000",
-            "fifty thousand messages a second, until it is stopped",
+            "50,000 messages per second until stopped",
         ),
     ],
     check,
@@ -100,27 +99,23 @@ pub const MODULE: Module = Module {
 fn check(settings: &Settings) -> Result<(), WrongMix> {
     let size = settings.integer("messageSize");
     if size > crate::message::MESSAGE_BYTES_MAX as u64 {
-        return Err(WrongMix::new(
-            "messageSize",
-            "A message has 64 MiB at the most",
-            "64MiB or less would be right.",
-        ));
+        return Err(WrongMix::new("messageSize", "A message is at most 64 MiB", "Use 64MiB or less."));
     }
     if !settings.flag("generateTimestamp") {
         return Ok(());
     }
     if settings.text("mode") == "reference" {
-        let message = "Messages that are all the same bytes have no timestamps of their own";
-        return Err(WrongMix::new("generateTimestamp", message, "Leave it out, or take --mode=copy."));
+        let message = "Messages that share the same bytes cannot have timestamps";
+        return Err(WrongMix::new("generateTimestamp", message, "Remove it, or use --mode=copy."));
     }
     if size < TIMESTAMP_BYTES as u64 {
         let message = format!("A number and a timestamp take {TIMESTAMP_BYTES} bytes");
-        return Err(WrongMix::new("generateTimestamp", message, "A larger --messageSize would be right."));
+        return Err(WrongMix::new("generateTimestamp", message, "Use a larger --messageSize."));
     }
     Ok(())
 }
 
-/// What is to be made.
+/// The messages to generate.
 #[derive(Clone)]
 struct Shape {
     count: u64,
@@ -130,7 +125,7 @@ struct Shape {
     has_timestamp: bool,
 }
 
-/// Makes messages where it is asked.
+/// Generates messages.
 struct Producer {
     shape: Shape,
     origin: u32,
@@ -146,7 +141,7 @@ impl Producer {
         Producer { shape, origin, made: 0, started: None, shared, is_closed: false }
     }
 
-    /// How many messages may be made now.
+    /// How many messages the rate allows now.
     fn allowed(&self, now: Instant, started: Instant) -> u64 {
         let left = self.shape.count - self.made;
         let Some(rate) = self.shape.rate else { return left };
@@ -181,7 +176,7 @@ impl Producer {
         Filled::Ready
     }
 
-    /// Writes messages, every byte of them.
+    /// Writes messages in full.
     fn write(&self, buffer: &mut BytesMut, count: usize, started: Instant) {
         let size = self.shape.size;
         buffer.resize(size * count, 0);
@@ -227,12 +222,12 @@ impl Source for Producer {
     }
 }
 
-/// Several producers on tasks of their own.
+/// Several producers as separate tasks.
 struct Producers {
     batches: mpsc::Receiver<Batch>,
     next: Option<Batch>,
     has_ended: bool,
-    // Ended with the source.
+    // Aborted with the source.
     _tasks: JoinSet<()>,
 }
 

@@ -1,4 +1,4 @@
-//! `stdin`: the lines of standard input.
+//! `stdin`: reads standard input.
 
 use std::io::{self, Read};
 
@@ -10,28 +10,28 @@ use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
 use crate::message::{BATCH_BYTES_MAX, Batch};
 use crate::stage::{Filled, IoFailed, Source, StageError, Turn, Wait};
 
-/// Pieces of input that wait to be cut.
+/// Pieces of input queued for the stream.
 const WAITING_MAX: usize = 4;
 
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "stdin",
-    summary: "the lines of standard input",
-    about: "Lines end with a line feed, before which a carriage return is left out. A message has 64 MiB at the most.",
+    summary: "reads standard input",
+    about: "Lines end with a line feed; a carriage return before it is removed. A message is at most 64 MiB.",
     options: &[OptionSpec {
         name: "mode",
         takes: Takes::Choice(&["lines", "whole"]),
         default: Absent::Value("lines"),
-        summary: "Whether each line is a message, or all of the input is one.",
+        summary: "A message per line, or the whole input as one message.",
     }],
     examples: &[(
         "stdin | filter --expression='text.contains(\"error\")' | stdout",
-        "the lines with an error in them",
+        "lines that contain an error",
     )],
     check: declaration::any,
     make: Make::Source(|settings, _site| {
         let (sender, pieces) = mpsc::channel(WAITING_MAX);
-        // Standard input cannot be waited for by a runtime; a thread of its own may wait as long as it likes.
+        // Standard input has no asynchronous interface, so a separate thread blocks on it.
         let spawned = std::thread::Builder::new().name("stdin".to_owned()).spawn(move || read(&sender));
         spawned.map_err(|source| failed("read", source))?;
         Ok(Box::new(Stdin {
@@ -80,7 +80,7 @@ impl Source for Stdin {
             let piece = piece.map_err(|error| failed("read", error))?;
             self.lines.feed(&piece).map_err(|_too_long| {
                 let reason =
-                    if self.is_whole { "it has more than 64 MiB" } else { "a line has more than 64 MiB" };
+                    if self.is_whole { "it is longer than 64 MiB" } else { "a line is longer than 64 MiB" };
                 failed("read", io::Error::new(io::ErrorKind::InvalidData, reason))
             })?;
             if !self.is_whole && self.lines.take(batch, turn.time_ms) {

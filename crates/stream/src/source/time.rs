@@ -1,4 +1,4 @@
-//! `time`: the time, at intervals.
+//! `time`: emits the time at intervals.
 
 use std::time::Duration;
 
@@ -13,35 +13,35 @@ use crate::stage::{Filled, Source, StageError, Turn, Wait};
 /// The declaration.
 pub const MODULE: Module = Module {
     name: "time",
-    summary: "the time of day, at intervals",
+    summary: "emits the time of day at intervals",
     about: "",
     options: &[
         OptionSpec {
             name: "fixedDelay",
             takes: Takes::Seconds,
             default: Absent::Value("1s"),
-            summary: "From one message to the next.",
+            summary: "The interval between messages.",
         },
         OptionSpec {
             name: "initialDelay",
             takes: Takes::Seconds,
             default: Absent::Value("0s"),
-            summary: "From the start to the first message.",
+            summary: "The delay of the first message.",
         },
         OptionSpec {
             name: "format",
             takes: Takes::TimeFormat,
             default: Absent::Value("%Y-%m-%d %H:%M:%S"),
-            summary: "How the time is written, in the directives of strftime.",
+            summary: "The strftime format of the time.",
         },
         OptionSpec {
             name: "count",
             takes: Takes::Integer(0, u64::MAX),
             default: Absent::Value("0"),
-            summary: "How many messages are made; 0 makes them without end.",
+            summary: "The number of messages; 0 is unlimited.",
         },
     ],
-    examples: &[("time | log", "the time, a line each second")],
+    examples: &[("time | log", "the time, every second")],
     check: declaration::any,
     make: Make::Source(|settings, _site| {
         let count = settings.integer("count");
@@ -72,7 +72,7 @@ impl Source for Time {
         if turn.now < self.next {
             return Ok(Filled::Pending);
         }
-        // What was missed while the stream was busy is not made up for.
+        // Ticks missed while the stream was busy are skipped.
         self.next = (self.next + self.delay).max(turn.now);
         self.left -= 1;
         batch.push(Bytes::from(self.text(turn.time_ms)), None, turn.time_ms, self.sequence);
@@ -94,7 +94,7 @@ impl Time {
         use std::fmt::Write;
         let time = Local.timestamp_millis_opt(time_ms).earliest().unwrap_or_default();
         let mut text = String::new();
-        // A directive that does not exist is an error of the formatting: the time is written plainly then.
+        // An unknown directive is an error of formatting: fall back to the default format.
         if write!(text, "{}", time.format(&self.format)).is_err() {
             text = time.to_rfc3339();
         }

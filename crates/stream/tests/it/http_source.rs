@@ -1,4 +1,4 @@
-//! What clients of the `http` source are answered, and when.
+//! What clients of the `http` source receive, and when.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 use super::{Lines, options};
 
-/// Longer than anything here takes, on a machine that does much else.
+/// A generous timeout for busy machines.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A stream behind an `http` source.
@@ -36,7 +36,7 @@ impl Served {
         Served { runtime, running, address }
     }
 
-    /// Sends a request, whose answer is read later.
+    /// Sends a request without reading the answer.
     fn send(&self, body: &str) -> TcpStream {
         let mut client = TcpStream::connect(&self.address).expect("it listens");
         let head =
@@ -45,12 +45,12 @@ impl Served {
         client
     }
 
-    /// The status and the text of an answer.
+    /// Sends a request and returns status and body.
     fn post(&self, body: &str) -> (u16, String) {
         answer(&mut self.send(body), PATIENCE).expect("it answers")
     }
 
-    /// Ends it in order.
+    /// Stops it cleanly.
     fn stop(mut self) -> Figures {
         self.running.stopper().stop();
         self.runtime.block_on(self.running.ended()).unwrap_or_else(|error| panic!("{error}"));
@@ -58,7 +58,7 @@ impl Served {
     }
 }
 
-/// An answer, if it comes in time.
+/// An answer, if it arrives in time.
 fn answer(client: &mut TcpStream, within: Duration) -> Option<(u16, String)> {
     client.set_read_timeout(Some(within)).expect("a timeout");
     let mut text = String::new();
@@ -68,7 +68,7 @@ fn answer(client: &mut TcpStream, within: Duration) -> Option<(u16, String)> {
     Some((status.expect("a status"), body.to_owned()))
 }
 
-/// A file that takes nothing, like one on a full medium.
+/// A file that rejects all writes, like one on a full medium.
 const FULL: &str = "/dev/full";
 
 #[test]
@@ -81,13 +81,13 @@ fn requests_wait_while_their_message_cannot_be_stored() {
 #[test]
 fn requests_behind_a_full_medium_end_with_504_and_503() {
     let served = Served::start(&format!("http --port=0 --timeout=300ms | file --path={FULL}"));
-    // The stream takes the first and tries to store it; meanwhile it takes no other.
+    // The stream accepts the first and tries to store it; meanwhile it accepts no other.
     let (status, text) = served.post("first");
     assert_eq!(status, 504, "{text}");
     assert_eq!(text, "The message was not stored within 300 ms; it may still be stored\n");
     let (status, text) = served.post("second");
     assert_eq!(status, 503, "{text}");
-    assert_eq!(text, "The message was not taken: the stream takes no messages at the moment\n");
+    assert_eq!(text, "The message was not accepted: the stream is busy\n");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn messages_are_in_the_file_when_their_requests_are_answered() {
     let path = dir.path().join("stored");
     let ways = [
         format!("http --port=0 | file --path={}", path.display()),
-        // Through a topic in memory: the answer does not wait for its usual pace.
+        // Through a topic in memory: the answer must not be delayed by the commit interval.
         format!("http --port=0 | topic:t\ntopic:t > file --path={}", path.display()),
     ];
     for text in ways {
@@ -119,7 +119,7 @@ fn messages_are_in_the_file_when_their_requests_are_answered() {
 }
 
 #[test]
-fn streams_that_store_nothing_answer_202_when_the_message_went_through() {
+fn streams_that_store_nothing_answer_202_when_the_message_has_passed() {
     for text in ["http --port=0 | null", "http --port=0 | aggregate --window=1h | file --path=/dev/null"] {
         let served = Served::start(text);
         for number in 1..=3 {
@@ -139,7 +139,7 @@ fn requests_that_wait_are_answered_when_the_stream_stops() {
     let text = format!("http --port=0 | batch --size=10 --timeout=1h | file --path={}", path.display());
     let served = Served::start(&text);
     let mut clients = [served.send("a"), served.send("b")];
-    // A batch of ten is not full: both wait.
+    // A batch of ten is incomplete: both wait.
     assert_eq!(answer(&mut clients[0], Duration::from_millis(500)), None);
     served.stop();
     assert_eq!(answer(&mut clients[1], PATIENCE), Some((200, String::new())));
@@ -157,7 +157,7 @@ fn requests_of_a_stream_that_fails_are_answered_with_500() {
     served.runtime.block_on(served.running.ended()).expect_err("a message cannot be worked on");
     let (status, text) = answer(&mut client, PATIENCE).expect("it answers");
     assert_eq!(status, 500);
-    assert_eq!(text, "The stream failed after it took the message, which may be stored or not\n");
+    assert_eq!(text, "The stream failed after accepting the message, which may or may not be stored\n");
 }
 
 #[expect(clippy::disallowed_methods, reason = "clients wait in real time")]

@@ -1,4 +1,4 @@
-//! Streams through the public interface, in this process: what stages do together.
+//! Streams through the public interface, in this process: combinations of stages.
 
 mod http_source;
 mod secure;
@@ -11,7 +11,7 @@ use thalweg_stream::plan::Plan;
 use thalweg_stream::runtime::{Ended, Figures, RunOptions, Taps, start};
 use thalweg_stream::{Cluster, Guarantee, OnError};
 
-/// Keeps the lines of stages.
+/// Records the lines of stages.
 #[derive(Default)]
 struct Lines(Mutex<Vec<String>>);
 
@@ -21,7 +21,7 @@ impl Console for Lines {
     }
 }
 
-/// Options of a run that fails at the first bad message.
+/// Run options that fail at the first bad message.
 fn options(console: Arc<Lines>) -> RunOptions {
     RunOptions {
         on_error: OnError::Fail,
@@ -33,7 +33,7 @@ fn options(console: Arc<Lines>) -> RunOptions {
     }
 }
 
-/// Runs a text to its end: what it has done, and the lines of its stages.
+/// Runs a text to its end, and returns figures and lines.
 fn run(text: &str) -> (Figures, Vec<String>) {
     let plan = Plan::read(text, None, "s").unwrap_or_else(|error| panic!("{error}"));
     let lines = Arc::new(Lines::default());
@@ -53,7 +53,7 @@ fn run(text: &str) -> (Figures, Vec<String>) {
     (figures, lines)
 }
 
-/// The messages that a stage let go of.
+/// The output count of a stage.
 fn out(figures: &Figures, stream: usize, stage: usize) -> u64 {
     figures.streams[stream].stages[stage].messages_out
 }
@@ -85,13 +85,10 @@ fn messages_of_any_size_are_made_whole() {
 }
 
 #[test]
-fn what_a_filter_takes_out_is_found_missing_by_who_checks() {
+fn throughput_reports_filtered_messages_as_gaps() {
     let (_, lines) =
         run("load-generator --messageCount=10 | filter --expression='sequence != 5' | throughput");
-    assert!(
-        lines.last().is_some_and(|line| line.contains("1 messages do not follow the one before")),
-        "{lines:?}"
-    );
+    assert!(lines.last().is_some_and(|line| line.contains("1 gaps in the sequences")), "{lines:?}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The http sink over TLS: to a server whose certificate is trusted, and not to another. Kafka stages to a cluster
-//! whose certificate nobody trusts.
+//! The http sink over TLS, to servers with trusted and untrusted certificates, and kafka stages to a cluster with an untrusted
+//! certificate.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -16,7 +16,7 @@ use tokio_rustls::rustls::{ServerConfig, crypto};
 
 use super::Lines;
 
-/// A server that answers 200 to all, and its certificate in PEM.
+/// A server that answers 200, and its certificate in PEM.
 async fn server() -> (std::net::SocketAddr, String, Receiver<String>) {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
@@ -35,7 +35,7 @@ async fn server() -> (std::net::SocketAddr, String, Receiver<String>) {
         while let Ok((stream, _)) = listener.accept().await {
             let (acceptor, posted) = (acceptor.clone(), posted.clone());
             tokio::spawn(async move {
-                // Whoever does not trust the certificate goes away.
+                // A client that does not trust the certificate disconnects.
                 let Ok(mut stream) = acceptor.accept(stream).await else { return };
                 let (mut request, mut buffer) = (String::new(), vec![0; 4096]);
                 while let Ok(count @ 1..) = stream.read(&mut buffer).await {
@@ -55,7 +55,7 @@ async fn server() -> (std::net::SocketAddr, String, Receiver<String>) {
     (address, cert.pem(), requests)
 }
 
-/// Whether there is all of a request.
+/// Whether a request is complete.
 fn is_whole(request: &str) -> bool {
     let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
@@ -94,18 +94,17 @@ async fn messages_reach_a_server_that_is_trusted_and_no_other() {
         "{posted:?}"
     );
 
-    let error = run(&format!("{text} --retryFor=100ms")).await.expect_err("nobody vouches for it");
+    let error = run(&format!("{text} --retryFor=100ms")).await.expect_err("untrusted");
     assert!(error.contains("certificate"), "{error}");
     assert_eq!(requests.try_iter().count(), 0);
     std::fs::write(&file, "no certificate").expect("it can be written");
     let error = run(&format!("{text} --caFile={}", file.display())).await.expect_err("there is none");
-    assert!(error.contains("Cannot find a certificate to trust in"), "{error}");
+    assert!(error.contains("Cannot read trusted certificates from"), "{error}");
 }
 
-/// What has no use to be tried again is told at once, and not when the time is over for which trouble is waited out:
-/// five minutes for a sink.
+/// Permanent errors are reported at once, instead of after the retry time, which is five minutes for a sink.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_whose_certificate_nobody_trusts_is_told_of_at_once() {
+async fn an_untrusted_cluster_certificate_is_reported_at_once() {
     let (address, _, _requests) = server().await;
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (other, file) = (dir.path().join("ca.pem"), dir.path().join("client.properties"));
@@ -118,11 +117,11 @@ async fn a_cluster_whose_certificate_nobody_trusts_is_told_of_at_once() {
         format!("kafka --topics=t {where_to} | null"),
         format!("kafka --topics=t --group=g {where_to} | null"),
         format!("time --count=1 | kafka --topic=t {where_to}"),
-        // Nothing comes that would find it out.
+        // No message arrives that would trigger the error.
         format!("time --fixedDelay=1h | kafka --topic=t {where_to}"),
     ] {
-        let told = tokio::time::timeout(Duration::from_secs(60), run(&text)).await;
-        let error = told.expect("within a minute, on any machine").expect_err("nobody vouches for it");
+        let ended = tokio::time::timeout(Duration::from_secs(60), run(&text)).await;
+        let error = ended.expect("within a minute, on any machine").expect_err("untrusted");
         assert!(
             error.contains("the broker's certificate is signed by none that is trusted here"),
             "{text}: {error}"

@@ -1,5 +1,5 @@
-//! Wrong texts and wrong options, of every stage, from seeds: never a panic, and whatever is refused is told with the place, the
-//! name of the option and what would be right.
+//! Invalid texts and options of every stage, from seeds: never a panic, and every error names the position, the option and what
+//! to do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::Lines;
 
-/// What people write, and what nobody would.
+/// Plausible and implausible values.
 const VALUES: [&str; 48] = [
     "",
     " ",
@@ -68,7 +68,7 @@ const VALUES: [&str; 48] = [
     "sequence % 0",
 ];
 
-/// A value that an option takes.
+/// A value of an option.
 fn sample(takes: Takes) -> String {
     match takes {
         Takes::Text | Takes::Name | Takes::Topic | Takes::Topics => "x".to_owned(),
@@ -88,7 +88,7 @@ fn sample(takes: Takes) -> String {
     }
 }
 
-/// A stream with one stage that has these options, and its required ones.
+/// A stream with a stage that has these options and its required ones.
 fn text(module: &Module, options: &[(&str, String)]) -> String {
     let required = module.options.iter().filter(|option| option.default == Absent::Required);
     let missing = required.filter(|option| options.iter().all(|(name, _)| *name != option.name));
@@ -102,7 +102,7 @@ fn text(module: &Module, options: &[(&str, String)]) -> String {
     }
 }
 
-/// That a refusal says where, what, and what would be right.
+/// Checks that an error has a position, a message and advice.
 fn check(complaints: &Complaints, names: &dyn Fn(&str) -> bool) {
     let shown = complaints.to_string();
     assert!(!complaints.complaints.is_empty() && shown.contains('^'), "{shown}");
@@ -118,7 +118,7 @@ fn check(complaints: &Complaints, names: &dyn Fn(&str) -> bool) {
 }
 
 #[test]
-fn every_option_refuses_what_it_does_not_take_by_its_name() {
+fn every_option_rejects_invalid_values_by_name() {
     let deep = ["(", "[", "!", "-", "{1:", "a?", "a.b(", "1+"].map(|part| part.repeat(20_000));
     let values = || VALUES.iter().map(|value| (*value).to_owned()).chain(deep.clone());
     let mut refused = 0;
@@ -171,7 +171,7 @@ fn whatever_options_go_together_work_on_whatever_comes() {
     assert!(made > 1000 && refused > 1000, "{made} {refused}");
 }
 
-/// Lets a processor work on some messages, to its end.
+/// Runs a processor on some messages to the end.
 async fn work(module: &'static Module, options: &[(&str, String)], random: &mut StdRng) {
     let given =
         |name: &str| options.iter().find(|(option, _)| *option == name).map(|(_, value)| value.clone());

@@ -22,18 +22,18 @@ use crate::cli::failure::Failed;
 #[derive(Subcommand, Debug)]
 #[command(after_help = "\
 Examples:
-  thalweg lab list                                             the workloads that are built in
+  thalweg lab list                                             built-in workloads
   thalweg lab run quick                                        a first look, on a broker of this binary
   thalweg lab run ibm-fast --target embedded --target apache-kafka
   thalweg lab run my-workload.toml --bootstrap broker-1:9092,broker-2:9092
   thalweg lab compare before/result.json after/result.json
-  thalweg lab doctor                                           what of this machine would matter
+  thalweg lab doctor                                           settings of this machine that matter
 
 A run writes result.json and report.html to ./thalweg-results/<time>-<workloads>/.
-Exit codes: 0 when all was measured and nothing contradicts it, 1 when something failed or faults were found, 2 when it was
-asked for the wrong thing.")]
+Exit codes: 0 if everything was measured and the evidence is clean, 1 after failures or faults, 2 for invalid \
+arguments.")]
 pub enum Lab {
-    /// List the workloads that are built in.
+    /// List the built-in workloads.
     List(list::List),
     /// Show what a workload does: its points, settings and published figures.
     Show(show::Show),
@@ -43,24 +43,24 @@ pub enum Lab {
     Calibrate(calibrate::Calibrate),
     /// Tune broker and client step by step, and keep what helps beyond the noise.
     Tune(tune::Tune),
-    /// Say what of this machine and of a cluster's brokers would matter for the figures, and why.
+    /// Examine the settings of this machine and a cluster's brokers that affect measurements.
     Doctor(doctor::Doctor),
     /// Compare two results: ratios with their confidence.
     Compare(compare::Compare),
-    /// Write the report of a result anew.
+    /// Write the report of a result.
     Report(report::Report),
-    /// Run what a result holds again: the same workloads, settings and seed.
+    /// Repeat the run of a result: the same workloads, settings and seed.
     Rerun(rerun::Rerun),
-    /// Be a worker of a run: started by the lab, not by hand.
+    /// Internal: a worker process of a run.
     #[command(hide = true)]
     Worker,
 }
 
 impl Lab {
-    /// Does what was asked, where that needs no runtime of the command line's; none where it does.
+    /// Runs the command if it needs no runtime of the command line; otherwise returns none.
     pub fn run_without_runtime(&self) -> Option<anyhow::Result<()>> {
         match self {
-            // A worker makes the threads and runtimes that it needs. What went wrong it has told the lab.
+            // A worker creates its own threads and runtimes. It has reported errors to the lab.
             Lab::Worker => {
                 Some(thalweg_lab::worker::serve().map_err(|error| Failed(error.to_string()).into()))
             }
@@ -68,7 +68,7 @@ impl Lab {
         }
     }
 
-    /// Does what was asked.
+    /// Runs the command.
     pub async fn run(&self) -> anyhow::Result<()> {
         match self {
             Lab::List(list) => list.run(),

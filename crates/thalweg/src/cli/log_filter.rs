@@ -16,8 +16,8 @@ pub fn read(asked: &str, level: &str) -> (EnvFilter, Vec<String>) {
         match directive(text) {
             Ok(directive) => directives.push(directive),
             Err(why) => complaints.push(format!(
-                "RUST_LOG: {text:?} {why} and has no effect: a level (off, error, warn, info, debug, trace) or TARGET=LEVEL would \
-                 be right, for example info,thalweg_broker=debug"
+                "RUST_LOG: {text:?} {why} and has no effect: use a level (off, error, warn, info, debug, trace) or TARGET=LEVEL, \
+                 for example info,thalweg_broker=debug"
             )),
         }
     }
@@ -44,7 +44,7 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
 }
 
 fn directive(text: &str) -> Result<Directive, &'static str> {
-    let directive = text.parse().map_err(|_| "is no directive")?;
+    let directive = text.parse().map_err(|_| "is not a valid directive")?;
     let target = text.split(['=', '[']).next().unwrap_or_default();
     let is_level = target.parse::<LevelFilter>().is_ok() && !text.contains('=');
     let is_of = |known: &str| {
@@ -54,7 +54,7 @@ fn directive(text: &str) -> Result<Directive, &'static str> {
     if target.is_empty() || is_level || TARGETS.iter().any(|known| is_of(known)) {
         Ok(directive)
     } else {
-        Err("is neither a level nor names a part of this program")
+        Err("is neither a level nor a part of this program")
     }
 }
 

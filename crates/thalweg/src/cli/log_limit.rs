@@ -249,8 +249,9 @@ mod tests {
         assert_eq!(limit.take_omitted(Instant::now(), false), [], "the minute is not over");
         let mut omitted = limit.take_omitted(Instant::now() + WINDOW, false);
         omitted.sort_by(|a, b| a.message.cmp(&b.message));
-        let told: Vec<_> = omitted.iter().map(|omitted| (omitted.message.as_str(), omitted.count)).collect();
-        assert_eq!(told, [("Closed a connection", 4990), ("Rejected a connection", 4990)]);
+        let counts: Vec<_> =
+            omitted.iter().map(|omitted| (omitted.message.as_str(), omitted.count)).collect();
+        assert_eq!(counts, [("Closed a connection", 4990), ("Rejected a connection", 4990)]);
         assert_eq!(omitted[0].source, source("10.0.0.1"));
         assert_eq!(written(limit, || from("10.0.0.1:1", "frame")), 1, "a new minute has begun");
     }

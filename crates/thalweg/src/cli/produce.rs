@@ -69,14 +69,14 @@ struct Parts<'a> {
 #[derive(Default)]
 struct Failure {
     error: Mutex<Option<DeliveryError>>,
-    told: Notify,
+    notify: Notify,
 }
 
 impl Failure {
     fn report(&self, delivery: &Delivery<'_>) {
         if let Err(error) = delivery.result {
             self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
-            self.told.notify_one();
+            self.notify.notify_one();
         }
     }
 
@@ -107,7 +107,7 @@ impl Produce {
         let sent = tokio::select! {
             sent = self.send_lines(&mut producer, line_bytes_max) => sent,
             signal = tokio::signal::ctrl_c() => signal.map_err(anyhow::Error::from),
-            () = failure.told.notified() => Ok(()),
+            () = failure.notify.notified() => Ok(()),
         };
         // The lines before one that cannot be sent, or before Ctrl-C, are sent.
         producer.close().await;

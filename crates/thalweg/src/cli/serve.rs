@@ -122,7 +122,7 @@ fn check_streams(config: &BrokerConfig) -> Result<()> {
     // The address of its first listener is not known yet; any address will do.
     hosting::cluster(&config.streams, "localhost:0")?;
     if config.http.listener.is_none() {
-        let right = "with http.listener=HOST:PORT streams could be created and deployed here";
+        let right = "set http.listener=HOST:PORT to create and deploy streams here";
         tracing::warn!("Property streams.enabled only starts streams that are already deployed: {right}");
     }
     Ok(())
@@ -287,7 +287,7 @@ impl Served {
 }
 
 /// Some final writes of the stop failed.
-const NOT_IN_ORDER: &str = "stopped, but not in order: the errors above say what could not be written. Acknowledged records are in \
+const NOT_IN_ORDER: &str = "stopped, but not cleanly: the errors above name the failed writes. Acknowledged records are in \
                             their files, and the next start checks the logs, which takes longer";
 
 /// Stops cleanly, unless a second signal arrives.
@@ -311,9 +311,9 @@ async fn stop(running: Served, mut terminate: Signal, mut interrupt: Signal) -> 
             if !is_clean {
                 bail!(NOT_IN_ORDER);
             }
-            tracing::info!("Stopped in order");
+            tracing::info!("Stopped cleanly");
         }
-        () = signalled_again => bail!("stopped without order by a second signal"),
+        () = signalled_again => bail!("stopped uncleanly by a second signal"),
     }
     Ok(())
 }

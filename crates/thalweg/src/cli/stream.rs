@@ -1,4 +1,4 @@
-//! `stream`: a line of text from source to sink. One file per subcommand.
+//! `stream`: streams. One file per subcommand.
 
 mod check;
 mod console;
@@ -28,30 +28,30 @@ Examples:
   thalweg stream create ticks --definition 'time | log' --deploy
   thalweg stream top
 
-Streams that are created run on a broker with streams.enabled=true, which --server names.
-docs/streams.md is a tutorial of five minutes.
-Exit codes: 0 when the streams are complete or were stopped with Ctrl-C, 1 when one failed, 2 when the text is wrong.")]
+Created streams run on a broker with streams.enabled=true, which --server names.
+docs/streams.md is a five-minute tutorial.
+Exit codes: 0 if the streams are complete or were stopped with Ctrl-C, 1 if one failed, 2 if the text is invalid.")]
 pub enum Stream {
     /// Run the streams of a text here, until their sources end or Ctrl-C is pressed.
     Run(run::Run),
-    /// Say what is wrong with a text, and run nothing.
+    /// Check a text without running it.
     Check(check::Check),
-    /// List the stages that there are, or tell all about one.
+    /// List all stages, or document one.
     Modules(modules::Modules),
     Create(verbs::Create),
     Deploy(verbs::Deploy),
-    /// Stop a stream in order, wherever it runs: what is on its way arrives.
+    /// Stop a stream cleanly, wherever it runs: messages in flight are delivered.
     Undeploy(verbs::Named),
-    /// Stop a stream in order, and forget it.
+    /// Stop a stream cleanly, and delete it.
     Destroy(verbs::Named),
     List(verbs::List),
-    /// Show how a stream is, and what its stages have done since it was started.
+    /// Show the state of a stream and the figures of its stages.
     Status(verbs::Named),
     Top(top::Top),
 }
 
 impl Stream {
-    /// Does what was asked, on runtimes of its own.
+    /// Runs the command, on its own runtime.
     pub fn run(&self, bars: &MultiProgress) -> anyhow::Result<()> {
         match self {
             Stream::Run(run) => run.run(bars),
@@ -64,7 +64,7 @@ impl Stream {
         }
     }
 
-    /// What a host is asked for.
+    /// The commands that contact a host.
     async fn ask(&self) -> anyhow::Result<()> {
         match self {
             Stream::Create(create) => create.run().await,
@@ -74,7 +74,7 @@ impl Stream {
             Stream::List(list) => list.run().await,
             Stream::Status(named) => named.status().await,
             Stream::Top(top) => top.run().await,
-            Stream::Run(_) | Stream::Check(_) | Stream::Modules(_) => unreachable!("they ask no host"),
+            Stream::Run(_) | Stream::Check(_) | Stream::Modules(_) => unreachable!("they contact no host"),
         }
     }
 }

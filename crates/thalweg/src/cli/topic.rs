@@ -117,7 +117,7 @@ impl Delete {
             }
             let name = deleted.name.unwrap_or_default();
             Refused::check(deleted.error_code, deleted.error_message.as_deref(), || {
-                format!("Deletion of topic {name}")
+                format!("Deleting topic {name}")
             })?;
             writeln!(std::io::stdout(), "Deleted topic {name}.")?;
         }

@@ -1,4 +1,4 @@
-//! The binary as a person runs it: a command that is run to its end, and a broker.
+//! Runs the binary: a command to its end, and a broker.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Time limit for a condition.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// A command of the binary, which reads nothing.
+/// A command of the binary, without input.
 pub fn thalweg(line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
     command.args(line.split_whitespace());
@@ -24,7 +24,7 @@ pub fn run(command: &mut Command) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// The same, with this on standard input.
+/// The same, with standard input.
 pub fn run_with_input(command: &mut Command, input: &[u8]) -> (Option<i32>, String, String) {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary runs");
@@ -40,7 +40,7 @@ pub fn run_with_input(command: &mut Command, input: &[u8]) -> (Option<i32>, Stri
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// A process that runs, ended when it is dropped. Its standard input and output are pipes.
+/// A running process with piped standard input and output, killed when dropped.
 pub struct Running(pub Child);
 
 impl Running {
@@ -50,7 +50,7 @@ impl Running {
         Running(command.spawn().expect("the binary runs"))
     }
 
-    /// The lines that it writes.
+    /// The lines of its standard output.
     pub fn lines(&mut self) -> impl Iterator<Item = String> + use<> {
         BufReader::new(self.0.stdout.take().expect("it is a pipe")).lines().map(|line| line.expect("text"))
     }
@@ -60,7 +60,7 @@ impl Running {
         kill_process(pid, signal).expect("it runs");
     }
 
-    /// Acts like Ctrl-C.
+    /// Sends SIGINT, like Ctrl-C.
     pub fn interrupt(&self) {
         self.signal(Signal::INT);
     }
@@ -94,7 +94,7 @@ pub fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// A broker, ended when it is dropped.
+/// A broker, killed when dropped.
 pub struct Broker {
     process: Child,
     pub address: String,
@@ -103,7 +103,7 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// One that creates no topic unasked.
+    /// A broker without automatic topic creation.
     pub fn start() -> Broker {
         Broker::start_with(&[])
     }
@@ -111,7 +111,7 @@ impl Broker {
     /// The same, with these settings.
     pub fn start_with(settings: &[&str]) -> Broker {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        // A group forms at once.
+        // No initial rebalance delay.
         let usual = ["auto.create.topics.enable=false", "group.initial.rebalance.delay.ms=0"];
         let settings: Vec<String> =
             usual.iter().chain(settings).map(|setting| (*setting).to_owned()).collect();
@@ -136,7 +136,7 @@ impl Broker {
             line.split_once("listens on PLAINTEXT://").map(|(_, rest)| rest.to_owned())
         });
         let address = said.and_then(|said| said.split(',').next().map(str::to_owned)).expect("an address");
-        // Its later output is read, so that it never blocks.
+        // Read its later output, so that it never blocks.
         std::thread::spawn(move || lines.for_each(drop));
         (process, address)
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::binary::{run, thalweg};
 
-/// Longer than anything here takes, on a busy machine.
+/// A generous timeout for busy machines.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 fn signal(pid: u32, signal: Signal) {
@@ -32,7 +32,7 @@ struct Node {
     pid: u32,
 }
 
-/// A cluster that runs, and ends with the test: its processes have a guard.
+/// A running cluster, which ends with the test: its processes have a guard.
 struct Up {
     process: Child,
     out: BufReader<ChildStdout>,
@@ -40,13 +40,13 @@ struct Up {
 }
 
 impl Up {
-    /// Starts it; again where another program has taken one of the ports between their choice and their use.
+    /// Starts it; retries if another program takes a port first.
     fn start(dir: &Path, line: &str) -> Up {
         let is_new = std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
         for _ in 0..4 {
             match Up::start_once(dir, line) {
                 Err(why) if is_new && why.contains("Address already in use") => {
-                    // The ports that were chosen are kept with the cluster.
+                    // The chosen ports are stored with the cluster.
                     std::fs::remove_dir_all(dir)
                         .and_then(|()| std::fs::create_dir(dir))
                         .expect("ours to empty");
@@ -101,7 +101,7 @@ impl Up {
         self.judged(0).1
     }
 
-    /// The exit code and the status, with the broker at this place as bootstrap server.
+    /// The exit code and the status, with the broker at this index as bootstrap server.
     fn judged(&self, broker: usize) -> (Option<i32>, Value) {
         let mut command = thalweg("cluster status --json");
         command.env("THALWEG_BOOTSTRAP_SERVER", &self.brokers()[broker].clients);
@@ -110,7 +110,7 @@ impl Up {
         (code, status)
     }
 
-    /// The status once it is as wanted.
+    /// Waits until the status meets a condition.
     fn status_where(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let started = now();
         loop {
@@ -123,20 +123,20 @@ impl Up {
         }
     }
 
-    /// Ctrl-C: all nodes stop, and the output says how.
+    /// Ctrl-C: all nodes stop, and the output reports it.
     fn stop(mut self) {
         signal(self.process.id(), Signal::INT);
         let mut said = String::new();
         self.out.read_to_string(&mut said).expect("text");
         let status = self.process.wait().expect("ours to wait for");
-        assert!(status.success() && said.contains("Stopped in order"), "{status}: {said}");
+        assert!(status.success() && said.contains("Stopped cleanly"), "{status}: {said}");
         assert!(self.nodes.iter().all(|node| !is_alive(node.pid)), "{:?}", self.nodes);
     }
 }
 
 impl Drop for Up {
     fn drop(&mut self) {
-        // It may have ended already.
+        // It may have exited already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -185,7 +185,7 @@ fn three_brokers_start_keep_their_data_and_end_at_ctrl_c() {
 }
 
 #[test]
-fn a_broker_that_is_killed_is_told_of_and_its_partitions_get_other_leaders() {
+fn a_killed_broker_is_reported_and_its_partitions_get_other_leaders() {
     let dir = tempfile::tempdir().expect("a directory");
     let soon = "--set broker.session.timeout.ms=3000 --set broker.heartbeat.interval.ms=200";
     let up = Up::start(dir.path(), &format!("--brokers 2 {soon}"));
@@ -237,7 +237,7 @@ fn dead_brokers_are_seen_at_once_and_the_exit_code_says_how_bad_it_is() {
     let missing = "thalweg: The groups of these brokers are missing: 3 (Cannot connect to ";
     assert!(code == Some(1) && error.starts_with(missing), "{code:?} {error}");
 
-    // The controller is in the first: the second's view stays as it is.
+    // The controller is in the first broker: the second's view does not change.
     signal(up.nodes[0].pid, Signal::KILL);
     let (code, status) = up.judged(1);
     assert_eq!((code, named(&status, "offline")), (Some(4), vec![0, 2]), "{status:#}");
@@ -277,7 +277,7 @@ fn a_port_that_is_taken_is_named_before_anything_starts() {
 }
 
 #[test]
-fn a_port_of_another_cluster_is_named_with_what_has_it_and_nothing_is_written() {
+fn a_port_conflict_names_the_other_cluster_and_writes_nothing() {
     let dir = tempfile::tempdir().expect("a directory");
     let up = Up::start(&dir.path().join("first"), "--brokers 1");
     let node = &up.nodes[0];
@@ -285,15 +285,15 @@ fn a_port_of_another_cluster_is_named_with_what_has_it_and_nothing_is_written() 
     for (address, expected) in [
         (
             &node.controller,
-            "by a controller of another cluster, or of this one. Another first port".to_owned(),
+            "by a controller of another cluster, or of this one. Use another first port".to_owned(),
         ),
-        (&node.clients, format!("by a broker of the cluster {id}. Another first port")),
+        (&node.clients, format!("by a broker of the cluster {id}. Use another first port")),
     ] {
         let (_, port) = address.rsplit_once(':').expect("a port");
         let second = dir.path().join("second");
         let mut command = thalweg(&format!("cluster up --brokers 1 --port {port} --dir"));
         let (code, _, error) = run(command.arg(&second));
-        let named = format!("Port {port} of 127.0.0.1, which broker-1 needs, cannot be listened on: ");
+        let named = format!("Port {port} of 127.0.0.1, which broker-1 needs, is not available: ");
         assert!(code == Some(1) && error.contains(&named) && error.contains(&expected), "{code:?} {error}");
         assert!(!second.exists(), "nothing is written");
     }
@@ -301,10 +301,10 @@ fn a_port_of_another_cluster_is_named_with_what_has_it_and_nothing_is_written() 
 }
 
 #[test]
-fn what_each_node_has_of_its_own_cannot_be_set_for_all() {
+fn per_node_properties_cannot_be_set_for_all() {
     for setting in ["node.id=7", "listeners=PLAINTEXT://:9092", "log.dirs=/tmp"] {
         let (code, _, error) = run(&mut thalweg(&format!("cluster up --set {setting}")));
-        assert!(code == Some(2) && error.contains("leave it out"), "{code:?} {error}");
+        assert!(code == Some(2) && error.contains("remove it"), "{code:?} {error}");
     }
 }
 

@@ -67,10 +67,7 @@ async fn several_embedded_brokers_are_a_cluster_and_leave_nothing_behind() {
     let cluster = running.cluster().clone();
     assert_eq!((cluster.bootstrap.len(), cluster.processes.len()), (3, 3));
     assert!(
-        cluster
-            .info
-            .notes
-            .contains(&"KRaft: 3 brokers, of which broker 1 is the only controller too".to_owned()),
+        cluster.info.notes.contains(&"KRaft: 3 brokers; broker 1 is also the only controller".to_owned()),
         "{:?}",
         cluster.info.notes
     );
@@ -108,7 +105,7 @@ async fn a_broker_that_is_killed_is_noticed_and_a_dropped_cluster_is_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_setting_that_the_broker_refuses_is_told_in_its_own_words() {
+async fn a_setting_refused_by_the_broker_is_reported() {
     let work = tempfile::tempdir().expect("a directory");
     let properties = BTreeMap::from([("num.partitions".to_owned(), "many".to_owned())]);
     let spec = ClusterSpec { brokers: 1, properties };
@@ -119,7 +116,7 @@ async fn a_setting_that_the_broker_refuses_is_told_in_its_own_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_cluster_is_taken_as_it_is_and_must_be_large_enough() {
+async fn a_running_cluster_is_not_changed_and_must_be_large_enough() {
     let work = tempfile::tempdir().expect("a directory");
     let running = start(work.path(), &[]).await;
     let servers = running.cluster().bootstrap.clone();

@@ -74,7 +74,7 @@ fn brokers_are_host_and_port_for_every_command() {
 }
 
 #[test]
-fn a_port_that_nobody_listens_on_is_named() {
+fn a_closed_port_is_named() {
     let free = format!("127.0.0.1:{}", free_port());
     for mut command in commands(&free) {
         let (code, out, error) = run(&mut command);
@@ -85,7 +85,7 @@ fn a_port_that_nobody_listens_on_is_named() {
 }
 
 #[test]
-fn a_server_of_another_protocol_is_told_from_a_broker() {
+fn servers_of_other_protocols_are_recognised() {
     let closing = "it closed the connection (a TLS listener does so)";
     for (answer, expected) in [
         (&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], "it speaks HTTP"),
@@ -145,7 +145,7 @@ fn a_topic_or_group_that_does_not_exist_is_named() {
 }
 
 #[test]
-fn nothing_but_kafkas_lines_is_written_where_there_is_no_terminal() {
+fn only_kafkas_lines_are_written_without_a_terminal() {
     let broker = Broker::start();
     let to = |line: &str| {
         let mut command = thalweg(line);
@@ -196,7 +196,8 @@ fn a_filter_of_logs_that_means_nothing_is_named() {
     let (code, _, error) =
         run(command.env("THALWEG_BOOTSTRAP_SERVER", &broker.address).env("RUST_LOG", "nonsense"));
     assert_eq!(code, Some(0), "{error}");
-    let expected = "thalweg: RUST_LOG: \"nonsense\" is neither a level nor names a part of this program and has no effect: ";
+    let expected =
+        "thalweg: RUST_LOG: \"nonsense\" is neither a level nor a part of this program and has no effect: ";
     assert!(error.starts_with(expected), "{error}");
 }
 
@@ -217,12 +218,12 @@ fn the_first_line_of_a_node_says_its_version_and_the_last_whether_it_left_in_ord
             std::fs::remove_dir_all(dir.path().join("t-0")).expect("it is there");
         }
         let code = node.exit_code(Signal::TERM);
-        until("its last line", || node.said().trim_end().ends_with("Stopped in order") != damage);
+        until("its last line", || node.said().trim_end().ends_with("Stopped cleanly") != damage);
         let said = node.said();
         let last = said.lines().last().expect("a line");
         assert_eq!(code, Some(i32::from(damage)), "{said}");
-        assert_eq!(last.ends_with("Stopped in order"), !damage, "{said}");
-        assert_eq!(last.starts_with("thalweg: stopped, but not in order"), damage, "{said}");
+        assert_eq!(last.ends_with("Stopped cleanly"), !damage, "{said}");
+        assert_eq!(last.starts_with("thalweg: stopped, but not cleanly"), damage, "{said}");
     }
 }
 

@@ -12,7 +12,7 @@ fn produce(address: &str, topic: &str, records: usize) {
 }
 
 #[test]
-fn metrics_tell_what_went_through_a_topic_and_how_its_consumers_stand() {
+fn metrics_show_a_topics_traffic_and_consumer_lag() {
     let dir = tempfile::tempdir().expect("a directory");
     let node = Node::start(dir.path(), &["group.initial.rebalance.delay.ms=0"]);
     produce(&node.address, "orders", 7);
@@ -67,7 +67,7 @@ fn a_controller_alone_tells_of_its_cluster() {
 }
 
 #[test]
-fn a_taken_port_and_a_bad_value_are_told_before_anything_is_opened() {
+fn port_conflicts_and_invalid_values_are_reported_first() {
     let dir = tempfile::tempdir().expect("a directory");
     let data = dir.path().join("data");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");

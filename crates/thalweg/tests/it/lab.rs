@@ -1,4 +1,4 @@
-//! `thalweg lab` from its arguments to its report: runs that go well, and all that may go wrong with one.
+//! `thalweg lab` from its arguments to its report: successful runs, and everything that may go wrong.
 #![allow(
     clippy::disallowed_methods,
     reason = "processes run in the world's time, and their tests wait in it"
@@ -18,7 +18,7 @@ use thalweg_lab::worker::Driver;
 /// A run that takes longer than this has failed.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A small workload; what is different for a test stands behind it.
+/// A small workload, followed by the test's settings.
 pub(super) fn workload(seconds: f64, more: &str) -> String {
     format!(
         "title = \"A test\"\ndescription = \"A test.\"\nlabel = \"only\"\nrepetitions = 2\n\
@@ -27,7 +27,7 @@ pub(super) fn workload(seconds: f64, more: &str) -> String {
     )
 }
 
-/// A folder with a workload, and a place for the result.
+/// A directory with a workload, and one for the result.
 pub(super) struct Place {
     pub(super) dir: tempfile::TempDir,
 }
@@ -65,7 +65,7 @@ impl Place {
         self.result().workloads[0].points[0].clone()
     }
 
-    /// Processes of this run: brokers, whose data is here, and workers, which began here.
+    /// Processes of this run: brokers with data here, and workers with this working directory.
     pub(super) fn processes(&self) -> Vec<u32> {
         let here = self.dir.path().canonicalize().expect("it exists");
         let is_here = |pid: &u32| {
@@ -99,13 +99,13 @@ fn pids() -> Vec<u32> {
     processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Runs take turns: each has the machine as far as this program is concerned.
+/// Serialises runs, so that each has the machine to itself as far as this program is concerned.
 pub(super) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits for the end, not for ever.
+/// Waits for the end, with a timeout.
 pub(super) fn end(mut child: Child) -> Output {
     let began = Instant::now();
     while child.try_wait().expect("ours to wait for").is_none() {
@@ -136,7 +136,7 @@ fn a_short_run_yields_a_whole_result_that_can_be_shown_compared_and_run_again() 
     let place = Place::with(&workload(1.0, "consumers.count = 1"));
     let output = ran(place.run(&["--seed", "7"]));
     assert_ends_with(&output, 0);
-    assert!(text(&output.stderr).contains("To be measured: 1 point, about 0:"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("Estimated run: 1 point, about 0:"), "{}", text(&output.stderr));
     let (table, page) = (text(&output.stdout), place.out().join("report.html"));
     assert!(table.contains("embedded") && table.contains("report.html"), "{table}");
     assert!(std::fs::read_to_string(page).expect("a report").contains("</html>"));
@@ -195,7 +195,7 @@ fn streams_in_memory_are_measured_without_a_cluster() {
     place.assert_nothing_is_left();
     let place = Place::with(&workload(0.5, "cluster.brokers = 0\nverify = \"off\""));
     let output = ran(place.run(&["--driver", "java"]));
-    assert!(text(&output.stderr).contains("--driver stream would be right"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("use --driver stream"), "{}", text(&output.stderr));
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_broken_workload_file_is_refused_with_its_line() {
     assert_ends_with(&ran(place.lab(&["report", "small.toml"])), 2);
 }
 
-/// The driver librdkafka is behind a cargo feature. With the feature, `lab_drivers` has it measure.
+/// The driver librdkafka needs a cargo feature. With the feature, `lab_drivers` tests it.
 #[test]
 fn a_driver_that_is_not_built_in_is_refused_before_anything_is_made() {
     if Driver::Librdkafka.check().is_ok() {
@@ -234,7 +234,7 @@ fn a_driver_that_is_not_built_in_is_refused_before_anything_is_made() {
     let shown = ran(named.lab(&["show", "small.toml"]));
     assert_ends_with(&shown, 0);
     let help = ran(named.lab(&["run", "--help"]));
-    // Wherever its lines break.
+    // Ignore line breaks.
     let help = text(&help.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(help.contains("--features librdkafka"), "{help}");
 }
@@ -258,11 +258,11 @@ fn a_java_that_is_not_there_is_named_and_the_other_target_is_measured() {
     place.assert_nothing_is_left();
 }
 
-/// Waits until the first repetition has its workers, and gives the broker's process.
+/// Waits until the first repetition has its workers, and returns the broker's process.
 fn under_way(place: &Place, run: &mut Child) -> u32 {
     let began = Instant::now();
     loop {
-        // The broker, its guard, and a producer; the lab itself is here too.
+        // The broker, its guard, a producer, and the lab itself.
         if let Some(broker) = place.broker().filter(|_| place.processes().len() >= 4) {
             std::thread::sleep(Duration::from_millis(1500));
             return broker;
@@ -367,7 +367,7 @@ fn stalls_of_20_ms_show_in_the_999th_of_a_thousand_latencies() {
         ..Settings::default()
     });
     let rate = "load = { kind = \"rate\", records_per_s = 5000 }\nproducers.properties = { linger.ms = 0 }";
-    // A machine that is busy with other things has stalls of its own: one quiet run of three is enough.
+    // A busy machine has its own stalls: one quiet run of three suffices.
     let mut seen = Vec::new();
     for _ in 0..3 {
         let place = Place::with(&workload(4.0, rate));
@@ -382,7 +382,7 @@ fn stalls_of_20_ms_show_in_the_999th_of_a_thousand_latencies() {
         }
         seen.push((p999_us, taken.host.cpu_busy));
     }
-    // What others do with a busy machine is no fault of the lab.
+    // Other load on the machine is not the lab's fault.
     if seen.iter().all(|(_, busy)| *busy > 0.8) {
         let skipped =
             "SKIPPED: that stalls show as no more than they are: run it on a machine with nothing else to do";
@@ -431,5 +431,5 @@ fn files_of_the_openmessaging_benchmark_are_run_and_its_results_written() {
     assert!(written.exists(), "a report can write them, too");
     let strange = ran(place.lab(&["run", "quick", "--omb-driver", "kafka.yaml"]));
     assert_ends_with(&strange, 2);
-    assert!(text(&strange.stderr).contains("--omb-driver kafka.yaml has no workload"));
+    assert!(text(&strange.stderr).contains("--omb-driver kafka.yaml has no effect"));
 }

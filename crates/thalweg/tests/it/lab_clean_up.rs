@@ -1,5 +1,5 @@
-//! A run of the lab that fails or is interrupted leaves nothing behind, whatever state it is in. On brokers of this binary:
-//! those that the lab starts must be gone with their files, and one that runs without it must have no topic of the run.
+//! A failed or interrupted run of the lab leaves nothing behind, in any state. On brokers of this binary: those started by the lab
+//! must be gone with their files, and a running one must have no topic of the run.
 #![allow(
     clippy::disallowed_methods,
     reason = "processes run in the world's time, and their tests wait in it"
@@ -16,7 +16,7 @@ use super::binary::{run, thalweg};
 use super::lab::{Place, alone, assert_ends_with, end, ran, signal, text, workload};
 use super::node::Node;
 
-/// A run that does not come to a state in this time has failed.
+/// Timeout for a run to reach a state.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Standard error of a run.
@@ -25,7 +25,7 @@ fn error_file(place: &Place) -> std::fs::File {
     std::fs::File::create(place.dir.path().join("stderr")).expect("a file")
 }
 
-/// A broker that runs without the lab.
+/// A running broker, not started by the lab.
 struct Foreign {
     node: Node,
     _dir: tempfile::TempDir,
@@ -38,7 +38,7 @@ impl Foreign {
         Foreign { node, _dir: dir }
     }
 
-    /// Topics of runs of the lab.
+    /// Topics of the lab's runs.
     fn topics(&self) -> Vec<String> {
         let (code, out, error) =
             run(&mut thalweg(&format!("topic list --bootstrap-server {}", self.node.address)));
@@ -47,7 +47,7 @@ impl Foreign {
         words.map(str::to_owned).collect()
     }
 
-    /// Starts a run on it, whose standard error goes to a file.
+    /// Starts a run on it, with standard error in a file.
     fn run(&self, place: &Place) -> Child {
         let mut command = place.run(&["--bootstrap", &self.node.address]);
         command.stderr(error_file(place));
@@ -74,7 +74,7 @@ fn workers(place: &Place) -> Vec<u32> {
     place.processes().into_iter().filter(is_worker).collect()
 }
 
-/// Waits until a run is where it should be.
+/// Waits until a run reaches a state.
 #[track_caller]
 fn await_state(run: &mut Child, place: &Place, state: &str, is_there: impl Fn() -> bool) {
     let began = Instant::now();
@@ -89,7 +89,7 @@ fn await_state(run: &mut Child, place: &Place, state: &str, is_there: impl Fn() 
     }
 }
 
-/// Waits until a repetition of these words measures: its worker has been sending for a moment.
+/// Waits until a repetition with this progress line measures: its worker has been sending for a moment.
 #[track_caller]
 fn await_measuring(run: &mut Child, place: &Place, words: &str) {
     await_state(run, place, words, || said(place).contains(words) && !workers(place).is_empty());
@@ -142,9 +142,9 @@ fn prepare_that_fails_leaves_no_topic() {
     let _alone = alone();
     let foreign = Foreign::start();
     for (more, words) in [
-        // No topic is made.
-        ("topics.properties = { retention.ms = \"none\" }", "Creation of"),
-        // The topics are there when the worker refuses its assignment.
+        // No topic is created.
+        ("topics.properties = { retention.ms = \"none\" }", "Creating"),
+        // The topics exist when the worker refuses its assignment.
         ("producers.properties = { acks = \"7\" }", "acks"),
     ] {
         let place = Place::with(&workload(1.0, more));
@@ -177,7 +177,7 @@ fn prepare_that_is_interrupted_leaves_no_topic() {
 fn a_worker_that_dies_in_warm_up_or_measurement_leaves_no_topic() {
     let _alone = alone();
     let foreign = Foreign::start();
-    // What a panic that aborts does, and what the kernel does to one that takes too much memory.
+    // Like an aborting panic, or the kernel's out-of-memory killer.
     for (words, by) in [("(warm-up, not counted)", Signal::ABORT), ("repetition 1 of 2", Signal::KILL)] {
         let place = Place::with(&workload(60.0, ""));
         let mut run = foreign.run(&place);
@@ -210,7 +210,7 @@ fn a_measurement_that_is_interrupted_leaves_no_topic_and_keeps_whole_repetitions
 fn a_contender_that_fails_leaves_the_others_their_turns() {
     let _alone = alone();
     let foreign = Foreign::start();
-    // Streams refuse records that are verified; the plain client goes on through all of its repetitions.
+    // Streams refuse verified records; the plain client completes all its repetitions.
     let place = Place::with(&workload(0.5, "drivers = \"stream, thalweg\"\nverify = \"whole\""));
     let output = end(foreign.run(&place));
     assert_ends_with(&output, 1);

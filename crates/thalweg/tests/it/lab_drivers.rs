@@ -1,5 +1,5 @@
-//! All drivers of the lab as real workers against the null server, and the evidence that finds what it loses.
-#![allow(clippy::disallowed_methods, reason = "workers are told when to begin by the clock that they share")]
+//! All drivers of the lab as real workers against the null server, and the evidence that detects its losses.
+#![allow(clippy::disallowed_methods, reason = "the start time of workers is wall-clock time")]
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,7 +15,7 @@ use thalweg_lab::worker::{Assignment, Driver, Event, Handle, Report, Role, StopW
 use thalweg_lab::workload::{Payload, RecordSpec, Verify};
 
 const SEED: u64 = 42;
-/// A worker that says nothing for so long has failed.
+/// A worker without output for this long has failed.
 const SILENCE: Duration = Duration::from_secs(60);
 const RECORDS: RecordSpec = RecordSpec { size_bytes: 128, payload: Payload::Random, keys: None };
 
@@ -23,7 +23,7 @@ fn serve(settings: Settings) -> NullServer {
     NullServer::start(&Settings { partitions: 3, ..settings }).expect("a null server")
 }
 
-/// One that keeps what it is sent.
+/// A null server that stores records.
 fn keeping(loss: Option<Loss>) -> NullServer {
     serve(Settings { keep_bytes_max: 1 << 30, loss, ..Settings::default() })
 }
@@ -80,7 +80,7 @@ async fn evidence(server: &NullServer, producer: Report) -> Evidence {
     evidence::collect(claim).await.expect("evidence")
 }
 
-/// Whether a driver can be had here; says so where it cannot.
+/// Whether a driver is available; prints a message if not.
 fn has(driver: Driver) -> bool {
     let missing = match driver {
         Driver::Thalweg | Driver::Stream => None,
@@ -91,7 +91,7 @@ fn has(driver: Driver) -> bool {
         Driver::Java => kafka_jars().err().map(|error| error.to_string()),
     };
     if let Some(missing) = &missing {
-        // Past the test harness, which keeps what a test prints.
+        // Bypasses the test harness, which captures output.
         writeln!(std::io::stderr(), "SKIPPED: the driver {}: {missing}", driver.words())
             .expect("standard error is open");
     }
@@ -111,7 +111,7 @@ async fn every_driver_produces_to_the_null_server() {
         assert_eq!(server.counts().records, 20_000, "{client}");
         assert_eq!(report.measured.bytes, 20_000 * 128, "{client}");
         assert!(report.measured.to_us > report.measured.from_us, "{client}: {report:?}");
-        // The tool tells no latencies that count from the intended time, and its notes say so.
+        // The tool's latencies do not count from the intended time, which its notes say.
         assert_eq!(report.acknowledge_latency.is_some(), driver != Driver::Java, "{client}");
         let own = report.notes.iter().any(|note| note.contains("coordinated omission"));
         assert_eq!(own, driver == Driver::Java, "{client}: {:?}", report.notes);
@@ -119,7 +119,7 @@ async fn every_driver_produces_to_the_null_server() {
 }
 
 #[tokio::test]
-async fn every_driver_consumes_what_the_null_server_keeps() {
+async fn every_driver_consumes_the_null_servers_records() {
     let server = keeping(None);
     let produced =
         run(&assignment(Driver::Thalweg, Role::Producer, &server, StopWhen::Records(20_000))).await.1;
@@ -142,14 +142,14 @@ async fn every_driver_consumes_what_the_null_server_keeps() {
 }
 
 #[tokio::test]
-async fn streams_tell_to_the_message_what_they_have_carried() {
+async fn streams_report_exact_counts() {
     let server = keeping(None);
     let mut produce = assignment(Driver::Stream, Role::Producer, &server, StopWhen::Records(20_000));
     (produce.verify, produce.properties) = (Verify::Off, [("acks".to_owned(), "1".to_owned())].into());
     let (client, produced) = run(&produce).await;
     assert!(client.ends_with(" streams"), "{client}");
     assert!(produced.measured.records >= 20_000, "{produced:?}");
-    // Stopped like by Ctrl-C: what was on its way has arrived, and is told.
+    // Stopped like by Ctrl-C: messages in flight were delivered and counted.
     assert_eq!(server.counts().records, produced.acknowledged, "{produced:?}");
     assert_eq!(produced.measured.bytes, produced.measured.records * 128, "{produced:?}");
     let mut consume = assignment(Driver::Stream, Role::Consumer, &server, StopWhen::Records(20_000));
@@ -163,7 +163,7 @@ async fn streams_tell_to_the_message_what_they_have_carried() {
 }
 
 #[tokio::test]
-async fn what_librdkafka_stamps_the_evidence_finds_whole() {
+async fn librdkafkas_stamps_are_verified() {
     if !has(Driver::Librdkafka) {
         return;
     }
@@ -184,7 +184,7 @@ async fn acknowledged_records_that_are_lost_are_found_out() {
         let lost = server.counts().lost_records;
         assert!(lost > 0 && produced.acknowledged == 20_000, "{lost} {produced:?}");
         let found = evidence(&server, produced).await;
-        // Where the end offsets tell, they tell; where they lie, only reading back does.
+        // If the end offsets hide losses, only reading back finds them.
         assert_eq!(found.in_log, 20_000 - if hidden { 0 } else { lost }, "hidden={hidden}");
         assert_eq!(found.check.map(|check| check.lost), Some(lost), "hidden={hidden}");
         assert!(!found.faults.is_empty(), "hidden={hidden}");
@@ -192,7 +192,7 @@ async fn acknowledged_records_that_are_lost_are_found_out() {
 }
 
 #[tokio::test]
-async fn a_known_service_time_is_what_librdkafka_measures() {
+async fn librdkafka_measures_a_known_service_time() {
     if !has(Driver::Librdkafka) {
         return;
     }
@@ -210,7 +210,7 @@ async fn a_known_service_time_is_what_librdkafka_measures() {
     assert!((100_000..150_000).contains(&latency.p50_us), "{} us", latency.p50_us);
 }
 
-/// A worker of another build, or one that was started by hand: the command line refuses the driver before it comes to this.
+/// A worker of another build, or started by hand: the command line refuses the driver before this.
 #[tokio::test]
 async fn a_worker_names_the_driver_that_it_was_built_without() {
     if Driver::Librdkafka.check().is_ok() {
@@ -225,7 +225,7 @@ async fn a_worker_names_the_driver_that_it_was_built_without() {
 }
 
 #[tokio::test]
-async fn what_a_tool_of_kafka_cannot_do_is_refused_by_name() {
+async fn unsupported_options_of_kafkas_tools_are_refused_by_name() {
     if !has(Driver::Java) {
         return;
     }

@@ -1,4 +1,4 @@
-//! Workers of the lab as child processes against a broker of this binary, and the evidence that is gathered afterwards.
+//! The lab's workers as child processes against a broker of this binary, and the evidence.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,7 +16,7 @@ use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, Dele
 use thalweg_wire::request::{CreateTopicsRequest, DeleteRecordsRequest};
 
 const SEED: u64 = 42;
-/// A worker that says nothing for so long has failed.
+/// A worker without output for this long has failed.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// A broker with a topic.
@@ -32,7 +32,7 @@ impl Lab {
         Lab::start_with(&TargetSpec::Embedded, 1, partitions, settings).await
     }
 
-    /// As many replicas as brokers.
+    /// The broker with this many replicas.
     async fn start_with(
         target: &TargetSpec,
         brokers: u32,
@@ -118,7 +118,7 @@ impl Lab {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "workers are told times of the wall clock")]
+#[expect(clippy::disallowed_methods, reason = "workers use wall-clock times")]
 fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     u64::try_from(since.as_micros()).expect("before the year 500000")
@@ -149,7 +149,7 @@ async fn done(worker: &mut Handle) -> (Report, Vec<Interval>) {
     }
 }
 
-/// Starts it in 50 ms, measures after `warm_up` more, and gives what it did.
+/// Starts it in 50 ms, measures after `warm_up` more, and returns its report.
 async fn run(assignment: &Assignment, warm_up: Duration) -> (Report, Vec<Interval>) {
     let mut worker = spawn("worker-0", assignment);
     let (client, children) =
@@ -198,11 +198,10 @@ async fn records_that_are_missing_are_found_with_and_without_a_check() {
     let evidence = lab.evidence(&assignment.records, std::slice::from_ref(&report), true).await;
     let check = evidence.check.expect("it was asked for");
     assert_eq!((check.read, check.lost, check.duplicated, check.damaged), (4300, 700, 0, 0));
-    let lost =
-        "700 records of producer 0 were acknowledged and are not in the log, the first of them 0 to 699";
+    let lost = "700 acknowledged records of producer 0 are not in the log, the first of them 0 to 699";
     assert!(evidence.faults.contains(&lost.to_owned()), "{:?}", evidence.faults);
     let unchecked = lab.evidence(&assignment.records, &[report], false).await;
-    let missing = "5000 records were acknowledged, and the log holds 4300: 700 are missing";
+    let missing = "5000 records were acknowledged, but the log has 4300: 700 are missing";
     assert!(unchecked.check.is_none() && unchecked.faults.contains(&missing.to_owned()), "{unchecked:?}");
 }
 
@@ -222,7 +221,7 @@ async fn records_of_another_seed_are_damage_and_a_compacted_topic_claims_nothing
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn consumers_share_what_is_produced_at_the_same_time_and_compressed() {
+async fn consumers_share_compressed_records_produced_concurrently() {
     let lab = Lab::start(4, &[]).await;
     let mut consuming = lab.assignment(Role::Consumer, StopWhen::Told);
     (consuming.clients, consuming.threads) = (2, 1);
@@ -234,7 +233,7 @@ async fn consumers_share_what_is_produced_at_the_same_time_and_compressed() {
     producing.properties.insert("compression.type".to_owned(), "lz4".to_owned());
     let mut producer = spawn("producer-0", &producing);
     tokio::time::timeout(SILENCE, producer.ready()).await.expect("in time").expect("ready");
-    // What is verified must be what is sent: the consumer was told of other records, and says so.
+    // The verified specification must be that of the sent records: this consumer expects others, and reports it.
     let at_us = now_us() + 100_000;
     consumer.start(at_us, at_us + 1_000_000).await;
     producer.start(at_us, at_us + 1_000_000).await;
@@ -243,12 +242,12 @@ async fn consumers_share_what_is_produced_at_the_same_time_and_compressed() {
     consumer.stop().await;
     let (consumed, intervals) = done(&mut consumer).await;
     assert_eq!(produced.failed, 0);
-    // Three seconds at 4,000 a second, the first of them warm-up.
+    // Three seconds at 4,000 per second, the first of them warm-up.
     assert!(produced.sent.abs_diff(12_000) <= 1, "{}", produced.sent);
     assert_eq!(consumed.acknowledged, produced.sent);
     assert!(!intervals.is_empty());
     let damaged: u64 = consumed.seen.iter().map(|seen| seen.damaged).sum();
-    assert_eq!(damaged, produced.sent, "other records than it was told of");
+    assert_eq!(damaged, produced.sent, "it expected other records");
 
     let evidence = lab.evidence(&producing.records, &[produced], true).await;
     assert_eq!(evidence.faults, [""; 0]);
@@ -276,7 +275,7 @@ async fn the_time_from_end_to_end_counts_from_the_intended_time() {
     let end_to_end = consumed.end_to_end_latency.expect("some");
     assert!(acknowledge.count.abs_diff(500) <= 1, "{}", acknowledge.count);
     assert!(end_to_end.count.abs_diff(500) <= 1, "{}", end_to_end.count);
-    // A debug build on a busy machine: only what is wrong by orders of magnitude fails.
+    // A debug build on a busy machine: only errors of orders of magnitude fail.
     assert!((10..500_000).contains(&acknowledge.p50_us), "{acknowledge:?}");
     assert!((10..500_000).contains(&end_to_end.p50_us), "{end_to_end:?}");
     let seen = &consumed.seen[0];
@@ -284,7 +283,7 @@ async fn the_time_from_end_to_end_counts_from_the_intended_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_is_told_to_stop_reports_what_it_did() {
+async fn a_stopped_worker_reports() {
     let lab = Lab::start(1, &[]).await;
     let mut assignment = lab.assignment(Role::Producer, StopWhen::Told);
     assignment.verify = Verify::Off;
@@ -320,7 +319,7 @@ async fn a_backlog_is_consumed_from_its_beginning_and_only_after_the_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_done_is_said_before_anything_begins() {
+async fn unsupported_assignments_are_refused_first() {
     let lab = Lab::start(1, &[]).await;
     let good = lab.assignment(Role::Producer, StopWhen::Records(1));
     let with = |change: fn(&mut Assignment)| {
@@ -329,13 +328,16 @@ async fn what_cannot_be_done_is_said_before_anything_begins() {
         assignment
     };
     let cases = [
-        (with(|a| a.records.size_bytes = 20), "records.size_bytes = 20 is too small to be verified"),
+        (with(|a| a.records.size_bytes = 20), "records.size_bytes = 20 is too small to verify"),
         (
             with(|a| drop(a.properties.insert("security.protocol".to_owned(), "SASL_SSL".to_owned()))),
             "sasl.mechanism=GSSAPI is invalid: expected PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
         ),
         (with(|a| drop(a.properties.insert("acks".to_owned(), "2".to_owned()))), "acks=2 is invalid"),
-        (with(|a| a.records.payload = Payload::File("/no/such".to_owned())), "The payload file /no/such"),
+        (
+            with(|a| a.records.payload = Payload::File("/no/such".to_owned())),
+            "Cannot read the payload file /no/such",
+        ),
         (with(|a| a.topics.clear()), "topics is empty"),
         (with(|a| a.role = Role::Consumer), "group is not set"),
         (with(|a| a.bootstrap = vec!["127.0.0.1:1".to_owned()]), "Cannot connect to 127.0.0.1:1"),
@@ -350,7 +352,7 @@ async fn what_cannot_be_done_is_said_before_anything_begins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicas_of_apache_kafka_agree_and_one_that_is_down_is_told() {
+async fn replicas_of_apache_kafka_agree_and_a_missing_one_is_reported() {
     if std::env::var_os("KAFKA_CLASSPATH").is_none() {
         let how = "export KAFKA_CLASSPATH=\"$(compat/kafka-jars/fetch)\", with Java 17 or later";
         writeln!(std::io::stderr(), "SKIPPED: evidence of three brokers of Apache Kafka: {how}")
@@ -360,11 +362,11 @@ async fn replicas_of_apache_kafka_agree_and_one_that_is_down_is_told() {
     let lab = Lab::start_with(&TargetSpec::ApacheKafka, 3, 3, &[("min.insync.replicas", "1")]).await;
     let mut assignment = lab.assignment(Role::Producer, StopWhen::Records(30_000));
     assignment.properties.insert("acks".to_owned(), "1".to_owned());
-    // Without idempotence a batch that a broker refuses, which does not know the topic yet, lands behind those under way.
+    // Without idempotence, a batch refused because the topic is unknown yet would end up after those in flight.
     assignment.properties.insert("max.in.flight.requests.per.connection".to_owned(), "1".to_owned());
     let watch = Watch::start(lab.admin.clone(), assignment.topics.clone());
     let (report, _) = run(&assignment, Duration::ZERO).await;
-    // It looks once a second, and the first look may come before all brokers know the topic.
+    // It checks once per second, and the first check may precede the topic on all brokers.
     tokio::time::sleep(Duration::from_secs(5)).await;
     let watched = watch.finish().await;
     assert_eq!(watched.in_sync_replicas_min, Some(3), "{watched:?}");
@@ -388,10 +390,7 @@ async fn replicas_of_apache_kafka_agree_and_one_that_is_down_is_told() {
     assert_eq!(watch.finish().await.in_sync_replicas_min, Some(2));
     let evidence = lab.evidence(&assignment.records, &[report], true).await;
     assert_eq!(evidence.check.as_ref().map(|check| (check.read, check.lost)), Some((30_000, 0)));
-    assert!(
-        evidence.faults.iter().any(|fault| fault.contains("an end that it does not tell")),
-        "{evidence:?}"
-    );
+    assert!(evidence.faults.iter().any(|fault| fault.contains("an unknown end offset")), "{evidence:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -404,7 +403,7 @@ async fn a_worker_ends_with_the_lab() {
     assert!(Path::new(&proc).exists());
     drop(worker);
     let gone = async {
-        // A zombie has ended too.
+        // A zombie has exited, too.
         while std::fs::read_to_string(&proc).is_ok_and(|stat| !stat.contains(") Z ")) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -416,15 +415,15 @@ async fn a_worker_ends_with_the_lab() {
         by_hand.args(["lab", "worker"]).stdin(std::process::Stdio::null()).output().expect("it ran");
     assert!(!by_hand.status.success());
     let text = String::from_utf8_lossy(&by_hand.stderr).into_owned();
-    assert!(text.contains("a worker is started by the lab"), "{text}");
+    assert!(text.contains("workers are started by the lab"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_is_killed_is_told_with_its_name() {
+async fn a_killed_worker_is_reported_by_name() {
     let lab = Lab::start(1, &[]).await;
     let mut worker = spawn("producer-9", &lab.assignment(Role::Producer, StopWhen::Told));
     worker.ready().await.expect("ready");
     kill(worker.pid());
     let error = next(&mut worker).await.expect_err("it is gone");
-    assert_eq!(error.to_string(), "The worker producer-9 ended in the middle, by signal 9");
+    assert_eq!(error.to_string(), "The worker producer-9 exited unexpectedly, by signal 9");
 }

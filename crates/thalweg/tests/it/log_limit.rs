@@ -1,4 +1,4 @@
-//! What strangers can have a node write to its log.
+//! Limits of the log lines that strangers can cause.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,11 +9,11 @@ use super::node::Node;
 
 /// Each of these frames closes its connection with a warning.
 const FRAMES: [&[u8]; 3] = [
-    // No length that a frame may have.
+    // An invalid length.
     &[0x7f, 0xff, 0xff, 0xff],
-    // No API.
+    // An unknown API.
     &[0, 0, 0, 8, 0x7f, 0, 0, 0, 0, 0, 0, 1],
-    // Less than a header.
+    // Shorter than a header.
     &[0, 0, 0, 1, 0],
 ];
 
@@ -26,7 +26,7 @@ fn malformed_frames_do_not_fill_the_log() {
         for frame in FRAMES {
             let mut stream = TcpStream::connect(&node.address).expect("it listens");
             stream.write_all(frame).expect("it reads");
-            // It answers nothing and closes the connection.
+            // It closes the connection without an answer.
             let closed = stream.read(&mut [0]);
             assert!(matches!(closed, Ok(0) | Err(_)), "{closed:?}");
         }
@@ -37,7 +37,7 @@ fn malformed_frames_do_not_fill_the_log() {
         let lines = |part: &str| said.lines().filter(|line| line.contains(part)).count();
         (lines("Closed a connection"), said.contains("more from 127.0.0.1"), said.clone())
     };
-    // The thread that reads its lines may be a little behind.
+    // The thread that reads its lines may lag a little.
     let mut last = told();
     for _ in 0..100 {
         if last.1 {

@@ -14,11 +14,11 @@ use super::binary::thalweg;
 /// A node, killed when it is dropped.
 pub struct Node {
     child: Child,
-    /// Where its first listener listens.
+    /// The address of its first listener.
     pub address: String,
     /// The line with all listeners.
     listens: String,
-    /// Where its HTTP server is.
+    /// The address of its HTTP server.
     pub http: String,
     said: Arc<Mutex<String>>,
 }
@@ -26,17 +26,17 @@ pub struct Node {
 /// An answer over HTTP.
 pub struct Answer {
     pub status: u16,
-    /// In small letters.
+    /// In lower case.
     pub head: String,
     pub body: String,
 }
 
-/// Asks a server for something. `headers` are whole lines.
+/// Sends a request to a server. `headers` are whole lines.
 pub fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> Answer {
     let mut stream = TcpStream::connect(address).expect("it listens");
     let length = body.len();
     let head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}");
-    // A body that is refused need not be read.
+    // A refused body need not be read.
     let _ = write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}");
     let mut answer = Vec::new();
     let read = stream.read_to_end(&mut answer);
@@ -73,7 +73,7 @@ impl Node {
         };
         let listens = after("listens on ");
         let http = after("Metrics are at http://").trim_end_matches("/metrics").to_owned();
-        // Later output is read, so that it never blocks.
+        // Read later output, so that it never blocks.
         std::thread::spawn(move || lines.for_each(|line| keep(&line)));
         let mut node = Node { child, address: String::new(), listens, http, said };
         let (first, _) = node.listens.split_once("://").expect("a name before it");
@@ -81,7 +81,7 @@ impl Node {
         node
     }
 
-    /// Where a listener listens.
+    /// The address of a listener.
     pub fn listener(&self, name: &str) -> String {
         let (_, rest) = self.listens.split_once(&format!("{name}://")).expect("it has the listener");
         rest.split([',', ' ', ';']).next().expect("an address").to_owned()
@@ -112,13 +112,13 @@ impl Node {
         Pid::from_child(&self.child)
     }
 
-    /// Ends it, and waits for that. Its exit code.
+    /// Stops it, and returns its exit code.
     pub fn exit_code(&mut self, signal: Signal) -> Option<i32> {
         kill_process(self.pid(), signal).expect("it runs");
         self.child.wait().expect("it ends").code()
     }
 
-    /// Ends it, and waits for that.
+    /// Kills it.
     pub fn end(&mut self, signal: Signal) {
         kill_process(self.pid(), signal).expect("it runs");
         let ended = self.child.wait().expect("it ends");

@@ -22,7 +22,7 @@ use thalweg_wire::request::*;
 use thalweg_wire::{ErrorCode, Records};
 use tokio::task::JoinSet;
 
-/// Longer than anything here takes, on a machine that does much else.
+/// A generous timeout for busy machines.
 const PATIENCE: Duration = Duration::from_secs(90);
 const TOPIC: &str = "replicated";
 
@@ -136,7 +136,7 @@ impl Cluster {
         until("the topic", async || {
             let Some(connection) = self.connect().await else { return false };
             let answer = connection.send(&request).await.ok();
-            // It may have been made by a request whose answer was late.
+            // A request whose answer was late may have created it.
             answer.is_some_and(|answer| {
                 [ErrorCode::None.code(), ErrorCode::TopicAlreadyExists.code()]
                     .contains(&answer.topics[0].error_code)
@@ -187,7 +187,7 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(PATIENCE, held).await.unwrap_or_else(|_| panic!("{what} did not come"));
 }
 
-/// What producers know of the cluster.
+/// The producers' view of the cluster.
 #[derive(Default)]
 struct Known {
     addresses: BTreeMap<i32, String>,
@@ -215,7 +215,7 @@ async fn produce(known: Arc<Known>, producer_id: i64) -> i32 {
             known.acknowledged.fetch_add(1, Ordering::Relaxed);
             connection = open;
         } else {
-            // The next may be the leader.
+            // Another broker may be the leader.
             leader = leader % 3 + 1;
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
@@ -262,7 +262,7 @@ async fn brokers_that_are_killed_and_paused_lose_nothing_that_was_acknowledged()
     pass(&known, 100).await;
     cluster.begin(leader);
     cluster.wait_for_all_in_sync().await;
-    // The new leader is paused until others lead, and wakes as one of them.
+    // The new leader is paused until others lead, and resumes as a follower.
     let leader = cluster.partition().await.expect("it is known").leader_id;
     cluster.signal(leader, Signal::STOP);
     pass(&known, 100).await;
@@ -300,7 +300,7 @@ fn check(cluster: &Cluster, produced: &[(i64, i32)]) {
     }
     for (producer_id, count) in produced {
         let sequences = &found[producer_id];
-        // Records in flight at the end may exist too.
+        // Records in flight at the end may exist, too.
         assert!(
             sequences.len() >= usize::try_from(*count).expect("a count"),
             "{producer_id}: records are lost"

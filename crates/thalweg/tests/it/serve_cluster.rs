@@ -5,11 +5,11 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-/// A node that is killed when the test ends, however it does.
+/// A node, killed when dropped.
 struct Node {
     child: Child,
     log: std::io::Lines<BufReader<ChildStderr>>,
-    /// Where its first listener listens.
+    /// The address of its first listener.
     address: String,
 }
 
@@ -37,7 +37,7 @@ impl Node {
         Node { child, log, address }
     }
 
-    /// Stops it by SIGTERM, and returns its later log.
+    /// Stops it with SIGTERM, and returns its later log.
     fn stop(mut self) -> String {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM).expect("it runs");
@@ -50,7 +50,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // It may have ended.
+        // It may have exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -83,6 +83,6 @@ fn a_broker_joins_a_controller_that_is_another_process_and_both_stop_in_order() 
     assert_eq!(described.matches("Leader: 7").count(), 2, "{described}");
     for node in [broker, controller] {
         let log = node.stop();
-        assert!(log.contains("Stopped in order"), "{log}");
+        assert!(log.contains("Stopped cleanly"), "{log}");
     }
 }

@@ -1,5 +1,5 @@
-//! Streams that brokers host: the verbs over REST and on the command line, restarts, taps, instances, several
-//! brokers, a thousand streams, and what is shown of them.
+//! Streams hosted by brokers: the verbs over HTTP and on the command line, restarts, taps, instances, several brokers, a thousand
+//! streams, and their figures.
 
 use std::collections::BTreeSet;
 use std::net::TcpStream;
@@ -42,7 +42,7 @@ impl Host {
         (status, serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {body}")))
     }
 
-    /// A verb that is done.
+    /// A verb that must succeed.
     fn done(&self, method: &str, path: &str, body: Value) -> Value {
         let (code, answer) = self.ask(method, path, &body.to_string());
         assert!((200..300).contains(&code), "{method} {path}: {answer}");
@@ -124,11 +124,11 @@ fn the_command_line_creates_deploys_undeploys_and_destroys() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place_and_nothing_is_created() {
+fn mistakes_are_reported_with_their_position_and_nothing_is_created() {
     let (dir, _) = dir_and("");
     let host = Host::start(dir.path());
     let caret =
-        "There is no processor fliter\n    time | fliter | log\n           ^^^^^^\n  filter would be right.";
+        "There is no processor fliter\n    time | fliter | log\n           ^^^^^^\n  Did you mean filter?";
     let (code, out, error) = host.stream(&["create", "x", "--definition", "time | fliter | log"]);
     assert_eq!((code, out.as_str(), error), (Some(2), "", format!("thalweg: {caret}\n")));
     let (code, answer) =
@@ -142,23 +142,19 @@ fn what_is_wrong_is_told_with_its_place_and_nothing_is_created() {
         assert!(code == expected && message.contains(part), "{body}: {code} {message}");
     };
     let definition = |text: &str| json!({ "name": "x", "definition": text });
-    refused(definition("stdin | log"), 400, "http, file or kafka would be right");
+    refused(definition("stdin | log"), 400, "Use http, file or kafka.");
     refused(definition("time | exec --command=cat | log"), 400, "exec is not allowed on this host");
     refused(definition("tap:stream:nope > log"), 400, "Create it first");
     refused(definition("time | log; time | null"), 400, "A definition is one stream");
-    refused(definition("y = time | log"), 400, "This names the stream y, and it is created as x");
-    refused(definition("tap:stream:x > log"), 400, "is fed by itself");
+    refused(definition("y = time | log"), 400, "The definition names the stream y, but it is created as x");
+    refused(definition("tap:stream:x > log"), 400, "feeds itself");
     refused(json!({ "name": "a b", "definition": "time | log" }), 400, "cannot be the name of a stream");
     refused(json!({ "name": "x" }), 400, "definition is missing");
-    refused(
-        json!({ "name": "x", "definition": "time | log", "deply": true }),
-        400,
-        "There is no field deply",
-    );
+    refused(json!({ "name": "x", "definition": "time | log", "deply": true }), 400, "Unknown field deply");
     refused(
         json!({ "name": "x", "definition": "time | log", "deploy": true, "properties": "module.lgo.count=2" }),
         400,
-        "module.log.count would be right",
+        "use module.log.count",
     );
     let exactly_once = json!({ "guarantee": "exactly-once" });
     refused(
@@ -171,7 +167,7 @@ fn what_is_wrong_is_told_with_its_place_and_nothing_is_created() {
     {
         let create = ["create", "x", "--definition", "time | log", "--deploy", "--properties", properties];
         let (code, _, error) = host.stream(&create);
-        assert!(code == Some(2) && error.contains("would be right"), "{properties}: {code:?} {error}");
+        assert!(code == Some(2) && error.contains("use "), "{properties}: {code:?} {error}");
     }
     assert_eq!(host.ask("POST", "/streams", "[").0, 400);
     assert_eq!(host.ask("GET", "/streams/nope", "").0, 404);
@@ -179,10 +175,10 @@ fn what_is_wrong_is_told_with_its_place_and_nothing_is_created() {
     assert_eq!(answer.status, 403, "a web page is no operator");
     assert_eq!(host.ask("GET", "/streams", "").1["streams"], json!([]));
     host.create("x", "time --initialDelay=1h | null");
-    refused(definition("time | log"), 409, "There is a stream x already");
+    refused(definition("time | log"), 409, "A stream x exists already");
     let (code, answer) = host.ask("POST", "/streams/missing/undeploy", "");
     assert_eq!((code, &answer["error"]["message"]), (404, &json!("There is no stream missing")));
-    // What cannot be started says why, and can be deployed again.
+    // A stream that cannot be started reports why, and can be deployed again.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port();
     let answer = host.create("web", &format!("http --port={port} | null"));
@@ -193,7 +189,7 @@ fn what_is_wrong_is_told_with_its_place_and_nothing_is_created() {
 }
 
 #[test]
-fn after_a_kill_streams_run_on_and_deliver_what_came_meanwhile() {
+fn after_a_kill_streams_restart_and_deliver_pending_records() {
     let (dir, file) = dir_and("ticks.txt");
     let (seen, port) = (dir.path().join("seen.txt"), free_port());
     let listener = format!("listeners=PLAINTEXT://127.0.0.1:{port}");
@@ -209,7 +205,7 @@ fn after_a_kill_streams_run_on_and_deliver_what_came_meanwhile() {
     assert!(topic.success());
     host.create("ticks", &ticks(&file));
     host.done("POST", "/streams", json!({ "name": "idle", "definition": "time | null" }));
-    // The brokers of a kafka stage are those of the host, and named destinations are topics.
+    // The brokers of a kafka stage are the host's, and named destinations are topics.
     host.create("copy", "kafka --topics=in --group=g --sessionTimeout=6s | topic:copied");
     host.create("shown", &format!("topic:copied > file --path={}", seen.display()));
     produce(0..500);
@@ -274,14 +270,14 @@ fn a_tap_listens_to_a_stream_whenever_that_runs() {
     let (code, answer) = host.ask("DELETE", "/streams/t", "");
     assert_eq!(
         (code, &answer["error"]["message"]),
-        (409, &json!("The stream t is tapped by tap: destroy that first"))
+        (409, &json!("The stream t is tapped by tap: destroy the tap first"))
     );
     host.done("DELETE", "/streams/tap", json!({}));
     host.done("DELETE", "/streams/t", json!({}));
 }
 
 #[test]
-fn a_stop_drains_and_the_next_start_goes_on() {
+fn a_stop_drains_and_the_next_start_resumes() {
     let (dir, file) = dir_and("drained.txt");
     let seen = dir.path().join("seen.txt");
     let host = Host::start(dir.path());
@@ -337,7 +333,7 @@ fn several_brokers_know_the_same_streams_and_each_runs_its_own() {
         answer["error"]["message"].as_str().is_some_and(|told| told.contains("runs on node 2")),
         "{answer}"
     );
-    // Any of them stops any stream, and whoever is asked next runs it.
+    // Any host can stop any stream, and the host of the next deployment runs it.
     first.done("POST", "/streams/ticks/undeploy", json!({}));
     until("the second to have stopped", || second.state("ticks") == "undeployed");
     let before = lines(&file);
@@ -350,7 +346,7 @@ fn several_brokers_know_the_same_streams_and_each_runs_its_own() {
 fn a_thousand_streams_start_again_after_a_kill() {
     let (dir, _) = dir_and("");
     let host = Host::start(dir.path());
-    // As the topic has them: a host follows what others write.
+    // Records in the topic's format: a host follows records of others.
     let record = r#"{"version":1,"definition":"time --initialDelay=1h | filter --expression=true | null","deployed":{"node":1}}"#;
     let records: String = (0..1000).map(|number| format!("s{number}={record}\n")).collect();
     let mut produce = thalweg(&format!("produce __stream_definitions --key-separator = -b {}", host.address));
@@ -372,7 +368,7 @@ fn a_thousand_streams_start_again_after_a_kill() {
 }
 
 #[test]
-fn top_and_metrics_tell_what_stages_do() {
+fn top_and_metrics_show_the_stages() {
     let (dir, _) = dir_and("");
     let host = Host::start(dir.path());
     host.create("fast", "load-generator --messageCount=0 --messageSize=100 --rate=5000 | slow: rate-limit --rate=1000 --burst=10 | null");
@@ -418,7 +414,7 @@ fn top_and_metrics_tell_what_stages_do() {
 }
 
 #[test]
-fn a_run_without_a_host_tells_what_its_stages_do() {
+fn a_run_without_a_host_serves_its_figures() {
     let port = free_port();
     let address = format!("127.0.0.1:{port}");
     let mut command = thalweg("stream run --name r --http");
@@ -459,14 +455,11 @@ fn a_controller_hosts_no_streams_and_a_host_that_is_not_there_is_named() {
         "{error}"
     );
     let (code, _, error) = binary::run(&mut thalweg("stream list --server localhost:9090"));
-    assert_eq!(
-        (code, error.as_str()),
-        (Some(2), "thalweg: --server localhost:9090: http://HOST:PORT would be right\n")
-    );
+    assert_eq!((code, error.as_str()), (Some(2), "thalweg: --server localhost:9090: use http://HOST:PORT\n"));
 }
 
 #[test]
-fn broken_requests_are_refused_in_json_and_harm_nobody() {
+fn broken_requests_are_refused_in_json_without_harm() {
     let (dir, _) = dir_and("");
     let host = Host::start(dir.path());
     let expression = |text: String| {
@@ -549,7 +542,7 @@ fn verbs_at_the_same_moment_are_done_one_after_the_other() {
 }
 
 #[test]
-fn definitions_say_after_a_compaction_and_a_kill_what_they_said_before() {
+fn definitions_survive_a_compaction_and_a_kill() {
     let (dir, _) = dir_and("");
     let compacts = [
         "listeners=PLAINTEXT://127.0.0.1:0",
@@ -567,7 +560,7 @@ fn definitions_say_after_a_compaction_and_a_kill_what_they_said_before() {
             written += 3;
         }
     }
-    // Created, and killed before it was deployed.
+    // Created, and killed before the deployment.
     host.create("deployed", "time --initialDelay=1h | null");
     host.done(
         "POST",

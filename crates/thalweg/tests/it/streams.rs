@@ -1,5 +1,5 @@
-//! `thalweg stream` as a person meets it: every example under `examples/streams/` run, wrong texts, Ctrl-C, reports,
-//! servers that come late, and a file that is rotated while it is followed.
+//! `thalweg stream` for users: every example under `examples/streams/`, invalid texts, Ctrl-C, reports, servers that start late,
+//! and a followed file that is rotated.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -29,7 +29,7 @@ fn start(arguments: &[&str]) -> Running {
     Running::start(&mut stream(arguments))
 }
 
-/// Runs an example in a folder of its own, with the orders on standard input: standard output, and the folder.
+/// Runs an example in its own directory, with the orders on standard input; returns standard output and the directory.
 fn example(name: &str) -> (String, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let document = examples().join("orders-document.json");
@@ -67,7 +67,7 @@ fn every_example_has_a_test_here() {
     }
 }
 
-/// From topic to topic; run twice, it goes on where it was.
+/// From topic to topic; a second run resumes.
 #[test]
 fn the_example_from_topic_to_topic_moves_each_order_once() {
     let broker = Broker::start();
@@ -181,7 +181,7 @@ fn the_example_of_a_spread_tells_percentiles() {
 
 #[test]
 fn the_example_of_batches_reaches_a_server_that_comes_late() {
-    // The server takes the port after the stream has begun to ask for it.
+    // The server starts after the first requests of the stream.
     let port = free_port();
     let text = std::fs::read_to_string(examples().join("batches.stream")).expect("it is there");
     let mut sender = start(&["run", &text.replace("9000/orders --", &format!("{port}/orders --"))]);
@@ -201,21 +201,21 @@ fn the_example_of_batches_reaches_a_server_that_comes_late() {
 }
 
 #[test]
-fn a_wrong_text_is_told_with_its_place_and_the_exit_code_of_a_wrong_request() {
+fn invalid_texts_are_reported_with_position_and_exit_code_2() {
     for command in ["run", "check"] {
         let (code, out, error) = run(&mut stream(&[command, "time | fliter --expression=true | log"]), b"");
         assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
         let expected = "thalweg: There is no processor fliter\n    time | fliter --expression=true | log\n           \
-                        ^^^^^^\n  filter would be right.\n";
+                        ^^^^^^\n  Did you mean filter?\n";
         assert_eq!(error, expected);
     }
 }
 
 #[test]
-fn a_wrong_property_is_told_with_what_would_be_right() {
+fn invalid_properties_are_reported_with_advice() {
     for (property, part) in [
-        ("module.nul.count=2", "module.null.count would be right"),
-        ("module.null.count=-1", "a number from 0 to 256 would be right"),
+        ("module.nul.count=2", "use module.null.count"),
+        ("module.null.count=-1", "use a number from 0 to 256"),
         ("count=2", "module.LABEL.count=N"),
     ] {
         let (code, _, error) = run(&mut stream(&["run", "--properties", property, "time | null"]), b"");
@@ -236,7 +236,7 @@ fn check_shows_streams_and_runs_nothing() {
 }
 
 #[test]
-fn modules_are_told_of_and_what_is_missing_is_named() {
+fn modules_are_documented_and_unknown_ones_named() {
     let (code, out, _) = run(&mut stream(&["modules"]), b"");
     assert_eq!(code, Some(0));
     assert!(out.contains("load-generator") && out.contains("throughput"), "{out}");
@@ -249,12 +249,12 @@ fn modules_are_told_of_and_what_is_missing_is_named() {
     let (code, _, error) = run(&mut stream(&["modules", "fitler"]), b"");
     assert_eq!(
         (code, error.as_str()),
-        (Some(2), "thalweg: There is no stage fitler: filter would be right\n")
+        (Some(2), "thalweg: There is no stage fitler; did you mean filter?\n")
     );
 }
 
 #[test]
-fn ctrl_c_drains_and_the_report_says_what_was_done() {
+fn ctrl_c_drains_and_the_report_has_the_counts() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let seen = dir.path().join("seen.txt");
     let text = format!(
@@ -271,7 +271,7 @@ fn ctrl_c_drains_and_the_report_says_what_was_done() {
         serde_json::from_str(&report).unwrap_or_else(|error| panic!("{error}: {report}"));
     let stream = &report["streams"][0];
     assert_eq!(stream["ended"], "stopped", "{report}");
-    // What the batch held has arrived.
+    // The messages held by batch were delivered.
     assert_eq!(stream["stages"][2]["messages_out"], 1, "{report}");
     assert_eq!(stream["stages"][1]["messages_in"], stream["stages"][0]["messages_out"], "{report}");
 }
@@ -282,13 +282,10 @@ fn bad_messages_fail_the_stream_are_skipped_or_set_aside() {
     let input = b"{\"n\":1}\nbad\n{\"n\":2}\n";
     let (code, out, error) = run(&mut stream(&["run", text]), input);
     assert_eq!((code, out.as_str()), (Some(1), ""));
-    assert!(
-        error.contains("Stream stream, filter: A message cannot be worked on: it is not JSON"),
-        "{error}"
-    );
+    assert!(error.contains("Stream stream, filter: Bad message: it is not JSON"), "{error}");
     let (code, out, error) = run(&mut stream(&["run", "--on-error", "skip", text]), input);
     assert_eq!((code, out.as_str()), (Some(0), "{\"n\":2}\n"));
-    assert!(error.contains("were left out") && error.contains("count=1"), "{error}");
+    assert!(error.contains("Skipped bad messages") && error.contains("count=1"), "{error}");
     let dir = tempfile::tempdir().expect("a temporary directory");
     let dead = dir.path().join("dead.json");
     let policy = format!("dead-letter:{}", dead.display());
@@ -324,7 +321,7 @@ fn ten_thousand_lines_are_followed_while_their_file_is_rotated_and_cut() {
         let text: Vec<String> = (written..written + count).map(|number| format!("line {number}")).collect();
         written += count;
         let content = text.join("\n") + "\n";
-        // The file comes to its name with all of its lines, as after a rotation. Once it is cut, and is shorter then.
+        // The new file appears with all of its lines, as after a rotation. Once, the file is truncated and shorter.
         if round == 5 {
             std::fs::write(&path, content).expect("it can be written");
         } else {
@@ -352,7 +349,7 @@ fn a_file_that_was_cut_and_has_grown_again_is_read_from_its_beginning() {
     let mut running = start(&["run", &format!("file --path={} --mode=follow | stdout", path.display())]);
     let mut lines = running.lines();
     assert_eq!(lines.by_ref().take(1000).collect::<Vec<_>>(), first);
-    // As logrotate's copytruncate does it, and in less time than a look: the file is longer than it was.
+    // Like logrotate's copytruncate, but within one check: the file is longer than before.
     std::fs::copy(&path, dir.path().join("app.log.1")).expect("it can be copied");
     std::fs::write(&path, second.join("\n") + "\n").expect("it can be written");
     assert_eq!(lines.next().as_deref(), Some("half"));
@@ -363,7 +360,7 @@ fn a_file_that_was_cut_and_has_grown_again_is_read_from_its_beginning() {
 
 #[test]
 #[expect(clippy::disallowed_types, reason = "the file of a program that keeps it open")]
-fn what_is_added_to_a_file_after_its_rotation_is_read_too() {
+fn lines_added_after_a_rotation_are_read() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("app.log");
     let mut old = std::fs::File::create(&path).expect("it can be made");
@@ -381,19 +378,22 @@ fn what_is_added_to_a_file_after_its_rotation_is_read_too() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_told_before_it_holds_up_a_stream() {
+fn special_files_are_refused_before_they_block_a_stream() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let pipe = dir.path().join("pipe");
     let made = Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there");
     assert!(made.success());
     let pipe = pipe.display();
     for (text, part) in [
-        (format!("file --path={pipe} | null"), "it is no regular file; pipes and devices are read by stdin"),
-        (format!("file --path={pipe} --mode=follow | null"), "it is no regular file"),
-        (format!("file --path={pipe} --mode=whole | null"), "it is no regular file"),
-        ("file --path=/dev/zero | null".to_owned(), "it is no regular file"),
+        (
+            format!("file --path={pipe} | null"),
+            "it is not a regular file; to read a pipe or a device, use stdin",
+        ),
+        (format!("file --path={pipe} --mode=follow | null"), "it is not a regular file"),
+        (format!("file --path={pipe} --mode=whole | null"), "it is not a regular file"),
+        ("file --path=/dev/zero | null".to_owned(), "it is not a regular file"),
         (format!("file --path={} | null", dir.path().display()), "Is a directory"),
-        (format!("time --count=1 | file --path={pipe}"), "it is a named pipe; stdout writes into one"),
+        (format!("time --count=1 | file --path={pipe}"), "it is a named pipe; to write to one, use stdout"),
     ] {
         let (code, _, error) = run(&mut stream(&["run", &text]), b"");
         assert_eq!(code, Some(1), "{text}: {error}");
@@ -401,7 +401,7 @@ fn what_is_no_regular_file_is_told_before_it_holds_up_a_stream() {
     }
 }
 
-/// Files under /proc say that they have no bytes, and have some.
+/// Files under /proc have a size of zero, but contents.
 #[test]
 fn a_file_that_says_it_is_empty_is_read_once() {
     let (code, out, error) = run(&mut stream(&["run", "file --path=/proc/self/status | stdout"]), b"");
@@ -411,7 +411,7 @@ fn a_file_that_says_it_is_empty_is_read_once() {
 
 #[test]
 fn a_slow_sink_is_waited_for() {
-    // A generator without an end: if the sink were not waited for, memory would fill within seconds.
+    // An endless generator: without backpressure, memory would fill within seconds.
     let text = "load-generator --messageCount=0 --messageSize=100000 | rate-limit --rate=50 | null";
     let mut running = start(&["run", "--json", text]);
     pause(Duration::from_secs(2));

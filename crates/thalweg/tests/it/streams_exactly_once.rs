@@ -1,7 +1,6 @@
-//! Streams that run exactly once, as processes that are killed, that come and go, and whose broker is killed: every
-//! record of the input is once in the output, as readers of committed records see it, with our own client and with
-//! librdkafka, and in the order of its partition. And streams that run at least once and repeat nothing, as long as
-//! nobody is killed.
+//! Exactly-once streams as processes that are killed, started and stopped, and whose broker is killed: every input record is in the
+//! output once, in partition order, as seen by read_committed readers of our own client and librdkafka. And at-least-once streams,
+//! which repeat nothing as long as no process is killed.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -15,7 +14,7 @@ use super::binary::{self, Running, until};
 use super::node::Node;
 use super::streams_kafka::{Broker, numbers, stream};
 
-/// A broker that soon gives up members that were killed and transactions that were left alone.
+/// A broker with short session and transaction timeouts.
 fn broker() -> Broker {
     Broker::start_with(&[
         "group.min.session.timeout.ms=1000",
@@ -23,7 +22,7 @@ fn broker() -> Broker {
     ])
 }
 
-/// The records of a topic that count, by partition, as one of the clients sees them.
+/// The committed records of a topic, by partition, as read by one of the clients.
 fn committed(address: &str, topic: &str, by_librdkafka: bool) -> Vec<Vec<u32>> {
     let of_partition = |partition: u32| {
         let mut command = match by_librdkafka {
@@ -52,7 +51,7 @@ fn count(address: &str, topic: &str) -> usize {
     out.lines().count()
 }
 
-/// Every record once, and in the order of its partition.
+/// Checks that every record is present once, in partition order.
 fn audit(address: &str, topic: &str, expected: u32) {
     for by_librdkafka in [false, true] {
         let mut all = Vec::new();
@@ -68,12 +67,12 @@ fn audit(address: &str, topic: &str, expected: u32) {
     }
 }
 
-/// Waits until a topic has as many records that count.
+/// Waits until a topic has this many committed records.
 fn until_moved(address: &str, topic: &str, records: usize) {
     until(&format!("{records} records in {topic}"), || count(address, topic) >= records);
 }
 
-/// A stream from `in` to `out`, slow enough to be met in the middle.
+/// A stream from `in` to `out`, slow enough to be interrupted.
 fn slow(address: &str, rate: u32) -> Command {
     let mut command = stream(
         address,
@@ -122,8 +121,8 @@ fn a_stream_whose_broker_is_killed_again_and_again_moves_every_record_once() {
     audit(broker.address(), "out", records);
 }
 
-/// The broker that coordinates the group dies, the cluster names it no more, and it comes back. librdkafka waits for ever for
-/// one that was gone, so the stream gives up the producer that waits.
+/// The group's coordinator is killed, disappears from the metadata, and returns. librdkafka waits forever for one that was gone, so
+/// the stream abandons the waiting producer.
 #[test]
 fn a_stream_moves_every_record_once_when_its_coordinator_leaves_and_returns() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -193,8 +192,8 @@ fn a_stream_moves_every_record_once_when_its_coordinator_leaves_and_returns() {
     audit(address, "out", 2000);
 }
 
-/// With topics between the stages, each hop is exactly once; two processes, one of them with two instances of a
-/// stage, come and go, in order and not.
+/// With topics between the stages, each hop is exactly once, while two processes, one of them with two instances of a stage, are
+/// stopped, killed and restarted.
 #[test]
 fn instances_that_come_and_go_under_load_move_every_record_once() {
     let broker = broker();
@@ -249,16 +248,16 @@ fn a_process_that_takes_the_name_of_one_that_runs_shuts_it_out() {
 }
 
 #[test]
-fn what_cannot_run_exactly_once_is_told_before_anything_runs() {
+fn unsupported_exactly_once_streams_are_refused_before_they_run() {
     for verb in ["check", "run"] {
         for (text, options, part) in [
             ("time | kafka --topic=b", "", "its source is time"),
-            ("kafka --topics=a --group=g | file --path=x", "", "`kafka --topic=...` would be right"),
+            ("kafka --topics=a --group=g | file --path=x", "", "use `kafka --topic=...`"),
             ("a = kafka --topics=a --group=g | topic:t\ntopic:t > kafka --topic=b", "", "--transport=kafka"),
             (
                 "a = kafka --topics=a --group=g | kafka --topic=b\ntap:stream:a > kafka --topic=c",
                 "",
-                "a tap in memory hears what is taken back",
+                "a tap in memory sees aborted messages",
             ),
             ("time | kafka --topic=b", "--transport=kafka", "s.time cannot run exactly once"),
             ("kafka --topics=a --group=g | kafka --topic=b", "--on-error=dead-letter:x", "onError=skip"),
@@ -275,7 +274,7 @@ fn what_cannot_run_exactly_once_is_told_before_anything_runs() {
     assert_eq!(binary::run(binary::thalweg(check).arg(sound)).0, Some(0));
 }
 
-/// At least once, and no more than that is needed: whoever gives partitions away lets arrive what it has of them first.
+/// At least once without unnecessary repetition: before partitions are revoked, their messages are delivered and committed.
 #[test]
 fn instances_that_come_and_go_in_order_repeat_nothing() {
     let broker = broker();

@@ -1,5 +1,5 @@
-//! What streams promise when something fails: offsets stay where all sinks have got to, also behind named destinations; bad
-//! messages find their topic, with the reason in headers; at most once is at most once; sinks try again.
+//! The guarantees of streams under failures: offsets wait for all sinks, also behind named destinations; bad messages reach their
+//! topic, with the reason in headers; at most once is at most once; sinks retry.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -11,14 +11,14 @@ use thalweg_ports::free_port;
 use super::binary::{self, Running, pause, until};
 use super::streams_kafka::{Broker, numbers, text};
 
-/// A stream of this text to its end: standard output.
+/// Runs a stream to its end; returns standard output.
 fn out(broker: &Broker, text: &str, options: &[&str], input: &[u8]) -> String {
     let (code, out, error) = binary::run_with_input(broker.stream(text).args(options), input);
     assert_eq!(code, Some(0), "{text}: {error}");
     out
 }
 
-/// Properties with which a group soon finds out that a member was killed.
+/// Properties with a short session timeout.
 fn short_session(broker: &Broker) -> String {
     let path = broker.dir.path().join("properties");
     std::fs::write(&path, "session.timeout.ms=6000\nheartbeat.interval.ms=500\n").expect("it can be written");
@@ -39,11 +39,11 @@ fn offsets_stay_until_the_sinks_behind_a_named_destination_have_acknowledged() {
             path(tap).display()
         )
     };
-    // A sink that never takes anything, for nobody listens.
+    // A sink that never accepts anything: nothing listens at its target.
     let stuck = text_of_stream(&format!("http --url=http://{nobody}/ --retryFor=1h"), "first");
     let first = Running::start(&mut broker.stream(&stuck));
     until("all to be read", || text(&path("first")).lines().count() >= 500);
-    // Time for what would be committed wrongly.
+    // Time for a wrong commit.
     pause(Duration::from_secs(1));
     first.signal(Signal::KILL);
     drop(first);
@@ -53,7 +53,7 @@ fn offsets_stay_until_the_sinks_behind_a_named_destination_have_acknowledged() {
     until("all of them again", || seen("sink").len() == 500);
     second.interrupt();
     assert_eq!(second.exit_code(), Some(0));
-    // In order, it has acknowledged all of them: the next gets what is new.
+    // It has stopped cleanly and committed everything: the next gets only new records.
     broker.produce(500..510);
     let third = text_of_stream(&format!("file --path={}", path("third").display()), "fourth");
     let mut third = Running::start(&mut broker.stream(&third));
@@ -120,7 +120,7 @@ fn at_most_once_delivers_nothing_twice_after_a_kill() {
     first.signal(Signal::KILL);
     drop(first);
     let mut second = start();
-    // What comes now is lost by nobody. Partitions are read in order: behind it, all is done.
+    // Records from now on are not lost. Partitions are read in order: after these, everything is done.
     broker.produce(count..count + 200);
     let last: BTreeSet<u32> = (count..count + 200).collect();
     until("the last records", || last.is_subset(&seen().into_iter().collect()));
@@ -131,7 +131,7 @@ fn at_most_once_delivers_nothing_twice_after_a_kill() {
     assert_eq!(all.len(), distinct.len(), "a record came twice");
     let (code, _, error) = binary::run(binary::thalweg("stream run --guarantee twice").arg("time | log"));
     assert_eq!(code, Some(2));
-    assert!(error.contains("at-least-once, at-most-once or exactly-once would be right"), "{error}");
+    assert!(error.contains("use at-least-once, at-most-once or exactly-once"), "{error}");
 }
 
 #[test]
@@ -166,5 +166,5 @@ fn a_medium_that_stays_full_fails_the_stream_when_its_time_is_over() {
         binary::run_with_input(binary::thalweg("stream run").arg(text_of_stream), b"a\nb\n");
     assert_eq!(code, Some(1), "{error}");
     assert!(error.contains("Cannot write /dev/full: No space left"), "{error}");
-    assert!(error.contains("it is tried again"), "{error}");
+    assert!(error.contains("retrying"), "{error}");
 }

@@ -1,5 +1,5 @@
-//! Streams from and to topics of a broker: what is written is read, offsets move only with what has arrived, and a
-//! stream that is killed goes on where its sink had got to.
+//! Streams from and to topics of a broker: written records are read, offsets move only with acknowledged messages, and a killed
+//! stream resumes at the acknowledged offset.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -15,7 +15,7 @@ fn run(command: &mut Command, input: &[u8]) -> (Option<i32>, String, String) {
     binary::run_with_input(command, input)
 }
 
-/// A broker with the topics `in` and `out`, and a folder.
+/// A broker with the topics `in` and `out`, and a directory.
 pub struct Broker {
     pub broker: binary::Broker,
     pub dir: tempfile::TempDir,
@@ -46,12 +46,12 @@ impl Broker {
         &self.broker.address
     }
 
-    /// A stream, in which `kafka` is this broker's.
+    /// A stream whose `kafka` stages use this broker.
     pub fn stream(&self, text: &str) -> Command {
         stream(self.address(), text)
     }
 
-    /// Writes numbers to `in`, each its own key.
+    /// Writes numbers to `in`, each with itself as key.
     pub fn produce(&self, numbers: std::ops::Range<u32>) {
         let lines: String = numbers.map(|number| format!("{number}\n")).collect();
         let text = "stdin | transform --expression=text --key=text | kafka --topic=in";
@@ -60,25 +60,25 @@ impl Broker {
     }
 }
 
-/// Numbers, a line each.
+/// Numbers, one per line.
 pub fn numbers(lines: &str) -> Vec<u32> {
     lines.lines().map(|line| line.parse().expect("a number")).collect()
 }
 
-/// A stream, in which `kafka` is that of the broker at an address.
+/// A stream whose `kafka` stages use the broker at an address.
 pub fn stream(address: &str, text: &str) -> Command {
     let mut command = binary::thalweg("stream run");
     command.arg(text.replace("kafka ", &format!("kafka --bootstrap={address} ")));
     command
 }
 
-/// What is in a file; nothing if it is not there.
+/// The contents of a file; empty if it is missing.
 pub fn text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
 #[test]
-fn what_is_written_to_a_topic_is_read_with_its_keys_from_wherever_one_likes() {
+fn records_are_read_with_keys_from_any_position() {
     let broker = Broker::start();
     broker.produce(0..1000);
     let read = |options: &str| {
@@ -120,7 +120,7 @@ fn a_record_that_deletes_its_key_does_so_in_the_next_topic_too() {
 }
 
 #[test]
-fn a_group_goes_on_where_its_sink_had_got_to() {
+fn a_group_resumes_at_the_acknowledged_offset() {
     let broker = Broker::start();
     broker.produce(0..500);
     let file = broker.dir.path().join("seen.txt");
@@ -135,7 +135,7 @@ fn a_group_goes_on_where_its_sink_had_got_to() {
     until("all of the second part", || text(&file).lines().count() >= 800);
     second.signal(Signal::INT);
     assert_eq!(second.exit_code(), Some(0));
-    // Stopped in order, it delivers nothing twice.
+    // Stopped cleanly, it repeats nothing.
     let mut seen = numbers(&text(&file));
     seen.sort_unstable();
     assert_eq!(seen, (0..800).collect::<Vec<_>>());
@@ -149,7 +149,7 @@ fn a_stream_that_is_killed_delivers_every_record_at_least_once() {
     let properties = broker.dir.path().join("properties");
     std::fs::write(&properties, "session.timeout.ms=6000\nheartbeat.interval.ms=500\n")
         .expect("it can be written");
-    // Slow enough to be killed in the middle, more than one commit after its start.
+    // Slow enough to be killed more than one commit after its start.
     let text_of_stream = format!(
         "kafka --topics=in --group=g --properties={} | rate-limit --rate=2000 --burst=100 | kafka --topic=out",
         properties.display()
@@ -172,7 +172,7 @@ fn a_stream_that_is_killed_delivers_every_record_at_least_once() {
     drop(last);
 }
 
-/// The text does not change with the transport. Two instances share the stages between them, and one of them goes away.
+/// The text does not change with the transport. Two instances share the stages between them, and one of them stops.
 #[test]
 fn topics_between_stages_carry_every_message_while_instances_come_and_go() {
     let broker = Broker::start();
@@ -182,7 +182,7 @@ fn topics_between_stages_carry_every_message_while_instances_come_and_go() {
         command.args(["--bootstrap-server", &broker.broker.address, text]);
         command
     };
-    // Named destinations are topics: one stream writes, the other is run apart from it.
+    // Named destinations are topics: one stream writes, another process reads.
     let mut reader = over_kafka(&format!(
         "r = topic:numbers > transform --expression='text + \"0\"' | file --path={}",
         file.display()
@@ -207,7 +207,7 @@ fn topics_between_stages_carry_every_message_while_instances_come_and_go() {
     }
 }
 
-/// Three instances of the middle stage share its partitions; what has the same key keeps its order.
+/// Three instances of the middle stage share its partitions; messages with the same key keep their order.
 #[test]
 fn a_stage_with_a_count_has_instances_that_share_its_messages_by_key() {
     let broker = Broker::start();
@@ -221,7 +221,7 @@ fn a_stage_with_a_count_has_instances_that_share_its_messages_by_key() {
         binary::thalweg("stream run --name s --json --properties module.work.count=3,module.*.count=0");
     command.args(["--bootstrap-server", &broker.broker.address, &text_of_stream]);
     let mut running = Running::start(&mut command);
-    // Who comes first would do it all, before the others are in the group.
+    // Wait until all are in the group; otherwise the first would process everything.
     until("all instances in the group", || {
         let describe = format!("group describe s.work --json --bootstrap-server {}", broker.broker.address);
         let (_, out, _) = run(&mut binary::thalweg(&describe), b"");
@@ -255,14 +255,14 @@ fn a_stage_with_a_count_has_instances_that_share_its_messages_by_key() {
 }
 
 #[test]
-fn what_cannot_be_reached_or_is_not_there_is_told() {
+fn unreachable_and_missing_topics_are_reported() {
     let broker = Broker::start();
     let (code, _, error) = run(&mut broker.stream("kafka --topics=nope | null"), b"");
     assert_eq!(code, Some(1));
     assert!(error.contains("Topic nope: there is no such topic"), "{error}");
     let (code, _, error) = run(&mut broker.stream("kafka --topics=in --partitions=7 | null"), b"");
     assert_eq!(code, Some(1));
-    assert!(error.contains("it has no partition 7: 0 to 2 would be right"), "{error}");
+    assert!(error.contains("it has no partition 7: use 0 to 2"), "{error}");
     let free = format!("127.0.0.1:{}", free_port());
     let text = "stdin | kafka --topic=x --deliveryTimeout=1s";
     let (code, _, error) = run(&mut stream(&free, text), b"a\n");

@@ -27,13 +27,13 @@ fn producing(broker: &Broker, line: &str) -> Child {
 /// Pipes `input` into a `produce`: its exit code and output.
 fn produce(broker: &Broker, line: &str, input: &[u8]) -> (Option<i32>, String) {
     let mut child = producing(broker, line);
-    // A process that has exited by then has reported why.
+    // A process that has exited has reported why.
     let _ = child.stdin.take().expect("it is a pipe").write_all(input);
     let output = child.wait_with_output().expect("it ends");
     (output.status.code(), String::from_utf8(output.stderr).expect("text"))
 }
 
-/// All values of the topic, a line for each.
+/// All values of the topic, one per line.
 fn values(broker: &Broker, topic: &str) -> Vec<u8> {
     let mut command = to(broker, &format!("consume {topic} --from-beginning --until-end"));
     command.output().expect("the binary runs").stdout
@@ -73,13 +73,13 @@ fn a_line_that_cannot_be_sent_is_named_and_those_before_it_are_sent() {
 }
 
 #[test]
-fn an_interrupt_sends_what_was_read() {
+fn an_interrupt_sends_the_lines_read() {
     let broker = Broker::start();
     create(&broker, "interrupted");
     let mut child =
         producing(&broker, "produce interrupted --set linger.ms=3600000 --set delivery.timeout.ms=7200000");
     let mut input = child.stdin.take().expect("it is a pipe");
-    // The pipe holds less than this, so the first lines were read when the last ones are written.
+    // The pipe holds less than this, so the first lines have been read when the last ones are written.
     for number in 0..100_000 {
         writeln!(input, "{number}").expect("it reads");
     }
@@ -94,7 +94,7 @@ fn an_interrupt_sends_what_was_read() {
 }
 
 #[test]
-fn a_group_goes_on_behind_the_last_record_that_was_printed() {
+fn a_group_resumes_after_the_last_printed_record() {
     let broker = Broker::start();
     create(&broker, "numbers");
     let numbers: String = (0..1000).map(|number| format!("{number}\n")).collect();

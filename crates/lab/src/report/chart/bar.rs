@@ -1,6 +1,6 @@
-//! Horizontal bars from nil, in groups, each with its name on the left, its value on the right and the spread as a whisker.
+//! Horizontal bars from zero, in groups: a name on the left, the value on the right, and the spread as a whisker.
 //!
-//! A row is text around one small drawing whose places are percentages: it fits any width, and its text never shrinks.
+//! A row is text around a small drawing with coordinates in percent, so it fits any width and its text never shrinks.
 
 use super::scale::Scale;
 use super::{nice_ceiling, put, ticks};
@@ -8,15 +8,15 @@ use crate::report::text::escape;
 
 /// Bars on one common scale.
 pub(crate) struct Bars {
-    /// What is drawn, with its unit.
+    /// The title, with its unit.
     pub title: String,
     /// The groups, in order.
     pub groups: Vec<Group>,
-    /// How a value on the scale is written.
+    /// Formats a value on the scale.
     pub tick: fn(f64) -> String,
 }
 
-/// Bars that belong together, such as those of one point.
+/// A group of bars, such as those of a point.
 pub(crate) struct Group {
     /// Its name; empty for none.
     pub name: String,
@@ -26,27 +26,27 @@ pub(crate) struct Group {
 
 /// A bar.
 pub(crate) struct Bar {
-    /// Its name.
+    /// Its label.
     pub name: String,
     /// Its classes.
     pub class: String,
-    /// Its parts, from nil on; empty where there is nothing to draw.
+    /// Its parts, from zero; empty if there is no value.
     pub parts: Vec<Part>,
-    /// The least and the most that was measured.
+    /// Minimum and maximum.
     pub whisker: Option<(f64, f64)>,
     /// The value as text, or why there is none.
     pub value: String,
-    /// What stands small behind the value, such as the spread.
+    /// Small text after the value, such as the spread.
     pub remark: String,
-    /// The figure may not be quoted: the bar is hollow.
+    /// Not quotable: the bar is hollow.
     pub hollow: bool,
 }
 
 /// A part of a bar.
 pub(crate) struct Part {
-    /// How long.
+    /// Length.
     pub value: f64,
-    /// Its class: none for a plain bar.
+    /// Its class; empty for a plain bar.
     pub class: &'static str,
 }
 
@@ -58,7 +58,7 @@ impl Bar {
 }
 
 impl Bars {
-    /// The bars; empty where there is none.
+    /// The markup; empty if there are no bars.
     pub fn markup(&self) -> String {
         let bars = || self.groups.iter().flat_map(|group| &group.bars);
         if bars().next().is_none() {
@@ -67,7 +67,7 @@ impl Bars {
         let top = nice_ceiling(bars().map(Bar::end).fold(0.0, f64::max));
         let scale = Scale::linear((0.0, top), (0.0, 100.0));
         let ticks = ticks::linear(top, 4);
-        // As wide as the longest name, in the widest of the usual fonts, so that the bars get the rest.
+        // As wide as the longest name in the widest common font; the bars get the rest.
         let longest = bars().map(|bar| bar.name.chars().count()).max().unwrap_or(0);
         let name_rem = (longest as f64 * 0.52 + 1.3).clamp(5.0, 13.0);
         let mut markup =

@@ -1,4 +1,4 @@
-//! Lines over an axis, each named at its end, so that no legend has to be looked up.
+//! Line charts with each line labelled at its end, so that no legend is needed.
 
 use super::put;
 use super::scale::Scale;
@@ -10,27 +10,27 @@ const HEIGHT: f64 = 236.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 38.0;
 const LEFT: f64 = 54.0;
-/// Between the names of two lines, from baseline to baseline.
+/// Minimum distance of two labels.
 const NAME_GAP: f64 = 13.0;
 
 /// An axis.
 pub(crate) struct Axis {
-    /// What it shows, with its unit.
+    /// Its title, with the unit.
     pub title: String,
-    /// Its ends.
+    /// Its range.
     pub domain: (f64, f64),
-    /// Whether equal ratios are equal distances.
+    /// Whether it is logarithmic.
     pub log: bool,
-    /// How a value on it is written.
+    /// Formats a value.
     pub tick: fn(f64) -> String,
-    /// Where its ticks are; empty for round values.
+    /// Tick positions; empty for round values.
     pub ticks: Vec<f64>,
 }
 
 /// A line.
 #[derive(Clone)]
 pub(crate) struct Line {
-    /// Its name, at its end; empty for a line without.
+    /// Its label, at its end; empty for none.
     pub name: String,
     /// Its classes.
     pub class: String,
@@ -40,7 +40,7 @@ pub(crate) struct Line {
     pub dots: bool,
 }
 
-/// A point that stands out.
+/// A highlighted point.
 pub(crate) struct Mark {
     /// Where.
     pub x: f64,
@@ -48,13 +48,13 @@ pub(crate) struct Mark {
     pub y: f64,
     /// Its classes.
     pub class: String,
-    /// What it says; empty for nothing.
+    /// Its label; empty for none.
     pub text: String,
 }
 
-/// A stretch of the x axis that stands out.
+/// A highlighted range of the x axis.
 pub(crate) struct Band {
-    /// Its ends.
+    /// Its range.
     pub x: (f64, f64),
     /// Its classes.
     pub class: String,
@@ -62,11 +62,11 @@ pub(crate) struct Band {
 
 /// A chart of lines.
 pub(crate) struct Chart {
-    /// What it is, for who cannot see it.
+    /// Its title, for screen readers.
     pub title: String,
-    /// From left to right.
+    /// The x axis.
     pub x: Axis,
-    /// From bottom to top.
+    /// The y axis.
     pub y: Axis,
     /// Behind the lines.
     pub bands: Vec<Band>,
@@ -100,7 +100,7 @@ impl Axis {
 }
 
 impl Chart {
-    /// The drawing.
+    /// The markup.
     pub fn svg(&self) -> String {
         let longest = self.lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0);
         let right = WIDTH - (longest as f64 * 6.8 + 12.0).clamp(16.0, 190.0);
@@ -174,7 +174,7 @@ impl Chart {
         );
     }
 
-    /// The names at the ends of the lines, moved apart where the ends are close.
+    /// The labels at the ends of the lines, moved apart if they are close.
     fn names(&self, svg: &mut String, frame: &Frame) {
         let mut ends: Vec<(f64, &Line)> = Vec::new();
         for line in self.lines.iter().filter(|line| !line.name.is_empty()) {
@@ -235,7 +235,7 @@ fn draw(svg: &mut String, line: &Line, frame: &Frame) {
     }
 }
 
-/// Places in rising order, moved as little as needed so that each is [`NAME_GAP`] from the next and all are on the drawing.
+/// Sorted positions, moved as little as needed so that each is [`NAME_GAP`] from the next and all fit.
 fn apart(wanted: &[f64]) -> Vec<f64> {
     let mut places = wanted.to_vec();
     for place in 1..places.len() {

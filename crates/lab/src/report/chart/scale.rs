@@ -1,6 +1,6 @@
-//! From values to places on the drawing.
+//! Maps values to coordinates.
 
-/// A scale: the values from the first to the second of `from` lie between the first and the second of `to`.
+/// A scale: maps the range `from` to the range `to`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scale {
     from: (f64, f64),
@@ -9,22 +9,22 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// Equal differences are equal distances.
+    /// A linear scale.
     pub fn linear(from: (f64, f64), to: (f64, f64)) -> Scale {
         Scale { from, to, log: false }
     }
 
-    /// Equal ratios are equal distances. The values are above 0.
+    /// A logarithmic scale. All values are above 0.
     pub fn log(from: (f64, f64), to: (f64, f64)) -> Scale {
         Scale { from, to, log: true }
     }
 
-    /// Where a value is. What lies beyond the scale is drawn at its edge.
+    /// The coordinate of a value, clamped to the scale.
     pub fn at(self, value: f64) -> f64 {
         let place = |value: f64| if self.log { value.max(f64::MIN_POSITIVE).ln() } else { value };
         let (low, high) = (place(self.from.0), place(self.from.1));
         let share = if high > low { (place(value) - low) / (high - low) } else { 0.0 };
-        // What is no number is drawn where the scale begins: its text says what it is.
+        // NaN is drawn at the start of the scale: its text says what it is.
         let share = if share.is_nan() { 0.0 } else { share };
         self.to.0 + share.clamp(0.0, 1.0) * (self.to.1 - self.to.0)
     }

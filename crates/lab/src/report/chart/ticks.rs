@@ -1,18 +1,18 @@
 //! Round values for axes.
 
-/// The least of 1, 1.5, 2, 2.5, 3, 4, 5, 6 and 8 times a power of ten that is not below `value`; 1 for nothing.
+/// The smallest of 1, 1.5, 2, 2.5, 3, 4, 5, 6 and 8 times a power of ten that is at least `value`; 1 for 0.
 pub(crate) fn nice_ceiling(value: f64) -> f64 {
     if !value.is_finite() || value <= 0.0 {
         return 1.0;
     }
     let power = 10f64.powf(value.log10().floor());
     let steps = [1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
-    // Logarithms of round numbers are a hair off.
+    // Logarithms of round numbers are slightly inexact.
     let step = steps.iter().find(|step| *step * power >= value * (1.0 - 1e-9));
     step.copied().unwrap_or(10.0) * power
 }
 
-/// Round values from 0 to `top`, both included where `top` is round: about `count` of them.
+/// About `count` round values from 0 to `top`, both included if `top` is round.
 pub(crate) fn linear(top: f64, count: usize) -> Vec<f64> {
     let rough = top / count.max(1) as f64;
     let power = 10f64.powf(rough.max(f64::MIN_POSITIVE).log10().floor());
@@ -22,7 +22,7 @@ pub(crate) fn linear(top: f64, count: usize) -> Vec<f64> {
     (0..=whole.min(20)).map(|place| place as f64 * step).collect()
 }
 
-/// Powers of ten within the range; where they are fewer than three, with 2 and 5 times them.
+/// Powers of ten in the range; if there are fewer than three, also 2 and 5 times them.
 pub(crate) fn log(low: f64, high: f64) -> Vec<f64> {
     let (low, high) = (low.max(1e-9), high.max(1e-9));
     let exponents = low.log10().floor() as i32..=high.log10().ceil() as i32;

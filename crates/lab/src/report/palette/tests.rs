@@ -1,10 +1,10 @@
-//! The colours of `style.css`: contrast to the paper, and distance from each other for eyes that lack a kind of cone.
+//! The colours of `style.css`: contrast with the background, and distinctness, including for colour-blind readers.
 
 const STYLE: &str = include_str!("../style.css");
 
 type Rgb = [f64; 3];
 
-/// What a strong lack of red, green or blue cones leaves of linear colours (Machado, Oliveira and Fernandes, 2009).
+/// Simulates strong colour vision deficiencies in linear RGB (Machado, Oliveira and Fernandes, 2009).
 const EYES: [(&str, [Rgb; 3]); 4] = [
     ("all cones", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
     (
@@ -21,7 +21,7 @@ const EYES: [(&str, [Rgb; 3]); 4] = [
     ),
 ];
 
-/// The first, second and third `:root` of the style: light, dark, paper.
+/// The first, second and third `:root` of the style: light, dark, print.
 fn colour(mode: usize, name: &str) -> Rgb {
     let block = STYLE.split(":root {").nth(mode + 1).expect("three modes").split('}').next().expect("an end");
     let key = format!("--{name}: #");

@@ -1,4 +1,4 @@
-//! What two results differ in: what forbids a comparison, and what only has to be said beside it.
+//! Differences of two results: those that forbid a comparison, and those to mention.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,13 +6,13 @@ use serde_json::Value;
 use super::{Comparison, Pairing};
 use crate::result::{Machine, PointResult, RunResult, WorkloadResult};
 
-/// Memory differs a little from boot to boot of one machine, by what the kernel keeps for itself.
+/// Memory varies slightly between boots of one machine.
 const MEMORY_TOLERANCE: f64 = 0.02;
 
-/// One field that differs.
+/// A differing field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// The field, as a path through the document.
+    /// The field's path in the document.
     pub field: String,
     /// Its value in the first result.
     pub a: String,
@@ -20,11 +20,11 @@ pub struct Difference {
     pub b: String,
 }
 
-/// Two results cannot be compared.
+/// Two results that cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The results cannot be compared:{}", lines(differences))]
 pub struct NotComparable {
-    /// Why.
+    /// The differences.
     pub differences: Vec<Difference>,
 }
 
@@ -38,7 +38,7 @@ fn lines(differences: &[Difference]) -> String {
     differences.iter().map(|difference| format!("\n  {difference}")).collect()
 }
 
-/// What forbids to compare any point of two results.
+/// Differences that forbid comparing any points.
 pub(super) fn between_runs(a: &RunResult, b: &RunResult) -> Vec<Difference> {
     let mut found = Vec::new();
     differ(&mut found, "schema", &a.schema, &b.schema);
@@ -56,7 +56,7 @@ fn between_machines(found: &mut Vec<Difference>, a: &Machine, b: &Machine) {
     between_values(found, "machine", &value(a), &value(&b));
 }
 
-/// What forbids to compare two points.
+/// Differences that forbid comparing two points.
 pub(super) fn between_points(
     (workload_a, a): (&WorkloadResult, &PointResult),
     (workload_b, b): (&WorkloadResult, &PointResult),
@@ -64,11 +64,11 @@ pub(super) fn between_points(
     let mut found = Vec::new();
     differ(&mut found, "workload.scale", &workload_a.workload.scale, &workload_b.workload.scale);
     let (mut settings_a, settings_b) = (a.point.clone(), b.point.clone());
-    // How often a point was taken widens or narrows its interval; it does not make it another point.
+    // The number of repetitions changes the interval, not the point.
     settings_a.repetitions = settings_b.repetitions;
     between_values(&mut found, "point", &value(&settings_a), &value(&settings_b));
     if a.failure.is_some() || b.failure.is_some() {
-        found.push(Difference { field: "failure".to_owned(), a: told(a), b: told(b) });
+        found.push(Difference { field: "failure".to_owned(), a: outcome(a), b: outcome(b) });
     } else if a.repetitions.is_empty() || b.repetitions.is_empty() {
         let count = |point: &PointResult| point.repetitions.len().to_string();
         found.push(Difference { field: "repetitions".to_owned(), a: count(a), b: count(b) });
@@ -76,14 +76,14 @@ pub(super) fn between_points(
     found
 }
 
-fn told(point: &PointResult) -> String {
+fn outcome(point: &PointResult) -> String {
     match &point.failure {
         Some(failure) => format!("\"{failure}\""),
         None => "measured to the end".to_owned(),
     }
 }
 
-/// What does not stand in the way of a comparison, and may explain what it shows.
+/// Differences that allow a comparison and may explain it.
 pub(super) fn beside(a: &RunResult, b: &RunResult, pairing: &Pairing) -> Vec<Difference> {
     let mut found = Vec::new();
     differ(&mut found, "lab_version", &a.lab_version, &b.lab_version);
@@ -113,7 +113,7 @@ fn state(run: &RunResult) -> String {
     }
 }
 
-/// Why two results have not a single pair.
+/// Why two results have no common point.
 pub(super) fn nothing_in_common(comparison: Comparison, a: &RunResult, b: &RunResult) -> NotComparable {
     let mut differences = Vec::new();
     for refused in comparison.refused {
@@ -128,7 +128,7 @@ pub(super) fn nothing_in_common(comparison: Comparison, a: &RunResult, b: &RunRe
     NotComparable { differences }
 }
 
-/// The points of a result in short, at most so many: a message is read by people.
+/// A short list of the points of a result, with a limit.
 fn points(run: &RunResult) -> String {
     const SHOWN_MAX: usize = 12;
     let mut names: Vec<String> = Vec::new();
@@ -156,7 +156,7 @@ fn value<T: Serialize>(of: &T) -> Value {
     serde_json::to_value(of).expect("results are plain data: strings, numbers, maps with string keys")
 }
 
-/// Every leaf that differs, under its path.
+/// All differing leaves, with their paths.
 fn between_values(found: &mut Vec<Difference>, path: &str, a: &Value, b: &Value) {
     match (a, b) {
         (Value::Object(fields_a), Value::Object(fields_b)) => {

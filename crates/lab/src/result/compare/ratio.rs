@@ -1,62 +1,62 @@
-//! The ratio of a figure in two results, with what its repetitions allow to say about it.
+//! The ratio of a figure in two results, with its statistical significance.
 
 use serde::{Deserialize, Serialize};
 
 use super::student;
 use crate::figures::{Figure, FigureUnit};
 
-/// Repetitions that each side needs for an interval: two give a standard deviation, but hardly a meaning.
+/// Minimum repetitions per side for an interval: the standard deviation of two means little.
 pub(super) const REPETITIONS_MIN: usize = 3;
-/// Differences below this are none, however well the repetitions agree: histograms keep three digits.
+/// Differences below this are ignored: histograms have three digits.
 const RESOLUTION: f64 = 0.002;
 
-/// What a comparison rests on, for people.
-pub const METHOD: &str = "Each ratio is that of the geometric means over the repetitions, second result by first. Its 95 % \
-    confidence interval is Welch's, on the logarithms of the repetitions; with fewer than 3 repetitions on a side there \
-    is none. A difference counts when the interval does not hold 1. About one in twenty comparisons of equals will \
-    differ by chance.";
+/// The statistical method, as text.
+pub const METHOD: &str = "Each ratio divides the geometric mean of the second result's repetitions by that of the first. Its 95 % \
+    confidence interval is Welch's, on the logarithms; with fewer than 3 repetitions on a side there \
+    is none. A difference counts if the interval excludes 1. About one in twenty comparisons of equals \
+    differs by chance.";
 
-/// A figure of the second result by that of the first.
+/// The ratio of a figure, second result by first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// The figure's name.
+    /// The figure.
     pub figure: String,
-    /// In the first result: the geometric mean.
+    /// The geometric mean in the first result.
     pub a: f64,
-    /// In the second result: the geometric mean.
+    /// The geometric mean in the second result.
     pub b: f64,
-    /// Repetitions of the first that have it.
+    /// Repetitions with the figure in the first result.
     pub repetitions_a: usize,
-    /// Repetitions of the second that have it.
+    /// Repetitions with the figure in the second result.
     pub repetitions_b: usize,
     /// `b / a`.
     pub ratio: f64,
-    /// The 95 % confidence interval of the ratio; none with fewer than 3 repetitions on a side.
+    /// The 95 % confidence interval; none with fewer than 3 repetitions on a side.
     pub interval: Option<(f64, f64)>,
-    /// What may be said of it.
+    /// The judgement.
     pub judgement: Judgement,
 }
 
-/// What may be said of a ratio: the second result beside the first.
+/// The judgement of a ratio: the second result relative to the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Judgement {
-    /// More records in the same time, or less waiting.
+    /// More records in the same time, or lower latency.
     Faster,
-    /// Fewer records in the same time, or more waiting.
+    /// Fewer records in the same time, or higher latency.
     Slower,
-    /// Less of what it costs: processor time or memory.
+    /// Lower cost: processor time or memory.
     Cheaper,
-    /// More of what it costs.
+    /// Higher cost.
     Dearer,
-    /// The interval holds 1.
+    /// The interval contains 1.
     NoDifference,
-    /// Too few repetitions to say.
+    /// Too few repetitions.
     NotJudged,
 }
 
 impl Judgement {
-    /// In words.
+    /// As text.
     pub fn words(self) -> &'static str {
         match self {
             Judgement::Faster => "faster",
@@ -69,7 +69,7 @@ impl Judgement {
     }
 }
 
-/// None where a side has no repetition with the figure, or the figure is nil, where a ratio says nothing.
+/// None if a side lacks the figure, or it is zero.
 pub(super) fn ratio(figure: &Figure, a: &[f64], b: &[f64]) -> Option<Ratio> {
     let (logs_a, logs_b) = (logarithms(a)?, logarithms(b)?);
     let (mean_a, mean_b) = (mean(&logs_a), mean(&logs_b));
@@ -110,7 +110,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Half of Welch's 95 % interval of the difference of two means: their variances need not be equal.
+/// Half of Welch's 95 % interval for the difference of two means with unequal variances.
 fn half_width(a: &[f64], b: &[f64]) -> Option<f64> {
     if a.len() < REPETITIONS_MIN || b.len() < REPETITIONS_MIN {
         return None;
@@ -125,7 +125,7 @@ fn half_width(a: &[f64], b: &[f64]) -> Option<f64> {
     Some(student::two_sided_95(freedom) * both.sqrt())
 }
 
-/// The square of the standard error of the mean.
+/// The squared standard error of the mean.
 fn squared_error(values: &[f64]) -> f64 {
     let (mean, count) = (mean(values), values.len() as f64);
     values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0) / count
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_hold_the_true_ratio_nineteen_times_in_twenty() {
+    fn intervals_contain_the_true_ratio_nineteen_times_in_twenty() {
         let mut random = SmallRng::seed_from_u64(20_260_801);
         let mut draw = |level: f64, spread: f64| -> f64 {
             let normal: f64 = (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0;

@@ -1,10 +1,10 @@
-//! Student's t distribution: how many standard errors hold 95 % of all means. Only what a confidence interval needs.
+//! Quantiles of Student's t distribution, for confidence intervals.
 
-/// The 97.5th percentile of Student's t with `freedom` degrees of freedom, which need not be whole. At least 1.
+/// The 97.5th percentile of Student's t with `freedom` degrees of freedom, at least 1, not necessarily an integer.
 pub(crate) fn two_sided_95(freedom: f64) -> f64 {
     let freedom = freedom.max(1.0);
     let (mut low, mut high) = (1.0, 13.0);
-    // The quantile lies between 1.96 (many degrees) and 12.71 (one); 60 halvings are beyond the precision of f64.
+    // The quantile lies between 1.96 (many degrees) and 12.71 (one); 60 bisections exceed the precision of f64.
     for _ in 0..60 {
         let middle = (low + high) / 2.0;
         if upper_tail(middle, freedom) > 0.025 {
@@ -21,12 +21,12 @@ fn upper_tail(t: f64, freedom: f64) -> f64 {
     incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + t * t)) / 2.0
 }
 
-/// The regularised incomplete beta function, by its continued fraction.
+/// The regularised incomplete beta function, as a continued fraction.
 fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return x.clamp(0.0, 1.0);
     }
-    // The fraction converges quickly below the mean only; above it the symmetric one does.
+    // The fraction converges quickly only below the mean; above it, use symmetry.
     if x > (a + 1.0) / (a + b + 2.0) {
         return 1.0 - incomplete_beta(b, a, 1.0 - x);
     }
@@ -57,7 +57,7 @@ fn fraction(a: f64, b: f64, x: f64) -> f64 {
     sum
 }
 
-/// The logarithm of the gamma function: Stirling's series, from 10 up; below by recurrence.
+/// The logarithm of the gamma function: Stirling's series from 10 up, recurrence below.
 fn ln_gamma(x: f64) -> f64 {
     let (mut x, mut correction) = (x, 0.0);
     while x < 10.0 {

@@ -1,9 +1,9 @@
-//! What speaks against a figure as a headline.
+//! Objections to quoting a figure.
 //!
-//! No headline is printed when the point's figure ([`Subject`]) varies by more than 10 %, when a repetition is
-//! shorter than 5 s or there are fewer than two, when they are more than 10 % from the knee that the search found,
-//! when the generator was the limit, when evidence is against it, when records were given up, or when the host took
-//! more than 5 % of the processors, or processes that are not of the run more than 15 %.
+//! A figure is not quotable if the point's main figure ([`Subject`]) varies by more than 10 %, if a repetition is shorter than
+//! 5 s or there are fewer than two, if they differ by more than 10 % from the knee that the search found, if the generator was
+//! the limit, if the evidence contradicts it, if records failed, or if the hypervisor took more than 5 % of the processors, or
+//! processes outside the run more than 15 %.
 
 use super::others_share;
 use crate::quantity;
@@ -11,18 +11,18 @@ use crate::result::{Knee, Machine, Repetition, Subject, Summary};
 use crate::run::saturation::fell_behind;
 use crate::workload::{Load, Point};
 
-/// Variation of a figure beyond which it says too little.
+/// Maximum variation of a figure.
 const VARIATION_MAX: f64 = 0.10;
-/// The shortest measurement that stands for more than its moment.
+/// Minimum length of a measurement.
 const MEASURED_S_MIN: f64 = 5.0;
-/// A measurement ends with its last answer: what was asked to take so long may be this much shorter.
+/// A measurement ends with its last answer, so it may be this much shorter than specified.
 const MEASURED_TOLERANCE: f64 = 0.02;
-/// Time that the host may take from this machine.
+/// Maximum steal.
 const STEAL_MAX: f64 = 0.05;
-/// Of the processors, what those may take who have nothing to do with the run; the kernel's own work is among it.
+/// Maximum share of processors used by processes outside the run, including the kernel's own work.
 const OTHERS_MAX: f64 = 0.15;
 
-/// All of it, in words with figures.
+/// All objections, as text with figures.
 pub(super) fn objections(
     point: &Point,
     repetitions: &[Repetition],
@@ -35,12 +35,12 @@ pub(super) fn objections(
         return vec!["nothing was measured".to_owned()];
     }
     if repetitions.len() < 2 {
-        against.push("there is one repetition: nothing tells how far it varies".to_owned());
+        against.push("there is only one repetition, so the variation is unknown".to_owned());
     }
     let figure = Subject::of(point).figure(summary);
     if let Some(spread) = summary.figures.get(figure).filter(|spread| spread.variation > VARIATION_MAX) {
         against.push(format!(
-            "{figure} varies by {:.1} % over {} repetitions: at most {:.0} % would do",
+            "{figure} varies by {:.1} % over {} repetitions; the limit is {:.0} %",
             spread.variation * 100.0,
             spread.count,
             VARIATION_MAX * 100.0
@@ -48,28 +48,26 @@ pub(super) fn objections(
     }
     let shortest = repetitions.iter().map(|repetition| repetition.measured_s).fold(f64::INFINITY, f64::min);
     if shortest < MEASURED_S_MIN * (1.0 - MEASURED_TOLERANCE) {
-        against.push(format!(
-            "a repetition took {shortest:.2} s: {MEASURED_S_MIN:.0} s would say more than its moment"
-        ));
+        against.push(format!("a repetition took only {shortest:.2} s; the minimum is {MEASURED_S_MIN:.0} s"));
     }
     if limit == "generator CPU" {
-        against.push("the generator was the limit: the target may well take more".to_owned());
+        against.push("the generator was the limit: the target may sustain more".to_owned());
     }
     let steal = repetitions.iter().map(|repetition| repetition.host.cpu_steal).fold(0.0, f64::max);
     if steal > STEAL_MAX {
-        against.push(format!("the host took {:.1} % of the processors away", steal * 100.0));
+        against.push(format!("the hypervisor took {:.1} % of the processors", steal * 100.0));
     }
     let others = repetitions.iter().map(|repetition| others_share(repetition, machine)).fold(0.0, f64::max);
     if others > OTHERS_MAX {
-        against.push(format!(
-            "processes that are not of the run took {:.0} % of the processors",
-            others * 100.0
-        ));
+        against.push(format!("processes outside the run used {:.0} % of the processors", others * 100.0));
     }
     for repetition in repetitions {
         let number = repetition.number + 1;
         if repetition.given_up > 0 {
-            against.push(format!("repetition {number}: producers gave up {} records", repetition.given_up));
+            against.push(format!(
+                "repetition {number}: producers failed to send {} records",
+                repetition.given_up
+            ));
         }
         against
             .extend(repetition.evidence.faults.iter().map(|fault| format!("repetition {number}: {fault}")));
@@ -84,14 +82,14 @@ pub(super) fn objections(
     against
 }
 
-/// Where the repetitions with the load of the knee do not bear out what the search found.
+/// Whether the repetitions at the knee's load contradict the search.
 pub(super) fn unlike(knee: &Knee, summary: &Summary) -> Option<String> {
     let found = knee.records_per_s;
     let taken = summary.figures.get("produced_records_per_s")?.mean;
     let apart = (taken / found - 1.0).abs();
     (apart > VARIATION_MAX).then(|| {
         format!(
-            "the search found {} records/s, the repetitions with the same load took {}: at most {:.0} % between them \
+            "the search found {} records/s, but the repetitions with the same load reached {}: the limit is a difference of {:.0} % \
              would do",
             quantity::number(found.round()),
             quantity::number(taken.round()),
@@ -109,7 +107,7 @@ mod tests {
     use crate::run::testing::point;
 
     #[test]
-    fn a_latency_is_no_headline_where_it_varies_though_the_rate_does_not() {
+    fn a_varying_latency_is_no_headline_even_if_the_rate_is_steady() {
         let mut point = point();
         point.load = Load::Rate { records_per_s: 100.0 };
         let repetition = |p99_us| {
@@ -126,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_knee_that_its_repetitions_do_not_bear_out_is_no_headline() {
+    fn a_knee_that_its_repetitions_contradict_is_no_headline() {
         let summary = summarize(&[calm(120.0), calm(124.0)]).expect("readable");
         let unlike = |records_per_s| {
             let knee =
@@ -136,7 +134,9 @@ mod tests {
         assert_eq!(unlike(115.0), None);
         let said = unlike(100.0).expect("22 % apart");
         assert!(
-            said.starts_with("the search found 100 records/s, the repetitions with the same load took 122:"),
+            said.starts_with(
+                "the search found 100 records/s, but the repetitions with the same load reached 122:"
+            ),
             "{said}"
         );
     }
@@ -147,10 +147,10 @@ mod tests {
             let verdict = limit(change);
             assert!(verdict.no_headline.iter().any(|reason| reason.contains(word)), "{word}: {verdict:?}");
         };
-        against(|r| r.measured_s = 3.0, "took 3.00 s");
+        against(|r| r.measured_s = 3.0, "took only 3.00 s");
         against(|r| r.host.cpu_steal = 0.08, "8.0 %");
         against(|r| r.processes[1].busiest_thread = 0.96, "generator");
-        against(|r| r.given_up = 3, "gave up 3");
+        against(|r| r.given_up = 3, "failed to send 3");
         against(
             |r| r.evidence = Evidence { faults: vec!["7 records lost".to_owned()], ..Evidence::default() },
             "7 records lost",

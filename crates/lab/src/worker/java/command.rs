@@ -1,4 +1,4 @@
-//! The command lines of the tools, and what they cannot do.
+//! The command lines of the tools, and their limits.
 
 use std::io::{self, Write};
 
@@ -10,14 +10,14 @@ use crate::worker::counts::Window;
 use crate::worker::{Assignment, Role, StopWhen};
 use crate::workload::{Payload, Verify};
 
-/// As many records as a tool can be told: it is ended, not awaited.
+/// The maximum number of records for a tool that is stopped from outside.
 const RECORDS_ENDLESS: u64 = i64::MAX.unsigned_abs();
-/// Values of a pool that are written for the tool to draw from.
+/// Number of pool values written for the tool to choose from.
 const PAYLOADS: u64 = 4096;
 
-/// Kafka's tool cannot do what the assignment asks for.
+/// Kafka's tool does not support the assignment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{setting} = {value}: Kafka's {tool} cannot do that; {expected} would be right, or another driver")]
+#[error("{setting} = {value}: Kafka's {tool} cannot do that; use {expected}, or another driver")]
 pub(super) struct NotByJava {
     setting: &'static str,
     value: String,
@@ -28,17 +28,17 @@ pub(super) struct NotByJava {
 /// Values could not be written for the tool.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PayloadNotWritten {
-    /// They cannot be made.
+    /// They cannot be created.
     #[error(transparent)]
     Payload(#[from] PayloadError),
     /// They cannot be written.
-    #[error("The values for Kafka's ProducerPerformance cannot be written: {0}")]
+    #[error("Failed to write the values for Kafka's ProducerPerformance: {0}")]
     Io(#[from] io::Error),
 }
 
 /// Properties could not be written for the tool.
 #[derive(Debug, thiserror::Error)]
-#[error("The properties for Kafka's tool cannot be written: {0}")]
+#[error("Failed to write the properties for Kafka's tool: {0}")]
 pub(super) struct SecretsNotWritten(io::Error);
 
 /// Why there is no command line.
@@ -52,23 +52,23 @@ pub(super) enum PlanError {
     Secrets(#[from] SecretsNotWritten),
 }
 
-/// How the tools are run.
+/// The tools' command lines.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// What each client's process becomes, but for the number of records.
+    /// The command of each client, without the number of records.
     pub(super) words: Vec<Vec<String>>,
     pub(super) classpath: String,
     pub(super) role: Role,
-    /// Of one value; consumers tell bytes themselves.
+    /// Size of a value; consumers report bytes themselves.
     pub(super) value_bytes: u64,
-    /// Values to draw from; removed with the plan.
+    /// Values to choose from; removed with the plan.
     payloads: Option<tempfile::NamedTempFile>,
-    /// Properties that nobody is to see in a list of processes; removed with the plan.
+    /// Secret properties, which must not appear in process lists; removed with the plan.
     secrets: Option<tempfile::NamedTempFile>,
 }
 
 impl Plan {
-    /// For an assignment that the tools can do.
+    /// For an assignment that the tools support.
     pub(super) fn new(assignment: &Assignment, jars: &KafkaJars) -> Result<Plan, PlanError> {
         check(assignment)?;
         let payloads = match (&assignment.role, &assignment.records.payload) {
@@ -92,7 +92,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The arguments of the tool of client `at`, from the class on.
+    /// The arguments of the tool of client `at`, starting with the class.
     fn arguments(&self, assignment: &Assignment, at: u32) -> Vec<String> {
         let topic = &assignment.topics[at as usize % assignment.topics.len()];
         let bootstrap = assignment.bootstrap.join(",");
@@ -114,7 +114,7 @@ impl Plan {
             .collect();
         match self.role {
             Role::Producer => {
-                // How much is decided when the work begins: see `records`.
+                // The number of records is set at the start: see `records`.
                 add(&["--topic", topic, "--throughput", &throughput(assignment)]);
                 match &self.payloads {
                     Some(file) => add(&["--payload-file", &file.path().to_string_lossy()]),
@@ -129,8 +129,8 @@ impl Plan {
                 let topics: Vec<String> =
                     assignment.topics.iter().map(|topic| regex::escape(topic)).collect();
                 add(&["--include", &topics.join("|"), "--hide-header"]);
-                // It gives up after so long without records. Intervals or the last line, it prints one of them: the last
-                // where it has an end of its own, the others where the lab ends it.
+                // The tool stops after this long without records. It prints either intervals or the final line: the final line
+                // if it stops by itself, intervals if the lab stops it.
                 match assignment.stop {
                     StopWhen::Records(_) => add(&["--timeout", "10000"]),
                     StopWhen::Seconds(_) | StopWhen::Told => {
@@ -149,7 +149,7 @@ impl Plan {
     }
 }
 
-/// Writes the properties that are secrets into a file that only this user can read.
+/// Writes secret properties to a file that only this user can read.
 fn write_secrets(assignment: &Assignment) -> Result<Option<tempfile::NamedTempFile>, SecretsNotWritten> {
     let secret = assignment.properties.iter().filter(|(key, _)| thalweg_client::is_secret(key));
     let text: String = secret.map(|(key, value)| Properties::line(key, value)).collect();
@@ -161,16 +161,16 @@ fn write_secrets(assignment: &Assignment) -> Result<Option<tempfile::NamedTempFi
     Ok(Some(file))
 }
 
-/// Whether the tools end by themselves, after so many records: a producer whose warm-up is to be told apart does not.
-pub(super) fn ends_by_itself(assignment: &Assignment, window: Window) -> bool {
+/// Whether the tools stop after a number of records. A producer with a separate warm-up does not.
+pub(super) fn stops_by_itself(assignment: &Assignment, window: Window) -> bool {
     let told_apart = assignment.role == Role::Producer && window.from_us > window.start_us;
     matches!(assignment.stop, StopWhen::Records(_)) && !told_apart
 }
 
-/// Records of each client.
+/// The number of records of each client.
 pub(super) fn records(assignment: &Assignment, window: Window) -> u64 {
     match assignment.stop {
-        StopWhen::Records(records) if ends_by_itself(assignment, window) => {
+        StopWhen::Records(records) if stops_by_itself(assignment, window) => {
             records.div_ceil(u64::from(assignment.clients.max(1)))
         }
         _ => RECORDS_ENDLESS,
@@ -199,7 +199,7 @@ fn check(assignment: &Assignment) -> Result<(), NotByJava> {
     Ok(())
 }
 
-/// Values as lines; those of a pool that hold a line's end are left out.
+/// Values as lines; pool values with line breaks are left out.
 fn write_payloads(assignment: &Assignment) -> Result<tempfile::NamedTempFile, PayloadNotWritten> {
     use std::io::Write;
     let pool = Pool::new(&assignment.records, assignment.seed)?;
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tools_are_told_what_is_assigned() {
+    fn the_tools_get_their_assignment() {
         let produce = assignment(Role::Producer);
         let plan = Plan::new(&produce, &jars()).expect("possible");
         assert_eq!(
@@ -271,13 +271,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_tools_cannot_do_is_refused_by_name() {
+    fn unsupported_settings_of_the_tools_are_refused_by_name() {
         let mut verified = assignment(Role::Producer);
         verified.verify = Verify::Whole;
         let error = Plan::new(&verified, &jars()).expect_err("refused");
         assert_eq!(
             error.to_string(),
-            "verify = \"whole\": Kafka's ProducerPerformance cannot do that; verify = \"off\" would be right, or another driver"
+            "verify = \"whole\": Kafka's ProducerPerformance cannot do that; use verify = \"off\", or another driver"
         );
         let mut keyed = assignment(Role::Producer);
         keyed.records.keys = Some(Keys { distinct: 7 });

@@ -1,19 +1,19 @@
-//! What the tools print, read back.
+//! Parses the tools' output.
 //!
-//! A producer tells an interval as `N records sent, R records/sec (X MB/sec), A ms avg latency, M ms max latency.`, and all
-//! together in the same words with percentiles behind. A consumer with detailed statistics tells, per interval, time,
-//! thread, MB and records until now, each with its rate.
+//! A producer prints intervals as `N records sent, R records/sec (X MB/sec), A ms avg latency, M ms max latency.`, and the total
+//! in the same format followed by percentiles. A consumer with detailed statistics prints, per interval, time, thread, total MB
+//! and total records, each with its rate.
 
 /// An interval of a producer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Produced {
     pub(super) records: u64,
     pub(super) latency_max_us: u64,
-    /// How long it all took, where it is the last line: percentiles are there.
+    /// The total duration, in the final line, which has percentiles.
     pub(super) elapsed_us: Option<u64>,
 }
 
-/// Reads a line of ProducerPerformance; none for any other.
+/// Parses a line of ProducerPerformance; none for any other.
 pub(super) fn produced(line: &str) -> Option<Produced> {
     let (records, rest) = line.split_once(" records sent, ")?;
     let records = records.trim().parse().ok()?;
@@ -24,16 +24,16 @@ pub(super) fn produced(line: &str) -> Option<Produced> {
     Some(Produced { records, latency_max_us: (latency_max_ms * 1000.0) as u64, elapsed_us })
 }
 
-/// What a consumer has had until now.
+/// A consumer's totals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Consumed {
     pub(super) records: u64,
     pub(super) bytes: u64,
-    /// How long it all took, where it is the last line: it has a beginning and an end in place of a time and a thread.
+    /// The total duration, in the final line, which has a start and an end instead of a time and a thread.
     pub(super) elapsed_us: Option<u64>,
 }
 
-/// Reads a line of ConsumerPerformance without a header; none for any other.
+/// Parses a line of ConsumerPerformance without header; none for any other.
 pub(super) fn consumed(line: &str) -> Option<Consumed> {
     let fields: Vec<&str> = line.split(", ").collect();
     let [time, thread, mb, _mb_per_s, records, per_s, ..] = fields[..] else { return None };
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_and_last_lines_are_told_apart() {
+    fn intervals_and_last_lines_are_distinguished() {
         let interval =
             "59286 records sent, 11856.1 records/sec (1.45 MB/sec), 0.5 ms avg latency, 18.0 ms max latency.";
         let expected = Produced { records: 59_286, latency_max_us: 18_000, elapsed_us: None };
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consumer_tells_what_it_has_had() {
+    fn a_consumer_reports_totals() {
         let line = "2026-11-22 04:00:00:123, 0, 95.3674, 95.2722, 781250, 780469.5305, 0, 1001, 95.2722, 780469.5305";
         assert_eq!(consumed(line), Some(Consumed { records: 781_250, bytes: 99_999_966, elapsed_us: None }));
         let last = line.replacen(", 0, ", ", 2026-11-22 04:00:01:123, ", 1);

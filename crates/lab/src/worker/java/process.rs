@@ -1,4 +1,4 @@
-//! The tools' processes: made before the work, begun with a word, ended with the worker.
+//! The tools' processes: created before the work, started by a command, stopped with the worker.
 
 use std::io;
 
@@ -12,10 +12,10 @@ use crate::worker::{Assignment, Role};
 
 /// A tool could not be started.
 #[derive(Debug, thiserror::Error)]
-#[error("Kafka's tool could not be started: {0}")]
+#[error("Failed to start Kafka's tool: {0}")]
 pub(super) struct NotStarted(#[from] io::Error);
 
-/// A tool ended before its work did.
+/// A tool exited early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Kafka's tool ended with {status}: {}", last.join(" / "))]
 pub(super) struct ToolFailed {
@@ -23,12 +23,12 @@ pub(super) struct ToolFailed {
     last: Vec<String>,
 }
 
-/// What a tool says.
+/// A tool's report.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Line {
-    /// What the last second did.
+    /// The last interval.
     Interval { records: u64, bytes: u64, latency_max_us: Option<u64> },
-    /// All together, in its words; records and bytes that no interval told; and how long it all took.
+    /// The final line, records and bytes not in any interval, and the total duration.
     Final { text: String, rest: (u64, u64), elapsed_us: u64 },
 }
 
@@ -37,29 +37,29 @@ pub(super) struct Tools {
     role: Role,
     value_bytes: u64,
     tools: Vec<Tool>,
-    /// Records and bytes that each told of.
-    told: Vec<(u64, u64)>,
+    /// Records and bytes reported by each.
+    reported: Vec<(u64, u64)>,
     heard: mpsc::Receiver<Heard>,
     open: usize,
 }
 
 impl Tools {
-    /// Makes the processes; they wait.
+    /// Creates the processes, which wait.
     pub(super) fn prepare(plan: &Plan) -> Result<Tools, NotStarted> {
         let (to, heard) = mpsc::channel(1024);
         let environment = [("CLASSPATH", plan.classpath.as_str())];
         let prepare = |(at, words): (usize, &Vec<String>)| Tool::prepare(at, words, &environment, &to);
         let tools = plan.words.iter().enumerate().map(prepare).collect::<io::Result<Vec<Tool>>>()?;
-        let (open, told) = (tools.len(), vec![(0, 0); tools.len()]);
-        Ok(Tools { role: plan.role, value_bytes: plan.value_bytes, tools, told, heard, open })
+        let (open, reported) = (tools.len(), vec![(0, 0); tools.len()]);
+        Ok(Tools { role: plan.role, value_bytes: plan.value_bytes, tools, reported, heard, open })
     }
 
-    /// Their ids, now and as Java.
+    /// Their ids, before and after becoming Java.
     pub(super) fn pids(&self) -> Vec<u32> {
         self.tools.iter().filter_map(Tool::pid).collect()
     }
 
-    /// Has them begin.
+    /// Starts them.
     pub(super) async fn begin(&mut self, assignment: &Assignment, window: Window) -> Result<(), NotStarted> {
         let last = format!("--num-records {}", command::records(assignment, window));
         for tool in &mut self.tools {
@@ -68,8 +68,7 @@ impl Tools {
         Ok(())
     }
 
-    /// What one of them says next; none when all have come to their end. Lines that tell nothing are passed over. Safe to
-    /// cancel.
+    /// The next report of any tool; none when all have finished. Other lines are ignored. Cancel safe.
     pub(super) async fn next(&mut self) -> Result<Option<Line>, ToolFailed> {
         while self.open > 0 {
             match self.heard.recv().await {
@@ -89,12 +88,12 @@ impl Tools {
     }
 
     fn read(&mut self, at: usize, text: String) -> Option<Line> {
-        let told = &mut self.told[at];
+        let reported = &mut self.reported[at];
         let (until_now, latency_max_us, elapsed_us) = match self.role {
             Role::Producer => {
                 let line = lines::produced(&text)?;
-                // An interval tells what is new, the last line tells all.
-                let records = line.records + if line.elapsed_us.is_none() { told.0 } else { 0 };
+                // An interval is incremental, the final line is the total.
+                let records = line.records + if line.elapsed_us.is_none() { reported.0 } else { 0 };
                 ((records, records * self.value_bytes), Some(line.latency_max_us), line.elapsed_us)
             }
             Role::Consumer => {
@@ -102,7 +101,7 @@ impl Tools {
                 ((line.records, line.bytes), None, line.elapsed_us)
             }
         };
-        let before = std::mem::replace(told, until_now);
+        let before = std::mem::replace(reported, until_now);
         let (records, bytes) = (until_now.0.saturating_sub(before.0), until_now.1.saturating_sub(before.1));
         Some(match elapsed_us {
             None => Line::Interval { records, bytes, latency_max_us },
@@ -110,9 +109,9 @@ impl Tools {
         })
     }
 
-    /// A tool that ended by itself has done its work, or failed.
+    /// Checks a tool that exited: finished or failed.
     async fn check_ends(&mut self) -> Result<(), ToolFailed> {
-        // The end of its output comes a moment before its own.
+        // Its output ends slightly before the process.
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         match self.tools.iter_mut().find_map(Tool::failure) {
             Some((status, last)) => Err(ToolFailed { status, last }),
@@ -120,7 +119,7 @@ impl Tools {
         }
     }
 
-    /// Ends what still runs.
+    /// Kills running ones.
     pub(super) async fn end(&mut self) {
         for tool in &mut self.tools {
             tool.kill().await;

@@ -1,7 +1,6 @@
 //! Consuming with librdkafka, as members of a group.
 //!
-//! Members join before the run and hold their partitions still until it begins, so that a backlog is not read before anyone
-//! measures.
+//! Members join before the run and pause their partitions until it starts, so that a backlog is not read early.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -20,14 +19,14 @@ use crate::worker::look::{Look, Looks};
 use crate::worker::threads::{self, Crew, Word};
 use crate::worker::{Assignment, Report, StopWhen, WorkerError};
 
-/// Time for a group to share its partitions out.
+/// Timeout for a group's first rebalance.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
-/// A wait for records, after which the lab is listened to again.
+/// Poll timeout, after which the lab's commands are checked.
 const POLL: Duration = Duration::from_millis(50);
-/// Records taken between two looks at what the lab says.
+/// Records consumed between two checks of the lab's commands.
 const RECORDS_PER_LOOK: u32 = 1024;
 
-/// Consumes what is assigned.
+/// Runs a consumer assignment.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
     let looks = Looks::new(assignment).map_err(WorkerError::driver)?;
     let left = match assignment.stop {
@@ -44,7 +43,7 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
     Ok(report)
 }
 
-/// All clients of one thread. Polling blocks the thread, which is theirs alone.
+/// The clients of one thread, which polling blocks.
 async fn consume(
     mut crew: Crew,
     assignment: &Assignment,
@@ -90,7 +89,7 @@ impl Member {
     }
 }
 
-/// What a member is told of its group.
+/// Group events of a member.
 #[derive(Default)]
 struct Membership {
     assigned: AtomicBool,
@@ -109,14 +108,14 @@ impl ConsumerContext for Membership {
         if let Rebalance::Assign(partitions) = rebalance {
             self.assigned.store(true, Ordering::Relaxed);
             if !self.begun.load(Ordering::Relaxed) {
-                // A member that cannot hold still reads early: the run goes on, and its warm-up begins sooner.
+                // A member that cannot pause reads early: its warm-up starts sooner.
                 let _ = consumer.pause(partitions);
             }
         }
     }
 }
 
-/// Polls until each member has its share.
+/// Polls until each member has its partitions.
 fn join(members: &[Member], assignment: &Assignment, crew: &Crew) -> Result<(), WorkerError> {
     let until = tokio::time::Instant::now() + JOIN_TIMEOUT;
     while members.iter().any(|member| !member.consumer.context().assigned.load(Ordering::Relaxed)) {
@@ -141,22 +140,22 @@ fn join(members: &[Member], assignment: &Assignment, crew: &Crew) -> Result<(), 
     Ok(())
 }
 
-/// Stays in the group until the word to begin.
+/// Polls, to stay in the group, until the start command.
 async fn hold(crew: &mut Crew, members: &[Member]) -> Option<Window> {
     while *crew.word.borrow() == Word::Wait {
         for member in members {
-            // Its partitions hold still: what comes is news of the group.
+            // The partitions are paused: only group events arrive.
             let _ = member.consumer.poll(POLL / count(members));
         }
     }
     crew.begin().await
 }
 
-/// What the members of a thread share while they consume.
+/// Shared state of a thread's members.
 struct Turn<'a> {
     crew: &'a Crew,
     window: Window,
-    /// Records that the worker may still take within the measurement.
+    /// Records left for the worker within the measurement.
     left: Option<&'a AtomicU64>,
     wait: Duration,
 }
@@ -176,7 +175,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Takes what is there, up to a limit; false when the measurement has all its records.
+    /// Consumes available records, up to a limit; false when the measurement is complete.
     fn take(&self, member: &mut Member) -> Result<bool, WorkerError> {
         let Member { consumer, look, at } = member;
         let mut wait = self.wait;
@@ -215,7 +214,7 @@ impl Turn<'_> {
     }
 }
 
-/// Errors that librdkafka mends by itself, and tells all the same.
+/// Errors that librdkafka reports but recovers from.
 fn is_passing(error: &KafkaError) -> bool {
     let KafkaError::MessageConsumption(code) = error else {
         return matches!(error, KafkaError::PartitionEOF(_));

@@ -1,7 +1,7 @@
 //! Producing with librdkafka.
 //!
-//! A thread sends for its clients in turn, each record at its intended time, or as fast as they take them. A record carries
-//! its intended time and its number through librdkafka in the one word that its delivery report brings back.
+//! A thread sends for its clients in turn, each record at its intended time, or as fast as possible. The record's intended time
+//! and number travel through librdkafka in the one word that its delivery report returns.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,23 +28,23 @@ use crate::worker::threads::{self, Crew, Word};
 use crate::worker::{Assignment, Order, Report, WorkerError};
 use crate::workload::Verify;
 
-/// Time for the cluster to answer before the run.
+/// Timeout for the cluster's answer before the run.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time for what is under way at the end, beyond which it is given up: librdkafka gives up earlier by its own timeouts.
+/// Timeout for messages in flight at the end; librdkafka's own timeouts are shorter.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(300);
-/// A pause while a client's queue is full.
+/// The pause while a client's queue is full.
 const FULL_PAUSE: Duration = Duration::from_micros(200);
-/// The longest pause without a look at what the lab says.
+/// The longest pause without checking the lab's commands.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
-/// Without a rate, the clock is read, and the lab listened to, once for so many records.
+/// Without a rate, the clock and the lab's commands are checked once per this many records.
 const RECORDS_PER_CLOCK: u64 = 16;
-/// Bits of the word that hold the end of a record's number; the queue holds less than half as many records.
+/// Bits of the word for the end of a record's number; the queue has less than half as many records.
 const NUMBER_BITS: u32 = 24;
 const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
-/// Bytes of a key.
+/// Size of a key.
 const KEY_BYTES: usize = 8;
 
-/// Produces what is assigned.
+/// Runs a producer assignment.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
     stamp::check_assignment(assignment).map_err(WorkerError::driver)?;
     let pool = Pool::new(&assignment.records, assignment.seed).map_err(WorkerError::driver)?;
@@ -56,7 +56,7 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
     Ok(report)
 }
 
-/// All clients of one thread. Sending blocks the thread, which is theirs alone.
+/// The clients of one thread, which sending blocks.
 async fn produce(
     mut crew: Crew,
     assignment: &Assignment,
@@ -101,7 +101,7 @@ impl Client {
         Ok(Client { number, sent: 0, random, producer })
     }
 
-    /// Waits for what is under way, and tells what was not acknowledged.
+    /// Waits for messages in flight, and reports unacknowledged records.
     fn finish(&self) -> Order {
         let _ = self.producer.flush(FLUSH_TIMEOUT);
         if self.producer.in_flight_count() > 0 {
@@ -120,7 +120,7 @@ impl Client {
     }
 }
 
-/// What the clients of a thread share while they send.
+/// Shared state of a thread's clients.
 struct Turn<'a> {
     assignment: &'a Assignment,
     budget: &'a Budget,
@@ -163,7 +163,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// When record `n` of this thread is due; none without a rate. Clients are set apart by their numbers.
+    /// When record `n` of this thread is due; none without a rate. Clients are staggered by their numbers.
     fn due_us(&self, n: u64, count: u64, number: u32) -> Option<u64> {
         let rate = self.assignment.records_per_s?;
         let clients = f64::from(self.assignment.clients.max(1));
@@ -173,7 +173,7 @@ impl Turn<'_> {
         Some(self.window.start_us + (due_s * 1e6) as u64)
     }
 
-    /// Waits until a record is due; false when the lab wants no more.
+    /// Waits until a record is due; false if the lab has stopped the run.
     #[expect(
         clippy::disallowed_methods,
         reason = "the thread belongs to its clients, and a sleep is exact to some 50 µs"
@@ -191,7 +191,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Hands a record over, waiting while the client's queue is full; false when the lab wants no more.
+    /// Hands over a record, waiting while the client's queue is full; false if the lab has stopped the run.
     fn send(
         &self,
         client: &mut Client,
@@ -245,12 +245,12 @@ impl Turn<'_> {
     }
 }
 
-/// A word for librdkafka: the microseconds since the start, and the end of the record's number.
+/// Packs the microseconds since the start and the end of the record's number into a word.
 fn pack(after_us: u64, number: u64) -> usize {
     ((after_us << NUMBER_BITS) | (number & NUMBER_MASK)) as usize
 }
 
-/// What [`pack`] took, when `sent` records have been sent.
+/// Unpacks a word of [`pack`], given that `sent` records have been sent.
 fn unpack(word: usize, sent: u64) -> (u64, u64) {
     let word = word as u64;
     let low = word & NUMBER_MASK;
@@ -259,7 +259,7 @@ fn unpack(word: usize, sent: u64) -> (u64, u64) {
     (word >> NUMBER_BITS, number)
 }
 
-/// Takes the delivery reports of a client.
+/// Handles the delivery reports of a client.
 struct Deliveries {
     counts: SharedCounts,
     clock: Clock,

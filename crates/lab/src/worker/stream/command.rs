@@ -1,4 +1,4 @@
-//! The texts of the streams and their command lines, and what streams cannot do for the lab.
+//! The streams' texts and command lines, and their limits.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,14 +9,12 @@ use crate::worker::librdkafka_properties::named;
 use crate::worker::{Assignment, Role};
 use crate::workload::{Payload, Verify};
 
-/// How often a stream tells what it has done. A measurement ends with such a line: it is this exact.
+/// The streams' reporting interval, which limits the precision of the end of a measurement.
 const TOLD_EVERY: &str = "20ms";
 
-/// Streams cannot do what the assignment asks for.
+/// Streams do not support the assignment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{setting} = {value}: the driver stream cannot do that; {expected} would be right, or another driver"
-)]
+#[error("{setting} = {value}: the driver stream cannot do that; use {expected}, or another driver")]
 pub(super) struct NotByStreams {
     setting: &'static str,
     value: String,
@@ -26,18 +24,18 @@ pub(super) struct NotByStreams {
 /// Why there is no command line.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PlanError {
-    /// Streams cannot do it.
+    /// Streams do not support it.
     #[error(transparent)]
     NotByStreams(#[from] NotByStreams),
-    /// A property that cannot be.
+    /// An invalid property.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
-    /// The clients' properties cannot be written for them.
-    #[error("The properties for the streams' clients cannot be written: {0}")]
+    /// The properties file cannot be written.
+    #[error("Failed to write the properties for the streams' clients: {0}")]
     Io(#[from] io::Error),
 }
 
-/// How the streams are run.
+/// The streams' command lines.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// The command line of each.
@@ -47,7 +45,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// For an assignment that streams can do.
+    /// For an assignment that streams support.
     pub(super) fn new(assignment: &Assignment) -> Result<Plan, PlanError> {
         check(assignment)?;
         let binary = std::env::current_exe()?.to_string_lossy().into_owned();
@@ -87,7 +85,7 @@ fn generator(assignment: &Assignment) -> String {
     text
 }
 
-/// As the original ran it: raw bytes, without headers.
+/// Raw mode without headers, as in Spring XD.
 fn over_kafka(assignment: &Assignment, at: u32, properties: &Path) -> String {
     let cluster = format!(
         "--bootstrap={} --mode=raw --properties='{}'",
@@ -117,15 +115,11 @@ fn check(assignment: &Assignment) -> Result<(), NotByStreams> {
     }
     if !matches!(assignment.records.payload, Payload::Random | Payload::Zeros | Payload::Shared) {
         let value = format!("{:?}", assignment.records.payload).to_lowercase();
-        return refuse(
-            "records.payload",
-            value,
-            "\"random\", for which the generator has values of its own,",
-        );
+        return refuse("records.payload", value, "\"random\", for which the generator makes its own values");
     }
     let topics = assignment.topics.len();
     if assignment.role == Role::Producer && topics > assignment.clients.max(1) as usize {
-        let expected = format!("at least {topics} of each worker, one for each topic,");
+        let expected = format!("at least {topics} per worker, one per topic");
         return refuse("producers.count", assignment.clients.to_string(), &expected);
     }
     Ok(())
@@ -177,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_streams_cannot_do_is_refused_by_name() {
+    fn unsupported_settings_of_streams_are_refused_by_name() {
         let refused = |change: fn(&mut Assignment)| {
             let mut assignment = assignment(Role::Producer);
             change(&mut assignment);

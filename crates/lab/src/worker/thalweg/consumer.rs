@@ -1,8 +1,7 @@
-//! Consuming: members of a group that read what they are given, count it, and look at it as the assignment says.
+//! Consuming: members of a group that read, count and optionally check records.
 //!
-//! Before the word to begin, members join and keep their place in the group; what a fetch brings meanwhile is put back.
-//! Records are read in place: a chunk's records borrow the bytes that came, or a buffer for compressed batches that is used
-//! again.
+//! Before the start command, members join and stay in the group; records fetched meanwhile are put back. Records are read in place:
+//! they borrow the received bytes, or a reused buffer for decompressed batches.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,10 +21,10 @@ use crate::worker::{Assignment, Report, Seen, StopWhen, WorkerError};
 use crate::workload::Verify;
 
 const POLL: Duration = Duration::from_millis(100);
-/// Ranges of sequences that a report tells. Records with keys, read by several workers, are scattered beyond telling.
+/// Maximum ranges of sequences in a report. Records with keys, read by several workers, may have too many.
 const RANGES_MAX: usize = 1 << 20;
 
-/// Consumes what is assigned.
+/// Runs a consumer assignment.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
     let looks = Looks::new(assignment).map_err(WorkerError::driver)?;
     let job = Arc::new(Job { assignment: assignment.clone(), looks, consumed: AtomicU64::new(0) });
@@ -45,9 +44,7 @@ fn seen(looks: Vec<Look>, notes: &mut Vec<String>) -> Vec<Seen> {
     let ranges: usize = seen.iter().map(|seen| seen.ranges.len()).sum();
     if ranges > RANGES_MAX {
         seen.iter_mut().for_each(|seen| seen.ranges = Vec::new());
-        notes.push(format!(
-            "What was seen is scattered over {ranges} ranges of sequences, which are left out"
-        ));
+        notes.push(format!("The consumed sequences form {ranges} ranges, which are left out"));
     }
     seen
 }
@@ -58,14 +55,14 @@ fn notes(assignment: &Assignment) -> Result<Vec<String>, WorkerError> {
     notes.extend(note);
     if assignment.verify == Verify::Off {
         notes.push(
-            "Records without a stamp: the time from end to end is counted from their timestamps, whole milliseconds"
+            "Records without stamps: end-to-end latency is counted from their timestamps, in whole milliseconds"
                 .to_owned(),
         );
     }
     Ok(notes)
 }
 
-/// The client's settings, and what to note about properties that have no effect.
+/// The client's settings, and notes on properties without effect.
 fn config(assignment: &Assignment, number: u32) -> Result<(ConsumerConfig, Option<String>), WorkerError> {
     let group = assignment.group.as_ref().ok_or_else(|| WorkerError::driver(NoGroup))?;
     let mut properties = settings::properties(assignment, "consumer", number);
@@ -75,7 +72,7 @@ fn config(assignment: &Assignment, number: u32) -> Result<(ConsumerConfig, Optio
     Ok((config, settings::note_rest(&properties)))
 }
 
-/// What all clients of the worker share.
+/// Shared state of the worker's clients.
 #[derive(Debug)]
 struct Job {
     assignment: Assignment,
@@ -84,10 +81,10 @@ struct Job {
     consumed: AtomicU64,
 }
 
-/// All clients of one thread.
+/// The clients of one thread.
 async fn consume(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Look>, WorkerError> {
     let numbers = std::mem::take(&mut crew.clients);
-    // All join at the same time: one after the other, each would have the group rebalance.
+    // All join at once: one by one, each would cause a rebalance.
     let (joined, mut all_joined) = tokio::sync::mpsc::channel(numbers.len().max(1));
     let mut members = tokio::task::JoinSet::new();
     for &number in &numbers {
@@ -115,7 +112,7 @@ async fn consume(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Look>, WorkerErro
     Ok(looks)
 }
 
-/// One member of the group.
+/// A member of the group.
 struct Client {
     job: Arc<Job>,
     counts: SharedCounts,
@@ -138,7 +135,7 @@ impl Client {
             Consumer::connect(&assignment.bootstrap, config).await.map_err(WorkerError::driver)?;
         consumer.subscribe(assignment.topics.clone()).map_err(WorkerError::driver)?;
         let mut joined = Some(joined);
-        // A poll is not given up in the middle: it may be joining.
+        // Do not cancel a poll, which may be joining.
         let window = loop {
             let said = if word.has_changed().is_ok() { *word.borrow() } else { Word::Stop };
             match said {
@@ -149,7 +146,7 @@ impl Client {
             if keep_place(&mut consumer).await?
                 && let Some(joined) = joined.take()
             {
-                // A worker that no longer listens has failed.
+                // The receiver is gone if the worker has failed.
                 let _ = joined.send(()).await;
             }
         };
@@ -159,9 +156,9 @@ impl Client {
                 consumed = self.consume(&mut consumer, window) => consumed?,
             }
         }
-        // The cluster that does not let it go has nothing to do with what was read.
+        // Failing to leave has no influence on the records read.
         if let Err(error) = consumer.close().await {
-            tracing::warn!(%error, "A consumer could not leave its group in order");
+            tracing::warn!(%error, "Failed to leave the consumer group");
         }
         Ok(self.look)
     }
@@ -192,7 +189,7 @@ impl Client {
                     {
                         return Ok(());
                     }
-                    // Chunks that are there already would otherwise keep the others of this thread from theirs.
+                    // Otherwise available chunks would starve the other clients of this thread.
                     tokio::task::yield_now().await;
                 }
                 Polled::Nothing => {
@@ -207,13 +204,13 @@ impl Client {
         }
     }
 
-    /// Counts the records of a chunk, and checks them. Gives how many there were.
+    /// Counts and checks the records of a chunk. Returns their number.
     fn read(&mut self, chunk: &Chunk, at_us: u64) -> u64 {
         let Client { counts, buffer, look, .. } = self;
         let mut counts = lock(counts);
         look.enter(&chunk.at);
         let (mut records, mut bytes) = (0, 0);
-        // Records of one time come one after another, and are told together.
+        // Records with equal times are consecutive, and counted together.
         let (mut time, mut of_time) = (None, 0);
         let read = chunk.for_each(buffer, |record| {
             let value = record.value.unwrap_or_default();
@@ -238,14 +235,14 @@ impl Client {
         }
         counts.done(records, bytes, at_us);
         if let Err(error) = read {
-            // The rest of the chunk is unreadable: at least one record.
+            // The rest of the chunk is unreadable: count at least one record.
             counts.failed(1, || error.to_string());
         }
         records
     }
 }
 
-/// Joins the group, and goes through its rebalances, without reading. True when the group gave its partitions.
+/// Joins the group and goes through its rebalances without reading. True once partitions are assigned.
 async fn keep_place(consumer: &mut Consumer) -> Result<bool, WorkerError> {
     match consumer.poll(POLL).await.map_err(WorkerError::driver)? {
         Polled::Assigned(_) => Ok(true),

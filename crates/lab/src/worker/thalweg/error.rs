@@ -1,13 +1,13 @@
-//! What an assignment can ask of the own driver that it cannot do.
+//! Errors of Thalweg's driver.
 
-/// There is nothing to produce to or to consume from.
+/// No topics to produce to or consume from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("topics is empty: the name of a topic that exists would be right")]
+#[error("topics is empty: add the name of an existing topic")]
 pub struct NoTopics;
 
-/// Consumers have no group.
+/// No group for consumers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("group is not set: consumers share the records in a group, and its name would be right")]
+#[error("group is not set: set the name of the consumer group")]
 pub struct NoGroup;
 
 /// A topic cannot be produced to or consumed from.
@@ -16,11 +16,11 @@ pub struct NoGroup;
 pub struct NotProducible {
     /// The topic.
     pub topic: String,
-    /// Why.
+    /// The cause.
     pub source: thalweg_client::ClientError,
 }
 
-/// A thread of the worker ended before its work did.
+/// A thread ended before its work was complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("A thread of the worker ended before its work did; its last words are on standard error")]
+#[error("A worker thread ended early; its last output is on standard error")]
 pub struct ThreadEnded;

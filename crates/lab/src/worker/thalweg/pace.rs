@@ -1,7 +1,7 @@
-//! When a client sends: at its intended times, or as soon as it can.
+//! When a client sends: at intended times, or as soon as it can.
 //!
-//! In an open loop the intended times are set before the run and nothing moves them: a client that was held up sends what
-//! is overdue at once, each record with the time that it should have had.
+//! In an open loop the intended times are fixed before the run: a delayed client sends overdue records at once, each with its
+//! original intended time.
 
 use std::time::Duration;
 
@@ -11,32 +11,32 @@ use tokio::time::Instant;
 
 use crate::pacer::Pacer;
 
-/// Without a rate, the clock is read once for this many records: a microsecond of error at ten million a second.
+/// Without a rate, the clock is read once per this many records: an error of a microsecond at ten million per second.
 pub(super) const RECORDS_PER_CLOCK: u64 = 16;
-/// The least pause of a client: records that are due closer to each other than this go together.
+/// The minimum pause: records due within it are sent together.
 const PAUSE_MIN: Duration = Duration::from_micros(50);
 
-/// When a client sends.
+/// The pace of a client.
 #[derive(Debug)]
 pub(super) enum Pace {
-    /// As soon as it can.
+    /// As fast as possible.
     Maximum,
-    /// At its intended times.
+    /// At intended times.
     OpenLoop { pacer: Pacer, timer: Timer, pause_min: Duration },
 }
 
 /// What to do about the next record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Send it; it was intended at this time.
+    /// Send it with this intended time.
     Send(Instant),
-    /// Wait until then, and ask again.
+    /// Wait until then.
     Wait(Instant),
 }
 
 impl Pace {
-    /// For one client of several that share a thread. `records_per_s` is its own rate. Clients of the same rate are set
-    /// apart from each other by `phase`, a part of the time between two records.
+    /// For a client among several of a thread. `records_per_s` is its own rate. Clients of equal rate are staggered by `phase`, a
+    /// fraction of the record interval.
     pub(super) fn new(records_per_s: Option<f64>, start: Instant, phase: f64, of_thread: u32) -> Pace {
         match records_per_s {
             None => Pace::Maximum,
@@ -48,7 +48,7 @@ impl Pace {
         }
     }
 
-    /// What to do about record `n`. `now` is the last look at the clock; it is looked at again where that matters.
+    /// What to do about record `n`. `now` is the last reading of the clock, which is refreshed if necessary.
     #[inline]
     pub(super) fn next(&self, n: u64, now: &mut Instant) -> Next {
         match self {
@@ -78,13 +78,13 @@ impl Pace {
     }
 }
 
-/// Wakes at a time to some microseconds. The runtime's own timers tick once a millisecond, which would be most of a short
-/// latency.
+/// A timer with a precision of some microseconds. The runtime's own timers tick once per millisecond, which would dominate short
+/// latencies.
 #[derive(Debug)]
 pub(super) struct Timer(Option<AsyncFd<rustix::fd::OwnedFd>>);
 
 impl Timer {
-    /// A timer of the kernel; where there is none, or the runtime's time is not the kernel's, the runtime's.
+    /// A kernel timer; the runtime's timer if there is none, or if the runtime's time is simulated.
     fn new() -> Timer {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let made = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags).ok();
@@ -113,7 +113,7 @@ impl Timer {
             }
             let Ok(mut ready) = fd.readable().await else { return tokio::time::sleep_until(until).await };
             let mut expirations = [0; 8];
-            // It has fired, or did not yet: the loop looks at the clock.
+            // Fired or spurious: the loop checks the clock.
             let _ = rustix::io::read(fd, &mut expirations);
             ready.clear_ready();
         }
@@ -124,12 +124,12 @@ impl Timer {
 mod tests {
     use super::*;
 
-    /// With the runtime's time, which a test can stop.
+    /// With the runtime's clock, which tests can pause.
     fn open_loop(rate: f64, start: Instant) -> Pace {
         Pace::OpenLoop { pacer: Pacer::new(rate, start), timer: Timer(None), pause_min: PAUSE_MIN }
     }
 
-    /// Sends until `end`; the client is held up by `hold` before record `held`. Gives intended and true time of each.
+    /// Sends until `end`; the client is delayed by `hold` before record `held`. Returns intended and actual times.
     async fn run(mut pace: Pace, end: Instant, held: u64, hold: Duration) -> Vec<(Instant, Instant)> {
         let (mut n, mut now) = (0, Instant::now());
         let mut sent = Vec::new();
@@ -159,7 +159,7 @@ mod tests {
             assert_eq!(*intended, due, "record {n}");
             let late = at.duration_since(due);
             match n {
-                // What waited behind the record that was held up was late by what was left of the 700 ms.
+                // Records after the delayed one are late by the rest of the 700 ms.
                 50..120 => assert_eq!(late, Duration::from_millis(700 - 10 * (n as u64 - 50)), "record {n}"),
                 _ => assert!(late <= Duration::from_millis(1), "record {n}: {late:?}"),
             }
@@ -186,7 +186,7 @@ mod tests {
             late.push(Instant::now().duration_since(until));
         }
         late.sort_unstable();
-        // The median, as a busy machine may hold up any one of them.
+        // The median, because a busy machine may delay single ones.
         assert!(late[10] < Duration::from_micros(700), "{late:?}");
     }
 }

@@ -1,8 +1,8 @@
-//! Producing: clients that send at the rate they are told or as fast as they can, and know of each record how it fared.
+//! Producing: clients that send at a rate or as fast as possible, and track the outcome of each record.
 //!
-//! A client's records are numbered from 0. Where they are verified, the number is the stamp's sequence; in any case the
-//! client tells at the end which of its numbers were not acknowledged. Records without a key go where the producer's own
-//! partitioner sends them; a client goes round the topics record by record.
+//! A client's records are numbered from 0. In verified records the number is the stamp's sequence; in any case the client reports
+//! unacknowledged numbers at the end. The producer's partitioner places records without keys; a client alternates between topics by
+//! record.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,14 +25,14 @@ use crate::worker::threads::{self, Crew, Word, stopped};
 use crate::worker::{Assignment, Order, Report, WorkerError};
 use crate::workload::Verify;
 
-/// Bytes of a key.
+/// Size of a key.
 const KEY_BYTES: usize = 8;
-/// Copying a value of so many bytes costs less than a pool for each client.
+/// Copying values up to this size costs less than a pool per client.
 const SMALL_BYTES: usize = 2048;
-/// Sets clients of one rate apart: the golden ratio's fraction spreads any number of them evenly.
+/// Staggers clients of equal rate: the golden ratio's fraction spreads any number of them evenly.
 const PHASE: f64 = 0.618_033_988_749_894_9;
 
-/// Produces what is assigned.
+/// Runs a producer assignment.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
     let mut properties = settings::properties(assignment, "producer", 0);
     let config = ProducerConfig::take(&mut properties).map_err(WorkerError::driver)?;
@@ -47,7 +47,7 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
     Ok(report)
 }
 
-/// What a reader must know of records sent so.
+/// Notes for readers.
 fn notes_of(assignment: &Assignment, config: &ProducerConfig) -> Vec<String> {
     let mut notes = Vec::new();
     if config.acks == Acks::None {
@@ -55,20 +55,19 @@ fn notes_of(assignment: &Assignment, config: &ProducerConfig) -> Vec<String> {
     }
     if assignment.records_per_s.is_none() {
         notes.push(
-            "As many records as go: a record's time is when it was handed to the client, read once for 16 records"
+            "Maximum rate: a record's time is when it was handed to the client, read once per 16 records"
                 .to_owned(),
         );
     }
     if config.compression == Compression::Zstd {
         notes.push(
-            "Payloads repeat after 1 MiB or more; zstd finds such repetitions where a batch is larger"
-                .to_owned(),
+            "Payloads repeat after 1 MiB or more; zstd finds such repetitions in larger batches".to_owned(),
         );
     }
     notes
 }
 
-/// What all clients of the worker share.
+/// Shared state of the worker's clients.
 #[derive(Debug)]
 struct Job {
     assignment: Assignment,
@@ -76,7 +75,7 @@ struct Job {
     budget: Budget,
 }
 
-/// All clients of one thread.
+/// The clients of one thread.
 async fn produce(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Order>, WorkerError> {
     let of_thread = u32::try_from(crew.clients.len()).unwrap_or(u32::MAX);
     let mut clients = Vec::with_capacity(crew.clients.len());
@@ -99,7 +98,7 @@ async fn produce(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Order>, WorkerErr
     Ok(orders)
 }
 
-/// When clients send.
+/// The clients' pace.
 #[derive(Clone, Debug)]
 struct Turn {
     window: Window,
@@ -108,7 +107,7 @@ struct Turn {
     clock: Clock,
 }
 
-/// The numbers of a client that were given up, as ranges that grow at their ends.
+/// The failed numbers of a client, as growing ranges.
 type GivenUp = Arc<Mutex<Vec<(u64, u64)>>>;
 
 /// One client.
@@ -119,7 +118,7 @@ struct Client {
     producer: Producer,
     topics: Vec<TopicRef>,
     given_up: GivenUp,
-    /// How many records were handed over, or would have been had there been room.
+    /// Number of records handed over, or attempted.
     sent: u64,
 }
 
@@ -140,14 +139,14 @@ impl Client {
                 topic.map_err(|source| WorkerError::driver(NotProducible { topic: name.clone(), source }))?,
             );
         }
-        // Clients begin with different topics, so that all topics are busy from the start.
+        // Clients start with different topics, so that all topics are busy from the start.
         let begin = number as usize % topics.len();
         topics.rotate_left(begin);
         let (job, counts) = (Arc::clone(job), crew.counts.clone());
         Ok(Client { number, job, counts, producer, topics, given_up, sent: 0 })
     }
 
-    /// What it sent, and what of that was given up.
+    /// The sent and the failed records.
     fn order(&self) -> Order {
         let mut ranges = self.given_up.lock().unwrap_or_else(PoisonError::into_inner).clone();
         ranges.sort_unstable();
@@ -161,7 +160,7 @@ impl Client {
         Order { producer: self.number, sent: self.sent, ranges: apart }
     }
 
-    /// Sends, waits for the end of all that was sent, and tells.
+    /// Sends, waits for all deliveries, and reports.
     async fn run(mut self, mut turn: Turn) -> Result<Order, WorkerError> {
         if self.job.assignment.verify != Verify::Off {
             let magic = magic(self.job.assignment.seed);
@@ -189,8 +188,8 @@ impl Client {
             match pause {
                 Pause::None => {}
                 Pause::End => break,
-                // The senders share this thread: a full batch is written while it is in the cache. One that is not full is
-                // not hurried: it would leave with a record or two, and cost as much as a full one.
+                // The senders share this thread: a full batch is sent while it is in the cache. Partial batches are not hurried:
+                // with a record or two, they would cost as much as full ones.
                 Pause::Batch => tokio::task::yield_now().await,
                 Pause::Until(until) => tokio::select! {
                     () = flow.pace.wait(until) => {}
@@ -207,7 +206,7 @@ impl Client {
                     }
                     flow.sent_one(self.topics.len());
                     self.sent = flow.n;
-                    // The wait is over: a clock from before it would count it for the records that follow.
+                    // Read the clock again: the wait must not count for the following records.
                     flow.now = Instant::now();
                 }
             }
@@ -215,14 +214,14 @@ impl Client {
         Ok(())
     }
 
-    /// Hands over what can be handed over without waiting, up to some records: the producer's lock is taken once for them.
+    /// Hands over records without waiting, up to a limit: the producer's lock is taken once for all.
     fn send_run(
         &mut self,
         turn: &Turn,
         flow: &mut Flow,
         values: &mut impl Values,
     ) -> Result<Pause, WorkerError> {
-        if told_to_stop(&turn.word) {
+        if is_stopped(&turn.word) {
             return Ok(Pause::End);
         }
         let mut sending = self.producer.sending();
@@ -256,29 +255,29 @@ enum Pause {
     None,
     /// The time of the next record.
     Until(Instant),
-    /// The senders, which have a full batch to write.
+    /// The senders, which have a full batch to send.
     Batch,
-    /// Room for the next record.
+    /// Buffer space for the next record.
     Room,
-    /// Nothing any more: all is sent, or the time is over.
+    /// Nothing: all records are sent, or the time is over.
     End,
 }
 
-/// How far a client is.
+/// The progress of a client.
 struct Flow {
     pace: Pace,
     keys: Keys,
-    /// The last look at the clock.
+    /// The last reading of the clock.
     now: Instant,
-    /// When the record was to be sent.
+    /// The intended time of the record.
     intended: Instant,
-    /// The same, as the record carries it.
+    /// The same, as stored in the record.
     time: Time,
     /// The number of the record.
     n: u64,
-    /// What is left of the client's share of the budget.
+    /// The rest of the client's share of the budget.
     share: u64,
-    /// The place of its topic.
+    /// The index of its topic.
     topic: usize,
 }
 
@@ -292,7 +291,7 @@ impl Flow {
         Flow { pace, keys, now, intended: now, time: Time::default(), n: 0, share: 0, topic: 0 }
     }
 
-    /// Whether the budget has a record for this client. What is sent before the window is free.
+    /// Whether the budget has a record for this client. Records before the window are free.
     #[inline]
     fn may_send(&mut self, window: &Window, budget: &Budget) -> bool {
         if self.time.us >= window.from_us {
@@ -328,12 +327,12 @@ impl Flow {
     }
 }
 
-fn told_to_stop(word: &watch::Receiver<Word>) -> bool {
+fn is_stopped(word: &watch::Receiver<Word>) -> bool {
     word.has_changed().unwrap_or(true) && *word.borrow() == Word::Stop
 }
 
-/// A record that found no room in `max.block.ms` is given up, as an application would have it. One that can never be sent
-/// ends the worker.
+/// A record that found no buffer space within `max.block.ms` is counted as failed, as in an application. One that can never be
+/// sent ends the worker.
 fn refused(
     sent: Result<Taken, SendError>,
     n: u64,
@@ -359,7 +358,7 @@ fn give_up(given_up: &GivenUp, begin: u64, end: u64) {
     }
 }
 
-/// Counts the batches of a client that came to their end.
+/// Counts the delivered and failed batches of a client.
 fn deliveries(
     clock: Clock,
     counts: SharedCounts,
@@ -384,7 +383,7 @@ fn deliveries(
     }
 }
 
-/// A time as records carry it. Turning one into another costs more than a record, so it is done when the time changes.
+/// A time as stored in records, cached, because the conversion costs more than a record.
 #[derive(Debug, Default)]
 struct Time {
     of: Option<Instant>,
@@ -403,13 +402,13 @@ impl Time {
     }
 }
 
-/// Where values come from.
+/// The source of values.
 trait Values: Send {
     /// The value of record `n`, intended at `intended_us`.
     fn value(&mut self, n: u64, intended_us: u64) -> &[u8];
 }
 
-/// Values as they are in the pool.
+/// Unchanged values of the pool.
 struct Plain(Arc<Job>);
 
 impl Values for Plain {
@@ -419,7 +418,7 @@ impl Values for Plain {
     }
 }
 
-/// Small values with a stamp, written over the beginning of a copy. Many clients then read one pool, which stays in the cache.
+/// Small values with a stamp, written over a copy. Clients share one pool, which stays in the cache.
 struct StampingCopies {
     job: Arc<Job>,
     magic: u32,
@@ -437,7 +436,7 @@ impl Values for StampingCopies {
     }
 }
 
-/// Large values with a stamp, written over their own beginnings: each client has a pool to itself.
+/// Large values with a stamp, written in place: each client has its own pool.
 struct Stamping {
     pool: Pool,
     magic: u32,
@@ -453,7 +452,7 @@ impl Values for Stamping {
     }
 }
 
-/// Keys, drawn evenly: eight bytes, the number of the key.
+/// Uniformly drawn keys: eight bytes, the number of the key.
 struct Keys {
     random: SmallRng,
     distinct: Option<u64>,
@@ -474,7 +473,7 @@ impl Keys {
         }
     }
 
-    /// The key that was drawn last.
+    /// The current key.
     #[inline]
     fn drawn(&self) -> Option<&[u8]> {
         self.distinct.map(|_| self.key.as_slice())

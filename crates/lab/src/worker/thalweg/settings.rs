@@ -1,4 +1,4 @@
-//! Client properties for the own driver.
+//! Client properties of Thalweg's driver.
 
 use thalweg_client::Properties;
 
@@ -10,16 +10,15 @@ pub(super) fn properties(assignment: &Assignment, kind: &str, number: u32) -> Pr
     for (key, value) in &assignment.properties {
         properties.set(key, value);
     }
-    // The brokers are the assignment's, whatever a file of properties says.
+    // The assignment sets the brokers, whatever a properties file says.
     properties.take("bootstrap.servers");
     properties.set_default("client.id", &format!("thalweg-lab-{kind}-{number}"));
     properties
 }
 
-/// What a reader of the result must know about properties that had no effect.
+/// A note on properties without effect, for readers of the result.
 pub(super) fn note_rest(properties: &Properties) -> Option<String> {
     let rest: Vec<&str> = properties.rest().collect();
-    (!rest.is_empty()).then(|| {
-        format!("The driver thalweg does not know these properties, which had no effect: {}", rest.join(", "))
-    })
+    (!rest.is_empty())
+        .then(|| format!("Properties without effect, unknown to the driver thalweg: {}", rest.join(", ")))
 }

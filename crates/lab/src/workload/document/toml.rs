@@ -1,4 +1,4 @@
-//! TOML into a tree of placed values.
+//! Parses TOML to a tree with positions.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ pub(in super::super) fn parse(text: &str) -> Result<Node, Mistake> {
     }
 }
 
-/// Where the lines of a text begin.
+/// The offsets of line starts.
 struct Lines<'a> {
     text: &'a str,
     begins: Vec<usize>,
@@ -42,7 +42,7 @@ impl<'a> Lines<'a> {
     fn node(&self, value: &Spanned<DeValue<'_>>, depth: usize) -> Result<Node, Mistake> {
         let at = self.position(&value.span());
         if depth > DEPTH_MAX {
-            return Err(malformed(at, "TOML", format!("more than {DEPTH_MAX} tables within each other")));
+            return Err(malformed(at, "TOML", format!("more than {DEPTH_MAX} nested tables")));
         }
         let value = match value.get_ref() {
             DeValue::String(text) => Value::Text(text.to_string()),

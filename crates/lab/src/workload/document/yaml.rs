@@ -1,4 +1,4 @@
-//! YAML into a tree of placed values: one document, no aliases, plain scalars by YAML's core schema.
+//! Parses YAML: one document, no aliases, plain scalars by YAML's core schema.
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
 
@@ -21,7 +21,7 @@ pub(in super::super) fn parse(text: &str) -> Result<Node, Mistake> {
                 return match root.value {
                     Value::Table(_) => Ok(root),
                     other => {
-                        let problem = format!("{} stands where keys and values must", other.describe());
+                        let problem = format!("expected keys and values, found {}", other.describe());
                         Err(malformed(root.at, "YAML", problem))
                     }
                 };
@@ -44,11 +44,11 @@ fn next<'a>(parser: &mut Events<'a>) -> Result<(Event<'a>, Span), Mistake> {
     }
 }
 
-/// The value that begins with `event`.
+/// The value that starts with `event`.
 fn node<'a>(parser: &mut Events<'a>, event: Event<'a>, span: Span, depth: usize) -> Result<Node, Mistake> {
     let at = Position { line: span.start.line() as u32, column: span.start.col() as u32 + 1 };
     if depth > DEPTH_MAX {
-        return Err(malformed(at, "YAML", format!("more than {DEPTH_MAX} values within each other")));
+        return Err(malformed(at, "YAML", format!("more than {DEPTH_MAX} nested values")));
     }
     let value = match event {
         Event::Scalar(text, ScalarStyle::Plain, _, None) => plain(&text),
@@ -63,7 +63,7 @@ fn node<'a>(parser: &mut Events<'a>, event: Event<'a>, span: Span, depth: usize)
             }
         }
         Event::MappingStart(..) => Value::Table(entries(parser, depth)?),
-        Event::Alias(_) => return Err(malformed(at, "YAML", "an alias is not read".to_owned())),
+        Event::Alias(_) => return Err(malformed(at, "YAML", "aliases are not supported".to_owned())),
         _ => return Err(malformed(at, "YAML", "a value is missing".to_owned())),
     };
     Ok(Node { at, value })
@@ -78,10 +78,10 @@ fn entries(parser: &mut Events<'_>, depth: usize) -> Result<Vec<Entry>, Mistake>
         }
         let key = node(parser, event, span, depth + 1)?;
         let Some(name) = key.value.as_property() else {
-            return Err(malformed(key.at, "YAML", format!("{} is no key", key.value.describe())));
+            return Err(malformed(key.at, "YAML", format!("{} is not a key", key.value.describe())));
         };
         if entries.iter().any(|entry| entry.name == name) {
-            return Err(malformed(key.at, "YAML", format!("the key {name} stands twice")));
+            return Err(malformed(key.at, "YAML", format!("duplicate key {name}")));
         }
         let (event, span) = next(parser)?;
         let node = node(parser, event, span, depth + 1)?;
@@ -89,7 +89,7 @@ fn entries(parser: &mut Events<'_>, depth: usize) -> Result<Vec<Entry>, Mistake>
     }
 }
 
-/// A scalar without quotes, by the core schema.
+/// An unquoted scalar, by the core schema.
 fn plain(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Other("null".to_owned()),
@@ -100,7 +100,7 @@ fn plain(text: &str) -> Value {
     if let Ok(whole) = text.parse() {
         return Value::Whole(whole);
     }
-    // Rust reads words such as `nan` as numbers; YAML does not.
+    // Rust parses words such as `nan` as numbers; YAML does not.
     let digits = text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
     match text.parse::<f64>() {
         Ok(number) if digits && number.is_finite() => Value::Number(number),
@@ -138,16 +138,16 @@ mod tests {
 
     #[test]
     fn what_is_not_read_says_where() {
-        assert_eq!(problem("a: 1\na: 2\n"), (2, "the key a stands twice".to_owned()));
-        assert_eq!(problem("a: &x 1\nb: *x\n"), (2, "an alias is not read".to_owned()));
+        assert_eq!(problem("a: 1\na: 2\n"), (2, "duplicate key a".to_owned()));
+        assert_eq!(problem("a: &x 1\nb: *x\n"), (2, "aliases are not supported".to_owned()));
         assert_eq!(problem("").1, "the file is empty");
-        assert_eq!(problem("- 1\n").1, "a list stands where keys and values must");
+        assert_eq!(problem("- 1\n").1, "expected keys and values, found a list");
         assert_eq!(problem("a: 1\nb: [1, 2\n").0, 3);
     }
 
     #[test]
     fn depth_has_a_bound() {
         let deep = format!("a: {}{}", "[".repeat(100), "]".repeat(100));
-        assert_eq!(problem(&deep).1, "more than 32 values within each other");
+        assert_eq!(problem(&deep).1, "more than 32 nested values");
     }
 }

@@ -12,7 +12,7 @@ use super::Fields;
 /// The class that reads such files.
 const CLASS: &str = "io.openmessaging.benchmark.driver.kafka.KafkaBenchmarkDriver";
 
-/// `reset` has the driver delete topics of runs before; the lab has topics of its own, so that there is nothing to delete.
+/// `reset` makes the benchmark delete topics of earlier runs; the lab uses its own topics, so there is nothing to delete.
 const KEYS: [&str; 8] = [
     "name",
     "driverClass",
@@ -24,7 +24,7 @@ const KEYS: [&str; 8] = [
     "consumerConfig",
 ];
 
-/// What the driver's file says.
+/// The contents of the driver's file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Driver {
     pub(super) name: String,
@@ -47,14 +47,14 @@ impl Default for Driver {
 }
 
 impl Driver {
-    /// What the text of a YAML file says.
+    /// Parses the driver's YAML.
     pub(super) fn parse(file: &str, text: &str) -> Result<Driver, InvalidFile> {
         let invalid = |mistakes| InvalidFile::of(file, text, mistakes);
         let root = document::yaml::parse(text).map_err(|mistake| invalid(vec![mistake]))?;
         let mut fields = Fields::of(root, &KEYS);
         match fields.text("driverClass") {
             Some(class) if class != CLASS => {
-                fields.refuse("driverClass", format!("{class:?} is no driver of Kafka"), CLASS);
+                fields.refuse("driverClass", format!("{class:?} is not Kafka's driver"), CLASS);
             }
             _ => {}
         }
@@ -68,7 +68,7 @@ impl Driver {
         };
         let topic = properties("topicConfig");
         let mut common = properties("commonConfig");
-        // Who is measured is said elsewhere, and so is what names the clients.
+        // The target and the client names are set elsewhere.
         common.retain(|key, _| key != "bootstrap.servers" && key != "client.id");
         let with_common = |own: BTreeMap<String, String>| {
             let mut all = common.clone();

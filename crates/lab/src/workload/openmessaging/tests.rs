@@ -66,21 +66,20 @@ fn a_backlog_is_drained() {
     assert_eq!((point.measure, point.extent.unit), (Measure::Drain, Unit::Records(2 << 20)));
     let text = WORKLOAD.replace("GB: 0", "GB: 2").replace("Rate: 50000", "Rate: 0");
     let said = read(&text).expect_err("no backlog at the highest rate").to_string();
-    assert!(said.contains("producerRate: 0 looks for the highest rate, which makes no backlog"), "{said}");
+    assert!(
+        said.contains("producerRate: 0 searches for the highest rate, which builds no backlog"),
+        "{said}"
+    );
 }
 
 #[test]
 fn values_are_random_where_nothing_is_compressed() {
-    assert!(replaced("name: Two", "name: 2").description.contains("not to 0.5 as randomBytesRatio says"));
+    assert!(replaced("name: Two", "name: 2").description.contains("instead of randomBytesRatio = 0.5"));
     assert_eq!(replaced("Ratio: 0.5", "Ratio: 0").points[0].records.payload, Payload::Zeros);
     let file = "useRandomizedPayloads: false\npayloadFile: \"payload/payload-1Kb.data\"";
     let workload = replaced("useRandomizedPayloads: true", file);
     assert_eq!(workload.points[0].records.payload, Payload::Random);
-    assert!(
-        workload.description.contains("in place of payload/payload-1Kb.data"),
-        "{}",
-        workload.description
-    );
+    assert!(workload.description.contains("instead of payload/payload-1Kb.data"), "{}", workload.description);
 }
 
 #[test]
@@ -101,33 +100,23 @@ fn values_that_matter_to_compression_are_refused() {
 }
 
 #[test]
-fn what_is_not_right_is_told_by_its_key() {
-    assert_mistake(
-        "topics",
-        "topics: many",
-        3,
-        "\"many\" is invalid; a whole number from 1 to 100000 would be right",
-    );
-    let said = "is missing; topics: a whole number would be right";
+fn mistakes_are_reported_by_key() {
+    assert_mistake("topics", "topics: many", 3, "\"many\" is invalid; use a whole number from 1 to 100000");
+    let said = "is missing; add topics: NUMBER";
     assert_eq!(mistake("topics:", "topic: 1"), (1, "topics".to_owned(), said.to_owned()));
-    let said = "2 subscriptions: consumers are one group here; 0 or 1 would be right";
+    let said = "2 subscriptions: the lab has one consumer group; use 0 or 1";
     assert_mistake("subscriptionsPerTopic", "subscriptionsPerTopic: 2", 11, said);
-    let said = "\"RANDOM\" is invalid; one of NO_KEY, KEY_ROUND_ROBIN, RANDOM_NANO would be right";
+    let said = "\"RANDOM\" is invalid; use one of NO_KEY, KEY_ROUND_ROBIN, RANDOM_NANO";
     assert_mistake("keyDistributor", "keyDistributor: RANDOM", 5, said);
-    let said = "no payload in the pool, with useRandomizedPayloads; at least 1 would be right";
+    let said = "the pool is empty, with useRandomizedPayloads; use at least 1";
     assert_mistake("randomizedPayloadPoolSize", "randomizedPayloadPoolSize: 0", 9, said);
-    let said = "is missing, without useRandomizedPayloads; the path of a file, or useRandomizedPayloads: true, would be \
-                right";
+    let said =
+        "is missing, without useRandomizedPayloads; use the path of a file, or useRandomizedPayloads: true";
     assert_eq!(mistake("useRandomizedPayloads:", "useRandomizedPayloads: false").2, said);
-    assert_mistake(
-        "producersPerTopic",
-        "producersPerTopic: 0",
-        13,
-        "nobody produces; at least 1 would be right",
-    );
-    let said = "16000 clients of all topics together; at most 10,000 would be right";
+    assert_mistake("producersPerTopic", "producersPerTopic: 0", 13, "no producers; use at least 1");
+    let said = "16000 clients in total; use at most 10,000";
     assert_mistake("producersPerTopic", "producersPerTopic: 8000", 13, said);
-    let said = "no such key; producerRate would be right";
+    let said = "unknown key; did you mean producerRate?";
     assert_eq!(
         mistake("producerRate:", "producersRate: 5"),
         (14, "producersRate".to_owned(), said.to_owned())
@@ -139,7 +128,7 @@ fn a_ratio_of_a_backlog_is_refused() {
     let text = WORKLOAD.replace("GB: 0", "GB: 1") + "backlogDrainRatio: 0.9\n";
     let said = read(&text).expect_err("it is drained whole").to_string();
     assert!(
-        said.starts_with("w.yaml:17:20: backlogDrainRatio: 0.9: a backlog is drained whole here"),
+        said.starts_with("w.yaml:17:20: backlogDrainRatio: 0.9: the lab always drains the whole backlog"),
         "{said}"
     );
 }
@@ -154,7 +143,7 @@ fn drivers_of_other_systems_are_refused() {
     let said = Driver::parse("d.yaml", "replicationFactor: 1\nclient:\n  a: 1\n")
         .expect_err("no such key")
         .to_string();
-    assert!(said.starts_with("d.yaml:2:1: client: no such key"), "{said}");
+    assert!(said.starts_with("d.yaml:2:1: client: unknown key"), "{said}");
 }
 
 #[test]

@@ -1,31 +1,31 @@
-//! Which partitions have not come to their ends: to the ends that they had when reading began, so that reading a topic which
-//! others write comes to an end. Pure.
+//! Which partitions have not reached the end offsets that they had when reading began, so that reading a growing topic
+//! terminates. Pure.
 
 use std::collections::BTreeMap;
 
 use thalweg_client::TopicPartition;
 use thalweg_record::Offset;
 
-/// The partitions that have not come to their ends, each with the offset behind its last record.
+/// The unfinished partitions, each with its end offset.
 #[derive(Debug, Default)]
 pub struct Ends(BTreeMap<TopicPartition, Offset>);
 
 impl Ends {
-    /// Reading goes from one offset to the end, if there is anything between.
+    /// Adds a partition, unless its range is empty.
     pub fn add(&mut self, at: &TopicPartition, from: Offset, end: Offset) {
         if from < end {
             self.0.insert(at.clone(), end);
         }
     }
 
-    /// All before this offset was read, markers of transactions among it.
+    /// Marks everything before an offset as read, including transaction markers.
     pub fn read(&mut self, at: &TopicPartition, next: Offset) {
         if self.0.get(at).is_some_and(|end| next >= *end) {
             self.0.remove(at);
         }
     }
 
-    /// Whether all have come to their ends.
+    /// Whether all have reached their ends.
     pub fn are_reached(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,9 +1,8 @@
-//! The membership of a source in its group, as the task that reads and the stream see it: which partitions it is about to lose,
-//! and what of the records that were read before is void, because they come again, here or elsewhere.
+//! The group membership of a source, shared by the reading task and the stream: partitions about to be revoked, and records that
+//! are void because they are read again, here or by another member.
 //!
-//! Before partitions are given to others, the reader waits until the stream has handed them back: all that it has of them has
-//! arrived and is committed. So an orderly change of members repeats nothing. A stream that takes longer than
-//! [`HAND_BACK_MAX`] is not waited for.
+//! Before partitions are revoked, the reader waits until the stream has handed them back: everything read from them is delivered
+//! and committed. So an orderly rebalance repeats nothing. The wait is limited to [`HAND_BACK_MAX`].
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,38 +14,38 @@ use tokio::time::Instant;
 
 use super::runs::Run;
 
-/// How long a stream may take to let what it has of partitions arrive, before others have them.
+/// How long the stream may take to deliver messages of revoked partitions.
 const HAND_BACK_MAX: Duration = Duration::from_secs(30);
 
-/// What both sides know.
+/// The shared state.
 #[derive(Default)]
 pub struct Membership {
     state: Mutex<State>,
-    /// For the stream: partitions are to be handed back, or are no more.
+    /// For the stream: partitions must be handed back, or were lost.
     changed: Notify,
-    /// For the reader: the stream wants something else.
+    /// For the reader: the stream's state has changed.
     wanted: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    /// The one in which records are read now.
+    /// The generation of newly read records.
     generation: u64,
-    /// Records of these partitions that were read in a generation before are void.
+    /// Records of these partitions from earlier generations are void.
     void_before: BTreeMap<TopicPartition, u64>,
-    /// Records of any partition that were read in a generation before are void.
+    /// Records of all partitions from earlier generations are void.
     all_void_before: u64,
     losing: Option<Losing>,
-    /// The stream takes no more records.
+    /// The stream accepts no more records.
     is_closed: bool,
-    /// The stream has no more to hand back.
+    /// The stream has nothing left to hand back.
     is_over: bool,
-    /// The group's, of the partitions that were given last.
+    /// The group's metadata for the current assignment.
     group: Option<GroupMetadata>,
     wants_rewind: bool,
 }
 
-/// Partitions that others are to have.
+/// Partitions being revoked.
 struct Losing {
     partitions: Vec<TopicPartition>,
     /// How long the group waits for them.
@@ -54,7 +53,7 @@ struct Losing {
 }
 
 impl State {
-    /// What was read of these partitions is void.
+    /// Voids the records read from these partitions.
     fn void(&mut self, partitions: Vec<TopicPartition>) {
         self.generation += 1;
         let generation = self.generation;
@@ -72,28 +71,28 @@ impl Membership {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The generation in which records are read now.
+    /// The generation of newly read records.
     pub fn generation(&self) -> u64 {
         self.state().generation
     }
 
-    /// Waits until something has changed for the stream. May be dropped at any time, and loses nothing then.
+    /// Waits for a change that concerns the stream. Cancel safe.
     pub async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Waits until something has changed for the reader, likewise.
+    /// Waits for a change that concerns the reader. Cancel safe.
     pub async fn wanted(&self) {
         self.wanted.notified().await;
     }
 
-    /// Until when partitions are to be handed back, if any are.
+    /// The deadline for handing partitions back, if any.
     pub fn losing(&self) -> Option<Instant> {
         self.state().losing.as_ref().map(|losing| losing.until)
     }
 
-    /// Others are to have these partitions: until when the stream may let arrive what it has of them, unless it has come to its
-    /// end.
+    /// Starts revoking partitions. Returns the deadline for the stream to deliver their messages, unless the stream has
+    /// ended.
     pub fn lose(&self, partitions: Vec<TopicPartition>) -> Option<Instant> {
         let mut state = self.state();
         if state.is_over {
@@ -106,13 +105,13 @@ impl Membership {
         Some(until)
     }
 
-    /// Others have these partitions already.
+    /// Partitions were lost without notice.
     pub fn lost(&self, partitions: Vec<TopicPartition>) {
         self.state().void(partitions);
         self.changed.notify_one();
     }
 
-    /// All that the stream had of the partitions that are to be handed back is committed, or comes again.
+    /// The stream has committed everything from the revoked partitions, or it will be read again.
     pub fn hand_back(&self) {
         let mut state = self.state();
         if let Some(losing) = state.losing.take() {
@@ -121,7 +120,7 @@ impl Membership {
         }
     }
 
-    /// Partitions were given: they begin where the group has committed.
+    /// Partitions were assigned: reading starts at the committed offsets.
     pub fn assigned(&self, group: Option<GroupMetadata>) {
         let mut state = self.state();
         state.group = group;
@@ -129,30 +128,30 @@ impl Membership {
         state.generation += 1;
     }
 
-    /// The stream takes no more records.
+    /// The stream accepts no more records.
     pub fn close(&self) {
         self.state().is_closed = true;
         self.wanted.notify_one();
     }
 
-    /// Whether the stream takes no more records.
+    /// Whether the stream accepts no more records.
     pub fn is_closed(&self) -> bool {
         self.state().is_closed
     }
 
-    /// The stream takes no more, and has handed over all that it will: nobody waits for it.
+    /// The stream has ended, and its last commit is done.
     pub fn end(&self) {
         let mut state = self.state();
         (state.is_closed, state.is_over) = (true, true);
         self.wanted.notify_one();
     }
 
-    /// Whether nobody waits for the stream.
+    /// Whether the stream has ended.
     pub fn is_over(&self) -> bool {
         self.state().is_over
     }
 
-    /// What of these is not void, and the group's metadata that goes with it.
+    /// Filters out void records, and returns the group's metadata for the rest.
     pub fn judge<'a>(&self, runs: impl IntoIterator<Item = &'a Run>) -> Judged {
         let state = self.state();
         match (runs.into_iter().any(|run| state.is_void(run)), &state.group) {
@@ -161,12 +160,12 @@ impl Membership {
         }
     }
 
-    /// Whether the records of a run come again.
+    /// Whether the records of a run are read again.
     pub fn is_void(&self, run: &Run) -> bool {
         self.state().is_void(run)
     }
 
-    /// All records that were read are void, and those that are read before the reader has gone back.
+    /// Voids all records, until the reader has rewound.
     pub fn rewind(&self) {
         let mut state = self.state();
         state.all_void_before = state.generation + 1;
@@ -174,12 +173,12 @@ impl Membership {
         self.wanted.notify_one();
     }
 
-    /// Whether the reader is to go back.
+    /// Whether the reader must rewind.
     pub fn wants_rewind(&self) -> bool {
         self.state().wants_rewind
     }
 
-    /// It has gone back.
+    /// The reader has rewound.
     pub fn has_rewound(&self) {
         let mut state = self.state();
         state.wants_rewind = false;
@@ -187,11 +186,11 @@ impl Membership {
     }
 }
 
-/// Whether messages can count.
+/// Whether messages may be committed.
 pub enum Judged {
-    /// They do, with the group's metadata of the partitions that they are of.
+    /// All may, with this group metadata.
     Sound(GroupMetadata),
-    /// Some come again.
+    /// Some are read again.
     Void,
 }
 
@@ -213,16 +212,16 @@ mod tests {
         membership.lost(vec![TopicPartition::new("t", 1)]);
         let after = membership.generation();
         assert!(membership.is_void(&run(1, before)) && !membership.is_void(&run(1, after)));
-        assert!(!membership.is_void(&run(0, before)), "this one was kept");
+        assert!(!membership.is_void(&run(0, before)), "this partition was kept");
         membership.rewind();
-        assert!(membership.is_void(&run(0, membership.generation())), "the reader has not gone back yet");
+        assert!(membership.is_void(&run(0, membership.generation())), "the reader has not rewound yet");
         membership.has_rewound();
         assert!(!membership.wants_rewind());
         assert!(membership.is_void(&run(0, after)) && !membership.is_void(&run(0, membership.generation())));
     }
 
     #[test]
-    fn what_is_given_anew_begins_where_the_group_has_committed() {
+    fn reassigned_partitions_start_at_the_committed_offset() {
         let membership = Membership::default();
         membership.rewind();
         membership.assigned(Some(GroupMetadata::without_member("g")));

@@ -1,4 +1,4 @@
-//! What a source is to read, and the partitions that the cluster has of it.
+//! What a source reads, and the matching partitions of the cluster.
 
 use std::time::Duration;
 
@@ -12,29 +12,29 @@ use crate::kafka::{failed, with_headers};
 use crate::stage::StageError;
 use crate::topics::{self, Begin};
 
-/// How long a cluster may take to say which topics it has.
+/// How long the cluster may take to list topics.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(15);
-/// The pause before it is asked again.
+/// The pause before a retry.
 const ASKED_AGAIN: Duration = Duration::from_millis(200);
 
-/// What is to be read.
+/// What to read.
 pub struct Wanted {
     /// The topics.
     pub topics: Vec<String>,
-    /// As a member of a consumer group, which says which partitions, and where to begin.
+    /// As a group member: the group assigns partitions and start offsets.
     pub in_group: bool,
-    /// Where to begin otherwise.
+    /// The start position otherwise.
     pub begin: Begin,
-    /// The partitions, if not all.
+    /// The partitions, unless all.
     chosen: Option<Vec<i32>>,
-    /// Up to where they end when reading begins.
+    /// Stop at the end offsets found at the start.
     pub until_end: bool,
-    /// Whether headers are carried.
+    /// Whether headers are kept.
     pub with_headers: bool,
 }
 
 impl Wanted {
-    /// What the options say.
+    /// From the options.
     pub fn of(settings: &Settings) -> Wanted {
         Wanted {
             topics: settings.text("topics").split(',').map(|topic| topic.trim().to_owned()).collect(),
@@ -59,15 +59,14 @@ impl Wanted {
     }
 }
 
-/// The partitions to read, each with where to begin; that all topics are there is found out on the way.
+/// The partitions to read and their start positions. Also checks that all topics exist.
 pub async fn find(cluster: &Cluster, wanted: &Wanted) -> Result<Vec<(TopicPartition, StartAt)>, StageError> {
     let mut found = Vec::new();
     for topic in &wanted.topics {
         let indexes = partitions_of(cluster, topic).await?;
         for &index in wanted.chosen.as_ref().unwrap_or(&indexes) {
             if !indexes.contains(&index) {
-                let reason =
-                    format!("it has no partition {index}: 0 to {} would be right", indexes.len() - 1);
+                let reason = format!("it has no partition {index}: use 0 to {}", indexes.len() - 1);
                 return Err(failed(format!("Topic {topic}"), reason));
             }
             found.push((TopicPartition::new(topic.as_str(), index), wanted.start(index)));

@@ -1,6 +1,6 @@
-//! The task that reads: finds the partitions, reads them from where it is to begin, and hands over batches of their records,
-//! until the source is closed or, where that is wanted, the ends are reached. It owns the consumer, so it commits as well, and
-//! takes part in the rebalances of the group until the source leaves, though the stream take nothing meanwhile.
+//! The reading task: finds the partitions, reads them from the start position, and passes on batches until the source is closed
+//! or the end is reached. It owns the consumer, so it also commits, and takes part in rebalances until the source leaves, even
+//! if the stream reads nothing meanwhile.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -24,16 +24,16 @@ use crate::kafka;
 use crate::message::{Batch, Gather, Header};
 use crate::stage::StageError;
 
-/// How long a poll waits for something to happen: as long as it takes.
+/// A poll waits indefinitely for an event.
 const POLL: Duration = Duration::from_secs(3600);
-/// How long the group may take to say what was committed, before it is asked again.
+/// Timeout for fetching committed offsets.
 const COMMITTED_TIMEOUT: Duration = Duration::from_secs(1);
-/// The pause before that, and after a failure that may pass.
+/// The pause before a retry.
 const ASKED_AGAIN: Duration = Duration::from_millis(200);
-/// How long leaving the group may take.
+/// Timeout for leaving the group.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 
-/// Messages, and which records they are.
+/// A batch and the records of its messages.
 #[derive(Default)]
 pub struct Polled {
     /// The messages.
@@ -42,49 +42,49 @@ pub struct Polled {
     pub runs: Runs,
 }
 
-/// What the stream asks of the reader.
+/// Commands of the stream.
 pub enum Command {
-    /// Commits what has arrived, as far as it does not come again.
+    /// Commits acknowledged messages, unless they are void.
     Commit {
-        /// What has arrived.
+        /// Acknowledged records.
         runs: Runs,
-        /// Where the commit goes.
+        /// Receives the commit.
         started: oneshot::Sender<Committing>,
     },
-    /// Gives up the partitions that are to be handed back.
+    /// Releases the partitions that are being revoked.
     HandBack {
-        /// Told when they are.
+        /// Notified when done.
         done: oneshot::Sender<()>,
     },
 }
 
-/// A commit under way.
+/// A commit in progress.
 pub struct Committing {
-    /// Whether all that was to be committed is this member's.
+    /// Whether it covers everything requested.
     pub is_whole: bool,
-    /// The commit, if there is anything to commit.
+    /// The commit, unless it is empty.
     pub commit: Option<Commit>,
 }
 
-/// Reads, on a task.
+/// The reading task.
 pub struct Reader {
     consumer: Consumer,
     wanted: Wanted,
     membership: Arc<Membership>,
     ends: Ends,
-    /// What was read and not handed over: the records of one chunk at the most, and a failure as the last.
+    /// Read but not passed on: records of one chunk at most, and a final failure.
     ready: VecDeque<Result<Polled, StageError>>,
     has_failed: bool,
-    /// Of each partition, where reading began since it was given.
+    /// The start offset of each partition since it was assigned.
     first: BTreeMap<TopicPartition, Offset>,
     sequence: u64,
     buffer: DecompressBuffer,
-    /// No record has come since the cluster could not be reached.
+    /// The cluster was unreachable, and no record has arrived since.
     is_troubled: bool,
 }
 
 impl Reader {
-    /// Reads with this consumer.
+    /// Creates it with a consumer.
     pub fn new(consumer: Consumer, wanted: Wanted, membership: Arc<Membership>) -> Reader {
         Reader {
             consumer,
@@ -100,36 +100,36 @@ impl Reader {
         }
     }
 
-    /// Hands over what it reads, and serves the stream until that leaves; an error is the last that it hands over.
+    /// Passes on records and serves the stream until that leaves. An error is the last item.
     pub async fn run(
         mut self,
         batches: mpsc::Sender<Box<Result<Polled, StageError>>>,
         mut commands: mpsc::Receiver<Command>,
     ) {
         let begun = tokio::select! {
-            // What is done seldom is not kept in the memory of the task.
+            // Boxed, to keep rare operations out of the task's memory.
             begun = Box::pin(self.begin()) => begun,
-            // Only leaving is asked of it before anything was read.
+            // Before the first read, the only command is to leave.
             _ = commands.recv() => return,
         };
         if let Err(error) = begun {
             self.fail(error);
         }
         self.serve(Some(batches), &mut commands).await;
-        // Dropped, too, it leaves in time: the group waits for the session of one that does not say so.
+        // Leave explicitly: otherwise the group waits for the session timeout.
         if let Ok(Err(error)) = timeout(LEAVE_MAX, Box::pin(self.consumer.close())).await {
-            tracing::debug!(%error, "The group was not left; the session will time out");
+            tracing::debug!(%error, "Failed to leave the group; the session will time out");
         }
     }
 
-    /// Finds the partitions, and begins with them.
+    /// Finds the partitions and starts reading.
     async fn begin(&mut self) -> Result<(), StageError> {
         let found = partitions::find(self.consumer.cluster(), &self.wanted).await?;
         if self.wanted.in_group {
             let subscribed = self.consumer.subscribe(self.wanted.topics.clone());
             return subscribed.map_err(|error| kafka::failed("Subscribing", error));
         }
-        let failed = |error: ConsumerError| kafka::failed("Taking partitions", error);
+        let failed = |error: ConsumerError| kafka::failed("Assigning partitions", error);
         let mut ends = BTreeMap::new();
         if self.wanted.until_end {
             let latest: Vec<_> = found.iter().map(|(at, _)| (at.clone(), OffsetSpec::Latest)).collect();
@@ -143,7 +143,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads and hands over until the stream leaves.
+    /// Reads and passes on until the stream leaves.
     async fn serve(
         &mut self,
         mut batches: Option<mpsc::Sender<Box<Result<Polled, StageError>>>>,
@@ -152,7 +152,7 @@ impl Reader {
         loop {
             let is_read = self.has_failed || (self.wanted.until_end && self.ends.are_reached());
             if self.membership.is_closed() || (is_read && self.ready.is_empty()) {
-                // The stream sees the end behind what it was handed.
+                // The end follows the records already passed on.
                 (batches, self.ready) = (None, VecDeque::new());
             }
             let rewinding =
@@ -240,14 +240,14 @@ impl Reader {
     fn obey(&mut self, command: Command) {
         match command {
             Command::Commit { mut runs, started } => {
-                // What others have by now is theirs to commit.
+                // Offsets of lost partitions are their new owners' to commit.
                 let is_whole = runs.split_off(|run| !self.membership.is_void(run)).is_empty();
                 let offsets = runs.offsets();
                 let commit = match offsets.is_empty() {
                     true => None,
                     false => self.consumer.commit_async(offsets).ok(),
                 };
-                // A stream that does not wait for it any more has failed.
+                // The receiver is gone if the stream has failed.
                 let _ = started.send(Committing { is_whole, commit });
             }
             Command::HandBack { done } => {
@@ -257,7 +257,7 @@ impl Reader {
         }
     }
 
-    /// Waits until the stream has handed partitions back: they are this member's until the next poll.
+    /// Waits until the stream has handed partitions back: they stay assigned until the next poll.
     async fn hand_back(&mut self, partitions: Vec<TopicPartition>, commands: &mut mpsc::Receiver<Command>) {
         self.first.retain(|at, _| !partitions.contains(at));
         if partitions.is_empty() {
@@ -278,7 +278,7 @@ impl Reader {
                 }
                 () = sleep_until(until) => {
                     tracing::warn!(
-                        "Others take partitions of which messages are still on their way; these may come again"
+                        "Lost partitions with messages in flight, which may be redelivered"
                     );
                     self.membership.hand_back();
                 }
@@ -286,20 +286,20 @@ impl Reader {
         }
     }
 
-    /// Goes on after an error that may pass. It is told once.
+    /// Continues after a transient error, which is logged once.
     async fn wait_out(&mut self, error: ConsumerError) -> Result<(), StageError> {
         if !error.is_retriable() {
             return Err(kafka::failed("Reading", error));
         }
         if !std::mem::replace(&mut self.is_troubled, true) {
-            tracing::warn!(%error, "The cluster cannot be reached; it is tried again");
+            tracing::warn!(%error, "Failed to reach the cluster, retrying");
         }
         sleep(ASKED_AGAIN).await;
         Ok(())
     }
 
-    /// Goes back to where the group has committed: in a partition without a commit, to where reading began. Whether it has: a
-    /// group that does not answer may rebalance meanwhile, so there is a poll before the next try.
+    /// Rewinds to the committed offsets, or to the start of reading in partitions without one. Returns whether it did: a group
+    /// that does not answer may be rebalancing, so a poll must precede the next attempt.
     async fn rewind(&mut self) -> bool {
         self.ready.clear();
         let read: Vec<TopicPartition> =
@@ -325,7 +325,7 @@ impl Reader {
     }
 }
 
-/// What happens next, with records where there is room for them.
+/// The next event; includes records only if there is room for them.
 async fn poll(consumer: &mut Consumer, room: bool, wait: Duration) -> Result<Happened, ConsumerError> {
     match room {
         true => consumer.poll(wait).await,
@@ -333,7 +333,7 @@ async fn poll(consumer: &mut Consumer, room: bool, wait: Duration) -> Result<Hap
     }
 }
 
-/// Hands the first of these over, when there is room. A stream that takes no more is told of by its membership.
+/// Passes on the first of these when there is room. A closed stream is visible in its membership.
 async fn hand_over(
     batches: Option<&mpsc::Sender<Box<Result<Polled, StageError>>>>,
     ready: &mut VecDeque<Result<Polled, StageError>>,

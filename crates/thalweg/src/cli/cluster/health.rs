@@ -112,7 +112,7 @@ impl Status {
         });
         let views = self.differing.iter().map(|differing| Problem {
             health: Health::Degraded,
-            text: format!("broker {} knows another state of the cluster", differing.broker),
+            text: format!("broker {} has different cluster metadata", differing.broker),
         });
         of_brokers.into_iter().flatten().chain(bootstrap).chain(views).collect()
     }

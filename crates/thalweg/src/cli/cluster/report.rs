@@ -286,7 +286,7 @@ impl Status {
             text.push_str(&format!("Not reached:\n{silent}\n"));
         }
         if self.health() != Health::Healthy && !self.differing.is_empty() {
-            text.push_str("Brokers that know another state:\n");
+            text.push_str("Brokers with different metadata:\n");
             text.extend(self.differing.iter().map(Differing::line));
             text.push('\n');
         }

@@ -82,7 +82,7 @@ impl Up {
             () = signalled(&mut terminate, &mut interrupt) => vec!["killed by a second signal".to_owned()],
         };
         if odd.is_empty() {
-            writeln!(out, "Stopped in order; the data is in {}", self.dir.display())?;
+            writeln!(out, "Stopped cleanly; the data is in {}", self.dir.display())?;
             return Ok(());
         }
         Err(Failed(odd.join("; ")).into())
@@ -93,7 +93,7 @@ impl Up {
         for setting in &self.settings {
             match setting.split_once('=') {
                 Some((key, _)) if LocalOptions::is_owned(key.trim()) => {
-                    let problem = "is set for each node by its place in the cluster; leave it out";
+                    let problem = "is set for each node by cluster up; remove it";
                     return Err(Usage(format!("--set {setting}: {key} {problem}")));
                 }
                 Some((key, value)) if !key.is_empty() => {

@@ -1,13 +1,13 @@
-//! The arguments of a run as a result keeps them: enough to run it again, and nothing that is a secret.
+//! The arguments of a run as stored in its result: enough to repeat it, without secrets.
 
 pub use thalweg_client::HIDDEN;
 
-/// The arguments of this process, behind its name, without secrets.
+/// The arguments of this process, without secrets.
 pub fn of_process() -> Vec<String> {
     without_secrets(std::env::args().skip(1))
 }
 
-/// Arguments without the values of settings that are secrets.
+/// Removes the values of secret settings.
 fn without_secrets(arguments: impl Iterator<Item = String>) -> Vec<String> {
     arguments
         .map(|argument| {

@@ -11,28 +11,28 @@ use crate::cli::failure::Failed;
 
 /// Measure the lab itself, against a server with a known service time.
 ///
-/// A server of the lab answers after times that are known beforehand, at a rate that is known, with stalls at known moments.
-/// What the workers measure of it is set beside what is true: percentiles may be wrong by 2 %, the knee by 5 %.
+/// A server of the lab answers after known times, at a known rate, with stalls at known moments. The workers' measurements are
+/// compared with the true values: percentiles may differ by 2 %, the knee by 5 %.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   thalweg lab calibrate
   thalweg lab calibrate --reduced                 fewer records: about a minute
-  thalweg lab calibrate --driver librdkafka --json      where this binary was built with it")]
+  thalweg lab calibrate --driver librdkafka --json      if this binary was built with it")]
 pub struct Calibrate {
-    /// Who is calibrated.
+    /// The driver to calibrate.
     #[arg(long, value_name = "DRIVER", default_value = "thalweg")]
     driver: Driver,
-    /// Fewer records and longer times of service, for a quick look and small machines.
+    /// Fewer records and longer service times, for a quick check and small machines.
     #[arg(long)]
     reduced: bool,
-    /// One JSON object instead of a table.
+    /// Print one JSON object instead of a table.
     #[arg(long)]
     json: bool,
 }
 
 impl Calibrate {
-    /// Does it.
+    /// Runs the calibration.
     pub async fn run(&self) -> anyhow::Result<()> {
         self.driver.check()?;
         let plan = Plan {
@@ -43,7 +43,7 @@ impl Calibrate {
         };
         let mut stderr = std::io::stderr();
         let calibration = run(&plan, |line| {
-            // Progress that nobody reads must not end a calibration.
+            // Unread progress must not end a calibration.
             let _ = writeln!(stderr, "{line}");
         });
         let calibration = calibration.await?;

@@ -11,8 +11,8 @@ use crate::cli::failure::Usage;
 
 /// Compare two results: ratios with their confidence.
 ///
-/// Points are paired by workload, label, target and driver. What cannot be compared is refused with its reason: another
-/// machine, other settings, another length.
+/// Points are paired by workload, label, target and driver. Points that differ in machine, settings or length are refused,
+/// with the difference.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -22,13 +22,13 @@ pub struct Compare {
     /// The first result.
     #[arg(value_name = "A.json")]
     a: PathBuf,
-    /// The second, which is set in proportion to the first.
+    /// The second result; ratios divide it by the first.
     #[arg(value_name = "B.json")]
     b: PathBuf,
-    /// Compares a target of the first with another of the second.
+    /// Compare a target of the first result with another of the second.
     #[arg(long, value_name = "TARGET,TARGET")]
     targets: Option<String>,
-    /// One JSON object instead of tables.
+    /// Print one JSON object instead of tables.
     #[arg(long)]
     json: bool,
 }
@@ -42,9 +42,8 @@ impl Compare {
             Some(text) => match text.split_once(',') {
                 Some((a, b)) => Pairing::Targets { a: a.trim().to_owned(), b: b.trim().to_owned() },
                 None => {
-                    let message = format!(
-                        "--targets {text} is one name: two would be right, such as apache-kafka,embedded"
-                    );
+                    let message =
+                        format!("--targets {text} is one name: use two, such as apache-kafka,embedded");
                     return Err(Usage(message).into());
                 }
             },

@@ -9,31 +9,31 @@ use thalweg_lab::target::TargetSpec;
 
 use super::targets::RunningCluster;
 
-/// Columns of the text, where a terminal does not say.
+/// Width of the text if there is no terminal.
 const WIDTH: usize = 100;
 
-/// Say what of this machine and of a cluster's brokers would matter for the figures, and why.
+/// Examine the settings of this machine and a cluster's brokers that affect measurements.
 ///
-/// It changes nothing.
+/// Prints findings with reasons and advice, and changes nothing.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   thalweg lab doctor
-  thalweg lab doctor --work-dir /var/lib/thalweg            the disk that will hold the data
+  thalweg lab doctor --work-dir /var/lib/thalweg            the disk for the data
   thalweg lab doctor --bootstrap localhost:9092             the brokers' configuration too")]
 pub struct Doctor {
-    /// A folder on the disk that holds, or will hold, the data.
+    /// A directory on the disk for the data.
     #[arg(long, value_name = "DIR", default_value = ".")]
     work_dir: PathBuf,
     #[command(flatten)]
     cluster: RunningCluster,
-    /// One JSON array instead of text.
+    /// Print one JSON array instead of text.
     #[arg(long)]
     json: bool,
 }
 
 impl Doctor {
-    /// Examines.
+    /// Runs the examination.
     pub async fn run(&self) -> anyhow::Result<()> {
         let cluster = self.cluster.spec()?;
         let brokers = match &cluster {

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first ends the run in order, the second at once.
+//! Ctrl-C and SIGTERM: the first ends the run cleanly, the second at once.
 
 use thalweg_lab::run::{Interrupt, interrupt};
 use tokio::signal::unix::{SignalKind, signal};
@@ -16,13 +16,13 @@ pub fn listen() -> anyhow::Result<Interrupt> {
         let mut signals = 0;
         loop {
             let why = tokio::select! {
-                _ = interrupted.recv() => "it was interrupted (SIGINT)",
-                _ = terminate.recv() => "it was told to end (SIGTERM)",
-                _ = hung_up.recv() => "its terminal was closed (SIGHUP)",
+                _ = interrupted.recv() => "interrupted (SIGINT)",
+                _ = terminate.recv() => "terminated (SIGTERM)",
+                _ = hung_up.recv() => "terminal closed (SIGHUP)",
             };
             signals += 1;
             if signals > 1 {
-                // Brokers and their files are left to their guard, workers to the end of their input.
+                // The guard removes brokers and their files; workers exit at the end of their input.
                 std::process::exit(EXIT_KILLED);
             }
             interrupter.interrupt(why);

@@ -8,10 +8,10 @@ use thalweg_lab::workload;
 
 use crate::cli::table::{align, row};
 
-/// List the workloads that are built in.
+/// List the built-in workloads.
 #[derive(Args, Debug)]
 pub struct List {
-    /// One JSON array instead of lines.
+    /// Print one JSON array instead of lines.
     #[arg(long)]
     json: bool,
 }
@@ -32,12 +32,12 @@ impl List {
             writeln!(out, "{}", json!(listed))?;
             return Ok(());
         }
-        let mut rows = vec![row(["NAME", "POINTS", "WHAT IT IS"])];
+        let mut rows = vec![row(["NAME", "POINTS", "TITLE"])];
         rows.extend(workloads.iter().map(|workload| {
             vec![workload.name.clone(), workload.points.len().to_string(), workload.title.clone()]
         }));
         write!(out, "{}", align(&rows))?;
-        writeln!(out, "\n`thalweg lab show NAME` tells all of one, `thalweg lab run NAME` runs it.")?;
+        writeln!(out, "\n`thalweg lab show NAME` describes a workload, `thalweg lab run NAME` runs it.")?;
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Where a run leaves its result, and what it says at the end.
+//! Where a run stores its result, and its final output.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -10,34 +10,34 @@ use thalweg_lab::{report, run, terminal};
 use super::run::Wanted;
 use crate::cli::failure::{Failed, Usage};
 
-/// The folder of all results.
+/// The directory of all results.
 const RESULTS: &str = "thalweg-results";
-/// The file of a result, in its folder.
+/// The file of a result, in its directory.
 pub const RESULT: &str = "result.json";
 /// The file of its report.
 const REPORT: &str = "report.html";
-/// Names of so many characters at most go into the name of a folder.
+/// The maximum length of workload names in a directory name.
 const NAMES_MAX: usize = 60;
 
-/// The folder of one result.
+/// The directory of one result.
 #[derive(Debug)]
 pub struct Output {
     dir: PathBuf,
 }
 
 impl Output {
-    /// Makes the folder: that which was asked for, or one named by the time and what is measured.
+    /// Creates the directory: the given one, or one named after time and workloads.
     pub fn make(asked: Option<&Path>, names: &[&str]) -> anyhow::Result<Output> {
         let dir = match asked {
             Some(dir) => dir.to_owned(),
             None => Path::new(RESULTS).join(folder_name(&run::rfc_3339(now_us()), names)),
         };
-        let failed = || format!("Cannot make the folder {} for the result", dir.display());
+        let failed = || format!("Cannot create the directory {} for the result", dir.display());
         std::fs::create_dir_all(&dir).with_context(failed)?;
         let output = Output { dir };
         if output.result().exists() {
             let message = format!(
-                "{} holds a result already: another --out would be right, or none",
+                "{} contains a result already: use another --out, or remove it",
                 output.dir.display()
             );
             return Err(Usage(message).into());
@@ -50,26 +50,26 @@ impl Output {
         self.file(RESULT)
     }
 
-    /// A file of the folder.
+    /// A file of the directory.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// Where brokers have their directories, unless somebody says otherwise: on the disk of the result, for the usual place
-    /// of temporary files is memory on many systems.
+    /// The default directory of brokers: on the disk of the result, because the usual temporary directory is in memory on many
+    /// systems.
     pub fn work_dir(&self, asked: Option<&Path>) -> anyhow::Result<WorkDir> {
         let (path, ours) = match asked {
             Some(dir) => (dir.to_owned(), false),
             None => (self.dir.join("brokers"), true),
         };
-        let failed = || format!("Cannot make the folder {} for the brokers", path.display());
+        let failed = || format!("Cannot create the directory {} for the brokers", path.display());
         std::fs::create_dir_all(&path).with_context(failed)?;
         let path = path.canonicalize().with_context(failed)?;
         Ok(WorkDir { path, ours })
     }
 
-    /// Writes result and report, says what came out, and whether it is a success.
-    pub fn tell(&self, run: &RunResult, wanted: Wanted<'_>) -> anyhow::Result<()> {
+    /// Writes result and report, prints a summary, and fails if the run did.
+    pub fn finish(&self, run: &RunResult, wanted: Wanted<'_>) -> anyhow::Result<()> {
         let page = self.file(REPORT);
         let written = self.write(run, &page, wanted);
         let mut out = std::io::stdout().lock();
@@ -79,7 +79,7 @@ impl Output {
             let colours = out.is_terminal();
             writeln!(out, "{}", terminal::table(run, colours))?;
         }
-        // What was measured is told above, whatever became of its files.
+        // The summary is printed even if the files cannot be written.
         let for_omb = written?;
         if !wanted.place.json {
             writeln!(out, "Report: {}\nResult: {}", page.display(), self.result().display())?;
@@ -97,7 +97,7 @@ impl Output {
     }
 }
 
-/// Writes a result of the OpenMessaging Benchmark's form for each point that was measured.
+/// Writes a result in the OpenMessaging Benchmark's format for each measured point.
 pub fn write_for_omb(dir: &Path, run: &RunResult) -> anyhow::Result<Vec<PathBuf>> {
     let mut written: Vec<PathBuf> = Vec::new();
     for workload in &run.workloads {
@@ -105,7 +105,7 @@ pub fn write_for_omb(dir: &Path, run: &RunResult) -> anyhow::Result<Vec<PathBuf>
             let parts =
                 [&workload.workload.name, &point.point.label, &point.target, point.driver.words()].map(plain);
             let path = dir.join(format!("omb-{}.json", parts.join("-")));
-            // Labels that differ in what no file name holds would overwrite each other.
+            // Labels that differ only in characters that file names lack must not overwrite each other.
             let path = match written.contains(&path) {
                 true => path.with_extension(format!("{}.json", written.len())),
                 false => path,
@@ -118,13 +118,13 @@ pub fn write_for_omb(dir: &Path, run: &RunResult) -> anyhow::Result<Vec<PathBuf>
     Ok(written)
 }
 
-/// A text as file names hold it.
+/// A text as part of a file name.
 fn plain(text: impl AsRef<str>) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '-' };
     text.as_ref().chars().map(plain).take(NAMES_MAX).collect()
 }
 
-/// The folder of brokers, removed with the run when it is the run's own.
+/// The directory of brokers, removed at the end if the run created it.
 #[derive(Debug)]
 pub struct WorkDir {
     path: PathBuf,
@@ -141,13 +141,13 @@ impl WorkDir {
 impl Drop for WorkDir {
     fn drop(&mut self) {
         if self.ours {
-            // Each cluster has removed its own directory; what is left is somebody else's.
+            // Each cluster has removed its own directory; other files stay.
             let _ = std::fs::remove_dir(&self.path);
         }
     }
 }
 
-/// Whether a run is a success: all was measured, and nothing contradicts it.
+/// Whether a run succeeded: everything was measured, and the evidence has no faults.
 fn verdict(run: &RunResult) -> anyhow::Result<()> {
     let points = || run.workloads.iter().flat_map(|workload| &workload.points);
     let faults = points()
@@ -155,7 +155,7 @@ fn verdict(run: &RunResult) -> anyhow::Result<()> {
         .filter(|repetition| !repetition.evidence.faults.is_empty())
         .count();
     if let State::Partial { why } = &run.state {
-        return Err(Failed(format!("the run is not whole: {why}")).into());
+        return Err(Failed(format!("the run is incomplete: {why}")).into());
     }
     if faults > 0 {
         return Err(Failed(format!("{faults} repetitions have faults in their evidence")).into());
@@ -163,14 +163,14 @@ fn verdict(run: &RunResult) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A name that sorts by time and holds what file systems hold.
+/// A name that sorts by time and is valid on all file systems.
 fn folder_name(time: &str, names: &[&str]) -> String {
     let time: String = time.chars().map(|c| if c.is_ascii_digit() || c == 'T' { c } else { '-' }).collect();
     let names = plain(names.join("-"));
     format!("{}-{names}", time.trim_end_matches('-'))
 }
 
-#[expect(clippy::disallowed_methods, reason = "the name of a folder tells when it was made")]
+#[expect(clippy::disallowed_methods, reason = "directories are named after their creation time")]
 fn now_us() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)

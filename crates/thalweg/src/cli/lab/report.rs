@@ -9,7 +9,7 @@ use thalweg_lab::{report, result};
 use super::output::write_for_omb;
 use super::run::OmbResult;
 
-/// Write the report of a result anew.
+/// Write the report of a result.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -22,33 +22,33 @@ pub struct Report {
     /// The result.
     #[arg(value_name = "RESULT.json")]
     result: PathBuf,
-    /// Where the page goes [default: beside the result].
+    /// The output file [default: beside the result].
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// What is written.
+    /// The format.
     #[arg(long, value_enum, default_value_t = Format::Html)]
     format: Format,
     #[command(flatten)]
     omb: OmbResult,
 }
 
-/// The forms of a report.
+/// The formats of a report.
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
 enum Format {
-    /// The whole page, for a browser.
+    /// A page for a browser.
     Html,
-    /// A table for each workload: what may not be quoted stands in brackets.
+    /// A table per workload; figures that are not quotable are in brackets.
     Markdown,
 }
 
 impl Report {
-    /// Writes it.
+    /// Writes the report.
     pub fn run(&self) -> anyhow::Result<()> {
         let run = result::read(&self.result)?;
         if self.omb.omb_result {
             let beside = self.result.parent().unwrap_or(Path::new(""));
             for path in write_for_omb(beside, &run)? {
-                // The page may be what goes to standard output.
+                // The page may go to standard output.
                 writeln!(std::io::stderr(), "{}", path.display())?;
             }
         }

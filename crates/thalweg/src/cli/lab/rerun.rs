@@ -10,9 +10,9 @@ use super::run::{Place, Wanted, measure};
 use crate::cli::failure::Usage;
 use crate::cli::{Cli, Command};
 
-/// Run what a result holds again: the same workloads, settings, targets, drivers and seed.
+/// Repeat the run of a result: the same workloads, settings, targets, drivers and seed.
 ///
-/// The workloads are those that the result holds, whatever became of their files.
+/// The workloads are read from the result, not from their files.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -22,7 +22,7 @@ pub struct Rerun {
     /// The result.
     #[arg(value_name = "RESULT.json")]
     result: PathBuf,
-    /// A client setting that the result does not hold because it is a secret; may be given again and again.
+    /// A client setting that the result lacks because it is secret; can be repeated.
     #[arg(long = "property", value_name = "KEY=VALUE")]
     properties: Vec<String>,
     #[command(flatten)]
@@ -30,24 +30,24 @@ pub struct Rerun {
 }
 
 impl Rerun {
-    /// Does it.
+    /// Runs it.
     pub async fn run(&self) -> anyhow::Result<()> {
         let before = result::read(&self.result)?;
         let arguments = before.arguments.iter().map(|argument| self.with_secret(argument));
         let line = std::iter::once("thalweg".to_owned()).chain(arguments);
-        let not_a_run = || Usage(format!("{} was not made by `thalweg lab run`", self.result.display()));
+        let not_a_run = || Usage(format!("{} was not written by `thalweg lab run`", self.result.display()));
         let parsed = Cli::try_parse_from(line).map_err(|_| not_a_run())?;
         let Command::Lab(super::Lab::Run(run)) = parsed.command else {
             return Err(not_a_run().into());
         };
         let workloads = before.workloads.into_iter().map(|run| run.workload).collect();
         let (targets, drivers) = (run.targets.specs()?, run.drivers.all());
-        // Kept as they were, so that the new result can be run again too.
+        // Keep the arguments, so that the new result can be repeated, too.
         let wanted = Wanted { place: &self.place, omb_result: run.omb_result.omb_result };
         measure(workloads, targets, drivers, before.seed, wanted, before.arguments).await
     }
 
-    /// An argument with the secret that was left out of it.
+    /// An argument with its secret restored.
     fn with_secret(&self, argument: &str) -> String {
         let Some(setting) = argument.strip_suffix(HIDDEN) else { return argument.to_owned() };
         let given = self.properties.iter().find_map(|property| {

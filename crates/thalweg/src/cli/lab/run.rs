@@ -15,45 +15,45 @@ use super::targets::{Drivers, Targets};
 use super::{arguments, interrupt};
 use crate::cli::failure::Usage;
 
-/// Run workloads on targets, and report.
+/// Run workloads on targets, and write a report.
 ///
-/// Targets and drivers take turns, repetition by repetition, so that what the machine does over time falls on all alike.
-/// Each is warmed up once before anything counts. A point that a target cannot run is noted, and the run goes on.
+/// Targets and drivers take turns after each repetition, so that changes of the machine affect all alike. Each is warmed up once
+/// before the first counted repetition. A point that a target cannot run is marked as failed, and the run continues.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   thalweg lab run ibm-payload                                   on a broker of this binary
   thalweg lab run ibm-fast queue-kafka --target embedded --target apache-kafka
   thalweg lab run ibm-fast --points '1 broker' --repetitions 5
-  thalweg lab run xd-kafka --target apache-kafka --scale 0.1    a tenth of the records, said in the report
-  thalweg lab run ibm-fast --verify whole                       reads everything back, however long it takes
+  thalweg lab run xd-kafka --target apache-kafka --scale 0.1    a tenth of the records, noted in the report
+  thalweg lab run ibm-fast --verify whole                       reads everything back, without a time limit
   thalweg lab run mine.toml --bootstrap b1:9092,b2:9092 --property security.protocol=PLAINTEXT
   thalweg lab run ibm-fast --driver thalweg --driver java --target apache-kafka
   thalweg lab run 1-topic.yaml --omb-driver kafka.yaml --omb-result --bootstrap b1:9092     OpenMessaging Benchmark's files
 
-`thalweg lab list` names the workloads, `thalweg lab show NAME --toml` is a start for one's own.")]
+`thalweg lab list` names the workloads, `thalweg lab show NAME --toml` is a template for your own.")]
 pub struct Run {
-    /// Workloads: names of those that are built in, or files (.toml, or .yaml of the OpenMessaging Benchmark).
+    /// Workloads: built-in names, or files (.toml, or .yaml of the OpenMessaging Benchmark).
     #[arg(required = true, value_name = "NAME|FILE")]
     workloads: Vec<String>,
     #[command(flatten)]
     pub targets: Targets,
     #[command(flatten)]
     pub drivers: Drivers,
-    /// Multiplies records, seconds and rates: a smaller machine, or a longer look.
+    /// Multiply records, seconds and rates by this factor.
     #[arg(long, value_name = "FACTOR")]
     scale: Option<f64>,
-    /// Repetitions of each point [default: as the workload says].
+    /// Repetitions of each point [default: set by the workload].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
-    /// The seed of payloads and keys.
+    /// The random seed of payloads and keys.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// How far records are read back after a measurement, and checked to be there once, whole and in order [default: as
-    /// the workload says; bounded, where it says nothing].
+    /// How far records are read back and checked after a measurement: not at all, for about as long as it took, or to the end
+    /// [default: set by the workload, or else bounded].
     #[arg(long, value_name = "HOW")]
     verify: Option<Verify>,
-    /// Only points whose label holds this text; given again, those of any.
+    /// Only points whose label contains this text; can be repeated, for any of several texts.
     #[arg(long, value_name = "TEXT")]
     points: Vec<String>,
     #[command(flatten)]
@@ -64,11 +64,11 @@ pub struct Run {
     pub place: Place,
 }
 
-/// The driver's file of the OpenMessaging Benchmark.
+/// The driver file of the OpenMessaging Benchmark.
 #[derive(Args, Debug, Clone)]
 pub struct OmbDriver {
-    /// The Kafka driver's file of the OpenMessaging Benchmark, for its workloads (.yaml): replicas, topics' and clients'
-    /// settings. Its bootstrap.servers is left out: targets are named here.
+    /// The Kafka driver file of the OpenMessaging Benchmark, for its workloads (.yaml): replicas, and settings of topics and
+    /// clients. Its bootstrap.servers is ignored; use --bootstrap.
     #[arg(long, value_name = "FILE.yaml")]
     omb_driver: Option<PathBuf>,
 }
@@ -79,13 +79,13 @@ impl OmbDriver {
         Ok(workload::load_with(name, self.omb_driver.as_deref(), scale)?)
     }
 
-    /// Refuses a driver's file that none of the workloads takes.
+    /// Rejects a driver file if no workload uses it.
     pub fn check(&self, names: &[&str]) -> anyhow::Result<()> {
         if let Some(path) = &self.omb_driver
             && !names.iter().any(|name| workload::is_openmessaging(name))
         {
             let message = format!(
-                "--omb-driver {} has no workload: it goes with a .yaml of the OpenMessaging Benchmark",
+                "--omb-driver {} has no effect: it needs a .yaml workload of the OpenMessaging Benchmark",
                 path.display()
             );
             return Err(Usage(message).into());
@@ -97,27 +97,27 @@ impl OmbDriver {
 /// Results for the tools of the OpenMessaging Benchmark.
 #[derive(Args, Debug, Clone, Copy)]
 pub struct OmbResult {
-    /// Also writes a result of the OpenMessaging Benchmark's form for each point, beside result.json: omb-*.json.
+    /// Also write a result in the OpenMessaging Benchmark's format for each point: omb-*.json beside result.json.
     #[arg(long)]
     pub omb_result: bool,
 }
 
-/// Where results and brokers go.
+/// Directories of results and brokers.
 #[derive(Args, Debug, Clone)]
 pub struct Place {
-    /// Where result.json and report.html go [default: ./thalweg-results/TIME-WORKLOADS].
+    /// The directory for result.json and report.html [default: ./thalweg-results/TIME-WORKLOADS].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Where brokers have their data: the disk that is measured [default: in the folder of the result].
+    /// The directory for the brokers' data, on the disk to measure [default: below --out].
     #[arg(long, value_name = "DIR")]
     pub work_dir: Option<PathBuf>,
-    /// The result on standard output, as JSON in place of a table.
+    /// Print the result as JSON instead of a table.
     #[arg(long)]
     pub json: bool,
 }
 
 impl Run {
-    /// Does it.
+    /// Runs it.
     pub async fn run(&self) -> anyhow::Result<()> {
         let names: Vec<&str> = self.workloads.iter().map(String::as_str).collect();
         self.omb.check(&names)?;
@@ -138,7 +138,7 @@ impl Run {
 
     fn load(&self, name: &str) -> anyhow::Result<Workload> {
         let mut loaded = self.omb.load(name, self.scale)?;
-        // What is odd in a published workload was so there; `lab show` tells it.
+        // Oddities of a built-in workload are part of its publication; `lab show` prints them.
         if !workload::names().contains(&name) {
             for warning in workload::warnings(&loaded) {
                 tracing::warn!("{name}: {warning}");
@@ -149,7 +149,7 @@ impl Run {
             loaded.points.retain(|point| self.points.iter().any(|text| point.label.contains(text.as_str())));
         }
         if loaded.points.is_empty() {
-            let message = format!("--points leaves nothing of {name}: its points are {}", labels.join(", "));
+            let message = format!("--points selects nothing of {name}: its points are {}", labels.join(", "));
             return Err(Usage(message).into());
         }
         for point in &mut loaded.points {
@@ -157,7 +157,7 @@ impl Run {
             point.verify = self.verify.unwrap_or(point.verify);
             if point.verify == Verify::Whole && point.records.size_bytes < STAMP_BYTES {
                 let message = format!(
-                    "--verify whole needs values of {STAMP_BYTES} bytes at the least: {name}, {}, has {}",
+                    "--verify whole needs values of at least {STAMP_BYTES} bytes: {name}, {}, has {}",
                     point.label, point.records.size_bytes
                 );
                 return Err(Usage(message).into());
@@ -167,7 +167,7 @@ impl Run {
     }
 }
 
-/// What a run leaves, and where.
+/// The output of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
     /// Where.
@@ -176,7 +176,7 @@ pub struct Wanted<'a> {
     pub omb_result: bool,
 }
 
-/// Takes a run from its beginning to its report.
+/// Performs a run and writes its report.
 pub async fn measure(
     workloads: Vec<Workload>,
     targets: Vec<TargetSpec>,
@@ -205,17 +205,17 @@ pub async fn measure(
         lab_version: lab_version(),
     };
     let progress = Progress::new(repetitions(&options));
-    progress.log(&format!("To be measured: {}", estimate(&options)));
+    progress.log(&format!("Estimated run: {}", estimate(&options)));
     let result = run(&options, &heard, &progress).await;
     progress.finish();
     drop(work_dir);
-    output.tell(&result, wanted)
+    output.finish(&result, wanted)
 }
 
-/// This program: it is worker and embedded broker too.
+/// This program, which is also worker and embedded broker.
 pub fn binary() -> anyhow::Result<PathBuf> {
     let binary = std::env::current_exe()?;
-    // A binary that was built anew while it runs has this behind its name; the new one would be another.
+    // The kernel adds this to the name of a replaced binary; the new one may differ.
     match binary.to_str().and_then(|path| path.strip_suffix(" (deleted)")) {
         Some(path) => {
             anyhow::bail!("{} was replaced while it ran: start the lab again", Path::new(path).display())
@@ -224,7 +224,7 @@ pub fn binary() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Version of this program, with the commit where the build was told it.
+/// The version of this program, with the commit if the build knew it.
 pub fn lab_version() -> String {
     match option_env!("THALWEG_COMMIT") {
         Some(commit) => format!("thalweg {} ({commit})", env!("CARGO_PKG_VERSION")),

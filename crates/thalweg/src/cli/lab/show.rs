@@ -12,16 +12,16 @@ use super::run::OmbDriver;
 #[command(after_help = "\
 Examples:
   thalweg lab show ibm-fast
-  thalweg lab show ibm-fast --toml > mine.toml      a workload of one's own to start from
+  thalweg lab show ibm-fast --toml > mine.toml      a template for your own workload
   thalweg lab show my-workload.toml --json")]
 pub struct Show {
-    /// A workload that is built in, or a file.
+    /// A built-in workload, or a file.
     #[arg(value_name = "NAME|FILE")]
     workload: String,
-    /// All its points as one JSON object, nothing left to a default.
+    /// Print all its points as one JSON object, with all defaults.
     #[arg(long, conflicts_with = "toml")]
     json: bool,
-    /// The file of a workload that is built in.
+    /// Print the file of a built-in workload.
     #[arg(long)]
     toml: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Arguments that say what is measured on, and by whom.
+//! Arguments for targets and drivers.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,27 +17,27 @@ use crate::cli::failure::Usage;
 pub enum TargetName {
     /// Brokers of this binary, started for the run and removed after it.
     Embedded,
-    /// Apache Kafka, started for the run and removed after it; needs a Java and, once, Maven.
+    /// Apache Kafka, started for the run and removed after it; needs Java and, once, Maven.
     ApacheKafka,
 }
 
-/// What is measured on.
+/// The targets.
 #[derive(Args, Debug, Clone)]
 pub struct Targets {
-    /// What to measure on; given again, targets take turns [default: embedded, without --bootstrap].
+    /// The target; can be repeated, then targets take turns [default: embedded, unless --bootstrap is given].
     #[arg(long = "target", value_name = "TARGET")]
     targets: Vec<TargetName>,
     #[command(flatten)]
     cluster: RunningCluster,
 }
 
-/// A cluster that runs already.
+/// A running cluster.
 #[derive(Args, Debug, Clone)]
 pub struct RunningCluster {
-    /// A cluster that runs already: the brokers to connect to first.
+    /// The bootstrap servers of a running cluster.
     #[arg(long, value_name = "HOST:PORT,...")]
     bootstrap: Option<String>,
-    /// A client setting for that cluster, for example request.timeout.ms=60000; may be given again and again.
+    /// A client setting for that cluster, for example request.timeout.ms=60000; can be repeated.
     #[arg(long = "property", value_name = "KEY=VALUE", requires = "bootstrap")]
     properties: Vec<String>,
     /// A properties file with client settings for that cluster.
@@ -45,11 +45,11 @@ pub struct RunningCluster {
     client_config: Option<PathBuf>,
 }
 
-/// Who produces and consumes.
+/// The drivers.
 #[derive(Args, Debug, Clone)]
 pub struct Drivers {
-    /// Who produces and consumes; given again, drivers take turns [default: as the workload says; thalweg, where it says
-    /// nothing].
+    /// The client that produces and consumes; can be repeated, then drivers take turns [default: set by the workload, or
+    /// else thalweg].
     #[arg(long = "driver", value_name = "DRIVER")]
     drivers: Vec<Driver>,
 }
@@ -93,15 +93,15 @@ impl RunningCluster {
         }
         for text in &self.properties {
             let (key, value) = text.split_once('=').ok_or_else(|| {
-                Usage(format!("--property {text} is no setting: KEY=VALUE would be right, such as acks=all"))
+                Usage(format!("--property {text} is not a setting: use KEY=VALUE, such as acks=all"))
             })?;
             if value == HIDDEN {
-                let again = "results do not hold secrets: give it again";
+                let again = "results do not contain secrets, so add it again";
                 return Err(Usage(format!("--property {key} has no value; {again}")).into());
             }
             properties.insert(key.trim().to_owned(), value.to_owned());
         }
-        // The addresses are --bootstrap's alone.
+        // Only --bootstrap sets the addresses.
         properties.remove("bootstrap.servers");
         Ok(Some(TargetSpec::Bootstrap { servers, properties }))
     }

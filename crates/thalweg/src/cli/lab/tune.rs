@@ -18,33 +18,33 @@ use crate::cli::failure::{Failed, Usage};
 
 /// Tune broker and client step by step, and keep what helps beyond the noise.
 ///
-/// From the first point of a workload on, each setting is tried alone on top of the best so far, in turns with it: log.dirs,
+/// Starting at the first point of a workload, each setting is tried on top of the best so far, in turns with it: log.dirs,
 /// partitions, topics, batch.size, linger.ms, producers, compression.type, threads, fsync policy, buffer.memory. A value is
-/// kept when it gains at least 2 % and the 95 % interval of the gain lies above nothing. What limited the best stands beside
-/// each step. tune.json is written after each value, marked partial until the end.
+/// kept if it gains at least 2 % and the 95 % interval of the gain is above zero. The report has the limit of the best at each
+/// step. tune.json is written after each value, marked partial until the end.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  thalweg lab tune                                         a broker of this binary, from the defaults on
+  thalweg lab tune                                         a broker of this binary, starting at the defaults
   thalweg lab tune --target apache-kafka --repetitions 5
   thalweg lab tune my-workload.toml --scale 0.5
-  thalweg lab tune --bootstrap broker-1:9092               the clients only: brokers of others are left alone")]
+  thalweg lab tune --bootstrap broker-1:9092               the clients only: a running cluster is not changed")]
 pub struct Tune {
-    /// A workload that is built in, or a file: its first point is where tuning begins.
+    /// A built-in workload, or a file; its first point is the base.
     #[arg(value_name = "NAME|FILE", default_value = "z-tuning")]
     workload: String,
     #[command(flatten)]
     targets: Targets,
-    /// Who produces.
+    /// The client that produces.
     #[arg(long, value_name = "DRIVER", default_value = "thalweg")]
     driver: Driver,
-    /// Multiplies seconds and records.
+    /// Multiply seconds and records by this factor.
     #[arg(long, value_name = "FACTOR")]
     scale: Option<f64>,
-    /// Repetitions of each value: fewer than three tell little of the noise.
+    /// Repetitions of each value, preferably at least three.
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=100))]
     repetitions: u32,
-    /// The seed of payloads and keys.
+    /// The random seed of payloads and keys.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -54,27 +54,28 @@ pub struct Tune {
 }
 
 impl Tune {
-    /// Does it.
+    /// Runs it.
     pub async fn run(&self) -> anyhow::Result<()> {
         self.driver.check()?;
         self.omb.check(&[&self.workload])?;
         let loaded = self.omb.load(&self.workload, self.scale)?;
         let Some(mut base) = loaded.points.first().cloned() else {
-            return Err(Usage(format!("{} has no point to begin with", self.workload)).into());
+            return Err(Usage(format!("{} has no point", self.workload)).into());
         };
         base.repetitions = self.repetitions;
         let targets = self.targets.specs()?;
         let [target] = &targets[..] else {
-            return Err(
-                Usage("one target is tuned at a time: one --target, or --bootstrap".to_owned()).into()
-            );
+            return Err(Usage(
+                "only one target can be tuned at a time: use one --target, or --bootstrap".to_owned(),
+            )
+            .into());
         };
         let output = Output::make(self.place.out.as_deref(), &["tune", &loaded.name])?;
         let work_dir = output.work_dir(self.place.work_dir.as_deref())?;
         let heard = interrupt::listen()?;
         let options = Options {
             workloads: Vec::new(),
-            // A change of the brokers' settings has a cluster of its own beside that of the best.
+            // A change of broker settings needs a second cluster beside that of the best.
             targets: vec![target.clone(), target.clone()],
             drivers: vec![self.driver],
             seed: self.seed,
@@ -90,16 +91,16 @@ impl Tune {
         let keep = |study: &tune::Study| {
             let written = serde_json::to_string_pretty(study).map_err(anyhow::Error::from);
             if let Err(error) = written.and_then(|json| write(&interim, &json)) {
-                progress.log(&format!("The study so far is not kept: {error}"));
+                progress.log(&format!("Failed to save the study so far: {error}"));
             }
         };
         let study = tune::study(&options, &base, &heard, &progress, &keep).await;
         progress.finish();
         drop(work_dir);
-        self.tell(&study, &output)
+        self.finish(&study, &output)
     }
 
-    fn tell(&self, study: &tune::Study, output: &Output) -> anyhow::Result<()> {
+    fn finish(&self, study: &tune::Study, output: &Output) -> anyhow::Result<()> {
         let result: PathBuf = output.file("tune.json");
         let page = output.file("tune.html");
         let json = serde_json::to_string_pretty(study)?;
@@ -114,7 +115,7 @@ impl Tune {
         }
         match &study.state {
             State::Complete => Ok(()),
-            State::Partial { why } => Err(Failed(format!("the study is not whole: {why}")).into()),
+            State::Partial { why } => Err(Failed(format!("the study is incomplete: {why}")).into()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `stream check`: what is wrong with a text.
+//! `stream check`: checks a text.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use thalweg_stream::plan::{Input, Output, Plan, StreamPlan};
 
 use super::text::Text;
 
-/// Say what is wrong with a text, and run nothing.
+/// Check a text without running it.
 #[derive(Args, Debug)]
 pub struct Check {
     #[command(flatten)]
@@ -15,21 +15,21 @@ pub struct Check {
 }
 
 impl Check {
-    /// Shows the streams of a sound text, from end to end.
+    /// Prints the streams of a valid text.
     pub fn run(&self) -> anyhow::Result<()> {
         let plan = self.text.plan()?;
         let deployment = self.text.deployment(&plan)?;
         self.text.laid(plan.clone(), &deployment)?;
         let mut out = std::io::stdout().lock();
         for stream in &plan.streams {
-            writeln!(out, "{}", told(&plan, stream))?;
+            writeln!(out, "{}", describe(&plan, stream))?;
         }
         Ok(())
     }
 }
 
 /// `orders: http | filter | topic:big`, with labels.
-fn told(plan: &Plan, stream: &StreamPlan) -> String {
+fn describe(plan: &Plan, stream: &StreamPlan) -> String {
     let mut parts = Vec::new();
     match &stream.input {
         Input::Stage(_) => {}
@@ -42,7 +42,7 @@ fn told(plan: &Plan, stream: &StreamPlan) -> String {
             };
             parts.push(format!("tap:stream:{}.{}", tapped.name, label.unwrap_or_default()));
         }
-        // Only hosts have such.
+        // Only hosts have these.
         Input::Beside { stream, .. } => parts.push(format!("tap:stream:{stream}")),
     }
     parts.extend(stream.stages().map(|stage| match *stage.label == *stage.module.name {

@@ -1,5 +1,5 @@
-//! Where the lines of stages go: to standard output, or to standard error where standard output is for a report; above the
-//! line with the rate, if there is one.
+//! Output of stages: to standard output, or to standard error if standard output carries a report; above the line with the
+//! rate, if any.
 
 use std::io::{self, Write};
 
@@ -8,15 +8,15 @@ use thalweg_stream::module::Console;
 
 /// Lines for people.
 pub struct Lines {
-    /// The line with the rate.
+    /// The progress line.
     pub bars: MultiProgress,
-    /// Whether standard output is for something else.
+    /// Whether standard output carries a report.
     pub to_standard_error: bool,
 }
 
 impl Console for Lines {
     fn line(&self, text: &str) {
-        // Nobody reads: there is nobody to tell.
+        // The output is closed: nothing can be reported.
         self.bars.suspend(|| match self.to_standard_error {
             true => drop(writeln!(io::stderr(), "{text}")),
             false => drop(writeln!(io::stdout(), "{text}")),

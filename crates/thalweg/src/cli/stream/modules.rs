@@ -1,4 +1,4 @@
-//! `stream modules`: the stages that there are.
+//! `stream modules`: documents the stages.
 
 use std::io::Write;
 
@@ -8,15 +8,15 @@ use thalweg_stream::module::{self, MODULES};
 
 use crate::cli::failure::Usage;
 
-/// List the stages that there are, or tell all about one.
+/// List all stages, or document one.
 #[derive(Args, Debug)]
 pub struct Modules {
-    /// The stage to tell about.
+    /// The stage to document.
     name: Option<String>,
 }
 
 impl Modules {
-    /// Shows it.
+    /// Prints the documentation.
     pub fn run(&self) -> anyhow::Result<()> {
         let text = match &self.name {
             None => module::summary(),
@@ -34,10 +34,10 @@ impl Modules {
 
 fn no_such(name: &str) -> String {
     if let Some(unserved) = module::UNSERVED.iter().find(|unserved| unserved.name == name) {
-        return format!("{name} is not served yet. {}", unserved.instead);
+        return format!("{name} is not supported yet. {}", unserved.instead);
     }
     match closest(name, MODULES.iter().map(|module| module.name)) {
-        Some(meant) => format!("There is no stage {name}: {meant} would be right"),
-        None => format!("There is no stage {name}: thalweg stream modules lists those that there are"),
+        Some(meant) => format!("There is no stage {name}; did you mean {meant}?"),
+        None => format!("There is no stage {name}: `thalweg stream modules` lists all"),
     }
 }

@@ -1,4 +1,4 @@
-//! A broker that hosts streams, over HTTP.
+//! The HTTP client for a broker that hosts streams.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use serde_json::Value;
 
 use crate::cli::failure::{Failed, Usage};
 
-/// How long an answer may take: an undeployment waits until what is on its way has arrived.
+/// Timeout: an undeployment waits for messages in flight.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// The largest answer that is read.
+/// Size limit of an answer.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
-/// What is wrong with what was asked for, and not with the host.
+/// Error kinds that are the user's mistake, not the host's.
 const WRONG: [&str; 6] = [
     "wrong definition",
     "wrong property",
@@ -27,7 +27,7 @@ const WRONG: [&str; 6] = [
     "no such stream",
 ];
 
-/// Which host, and how it is told.
+/// The host, and the output format.
 #[derive(Args, Debug, Clone)]
 pub struct Remote {
     /// The http.listener of a broker that hosts streams.
@@ -38,7 +38,7 @@ pub struct Remote {
         default_value = "http://localhost:9090"
     )]
     server: String,
-    /// Print the answer in JSON.
+    /// Print the answer as JSON.
     #[arg(long)]
     pub json: bool,
 }
@@ -46,7 +46,7 @@ pub struct Remote {
 impl Remote {
     fn not_reached(&self) -> String {
         format!(
-            "Cannot reach {} (the http.listener of a broker with streams.enabled=true would be right, not a listener for clients)",
+            "Cannot reach {} (use the http.listener of a broker with streams.enabled=true, not a listener for clients)",
             self.server
         )
     }
@@ -61,14 +61,14 @@ impl Remote {
             .header(header::CONTENT_TYPE, "application/json")
             .body(Full::new(Bytes::from(body)));
         let request = request.map_err(|_| {
-            Usage(format!("--server {} is no address: http://HOST:PORT would be right", self.server))
+            Usage(format!("--server {} is not an address: use http://HOST:PORT", self.server))
         })?;
         let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
         let asked = async {
             let answer = client.request(request).await.with_context(|| self.not_reached())?;
             let status = answer.status();
             let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-            let body = body.map_err(|error| Failed(format!("{uri}: the answer cannot be read: {error}")))?;
+            let body = body.map_err(|error| Failed(format!("{uri}: cannot read the answer: {error}")))?;
             anyhow::Ok((status, body.to_bytes()))
         };
         let asked = tokio::time::timeout(ANSWER_TIMEOUT, asked).await;
@@ -80,7 +80,7 @@ impl Remote {
     fn base(&self) -> Result<&str, Usage> {
         match self.server.strip_prefix("http://") {
             Some(rest) if !rest.is_empty() => Ok(self.server.trim_end_matches('/')),
-            _ => Err(Usage(format!("--server {}: http://HOST:PORT would be right", self.server))),
+            _ => Err(Usage(format!("--server {}: use http://HOST:PORT", self.server))),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What streams do between two looks at them: rates, latency and backpressure of each stage, from the JSON of a host or a run.
+//! Rates, latency and backpressure of each stage between two samples, from the JSON of a host or a run.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use thalweg_stream::runtime::Latency;
 
 use crate::cli::table::row;
 
-/// Which stage: stream, part, place. The order is that of the streams' names and of the stages in them.
+/// The key of a stage: stream, part, index. Sorts by stream name and stage order.
 type Place = (String, usize, usize);
 
-/// The counts of all stages at one moment.
+/// A sample of all stages.
 #[derive(Default)]
 pub struct Sample {
     stages: BTreeMap<Place, Counts>,
-    /// What each stream is doing.
+    /// The state of each stream.
     states: BTreeMap<String, String>,
 }
 
-/// The counts of a stage, of all its instances together.
+/// The counts of a stage, summed over its instances.
 #[derive(Clone, Default)]
 struct Counts {
     part: String,
@@ -33,32 +33,32 @@ struct Counts {
     latency: Latency,
 }
 
-/// What a stage did in a time.
+/// The activity of a stage between two samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The stream.
     pub stream: String,
-    /// What the stream is doing.
+    /// The state of the stream.
     pub state: String,
-    /// The part of the stream: its own name, unless topics lie in it.
+    /// The part of the stream: the stream's name, unless topics divide it.
     pub part: String,
     /// The stage.
     pub stage: String,
-    /// How many of it there are.
+    /// Number of instances.
     pub instances: u64,
-    /// Messages in a second that went on.
+    /// Messages passed on per second.
     pub messages_per_s: f64,
-    /// Bytes in a second that went on.
+    /// Bytes passed on per second.
     pub bytes_per_s: f64,
-    /// Messages that went on since the stream was started.
+    /// Messages passed on since the start.
     pub messages: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Half of the messages were no older than so many microseconds, 99 of 100 no older than so many.
+    /// Median and 99th percentile of message ages, in microseconds.
     pub latency_us: Option<(u64, u64)>,
-    /// The share of the time that it worked, of each instance.
+    /// The share of time spent working, per instance.
     pub busy: f64,
-    /// The share of the time that its stream waited for it.
+    /// The share of time that its stream waited for it.
     pub waited: f64,
 }
 
@@ -74,7 +74,7 @@ impl Sample {
             let mut parts: Vec<&str> = Vec::new();
             for part in stream["parts"].as_array().into_iter().flatten() {
                 let part_name = part["name"].as_str().unwrap_or_default();
-                // Instances of a part follow one another.
+                // Instances of a part are consecutive.
                 if part["instance"].as_u64().unwrap_or(0) == 0 {
                     parts.push(part_name);
                 }
@@ -87,12 +87,12 @@ impl Sample {
         sample
     }
 
-    /// Whether no stage is known.
+    /// Whether there are no stages.
     pub fn is_empty(&self) -> bool {
         self.stages.is_empty()
     }
 
-    /// What each stage did since a sample before. A stream that was started anew is compared with nothing.
+    /// The activity of each stage since an earlier sample. For a restarted stream, since its start.
     pub fn since(&self, before: &Sample) -> Vec<Row> {
         let nothing = Counts::default();
         let rows = self.stages.iter().map(|(place, now)| {
@@ -121,7 +121,7 @@ impl Sample {
         rows.collect()
     }
 
-    /// Streams without a stage that is known here, with what they are doing.
+    /// Streams without local stages, with their state.
     pub fn others(&self) -> BTreeMap<&str, usize> {
         let mut others = BTreeMap::new();
         for (name, state) in &self.states {
@@ -176,20 +176,20 @@ impl Row {
     }
 }
 
-/// How much went on, as it is told.
+/// Which figures to show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Told {
-    /// In a second.
+pub enum Basis {
+    /// Per second.
     Rates,
     /// Since the start.
     Totals,
 }
 
-/// Rows for people, with their head.
-pub fn cells(rows: &[Row], told: Told) -> Vec<Vec<String>> {
-    let (messages, bytes) = match told {
-        Told::Rates => ("MESSAGES/S", "BYTES/S"),
-        Told::Totals => ("MESSAGES", "BYTES"),
+/// Table rows with a header.
+pub fn cells(rows: &[Row], basis: Basis) -> Vec<Vec<String>> {
+    let (messages, bytes) = match basis {
+        Basis::Rates => ("MESSAGES/S", "BYTES/S"),
+        Basis::Totals => ("MESSAGES", "BYTES"),
     };
     let mut cells = vec![row([
         "STREAM",
@@ -205,15 +205,15 @@ pub fn cells(rows: &[Row], told: Told) -> Vec<Vec<String>> {
     ])];
     let mut last = None;
     for of in rows {
-        // The name stands once, at its first stage.
+        // Print the name only at the first stage.
         let name = if last == Some(&of.part) { "" } else { of.part.as_str() };
         let state = if last == Some(&of.part) { "" } else { of.state.as_str() };
         last = Some(&of.part);
         let latency = |us: Option<u64>| us.map_or_else(|| "-".to_owned(), |us| quantity::time_us(us as f64));
         let share = |share: f64| format!("{:.0} %", share * 100.0);
-        let (messages, bytes) = match told {
-            Told::Rates => (quantity::short(of.messages_per_s), quantity::short(of.bytes_per_s)),
-            Told::Totals => (of.messages.to_string(), quantity::short(of.bytes as f64)),
+        let (messages, bytes) = match basis {
+            Basis::Rates => (quantity::short(of.messages_per_s), quantity::short(of.bytes_per_s)),
+            Basis::Totals => (of.messages.to_string(), quantity::short(of.bytes as f64)),
         };
         cells.push(row([
             name,
@@ -255,12 +255,12 @@ mod tests {
     }
 
     #[test]
-    fn instances_are_taken_together_and_rates_are_those_of_the_time_between() {
+    fn instances_are_summed_and_rates_cover_the_interval() {
         let (before, now) = (Sample::of(&answer(10.0, 100)), Sample::of(&answer(12.0, 300)));
         let rows = now.since(&before);
-        let told: Vec<_> =
+        let listed: Vec<_> =
             rows.iter().map(|row| (row.part.as_str(), row.stage.as_str(), row.instances)).collect();
-        assert_eq!(told, [("a.x", "time", 2), ("a.x", "log", 2), ("a.y", "time", 1), ("a.y", "log", 1)]);
+        assert_eq!(listed, [("a.x", "time", 2), ("a.x", "log", 2), ("a.y", "time", 1), ("a.y", "log", 1)]);
         assert_eq!(
             (rows[0].messages_per_s, rows[0].bytes_per_s, rows[3].messages_per_s),
             (200.0, 2000.0, 100.0)
@@ -268,15 +268,15 @@ mod tests {
         assert_eq!((rows[0].busy, rows[0].waited, rows[1].waited), (0.25, 0.0, 0.5));
         assert_eq!(rows[0].latency_us, Some((37, 37)));
         assert_eq!(now.others(), BTreeMap::from([("undeployed", 1)]));
-        assert_eq!(cells(&rows, Told::Rates).len(), 5);
-        assert_eq!((rows[0].messages, &*cells(&rows, Told::Totals)[1][3]), (600, "600"));
+        assert_eq!(cells(&rows, Basis::Rates).len(), 5);
+        assert_eq!((rows[0].messages, &*cells(&rows, Basis::Totals)[1][3]), (600, "600"));
     }
 
     #[test]
-    fn a_stream_that_was_started_anew_is_compared_with_nothing() {
+    fn a_restarted_stream_counts_from_its_start() {
         let (before, now) = (Sample::of(&answer(10.0, 100)), Sample::of(&answer(2.0, 20)));
         assert_eq!(now.since(&before)[3].messages_per_s, 10.0);
         let same = now.since(&now);
-        assert_eq!(same[3].messages_per_s, 10.0, "no time has passed: the figures are those since the start");
+        assert_eq!(same[3].messages_per_s, 10.0, "no time has passed: figures since the start");
     }
 }

@@ -20,14 +20,14 @@ use super::text::{Text, name};
 use crate::cli::failure;
 use crate::http::{self, HttpListening, HttpServer};
 
-/// How often the line with the rate changes.
+/// Refresh interval of the progress line.
 const DRAWN_EVERY: Duration = Duration::from_millis(500);
 /// The exit code after a second signal.
 const EXIT_KILLED: i32 = 130;
 
 /// Run the streams of a text, until their sources end or Ctrl-C is pressed.
 ///
-/// Ctrl-C closes the sources and lets what is on its way arrive; a second one ends at once.
+/// Ctrl-C closes the sources and delivers messages in flight; a second one exits at once.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -40,17 +40,17 @@ Examples:
 pub struct Run {
     #[command(flatten)]
     text: Text,
-    /// With --guarantee=exactly-once: what this process is called among those that run the same streams beside it. One that is
-    /// started again under its name takes back at once what was left open.
+    /// With --guarantee=exactly-once: a unique name among the processes that run the same streams. A process restarted under the
+    /// same name aborts its predecessor's open transactions at once.
     #[arg(long, value_name = "NAME", default_value = "0", value_parser = name)]
     instance: String,
-    /// Serve what the streams do over HTTP, for `thalweg stream top --server http://HOST:PORT` and on /metrics.
+    /// Serve the streams' figures over HTTP, for `thalweg stream top --server http://HOST:PORT` and Prometheus (/metrics).
     #[arg(long, value_name = "HOST:PORT", value_parser = http_address)]
     http: Option<HttpSettings>,
-    /// Print a report in JSON at the end. Lines of stages go to standard error then.
+    /// Print a JSON report at the end, and the output of stages to standard error.
     #[arg(long)]
     json: bool,
-    /// With --json: a report every so long, too, such as 1s or 500ms; each is a line then.
+    /// With --json: also print a report at this interval, such as 1s or 500ms, one per line.
     #[arg(long, value_name = "TIME", requires = "json", value_parser = every)]
     every: Option<Duration>,
 }
@@ -64,11 +64,11 @@ fn every(text: &str) -> Result<Duration, String> {
         _ => None,
     });
     let time = time.filter(|time| *time >= EVERY_MIN);
-    time.ok_or_else(|| "a time from 10ms on would be right, such as 1s or 500ms".to_owned())
+    time.ok_or_else(|| "use a time of at least 10ms, such as 1s or 500ms".to_owned())
 }
 
 impl Run {
-    /// Runs the streams to their end.
+    /// Runs the streams.
     pub fn run(&self, bars: &MultiProgress) -> anyhow::Result<()> {
         let plan = self.text.plan()?;
         let deployment = self.text.deployment(&plan)?;
@@ -93,25 +93,25 @@ impl Run {
             if let Some((transport, topics)) = &over {
                 transport.create_topics(topics).await?;
             }
-            // Before anything runs, so that a port that is taken is told at once.
+            // Before anything runs, so that a port conflict is reported first.
             let http = self.http.as_ref().map(HttpListening::bind).transpose()?.flatten();
             let mut running = runtime::start(&plan, &options)?;
             let meters = running.meters();
             let _server = http.map(|listening| serve(listening, running.meters(), bars));
             let ended = tokio::select! {
                 ended = watch(&mut running, bars) => ended,
-                told = self.tell_every(&meters) => told,
+                ended = self.report_every(&meters) => ended,
             };
             self.report(&running.figures())?;
             ended
         });
-        // A thread that waits for standard input is not waited for.
+        // Do not wait for a thread that reads standard input.
         runtime.shutdown_background();
         ended
     }
 
-    /// A report at intervals, for ever. Without any, it only waits.
-    async fn tell_every(&self, meters: &Meters) -> anyhow::Result<()> {
+    /// Prints reports at intervals, forever. Without an interval, only waits.
+    async fn report_every(&self, meters: &Meters) -> anyhow::Result<()> {
         let Some(every) = self.every else { return std::future::pending().await };
         let mut ticks = interval(every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -132,42 +132,41 @@ impl Run {
             return Ok(());
         }
         for stream in figures.streams.iter().filter(|stream| stream.bad > 0) {
-            tracing::warn!(
-                stream = &*stream.name,
-                count = stream.bad,
-                "Messages that could not be worked on were left out"
-            );
+            tracing::warn!(stream = &*stream.name, count = stream.bad, "Skipped bad messages");
         }
         Ok(())
     }
 }
 
-/// The address to serve what streams do on.
+/// The address to serve figures on.
 fn http_address(text: &str) -> Result<HttpSettings, String> {
-    let wrong = || "HOST:PORT would be right, as in localhost:9090".to_owned();
+    let wrong = || "use HOST:PORT, such as localhost:9090".to_owned();
     let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
     Ok(HttpSettings { listener: Some((host, port.parse().map_err(|_| wrong())?)) })
 }
 
-/// Serves what streams do, until it is dropped.
+/// Serves the figures until dropped.
 fn serve(listening: HttpListening, meters: Meters, bars: &MultiProgress) -> HttpServer {
-    let told = meters.clone();
+    let for_metrics = meters.clone();
     let metrics: http::metrics::Source = Box::new(move |page: &mut Exposition| {
-        page.append(&metrics::text(&StreamStatus::of_run(&told.figures())));
+        page.append(&metrics::text(&StreamStatus::of_run(&for_metrics.figures())));
     });
     let listed = rest::figures_router(Arc::new(move || StreamStatus::of_run(&meters.figures())));
     let server = listening.serve(http::metrics::routes(vec![metrics]).merge(listed));
     for address in &server.addresses {
-        // Nobody reads: there is nobody to tell.
+        // Standard error may be closed.
         bars.suspend(|| {
-            drop(writeln!(std::io::stderr(), "What streams do is at http://{address}/streams and /metrics"))
+            drop(writeln!(
+                std::io::stderr(),
+                "The streams' figures are at http://{address}/streams and /metrics"
+            ))
         });
     }
     server
 }
 
-/// Waits for the end, hears signals, and shows the rate.
+/// Waits for the end, handles signals, and shows the rate.
 async fn watch(running: &mut Running, bars: &MultiProgress) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     let line = bars.add(ProgressBar::new_spinner());
@@ -188,7 +187,7 @@ async fn watch(running: &mut Running, bars: &MultiProgress) -> anyhow::Result<()
                     std::process::exit(EXIT_KILLED);
                 }
                 stopper.stop();
-                line.set_message("stops: what is on its way arrives; Ctrl-C again ends at once");
+                line.set_message("stopping: delivering messages in flight; press Ctrl-C again to exit at once");
             }
             result = &mut ended => break result,
             _ = drawn.tick(), if heard == 0 && !line.is_hidden() => {
@@ -203,7 +202,7 @@ async fn watch(running: &mut Running, bars: &MultiProgress) -> anyhow::Result<()
     Ok(result?)
 }
 
-/// Messages in a second of every stream, from source to sink.
+/// Messages per second of each stream.
 fn rates(before: &Figures, now: &Figures) -> String {
     let seconds = (now.elapsed - before.elapsed).as_secs_f64().max(1e-3);
     let streams = before.streams.iter().zip(&now.streams).map(|(before, now)| {
@@ -221,7 +220,7 @@ fn rates(before: &Figures, now: &Figures) -> String {
     streams.collect::<Vec<_>>().join("   ")
 }
 
-/// Ctrl-C, and being told to end.
+/// SIGINT and SIGTERM.
 struct Signals {
     interrupted: Signal,
     terminated: Signal,

@@ -1,4 +1,4 @@
-//! Where a text comes from: the command line or a file.
+//! The text of the streams: from the command line or a file.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use thalweg_stream::plan::Plan;
 use thalweg_stream::transport::{Lies, Topics, Transport};
 use thalweg_stream::{Cluster, Guarantee, OnError};
 
-/// What is between stages.
+/// The transport between stages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Between {
     /// Memory: stages call each other.
@@ -21,43 +21,43 @@ pub enum Between {
     Kafka,
 }
 
-/// A name of a stream, or of what runs it.
+/// A name of a stream or of a process.
 pub fn name(text: &str) -> Result<String, String> {
     match is_name(text) {
         true => Ok(text.to_owned()),
-        false => Err("letters, digits, `_` and `-`, at most 100 of them, would be right".to_owned()),
+        false => Err("use at most 100 letters, digits, `_` and `-`".to_owned()),
     }
 }
 
 /// The text of streams.
 #[derive(Args, Debug)]
 pub struct Text {
-    /// The streams: `source | processor | sink`, each on a line of its own or with a ; between them.
+    /// The streams: `source | processor | sink`, one per line or separated by `;`.
     #[arg(value_name = "TEXT", required_unless_present = "file")]
     text: Option<String>,
     /// A file with the streams.
     #[arg(long, short = 'f', value_name = "FILE", conflicts_with = "text")]
     file: Option<PathBuf>,
-    /// What the first stream is called, if the text does not say.
+    /// The name of the first stream, if the text gives none.
     #[arg(long, value_name = "NAME", default_value = "stream", value_parser = name)]
     name: String,
-    /// What is between stages.
+    /// The transport between stages.
     #[arg(long, value_enum, value_name = "TRANSPORT", default_value_t = Between::Direct)]
     transport: Between,
-    /// How many instances stages have, such as module.filter.count=3,module.*.count=0: a stage with several has topics on both
-    /// sides, and its instances share their partitions; 0 and 1 bind a stage directly. onError=POLICY and
-    /// guarantee=GUARANTEE are what --on-error and --guarantee say.
+    /// The number of instances per stage, such as module.filter.count=3,module.*.count=0. A stage with several has topics on both
+    /// sides, and its instances share the partitions; 0 and 1 bind a stage directly. onError=POLICY and guarantee=GUARANTEE
+    /// are the same as --on-error and --guarantee.
     #[arg(long, value_name = "KEY=VALUE,...", default_value = "")]
     properties: String,
-    /// What is done with a message that cannot be worked on: fail, skip, dead-letter:FILE or dead-letter:topic:NAME [default:
-    /// fail].
+    /// What to do with bad messages, which a stage cannot process: fail, skip, dead-letter:FILE or dead-letter:topic:NAME
+    /// [default: fail].
     #[arg(long, value_name = "POLICY")]
     on_error: Option<OnError>,
-    /// How often a record of a kafka source with a group may arrive, whatever fails: at-least-once, at-most-once or, from kafka to
-    /// kafka, exactly-once [default: at-least-once].
+    /// The delivery guarantee of kafka sources with a group: at-least-once, at-most-once or, from kafka to kafka, exactly-once
+    /// [default: at-least-once].
     #[arg(long, value_name = "GUARANTEE")]
     guarantee: Option<Guarantee>,
-    /// With topics between stages, or a topic for bad messages: the brokers to connect to first.
+    /// The bootstrap servers for topics between stages and for a topic of bad messages.
     #[arg(
         long,
         short = 'b',
@@ -67,18 +67,18 @@ pub struct Text {
         value_parser = brokers
     )]
     bootstrap_server: String,
-    /// With topics between stages, or a topic for bad messages: a file of client properties, such as those for TLS and SASL; as
-    /// --properties of a kafka stage takes it.
+    /// A file of client properties, such as those for TLS and SASL, for topics between stages and a topic of bad messages; the
+    /// format is that of a kafka stage's --properties.
     #[arg(long, value_name = "FILE", value_parser = NonEmptyStringValueParser::new())]
     transport_properties: Option<String>,
-    /// With topics between stages: the partitions of those that are created [default: one for each instance that reads, else
-    /// the broker's num.partitions].
+    /// The partitions of created topics between stages [default: one per reading instance, or else the broker's
+    /// num.partitions].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..))]
     transport_partitions: Option<i32>,
 }
 
 impl Text {
-    /// What is to be run.
+    /// The plan to run.
     pub fn plan(&self) -> anyhow::Result<Plan> {
         let read = match self.transport {
             Between::Direct => Plan::read,
@@ -95,12 +95,12 @@ impl Text {
         Ok(plan?)
     }
 
-    /// The cluster of the transport and of dead letters.
+    /// The cluster for the transport and dead letters.
     pub fn cluster(&self) -> Cluster {
         Cluster { bootstrap: self.bootstrap_server.clone(), properties: self.transport_properties.clone() }
     }
 
-    /// What --properties say, and the options that stand above them.
+    /// --properties, overridden by other options.
     pub fn deployment(&self, plan: &Plan) -> anyhow::Result<Deployment> {
         let mut deployment = Deployment::parse(&self.properties)?;
         deployment.check(plan)?;
@@ -109,7 +109,7 @@ impl Text {
         Ok(deployment)
     }
 
-    /// The plan with topics between its stages, if there are to be any; these topics, and where they are.
+    /// The plan with topics inserted, if requested; the topics, and their cluster.
     pub fn laid(
         &self,
         plan: Plan,
@@ -139,7 +139,7 @@ impl Text {
     }
 }
 
-/// A list of brokers, as it was given.
+/// Parses a list of brokers.
 fn brokers(list: &str) -> Result<String, BootstrapError> {
     bootstrap_servers(list).map(|_| list.to_owned())
 }

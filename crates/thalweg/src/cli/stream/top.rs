@@ -1,4 +1,4 @@
-//! `stream top`: what each stage of each stream does, live.
+//! `stream top`: live figures of all stages.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::remote::Remote;
-use super::rows::{Row, Sample, Told, cells};
+use super::rows::{Basis, Row, Sample, cells};
 use crate::cli::table::align;
 
-/// Lines of a terminal whose size is not told.
+/// Assumed height of a terminal of unknown size.
 const LINES: usize = 24;
 
-/// Show what each stage of each stream does: rate, latency and backpressure, until Ctrl-C.
+/// Show rate, latency and backpressure of every stage, until Ctrl-C.
 ///
-/// LATENCY is how old messages are when a stage is done with them, BUSY the share of the time that it worked, WAITED FOR the
-/// share that its stream waited for it. On a terminal the table is drawn in place, elsewhere each table follows the one before.
+/// LATENCY is the age of messages when a stage is done with them, BUSY the share of time that it works, WAITED FOR the share of
+/// time that its stream waits for it. On a terminal the table is updated in place; otherwise tables follow each other.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -31,10 +31,10 @@ pub struct Top {
     /// Only these streams.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Seconds from one look to the next.
+    /// Seconds between updates.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     interval: f64,
-    /// End after so many tables.
+    /// Exit after this many updates.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     updates: Option<u64>,
     #[command(flatten)]
@@ -43,11 +43,11 @@ pub struct Top {
 
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=3600.0).contains(seconds));
-    seconds.ok_or_else(|| "a number from 0.1 to 3600 would be right".to_owned())
+    seconds.ok_or_else(|| "use a number from 0.1 to 3600".to_owned())
 }
 
 impl Top {
-    /// Shows it.
+    /// Shows the tables.
     pub async fn run(&self) -> anyhow::Result<()> {
         let mut looks = interval(Duration::from_secs_f64(self.interval));
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -82,10 +82,10 @@ impl Top {
     }
 }
 
-/// Where tables are drawn.
+/// The output of tables.
 struct Screen {
     is_terminal: bool,
-    /// The lines of the table before, on a terminal.
+    /// The height of the previous table, on a terminal.
     drawn: usize,
 }
 
@@ -97,11 +97,12 @@ impl Screen {
     fn show(&mut self, rows: &[Row], sample: &Sample) -> std::io::Result<()> {
         let mut rows = rows.to_vec();
         busiest_first(&mut rows);
-        let mut lines: Vec<String> = align(&cells(&rows, Told::Rates)).lines().map(str::to_owned).collect();
+        let mut lines: Vec<String> = align(&cells(&rows, Basis::Rates)).lines().map(str::to_owned).collect();
         let others = sample.others();
         if !others.is_empty() {
-            let told: Vec<String> = others.iter().map(|(state, count)| format!("{count} {state}")).collect();
-            lines.push(format!("and streams that do not run here: {}", told.join(", ")));
+            let elsewhere: Vec<String> =
+                others.iter().map(|(state, count)| format!("{count} {state}")).collect();
+            lines.push(format!("streams that do not run here: {}", elsewhere.join(", ")));
         }
         let mut out = std::io::stdout().lock();
         if !self.is_terminal {
@@ -113,9 +114,9 @@ impl Screen {
             let kept = height.saturating_sub(2);
             let left = lines.len() - kept;
             lines.truncate(kept);
-            lines.push(format!("and {left} lines more; names of streams choose"));
+            lines.push(format!("and {left} more lines; select streams by name"));
         }
-        // Back to where the table before begins; each line is cleared behind what is written over it.
+        // Move to the start of the previous table; each line is cleared after its new text.
         let mut text = match self.drawn {
             0 => String::new(),
             drawn => format!("\x1b[{drawn}A\r"),
@@ -131,7 +132,7 @@ impl Screen {
     }
 }
 
-/// Streams by the rate of their sources, the stages of each in their order.
+/// Sorts streams by the rate of their sources; stages keep their order.
 fn busiest_first(rows: &mut [Row]) {
     let mut rates = std::collections::BTreeMap::new();
     for row in rows.iter() {

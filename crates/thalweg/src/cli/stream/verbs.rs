@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::remote::Remote;
-use super::rows::{Sample, Told, cells};
+use super::rows::{Basis, Sample, cells};
 use crate::cli::failure::Failed;
 use crate::cli::table::{align, row};
 
@@ -19,22 +19,22 @@ Examples:
   thalweg stream create big --definition \"topic:orders > filter --expression='payload.amount > 1000' | topic:big-orders\"
   thalweg stream create seen --definition 'tap:stream:big.filter > counter' --deploy --server http://broker-2:9090")]
 pub struct Create {
-    /// What the stream is called: taps, metrics, and its topics and consumer groups have the name.
+    /// The name of the stream, also used for taps, metrics, topics and consumer groups.
     name: String,
     /// The stream: `source | processor | sink`.
     #[arg(long, value_name = "TEXT")]
     definition: String,
-    /// Start it at once.
+    /// Also start it.
     #[arg(long)]
     deploy: bool,
-    /// With --deploy: properties of the deployment, as of `deploy`.
+    /// With --deploy: deployment properties, like those of `deploy`.
     #[arg(long, value_name = "KEY=VALUE,...", requires = "deploy", default_value = "")]
     properties: String,
     #[command(flatten)]
     remote: Remote,
 }
 
-/// Start a stream, on the broker that is asked. It is started again whenever that broker is.
+/// Start a stream on the broker at --server, which restarts it after its own restarts.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -44,16 +44,16 @@ Examples:
 pub struct Deploy {
     /// The stream.
     name: String,
-    /// How many instances stages have (module.LABEL.count=N, module.*.count=N), what is done with bad messages
-    /// (onError=fail, skip, dead-letter:FILE or dead-letter:topic:NAME), and how often a record may arrive
-    /// (guarantee=at-least-once, at-most-once or exactly-once).
+    /// The number of instances per stage (module.LABEL.count=N, module.*.count=N), the handling of bad messages (onError=fail,
+    /// skip, dead-letter:FILE or dead-letter:topic:NAME), and the delivery guarantee (guarantee=at-least-once, at-most-once or
+    /// exactly-once).
     #[arg(long, value_name = "KEY=VALUE,...", default_value = "")]
     properties: String,
     #[command(flatten)]
     remote: Remote,
 }
 
-/// A stream, and nothing more.
+/// Arguments of commands that only name a stream.
 #[derive(Args, Debug)]
 pub struct Named {
     /// The stream.
@@ -70,7 +70,7 @@ pub struct List {
 }
 
 impl Create {
-    /// Creates it.
+    /// Creates the stream.
     pub async fn run(&self) -> anyhow::Result<()> {
         let mut body = json!({ "name": self.name, "definition": self.definition, "deploy": self.deploy });
         if self.deploy {
@@ -78,35 +78,35 @@ impl Create {
         }
         let answer = self.remote.ask(Method::POST, "/streams", Some(&body)).await?;
         let done = if self.deploy { "Created and deployed" } else { "Created" };
-        told(&self.remote, &answer, &format!("{done} stream {}", self.name))
+        print_result(&self.remote, &answer, &format!("{done} stream {}", self.name))
     }
 }
 
 impl Deploy {
-    /// Deploys it.
+    /// Deploys the stream.
     pub async fn run(&self) -> anyhow::Result<()> {
         let path = format!("/streams/{}/deploy", self.name);
         let answer =
             self.remote.ask(Method::POST, &path, Some(&json!({ "properties": self.properties }))).await?;
-        told(&self.remote, &answer, &format!("Deployed stream {}", self.name))
+        print_result(&self.remote, &answer, &format!("Deployed stream {}", self.name))
     }
 }
 
 impl Named {
-    /// Stops it in order.
+    /// Stops the stream cleanly.
     pub async fn undeploy(&self) -> anyhow::Result<()> {
         let path = format!("/streams/{}/undeploy", self.name);
         let answer = self.remote.ask(Method::POST, &path, None).await?;
-        told(&self.remote, &answer, &format!("Undeployed stream {}", self.name))
+        print_result(&self.remote, &answer, &format!("Undeployed stream {}", self.name))
     }
 
-    /// Forgets it.
+    /// Deletes the stream.
     pub async fn destroy(&self) -> anyhow::Result<()> {
         let answer = self.remote.ask(Method::DELETE, &format!("/streams/{}", self.name), None).await?;
-        told(&self.remote, &answer, &format!("Destroyed stream {}", self.name))
+        print_result(&self.remote, &answer, &format!("Destroyed stream {}", self.name))
     }
 
-    /// Shows how it is.
+    /// Prints its status.
     pub async fn status(&self) -> anyhow::Result<()> {
         let answer = self.remote.ask(Method::GET, &format!("/streams/{}", self.name), None).await?;
         if self.remote.json {
@@ -131,17 +131,17 @@ impl Named {
         out.write_all(align(&rows).as_bytes())?;
         let sample = Sample::of(&json!({ "streams": [answer] }));
         if !sample.is_empty() {
-            // Since the start: the first sample is compared with nothing.
-            write!(out, "\n{}", align(&cells(&sample.since(&Sample::default()), Told::Totals)))?;
+            // Figures since the start, because there is no earlier sample.
+            write!(out, "\n{}", align(&cells(&sample.since(&Sample::default()), Basis::Totals)))?;
         }
         Ok(())
     }
 }
 
-/// So many of the counts by key are shown.
+/// How many counts by key are printed.
 const COUNTS_SHOWN: usize = 5;
 
-/// What stages have found out, and what they could not work on.
+/// Results of stages, and bad messages.
 fn findings(answer: &Value) -> Vec<Vec<String>> {
     let parts = || answer["parts"].as_array().into_iter().flatten();
     let mut rows = Vec::new();
@@ -183,7 +183,7 @@ fn finding((name, value): (&String, &Value)) -> Option<String> {
 }
 
 impl List {
-    /// Shows them.
+    /// Lists the streams.
     pub async fn run(&self) -> anyhow::Result<()> {
         let answer = self.remote.ask(Method::GET, "/streams", None).await?;
         if self.remote.json {
@@ -192,7 +192,7 @@ impl List {
         let mut rows = vec![row(["STREAM", "STATE", "NODE", "DEFINITION"])];
         for stream in answer["streams"].as_array().into_iter().flatten() {
             let node = if stream["node"].is_null() { "-".to_owned() } else { text(&stream["node"]) };
-            // A definition may have several lines.
+            // A definition may span several lines.
             let definition = text(&stream["definition"]).split_whitespace().collect::<Vec<_>>().join(" ");
             rows.push(row([&text(&stream["name"]), &text(&stream["state"]), &node, &definition]));
         }
@@ -210,15 +210,17 @@ fn print_json(answer: &Value) -> anyhow::Result<()> {
     Ok(writeln!(out)?)
 }
 
-/// Tells what was done, unless it failed afterwards.
-fn told(remote: &Remote, answer: &Value, done: &str) -> anyhow::Result<()> {
+/// Prints the result, or fails if the stream failed afterwards.
+fn print_result(remote: &Remote, answer: &Value, done: &str) -> anyhow::Result<()> {
     if remote.json {
         print_json(answer)?;
     }
     match answer["state"].as_str() {
-        Some("failed") => Err(Failed(format!("{done}, and it failed: {}", text(&answer["reason"]))).into()),
+        Some("failed") => Err(Failed(format!("{done}, but it failed: {}", text(&answer["reason"]))).into()),
         _ if remote.json => Ok(()),
-        Some("undeploying") => Ok(writeln!(std::io::stdout(), "{done}; what is on its way still arrives")?),
+        Some("undeploying") => {
+            Ok(writeln!(std::io::stdout(), "{done}; messages in flight are still being delivered")?)
+        }
         _ => Ok(writeln!(std::io::stdout(), "{done}")?),
     }
 }

@@ -64,7 +64,7 @@ impl Create {
             }
             let name = created.name;
             Refused::check(created.error_code, created.error_message.as_deref(), || {
-                format!("Creation of topic {name}")
+                format!("Creating topic {name}")
             })?;
             let done = if self.validate_only { "Could create" } else { "Created" };
             writeln!(std::io::stdout(), "{done} topic {name}.")?;

@@ -80,7 +80,7 @@ fn healthy_clusters_are_shown_in_few_lines() {
 }
 
 #[test]
-fn partitions_are_found_by_what_they_lack() {
+fn partitions_are_selected_by_their_problems() {
     let partitions = vec![
         partition(0, Some(1), &[1, 2, 3], 2),
         partition(1, Some(1), &[1, 2], 2),
@@ -131,7 +131,7 @@ fn a_leader_that_does_not_answer_is_none() {
 }
 
 #[test]
-fn what_clients_do_not_notice_yet_is_degraded() {
+fn problems_hidden_from_clients_are_degraded() {
     let whole = || status(vec![partition(0, Some(1), &[1, 2, 3], 2)]);
     let degraded = |change: fn(&mut Status), expected: &str| {
         let mut status = whole();
@@ -163,7 +163,7 @@ fn what_clients_do_not_notice_yet_is_degraded() {
             s.differing =
                 vec![Differing { broker: 2, behind: vec![("orders".to_owned(), 0)], brokers: vec![3] }]
         },
-        "broker 2 knows another state of the cluster",
+        "broker 2 has different cluster metadata",
     );
     let mut status = whole();
     status.quorum = Err(Unavailable { is_problem: false, why: "not authorized".to_owned() });
@@ -171,7 +171,7 @@ fn what_clients_do_not_notice_yet_is_degraded() {
 }
 
 #[test]
-fn brokers_that_differ_are_shown_with_what_they_lack() {
+fn differing_brokers_are_shown_with_their_differences() {
     let mut status = status(vec![partition(0, Some(1), &[1, 2, 3], 2)]);
     let behind = vec![("orders".to_owned(), 0), ("orders".to_owned(), 1)];
     status.differing = vec![Differing { broker: 2, behind, brokers: vec![3] }];

@@ -1,28 +1,28 @@
-//! What a stream tells of itself in a line of JSON.
+//! Parses a stream's report, a line of JSON.
 
 use serde::Deserialize;
 
-/// A line is no report of a stream.
+/// A line that is not a report.
 #[derive(Debug, thiserror::Error)]
-#[error("A line of `thalweg stream run --json` is no report: {source}: {line}")]
+#[error("A line of `thalweg stream run --json` is not a report: {source}: {line}")]
 pub(super) struct UnreadableReport {
     line: String,
     source: serde_json::Error,
 }
 
-/// What has come to the end of a stream since it began.
+/// The totals of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
-    /// Messages that its sink took for good: of a topic, those that the cluster has acknowledged.
+    /// Messages accepted by the sink; for a topic, those acknowledged by the cluster.
     pub(super) records: u64,
-    /// The bytes of their values.
+    /// Size of their values.
     pub(super) bytes: u64,
-    /// Messages that did not follow the one before, or did not bear their sequence.
+    /// Messages out of sequence.
     pub(super) out_of_sequence: u64,
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct Line {
     streams: Vec<Stream>,
 }
 
@@ -49,14 +49,14 @@ struct Found {
 }
 
 impl Totals {
-    /// Of the sink of the first stream.
+    /// From the sink of the first stream.
     pub(super) fn read(line: &str) -> Result<Totals, UnreadableReport> {
-        let told: Told = serde_json::from_str(line)
+        let line_report: Line = serde_json::from_str(line)
             .map_err(|source| UnreadableReport { line: line.chars().take(200).collect(), source })?;
-        let sink = told.streams.first().and_then(|stream| stream.stages.last());
+        let sink = line_report.streams.first().and_then(|stream| stream.stages.last());
         Ok(sink.map_or_else(Totals::default, |sink| {
             let records = sink.found.acknowledged.unwrap_or(sink.messages_out);
-            // Messages of a run are of one size.
+            // Messages of a run have equal sizes.
             let share = records as f64 / sink.messages_out.max(1) as f64;
             Totals {
                 records,
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sink_tells_and_what_was_acknowledged_counts() {
+    fn acknowledged_messages_of_the_sink_count() {
         let stage = |out: u64, found: &str| {
             format!(r#"{{"messages_out": {out}, "bytes_out": {}, "found": {found}}}"#, out * 10)
         };
@@ -88,6 +88,6 @@ mod tests {
         let lost = r#"{"out_of_sequence": 1, "first_bytes_unlike_sequence": 2}"#;
         assert_eq!(read(stage(8, lost)).out_of_sequence, 3);
         let error = Totals::read("no").expect_err("no JSON").to_string();
-        assert!(error.starts_with("A line of `thalweg stream run --json` is no report"), "{error}");
+        assert!(error.starts_with("A line of `thalweg stream run --json` is not a report"), "{error}");
     }
 }
