@@ -1,4 +1,4 @@
-//! Opens an outlet while its stream already runs. A cluster that cannot be reached is tried again, for as long as somebody waits.
+//! Opens an outlet while its stream already runs. Retries an unreachable cluster for as long as the stream waits.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::stage::StageError;
 /// How long a cluster may not know a topic, which it may be about to create.
 const UNKNOWN_TOPIC_MAX: Duration = Duration::from_secs(30);
 
-/// What opens an outlet. It gives up when it is dropped.
+/// An outlet that is being opened. Dropping it cancels the attempt.
 pub struct Opening {
     attempt: Arc<Attempt>,
     task: JoinSet<Result<Outlet, StageError>>,
 }
 
-/// What the task tries, and why it has not succeeded yet.
+/// The task's parameters, and the last reason for a retry.
 struct Attempt {
     cluster: Cluster,
     config: ProducerConfig,
@@ -31,8 +31,8 @@ struct Attempt {
 }
 
 impl Opening {
-    /// Begins. With a transactional id, the cluster is made to know the producer: what one before it under this id has left open
-    /// is taken back, and whoever still runs under it is shut out. To be called on a runtime.
+    /// Starts opening, on the current runtime. With a transactional id, it also initialises transactions: the cluster aborts what
+    /// an earlier producer with this id left open, and fences that producer.
     pub fn begin(
         cluster: Cluster,
         config: ProducerConfig,
@@ -47,12 +47,12 @@ impl Opening {
         Opening { attempt, task }
     }
 
-    /// The outlet, if it is open by now. It is given once.
+    /// The outlet, if it is open by now. Returned once.
     pub fn opened(&mut self) -> Result<Option<Outlet>, StageError> {
         self.task.try_join_next().map(result).transpose()
     }
 
-    /// Waits for the outlet until a moment. It is given once.
+    /// Waits for the outlet until the deadline. Returned once.
     pub async fn opened_until(&mut self, until: Instant) -> Result<Option<Outlet>, StageError> {
         match timeout_at(until, self.task.join_next()).await {
             Ok(ended) => ended.map(result).transpose(),
@@ -75,7 +75,7 @@ impl Attempt {
             let (cluster, config) = (self.cluster.clone(), self.config.clone());
             match Outlet::open(cluster, config, &self.topic, self.with_headers, report.clone()).await {
                 Ok(outlet) => break outlet,
-                // The cluster has gone away since it was asked for the topic.
+                // The cluster became unreachable after it returned the topic.
                 Err(error) if error.is_retriable() => self.note(error.to_string()),
                 Err(error) => return Err(self.failed(error)),
             };
@@ -92,7 +92,7 @@ impl Attempt {
         }
     }
 
-    /// Waits until the cluster knows the topic, which it may create.
+    /// Waits until the cluster knows the topic, which it may be creating.
     async fn find_topic(&self) -> Result<(), StageError> {
         let mut retry = Retry::within(Duration::MAX);
         let mut unknown_since = None;
@@ -116,13 +116,13 @@ impl Attempt {
             };
             if self.note(error.clone()).is_none() {
                 let topic = &*self.topic;
-                tracing::warn!(topic, error, "The cluster cannot be written to yet; it is tried again");
+                tracing::warn!(topic, error, "Cannot write to the cluster yet, retrying");
             }
             sleep(retry.failed(Instant::now()).unwrap_or_default()).await;
         }
     }
 
-    /// Notes why it was in vain this time. The reason before, if there was one.
+    /// Stores the reason for a retry, and returns the previous one.
     fn note(&self, trouble: String) -> Option<String> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).replace(trouble)
     }

@@ -1,5 +1,5 @@
-//! A topic that is written at least once: a message has arrived when the cluster has acknowledged it. The first report of a
-//! failure is final, since the producer has tried for as long as it was allowed to.
+//! A topic that is written at least once: a message has arrived when the cluster has acknowledged it. The first reported failure
+//! is final, since the producer retries until its delivery timeout.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -34,7 +34,8 @@ impl Writer {
     pub fn open(settings: &Settings) -> Result<Writer, StageError> {
         let client = producer(settings, &[], &[])?;
         if client.config.transactional_id.is_some() {
-            let reason = "transactional.id goes with --guarantee=exactly-once alone, which names the transactions itself: leaving it out would be right";
+            let reason =
+                "remove transactional.id: it is for --guarantee=exactly-once only, which sets it itself";
             return Err(failed("Opening a topic", reason));
         }
         let (topic, patience) = (Arc::<str>::from(settings.text("topic")), client.config.delivery_timeout);

@@ -178,7 +178,7 @@ fn a_stream_moves_every_record_once_when_its_coordinator_leaves_and_returns() {
     let given_up = is_given_up.clone();
     std::thread::spawn(move || {
         for line in stderr.lines().map_while(Result::ok) {
-            given_up.fetch_or(line.contains("another producer takes over"), Ordering::Relaxed);
+            given_up.fetch_or(line.contains("opening another producer"), Ordering::Relaxed);
         }
     });
     until_moved(address, "out", 1000);

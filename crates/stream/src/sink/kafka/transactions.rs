@@ -1,8 +1,8 @@
 //! The transactions of a sink: each begins with the first message after a commit, and carries the offsets of the source.
 //!
-//! Owns the producer, because a producer may come to its end: a transaction that was open for longer than its timeout is ended by
-//! the cluster, and with it the producer, whose place another takes under the same id. Refuses to go on after some other process
-//! has taken the id: then the cluster ended the producer before its time.
+//! Owns the producer, because it may have to be replaced: when a transaction exceeds its timeout, the cluster aborts it and fences
+//! the producer, and a new one with the same id continues. If the cluster fences the producer earlier, another process uses the
+//! id, and the stream fails.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,31 +26,31 @@ pub struct Transactions {
     topic: Arc<str>,
     id: Arc<str>,
     with_headers: bool,
-    /// How long there may be no transaction that counts.
+    /// The time without a committed transaction after which the stream fails.
     patience: Duration,
-    /// Once the cluster knows it.
+    /// The producer, once it is open.
     outlet: Option<Outlet>,
-    /// Until then.
+    /// Opens the producer.
     opening: Opening,
-    /// Since when a transaction is open.
+    /// The start of the open transaction.
     open_since: Option<Instant>,
-    /// The open one takes no more messages, and can only be taken back.
+    /// The open transaction takes no more messages and must be aborted.
     is_lost: bool,
     refused_since: Option<Instant>,
 }
 
 /// What becomes of a transaction that does not count.
 enum Refused {
-    /// It can be taken back, and its messages sent again.
+    /// It can be aborted and its messages sent again.
     Abortable(TransactionError),
-    /// Its producer is of no use any more.
+    /// Its producer is no longer usable.
     Over(Over),
 }
 
-/// Why a producer is of no use any more.
+/// Why a producer is no longer usable.
 struct Over {
     reason: String,
-    /// The cluster has given its id to another, or ended it.
+    /// The cluster gave its id to another producer, or fenced it.
     is_fenced: bool,
 }
 
@@ -67,8 +67,8 @@ impl From<TransactionError> for Refused {
 }
 
 impl Transactions {
-    /// Under an id, which the configuration has, too. The cluster hears of it at once: offsets that a producer before it has left
-    /// open would keep the source from beginning. To be called on a runtime.
+    /// With the configuration's transactional id. Initialises transactions at once, on the current runtime: offsets left open by
+    /// an earlier producer would keep the source from starting.
     pub fn new(
         settings: ClientSettings<ProducerConfig>,
         topic: &str,
@@ -92,21 +92,20 @@ impl Transactions {
         }
     }
 
-    /// Until when what fails now is tried again.
+    /// The end of retries for a failure that happens now.
     fn given_up_at(&self) -> Instant {
         self.refused_since.unwrap_or_else(Instant::now) + self.patience
     }
 
-    /// Until when the open transaction can be ended: the cluster has taken back what is open for longer.
+    /// The time by which the open transaction must end, before the cluster aborts it.
     fn over_at(&self) -> Instant {
         let over = self.open_since.unwrap_or_else(Instant::now) + self.config.transaction_timeout + GRACE;
         over.min(self.given_up_at())
     }
 
-    /// Hands over messages to the open transaction. Whether there was room for all, or they are of no use because it can only be
-    /// taken back.
+    /// Adds messages to the open transaction. Returns true if there was room for all, or if it must be aborted anyway.
     pub fn hand_over(&mut self, waiting: &mut Waiting) -> Result<bool, SendError> {
-        // What a transaction does not take is taken back with it.
+        // Messages that it does not take are sent again after the abort.
         let Some(outlet) = self.outlet.as_mut().filter(|_| self.open_since.is_some() && !self.is_lost) else {
             return Ok(true);
         };
@@ -119,7 +118,7 @@ impl Transactions {
         }
     }
 
-    /// Fails when the producer cannot be opened.
+    /// Fails if the producer cannot be opened.
     pub fn check(&mut self) -> Result<(), StageError> {
         if let Some(outlet) = self.opening.opened()? {
             self.outlet = Some(outlet);
@@ -127,12 +126,12 @@ impl Transactions {
         Ok(())
     }
 
-    /// Whether the cluster knows the producer.
+    /// Whether the producer is open.
     pub fn is_known(&self) -> bool {
         self.outlet.is_some()
     }
 
-    /// Opens a transaction, if none is open. The cluster hears of it with the first message.
+    /// Begins a transaction if none is open. The cluster learns of it with the first message.
     pub async fn open(&mut self) -> Result<(), StageError> {
         while self.open_since.is_none() {
             match self.known().await?.producer().begin_transaction() {
@@ -146,7 +145,7 @@ impl Transactions {
         Ok(())
     }
 
-    /// The producer, once the cluster knows it.
+    /// The producer, once it is open.
     async fn known(&mut self) -> Result<&mut Outlet, StageError> {
         if self.outlet.is_none() {
             self.outlet = self.opening.opened_until(self.given_up_at()).await?;
@@ -154,7 +153,7 @@ impl Transactions {
         self.outlet.as_mut().ok_or_else(|| failed("Beginning with transactions", "there is no producer"))
     }
 
-    /// Commits what was written and how far the source has come.
+    /// Commits the written messages with the source's offsets.
     pub async fn commit(&mut self, progress: GroupOffsets) -> Result<Transacted, StageError> {
         self.open().await?;
         if self.is_lost {
@@ -181,7 +180,7 @@ impl Transactions {
         }
     }
 
-    /// Calls that are not decided in time are made again, up to a moment.
+    /// Retries calls that time out, until the deadline.
     async fn try_commit(&mut self, progress: &GroupOffsets, until: Instant) -> Result<(), Refused> {
         let producer = self.outlet.as_mut().expect("a transaction is open").producer();
         let GroupOffsets { offsets, group } = progress;
@@ -197,7 +196,7 @@ impl Transactions {
         .await
     }
 
-    /// Takes back what is open, if anything is.
+    /// Aborts the open transaction, if there is one.
     pub async fn abort(&mut self) -> Result<(), StageError> {
         let until = self.over_at();
         let (Some(outlet), Some(_)) = (&mut self.outlet, self.open_since) else { return Ok(()) };
@@ -213,23 +212,23 @@ impl Transactions {
             Err(Refused::Over(over)) => Some(over),
         };
         if let Some(over) = over {
-            self.replace("Taking back a transaction", over).await?;
+            self.replace("Aborting a transaction", over).await?;
         }
         self.open_since = None;
         Ok(())
     }
 
-    /// The messages come again, for as long as there is hope.
+    /// Lets the source send the messages again, until the delivery timeout.
     fn refused(&mut self, reason: String) -> Result<Transacted, StageError> {
         let since = *self.refused_since.get_or_insert_with(Instant::now);
         if since.elapsed() > self.patience {
             return Err(failed("No transaction was taken for --deliveryTimeout", reason));
         }
-        tracing::warn!(id = &*self.id, reason, "A transaction is taken back; its messages come again");
+        tracing::warn!(id = &*self.id, reason, "Transaction aborted, its messages are sent again");
         Ok(Transacted::Refused)
     }
 
-    /// Gives up a producer that is of no use any more, so that another takes its place.
+    /// Replaces a producer that is no longer usable.
     async fn replace(&mut self, action: &'static str, over: Over) -> Result<(), StageError> {
         let age = self.open_since.map_or(Duration::ZERO, |since| since.elapsed());
         if over.is_fenced && age < self.config.transaction_timeout {
@@ -245,7 +244,7 @@ impl Transactions {
         if since.elapsed() > self.patience {
             return Err(failed(action, reason));
         }
-        tracing::warn!(id = &*self.id, reason, "{action} failed for good; another producer takes over");
+        tracing::warn!(id = &*self.id, reason, "{action} failed, opening another producer");
         (self.open_since, self.outlet) = (None, None);
         self.opening = open(&self.cluster, &self.config, &self.topic, self.with_headers);
         self.known().await?;
@@ -258,7 +257,7 @@ fn open(cluster: &Cluster, config: &ProducerConfig, topic: &Arc<str>, with_heade
     Opening::begin(cluster.clone(), config.clone(), Arc::clone(topic), with_headers, |_| {})
 }
 
-/// What came of calls, unless they take longer than up to a moment: their producer is of no use any more then.
+/// The result of calls to the cluster. At the deadline their outcome is unknown, so their producer is no longer usable.
 async fn decided(
     until: Instant,
     calls: impl Future<Output = Result<(), TransactionError>>,
