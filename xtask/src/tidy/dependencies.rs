@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
 };
 
 /// A crate, and our crates that it may use in code, tests and build.
-const LAW: [(&str, &[&str]); 21] = [
+const LAW: [(&str, &[&str]); 22] = [
     ("thalweg", &["broker", "client", "config", "lab", "net", "ports", "record", "stream", "wire"]),
     (
         "thalweg-broker",
@@ -64,6 +64,7 @@ const LAW: [(&str, &[&str]); 21] = [
         "thalweg-replica",
         &["client", "config", "hash", "log", "membership", "metadata", "record", "watch", "wire"],
     ),
+    ("thalweg-security", &[]),
     ("thalweg-sim", &["broker", "client", "config", "hash", "ids", "log", "net", "record", "wire"]),
     ("thalweg-stream", &["client", "record", "wire"]),
     ("thalweg-watch", &[]),
