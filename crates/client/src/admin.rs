@@ -1,14 +1,16 @@
-//! Administrative requests as methods: topics, configurations, groups, records, leaders.
+//! Administrative requests as methods: topics, configurations, groups, records, leaders, users, ACLs.
 //!
 //! Each request is sent to the broker that serves it: changes of the cluster to the controller (with KRaft, any
 //! broker forwards them), groups to their coordinators, records to the leaders. Retriable errors, such as a
 //! coordinator that moves, are retried within the timeout. Results are per item: a refused item does not fail the
 //! others.
 
+mod acls;
 mod configs;
 mod groups;
 mod partitions;
 mod topics;
+mod users;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,6 +26,7 @@ pub use configs::{ConfigChange, ConfigEntry, ConfigOperation, ConfigResource};
 pub use groups::{GroupDescription, GroupListing, GroupMember};
 pub use partitions::Election;
 pub use topics::{ClusterDescription, CreatedTopic, NewTopic};
+pub use users::{SCRAM_ITERATIONS, UserCredentials};
 
 /// The result of each item.
 pub type Outcomes<K, T = ()> = BTreeMap<K, Result<T, ClientError>>;

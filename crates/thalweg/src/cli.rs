@@ -14,6 +14,7 @@ mod log_limit;
 mod perf;
 mod probe;
 mod produce;
+mod security;
 mod serve;
 mod stream;
 mod table;
@@ -57,6 +58,8 @@ enum Command {
     Group(group::Group),
     Produce(produce::Produce),
     Consume(consume::Consume),
+    #[command(subcommand)]
+    Security(security::Security),
     /// Measure how many events a cluster carries, how it scales, and what limits it.
     #[command(subcommand)]
     Lab(lab::Lab),
@@ -100,6 +103,7 @@ impl Cli {
             Command::Stream(stream) => stream.run(bars),
             Command::Produce(produce) => produce.run().await,
             Command::Consume(consume) => consume.run().await,
+            Command::Security(security) => security.run().await,
             Command::ProducerPerfTest(test) => {
                 perf::run(test.is_json(), bars, async |output| test.run(output).await).await
             }

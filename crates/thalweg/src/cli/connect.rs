@@ -24,7 +24,7 @@ pub struct Connect {
     )]
     bootstrap_server: String,
     /// A properties file with client settings.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", env = "THALWEG_COMMAND_CONFIG")]
     command_config: Option<PathBuf>,
     /// A client setting, for example request.timeout.ms=5000; can be repeated. Overrides --command-config.
     #[arg(long = "set", value_name = "KEY=VALUE")]

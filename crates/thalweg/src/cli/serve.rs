@@ -35,7 +35,8 @@ const SAME_SIGNAL: Duration = Duration::from_secs(1);
   thalweg serve server.properties --set num.partitions=6
   thalweg serve --set process.roles=broker --set node.id=2 --listen localhost:9094 --data-dir ./data-2 \\
       --set controller.quorum.bootstrap.servers=localhost:9093
-  thalweg serve --set streams.enabled=true --set http.listener=localhost:9090")]
+  thalweg serve --set streams.enabled=true --set http.listener=localhost:9090
+  thalweg serve --secure --listen 0.0.0.0:9092")]
 pub struct Serve {
     /// A Kafka properties file (server.properties)
     #[arg(value_name = "FILE")]
@@ -49,6 +50,10 @@ pub struct Serve {
     /// Set a property, for example num.partitions=6; can be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Serve over TLS only, to users with passwords, with ACLs. Certificates, an administrator and settings for clients are
+    /// made in DIR where they are missing [default: the data directory's name with -security]
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true)]
+    secure: Option<Option<PathBuf>>,
 }
 
 impl Serve {

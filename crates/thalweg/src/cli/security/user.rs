@@ -1,0 +1,190 @@
+//! `security user`: add, list, remove.
+
+use std::io::{IsTerminal, Read, Write};
+use std::num::NonZeroU32;
+
+use anyhow::Context;
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::json;
+use thalweg_client::admin::{Admin, SCRAM_ITERATIONS};
+use thalweg_security::sasl::Mechanism as Named;
+use thalweg_security::sasl::scram::Hash;
+
+use crate::cli::connect::Connect;
+use crate::cli::failure::{Failed, Usage};
+use crate::cli::table::{align, row};
+use crate::secure::directory::password;
+
+/// Users with passwords.
+#[derive(Subcommand, Debug)]
+pub enum User {
+    /// Add a user, or set another password.
+    Add(Add),
+    /// List users and their mechanisms.
+    List(List),
+    /// Remove users.
+    Remove(Remove),
+}
+
+/// A SCRAM mechanism.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mechanism {
+    /// SHA-256.
+    #[value(name = "SCRAM-SHA-256", alias = "scram-sha-256")]
+    Sha256,
+    /// SHA-512.
+    #[value(name = "SCRAM-SHA-512", alias = "scram-sha-512")]
+    Sha512,
+}
+
+impl From<Mechanism> for Hash {
+    fn from(mechanism: Mechanism) -> Hash {
+        match mechanism {
+            Mechanism::Sha256 => Hash::Sha256,
+            Mechanism::Sha512 => Hash::Sha512,
+        }
+    }
+}
+
+impl User {
+    /// Runs the command.
+    pub async fn run(&self) -> anyhow::Result<()> {
+        match self {
+            User::Add(add) => add.run().await,
+            User::List(list) => list.run().await,
+            User::Remove(remove) => remove.run().await,
+        }
+    }
+}
+
+/// Add a user, or set another password.
+///
+/// Without --password-stdin a password is made and printed. A user can have several mechanisms.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  thalweg security user add alice
+  thalweg security user add alice --password-stdin < secret")]
+pub struct Add {
+    #[command(flatten)]
+    connect: Connect,
+    /// The user's name.
+    name: String,
+    /// The mechanisms that the password is for; can be repeated.
+    #[arg(long, value_enum, default_values = ["SCRAM-SHA-512", "SCRAM-SHA-256"])]
+    mechanism: Vec<Mechanism>,
+    /// Read the password from standard input; a line feed at its end is not part of it.
+    #[arg(long)]
+    password_stdin: bool,
+    /// How often the password is hashed, 4096 to 16384.
+    #[arg(long, value_name = "NUMBER", default_value_t = SCRAM_ITERATIONS)]
+    iterations: NonZeroU32,
+}
+
+impl Add {
+    async fn run(&self) -> anyhow::Result<()> {
+        let password = match self.password_stdin {
+            true => read_password()?,
+            false => password()?,
+        };
+        let admin = Admin::new(self.connect.cluster().await?);
+        for mechanism in &self.mechanism {
+            admin.set_password(&self.name, (*mechanism).into(), &password, self.iterations).await?;
+        }
+        if !self.password_stdin {
+            writeln!(std::io::stdout(), "{password}")?;
+        }
+        Ok(())
+    }
+}
+
+fn read_password() -> anyhow::Result<String> {
+    let mut stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        let how = "standard input is a terminal, which would show the password: use a file or a pipe";
+        return Err(Usage(format!("--password-stdin: {how}")).into());
+    }
+    let mut text = String::new();
+    stdin.read_to_string(&mut text).context("Cannot read the password from standard input")?;
+    let password = text.strip_suffix('\n').unwrap_or(&text);
+    let password = password.strip_suffix('\r').unwrap_or(password);
+    match password.is_empty() {
+        true => Err(Usage("--password-stdin: the password is empty".to_owned()).into()),
+        false => Ok(password.to_owned()),
+    }
+}
+
+/// List users and their mechanisms.
+#[derive(Args, Debug)]
+pub struct List {
+    #[command(flatten)]
+    connect: Connect,
+    /// Print one JSON object instead of lines.
+    #[arg(long)]
+    json: bool,
+}
+
+impl List {
+    async fn run(&self) -> anyhow::Result<()> {
+        let admin = Admin::new(self.connect.cluster().await?);
+        let users = admin.describe_users(None).await?;
+        let mut out = std::io::stdout().lock();
+        if self.json {
+            let users: serde_json::Map<String, serde_json::Value> = users
+                .into_iter()
+                .map(|(user, credentials)| {
+                    let named = credentials
+                        .into_iter()
+                        .map(|(hash, iterations)| json!({"mechanism": name(hash), "iterations": iterations}));
+                    (user, named.collect())
+                })
+                .collect();
+            writeln!(out, "{}", serde_json::Value::Object(users))?;
+            return Ok(());
+        }
+        let mut rows = vec![row(["USER", "MECHANISM", "ITERATIONS"])];
+        for (user, credentials) in &users {
+            let of_user = credentials
+                .iter()
+                .map(|(hash, iterations)| row([user, name(*hash), &iterations.to_string()]));
+            rows.extend(of_user);
+        }
+        write!(out, "{}", align(&rows))?;
+        Ok(())
+    }
+}
+
+fn name(hash: Hash) -> &'static str {
+    Named::Scram(hash).name()
+}
+
+/// Remove users: all their credentials, or those of one mechanism.
+#[derive(Args, Debug)]
+pub struct Remove {
+    #[command(flatten)]
+    connect: Connect,
+    /// The users.
+    #[arg(required = true, value_name = "USER")]
+    users: Vec<String>,
+    /// Only the credential of this mechanism.
+    #[arg(long, value_enum)]
+    mechanism: Option<Mechanism>,
+}
+
+impl Remove {
+    async fn run(&self) -> anyhow::Result<()> {
+        let admin = Admin::new(self.connect.cluster().await?);
+        let known = admin.describe_users(Some(&self.users)).await?;
+        for (user, credentials) in known {
+            let wanted = self.mechanism.map(Hash::from);
+            let removed: Vec<Hash> =
+                credentials.into_keys().filter(|hash| wanted.is_none_or(|wanted| wanted == *hash)).collect();
+            if removed.is_empty() {
+                return Err(Failed(format!("user {user} has no such credential")).into());
+            }
+            for hash in removed {
+                admin.remove_credential(&user, hash).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,4 @@
+//! Security without preparation: certificates, passwords and settings, made where there are none.
+
+pub mod authority;
+pub mod directory;
