@@ -28,13 +28,14 @@ const LAW: [(&str, &[&str]); 22] = [
             "ports",
             "record",
             "replica",
+            "security",
             "watch",
             "wire",
         ],
     ),
-    ("thalweg-client", &["hash", "ports", "record", "wire"]),
-    ("thalweg-config", &["client", "log", "metadata", "record"]),
-    ("thalweg-controller", &["config", "hash", "log", "metadata", "ports", "record", "wire"]),
+    ("thalweg-client", &["hash", "ports", "record", "security", "wire"]),
+    ("thalweg-config", &["client", "log", "metadata", "record", "security"]),
+    ("thalweg-controller", &["config", "hash", "log", "metadata", "ports", "record", "security", "wire"]),
     (
         "thalweg-coordinator",
         &[
