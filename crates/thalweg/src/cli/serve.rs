@@ -1,5 +1,8 @@
 //! `thalweg serve`: a broker, a controller, or both, in the foreground, until it is stopped.
 
+mod exposure;
+mod secured;
+
 use super::failure::Usage;
 use super::log_limit;
 use crate::hosting::{self, Streams};
@@ -7,6 +10,7 @@ use crate::http::{self, HttpListening, HttpServer};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use secured::Secured;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -62,7 +66,10 @@ impl Serve {
         let started = now();
         super::failure::log_to_standard_error("info", bars);
         tracing::info!("Thalweg {} starts, process {}", env!("CARGO_PKG_VERSION"), std::process::id());
-        let config = self.config()?;
+        let (config, secured) = self.config()?;
+        for warning in exposure::warnings(&config) {
+            tracing::warn!("{warning}");
+        }
         raise_descriptor_limit();
         // At least two: a write may wait for the disk, and other connections are served meanwhile.
         let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
@@ -73,7 +80,7 @@ impl Serve {
             .build()
             .context("Cannot start the runtime")?;
         let bars = bars.clone();
-        let served = runtime.block_on(async move { tokio::spawn(serve(config, started, bars)).await? });
+        let served = runtime.block_on(async move { tokio::spawn(serve(config, secured, started, bars)).await? });
         if served.as_ref().is_err_and(|error| error.is::<StoppedEarly>()) {
             // A thread may be in the middle of a recovery, which the next start does again.
             runtime.shutdown_background();
@@ -81,7 +88,7 @@ impl Serve {
         served
     }
 
-    fn config(&self) -> Result<BrokerConfig> {
+    fn config(&self) -> Result<(BrokerConfig, Option<Secured>)> {
         let mut properties = match &self.properties {
             Some(path) => ServerProperties::load(path)?,
             None => ServerProperties::default(),
@@ -96,6 +103,11 @@ impl Serve {
         for assignment in &self.set {
             properties.assign("--set", assignment).with_context(|| format!("--set {assignment}"))?;
         }
+        let secured = self.secure.as_ref().map(|dir| {
+            let host_name = rustix::system::uname();
+            secured::secure(&mut properties, dir.as_deref(), &host_name.nodename().to_string_lossy())
+        });
+        let secured = secured.transpose()?;
         for warning in properties.warnings() {
             let key = &warning.name;
             match warning.kind {
@@ -111,7 +123,7 @@ impl Serve {
         }
         let config = BrokerConfig::new(&properties).map_err(|invalid| properties.place(invalid))?;
         check_streams(&config)?;
-        Ok(config)
+        Ok((config, secured))
     }
 }
 
@@ -227,7 +239,12 @@ impl Node {
     }
 }
 
-async fn serve(config: BrokerConfig, started: Instant, bars: MultiProgress) -> Result<()> {
+async fn serve(
+    config: BrokerConfig,
+    secured: Option<Secured>,
+    started: Instant,
+    bars: MultiProgress,
+) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     // Before anything is opened, so that a port conflict is reported at once.
@@ -248,6 +265,10 @@ async fn serve(config: BrokerConfig, started: Instant, bars: MultiProgress) -> R
     let _ = shown.await;
     let node = node?;
     tracing::info!("{}; started in {} ms", node.described(), started.elapsed().as_millis());
+    if let Some(secured) = secured {
+        secured.add_admin(&node).await?;
+        tracing::info!("{}", secured.described());
+    }
     let streams = node.host(&streams)?;
     let http = http.map(|listening| node.serve_http(listening, streams.as_ref()));
     for address in http.iter().flat_map(|server| &server.addresses) {

@@ -52,7 +52,7 @@ impl Hash {
     }
 
     /// The salted password, which takes as long as there are iterations.
-    pub(super) fn salted(self, password: &str, salt: &[u8], iterations: NonZeroU32) -> Vec<u8> {
+    pub fn salted(self, password: &str, salt: &[u8], iterations: NonZeroU32) -> Vec<u8> {
         let algorithm = match self {
             Hash::Sha256 => pbkdf2::PBKDF2_HMAC_SHA256,
             Hash::Sha512 => pbkdf2::PBKDF2_HMAC_SHA512,
