@@ -1,5 +1,6 @@
 //! Leader elections, when brokers come and go, and on request (ElectLeaders).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use thalweg_metadata::{
@@ -32,7 +33,7 @@ pub(super) enum Moving<'a> {
 pub(super) struct Returning {
     pub broker: BrokerId,
     /// The earlier process did not stop cleanly: its last acknowledged records may be lost, so it is not eligible to
-    /// lead (KIP-966).
+    /// lead (KIP-966), or leads after others.
     pub unclean: bool,
     /// The directories that it has.
     pub directories: Vec<Uuid>,
@@ -79,6 +80,46 @@ impl State {
             }
         }
         placed
+    }
+
+    /// Remembers how a broker returns.
+    pub(super) fn note_suspect(&mut self, returning: &Returning) {
+        self.forget_suspects();
+        if returning.unclean {
+            self.suspects.insert(returning.broker);
+        } else {
+            self.suspects.remove(&returning.broker);
+        }
+    }
+
+    /// Forgets those that are back in sync: they live, and no partition waits for others on their account.
+    pub(super) fn forget_suspects(&mut self) {
+        if self.suspects.is_empty() {
+            return;
+        }
+        let waiting: BTreeSet<BrokerId> =
+            self.partitions_where(|p| !p.has_leader()).iter().flat_map(|(_, _, p)| p.isr.clone()).collect();
+        let mut suspects = std::mem::take(&mut self.suspects);
+        suspects.retain(|id| waiting.contains(id) || !self.is_active(*id));
+        self.suspects = suspects;
+    }
+
+    /// Whether a replica in sync must not lead yet. When the sessions of several brokers end together, nobody leads, and the
+    /// ISR stays as it is. A member whose process stopped uncleanly meanwhile may lack acknowledged records that the
+    /// others have: it leads only when none is left whose process may still live. With eligible leader replicas it has
+    /// left the ISR.
+    pub(super) fn waits_for_others(&self, replica: BrokerId, partition: &PartitionRegistration) -> bool {
+        let may_return =
+            |id: &BrokerId| *id != replica && !self.is_suspect(*id) && self.image.broker(*id).is_some();
+        !self.has_elr()
+            && !partition.has_leader()
+            && self.is_suspect(replica)
+            && partition.isr.iter().any(may_return)
+    }
+
+    /// Whether a broker has returned after an unclean stop and is in no ISR by its own merit yet.
+    pub(super) fn is_suspect(&self, broker: BrokerId) -> bool {
+        self.suspects.contains(&broker)
     }
 
     /// Whether a broker leads something.

@@ -49,6 +49,7 @@ pub(super) struct PartitionChange<'a> {
     topic_id: Uuid,
     index: i32,
     version: MetadataVersion,
+    state: &'a State,
     image: &'a Image,
     may_lead: &'a dyn Fn(BrokerId) -> bool,
     /// The effective `min.insync.replicas`, where eligible leader replicas are kept.
@@ -85,6 +86,7 @@ impl<'a> PartitionChange<'a> {
             topic_id: topic.id,
             index,
             version: state.metadata_version(),
+            state,
             image: state.image(),
             may_lead,
             elr_below: state.has_elr().then(|| state.effective_min_isr(topic)),
@@ -174,7 +176,9 @@ impl<'a> PartitionChange<'a> {
 
     fn can_lead(&self, replica: BrokerId) -> bool {
         let is_eligible = self.isr.is_empty() && self.elr.contains(&replica);
-        (self.isr.contains(&replica) || is_eligible) && self.is_up(replica)
+        let waits =
+            self.election != Election::Unclean && self.state.waits_for_others(replica, self.partition);
+        (self.isr.contains(&replica) || is_eligible) && self.is_up(replica) && !waits
     }
 
     /// The last leader, if there is no other candidate. It may lack records that others had acknowledged with it.
@@ -290,7 +294,7 @@ impl<'a> PartitionChange<'a> {
     }
 
     /// Without eligible leader replicas only the ISR shows which replicas are complete. While there is no leader,
-    /// nothing is acknowledged, and its members are kept; the first that returns leads.
+    /// nothing is acknowledged, and its members are kept; the first that returns leads, unless it may lack records.
     fn keep_isr_without_leader(&mut self, record: &PartitionChangeRecord) {
         if self.elr_below.is_some() || record.isr.is_some() {
             return;
@@ -308,9 +312,8 @@ impl<'a> PartitionChange<'a> {
                 self.isr = stay;
             }
         } else if !self.partition.has_leader() {
-            let up: Vec<BrokerId> =
-                self.isr.iter().copied().filter(|id| *id == leader || self.is_up(*id)).collect();
-            self.isr = up;
+            let complete = |id: &BrokerId| *id == leader || (self.is_up(*id) && !self.state.is_suspect(*id));
+            self.isr = self.isr.iter().copied().filter(complete).collect();
         }
     }
 
