@@ -185,11 +185,7 @@ fn tell_leaders(broker: &Broker, call: &Call, response: &mut ProduceResponse) {
 fn refuse_all(broker: &Broker, call: &Call, request: ProduceRequest, error: ErrorCode) -> Reply {
     let error = Refusal::from(error);
     let responses = request.topic_data.into_iter().map(|topic| TopicProduceResponse {
-        partition_responses: topic
-            .partition_data
-            .iter()
-            .map(|data| refused(PartitionIndex(data.index), &error))
-            .collect(),
+        partition_responses: topic.partition_data.iter().map(|data| refused(data.index, &error)).collect(),
         name: topic.name,
         topic_id: topic.topic_id,
     });
@@ -262,7 +258,7 @@ fn append_topic(
                     append_partition(broker, call, appends, place, &partition, guard, data)
                 })
                 .unwrap_or_else(|error| refused_by(&partition, &error)),
-            None => refused(index, &Refusal::from(named.missing(broker, index))),
+            None => refused(index.0, &Refusal::from(named.missing(broker, index))),
         };
         partition_responses.push(result);
     }
@@ -333,13 +329,13 @@ fn accepted(
 /// The entry of a batch that its partition refused.
 fn refused_by(partition: &Partition, error: &Refusal) -> PartitionProduceResponse {
     tracing::debug!(topic = %partition.topic, partition = %partition.index, %error, "Refused to append");
-    refused(partition.index, error)
+    refused(partition.index.0, error)
 }
 
-fn refused(index: PartitionIndex, error: &Refusal) -> PartitionProduceResponse {
+fn refused(index: i32, error: &Refusal) -> PartitionProduceResponse {
     let code = error.code();
     PartitionProduceResponse {
-        index: index.0,
+        index,
         error_code: code.code(),
         base_offset: -1,
         log_append_time_ms: -1,
