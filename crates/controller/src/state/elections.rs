@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use thalweg_metadata::{
-    BrokerId, DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, PartitionRegistration, Topic,
-    VersionedRecord,
+    BrokerId, DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, PartitionIndex,
+    PartitionRegistration, Topic, VersionedRecord,
 };
 use thalweg_wire::request::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
 use thalweg_wire::request::{ElectLeadersRequest, ElectLeadersResponse};
@@ -67,7 +67,7 @@ pub(crate) struct Pass {
     pub more: bool,
 }
 
-type Placed = (Arc<Topic>, i32, Arc<PartitionRegistration>);
+type Placed = (Arc<Topic>, PartitionIndex, Arc<PartitionRegistration>);
 
 impl State {
     fn partitions_where(&self, wanted: impl Fn(&PartitionRegistration) -> bool) -> Vec<Placed> {
@@ -216,7 +216,7 @@ impl State {
             }
             Some(topics) => {
                 for topic in topics {
-                    let partitions = topic.partitions.iter().copied();
+                    let partitions = topic.partitions.iter().copied().map(PartitionIndex);
                     let result =
                         self.elect_in(&topic.topic, partitions, unclean, &mut records, &mut words)?;
                     results.push(result);
@@ -230,14 +230,14 @@ impl State {
     fn elect_in(
         &self,
         topic: &str,
-        partitions: impl Iterator<Item = i32>,
+        partitions: impl Iterator<Item = PartitionIndex>,
         unclean: bool,
         records: &mut Vec<VersionedRecord>,
         words: &mut Words,
     ) -> Result<ReplicaElectionResult, ApiError> {
         let mut partition_result = Vec::new();
-        for partition_id in partitions {
-            let (error_code, error_message) = match self.elect_leader(topic, partition_id, unclean) {
+        for index in partitions {
+            let (error_code, error_message) = match self.elect_leader(topic, index, unclean) {
                 Ok(record) => {
                     records.push(record);
                     if records.len() > RECORDS_PER_REQUEST_MAX {
@@ -247,12 +247,17 @@ impl State {
                 }
                 Err(error) => (error.code.code(), words.keep(error.message)),
             };
-            partition_result.push(PartitionResult { partition_id, error_code, error_message });
+            partition_result.push(PartitionResult { partition_id: index.0, error_code, error_message });
         }
         Ok(ReplicaElectionResult { topic: topic.to_owned(), partition_result })
     }
 
-    fn elect_leader(&self, name: &str, index: i32, unclean: bool) -> Result<VersionedRecord, ApiError> {
+    fn elect_leader(
+        &self,
+        name: &str,
+        index: PartitionIndex,
+        unclean: bool,
+    ) -> Result<VersionedRecord, ApiError> {
         let unknown = |message| ApiError::new(ErrorCode::UnknownTopicOrPartition, message);
         let topic = self.image.topic(name).ok_or_else(|| unknown(format!("No such topic as {name}")))?;
         let partition = topic.partition(index);

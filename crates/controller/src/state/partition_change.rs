@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use thalweg_metadata::{
     BrokerId, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Image, LeaderRecoveryState, MetadataVersion,
-    NO_LEADER_CHANGE, PartitionRegistration, Topic, VersionedRecord,
+    NO_LEADER_CHANGE, PartitionIndex, PartitionRegistration, Topic, VersionedRecord,
 };
 use thalweg_wire::metadata::PartitionChangeRecord;
 use thalweg_wire::{MetadataRecord, Uuid};
@@ -47,7 +47,7 @@ pub(super) enum ReplicaLog {
 pub(super) struct PartitionChange<'a> {
     partition: &'a PartitionRegistration,
     topic_id: Uuid,
-    index: i32,
+    index: PartitionIndex,
     version: MetadataVersion,
     state: &'a State,
     image: &'a Image,
@@ -77,7 +77,7 @@ impl<'a> PartitionChange<'a> {
     pub fn new(
         state: &'a State,
         topic: &Topic,
-        index: i32,
+        index: PartitionIndex,
         partition: &'a PartitionRegistration,
         may_lead: &'a dyn Fn(BrokerId) -> bool,
     ) -> PartitionChange<'a> {
@@ -122,8 +122,11 @@ impl<'a> PartitionChange<'a> {
         }
         self.note_eligible();
         self.note_last_known();
-        let mut record =
-            PartitionChangeRecord { partition_id: self.index, topic_id: self.topic_id, ..Default::default() };
+        let mut record = PartitionChangeRecord {
+            partition_id: self.index.0,
+            topic_id: self.topic_id,
+            ..Default::default()
+        };
         self.elect(&mut record);
         let lost_replicas = self.partition.replicas.iter().any(|id| !self.replicas.contains(id));
         if record.leader == NO_LEADER_CHANGE && lost_replicas {
@@ -146,8 +149,11 @@ impl<'a> PartitionChange<'a> {
         if self.recovery != self.partition.leader_recovery_state {
             record.leader_recovery_state = self.recovery.id();
         }
-        let nothing =
-            PartitionChangeRecord { partition_id: self.index, topic_id: self.topic_id, ..Default::default() };
+        let nothing = PartitionChangeRecord {
+            partition_id: self.index.0,
+            topic_id: self.topic_id,
+            ..Default::default()
+        };
         (record != nothing).then(|| {
             VersionedRecord::new(MetadataRecord::PartitionChange(record), self.version.partition_record())
         })
