@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::index::{Asked, Found, Index, Named};
+use super::index::{Asked, Found, Hosts, Index};
 use super::terms::{Acl, Operation, ResourceType};
 use crate::Principal;
 
@@ -86,7 +86,7 @@ impl Authorizer {
 
     /// Adds an ACL; one that is there already counts twice.
     pub fn add(&mut self, acl: Acl) {
-        self.indexes[acl.resource_type as usize].add(Arc::new(acl));
+        self.indexes[acl.resource_type as usize].add(&Arc::new(acl));
         self.len += 1;
     }
 
@@ -151,16 +151,14 @@ impl Authorizer {
         if let Some(acl) = of_all().find_map(|hosts| hosts.allowance(host, asked)) {
             return Answer::new(true, Reason::Acl(Arc::clone(acl)));
         }
-        let is_denied = |acl: &Acl, is_literal| {
-            index.of(principal).any(|patterns| patterns.denies(&acl.resource_name, is_literal, host, asked))
+        let allowance = |(hosts, pattern_type): (&Hosts, _)| {
+            let acl = hosts.allowance(host, asked)?;
+            let is_denied = index
+                .of(principal)
+                .any(|patterns| patterns.denies(&acl.resource_name, pattern_type, host, asked));
+            (!is_denied).then(|| Arc::clone(acl))
         };
-        let allowances = |named: &Named| {
-            [(&named.prefixed, false), (&named.literal, true)].into_iter().find_map(|(hosts, is_literal)| {
-                let acl = hosts.as_ref()?.allowance(host, asked)?;
-                (!is_denied(acl, is_literal)).then(|| Arc::clone(acl))
-            })
-        };
-        match index.of(principal).flat_map(|patterns| patterns.values()).find_map(allowances) {
+        match index.of(principal).flat_map(|patterns| patterns.literals_and_prefixes()).find_map(allowance) {
             Some(acl) => Answer::new(true, Reason::Acl(acl)),
             None => Answer::new(false, Reason::NoMatch),
         }

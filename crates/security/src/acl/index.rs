@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::table::Table;
 use super::terms::{Acl, Operation, PatternType, Permission};
 use super::trie::Trie;
 
@@ -14,30 +15,23 @@ const EVERYONE: &str = "User:*";
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     of_everyone: Option<Arc<Patterns>>,
-    of_principals: Trie<Arc<Patterns>>,
-    /// How many rules each pattern has, whoever they are for.
-    counts: Trie<Counts>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    literal: u32,
-    prefixed: u32,
+    /// By principal, and nothing.
+    of_principals: Table<Arc<Patterns>>,
+    /// By principal and literal name: again what is in `Patterns`, for decisions.
+    of_literals: Table<Option<Arc<Hosts>>>,
+    /// How many rules there are, whoever they are for: by literal name and nothing, by prefix.
+    literals: Table<u32>,
+    prefixes: Trie<u32>,
 }
 
 /// What one principal may do, by names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Patterns {
-    /// Literal names, `*` among them, and prefixes.
-    names: Trie<Named>,
-    /// The rules of the literal `*`, beside their place in `names`.
+    /// Literal names but `*`.
+    literals: Trie<Arc<Hosts>>,
+    prefixes: Trie<Arc<Hosts>>,
+    /// The rules of the literal `*`.
     of_all: Option<Arc<Hosts>>,
-}
-
-#[derive(Clone, Debug, Default)]
-pub(super) struct Named {
-    pub literal: Option<Arc<Hosts>>,
-    pub prefixed: Option<Arc<Hosts>>,
 }
 
 /// What one principal may do on one pattern, by hosts.
@@ -52,7 +46,38 @@ pub(super) struct Hosts {
 struct Operations {
     denied: u16,
     allowed: u16,
-    acls: Vec<Arc<Acl>>,
+    acls: Rules,
+}
+
+/// Mostly one, and then without another place to look at.
+#[derive(Clone, Debug, Default)]
+enum Rules {
+    #[default]
+    None,
+    One(Arc<Acl>),
+    Many(Vec<Arc<Acl>>),
+}
+
+impl Rules {
+    fn iter(&self) -> std::slice::Iter<'_, Arc<Acl>> {
+        match self {
+            Rules::None => [].iter(),
+            Rules::One(acl) => std::slice::from_ref(acl).iter(),
+            Rules::Many(acls) => acls.iter(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        matches!(self, Rules::None)
+    }
+
+    fn of(mut acls: Vec<Arc<Acl>>) -> Rules {
+        match acls.len() {
+            0 => Rules::None,
+            1 => acls.pop().map_or(Rules::None, Rules::One),
+            _ => Rules::Many(acls),
+        }
+    }
 }
 
 /// What is asked: the bits of the operations of rules that deny it, and of those that allow it.
@@ -140,7 +165,7 @@ impl Hosts {
 
     fn add(&mut self, acl: Arc<Acl>) {
         let rules = if acl.host == WILDCARD { &mut self.everywhere } else { self.somewhere.entry(&acl.host) };
-        rules.acls.push(acl);
+        rules.acls = Rules::of(rules.acls.iter().cloned().chain([acl]).collect());
         rules.count();
     }
 
@@ -148,7 +173,9 @@ impl Hosts {
         let host = &acl.host;
         let rules = if host == WILDCARD { &mut self.everywhere } else { self.somewhere.entry(host) };
         if let Some(at) = rules.acls.iter().position(|known| **known == *acl) {
-            rules.acls.remove(at);
+            let mut left: Vec<_> = rules.acls.iter().cloned().collect();
+            left.remove(at);
+            rules.acls = Rules::of(left);
             rules.count();
         }
         if host != WILDCARD && rules.acls.is_empty() {
@@ -162,64 +189,77 @@ fn is_covered_by_wildcard(name: &str) -> bool {
     name == WILDCARD || !name.starts_with('*')
 }
 
-impl Named {
-    fn is_empty(&self) -> bool {
-        self.literal.is_none() && self.prefixed.is_none()
-    }
-
-    fn of(&self, pattern: PatternType) -> &Option<Arc<Hosts>> {
-        if pattern == PatternType::Prefixed { &self.prefixed } else { &self.literal }
-    }
-
-    fn of_mut(&mut self, pattern: PatternType) -> &mut Option<Arc<Hosts>> {
-        if pattern == PatternType::Prefixed { &mut self.prefixed } else { &mut self.literal }
-    }
-}
-
 impl Patterns {
     pub fn of_all(&self) -> Option<&Hosts> {
         self.of_all.as_deref()
     }
 
-    pub fn values(&self) -> impl Iterator<Item = &Named> {
-        self.names.values()
+    /// The rules of literal names, and those of prefixes.
+    pub fn literals_and_prefixes(&self) -> impl Iterator<Item = (&Hosts, PatternType)> {
+        let literals = self.literals.values().map(|hosts| (&**hosts, PatternType::Literal));
+        literals.chain(self.prefixes.values().map(|hosts| (&**hosts, PatternType::Prefixed)))
     }
 
-    /// Whether a literal name is denied, or a prefix of it.
-    pub fn denies(&self, name: &str, is_literal: bool, host: &str, asked: Asked) -> bool {
-        self.names.prefixes_of(name).any(|(length, named)| {
-            let denies = |hosts: &Option<Arc<Hosts>>| {
-                hosts.as_ref().is_some_and(|hosts| hosts.denial(host, asked).is_some())
-            };
-            denies(&named.prefixed) || is_literal && length == name.len() && denies(&named.literal)
-        })
+    /// Whether a pattern is denied: itself, or a prefix of it.
+    pub fn denies(&self, name: &str, pattern_type: PatternType, host: &str, asked: Asked) -> bool {
+        let literal = Some(name).filter(|_| pattern_type == PatternType::Literal);
+        let literal = literal.and_then(|name| self.literals.get(name));
+        let prefixes = self.prefixes.prefixes_of(name);
+        literal.into_iter().chain(prefixes).any(|hosts| hosts.denial(host, asked).is_some())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.literals.is_empty() && self.prefixes.is_empty() && self.of_all.is_none()
+    }
+
+    fn get(&self, name: &str, pattern_type: PatternType) -> Option<&Arc<Hosts>> {
+        match pattern_type {
+            PatternType::Prefixed => self.prefixes.get(name),
+            _ if name == WILDCARD => self.of_all.as_ref(),
+            _ => self.literals.get(name),
+        }
+    }
+
+    fn entry(&mut self, name: &str, pattern_type: PatternType) -> &mut Arc<Hosts> {
+        match pattern_type {
+            PatternType::Prefixed => self.prefixes.entry(name),
+            _ if name == WILDCARD => self.of_all.get_or_insert_default(),
+            _ => self.literals.entry(name),
+        }
+    }
+
+    fn remove(&mut self, name: &str, pattern_type: PatternType) {
+        match pattern_type {
+            PatternType::Prefixed => self.prefixes.remove(name),
+            _ if name == WILDCARD => self.of_all = None,
+            _ => self.literals.remove(name),
+        }
     }
 }
 
 impl Index {
     /// The rules for everyone, and those for a principal.
     pub fn of<'a>(&'a self, principal: &str) -> impl Iterator<Item = &'a Patterns> + use<'a> {
-        let own = if principal == EVERYONE { None } else { self.of_principals.get(principal) };
+        let own = Some(principal).filter(|principal| *principal != EVERYONE);
+        let own = own.and_then(|principal| self.of_principals.get((principal, "")));
         self.of_everyone.iter().chain(own).map(|patterns| &**patterns)
     }
 
     /// A rule that denies, or else one that allows.
     pub fn find(&self, principal: &str, host: &str, asked: Asked, name: &str) -> Found<'_> {
         let mut allowance = None;
-        for patterns in self.of(principal) {
-            let of_all = patterns.of_all().filter(|_| name != WILDCARD && is_covered_by_wildcard(name));
-            let named = patterns.names.prefixes_of(name);
-            let named = named.flat_map(|(length, named)| {
-                let literal = named.literal.as_deref().filter(|_| length == name.len());
-                [named.prefixed.as_deref(), literal]
-            });
-            for hosts in of_all.into_iter().chain(named.flatten()) {
-                if let Some(acl) = hosts.denial(host, asked) {
-                    return Found::Denied(acl);
-                }
-                if allowance.is_none() {
-                    allowance = hosts.allowance(host, asked);
-                }
+        let literal = |principal| self.of_literals.get((principal, name)).and_then(Option::as_deref);
+        let by_name = if name == WILDCARD { [None, None] } else { [literal(EVERYONE), literal(principal)] };
+        let by_pattern = self.of(principal).flat_map(|patterns| {
+            let of_all = patterns.of_all().filter(|_| is_covered_by_wildcard(name));
+            of_all.into_iter().chain(patterns.prefixes.prefixes_of(name).map(|hosts| &**hosts))
+        });
+        for hosts in by_name.into_iter().flatten().chain(by_pattern) {
+            if let Some(acl) = hosts.denial(host, asked) {
+                return Found::Denied(acl);
+            }
+            if allowance.is_none() {
+                allowance = hosts.allowance(host, asked);
             }
         }
         allowance.map_or(Found::Nothing, Found::Allowed)
@@ -227,79 +267,76 @@ impl Index {
 
     /// Whether any rule is about a name, whoever it is for.
     pub fn covers(&self, name: &str) -> bool {
-        let wildcard = is_covered_by_wildcard(name).then(|| self.counts.get(WILDCARD)).flatten();
-        wildcard.is_some_and(|counts| counts.literal > 0)
-            || self
-                .counts
-                .prefixes_of(name)
-                .any(|(length, counts)| counts.prefixed > 0 || counts.literal > 0 && length == name.len())
+        is_covered_by_wildcard(name) && self.literals.get((WILDCARD, "")).is_some()
+            || self.literals.get((name, "")).is_some()
+            || self.prefixes.prefixes_of(name).next().is_some()
     }
 
     /// Whether this very rule is here.
     pub fn contains(&self, acl: &Acl) -> bool {
-        let patterns = if acl.principal == EVERYONE {
-            self.of_everyone.as_ref()
-        } else {
-            self.of_principals.get(&acl.principal)
+        let patterns = match acl.principal.as_str() {
+            EVERYONE => self.of_everyone.as_ref(),
+            principal => self.of_principals.get((principal, "")),
         };
         patterns
-            .and_then(|patterns| patterns.names.get(&acl.resource_name)?.of(acl.pattern_type).as_ref())
+            .and_then(|patterns| patterns.get(&acl.resource_name, acl.pattern_type))
             .and_then(|hosts| hosts.at(&acl.host))
             .is_some_and(|rules| rules.acls.iter().any(|known| **known == *acl))
     }
 
-    pub fn add(&mut self, acl: Arc<Acl>) {
-        let patterns = if acl.principal == EVERYONE {
-            self.of_everyone.get_or_insert_default()
+    pub fn add(&mut self, acl: &Arc<Acl>) {
+        let name = &*acl.resource_name;
+        let patterns = Arc::make_mut(self.patterns(&acl.principal));
+        let hosts = patterns.entry(name, acl.pattern_type);
+        Arc::make_mut(hosts).add(Arc::clone(acl));
+        let hosts = Arc::clone(hosts);
+        if acl.pattern_type == PatternType::Prefixed {
+            *self.prefixes.entry(name) += 1;
         } else {
-            self.of_principals.entry(&acl.principal)
-        };
-        let patterns = Arc::make_mut(patterns);
-        let hosts = patterns.names.entry(&acl.resource_name).of_mut(acl.pattern_type);
-        let hosts = hosts.get_or_insert_default();
-        let (is_prefix, name) = (acl.pattern_type == PatternType::Prefixed, acl.resource_name.clone());
-        Arc::make_mut(hosts).add(acl);
-        if name == WILDCARD && !is_prefix {
-            patterns.of_all = Some(Arc::clone(hosts));
+            *self.literals.entry((name, "")) += 1;
+            *self.of_literals.entry((&acl.principal, name)) = Some(hosts);
         }
-        let counts = self.counts.entry(&name);
-        let count = if is_prefix { &mut counts.prefixed } else { &mut counts.literal };
-        *count += 1;
     }
 
     /// Removes a rule, which [`Index::contains`].
     pub fn remove(&mut self, acl: &Acl) {
-        let is_prefix = acl.pattern_type == PatternType::Prefixed;
-        let patterns = if acl.principal == EVERYONE {
-            self.of_everyone.get_or_insert_default()
-        } else {
-            self.of_principals.entry(&acl.principal)
-        };
-        let patterns = Arc::make_mut(patterns);
-        let named = patterns.names.entry(&acl.resource_name);
-        let hosts = named.of_mut(acl.pattern_type);
-        Arc::make_mut(hosts.get_or_insert_default()).remove(acl);
-        if hosts.as_ref().is_some_and(|hosts| hosts.is_empty()) {
-            *hosts = None;
+        let (name, principal) = (&*acl.resource_name, &*acl.principal);
+        let patterns = Arc::make_mut(self.patterns(principal));
+        let hosts = patterns.entry(name, acl.pattern_type);
+        Arc::make_mut(hosts).remove(acl);
+        let left = Some(Arc::clone(hosts)).filter(|hosts| !hosts.is_empty());
+        if left.is_none() {
+            patterns.remove(name, acl.pattern_type);
         }
-        if acl.resource_name == WILDCARD && !is_prefix {
-            patterns.of_all = hosts.clone();
-        }
-        if named.is_empty() {
-            patterns.names.remove(&acl.resource_name);
-        }
-        if patterns.names.is_empty() {
-            if acl.principal == EVERYONE {
-                self.of_everyone = None;
-            } else {
-                self.of_principals.remove(&acl.principal);
+        if patterns.is_empty() {
+            match principal {
+                EVERYONE => self.of_everyone = None,
+                principal => self.of_principals.remove((principal, "")),
             }
         }
-        let counts = self.counts.entry(&acl.resource_name);
-        let count = if is_prefix { &mut counts.prefixed } else { &mut counts.literal };
+        if acl.pattern_type == PatternType::Prefixed {
+            let count = self.prefixes.entry(name);
+            *count -= 1;
+            if *count == 0 {
+                self.prefixes.remove(name);
+            }
+            return;
+        }
+        let count = self.literals.entry((name, ""));
         *count -= 1;
-        if counts.literal + counts.prefixed == 0 {
-            self.counts.remove(&acl.resource_name);
+        if *count == 0 {
+            self.literals.remove((name, ""));
+        }
+        match left {
+            Some(left) => *self.of_literals.entry((principal, name)) = Some(left),
+            None => self.of_literals.remove((principal, name)),
+        }
+    }
+
+    fn patterns(&mut self, principal: &str) -> &mut Arc<Patterns> {
+        match principal {
+            EVERYONE => self.of_everyone.get_or_insert_default(),
+            principal => self.of_principals.entry((principal, "")),
         }
     }
 }

@@ -7,6 +7,7 @@ mod filter;
 mod host;
 mod index;
 mod operations;
+mod table;
 mod terms;
 mod trie;
 

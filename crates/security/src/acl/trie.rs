@@ -5,34 +5,69 @@
 //! deep.
 
 use std::mem;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// The map. The default is empty.
 #[derive(Clone, Debug)]
 pub(super) struct Trie<V> {
-    root: Arc<Node<V>>,
+    /// None while it is empty: many tries are.
+    root: Option<Arc<Node<V>>>,
 }
 
 /// Where keys part or end. Without a value a node has two children or more, except the root.
 #[derive(Clone, Debug)]
 struct Node<V> {
     /// What its keys have in common beyond the parent's.
-    label: Box<[u8]>,
+    label: Bytes,
     value: Option<V>,
     /// The first byte of each child's label, sorted.
-    firsts: Vec<u8>,
+    firsts: Bytes,
     children: Vec<Arc<Node<V>>>,
+}
+
+/// Bytes that are in the node itself where they are few: each place elsewhere may be a cache line to wait for.
+#[derive(Clone, Debug)]
+enum Bytes {
+    Few { len: u8, bytes: [u8; FEW] },
+    Many(Box<[u8]>),
+}
+
+const FEW: usize = 22;
+
+impl Bytes {
+    fn new(from: &[u8]) -> Bytes {
+        match u8::try_from(from.len()) {
+            Ok(len) if from.len() <= FEW => {
+                let mut bytes = [0; FEW];
+                bytes[..from.len()].copy_from_slice(from);
+                Bytes::Few { len, bytes }
+            }
+            _ => Bytes::Many(from.into()),
+        }
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Few { len, bytes } => &bytes[..usize::from(*len)],
+            Bytes::Many(bytes) => bytes,
+        }
+    }
 }
 
 impl<V> Node<V> {
     fn new(label: &[u8], value: Option<V>) -> Node<V> {
-        Node { label: label.into(), value, firsts: Vec::new(), children: Vec::new() }
+        Node { label: Bytes::new(label), value, firsts: Bytes::new(&[]), children: Vec::new() }
     }
 
     /// The child whose keys go on with `rest`, if its whole label does.
     fn child<'a>(&'a self, rest: &[u8]) -> Option<&'a Arc<Node<V>>> {
         let at = self.firsts.binary_search(rest.first()?).ok()?;
-        Some(&self.children[at]).filter(|child| rest.starts_with(&child.label))
+        Some(&self.children[at]).filter(|child| rest.starts_with(&child.label[..]))
     }
 }
 
@@ -50,17 +85,17 @@ impl<V> Drop for Node<V> {
 
 impl<V> Default for Trie<V> {
     fn default() -> Trie<V> {
-        Trie { root: Arc::new(Node::new(&[], None)) }
+        Trie { root: None }
     }
 }
 
 impl<V> Trie<V> {
     pub fn is_empty(&self) -> bool {
-        self.root.value.is_none() && self.root.children.is_empty()
+        self.root.is_none()
     }
 
     pub fn get(&self, key: &str) -> Option<&V> {
-        let (mut node, mut rest) = (&self.root, key.as_bytes());
+        let (mut node, mut rest) = (self.root.as_ref()?, key.as_bytes());
         while !rest.is_empty() {
             node = node.child(rest)?;
             rest = &rest[node.label.len()..];
@@ -68,24 +103,21 @@ impl<V> Trie<V> {
         node.value.as_ref()
     }
 
-    /// The values whose keys `text` begins with, the shortest first, each with the length of its key.
-    pub fn prefixes_of<'a, 'b>(
-        &'a self,
-        text: &'b str,
-    ) -> impl Iterator<Item = (usize, &'a V)> + use<'a, 'b, V> {
-        let (mut next, mut length) = (Some(&self.root), 0);
+    /// The values whose keys `text` begins with, the shortest first.
+    pub fn prefixes_of<'a, 'b>(&'a self, text: &'b str) -> impl Iterator<Item = &'a V> + use<'a, 'b, V> {
+        let (mut next, mut length) = (self.root.as_ref(), 0);
         let nodes = std::iter::from_fn(move || {
             let node = next?;
             length += node.label.len();
             next = node.child(&text.as_bytes()[length..]);
-            Some((length, node))
+            Some(node)
         });
-        nodes.filter_map(|(length, node)| Some((length, node.value.as_ref()?)))
+        nodes.filter_map(|node| node.value.as_ref())
     }
 
     /// All values, in no order.
     pub fn values(&self) -> impl Iterator<Item = &V> {
-        let mut pending = vec![&self.root];
+        let mut pending: Vec<_> = self.root.iter().collect();
         let nodes = std::iter::from_fn(move || {
             let node = pending.pop()?;
             pending.extend(&node.children);
@@ -101,18 +133,19 @@ impl<V: Clone> Trie<V> {
     where
         V: Default,
     {
-        let (mut node, mut rest) = (Arc::make_mut(&mut self.root), key.as_bytes());
+        let root = self.root.get_or_insert_with(|| Arc::new(Node::new(&[], None)));
+        let (mut node, mut rest) = (Arc::make_mut(root), key.as_bytes());
         while let Some(first) = rest.first() {
             let at = match node.firsts.binary_search(first) {
                 Ok(at) => at,
                 Err(at) => {
-                    node.firsts.insert(at, *first);
+                    node.firsts = Bytes::new(&[&node.firsts[..at], &[*first], &node.firsts[at..]].concat());
                     node.children.insert(at, Arc::new(Node::new(rest, None)));
                     at
                 }
             };
             let child = &mut node.children[at];
-            let common = child.label.iter().zip(rest).take_while(|(a, b)| a == b).count();
+            let common = child.label.iter().zip(rest.iter()).take_while(|(a, b)| a == b).count();
             if common < child.label.len() {
                 split(child, common);
             }
@@ -128,7 +161,8 @@ impl<V: Clone> Trie<V> {
             return;
         }
         // The last node above the key's that stays, and the child of it that goes, unless keys go on from there.
-        let (mut kept, mut node, mut rest, mut depth) = (0, &*self.root, key.as_bytes(), 0);
+        let root = self.root.as_deref().expect("the key was just found");
+        let (mut kept, mut node, mut rest, mut depth) = (0, root, key.as_bytes(), 0);
         while !rest.is_empty() {
             if depth == 0 || node.value.is_some() || node.children.len() > 1 {
                 kept = key.len() - rest.len();
@@ -141,19 +175,24 @@ impl<V: Clone> Trie<V> {
             let node = self.node_mut(key.as_bytes());
             node.value = None;
             join_only_child(node, depth == 0);
-            return;
+            return self.forget_empty_root();
         }
         let parent = self.node_mut(&key.as_bytes()[..kept]);
         let first = key.as_bytes()[kept];
         let at = parent.firsts.binary_search(&first).expect("the key was just found");
-        parent.firsts.remove(at);
+        parent.firsts = Bytes::new(&[&parent.firsts[..at], &parent.firsts[at + 1..]].concat());
         parent.children.remove(at);
         join_only_child(parent, kept == 0);
+        self.forget_empty_root();
+    }
+
+    fn forget_empty_root(&mut self) {
+        self.root.take_if(|root| root.value.is_none() && root.children.is_empty());
     }
 
     /// The node of these bytes, which is there.
     fn node_mut(&mut self, mut rest: &[u8]) -> &mut Node<V> {
-        let mut node = Arc::make_mut(&mut self.root);
+        let mut node = Arc::make_mut(self.root.as_mut().expect("the node was just found"));
         while let Some(first) = rest.first() {
             let at = node.firsts.binary_search(first).expect("the node was just found");
             node = Arc::make_mut(&mut node.children[at]);
@@ -166,11 +205,11 @@ impl<V: Clone> Trie<V> {
 /// Puts a node without a value above this one, at `length` bytes of its label.
 fn split<V: Clone>(node: &mut Arc<Node<V>>, length: usize) {
     let mut above = Node::new(&node.label[..length], None);
-    above.firsts.push(node.label[length]);
+    above.firsts = Bytes::new(&[node.label[length]]);
     let below = mem::replace(node, Arc::new(Node::new(&[], None)));
     above.children.push(below);
     let below = Arc::make_mut(&mut above.children[0]);
-    below.label = below.label[length..].into();
+    below.label = Bytes::new(&below.label[length..]);
     *node = Arc::new(above);
 }
 
@@ -181,9 +220,9 @@ fn join_only_child<V: Clone>(node: &mut Node<V>, is_root: bool) {
     }
     let mut child = node.children.pop().expect("it has one child");
     let child = Arc::make_mut(&mut child);
-    node.label = [&*node.label, &*child.label].concat().into();
+    node.label = Bytes::new(&[&*node.label, &*child.label].concat());
     node.value = child.value.take();
-    node.firsts = mem::take(&mut child.firsts);
+    node.firsts = child.firsts.clone();
     node.children = mem::take(&mut child.children);
 }
 
@@ -195,7 +234,7 @@ mod tests {
 
     /// Whether every node is needed.
     fn is_tight<V>(trie: &Trie<V>) -> bool {
-        let mut pending: Vec<_> = trie.root.children.iter().collect();
+        let mut pending: Vec<_> = trie.root.iter().flat_map(|root| &root.children).collect();
         while let Some(node) = pending.pop() {
             if node.label.is_empty() || node.value.is_none() && node.children.len() < 2 {
                 return false;
@@ -226,8 +265,8 @@ mod tests {
             }
             assert_eq!(trie.get(&key), map.get(&key), "step {step}, {key}");
             assert!(is_tight(&trie), "step {step}");
-            let expected: Vec<_> = (0..=key.len()).filter_map(|l| Some((l, *map.get(&key[..l])?))).collect();
-            let found: Vec<_> = trie.prefixes_of(&key).map(|(length, value)| (length, *value)).collect();
+            let expected: Vec<_> = (0..=key.len()).filter_map(|l| map.get(&key[..l]).copied()).collect();
+            let found: Vec<_> = trie.prefixes_of(&key).copied().collect();
             assert_eq!(found, expected, "step {step}, {key}");
             if step % 1000 == 0 {
                 snapshots.push((trie.clone(), map.clone()));
