@@ -159,7 +159,8 @@ mod versions;
 pub use address::bootstrap_servers;
 pub use admin::{
     Admin, ClusterDescription, ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, CreatedTopic,
-    Election, GroupDescription, GroupListing, GroupMember, NewTopic, Outcomes,
+    Election, GroupDescription, GroupListing, GroupMember, NewTopic, Outcomes, SCRAM_ITERATIONS,
+    UserCredentials,
 };
 pub use byte_stream::ByteStream;
 pub use cluster::{Cluster, CoordinatorKind, WeakCluster};

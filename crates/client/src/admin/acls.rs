@@ -72,8 +72,7 @@ impl Admin {
             refused(result.error_code, result.error_message.as_deref(), what)?;
             for entry in result.matching_acls {
                 refused(entry.error_code, entry.error_message.as_deref(), what)?;
-                let terms =
-                    (entry.resource_type, entry.pattern_type, entry.operation, entry.permission_type);
+                let terms = (entry.resource_type, entry.pattern_type, entry.operation, entry.permission_type);
                 deleted.extend(acl(terms, entry.resource_name, entry.principal, entry.host));
             }
         }

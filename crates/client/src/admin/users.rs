@@ -38,9 +38,10 @@ impl Admin {
         for user in response.results {
             let what = || format!("Describing user {}", user.user);
             refused(user.error_code, user.error_message.as_deref(), what)?;
-            let credentials = user.credential_infos.iter().filter_map(|info| {
-                Some((Hash::from_code(info.mechanism)?, info.iterations))
-            });
+            let credentials = user
+                .credential_infos
+                .iter()
+                .filter_map(|info| Some((Hash::from_code(info.mechanism)?, info.iterations)));
             found.insert(user.user.clone(), credentials.collect());
         }
         Ok(found)
@@ -61,10 +62,9 @@ impl Admin {
             mechanism: hash.code(),
             iterations: i32::try_from(iterations.get()).unwrap_or(i32::MAX),
             salt: salt.to_vec().into(),
-            salted_password: hash.salted(password, &salt, iterations).as_ref().to_vec().into(),
+            salted_password: hash.salted(password, &salt, iterations).into(),
         };
-        let request =
-            AlterUserScramCredentialsRequest { deletions: Vec::new(), upsertions: vec![upsertion] };
+        let request = AlterUserScramCredentialsRequest { deletions: Vec::new(), upsertions: vec![upsertion] };
         self.alter_credentials(&request, || {
             format!("Setting the password of user {user} for {}", Mechanism::Scram(hash).name())
         })
@@ -74,8 +74,7 @@ impl Admin {
     /// Removes a user's credential for a mechanism.
     pub async fn remove_credential(&self, user: &str, hash: Hash) -> Result<(), ClientError> {
         let deletion = ScramCredentialDeletion { name: user.to_owned(), mechanism: hash.code() };
-        let request =
-            AlterUserScramCredentialsRequest { deletions: vec![deletion], upsertions: Vec::new() };
+        let request = AlterUserScramCredentialsRequest { deletions: vec![deletion], upsertions: Vec::new() };
         self.alter_credentials(&request, || {
             format!("Removing the credential of user {user} for {}", Mechanism::Scram(hash).name())
         })
@@ -88,10 +87,7 @@ impl Admin {
         what: impl Fn() -> String,
     ) -> Result<(), ClientError> {
         let is_retriable = |code| {
-            matches!(
-                ErrorCode::from_i16(code),
-                Some(ErrorCode::NotController | ErrorCode::RequestTimedOut)
-            )
+            matches!(ErrorCode::from_i16(code), Some(ErrorCode::NotController | ErrorCode::RequestTimedOut))
         };
         let response = self
             .change(request, |response| {

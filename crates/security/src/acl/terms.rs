@@ -107,3 +107,15 @@ pub struct Acl {
     /// Allowed or denied.
     pub permission: Permission,
 }
+
+impl std::fmt::Display for Acl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Acl { resource_name, principal, host, .. } = self;
+        let (permission, operation) = (self.permission.name(), self.operation.name());
+        let (kind, pattern) = (self.resource_type.name(), self.pattern_type.name());
+        write!(
+            f,
+            "{permission} {operation} on {kind} {resource_name} ({pattern}) for {principal} from {host}"
+        )
+    }
+}

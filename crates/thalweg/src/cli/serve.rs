@@ -80,7 +80,8 @@ impl Serve {
             .build()
             .context("Cannot start the runtime")?;
         let bars = bars.clone();
-        let served = runtime.block_on(async move { tokio::spawn(serve(config, secured, started, bars)).await? });
+        let served =
+            runtime.block_on(async move { tokio::spawn(serve(config, secured, started, bars)).await? });
         if served.as_ref().is_err_and(|error| error.is::<StoppedEarly>()) {
             // A thread may be in the middle of a recovery, which the next start does again.
             runtime.shutdown_background();

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
-use thalweg_client::admin::Admin;
+use thalweg_client::Admin;
 use thalweg_security::Principal;
 use thalweg_security::acl::{Acl, AclFilter, Operation, PatternType, Permission, ResourceType};
 

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
-use thalweg_client::admin::{Admin, SCRAM_ITERATIONS};
+use thalweg_client::{Admin, SCRAM_ITERATIONS};
 use thalweg_security::sasl::Mechanism as Named;
 use thalweg_security::sasl::scram::Hash;
 

@@ -69,8 +69,10 @@ fn listeners(properties: &ServerProperties) -> Result<String> {
     match given.split_once("://") {
         Some((_, address)) if !address.contains(',') => Ok(format!("SASL_SSL://{address}")),
         _ => {
-            let right = "give one address with --listen, or set security up with the keys in docs/security.md";
-            Err(Usage(format!("--secure makes one listener, and listeners={given} has several: {right}")).into())
+            let right =
+                "give one address with --listen, or set security up with the keys in docs/security.md";
+            Err(Usage(format!("--secure makes one listener, and listeners={given} has several: {right}"))
+                .into())
         }
     }
 }
@@ -104,10 +106,7 @@ mod tests {
     fn the_directory_is_beside_the_data() {
         let of = |dirs| beside_data(&properties(&[("log.dirs", dirs)])).expect("a directory");
         assert_eq!(of("/var/lib/kafka, /data"), Path::new("/var/lib/kafka-security"));
-        assert_eq!(
-            beside_data(&properties(&[])).expect("the default"),
-            Path::new("./thalweg-data-security")
-        );
+        assert_eq!(beside_data(&properties(&[])).expect("the default"), Path::new("./thalweg-data-security"));
     }
 
     #[test]
