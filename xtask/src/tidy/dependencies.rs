@@ -12,7 +12,10 @@ pub const RULE: Rule = Rule {
 
 /// A crate, and our crates that it may use in code, tests and build.
 const LAW: [(&str, &[&str]); 22] = [
-    ("thalweg", &["broker", "client", "config", "lab", "net", "ports", "record", "stream", "wire"]),
+    (
+        "thalweg",
+        &["broker", "client", "config", "lab", "net", "ports", "record", "security", "stream", "wire"],
+    ),
     (
         "thalweg-broker",
         &[
