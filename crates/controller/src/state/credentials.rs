@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use thalweg_metadata::VersionedRecord;
-use thalweg_security::sasl::scram::{Credential, Hash, ITERATIONS_MAX, ITERATIONS_MIN};
+use thalweg_security::sasl::scram::{Credential, Hash, ITERATIONS_MAX, ITERATIONS_MIN, NewUser};
 use thalweg_wire::metadata::{RemoveUserScramCredentialRecord, UserScramCredentialRecord};
 use thalweg_wire::request::alter_user_scram_credentials_request::{
     ScramCredentialDeletion, ScramCredentialUpsertion,
@@ -19,6 +19,20 @@ use thalweg_wire::{ErrorCode, MetadataRecord};
 use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State};
 
 impl State {
+    /// Adds users to the first records of a new cluster.
+    pub fn begin_with_users(&mut self, users: &[NewUser]) {
+        let record = |user: &NewUser| UserScramCredentialRecord {
+            name: user.name.clone(),
+            mechanism: user.hash.code(),
+            salt: user.credential.salt.clone().into(),
+            stored_key: user.credential.stored_key.clone().into(),
+            server_key: user.credential.server_key.clone().into(),
+            iterations: i32::try_from(user.credential.iterations).expect("it is at most the maximum"),
+        };
+        let records = users.iter().map(|user| MetadataRecord::UserScramCredential(record(user)));
+        self.bootstrap.extend(records.map(|record| VersionedRecord::new(record, 0)));
+    }
+
     /// AlterUserScramCredentials. A user may appear once in a request, whatever the mechanism; repeated users are
     /// refused.
     pub fn alter_user_scram_credentials(

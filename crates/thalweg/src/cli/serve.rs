@@ -1,6 +1,7 @@
 //! `thalweg serve`: a broker, a controller, or both, in the foreground, until it is stopped.
 
 mod exposure;
+mod first_users;
 mod secured;
 
 use super::failure::Usage;
@@ -9,6 +10,7 @@ use crate::hosting::{self, Streams};
 use crate::http::{self, HttpListening, HttpServer};
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use first_users::first_users;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use secured::Secured;
 use std::path::PathBuf;
@@ -51,6 +53,10 @@ pub struct Serve {
     /// Address to listen on [default: localhost:9092]. 0.0.0.0 or an empty host means every interface, port 0 a free port
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
+    /// Add a user when the cluster is created, for SCRAM: SCRAM-SHA-512=[name=alice,password=alice-secret]; can be repeated.
+    /// A cluster that exists is left as it is
+    #[arg(long, value_name = "MECHANISM=[name=NAME,password=PASSWORD]")]
+    add_scram: Vec<String>,
     /// Set a property, for example num.partitions=6; can be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -122,8 +128,12 @@ impl Serve {
                 }
             }
         }
-        let config = BrokerConfig::new(&properties).map_err(|invalid| properties.place(invalid))?;
+        let mut config = BrokerConfig::new(&properties).map_err(|invalid| properties.place(invalid))?;
         check_streams(&config)?;
+        config.first_users = first_users(&self.add_scram, &config)?;
+        if let Some(secured) = &secured {
+            config.first_users.extend(secured.admin(&config)?);
+        }
         Ok((config, secured))
     }
 }
@@ -267,7 +277,6 @@ async fn serve(
     let node = node?;
     tracing::info!("{}; started in {} ms", node.described(), started.elapsed().as_millis());
     if let Some(secured) = secured {
-        secured.add_admin(&node).await?;
         tracing::info!("{}", secured.described());
     }
     let streams = node.host(&streams)?;

@@ -119,8 +119,11 @@ impl TokenRules {
             return Err(TokenFault::Issuer);
         }
         let audiences = texts(claims, "aud")?;
-        let is_expected = audiences.iter().any(|audience| self.audiences.contains(audience));
-        if !is_expected && !(audiences.is_empty() && self.audiences.is_empty()) {
+        let is_expected = match audiences.is_empty() {
+            true => self.audiences.is_empty(),
+            false => audiences.iter().any(|audience| self.audiences.contains(audience)),
+        };
+        if !is_expected {
             return Err(TokenFault::Audience);
         }
         let subject = match claims.get(&self.subject_claim) {

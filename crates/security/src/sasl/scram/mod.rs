@@ -5,11 +5,13 @@
 mod client;
 mod credential;
 mod hash;
+mod new_user;
 mod server;
 
 pub use client::{Client, ITERATIONS_ASKED_MAX, ITERATIONS_MIN, ScramFault};
 pub use credential::{Credential, ITERATIONS_MAX};
 pub use hash::Hash;
+pub use new_user::{NewUser, NewUserFault};
 pub use server::{ClientFirst, Server};
 
 /// "No channel binding": the start of a client's first message.

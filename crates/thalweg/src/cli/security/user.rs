@@ -84,7 +84,7 @@ impl Add {
     async fn run(&self) -> anyhow::Result<()> {
         let password = match self.password_stdin {
             true => read_password()?,
-            false => password()?,
+            false => password(),
         };
         let admin = Admin::new(self.connect.cluster().await?);
         for mechanism in &self.mechanism {

@@ -5,7 +5,7 @@ use thalweg_config::{BrokerConfig, Listener, SecurityProtocol};
 /// The warnings.
 pub fn warnings(config: &BrokerConfig) -> Vec<String> {
     let listeners = &config.listeners;
-    let open = |listener: &&Listener| is_reachable(listener) && !asks_for_a_name(config, listener);
+    let open = |listener: &&Listener| is_reachable(listener) && !asks_for_a_name(listener);
     let warning = |listener: &Listener, may: &str| {
         format!(
             "ANYONE who reaches {listener} {may}: it asks nobody for a name. Listen on localhost, or authenticate: \
@@ -13,7 +13,7 @@ pub fn warnings(config: &BrokerConfig) -> Vec<String> {
         )
     };
     let clients = listeners.broker.iter().filter(open).map(|listener| {
-        let may = match config.security.is_authorizing() {
+        let may = match config.access.has_authorizer {
             true => "may do what the ACLs allow to User:ANONYMOUS",
             false => "may read, change and delete everything",
         };
@@ -32,10 +32,10 @@ fn is_reachable(listener: &Listener) -> bool {
 }
 
 /// Whether a peer must authenticate.
-fn asks_for_a_name(config: &BrokerConfig, listener: &Listener) -> bool {
+fn asks_for_a_name(listener: &Listener) -> bool {
     match listener.protocol {
         SecurityProtocol::SaslPlaintext | SecurityProtocol::SaslSsl => true,
         SecurityProtocol::Plaintext => false,
-        SecurityProtocol::Ssl => config.requires_client_certificate(listener),
+        SecurityProtocol::Ssl => false,
     }
 }

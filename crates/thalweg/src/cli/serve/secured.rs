@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use thalweg_config::{ListenerSettings, LogSettings, ServerProperties};
+use thalweg_config::{BrokerConfig, ListenerSettings, LogSettings, ServerProperties};
+use thalweg_security::sasl::scram::NewUser;
 
+use super::first_users::first_user;
 use crate::cli::failure::Usage;
-use crate::secure::directory::{ADMIN, ClientFiles, Directory};
+use crate::secure::directory::{ADMIN, ClientFiles, Directory, MECHANISM};
 
 /// The origin of the settings, in errors.
 const ORIGIN: &str = "--secure";
@@ -16,9 +18,9 @@ const LISTEN: &str = "localhost:9092";
 
 /// What was set up.
 pub struct Secured {
-    /// The directory, and the files for clients.
-    pub dir: PathBuf,
+    dir: PathBuf,
     files: ClientFiles,
+    password: String,
 }
 
 /// Sets what a secured node needs. What the properties file sets for the same keys gives way; the listeners keep their
@@ -33,10 +35,17 @@ pub fn secure(properties: &mut ServerProperties, dir: Option<&Path>, host_name: 
         properties.set_from(ORIGIN, key, &value);
     }
     let files = directory.write_client_settings()?;
-    Ok(Secured { dir, files })
+    let password = directory.password().to_owned();
+    Ok(Secured { dir, files, password })
 }
 
 impl Secured {
+    /// The administrator that a new cluster begins with; none where this node creates no cluster.
+    pub fn admin(&self, config: &BrokerConfig) -> Result<Option<NewUser>> {
+        let text = || format!("{MECHANISM}=[name={ADMIN},password={}]", self.password);
+        config.node.roles.controller.then(|| first_user(&text())).transpose()
+    }
+
     /// How clients connect: printed once the node serves.
     pub fn described(&self) -> String {
         let ClientFiles { java, librdkafka } = &self.files;

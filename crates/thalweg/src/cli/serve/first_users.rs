@@ -1,0 +1,26 @@
+//! `serve --add-scram`: the users that a new cluster begins with.
+
+use anyhow::Result;
+use thalweg_config::BrokerConfig;
+use thalweg_security::sasl::scram::NewUser;
+
+use crate::cli::failure::Usage;
+
+/// Bytes of a salt.
+const SALT_LEN: usize = 16;
+
+/// The users of these texts, for a node that creates the cluster.
+pub fn first_users(texts: &[String], config: &BrokerConfig) -> Result<Vec<NewUser>> {
+    if !texts.is_empty() && !config.node.roles.controller {
+        let problem = "--add-scram: process.roles has no controller, and only a controller creates a cluster";
+        return Err(Usage(problem.to_owned()).into());
+    }
+    texts.iter().map(|text| first_user(text)).collect()
+}
+
+/// The user of a text.
+pub fn first_user(text: &str) -> Result<NewUser> {
+    let mut salt = [0; SALT_LEN];
+    getrandom::fill(&mut salt).expect("the system gives randomness");
+    NewUser::parse(text, &salt).map_err(|fault| Usage(format!("--add-scram: {fault}")).into())
+}
