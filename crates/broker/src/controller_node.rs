@@ -8,6 +8,7 @@ use crate::config_rules::BrokerConfigRules;
 use crate::loading::Loading;
 use crate::metrics::Metrics;
 use crate::opening::{self, DRAIN, StartError};
+use crate::secured::SecuredListeners;
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -36,7 +37,7 @@ impl ControllerNode {
         config: &Arc<BrokerConfig>,
         log_dirs: &LogDirs,
         may_format: bool,
-        listening: Vec<Listening>,
+        (listening, secured): (Vec<Listening>, Arc<SecuredListeners>),
         connections: &ConnectionSettings,
     ) -> Result<ControllerNode, StartError> {
         let port = |name: &str| listening.iter().find(|l| l.name == name).map(Listening::port);
@@ -56,6 +57,7 @@ impl ControllerNode {
         let (stopping, stop) = watch::channel(false);
         let limits = opening::connection_limits(&config.network, machine.disk.descriptors());
         let mut listeners = JoinSet::new();
+        listeners.spawn(secured.watch(stop.clone()));
         for listening in listening {
             let handler = ControllerHandler(Arc::clone(&controller));
             let (settings, limits) = (connections.clone(), Arc::<ConnectionLimits>::clone(&limits));

@@ -47,6 +47,16 @@ impl SecurityProtocol {
         }
     }
 
+    /// Whether there is TLS.
+    pub const fn has_tls(self) -> bool {
+        matches!(self, Self::Ssl | Self::SaslSsl)
+    }
+
+    /// Whether peers authenticate by SASL.
+    pub const fn has_sasl(self) -> bool {
+        matches!(self, Self::SaslPlaintext | Self::SaslSsl)
+    }
+
     /// The protocol of a number that a broker has registered.
     pub fn from_code(code: i16) -> Option<Self> {
         Self::ALL.into_iter().find(|protocol| protocol.code() == code)
@@ -208,10 +218,10 @@ impl Listeners {
     fn check(&self, texts: &ListenerTexts<'_>) -> Result<(), InvalidValue> {
         let listeners = texts.listeners.join(",");
         for listener in self.broker.iter().chain(&self.controller) {
-            if listener.protocol != SecurityProtocol::Plaintext {
+            if listener.protocol.has_sasl() {
                 let name = listener.protocol.name();
                 let reason = format!(
-                    "Listener {} uses {name}, only PLAINTEXT listeners are served yet",
+                    "Listener {} uses {name}, only PLAINTEXT and SSL listeners are served yet",
                     listener.name
                 );
                 return Err(InvalidValue::new(ListenerSettings::listeners.name(), listeners, reason));
@@ -420,13 +430,15 @@ mod tests {
     }
 
     #[test]
-    fn secured_listeners_are_refused_by_name() {
-        let error = resolve("PLAINTEXT://:9092,SSL://:9093", |_| ()).expect_err("TLS");
+    fn listeners_with_sasl_are_refused_by_name() {
+        let error = resolve("PLAINTEXT://:9092,SASL_SSL://:9093", |_| ()).expect_err("SASL");
         assert_eq!(
             error,
-            "Invalid value PLAINTEXT://:9092,SSL://:9093 for configuration listeners: \
-             Listener SSL uses SSL, only PLAINTEXT listeners are served yet"
+            "Invalid value PLAINTEXT://:9092,SASL_SSL://:9093 for configuration listeners: \
+             Listener SASL_SSL uses SASL_SSL, only PLAINTEXT and SSL listeners are served yet"
         );
+        let found = resolve("PLAINTEXT://:9092,SSL://:9093", |_| ()).expect("TLS");
+        assert!(found.broker[1].protocol.has_tls());
     }
 
     #[test]

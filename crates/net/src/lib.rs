@@ -6,13 +6,14 @@
 //!
 //! Limits: the size of a frame, the memory of frames from their first byte to the end of their use, the memory of
 //! answers that peers do not read, the number of connections in all and of one address, the answers that wait on one
-//! connection, and the time without progress. Refused: TLS and SASL, which the configuration names before a listener
-//! opens.
+//! connection, the time without progress, and of a TLS handshake its time and bytes and how many compute at once. Over TLS
+//! the same task encrypts and decrypts. Refused: SASL, which the configuration names before a listener opens.
 
 mod admission;
 pub mod answer_parts;
 mod answers;
 mod connection;
+mod handshake;
 mod input;
 mod large;
 mod listener;
@@ -25,6 +26,7 @@ mod stream;
 pub use admission::ConnectionLimits;
 pub use answers::AnswerMemory;
 pub use connection::{ConnectionSettings, Handler, Peer, Reply};
+pub use handshake::{HandshakeTurns, TlsListener};
 pub use listener::{BindError, Listening, SimulatedListener, SocketOptions};
 pub use machine::Machine;
 pub use memory::FrameMemory;

@@ -28,11 +28,12 @@ const LAW: [(&str, &[&str]); 22] = [
             "ports",
             "record",
             "replica",
+            "security",
             "watch",
             "wire",
         ],
     ),
-    ("thalweg-client", &["hash", "ports", "record", "wire"]),
+    ("thalweg-client", &["hash", "ports", "record", "security", "wire"]),
     ("thalweg-config", &["client", "log", "metadata", "record"]),
     ("thalweg-controller", &["config", "hash", "log", "metadata", "ports", "record", "wire"]),
     (
@@ -57,7 +58,7 @@ const LAW: [(&str, &[&str]); 22] = [
     ("thalweg-log", &["hash", "ids", "record"]),
     ("thalweg-membership", &["client", "config", "controller", "metadata", "record", "watch", "wire"]),
     ("thalweg-metadata", &["hash", "ids", "wire"]),
-    ("thalweg-net", &["client", "config", "hash", "log", "watch", "wire"]),
+    ("thalweg-net", &["client", "config", "hash", "log", "security", "watch", "wire"]),
     ("thalweg-ports", &[]),
     ("thalweg-record", &["ids"]),
     (

@@ -21,6 +21,7 @@ mod replication;
 mod restart;
 mod running;
 mod stopping;
+mod tls;
 mod transactions;
 mod transport;
 mod validation;

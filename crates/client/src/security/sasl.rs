@@ -16,7 +16,6 @@ use thalweg_wire::{ErrorCode, Request, frame};
 
 use super::jaas::{self, LoginModule};
 use super::scram::{Hash, Scram};
-use super::{invalid, missing};
 use crate::error::{
     AuthenticationFailed, AuthenticationFault, ClientError, CloseReason, UnencodableRequest,
     UnreadableResponse,
@@ -87,18 +86,21 @@ impl Credentials {
         let password = properties.take("sasl.password");
         if let Some(line) = properties.take(JAAS).filter(|line| !line.trim().is_empty()) {
             let module = jaas::parse(&line).map_err(|fault| {
-                invalid(JAAS, &line, format!("another line ({fault}): {}", usage(mechanism)))
+                InvalidSetting::new(JAAS, &line, format!("another line ({fault}): {}", usage(mechanism)))
             })?;
             let (user, password) = of_module(module, mechanism)?;
             return Ok(Credentials { mechanism, user, password });
         }
         match (user, password) {
             (Some(user), Some(password)) => Ok(Credentials { mechanism, user, password }),
-            (Some(_), None) => Err(missing("sasl.password", "the password of sasl.username")),
-            (None, Some(_)) => Err(missing("sasl.username", "the user whose password sasl.password is")),
-            (None, None) => {
-                Err(missing(JAAS, format!("{}, or sasl.username and sasl.password,", usage(mechanism))))
+            (Some(_), None) => Err(InvalidSetting::missing("sasl.password", "the password of sasl.username")),
+            (None, Some(_)) => {
+                Err(InvalidSetting::missing("sasl.username", "the user whose password sasl.password is"))
             }
+            (None, None) => Err(InvalidSetting::missing(
+                JAAS,
+                format!("{}, or sasl.username and sasl.password,", usage(mechanism)),
+            )),
         }
     }
 
@@ -139,12 +141,14 @@ fn take_mechanism(properties: &mut Properties) -> Result<Mechanism, InvalidSetti
         "SCRAM-SHA-512" => Ok(Mechanism::Scram(Hash::Sha512)),
         "GSSAPI" => {
             let expected = format!("{MECHANISMS} (GSSAPI, which is Kafka's default, is not spoken here)");
-            Err(invalid(key, name.trim(), expected))
+            Err(InvalidSetting::new(key, name.trim(), expected))
         }
-        "OAUTHBEARER" => {
-            Err(invalid(key, name.trim(), format!("{MECHANISMS} (OAUTHBEARER is not spoken here)")))
-        }
-        _ => Err(invalid(key, name.trim(), MECHANISMS)),
+        "OAUTHBEARER" => Err(InvalidSetting::new(
+            key,
+            name.trim(),
+            format!("{MECHANISMS} (OAUTHBEARER is not spoken here)"),
+        )),
+        _ => Err(InvalidSetting::new(key, name.trim(), MECHANISMS)),
     }
 }
 
@@ -160,7 +164,7 @@ fn usage(mechanism: Mechanism) -> String {
 }
 
 fn of_module(mut module: LoginModule, mechanism: Mechanism) -> Result<(String, String), InvalidSetting> {
-    let wrong = |expected: String| invalid(JAAS, "", expected);
+    let wrong = |expected: String| InvalidSetting::new(JAAS, "", expected);
     if module.class != mechanism.login_module() {
         let expected = format!("{} for sasl.mechanism={}", usage(mechanism), mechanism.name());
         return Err(wrong(expected));
