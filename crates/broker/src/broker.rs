@@ -4,6 +4,7 @@ use crate::auto_topics::AutoTopics;
 use crate::fetch_sessions::FetchSessions;
 use crate::opening;
 use crate::request_metrics::RequestMetrics;
+use crate::secured::SecuredListeners;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use thalweg_config::BrokerConfig;
@@ -41,6 +42,8 @@ pub struct Broker {
     pub answer_memory: AnswerMemory,
     /// How many connections there may be.
     pub connections: Arc<ConnectionLimits>,
+    /// The TLS of the listeners.
+    pub secured: Arc<SecuredListeners>,
     /// Requests as they are answered.
     pub requests: RequestMetrics,
     /// Slots for large requests, which are decided beside the runtime's workers.
@@ -82,6 +85,7 @@ const LARGE_REQUESTS_MAX: usize = 4;
 pub struct BrokerParts {
     pub cluster_id: String,
     pub config: Arc<BrokerConfig>,
+    pub secured: Arc<SecuredListeners>,
     pub clock: Clock,
     pub request_memory: FrameMemory,
     pub answer_memory: AnswerMemory,
@@ -135,6 +139,7 @@ impl Broker {
             node_id,
             cluster_id: parts.cluster_id,
             clock: parts.clock,
+            secured: parts.secured,
             connections: opening::connection_limits(&config.network, log_dirs.disk().descriptors()),
             log_dirs,
             partitions,

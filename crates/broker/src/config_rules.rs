@@ -59,7 +59,7 @@ impl BrokerConfigRules {
         if per_broker && name.parse() != Ok(self.config.node.id) {
             return thalweg_config::alter::validate_keys(per_broker, configs, existing);
         }
-        self.config.with_dynamic(all, own).0.validate_dynamic(per_broker, configs)
+        self.config.with_dynamic(all, own).0.validate_dynamic(per_broker, configs).map(|_| ())
     }
 }
 

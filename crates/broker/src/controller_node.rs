@@ -9,6 +9,7 @@ use crate::config_rules::BrokerConfigRules;
 use crate::loading::Loading;
 use crate::metrics::Metrics;
 use crate::opening::{self, DRAIN, StartError};
+use crate::secured::SecuredListeners;
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -37,7 +38,7 @@ impl ControllerNode {
         config: &Arc<BrokerConfig>,
         log_dirs: &LogDirs,
         may_format: bool,
-        listening: Vec<Listening>,
+        (listening, secured): (Vec<Listening>, Arc<SecuredListeners>),
         connections: &ConnectionSettings,
     ) -> Result<ControllerNode, StartError> {
         let port = |name: &str| listening.iter().find(|l| l.name == name).map(Listening::port);
@@ -59,6 +60,7 @@ impl ControllerNode {
         let mut listeners = JoinSet::new();
         let of_controller = Arc::clone(&controller);
         let images: Images = Arc::new(move || of_controller.image());
+        listeners.spawn(secured.watch(stop.clone()));
         for listening in listening {
             let authenticator = Authenticator::of(config, &listening.name, &images, &machine.clock);
             let handler = ControllerHandler { controller: Arc::clone(&controller), authenticator };

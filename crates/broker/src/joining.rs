@@ -36,11 +36,12 @@ pub(crate) async fn find_controller(
     connections: &ConnectionSettings,
 ) -> Result<Joined, StartError> {
     if config.node.roles.controller {
-        let listening = bind_all(machine, &config.listeners.controller, config)?;
+        let (listening, secured) = bind_all(machine, &config.listeners.controller, config)?;
         let (log_dirs, found) = open_logs(machine, config, None, loading)?;
         let may_format = found.is_empty();
         let node =
-            ControllerNode::start(machine, config, &log_dirs, may_format, listening, connections).await?;
+            ControllerNode::start(machine, config, &log_dirs, may_format, (listening, secured), connections)
+                .await?;
         let link = ControllerLink::in_process(Arc::clone(node.controller()));
         return Ok(Joined { controller: Some(node), link, log_dirs, found });
     }

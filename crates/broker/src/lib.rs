@@ -20,6 +20,7 @@ mod opening;
 pub mod publisher;
 mod reconfigure;
 mod request_metrics;
+mod secured;
 mod server;
 
 pub use controller_node::{ControllerServer, start_controller, start_controller_on};

@@ -2,6 +2,7 @@
 //! failed start.
 
 use crate::loading::Loading;
+use crate::secured::{SecuredListeners, TlsRefused};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,9 @@ pub enum StartError {
     /// The configured security does not allow connections to the controllers.
     #[error("Connections to controllers: {0}")]
     Security(InvalidSetting),
+    /// The TLS of a listener cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsRefused),
     /// The cluster rejects the broker.
     #[error(transparent)]
     Membership(#[from] JoinError),
@@ -63,18 +67,22 @@ pub enum StartError {
     Unsupported(String),
 }
 
-/// Opens the sockets of listeners.
+/// Opens the sockets of listeners, once their TLS is read.
 pub(crate) fn bind_all(
     machine: &Machine,
     listeners: &[Listener],
     config: &BrokerConfig,
-) -> Result<Vec<Listening>, BindError> {
+) -> Result<(Vec<Listening>, Arc<SecuredListeners>), StartError> {
+    let secured = SecuredListeners::open(config, listeners)?;
     let network = &config.network;
     let options =
         SocketOptions { backlog: network.listen_backlog, receive_buffer_bytes: network.receive_buffer_bytes };
-    let bind =
-        |l: &Listener| machine.network.bind(&l.name, l.host.as_deref().unwrap_or_default(), l.port, options);
-    listeners.iter().map(bind).collect()
+    let bind = |l: &Listener| {
+        let bound = machine.network.bind(&l.name, l.host.as_deref().unwrap_or_default(), l.port, options)?;
+        Ok(bound.over(secured.of(&l.name)))
+    };
+    let listening = listeners.iter().map(bind).collect::<Result<_, BindError>>()?;
+    Ok((listening, Arc::new(secured)))
 }
 
 /// Opens the log directories, as those of this cluster if that is known, and the partitions in them.

@@ -47,6 +47,7 @@ pub fn apply<'a>(broker: &Broker, image: &Image, changed: impl Iterator<Item = &
                 opening::overrides(network),
             );
         }
+        broker.secured.apply(&config);
         broker.set_config(Arc::new(config));
         for topic in broker.partitions.topics() {
             configure(broker, image, &topic);

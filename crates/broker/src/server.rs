@@ -15,6 +15,7 @@ use crate::loading::Loading;
 use crate::metrics::Metrics;
 use crate::opening::{DRAIN, StartError, bind_all, connection_settings, endpoint, host_name};
 use crate::publisher::Publisher;
+use crate::secured::SecuredListeners;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -81,12 +82,12 @@ pub async fn start_on(
         return Err(StartError::Unsupported(text.to_owned()));
     }
     let config = Arc::new(config);
-    let listening = bind_all(machine, &config.listeners.broker, &config)?;
+    let (listening, secured) = bind_all(machine, &config.listeners.broker, &config)?;
     let connections = connection_settings(machine, &config);
     let Joined { controller, link, log_dirs, found } =
         joining::find_controller(machine, &config, loading, &connections).await?;
 
-    let broker = assemble(machine, &config, &log_dirs, link, &connections);
+    let broker = assemble(machine, &config, &log_dirs, link, &connections, Arc::clone(&secured));
     let fetchers = Arc::new(Fetchers::new(Arc::clone(&broker.replication)));
     let publisher = Arc::new(Publisher::new(Arc::clone(&broker), Arc::clone(&fetchers), found));
     let options = membership_options(&config, &log_dirs, &listening);
@@ -104,6 +105,7 @@ pub async fn start_on(
     let mut addresses: Vec<_> = listening.iter().map(|l| (l.name.clone(), l.addresses())).collect();
     addresses.extend(controller.iter().flat_map(|node| node.addresses().to_vec()));
     let (stopping, listeners) = serve(&broker, listening, &connections);
+    let files_watched = secured.watch(stopping.subscribe());
     let mut housekeeping = JoinSet::new();
     broker.upkeep.start(&mut housekeeping);
     broker.replication.start(&mut housekeeping);
@@ -114,6 +116,7 @@ pub async fn start_on(
         coordinator.transactions.run(|| coordinator.producer_ids.next()).await;
     });
     housekeeping.spawn(Arc::clone(&broker.marker_sender).run());
+    housekeeping.spawn(files_watched);
     housekeeping.spawn(retry_failed_opens(publisher));
     housekeeping.spawn(note_epochs(Arc::clone(&broker), membership.epochs()));
     let of_controller = controller.as_ref().map(|node| Arc::clone(node.controller()));
@@ -139,6 +142,7 @@ fn assemble(
     log_dirs: &Arc<LogDirs>,
     controller: ControllerLink,
     connections: &ConnectionSettings,
+    secured: Arc<SecuredListeners>,
 ) -> Arc<Broker> {
     let (partitions, image) = (Arc::new(Partitions::default()), ImageCell::new());
     let (groups, transactions) = coordinators(config, &partitions, &image, machine);
@@ -152,6 +156,7 @@ fn assemble(
     Broker::new(BrokerParts {
         cluster_id: log_dirs.cluster_id().to_owned(),
         config: Arc::clone(config),
+        secured,
         clock: machine.clock.clone(),
         request_memory: connections.memory.clone(),
         answer_memory: connections.answers.clone(),

@@ -151,7 +151,6 @@ mod partitioner;
 mod producer;
 mod properties;
 mod retry;
-mod secrets;
 mod security;
 mod stream;
 mod versions;
@@ -188,7 +187,7 @@ pub use producer::{
     Sending, SentRun, Taken, TopicRef, TransactionAborted, TransactionCause, TransactionError,
 };
 pub use properties::{InvalidProperty, InvalidSetting, Properties};
-pub use secrets::{HIDDEN, is_secret};
 pub use security::Security;
 pub use stream::{Connector, write_all_vectored};
+pub use thalweg_security::{HIDDEN, is_secret};
 pub use versions::ApiVersions;

@@ -12,19 +12,9 @@ use std::time::Duration;
 
 use crate::address::bootstrap_servers;
 use crate::error::BootstrapError;
-use crate::secrets::{HIDDEN, is_secret};
+use thalweg_security::{HIDDEN, is_secret};
 
-/// A setting has a value that it cannot have.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key}={value} is invalid: expected {expected}")]
-pub struct InvalidSetting {
-    /// The setting.
-    pub key: String,
-    /// Its value.
-    pub value: String,
-    /// The expected format.
-    pub expected: String,
-}
+pub use thalweg_security::InvalidSetting;
 
 /// A line of a properties file or argument is not `key=value`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

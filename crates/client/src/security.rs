@@ -7,20 +7,14 @@
 //! count.
 
 mod librdkafka;
-mod pem;
 pub(crate) mod sasl;
-mod store;
 pub(crate) mod tls;
 
 use std::sync::Arc;
 
 use crate::properties::{InvalidSetting, Properties};
-use crate::secrets::{HIDDEN, is_secret};
 use sasl::Credentials;
 use tls::Tls;
-
-/// Replaces a missing value.
-const NOT_SET: &str = "(not set)";
 
 /// `security.protocol` and its settings. The default is PLAINTEXT. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -71,26 +65,9 @@ impl Security {
     }
 }
 
-/// A setting that is wrong; the value of a secret is not repeated.
-fn invalid(key: &str, value: &str, expected: impl Into<String>) -> InvalidSetting {
-    let value = if is_secret(key) { HIDDEN } else { value };
-    InvalidSetting { key: key.to_owned(), value: value.to_owned(), expected: expected.into() }
-}
-
-/// A setting that is missing.
-fn missing(key: &str, expected: impl Into<String>) -> InvalidSetting {
-    InvalidSetting { key: key.to_owned(), value: NOT_SET.to_owned(), expected: expected.into() }
-}
-
 /// Takes the first of `names` that is set, and returns its name too. The others are removed as well.
 fn take_first(properties: &mut Properties, names: &[&'static str]) -> Option<(&'static str, String)> {
-    let mut found = None;
-    for name in names {
-        if let Some(value) = properties.take(name).filter(|value| !value.trim().is_empty()) {
-            found.get_or_insert((*name, value));
-        }
-    }
-    found
+    thalweg_security::take_first(&mut |key| properties.take(key), names)
 }
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ impl ConfigScope {
     pub fn key(self, name: &str) -> Option<&'static ConfigKey> {
         match self {
             Self::Topic => table::topic_key(name),
-            Self::Broker => table::broker_key(name),
+            Self::Broker => table::settable_key(name),
         }
     }
 
@@ -149,31 +149,30 @@ impl BrokerConfig {
         Ok(changed)
     }
 
-    /// The dynamic layer of this broker (or of all brokers) after IncrementalAlterConfigs, checked.
+    /// The configuration after IncrementalAlterConfigs of this broker (or of all brokers), checked.
     pub fn alter_broker(
         &self,
         per_broker: bool,
         alterations: &[Alteration],
-    ) -> Result<BTreeMap<String, String>, AlterError> {
+    ) -> Result<BrokerConfig, AlterError> {
         let current = if per_broker { &self.layers.broker } else { &self.layers.cluster };
         let changed = apply(ConfigScope::Broker, current, alterations)?;
-        self.validate_dynamic(per_broker, &changed)?;
-        Ok(changed)
+        self.validate_dynamic(per_broker, &changed)
     }
 
-    /// Checks a whole new dynamic layer, of this broker or of all brokers, as AlterConfigs brings it.
+    /// Checks a whole new dynamic layer, of this broker or of all brokers, as AlterConfigs brings it, and returns the
+    /// configuration with it.
     pub fn validate_dynamic(
         &self,
         per_broker: bool,
         proposed: &BTreeMap<String, String>,
-    ) -> Result<(), AlterError> {
+    ) -> Result<BrokerConfig, AlterError> {
         let current = if per_broker { &self.layers.broker } else { &self.layers.cluster };
         validate_keys(per_broker, proposed, current)?;
         let mut layers: Layers = self.layers.clone();
         *if per_broker { &mut layers.broker } else { &mut layers.cluster } =
             usable(proposed, per_broker, &mut Vec::new());
-        Self::build(layers)?;
-        Ok(())
+        Ok(Self::build(layers)?)
     }
 }
 
@@ -187,8 +186,8 @@ pub fn validate_keys(
     let news: BTreeMap<_, _> =
         proposed.iter().filter(|(name, value)| current.get(*name) != Some(value)).collect();
     let names_of = |wrong: &dyn Fn(&ConfigKey) -> bool| -> Vec<String> {
-        let keys = news.keys().filter_map(|name| table::broker_key(name));
-        keys.filter(|key| wrong(key)).map(|key| key.name.to_owned()).collect()
+        let is_wrong = |name: &str| ConfigScope::Broker.key(name).is_some_and(wrong);
+        news.keys().filter(|name| is_wrong(name)).map(|name| (**name).clone()).collect()
     };
     let names = names_of(&|key| !key.is_dynamic());
     if !names.is_empty() {
@@ -199,11 +198,15 @@ pub fn validate_keys(
         return Err(AlterError::PerBrokerOnly { names });
     }
     for (name, text) in &news {
-        let key = table::broker_key(name).ok_or_else(|| AlterError::UnknownKey { name: (*name).clone() })?;
+        let key =
+            ConfigScope::Broker.key(name).ok_or_else(|| AlterError::UnknownKey { name: (*name).clone() })?;
         let reason = match key.support {
             Support::Unserved(reason) => Some(reason),
             Support::Startup | Support::Opening => Some("it is read when the broker starts"),
-            Support::Served | Support::Accepted(_) => None,
+            Support::Listener if table::listener_key(name).is_none() => {
+                Some("it can be changed for a single listener only, by listener.name.NAME. before it")
+            }
+            Support::Listener | Support::Served | Support::Accepted(_) => None,
         };
         if let Some(reason) = reason {
             return Err(AlterError::Unserved { name: (*name).clone(), reason });

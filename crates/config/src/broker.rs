@@ -46,7 +46,7 @@ impl fmt::Debug for Layers {
 
 impl Layers {
     /// One text per key. A key set in a higher layer hides its equals in other units below, even better ones.
-    fn merged(&self) -> BTreeMap<String, String> {
+    pub(super) fn merged(&self) -> BTreeMap<String, String> {
         let mut merged = self.file.clone();
         for layer in [&self.cluster, &self.broker] {
             for (name, value) in layer {
@@ -250,7 +250,7 @@ pub(super) fn usable(
 ) -> BTreeMap<String, String> {
     let mut usable = layer.clone();
     usable.retain(|name, text| {
-        let Some(key) = table::broker_key(name) else { return true };
+        let Some(key) = table::settable_key(name) else { return true };
         let refusal = match Value::parse(key, text) {
             Err(error) => error,
             Ok(value) if !key.is_dynamic() => {

@@ -126,7 +126,9 @@ fn served(page: &mut String, family: &Family) {
     let keys: Vec<_> = family
         .keys
         .iter()
-        .filter(|key| matches!(key.support, Support::Served | Support::Startup | Support::Opening))
+        .filter(|key| {
+            matches!(key.support, Support::Served | Support::Startup | Support::Opening | Support::Listener)
+        })
         .collect();
     if keys.is_empty() {
         return;
@@ -170,7 +172,7 @@ fn topics(page: &mut String) {
     let others: Vec<_> = table::topic_keys()
         .iter()
         .filter_map(|key| match key.support {
-            Support::Served | Support::Startup | Support::Opening => None,
+            Support::Served | Support::Startup | Support::Opening | Support::Listener => None,
             Support::Accepted(reason) | Support::Unserved(reason) => {
                 Some(format!("`{}` ({reason})", key.name))
             }

@@ -131,6 +131,9 @@ pub enum Support {
     /// It applies to connections that the broker opens, and cannot be changed while it runs. On
     /// the broker's own listeners it is not supported.
     Opening,
+    /// It applies to listeners and to connections that the broker opens. While the broker runs it can be changed for a
+    /// single listener only, by `listener.name.NAME.` before the key.
+    Listener,
     /// Not supported: the reason.
     Unserved(&'static str),
 }
@@ -174,6 +177,11 @@ impl ConfigKey {
     /// Whether values of the key are secrets.
     pub fn is_sensitive(&self) -> bool {
         self.config_type == ConfigType::Password
+    }
+
+    /// Whether a listener may have its own value (`listener.name.NAME.` before the key).
+    pub fn is_of_listeners(&self) -> bool {
+        self.support == Support::Listener
     }
 
     /// Whether the key may change while the broker runs.

@@ -12,6 +12,7 @@ pub mod describe;
 pub mod document;
 mod error;
 mod group;
+mod incoming;
 mod internal_topic;
 mod java_properties;
 mod key;
@@ -47,7 +48,7 @@ pub use setting::Setting;
 pub use table::{
     AccessSettings, CleanerSettings, ControllerSettings, EffectiveTopicConfig, GroupSettings, HttpSettings,
     ListenerSettings, LogSettings, MetadataLogSettings, NetworkSettings, NodeSettings, ReplicationSettings,
-    SaslKeys, StandardAuthorizerSettings, StreamSettings, TopicSettings, TransactionSettings,
+    SaslKeys, StandardAuthorizerSettings, StreamSettings, TlsKeys, TopicSettings, TransactionSettings,
 };
 pub use thalweg_log::CleanupPolicy;
 pub use thalweg_record::TimestampType;

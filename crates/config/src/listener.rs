@@ -217,16 +217,6 @@ impl Listeners {
 
     fn check(&self, texts: &ListenerTexts<'_>) -> Result<(), InvalidValue> {
         let listeners = texts.listeners.join(",");
-        for listener in self.broker.iter().chain(&self.controller) {
-            if listener.protocol.has_tls() {
-                let reason = format!(
-                    "Listener {} uses {}, but TLS is not served yet: only PLAINTEXT and SASL_PLAINTEXT listeners are",
-                    listener.name,
-                    listener.protocol.name()
-                );
-                return Err(InvalidValue::new(ListenerSettings::listeners.name(), listeners, reason));
-            }
-        }
         let Roles { broker, controller } = texts.roles;
         if broker && self.broker.is_empty() {
             let reason = "At least one listener must not appear in controller.listener.names";
@@ -430,13 +420,11 @@ mod tests {
     }
 
     #[test]
-    fn secured_listeners_are_refused_by_name() {
-        let error = resolve("PLAINTEXT://:9092,SSL://:9093", |_| ()).expect_err("TLS");
-        assert_eq!(
-            error,
-            "Invalid value PLAINTEXT://:9092,SSL://:9093 for configuration listeners: \
-             Listener SSL uses SSL, only PLAINTEXT listeners are served yet"
-        );
+    fn a_name_that_is_a_protocol_is_spoken() {
+        let found = resolve("PLAINTEXT://:9092,SSL://:9093,SASL_SSL://:9094", |_| ()).expect("valid");
+        let layers: Vec<_> =
+            found.broker.iter().map(|l| (l.protocol.has_tls(), l.protocol.has_sasl())).collect();
+        assert_eq!(layers, [(false, false), (true, false), (true, true)]);
     }
 
     #[test]

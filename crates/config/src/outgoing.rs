@@ -10,10 +10,8 @@ use std::collections::BTreeMap;
 use thalweg_client::Properties;
 
 use super::broker::BrokerConfig;
-use super::key::Support;
 use super::listener::SecurityProtocol;
-use super::properties::LISTENER_PREFIX;
-use super::table::{SaslKeys, TLS_FAMILY};
+use super::table::{LISTENER_PREFIX, SaslKeys, TLS_FAMILY};
 
 impl BrokerConfig {
     /// Settings for connections to controllers.
@@ -38,7 +36,7 @@ impl BrokerConfig {
         let find = |key: &str| set.get(&format!("{prefix}{key}")).or_else(|| set.get(key));
         let mut properties = Properties::new();
         properties.set("security.protocol", protocol.name());
-        for key in TLS_FAMILY.keys.iter().filter(|key| key.support == Support::Opening) {
+        for key in TLS_FAMILY.keys.iter().filter(|key| key.is_of_listeners()) {
             if let Some(value) = find(key.name) {
                 properties.set(key.name, value);
             }

@@ -13,14 +13,11 @@ use super::error::{ConfigError, InvalidConfig};
 use super::java_properties::{self, Malformed};
 use super::key::{ConfigKey, Support};
 use super::rules;
-use super::table::{self, SASL_FAMILY};
+use super::table::{self, LISTENER_PREFIX, SASL_FAMILY};
 use super::values::Values;
 
 /// Size limit of a properties file; longer ones are other files or endless devices.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
-
-/// What a setting for one listener begins with.
-pub(super) const LISTENER_PREFIX: &str = "listener.name.";
 
 /// The file cannot be read.
 #[derive(Debug, Error)]
@@ -184,7 +181,10 @@ fn warning(name: &str, value: &str) -> Option<Warning> {
     let kind = match table::broker_key(name) {
         // A key set to its effective default needs nothing.
         Some(key) if key.default == Some(value.trim()) => return None,
-        Some(ConfigKey { support: Support::Served | Support::Startup | Support::Opening, .. }) => {
+        Some(ConfigKey {
+            support: Support::Served | Support::Startup | Support::Opening | Support::Listener,
+            ..
+        }) => {
             return None;
         }
         Some(ConfigKey { support: Support::Accepted(reason), .. }) => WarningKind::WithoutEffect(reason),
@@ -204,8 +204,12 @@ fn is_of_listener(name: &str) -> bool {
     let Some((_, key)) = name.strip_prefix(LISTENER_PREFIX).and_then(|rest| rest.split_once('.')) else {
         return false;
     };
-    let is_opening =
-        |key| matches!(table::broker_key(key), Some(ConfigKey { support: Support::Opening, .. }));
+    let is_opening = |key| {
+        matches!(
+            table::broker_key(key),
+            Some(ConfigKey { support: Support::Opening | Support::Listener, .. })
+        )
+    };
     let is_sasl = |name: &str| {
         SASL_FAMILY.keys.iter().any(|key| key.name == name && !matches!(key.support, Support::Unserved(_)))
     };
@@ -372,7 +376,7 @@ mod tests {
     fn warnings_name_key_and_reason() {
         let warnings = parse(
             "ssl.keystore.location=/k\nnode.id=1\nlog.retenton.ms=5\nmine=1\nnum.io.threads=16\n\
-             transaction.state.log.min.isr=1\nlistener.name.external.ssl.client.auth=required\n\
+             transaction.state.log.min.isr=1\nlistener.name.external.sasl.enabled.mechanisms=PLAIN\n\
              listener.name.controller.ssl.truststore.location=/t\n\
              listener.name.controller.plain.sasl.jaas.config=x\n",
         )
@@ -381,7 +385,7 @@ mod tests {
         assert_eq!(
             texts,
             [
-                "listener.name.external.ssl.client.auth: settings for a single listener are not served yet",
+                "listener.name.external.sasl.enabled.mechanisms: settings for a single listener are not served yet",
                 "log.retenton.ms: unknown key; did you mean log.retention.ms?",
                 "mine: unknown key",
                 "num.io.threads has no effect: one worker thread per core replaces all of Kafka's thread pools",

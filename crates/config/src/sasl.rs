@@ -14,8 +14,8 @@ use thalweg_security::sasl::{GSSAPI, Mechanism};
 
 use super::error::{ConfigError, InvalidValue};
 use super::listener::{Listener, Listeners};
-use super::properties::LISTENER_PREFIX;
 use super::setting::Setting;
+use super::table::LISTENER_PREFIX;
 use super::table::{self, SaslKeys};
 use super::value::Value;
 

@@ -16,6 +16,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use thalweg_config::NetworkSettings;
+use thalweg_security::Principal;
+use thalweg_security::tls::Session;
 use thalweg_watch as watch;
 use tokio::time::{Instant, sleep};
 
@@ -81,6 +83,16 @@ pub struct Peer {
     pub address: SocketAddr,
     /// The name of the listener.
     pub listener: String,
+    /// What the TLS handshake found; None without TLS.
+    pub tls: Option<Session>,
+}
+
+impl Peer {
+    /// The principal that TLS gives: the name of the client's certificate, or none.
+    pub fn principal(&self) -> Principal {
+        let certificate = self.tls.as_ref().and_then(|session| session.certificate.as_ref());
+        certificate.map_or_else(Principal::anonymous, |shown| Principal::user(shown.user.as_str()))
+    }
 }
 
 /// The answer to one request.
@@ -234,6 +246,7 @@ impl<H: Handler> Connection<H> {
                 }
             };
             if let Err(reason) = round {
+                self.stream.close();
                 return reason;
             }
         }
@@ -266,7 +279,7 @@ impl<H: Handler> Connection<H> {
 
     /// Sends the answers that are ready.
     async fn flush(&mut self) -> Result<(), Disconnect> {
-        match self.output.send(&self.stream, false)? {
+        match self.output.send(&mut self.stream, false)? {
             true => Ok(()),
             false => self.flush_slowly().await,
         }
@@ -464,7 +477,7 @@ impl<H: Handler> Connection<H> {
 
     /// Reads available bytes; `None` if there are none.
     fn read_now(&mut self) -> Result<Option<Read>, Disconnect> {
-        match self.input.try_read(&self.stream) {
+        match self.input.try_read(&mut self.stream) {
             Ok(Read::Bytes(0)) => Err(Disconnect::Closed),
             Ok(Read::Bytes(bytes)) => {
                 self.read_bytes += bytes;

@@ -25,7 +25,7 @@ const LENGTH: usize = 4;
 
 /// A frame's length is not acceptable to this listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a frame of {length} bytes, where {setting} allows {max}")]
+#[error("{}", described(*.length, *.max, .setting))]
 pub(super) struct FrameLength {
     pub(super) length: i32,
     pub(super) max: usize,
@@ -34,6 +34,17 @@ pub(super) struct FrameLength {
 
 /// The setting of a frame's size, unless the peer has yet to authenticate.
 const FRAME_MAX: &str = "socket.request.max.bytes";
+/// What a TLS handshake begins with, read as a length: its record's type and the first byte of the version.
+const TLS_HELLO: i32 = 0x1603;
+
+fn described(length: i32, max: usize, setting: &str) -> String {
+    match length >> 16 {
+        TLS_HELLO => "the client begins TLS on a listener without it (its security.protocol may have to be PLAINTEXT or \
+                      SASL_PLAINTEXT)"
+            .to_owned(),
+        _ => format!("a frame of {length} bytes, where {setting} allows {max}"),
+    }
+}
 
 /// The outcome of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,7 +174,7 @@ impl Input {
     }
 
     /// Reads once.
-    pub(super) fn try_read(&mut self, stream: &Stream) -> io::Result<Read> {
+    pub(super) fn try_read(&mut self, stream: &mut Stream) -> io::Result<Read> {
         if !self.has_room() {
             return Ok(Read::NoRoom);
         }

@@ -105,7 +105,7 @@ impl LargeFrame {
     }
 
     /// Reads once. There is room.
-    pub(super) fn try_read(&mut self, stream: &Stream) -> io::Result<usize> {
+    pub(super) fn try_read(&mut self, stream: &mut Stream) -> io::Result<usize> {
         let room = self.bytes.capacity().min(self.length) - self.bytes.len();
         stream.try_read_buf(&mut (&mut self.bytes).limit(room))
     }

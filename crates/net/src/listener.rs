@@ -1,7 +1,8 @@
 //! Listening sockets: bound first, served when the broker is ready, closed first when it stops.
 
-use super::admission::ConnectionLimits;
+use super::admission::{Admission, ConnectionLimits};
 use super::connection::{Connection, ConnectionSettings, Disconnect, Handler, Peer, stopped};
+use super::handshake::TlsListener;
 use super::stream::{SimulatedStream, Stream};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::fmt;
@@ -41,6 +42,7 @@ pub struct Listening {
     /// Its name.
     pub name: String,
     sockets: Vec<Acceptor>,
+    tls: Option<Arc<TlsListener>>,
 }
 
 /// A port of a simulated machine that is listened on, until this is dropped.
@@ -113,7 +115,7 @@ pub(super) fn bind(
         }
     }
     match (sockets.is_empty(), failure) {
-        (false, _) => Ok(Listening { name: name.to_owned(), sockets }),
+        (false, _) => Ok(Listening { name: name.to_owned(), sockets, tls: None }),
         (true, source) => Err(error(source.unwrap_or_else(|| io::Error::other("the host has no address")))),
     }
 }
@@ -155,6 +157,7 @@ pub(super) struct Serving<H> {
     limits: Arc<ConnectionLimits>,
     stopping: watch::Receiver<bool>,
     name: String,
+    tls: Option<Arc<TlsListener>>,
 }
 
 impl fmt::Debug for Listening {
@@ -165,7 +168,12 @@ impl fmt::Debug for Listening {
 
 impl Listening {
     pub(super) fn simulated(name: &str, listener: Box<dyn SimulatedListener>) -> Listening {
-        Listening { name: name.to_owned(), sockets: vec![Acceptor::Simulated(listener)] }
+        Listening { name: name.to_owned(), sockets: vec![Acceptor::Simulated(listener)], tls: None }
+    }
+
+    /// The same listener, over TLS if there is any.
+    pub fn over(self, tls: Option<Arc<TlsListener>>) -> Listening {
+        Listening { tls, ..self }
     }
 
     /// The addresses that are listened on.
@@ -196,7 +204,7 @@ impl Listening {
         limits: Arc<ConnectionLimits>,
         stopping: watch::Receiver<bool>,
     ) {
-        let serving = Serving { handler, settings, limits, stopping, name: self.name };
+        let serving = Serving { handler, settings, limits, stopping, name: self.name, tls: self.tls };
         let mut accepting = JoinSet::new();
         for socket in self.sockets {
             accepting.spawn(accept(socket, serving.clone()));
@@ -252,18 +260,36 @@ fn admit<H: Handler + Sync>(
     if let Stream::Tcp(socket) = &stream {
         tune(socket, address, &serving.settings);
     }
-    let peer = Arc::new(Peer { address, listener: serving.name.clone() });
-    let Serving { handler, settings, stopping, .. } = serving.clone();
-    let connection = Connection::new(stream, peer, handler, settings, stopping, admission);
-    connections.spawn(async move {
-        match connection.run().await {
-            reason @ (Disconnect::FrameLength(_)
-            | Disconnect::Refused(_)
-            | Disconnect::TooSlow
-            | Disconnect::Unread) => tracing::warn!(%address, %reason, "Closed a connection"),
-            reason => tracing::debug!(%address, %reason, "Connection ended"),
+    let serving = serving.clone();
+    connections.spawn(async move { serve(stream, address, serving, admission).await });
+}
+
+/// Serves one connection, after its handshake where the listener has TLS.
+async fn serve<H: Handler>(stream: Stream, address: SocketAddr, serving: Serving<H>, admission: Admission) {
+    let Serving { handler, settings, mut stopping, name, tls, .. } = serving;
+    let (stream, session) = match tls {
+        None => (stream, None),
+        Some(tls) => {
+            let shaken = tokio::select! {
+                biased;
+                () = stopped(&mut stopping) => return,
+                shaken = tls.accept(stream, settings.idle_max) => shaken,
+            };
+            match shaken {
+                Ok((stream, session)) => (stream, Some(session)),
+                Err(reason) => return tls.note(&name, address, &reason),
+            }
         }
-    });
+    };
+    let peer = Arc::new(Peer { address, listener: name, tls: session });
+    let connection = Connection::new(stream, peer, handler, settings, stopping, admission);
+    match connection.run().await {
+        reason @ (Disconnect::FrameLength(_)
+        | Disconnect::Refused(_)
+        | Disconnect::TooSlow
+        | Disconnect::Unread) => tracing::warn!(%address, %reason, "Closed a connection"),
+        reason => tracing::debug!(%address, %reason, "Connection ended"),
+    }
 }
 
 /// A failure here makes a connection slower, not wrong.

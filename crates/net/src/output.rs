@@ -1,6 +1,7 @@
-//! Output: bytes in memory by one gather write, batches in a file by sendfile.
+//! Output: bytes in memory by one gather write, batches in a file by sendfile; over TLS, both packed into records.
 
-use super::stream::Stream;
+use super::stream::tls::TlsStream;
+use super::stream::{self, Stream};
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -74,6 +75,8 @@ pub(super) struct Output {
     pushed_bytes: usize,
     /// The unsent part of these.
     unsent_bytes: usize,
+    /// Bytes that are encrypted and not sent.
+    sealed_bytes: usize,
     /// How many bytes the peer's socket took, of files as well. Wraps around.
     progress: u64,
 }
@@ -97,7 +100,7 @@ impl Output {
 
     /// How much in memory is not sent.
     pub(super) fn unsent_bytes(&self) -> usize {
-        self.unsent_bytes
+        self.unsent_bytes + self.sealed_bytes
     }
 
     /// How many bytes the socket took so far. Wraps around.
@@ -107,8 +110,12 @@ impl Output {
 
     /// Sends as much as the socket accepts, and returns whether that is all. With `unasked` the socket is tried
     /// although it did not report room: it does so only when much of its buffer is free.
-    pub(super) fn send(&mut self, stream: &Stream, unasked: bool) -> io::Result<bool> {
-        match self.try_flush(stream, unasked) {
+    pub(super) fn send(&mut self, stream: &mut Stream, unasked: bool) -> io::Result<bool> {
+        let flushed = match stream {
+            Stream::Tls(tls) => self.flush_sealed(tls, unasked),
+            stream => self.try_flush(stream, unasked),
+        };
+        match flushed {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error),
@@ -119,6 +126,56 @@ impl Output {
             self.segments = VecDeque::new();
         }
         Ok(true)
+    }
+
+    fn flush_sealed(&mut self, tls: &mut TlsStream, unasked: bool) -> io::Result<()> {
+        let before = tls.progress();
+        let flushed = self.write_sealed(tls, unasked);
+        self.progress = self.progress.wrapping_add(tls.progress().wrapping_sub(before));
+        self.sealed_bytes = tls.unsent_bytes();
+        flushed
+    }
+
+    fn write_sealed(&mut self, tls: &mut TlsStream, unasked: bool) -> io::Result<()> {
+        loop {
+            tls.flush(unasked)?;
+            if self.segments.is_empty() {
+                return Ok(());
+            }
+            tls.write(|room| self.take_into(room), unasked)?;
+        }
+    }
+
+    /// Moves answers from the front into a buffer, until it is full.
+    fn take_into(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < room.len() {
+            let rest = &mut room[filled..];
+            let (taken, is_all) = match self.segments.front_mut() {
+                None => break,
+                Some(Segment::Bytes(bytes)) => {
+                    let taken = bytes.split_to(bytes.len().min(rest.len()));
+                    rest[..taken.len()].copy_from_slice(&taken);
+                    self.unsent_bytes -= taken.len();
+                    (taken.len(), bytes.is_empty())
+                }
+                Some(Segment::File(slice)) => {
+                    let wanted = slice.len.min(rest.len());
+                    let read = slice.file.read_at(&mut rest[..wanted], slice.position)?;
+                    if read == 0 && wanted > 0 {
+                        return Err(stream::cut());
+                    }
+                    slice.position += read as u64;
+                    slice.len -= read;
+                    (read, slice.len == 0)
+                }
+            };
+            filled += taken;
+            if is_all {
+                self.segments.pop_front();
+            }
+        }
+        Ok(filled)
     }
 
     /// Keeps no more memory than the unsent bytes need: buffers have unused room at the end, and the front of the

@@ -1,7 +1,9 @@
-//! The other end of a connection: a socket, or a simulated stream.
+//! The other end of a connection: a socket, a simulated stream, or TLS over one of them.
 //!
 //! Owns: nonblocking reads and writes, and waiting for them. Files leave through a socket by sendfile; a simulated
 //! stream has no descriptor, so there they are read.
+
+pub(super) mod tls;
 
 use bytes::{BufMut, Bytes};
 use rustix::net::SendFlags;
@@ -10,6 +12,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 use std::task::{Context, Poll};
 use thalweg_log::LogSlice;
+use tls::TlsStream;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -35,6 +38,7 @@ pub trait SimulatedStream: Send + Sync {
 pub(super) enum Stream {
     Tcp(TcpStream),
     Simulated(Box<dyn SimulatedStream>),
+    Tls(Box<TlsStream>),
 }
 
 impl Stream {
@@ -42,6 +46,7 @@ impl Stream {
         match self {
             Stream::Tcp(socket) => socket.readable().await,
             Stream::Simulated(stream) => poll_fn(|context| stream.poll_readable(context)).await,
+            Stream::Tls(stream) => stream.readable().await,
         }
     }
 
@@ -49,11 +54,12 @@ impl Stream {
         match self {
             Stream::Tcp(socket) => socket.writable().await,
             Stream::Simulated(stream) => poll_fn(|context| stream.poll_writable(context)).await,
+            Stream::Tls(stream) => stream.writable().await,
         }
     }
 
     /// Reads once into the room that the buffer has. `Ok(0)` is the end of the stream.
-    pub(super) fn try_read_buf(&self, buffer: &mut impl BufMut) -> io::Result<usize> {
+    pub(super) fn try_read_buf(&mut self, buffer: &mut impl BufMut) -> io::Result<usize> {
         match self {
             Stream::Tcp(socket) => socket.try_read_buf(buffer),
             Stream::Simulated(stream) => {
@@ -62,6 +68,35 @@ impl Stream {
                 buffer.put_slice(&bytes[..read]);
                 Ok(read)
             }
+            Stream::Tls(stream) => stream.try_read(buffer),
+        }
+    }
+
+    /// Reads once. `Ok(0)` is the end of the stream.
+    pub(super) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(socket) => socket.try_read(buffer),
+            Stream::Simulated(stream) => stream.try_read(buffer),
+            Stream::Tls(_) => Err(nested()),
+        }
+    }
+
+    /// Sends as much as is taken; with `unasked` even if the socket did not report room.
+    pub(super) fn try_write(&self, bytes: &[u8], unasked: bool) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(socket) if unasked => {
+                Ok(rustix::net::send(socket.as_fd(), bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
+            }
+            Stream::Tcp(socket) => socket.try_write(bytes),
+            Stream::Simulated(stream) => stream.try_write(bytes),
+            Stream::Tls(_) => Err(nested()),
+        }
+    }
+
+    /// Ends the layer of TLS, if there is one.
+    pub(super) fn close(&mut self) {
+        if let Stream::Tls(stream) = self {
+            stream.close();
         }
     }
 
@@ -69,6 +104,7 @@ impl Stream {
         match self {
             Stream::Tcp(socket) => socket.try_write_vectored(slices),
             Stream::Simulated(stream) => stream.try_write(slices.first().map_or(&[], |slice| slice)),
+            Stream::Tls(_) => Err(nested()),
         }
     }
 
@@ -83,15 +119,14 @@ impl Stream {
                 Ok(rustix::net::send(socket.as_fd(), bytes, flags | SendFlags::NOSIGNAL)?)
             }),
             Stream::Simulated(stream) => stream.try_write(bytes),
+            Stream::Tls(_) => Err(nested()),
         }
     }
 
     /// As [`Stream::try_send`], also where the socket did not report room.
     pub(super) fn send_unasked(&self, bytes: &Bytes) -> io::Result<usize> {
         match self {
-            Stream::Tcp(socket) if !bytes.is_empty() => {
-                Ok(rustix::net::send(socket.as_fd(), bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
-            }
+            Stream::Tcp(_) if !bytes.is_empty() => self.try_write(bytes, true),
             _ => self.try_send(bytes, false),
         }
     }
@@ -109,18 +144,26 @@ impl Stream {
                 }
                 (Stream::Tcp(socket), None) => copy(slice, |bytes| socket.try_write(bytes))?,
                 (Stream::Simulated(stream), _) => copy(slice, |bytes| stream.try_write(bytes))?,
+                (Stream::Tls(_), _) => return Err(nested()),
             };
             if sent == 0 {
-                // The head announced these batches: continuing would shift every later byte of the stream.
-                return Err(io::Error::new(
-                    io::ErrorKind::UnexpectedEof,
-                    "a log segment was cut while it was sent",
-                ));
+                return Err(cut());
             }
             slice.len -= sent;
         }
         Ok(())
     }
+}
+
+/// TLS sends whole answers ([`TlsStream::write`]), and is not put over TLS.
+fn nested() -> io::Error {
+    io::Error::other("bytes for a socket under TLS")
+}
+
+/// The error for a file that got shorter. The head announced these batches: continuing would shift every later byte of the
+/// stream.
+pub(super) fn cut() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "a log segment was cut while it was sent")
 }
 
 fn copy(slice: &mut LogSlice, write: impl Fn(&[u8]) -> io::Result<usize>) -> io::Result<usize> {

@@ -1,11 +1,20 @@
 //! Who a peer is, and what it may do.
 //!
-//! Owns: principals, ACLs and decisions on them, and the mechanisms of SASL. Pure: no I/O, no clock, no randomness; the
-//! state, the time and the nonces are given by the caller. Refuses: to know requests, connections and the metadata image.
-//! Shared by clients and servers.
+//! Owns: principals, ACLs and decisions on them; the mechanisms of SASL; certificates, keys and the settings of TLS. No
+//! clock, no network, no randomness: they are given by the caller; files are read only where a setting names a store.
+//! Refuses: to know requests, connections and the metadata image. Shared by clients and servers.
 
 pub mod acl;
+mod der;
+mod names;
 mod principal;
 pub mod sasl;
+mod secrets;
+mod setting;
+pub mod stores;
+pub mod tls;
 
+pub use names::{InvalidRule, NoMatchingRule, PrincipalMapping, distinguished_name};
 pub use principal::{ParsePrincipalError, Principal};
+pub use secrets::{HIDDEN, is_secret};
+pub use setting::{InvalidSetting, Take, take_first};

@@ -61,7 +61,7 @@ const LAW: [(&str, &[&str]); 22] = [
     ("thalweg-log", &["hash", "ids", "record"]),
     ("thalweg-membership", &["client", "config", "controller", "metadata", "record", "watch", "wire"]),
     ("thalweg-metadata", &["hash", "ids", "wire"]),
-    ("thalweg-net", &["client", "config", "hash", "log", "watch", "wire"]),
+    ("thalweg-net", &["client", "config", "hash", "log", "security", "watch", "wire"]),
     ("thalweg-ports", &[]),
     ("thalweg-record", &["ids"]),
     (

@@ -167,7 +167,8 @@ fn check(broker: &Broker, resource: &AlterConfigsResource) -> Result<(), Verdict
     match ConfigResourceKind::from_id(resource.resource_type) {
         ConfigResourceKind::Broker => {
             check_own(broker, name)?;
-            Ok(broker.config().validate_dynamic(!name.is_empty(), &values)?)
+            let config = broker.config().validate_dynamic(!name.is_empty(), &values)?;
+            broker.secured.check(&config).map_err(|error| Verdict::invalid(error.to_string()))
         }
         ConfigResourceKind::Topic | ConfigResourceKind::ClientMetrics | ConfigResourceKind::Group => Ok(()),
         ConfigResourceKind::BrokerLogger | ConfigResourceKind::Unknown(_) => {

@@ -61,7 +61,8 @@ fn check(broker: &Broker, resource: &AlterConfigsResource) -> Result<Option<Verd
     match ConfigResourceKind::from_id(resource.resource_type) {
         ConfigResourceKind::Broker => {
             check_own(broker, name)?;
-            broker.config().alter_broker(!name.is_empty(), &alterations)?;
+            let config = broker.config().alter_broker(!name.is_empty(), &alterations)?;
+            broker.secured.check(&config).map_err(|error| Verdict::invalid(error.to_string()))?;
             Ok(None)
         }
         ConfigResourceKind::BrokerLogger => {

@@ -58,7 +58,9 @@ impl Session {
             };
             Box::new(Exchange::new(Arc::clone(authenticator), limits))
         });
-        let identity = Identity { principal: Arc::new(Principal::anonymous()), by_token: false };
+        // Over SASL_SSL a client's certificate only lets it in.
+        let principal = if exchange.is_some() { Principal::anonymous() } else { peer.principal() };
+        let identity = Identity { principal: Arc::new(principal), by_token: false };
         Session { peer, identity, exchange }
     }
 
@@ -67,7 +69,7 @@ impl Session {
         &self.peer
     }
 
-    /// Its principal; anonymous where nobody is asked for a name.
+    /// Its principal, by SASL or by its certificate; anonymous where nobody is asked for a name.
     pub fn principal(&self) -> &Arc<Principal> {
         &self.identity.principal
     }

@@ -22,6 +22,7 @@ mod restart;
 mod running;
 mod sasl;
 mod stopping;
+mod tls;
 mod transactions;
 mod transport;
 mod validation;

@@ -3,7 +3,9 @@
 
 use rustls::pki_types::PrivateKeyDer;
 
-use super::{Security, pem};
+use thalweg_security::stores::pem;
+
+use super::Security;
 
 impl Security {
     /// librdkafka's properties. They hold secrets.

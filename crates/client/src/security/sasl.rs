@@ -16,7 +16,6 @@ use thalweg_security::sasl::{GSSAPI, Mechanism, plain, scram};
 use thalweg_wire::request::{SaslAuthenticateRequest, SaslHandshakeRequest};
 use thalweg_wire::{ErrorCode, Request, frame};
 
-use super::{invalid, missing};
 use crate::error::{
     AuthenticationFailed, AuthenticationFault, ClientError, CloseReason, UnencodableRequest,
     UnreadableResponse,
@@ -66,17 +65,20 @@ impl Credentials {
         let password = properties.take("sasl.password");
         if let Some(line) = properties.take(JAAS).filter(|line| !line.trim().is_empty()) {
             let module = jaas::parse(&line).map_err(|fault| {
-                invalid(JAAS, &line, format!("another line ({fault}): {}", usage(mechanism)))
+                InvalidSetting::new(JAAS, &line, format!("another line ({fault}): {}", usage(mechanism)))
             })?;
             return of_module(module, mechanism);
         }
         match (user, password) {
             (Some(user), Some(password)) => Ok(Credentials { mechanism, user, password, by_token: false }),
-            (Some(_), None) => Err(missing("sasl.password", "the password of sasl.username")),
-            (None, Some(_)) => Err(missing("sasl.username", "the user whose password sasl.password is")),
-            (None, None) => {
-                Err(missing(JAAS, format!("{}, or sasl.username and sasl.password,", usage(mechanism))))
+            (Some(_), None) => Err(InvalidSetting::missing("sasl.password", "the password of sasl.username")),
+            (None, Some(_)) => {
+                Err(InvalidSetting::missing("sasl.username", "the user whose password sasl.password is"))
             }
+            (None, None) => Err(InvalidSetting::missing(
+                JAAS,
+                format!("{}, or sasl.username and sasl.password,", usage(mechanism)),
+            )),
         }
     }
 
@@ -112,14 +114,14 @@ fn take_mechanism(properties: &mut Properties) -> Result<Mechanism, InvalidSetti
     let name = name.trim();
     match Mechanism::from_name(&name.to_ascii_uppercase()) {
         Some(Mechanism::OAuthBearer) => {
-            Err(invalid(key, name, format!("{MECHANISMS} (OAUTHBEARER is not spoken here)")))
+            Err(InvalidSetting::new(key, name, format!("{MECHANISMS} (OAUTHBEARER is not spoken here)")))
         }
         Some(mechanism) => Ok(mechanism),
         None if name.eq_ignore_ascii_case(GSSAPI) => {
             let expected = format!("{MECHANISMS} (GSSAPI, which is Kafka's default, is not spoken here)");
-            Err(invalid(key, name, expected))
+            Err(InvalidSetting::new(key, name, expected))
         }
-        None => Err(invalid(key, name, MECHANISMS)),
+        None => Err(InvalidSetting::new(key, name, MECHANISMS)),
     }
 }
 
@@ -128,7 +130,7 @@ fn usage(mechanism: Mechanism) -> String {
 }
 
 fn of_module(mut module: LoginModule, mechanism: Mechanism) -> Result<Credentials, InvalidSetting> {
-    let wrong = |expected: String| invalid(JAAS, "", expected);
+    let wrong = |expected: String| InvalidSetting::new(JAAS, "", expected);
     if !mechanism.is_of(&module.class) {
         let expected = format!("{} for sasl.mechanism={}", usage(mechanism), mechanism.name());
         return Err(wrong(expected));

@@ -10,20 +10,18 @@ use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
-use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
-};
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::version::{TLS12, TLS13};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, SupportedProtocolVersion};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use thalweg_security::InvalidSetting;
+use thalweg_security::stores::{self, Identity};
+use thalweg_security::tls as shared;
 use tokio_rustls::TlsConnector;
 
-use super::store::{self, Identity, Trusted};
-use super::{invalid, missing, take_first};
 use crate::byte_stream::ByteStream;
 use crate::error::TlsFault;
-use crate::properties::{InvalidSetting, Properties};
+use crate::properties::Properties;
 
 const HOST_CHECK: &str = "ssl.endpoint.identification.algorithm";
 
@@ -49,16 +47,17 @@ impl fmt::Debug for Tls {
 impl Tls {
     /// Takes the `ssl.` settings.
     pub(super) fn take(properties: &mut Properties) -> Result<Tls, InvalidSetting> {
-        let trusted = store::take_trusted(properties)?;
-        let identity = store::take_identity(properties)?;
-        let check_host = match properties.take(HOST_CHECK) {
+        let take = &mut |key: &str| properties.take(key);
+        let trusted = stores::take_trusted(take)?;
+        let identity = stores::take_identity(take)?;
+        let check_host = match take(HOST_CHECK) {
             None => true,
             Some(name) => match name.trim().to_ascii_lowercase().as_str() {
                 "https" => true,
                 // librdkafka's word for it.
                 "" | "none" => false,
                 _ => {
-                    return Err(invalid(
+                    return Err(InvalidSetting::new(
                         HOST_CHECK,
                         &name,
                         "https, or nothing for no check of the host name,",
@@ -66,9 +65,9 @@ impl Tls {
                 }
             },
         };
-        let versions = take_versions(properties)?;
-        let provider = Arc::new(take_ciphers(properties)?);
-        let roots = roots(trusted.as_ref())?;
+        let versions = shared::take_versions(take)?;
+        let provider = Arc::new(shared::take_ciphers(take)?);
+        let roots = shared::roots(trusted.as_ref())?;
         let verifier = Arc::new(Verifier {
             roots,
             own: trusted.as_ref().map(|trusted| trusted.certificates.clone()).unwrap_or_default(),
@@ -77,17 +76,16 @@ impl Tls {
         });
         let config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&versions)
-            .map_err(|error| {
-                let key = "ssl.cipher.suites";
-                invalid(key, "(those given)", format!("others, for ssl.enabled.protocols ({error}),"))
-            })?
+            .map_err(|error| shared::no_suite(&error))?
             .dangerous()
             .with_custom_certificate_verifier(verifier);
         let config = match &identity {
             None => config.with_no_client_auth(),
-            Some(Identity { chain, key, setting, value }) => config
-                .with_client_auth_cert(chain.clone(), key.clone_key())
-                .map_err(|error| invalid(setting, value, format!("a certificate with its key ({error})")))?,
+            Some(Identity { chain, key, setting, value, .. }) => {
+                config.with_client_auth_cert(chain.clone(), key.clone_key()).map_err(|error| {
+                    InvalidSetting::new(setting, value, format!("a certificate with its key ({error})"))
+                })?
+            }
         };
         Ok(Tls {
             config: Arc::new(config),
@@ -116,67 +114,6 @@ impl Tls {
             })),
         }
     }
-}
-
-/// The certificates that everything must lead to.
-fn roots(trusted: Option<&Trusted>) -> Result<RootCertStore, InvalidSetting> {
-    let mut roots = RootCertStore::empty();
-    match trusted {
-        Some(Trusted { certificates, setting, value }) => {
-            let (added, _) = roots.add_parsable_certificates(certificates.iter().cloned());
-            if added == 0 {
-                return Err(invalid(
-                    setting,
-                    value,
-                    "one with certificates that can be read (X.509, version 3)",
-                ));
-            }
-        }
-        None => {
-            let system = rustls_native_certs::load_native_certs();
-            let (added, _) = roots.add_parsable_certificates(system.certs);
-            if added == 0 {
-                let key = "ssl.truststore.location";
-                return Err(missing(key, "a file of certificates to trust, of which this system has none,"));
-            }
-        }
-    }
-    Ok(roots)
-}
-
-fn take_versions(
-    properties: &mut Properties,
-) -> Result<Vec<&'static SupportedProtocolVersion>, InvalidSetting> {
-    const KEY: &str = "ssl.enabled.protocols";
-    let newest = [("TLS", false), ("TLSv1.3", false), ("TLSv1.2", true)];
-    let only_12 = properties.take_choice("ssl.protocol", false, &newest)?;
-    let Some((_, list)) = take_first(properties, &[KEY]) else {
-        return Ok(if only_12 { vec![&TLS12] } else { vec![&TLS13, &TLS12] });
-    };
-    let versions = list.split(',').map(|name| match name.trim() {
-        "TLSv1.2" => Ok(&TLS12),
-        "TLSv1.3" => Ok(&TLS13),
-        _ => Err(invalid(KEY, &list, "TLSv1.2, TLSv1.3")),
-    });
-    versions.collect()
-}
-
-/// What does the work, with the ciphers that `ssl.cipher.suites` leaves.
-fn take_ciphers(properties: &mut Properties) -> Result<CryptoProvider, InvalidSetting> {
-    const KEY: &str = "ssl.cipher.suites";
-    let mut provider = ring::default_provider();
-    let Some((_, list)) = take_first(properties, &[KEY]) else { return Ok(provider) };
-    let wanted: Vec<&str> = list.split(',').map(str::trim).collect();
-    // Their names are Java's, but for the prefix of those of TLS 1.3.
-    let name = |suite: &rustls::SupportedCipherSuite| {
-        suite.suite().as_str().unwrap_or_default().replacen("TLS13_", "TLS_", 1)
-    };
-    let all: Vec<String> = provider.cipher_suites.iter().map(name).collect();
-    provider.cipher_suites.retain(|suite| wanted.contains(&name(suite).as_str()));
-    if provider.cipher_suites.is_empty() {
-        return Err(invalid(KEY, &list, format!("one of {} or more", all.join(", "))));
-    }
-    Ok(provider)
 }
 
 /// Checks the broker's certificate.

@@ -33,7 +33,7 @@ pub use network::{ListenerSettings, NetworkSettings, TopicSettings};
 pub use own::{HttpSettings, ProduceKeys, StreamSettings};
 pub use sasl::SaslKeys;
 pub use topic::EffectiveTopicConfig;
-pub use unserved::TieredStorageKeys;
+pub use unserved::{TieredStorageKeys, TlsKeys};
 
 /// Keys that belong together, under a title for the documentation.
 #[derive(Debug)]
@@ -142,6 +142,20 @@ pub fn client_metrics_key(name: &str) -> Option<&'static ConfigKey> {
 
 fn find(keys: &[&'static ConfigKey], name: &str) -> Option<&'static ConfigKey> {
     keys.binary_search_by(|key| key.name.cmp(name)).ok().map(|at| keys[at])
+}
+
+/// What a setting for one listener begins with.
+pub(crate) const LISTENER_PREFIX: &str = "listener.name.";
+
+/// The listener and the key of a setting for one listener: `listener.name.NAME.KEY`, the name in small letters.
+pub fn listener_key(name: &str) -> Option<(&str, &'static ConfigKey)> {
+    let (listener, key) = name.strip_prefix(LISTENER_PREFIX)?.split_once('.')?;
+    Some((listener, broker_key(key).filter(|key| key.is_of_listeners())?))
+}
+
+/// The key of a broker's setting: of all, or of a single listener.
+pub fn settable_key(name: &str) -> Option<&'static ConfigKey> {
+    broker_key(name).or_else(|| Some(listener_key(name)?.1))
 }
 
 /// The broker's keys of which the first that is set counts: `name` and its equals in other units, best first. They are those

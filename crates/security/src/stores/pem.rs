@@ -7,18 +7,23 @@ use base64::engine::general_purpose::STANDARD;
 
 /// The content between a BEGIN and its END.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Section {
-    pub(super) label: String,
-    pub(super) der: Vec<u8>,
+pub struct Section {
+    /// What follows BEGIN, such as `CERTIFICATE`.
+    pub label: String,
+    /// The decoded bytes.
+    pub der: Vec<u8>,
 }
 
 /// Why a text is no PEM.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum PemFault {
+pub enum PemFault {
+    /// No END.
     #[error("-----BEGIN {0}----- has no -----END {0}-----")]
     NoEnd(String),
+    /// Not base64.
     #[error("the content of -----BEGIN {0}----- is not base64")]
     NotBase64(String),
+    /// A key in OpenSSL's old encryption.
     #[error(
         "the key uses OpenSSL's old encryption; convert it with openssl pkcs8 -topk8 -in KEY -out NEW_KEY"
     )]
@@ -26,7 +31,7 @@ pub(super) enum PemFault {
 }
 
 /// All sections of a text, in order. Text outside of them is ignored.
-pub(super) fn sections(text: &str) -> Result<Vec<Section>, PemFault> {
+pub fn sections(text: &str) -> Result<Vec<Section>, PemFault> {
     let text = text.replace("\\n", "\n");
     let mut found = Vec::new();
     let mut rest = text.as_str();
@@ -47,7 +52,7 @@ pub(super) fn sections(text: &str) -> Result<Vec<Section>, PemFault> {
 }
 
 /// A section as text.
-pub(super) fn text(label: &str, der: &[u8]) -> String {
+pub fn text(label: &str, der: &[u8]) -> String {
     const LINE: usize = 64;
     let base64 = STANDARD.encode(der);
     let mut text = format!("-----BEGIN {label}-----\n");

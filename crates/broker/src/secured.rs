@@ -1,0 +1,180 @@
+//! The TLS of this node's listeners: read at the start, and again when a file or a setting changes.
+//!
+//! A change counts for new connections. What cannot be used is refused, or logged if it is a file's content, and the listener
+//! goes on with what it has. Files are looked at every few seconds, by their time and length.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+use thalweg_config::{BrokerConfig, Listener, TlsKeys};
+use thalweg_net::{HandshakeTurns, TlsListener};
+use thalweg_security::InvalidSetting;
+use thalweg_security::tls::{IncompatibleCertificate, ServerTls};
+use thalweg_watch as watch;
+
+/// How often the files are looked at.
+const LOOK_AGAIN: Duration = Duration::from_secs(3);
+
+/// `ssl.` settings by Kafka's names.
+type Settings = BTreeMap<&'static str, String>;
+
+/// The TLS settings of a listener cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("Listener {listener}: {reason}")]
+pub struct TlsRefused {
+    /// The listener's name.
+    pub listener: String,
+    /// Why.
+    pub reason: TlsRefusal,
+}
+
+/// Why TLS settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsRefusal {
+    /// A setting, or the file that it names, is wrong.
+    #[error(transparent)]
+    Setting(#[from] InvalidSetting),
+    /// A running listener would show another name.
+    #[error(transparent)]
+    Incompatible(#[from] IncompatibleCertificate),
+}
+
+/// The listeners that have TLS.
+#[derive(Debug, Default)]
+pub struct SecuredListeners(Vec<Secured>);
+
+#[derive(Debug)]
+struct Secured {
+    listener: Listener,
+    tls: Arc<TlsListener>,
+    read: Mutex<AsRead>,
+}
+
+/// What was read last: settings, and the files as they were.
+#[derive(Debug)]
+struct AsRead {
+    settings: Settings,
+    stamps: Vec<Stamp>,
+}
+
+/// When a file was changed, and its length; None if it cannot be looked at.
+type Stamp = Option<(SystemTime, u64)>;
+
+impl SecuredListeners {
+    /// Reads the settings of those listeners that have TLS.
+    pub fn open(config: &BrokerConfig, listeners: &[Listener]) -> Result<SecuredListeners, TlsRefused> {
+        let mut secured = Vec::new();
+        for listener in listeners {
+            let Some(settings) = config.tls_of(listener) else { continue };
+            let tls = take(&settings).map_err(|error| refused(listener, error.into()))?;
+            let read = Mutex::new(AsRead { stamps: stamps(&tls), settings });
+            let tls = TlsListener::new(tls, HandshakeTurns::default());
+            secured.push(Secured { listener: listener.clone(), tls, read });
+        }
+        Ok(SecuredListeners(secured))
+    }
+
+    /// The TLS of a listener, if it has any.
+    pub fn of(&self, name: &str) -> Option<Arc<TlsListener>> {
+        let secured = self.0.iter().find(|secured| secured.listener.name == name);
+        secured.map(|secured| Arc::clone(&secured.tls))
+    }
+
+    /// Whether another configuration can be used.
+    pub fn check(&self, config: &BrokerConfig) -> Result<(), TlsRefused> {
+        let mut changes = self.0.iter().filter_map(|secured| secured.change(config));
+        changes.try_for_each(|(_, changed)| changed.map(|_| ()))
+    }
+
+    /// Uses another configuration from now on, as far as it can be used.
+    pub fn apply(&self, config: &BrokerConfig) {
+        for secured in &self.0 {
+            let Some((settings, changed)) = secured.change(config) else { continue };
+            match changed {
+                Ok(tls) => secured.replace(tls, settings),
+                Err(error) => tracing::error!(%error, "Kept the TLS settings of a listener"),
+            }
+        }
+    }
+
+    /// Reads files again that have changed.
+    fn look(&self) {
+        for secured in &self.0 {
+            let settings = {
+                let mut read = secured.read.lock();
+                let now = stamps(&secured.tls.current());
+                if now == read.stamps {
+                    continue;
+                }
+                read.stamps = now;
+                read.settings.clone()
+            };
+            match secured.compatible(&settings) {
+                Ok(tls) => secured.replace(tls, settings),
+                Err(error) => tracing::error!(%error, "Kept the certificates of a listener"),
+            }
+        }
+    }
+
+    /// Watches the files until the node stops.
+    pub async fn watch(self: Arc<Self>, mut stopping: watch::Receiver<bool>) {
+        if self.0.is_empty() {
+            return;
+        }
+        while !*stopping.borrow_and_update() {
+            tokio::select! {
+                biased;
+                changed = stopping.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(LOOK_AGAIN) => self.look(),
+            }
+        }
+    }
+}
+
+impl Secured {
+    /// The listener's settings in another configuration, if they differ, and what they give.
+    fn change(&self, config: &BrokerConfig) -> Option<(Settings, Result<ServerTls, TlsRefused>)> {
+        let settings = config.tls_of(&self.listener).unwrap_or_default();
+        if settings == self.read.lock().settings {
+            return None;
+        }
+        let tls = self.compatible(&settings);
+        Some((settings, tls))
+    }
+
+    fn compatible(&self, settings: &Settings) -> Result<ServerTls, TlsRefused> {
+        let is_true = |key: &str| settings.get(key).is_some_and(|value| value.trim() == "true");
+        let (dn, san) =
+            (is_true(TlsKeys::allow_dn_changes.name()), is_true(TlsKeys::allow_san_changes.name()));
+        let checked = take(settings).map_err(TlsRefusal::from).and_then(|tls| {
+            tls.check_compatible(&self.tls.current(), dn, san)?;
+            Ok(tls)
+        });
+        checked.map_err(|reason| refused(&self.listener, reason))
+    }
+
+    fn replace(&self, tls: ServerTls, settings: Settings) {
+        *self.read.lock() = AsRead { stamps: stamps(&tls), settings };
+        self.tls.replace(tls);
+        tracing::info!(listener = self.listener.name, "Reloaded the certificates of a listener");
+    }
+}
+
+fn take(settings: &Settings) -> Result<ServerTls, InvalidSetting> {
+    let mut settings = settings.clone();
+    ServerTls::take(&mut |key| settings.remove(key))
+}
+
+fn refused(listener: &Listener, reason: TlsRefusal) -> TlsRefused {
+    TlsRefused { listener: listener.name.clone(), reason }
+}
+
+fn stamps(tls: &ServerTls) -> Vec<Stamp> {
+    let stamp = |path| {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    };
+    tls.files().map(stamp).collect()
+}

@@ -1,0 +1,169 @@
+//! Handshakes of TLS: within the connection's own task, with a bound on their time, their bytes and how many compute at
+//! once; and the log of those that fail.
+
+use super::stream::Stream;
+use super::stream::tls::TlsStream;
+use parking_lot::{Mutex, RwLock};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+use thalweg_security::tls::{HandshakeFault, ServerTls, Session};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+/// How long a handshake may take.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
+/// How many bytes a peer may send in it: chains of certificates have a few KiB.
+const HANDSHAKE_BYTES_MAX: usize = 128 * 1024;
+/// The first byte of a handshake's record, and of a hello of SSL 2.
+const HANDSHAKE: u8 = 0x16;
+const SSL2: u8 = 0x80;
+/// How many failed handshakes of a listener are logged in a while; the others are counted.
+const LOGGED_MAX: u32 = 10;
+const LOGGED_WITHIN: Duration = Duration::from_secs(10);
+
+/// How many handshakes may compute at the same time, over all listeners. Each takes up to a millisecond of a worker, and
+/// established connections get theirs between them.
+#[derive(Clone, Debug)]
+pub struct HandshakeTurns(Arc<Semaphore>);
+
+impl Default for HandshakeTurns {
+    /// Half of the processors, which all listeners of the process share.
+    fn default() -> Self {
+        static OF_PROCESS: LazyLock<HandshakeTurns> = LazyLock::new(|| {
+            let processors = std::thread::available_parallelism().map_or(1, usize::from);
+            HandshakeTurns(Arc::new(Semaphore::new((processors / 2).max(1))))
+        });
+        OF_PROCESS.clone()
+    }
+}
+
+/// The TLS of a listener. Its settings may be replaced while it is served: connections that are open keep theirs.
+#[derive(Debug)]
+pub struct TlsListener {
+    current: RwLock<Arc<ServerTls>>,
+    turns: HandshakeTurns,
+    failures: Mutex<Failures>,
+}
+
+/// Failed handshakes since a time, and how many of them were not logged.
+#[derive(Debug, Default)]
+struct Failures {
+    since: Option<Instant>,
+    logged: u32,
+    unlogged: u64,
+}
+
+/// Why a handshake ended.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum HandshakeEnd {
+    #[error(transparent)]
+    Fault(#[from] HandshakeFault),
+    #[error("the handshake did not end within {0:?}")]
+    TooSlow(Duration),
+    #[error("the handshake has more than {HANDSHAKE_BYTES_MAX} bytes")]
+    TooLong,
+    #[error("the client closed the connection in the handshake")]
+    Closed,
+    #[error(transparent)]
+    Io(io::Error),
+}
+
+impl From<io::Error> for HandshakeEnd {
+    fn from(error: io::Error) -> Self {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(fault) => Self::Fault(fault.into()),
+            None => Self::Io(error),
+        }
+    }
+}
+
+impl TlsListener {
+    /// A listener with these settings.
+    pub fn new(tls: ServerTls, turns: HandshakeTurns) -> Arc<TlsListener> {
+        let (current, failures) = (RwLock::new(Arc::new(tls)), Mutex::default());
+        Arc::new(TlsListener { current, turns, failures })
+    }
+
+    /// The settings for new connections.
+    pub fn current(&self) -> Arc<ServerTls> {
+        Arc::clone(&self.current.read())
+    }
+
+    /// Other settings from now on.
+    pub fn replace(&self, tls: ServerTls) {
+        *self.current.write() = Arc::new(tls);
+    }
+
+    /// Makes the handshake of a new connection.
+    pub(super) async fn accept(
+        &self,
+        stream: Stream,
+        idle_max: Duration,
+    ) -> Result<(Stream, Session), HandshakeEnd> {
+        let patience = HANDSHAKE_MAX.min(idle_max);
+        match tokio::time::timeout(patience, self.shake(stream)).await {
+            Ok(ended) => ended,
+            Err(_) => Err(HandshakeEnd::TooSlow(patience)),
+        }
+    }
+
+    async fn shake(&self, stream: Stream) -> Result<(Stream, Session), HandshakeEnd> {
+        let tls = self.current();
+        let connection = tls.connection().map_err(|error| HandshakeFault::from(&error))?;
+        let mut stream = TlsStream::new(stream, connection);
+        let (mut begin, mut received) = (None, 0);
+        while stream.connection().is_handshaking() {
+            stream.readable().await?;
+            match stream.receive_handshake(&mut begin) {
+                Ok(0) => return Err(HandshakeEnd::Closed),
+                Ok(read) => received += read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(error) => return Err(error.into()),
+            }
+            if !matches!(begin, Some(HANDSHAKE | SSL2)) {
+                return Err(HandshakeFault::PlainText.into());
+            }
+            if received > HANDSHAKE_BYTES_MAX {
+                return Err(HandshakeEnd::TooLong);
+            }
+            let turn = self.turns.0.acquire().await;
+            let advanced = stream.advance_handshake();
+            drop(turn);
+            advanced?;
+            while let Err(error) = stream.flush(false) {
+                match error.kind() {
+                    io::ErrorKind::WouldBlock => stream.writable().await?,
+                    _ => return Err(error.into()),
+                }
+            }
+            tokio::task::yield_now().await;
+        }
+        let session = tls.session(stream.connection())?;
+        Ok((Stream::Tls(Box::new(stream)), session))
+    }
+
+    /// Logs a failed handshake, unless there are too many.
+    pub(super) fn note(&self, listener: &str, address: SocketAddr, reason: &HandshakeEnd) {
+        // A scanner of ports, or a client that gave up.
+        if matches!(reason, HandshakeEnd::Closed | HandshakeEnd::Io(_)) {
+            return tracing::debug!(listener, %address, %reason, "TLS handshake ended");
+        }
+        let mut failures = self.failures.lock();
+        if failures.since.is_none_or(|since| since.elapsed() >= LOGGED_WITHIN) {
+            let unlogged = failures.unlogged;
+            *failures = Failures { since: Some(Instant::now()), ..Failures::default() };
+            if unlogged > 0 {
+                tracing::warn!(listener, unlogged, "More TLS handshakes failed");
+            }
+        }
+        if failures.logged < LOGGED_MAX {
+            failures.logged += 1;
+            drop(failures);
+            tracing::warn!(listener, %address, %reason, "TLS handshake failed");
+        } else {
+            failures.unlogged += 1;
+        }
+    }
+}

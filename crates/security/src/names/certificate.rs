@@ -1,0 +1,50 @@
+//! The names in a certificate: its subject, and its alternative names.
+
+use std::collections::BTreeSet;
+
+use crate::der::{self, Elements};
+
+/// 2.5.29.17
+const SUBJECT_ALT_NAME: [u8; 3] = [0x55, 0x1d, 0x11];
+const VERSION: u8 = 0xa0;
+const EXTENSIONS: u8 = 0xa3;
+
+/// The names of a certificate, as DER.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub subject: Vec<u8>,
+    pub alternatives: BTreeSet<Vec<u8>>,
+}
+
+impl Named {
+    /// Reads a certificate's names; `None` if it is malformed.
+    pub fn of(certificate: &[u8]) -> Option<Named> {
+        let mut fields = Elements(Elements(der::only(certificate, der::SEQUENCE)?).expect(der::SEQUENCE)?);
+        // The version is left out in version 1: the serial number comes first then.
+        if fields.clone().next()?.tag == VERSION {
+            fields.next();
+        }
+        // Serial number, algorithm, issuer, validity.
+        let subject = fields.nth(4)?.whole.to_vec();
+        let extensions = fields.find(|field| field.tag == EXTENSIONS);
+        let alternatives = match extensions {
+            Some(extensions) => alternatives(extensions.content)?,
+            None => BTreeSet::new(),
+        };
+        Some(Named { subject, alternatives })
+    }
+}
+
+fn alternatives(extensions: &[u8]) -> Option<BTreeSet<Vec<u8>>> {
+    for extension in Elements(der::only(extensions, der::SEQUENCE)?) {
+        let mut parts = Elements(extension.content);
+        if parts.expect(der::OBJECT_ID)? != SUBJECT_ALT_NAME {
+            continue;
+        }
+        // It may say first that it is critical.
+        let value = parts.find(|part| part.tag == der::OCTETS)?.content;
+        let names = Elements(der::only(value, der::SEQUENCE)?);
+        return Some(names.map(|name| name.whole.to_vec()).collect());
+    }
+    Some(BTreeSet::new())
+}

@@ -1,0 +1,93 @@
+//! TLS settings that clients and servers share: versions, cipher suites and trusted certificates; and the server's side
+//! ([`ServerTls`]).
+//!
+//! The cryptography is ring's (docs/decisions/0009-tls-by-rustls-and-ring.md). A broker's own renegotiation does not exist in rustls: a peer that asks for
+//! one is refused.
+
+mod client_certificates;
+mod fault;
+mod server;
+
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::version::{TLS12, TLS13};
+use rustls::{RootCertStore, SupportedCipherSuite, SupportedProtocolVersion};
+
+use crate::setting::{InvalidSetting, Take, take_first};
+use crate::stores::Trusted;
+pub use fault::HandshakeFault;
+pub use server::{IncompatibleCertificate, PeerCertificate, ServerTls, Session};
+
+const ENABLED: &str = "ssl.enabled.protocols";
+const CIPHERS: &str = "ssl.cipher.suites";
+
+/// Takes `ssl.protocol` and `ssl.enabled.protocols`.
+pub fn take_versions(take: &mut Take<'_>) -> Result<Vec<&'static SupportedProtocolVersion>, InvalidSetting> {
+    const KEY: &str = "ssl.protocol";
+    let only_12 = match take(KEY) {
+        None => false,
+        Some(name) => match name.trim() {
+            "TLS" | "TLSv1.3" => false,
+            "TLSv1.2" => true,
+            _ => return Err(InvalidSetting::new(KEY, &name, "TLS, TLSv1.3, TLSv1.2")),
+        },
+    };
+    let Some((_, list)) = take_first(take, &[ENABLED]) else {
+        return Ok(if only_12 { vec![&TLS12] } else { vec![&TLS13, &TLS12] });
+    };
+    let versions = list.split(',').map(|name| match name.trim() {
+        "TLSv1.2" => Ok(&TLS12),
+        "TLSv1.3" => Ok(&TLS13),
+        _ => Err(InvalidSetting::new(ENABLED, &list, "TLSv1.2, TLSv1.3")),
+    });
+    versions.collect()
+}
+
+/// Takes `ssl.cipher.suites`: the cryptography with the suites that are left.
+pub fn take_ciphers(take: &mut Take<'_>) -> Result<CryptoProvider, InvalidSetting> {
+    let mut provider = ring::default_provider();
+    let Some((_, list)) = take_first(take, &[CIPHERS]) else { return Ok(provider) };
+    let wanted: Vec<&str> = list.split(',').map(str::trim).collect();
+    let all: Vec<String> = provider.cipher_suites.iter().map(cipher_name).collect();
+    provider.cipher_suites.retain(|suite| wanted.contains(&cipher_name(suite).as_str()));
+    if provider.cipher_suites.is_empty() {
+        return Err(InvalidSetting::new(CIPHERS, &list, format!("one of {} or more", all.join(", "))));
+    }
+    Ok(provider)
+}
+
+/// The error for suites that no enabled version has.
+pub fn no_suite(error: &rustls::Error) -> InvalidSetting {
+    InvalidSetting::new(CIPHERS, "(those given)", format!("others, for {ENABLED} ({error}),"))
+}
+
+/// Java's name of a suite: rustls' own, but for the prefix of those of TLS 1.3.
+pub fn cipher_name(suite: &SupportedCipherSuite) -> String {
+    suite.suite().as_str().unwrap_or_default().replacen("TLS13_", "TLS_", 1)
+}
+
+/// The certificates that everything must lead to; the system's where none are named.
+pub fn roots(trusted: Option<&Trusted>) -> Result<RootCertStore, InvalidSetting> {
+    let mut roots = RootCertStore::empty();
+    match trusted {
+        Some(Trusted { certificates, setting, value, .. }) => {
+            let (added, _) = roots.add_parsable_certificates(certificates.iter().cloned());
+            if added == 0 {
+                return Err(InvalidSetting::new(
+                    setting,
+                    value,
+                    "one with certificates that can be read (X.509, version 3)",
+                ));
+            }
+        }
+        None => {
+            let system = rustls_native_certs::load_native_certs();
+            let (added, _) = roots.add_parsable_certificates(system.certs);
+            if added == 0 {
+                let key = "ssl.truststore.location";
+                let expected = "a file of certificates to trust, of which this system has none,";
+                return Err(InvalidSetting::missing(key, expected));
+            }
+        }
+    }
+    Ok(roots)
+}

@@ -1,0 +1,192 @@
+//! The server's side of TLS: a listener's settings, read and checked once, and what a handshake found.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::ring::Ticketer;
+use rustls::pki_types::CertificateDer;
+use rustls::server::UnbufferedServerConnection;
+
+use super::{HandshakeFault, cipher_name, client_certificates, no_suite, roots, take_ciphers, take_versions};
+use crate::names::{Named, PrincipalMapping, distinguished_name};
+use crate::setting::{InvalidSetting, Take};
+use crate::stores::{Identity, take_identity, take_trusted};
+
+const CLIENT_AUTH: &str = "ssl.client.auth";
+const MAPPING: &str = "ssl.principal.mapping.rules";
+const KEYSTORE: &str = "ssl.keystore.location";
+/// As Java sends.
+const TICKETS: usize = 1;
+
+/// The TLS settings of a listener, ready for handshakes.
+#[derive(Clone)]
+pub struct ServerTls {
+    config: Arc<ServerConfig>,
+    mapping: PrincipalMapping,
+    names: Named,
+    files: Vec<PathBuf>,
+}
+
+impl fmt::Debug for ServerTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerTls").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+/// What a handshake found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// `TLSv1.2` or `TLSv1.3`.
+    pub protocol: &'static str,
+    /// Java's name of the cipher suite.
+    pub cipher: String,
+    /// The client's certificate, if it has shown one.
+    pub certificate: Option<PeerCertificate>,
+}
+
+/// The names of a client's certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerCertificate {
+    /// The distinguished name, as Java writes it.
+    pub distinguished_name: String,
+    /// The name of the user, by `ssl.principal.mapping.rules`.
+    pub user: String,
+}
+
+/// A new certificate has other names than the one in use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IncompatibleCertificate {
+    /// Another subject.
+    #[error(
+        "the new certificate is for {new}, the one in use for {old}; ssl.allow.dn.changes=true allows it"
+    )]
+    Subject {
+        /// The subject in use.
+        old: String,
+        /// The new subject.
+        new: String,
+    },
+    /// A name is missing.
+    #[error(
+        "the new certificate lacks {missing} of the {known} alternative names of the one in use; \
+         ssl.allow.san.changes=true allows it"
+    )]
+    AlternativeNames {
+        /// How many are missing.
+        missing: usize,
+        /// How many there are.
+        known: usize,
+    },
+}
+
+impl ServerTls {
+    /// Takes the `ssl.` settings of a listener, and reads the files that they name.
+    pub fn take(take: &mut Take<'_>) -> Result<ServerTls, InvalidSetting> {
+        let client_auth = take(CLIENT_AUTH).unwrap_or_default();
+        let is_required = match client_auth.trim().to_ascii_lowercase().as_str() {
+            "" | "none" => None,
+            "requested" => Some(false),
+            "required" => Some(true),
+            _ => return Err(InvalidSetting::new(CLIENT_AUTH, &client_auth, "required, requested, none")),
+        };
+        let mapping = match take(MAPPING) {
+            None => PrincipalMapping::default(),
+            Some(rules) => PrincipalMapping::parse(&rules).map_err(|error| {
+                InvalidSetting::new(
+                    MAPPING,
+                    &rules,
+                    format!("DEFAULT or RULE:pattern/replacement/[LU] ({error})"),
+                )
+            })?,
+        };
+        let trusted = take_trusted(take)?;
+        let Some(identity) = take_identity(take)? else {
+            return Err(InvalidSetting::missing(
+                KEYSTORE,
+                "a file with the certificate and key of this broker,",
+            ));
+        };
+        let files = [trusted.as_ref().and_then(|trusted| trusted.file.clone()), identity.file.clone()];
+        let versions = take_versions(take)?;
+        let provider = Arc::new(take_ciphers(take)?);
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&versions)
+            .map_err(|error| no_suite(&error))?;
+        let builder = match is_required {
+            None => builder.with_no_client_auth(),
+            Some(is_required) => {
+                let roots = roots(trusted.as_ref())?;
+                let check = client_certificates::verifier(roots, trusted.as_ref(), is_required, &provider)?;
+                builder.with_client_cert_verifier(check)
+            }
+        };
+        let Identity { chain, key, setting, value, .. } = identity;
+        let wrong = |error: &dyn fmt::Display| {
+            InvalidSetting::new(setting, &value, format!("a certificate with its key ({error})"))
+        };
+        let names = chain.first().and_then(|own| Named::of(own)).ok_or_else(|| wrong(&"it is malformed"))?;
+        let mut config = builder.with_single_cert(chain, key).map_err(|error| wrong(&error))?;
+        config.ticketer = Ticketer::new().map_err(|error| wrong(&error))?;
+        config.send_tls13_tickets = TICKETS;
+        Ok(ServerTls {
+            config: Arc::new(config),
+            mapping,
+            names,
+            files: files.into_iter().flatten().collect(),
+        })
+    }
+
+    /// The files that were read. When one changes, the settings are to be taken again.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(PathBuf::as_path)
+    }
+
+    /// The server's end of a new connection.
+    pub fn connection(&self) -> Result<UnbufferedServerConnection, rustls::Error> {
+        UnbufferedServerConnection::new(Arc::clone(&self.config))
+    }
+
+    /// Whether these settings may take the place of `old` on a running listener: clients know the broker by its names.
+    pub fn check_compatible(
+        &self,
+        old: &ServerTls,
+        dn_may_change: bool,
+        san_may_change: bool,
+    ) -> Result<(), IncompatibleCertificate> {
+        let name = |tls: &ServerTls| distinguished_name(&tls.names.subject).unwrap_or_default();
+        let (new_name, old_name) = (name(self), name(old));
+        if !dn_may_change && new_name.to_lowercase() != old_name.to_lowercase() {
+            return Err(IncompatibleCertificate::Subject { old: old_name, new: new_name });
+        }
+        let missing = old.names.alternatives.difference(&self.names.alternatives).count();
+        if !san_may_change && missing > 0 {
+            let known = old.names.alternatives.len();
+            return Err(IncompatibleCertificate::AlternativeNames { missing, known });
+        }
+        Ok(())
+    }
+
+    /// What a finished handshake found.
+    pub fn session(&self, connection: &UnbufferedServerConnection) -> Result<Session, HandshakeFault> {
+        let certificate = connection.peer_certificates().and_then(<[_]>::first);
+        let protocol = match connection.protocol_version() {
+            Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",
+            _ => "TLSv1.3",
+        };
+        Ok(Session {
+            protocol,
+            cipher: connection.negotiated_cipher_suite().as_ref().map(cipher_name).unwrap_or_default(),
+            certificate: certificate.map(|certificate| self.named(certificate)).transpose()?,
+        })
+    }
+
+    fn named(&self, certificate: &CertificateDer<'_>) -> Result<PeerCertificate, HandshakeFault> {
+        let subject = Named::of(certificate).and_then(|named| distinguished_name(&named.subject));
+        let distinguished_name =
+            subject.ok_or_else(|| HandshakeFault::Certificate("its name is malformed".to_owned()))?;
+        let user = self.mapping.name(&distinguished_name)?;
+        Ok(PeerCertificate { distinguished_name, user })
+    }
+}
