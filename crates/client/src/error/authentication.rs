@@ -1,5 +1,6 @@
 //! Errors of SASL.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +43,14 @@ pub enum AuthenticationFault {
     /// The exchange violates SCRAM, or the broker does not know the password.
     #[error(transparent)]
     Scram(#[from] ScramFault),
+    /// There is no token to show.
+    #[error("the token cannot be read from {}: {reason}", file.display())]
+    Token {
+        /// Its file.
+        file: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// The broker asks for more messages than the mechanism has.
     #[error("it continues beyond the mechanism's messages")]
     Rounds,
