@@ -13,11 +13,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_config::{BrokerConfig, Listener};
-use thalweg_controller::{Controller, ControllerOptions, HandleError};
+use thalweg_controller::{Controller, ControllerOptions, HandleError, Requester};
 use thalweg_log::LogDirs;
 use thalweg_membership::features;
 use thalweg_net::Machine;
 use thalweg_net::{ConnectionLimits, ConnectionSettings, Frame, Handler, Listening, Peer, Reply};
+use thalweg_security::Principal;
 use thalweg_watch as watch;
 use tokio::task::JoinSet;
 
@@ -114,14 +115,16 @@ fn options(
 struct ControllerHandler(Arc<Controller>);
 
 impl Handler for ControllerHandler {
-    type Session = ();
+    type Session = Arc<Requester>;
 
-    fn open(&self, _: Arc<Peer>) {}
+    fn open(&self, peer: Arc<Peer>) -> Arc<Requester> {
+        Arc::new(Requester::peer(Principal::anonymous(), peer.address.ip()))
+    }
 
-    fn handle(&self, (): &mut (), frame: Bytes) -> Reply {
-        let controller = Arc::clone(&self.0);
+    fn handle(&self, requester: &mut Arc<Requester>, frame: Bytes) -> Reply {
+        let (controller, requester) = (Arc::clone(&self.0), Arc::clone(requester));
         Reply::Later(Box::pin(async move {
-            match controller.handle(frame).await {
+            match controller.handle(frame, &requester).await {
                 Ok(answer) => Reply::Now(Frame::with_length(answer)),
                 Err(HandleError::Stopped) => Reply::Close("the controller is stopping".to_owned()),
                 Err(error) => Reply::Close(error.to_string()),
