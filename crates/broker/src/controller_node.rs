@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_config::{BrokerConfig, Listener};
-use thalweg_controller::{Controller, ControllerOptions, HandleError};
+use thalweg_controller::{Controller, ControllerOptions, HandleError, Requester};
 use thalweg_log::LogDirs;
 use thalweg_membership::features;
 use thalweg_net::Machine;
@@ -137,9 +137,11 @@ impl Handler for ControllerHandler {
         if let Admission::Answered(reply) = session.admit(&frame) {
             return reply;
         }
+        let principal = session.principal().as_ref().clone();
+        let requester = Arc::new(Requester::peer(principal, session.peer().address.ip()));
         let controller = Arc::clone(&self.controller);
         Reply::Later(Box::pin(async move {
-            match controller.handle(frame).await {
+            match controller.handle(frame, &requester).await {
                 Ok(answer) => Reply::Now(Frame::with_length(answer)),
                 Err(HandleError::Stopped) => Reply::Close("the controller is stopping".to_owned()),
                 Err(error) => Reply::Close(error.to_string()),

@@ -164,8 +164,8 @@ pub const SERVED: &[Api] = &[
     api(ApiKey::WriteTxnMarkers, 1, 2, |b, c, d| later(b, c, d, write_txn_markers::handle)),
     api(ApiKey::TxnOffsetCommit, 0, 5, |b, c, d| later(b, c, d, transactions::commit_offsets)),
     api(ApiKey::DescribeAcls, 1, 3, |b, c, d| now::<DescribeAclsRequest>(b, c, d, acls::describe)),
-    api(ApiKey::CreateAcls, 1, 3, |b, c, d| now::<CreateAclsRequest>(b, c, d, acls::create)),
-    api(ApiKey::DeleteAcls, 1, 3, |b, c, d| now::<DeleteAclsRequest>(b, c, d, acls::delete)),
+    api(ApiKey::CreateAcls, 1, 3, forward::handle::<CreateAclsRequest>),
+    api(ApiKey::DeleteAcls, 1, 3, forward::handle::<DeleteAclsRequest>),
     api(ApiKey::DescribeConfigs, 1, 4, |b, c, d| {
         now::<DescribeConfigsRequest>(b, c, d, describe_configs::handle)
     }),

@@ -157,7 +157,10 @@ fn take_token(properties: &mut Properties) -> Result<Credentials, InvalidSetting
     }
     let expected = "file:/path/of/the/token (requests to an identity provider are not made here)";
     let url = properties.take(TOKEN_URL).ok_or_else(|| InvalidSetting::missing(TOKEN_URL, expected))?;
-    let path = url.trim().strip_prefix("file:").ok_or_else(|| InvalidSetting::new(TOKEN_URL, url.trim(), expected))?;
+    let path = url
+        .trim()
+        .strip_prefix("file:")
+        .ok_or_else(|| InvalidSetting::new(TOKEN_URL, url.trim(), expected))?;
     let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
     Ok(Credentials {
         mechanism: Mechanism::OAuthBearer,
