@@ -11,9 +11,9 @@ use super::listener::{ListenerTexts, Listeners};
 use super::properties::ServerProperties;
 use super::rules;
 use super::table::{
-    self, CleanerSettings, ControllerSettings, EffectiveTopicConfig, GroupSettings, HttpSettings,
-    ListenerSettings, LogSettings, MetadataLogSettings, NetworkSettings, NodeSettings, ReplicationSettings,
-    StreamSettings, TopicSettings, TransactionSettings,
+    self, AccessSettings, CleanerSettings, ControllerSettings, EffectiveTopicConfig, GroupSettings,
+    HttpSettings, ListenerSettings, LogSettings, MetadataLogSettings, NetworkSettings, NodeSettings,
+    ReplicationSettings, StandardAuthorizerSettings, StreamSettings, TopicSettings, TransactionSettings,
 };
 use super::topic::TopicDefaults;
 use super::value::Value;
@@ -77,6 +77,10 @@ pub struct BrokerConfig {
     pub metadata_log: MetadataLogSettings,
     /// Replication from other brokers.
     pub replication: ReplicationSettings,
+    /// Whether requests are authorized.
+    pub access: AccessSettings,
+    /// The rules of the authorizer beside the ACLs.
+    pub authorizer: StandardAuthorizerSettings,
     /// Defaults of topics.
     pub topic_defaults: TopicDefaults,
 }
@@ -182,6 +186,8 @@ impl BrokerConfig {
             controller: ControllerSettings::from(&values),
             metadata_log: MetadataLogSettings::from(&values),
             replication: ReplicationSettings::from(&values),
+            access: AccessSettings::from(&values),
+            authorizer: StandardAuthorizerSettings::from(&values),
             topic_defaults: TopicDefaults::new(&values),
             values,
             layers,

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 
+use thalweg_security::{ParsePrincipalError, Principal};
+
 use super::error::{ConfigError, InvalidList, InvalidValue};
 use super::value::Value;
 
@@ -47,6 +49,8 @@ pub enum Check {
     BootstrapServers,
     /// `host:port`, where the host may be empty: all interfaces.
     ListenAddress,
+    /// Principals, as `User:alice`, separated by semicolons.
+    SuperUsers,
     /// `latest`, `earliest`, or `by_duration:` with a duration of ISO 8601.
     OffsetReset,
 }
@@ -60,6 +64,7 @@ pub(super) const CONNECTION_OVERRIDES: Check = Check::ConnectionOverrides;
 pub(super) const QUORUM_VOTERS: Check = Check::QuorumVoters;
 pub(super) const BOOTSTRAP_SERVERS: Check = Check::BootstrapServers;
 pub(super) const LISTEN_ADDRESS: Check = Check::ListenAddress;
+pub(super) const SUPER_USERS: Check = Check::SuperUsers;
 pub(super) const OFFSET_RESET: Check = Check::OffsetReset;
 pub(super) const LIST: Check = Check::List { filled: false, nullable: false, of: &[] };
 pub(super) const LIST_OR_NULL: Check = Check::List { filled: false, nullable: true, of: &[] };
@@ -143,6 +148,10 @@ impl Check {
                 "Expected HOST:PORT, such as localhost:9090; an empty host means every interface, port 0 a free port"
                     .to_owned(),
             ),
+            (Self::SuperUsers, Value::Text(text)) => match super_users(text) {
+                Ok(_) => Ok(()),
+                Err(error) => fails(error.to_string()),
+            },
             (Self::OffsetReset, Value::Text(text)) if !is_offset_reset(text) => fails(format!(
                 "Invalid value `{text}` for configuration {name}. The value must be either 'earliest', 'latest' or of the \
                  format 'by_duration:<PnDTnHnMn.nS>'."
@@ -236,6 +245,11 @@ pub(super) fn connection_overrides(text: &str) -> Option<BTreeMap<String, usize>
     parsed.collect()
 }
 
+/// Parses `super.users`. The separator is a semicolon, because the names of certificates have commas.
+pub(super) fn super_users(text: &str) -> Result<Vec<Principal>, ParsePrincipalError> {
+    text.split(';').map(str::trim).filter(|user| !user.is_empty()).map(str::parse).collect()
+}
+
 /// The characters that Kafka allows in a host.
 pub(super) fn is_host_character(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '%' | '.' | '_' | ':')
@@ -266,6 +280,7 @@ impl fmt::Display for Check {
             }
             Self::OffsetReset => f.write_str("[latest, earliest, by_duration:PnDTnHnMn.nS]"),
             Self::ListenAddress => f.write_str("host:port"),
+            Self::SuperUsers => f.write_str("type:name; ..."),
             Self::ThrottledReplicas => f.write_str("ThrottledReplicaListValidator"),
             Self::QuorumVoters => f.write_str("ControllerQuorumVotersValidator"),
             Self::BootstrapServers => f.write_str("ControllerQuorumBootstrapServersValidator"),

@@ -43,9 +43,9 @@ pub use properties::{
 };
 pub use setting::Setting;
 pub use table::{
-    CleanerSettings, ControllerSettings, EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings,
-    LogSettings, MetadataLogSettings, NetworkSettings, NodeSettings, ReplicationSettings, SaslKeys,
-    StreamSettings, TopicSettings, TransactionSettings,
+    AccessSettings, CleanerSettings, ControllerSettings, EffectiveTopicConfig, GroupSettings, HttpSettings,
+    ListenerSettings, LogSettings, MetadataLogSettings, NetworkSettings, NodeSettings, ReplicationSettings,
+    SaslKeys, StandardAuthorizerSettings, StreamSettings, TopicSettings, TransactionSettings,
 };
 pub use thalweg_log::CleanupPolicy;
 pub use thalweg_record::TimestampType;

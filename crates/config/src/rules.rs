@@ -4,8 +4,8 @@ use super::error::{ConfigError, InvalidValue};
 use super::node::Roles;
 use super::setting::Setting;
 use super::table::{
-    AccessKeys, CleanerSettings, ControllerSettings, GroupSettings, ListenerSettings, LogSettings,
-    NetworkSettings, NodeSettings, RACK_AWARE_SELECTOR, ReplicationSettings,
+    AccessSettings, CleanerSettings, ControllerSettings, GroupSettings, ListenerSettings, LogSettings,
+    NetworkSettings, NodeSettings, RACK_AWARE_SELECTOR, ReplicationSettings, STANDARD_AUTHORIZER_CLASS,
 };
 use super::value::Value;
 use super::values::Values;
@@ -86,11 +86,13 @@ fn network_rules(network: &NetworkSettings, found: &mut Broken<'_>) {
     found.unless(reachable, NetworkSettings::max_connections_per_ip, reason);
 }
 
-/// A broker configured for access control must not be open to everybody.
+/// An authorizer that is not the one that is here would decide otherwise.
 fn access_rules(values: &Values, found: &mut Broken<'_>) {
-    let open = values.raw(AccessKeys::authorizer).is_none_or(|class| class.to_string().is_empty());
-    let reason = "Access control is not supported yet: remove the authorizer";
-    found.unless(open, AccessKeys::authorizer, reason);
+    let class = values.raw(AccessSettings::has_authorizer).map(ToString::to_string).unwrap_or_default();
+    let is_known = class.is_empty() || class == STANDARD_AUTHORIZER_CLASS;
+    let reason =
+        format!("Java classes cannot be loaded: use {STANDARD_AUTHORIZER_CLASS}, or remove the authorizer");
+    found.unless(is_known, AccessSettings::has_authorizer, &reason);
 }
 
 fn replication_rules(values: &Values, found: &mut Broken<'_>) {

@@ -369,10 +369,9 @@ fn rules_between_keys_hold() {
     broken("max.connections.per.ip=0\n", "max.connections.per.ip");
     broken("max.connections.per.ip.overrides=a b:1\n", "max.connections.per.ip.overrides");
     broken("max.connections.per.ip.overrides=a:x\n", "max.connections.per.ip.overrides");
-    broken(
-        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n",
-        "authorizer.class.name",
-    );
+    broken("authorizer.class.name=kafka.security.authorizer.AclAuthorizer\n", "authorizer.class.name");
+    broken("super.users=admin\n", "super.users");
+    broken("allow.everyone.if.no.acl.found=yes\n", "allow.everyone.if.no.acl.found");
     broken("replica.fetch.wait.max.ms=40000\n", "replica.fetch.wait.max.ms");
     broken("group.coordinator.rebalance.protocols=consumer\n", "group.coordinator.rebalance.protocols");
     broken("security.inter.broker.protocol=SASL_SSL\n", "inter.broker.listener.name");
@@ -544,4 +543,16 @@ fn subscriptions_to_client_metrics_are_checked_as_kafka_does() {
         lines,
         [("interval.ms", Some("300000"), 5), ("match", Some(""), 5), ("metrics", Some("a,b"), 7)]
     );
+}
+
+#[test]
+fn the_authorizer_is_kafkas_standard_one() {
+    let config = configure("").expect("the defaults");
+    assert!(!config.access.has_authorizer && config.authorizer.super_users.is_empty());
+    let text = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n\
+                super.users= User:admin ;; User:CN=a\\,OU=b;\nallow.everyone.if.no.acl.found=true\n";
+    let config = configure(text).expect("valid");
+    let expected = ["admin", "CN=a,OU=b"].map(thalweg_security::Principal::user);
+    assert!(config.access.has_authorizer && config.authorizer.allow_everyone_if_no_acl_found);
+    assert_eq!(config.authorizer.super_users, expected);
 }

@@ -9,19 +9,24 @@ const USER: &str = "User";
 /// Who a peer is (`KafkaPrincipal`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Principal {
-    kind: String,
-    name: String,
+    /// Type, colon, name.
+    text: String,
+    kind_len: usize,
 }
 
 impl Principal {
     /// A principal of the type `User`.
     pub fn user(name: impl Into<String>) -> Principal {
-        Principal { kind: USER.to_owned(), name: name.into() }
+        Principal::new(USER, name)
     }
 
     /// A principal of any type.
     pub fn new(kind: impl Into<String>, name: impl Into<String>) -> Principal {
-        Principal { kind: kind.into(), name: name.into() }
+        let mut text = kind.into();
+        let kind_len = text.len();
+        text.push(':');
+        text.push_str(&name.into());
+        Principal { text, kind_len }
     }
 
     /// A peer that did not have to authenticate: `User:ANONYMOUS`.
@@ -31,18 +36,23 @@ impl Principal {
 
     /// Its type, such as `User`.
     pub fn kind(&self) -> &str {
-        &self.kind
+        &self.text[..self.kind_len]
     }
 
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.text[self.kind_len + 1..]
+    }
+
+    /// Type and name, with a colon between them.
+    pub fn as_str(&self) -> &str {
+        &self.text
     }
 }
 
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.kind, self.name)
+        f.write_str(&self.text)
     }
 }
 

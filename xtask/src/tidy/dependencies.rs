@@ -33,8 +33,8 @@ const LAW: [(&str, &[&str]); 22] = [
         ],
     ),
     ("thalweg-client", &["hash", "ports", "record", "wire"]),
-    ("thalweg-config", &["client", "log", "metadata", "record"]),
-    ("thalweg-controller", &["config", "hash", "log", "metadata", "ports", "record", "wire"]),
+    ("thalweg-config", &["client", "log", "metadata", "record", "security"]),
+    ("thalweg-controller", &["config", "hash", "log", "metadata", "ports", "record", "security", "wire"]),
     (
         "thalweg-coordinator",
         &[

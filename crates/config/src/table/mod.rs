@@ -3,6 +3,7 @@
 //! Everything else about configuration is derived from here: parsing, checks, the typed settings, DescribeConfigs,
 //! AlterConfigs, warnings, the documentation.
 
+mod access;
 mod cluster;
 mod coordinators;
 mod declare;
@@ -19,6 +20,7 @@ mod unserved;
 use std::sync::LazyLock;
 
 use super::key::ConfigKey;
+pub use access::{AccessSettings, STANDARD_AUTHORIZER_CLASS, StandardAuthorizerSettings};
 pub(crate) use cluster::RACK_AWARE_SELECTOR;
 pub use cluster::{ControllerSettings, MetadataLogSettings, NodeSettings, ReplicationSettings};
 pub use coordinators::{
@@ -29,7 +31,7 @@ pub use log::{CleanerSettings, LogSettings};
 pub use network::{ListenerSettings, NetworkSettings, TopicSettings};
 pub use own::{HttpSettings, ProduceKeys, StreamSettings};
 pub use topic::EffectiveTopicConfig;
-pub use unserved::{AccessKeys, SaslKeys, TieredStorageKeys};
+pub use unserved::{SaslKeys, TieredStorageKeys};
 
 /// Keys that belong together, under a title for the documentation.
 #[derive(Debug)]
@@ -56,7 +58,9 @@ pub const BROKER_FAMILIES: &[Family] = &[
     coordinators::CONSUMER_GROUP_KEYS,
     coordinators::SHARE_GROUPS,
     coordinators::STREAMS_GROUP_KEYS,
-    unserved::ACCESS,
+    access::ACCESS,
+    access::STANDARD_AUTHORIZER,
+    unserved::QUOTA_KEYS,
     unserved::METRIC_KEYS,
     unserved::TIERED_STORAGE,
     unserved::TLS_KEYS,

@@ -14,7 +14,7 @@ use super::super::key::Support::{Accepted, Served, Unserved};
 use super::super::setting::{if_positive, millis_unless_negative};
 use super::declare::settings;
 use super::reason::{
-    AUTHORIZER, BOUNDED_BY_BYTES, CREATION_RATE, NO_JAVA, ONE_POOL, PURGATORY, SASL, SETUP, UNSTABLE,
+    BOUNDED_BY_BYTES, CREATION_RATE, EARLY, NO_JAVA, ONE_POOL, PURGATORY, SASL, SETUP, UNSTABLE,
 };
 
 settings! {
@@ -33,7 +33,7 @@ settings! {
         "The listener for connections between brokers; by default the one named by `security.inter.broker.protocol`.";
     "security.inter.broker.protocol": String = "PLAINTEXT", one_of(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]), Medium, ReadOnly, Served => inter_broker_protocol: String,
         "The protocol between brokers if `inter.broker.listener.name` is not set; setting both is an error.";
-    "early.start.listeners": List = null, LIST_OR_NULL, High, ReadOnly, Accepted(AUTHORIZER),
+    "early.start.listeners": List = null, LIST_OR_NULL, High, ReadOnly, Accepted(EARLY),
         "Listeners that may open before the authorizer is ready.";
 }
 

@@ -47,7 +47,11 @@ fn every_broker_key_of_kafka_is_in_the_table() {
         ours[2] = ours[2].replace("<none>", "null");
         assert_eq!(ours, theirs);
     }
-    let own = || [own::HTTP, own::STREAMS, own::PRODUCE].into_iter().flat_map(|family| family.keys);
+    let own = || {
+        [own::HTTP, own::STREAMS, own::PRODUCE, access::STANDARD_AUTHORIZER]
+            .into_iter()
+            .flat_map(|family| family.keys)
+    };
     for key in own() {
         assert!(golden.iter().all(|line| line[1] != key.name), "{} is a key of Kafka's", key.name);
         assert!(key.differs.is_some(), "{} is not told as ours", key.name);

@@ -4,22 +4,13 @@
 //! An entry per key; `table::declare` documents the format.
 //! Facts are compared with Kafka in `table::tests`.
 
-use super::super::check::{
-    ANY, LIST, NOT_EMPTY, NOT_NULL, at_least, between, one_of, one_of_any_case, ratio,
-};
+use super::super::check::{ANY, LIST, NOT_EMPTY, at_least, between, one_of, one_of_any_case, ratio};
 use super::super::key::Support::{Accepted, Opening, Unserved};
 use super::declare::{family, names};
-use super::reason::{
-    AUTHORIZER, JMX, METRICS, NO_JAVA, PROVIDERS, QUOTAS, SASL, TELEMETRY, TIERED, TLS, TOKENS,
-};
+use super::reason::{JMX, METRICS, NO_JAVA, PROVIDERS, QUOTAS, SASL, TELEMETRY, TIERED, TLS, TOKENS};
 
-names! {
-    /// Who may do what.
-    AccessKeys, ACCESS "Access control and quotas";
-
-    "authorizer.class.name": String = "", NOT_NULL, Low, ReadOnly, Unserved(AUTHORIZER) => authorizer,
-        "The Java class for access control.";
-    "principal.builder.class": Class = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", ANY, Medium, PerBroker, Unserved(AUTHORIZER),
+family! { QUOTA_KEYS "Principals, quotas and tokens";
+    "principal.builder.class": Class = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", ANY, Medium, PerBroker, Unserved(NO_JAVA),
         "The Java class that determines a connection's principal.";
     "client.quota.callback.class": Class = null, ANY, Low, ReadOnly, Unserved(QUOTAS),
         "The Java class that decides client quotas.";

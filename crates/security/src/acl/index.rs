@@ -1,0 +1,342 @@
+//! ACLs in the order in which decisions ask for them: kind of resource, principal, name, host. What an answer costs follows
+//! from the lengths of these texts and from how many patterns of the principal cover the name, not from how many ACLs there
+//! are. A copy shares everything; a change copies one path.
+
+use std::sync::Arc;
+
+use super::table::Table;
+use super::terms::{Acl, Operation, PatternType, Permission};
+use super::trie::Trie;
+
+const WILDCARD: &str = "*";
+const EVERYONE: &str = "User:*";
+
+/// The rules of a kind of resource.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Index {
+    of_everyone: Option<Arc<Patterns>>,
+    /// By principal, and nothing.
+    of_principals: Table<Arc<Patterns>>,
+    /// By principal and literal name: again what is in `Patterns`, for decisions.
+    of_literals: Table<Option<Arc<Hosts>>>,
+    /// How many rules there are, whoever they are for: by literal name and nothing, by prefix.
+    literals: Table<u32>,
+    prefixes: Trie<u32>,
+}
+
+/// What one principal may do, by names.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Patterns {
+    /// Literal names but `*`.
+    literals: Trie<Arc<Hosts>>,
+    prefixes: Trie<Arc<Hosts>>,
+    /// The rules of the literal `*`.
+    of_all: Option<Arc<Hosts>>,
+}
+
+/// What one principal may do on one pattern, by hosts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hosts {
+    everywhere: Operations,
+    somewhere: Trie<Operations>,
+}
+
+/// The rules of one principal, pattern and host: the operations as bits, and the rules themselves.
+#[derive(Clone, Debug, Default)]
+struct Operations {
+    denied: u16,
+    allowed: u16,
+    acls: Rules,
+}
+
+/// Mostly one, and then without another place to look at.
+#[derive(Clone, Debug, Default)]
+enum Rules {
+    #[default]
+    None,
+    One(Arc<Acl>),
+    Many(Vec<Arc<Acl>>),
+}
+
+impl Rules {
+    fn iter(&self) -> std::slice::Iter<'_, Arc<Acl>> {
+        match self {
+            Rules::None => [].iter(),
+            Rules::One(acl) => std::slice::from_ref(acl).iter(),
+            Rules::Many(acls) => acls.iter(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        matches!(self, Rules::None)
+    }
+
+    fn of(mut acls: Vec<Arc<Acl>>) -> Rules {
+        match acls.len() {
+            0 => Rules::None,
+            1 => acls.pop().map_or(Rules::None, Rules::One),
+            _ => Rules::Many(acls),
+        }
+    }
+}
+
+/// What is asked: the bits of the operations of rules that deny it, and of those that allow it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    denying: u16,
+    allowing: u16,
+}
+
+fn bit(operation: Operation) -> u16 {
+    1 << operation.code()
+}
+
+impl Asked {
+    /// Whoever may do more than describe may describe. A denial is meant as it says.
+    pub fn of(operation: Operation) -> Asked {
+        use Operation::*;
+        let implied_by: &[Operation] = match operation {
+            Describe => &[Read, Write, Delete, Alter],
+            DescribeConfigs => &[AlterConfigs],
+            _ => &[],
+        };
+        let exact = Asked::exactly(operation);
+        let allowing = implied_by.iter().fold(exact.allowing, |bits, implying| bits | bit(*implying));
+        Asked { allowing, ..exact }
+    }
+
+    /// By rules for this operation, or for all.
+    pub fn exactly(operation: Operation) -> Asked {
+        let bits = bit(operation) | bit(Operation::All);
+        Asked { denying: bits, allowing: bits }
+    }
+}
+
+/// The rules that decide, if any.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Found<'a> {
+    Denied(&'a Arc<Acl>),
+    Allowed(&'a Arc<Acl>),
+    Nothing,
+}
+
+impl Operations {
+    fn first(&self, permission: Permission, bits: u16) -> &Arc<Acl> {
+        let found =
+            self.acls.iter().find(|acl| acl.permission == permission && bit(acl.operation) & bits != 0);
+        found.expect("the bits are those of the rules")
+    }
+
+    /// Counts the bits again after a change of the rules.
+    fn count(&mut self) {
+        let of = |permission| {
+            let acls = self.acls.iter().filter(|acl| acl.permission == permission);
+            acls.fold(0, |bits, acl| bits | bit(acl.operation))
+        };
+        (self.denied, self.allowed) = (of(Permission::Deny), of(Permission::Allow));
+    }
+}
+
+impl Hosts {
+    fn is_empty(&self) -> bool {
+        self.everywhere.acls.is_empty() && self.somewhere.is_empty()
+    }
+
+    fn of(&self, host: &str) -> [Option<&Operations>; 2] {
+        let here = if self.somewhere.is_empty() { None } else { self.somewhere.get(host) };
+        [Some(&self.everywhere), here]
+    }
+
+    pub fn denial(&self, host: &str, asked: Asked) -> Option<&Arc<Acl>> {
+        let mut rules = self.of(host).into_iter().flatten();
+        let denying = rules.find(|rules| rules.denied & asked.denying != 0)?;
+        Some(denying.first(Permission::Deny, asked.denying))
+    }
+
+    pub fn allowance(&self, host: &str, asked: Asked) -> Option<&Arc<Acl>> {
+        let mut rules = self.of(host).into_iter().flatten();
+        let allowing = rules.find(|rules| rules.allowed & asked.allowing != 0)?;
+        Some(allowing.first(Permission::Allow, asked.allowing))
+    }
+
+    fn at(&self, host: &str) -> Option<&Operations> {
+        if host == WILDCARD { Some(&self.everywhere) } else { self.somewhere.get(host) }
+    }
+
+    fn add(&mut self, acl: Arc<Acl>) {
+        let rules = if acl.host == WILDCARD { &mut self.everywhere } else { self.somewhere.entry(&acl.host) };
+        rules.acls = Rules::of(rules.acls.iter().cloned().chain([acl]).collect());
+        rules.count();
+    }
+
+    fn remove(&mut self, acl: &Acl) {
+        let host = &acl.host;
+        let rules = if host == WILDCARD { &mut self.everywhere } else { self.somewhere.entry(host) };
+        if let Some(at) = rules.acls.iter().position(|known| **known == *acl) {
+            let mut left: Vec<_> = rules.acls.iter().cloned().collect();
+            left.remove(at);
+            rules.acls = Rules::of(left);
+            rules.count();
+        }
+        if host != WILDCARD && rules.acls.is_empty() {
+            self.somewhere.remove(host);
+        }
+    }
+}
+
+/// Whether the literal `*` covers a name. Kafka takes it for a common literal where a longer name begins with it.
+fn is_covered_by_wildcard(name: &str) -> bool {
+    name == WILDCARD || !name.starts_with('*')
+}
+
+impl Patterns {
+    pub fn of_all(&self) -> Option<&Hosts> {
+        self.of_all.as_deref()
+    }
+
+    /// The rules of literal names, and those of prefixes.
+    pub fn literals_and_prefixes(&self) -> impl Iterator<Item = (&Hosts, PatternType)> {
+        let literals = self.literals.values().map(|hosts| (&**hosts, PatternType::Literal));
+        literals.chain(self.prefixes.values().map(|hosts| (&**hosts, PatternType::Prefixed)))
+    }
+
+    /// Whether a pattern is denied: itself, or a prefix of it.
+    pub fn denies(&self, name: &str, pattern_type: PatternType, host: &str, asked: Asked) -> bool {
+        let literal = Some(name).filter(|_| pattern_type == PatternType::Literal);
+        let literal = literal.and_then(|name| self.literals.get(name));
+        let prefixes = self.prefixes.prefixes_of(name);
+        literal.into_iter().chain(prefixes).any(|hosts| hosts.denial(host, asked).is_some())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.literals.is_empty() && self.prefixes.is_empty() && self.of_all.is_none()
+    }
+
+    fn get(&self, name: &str, pattern_type: PatternType) -> Option<&Arc<Hosts>> {
+        match pattern_type {
+            PatternType::Prefixed => self.prefixes.get(name),
+            _ if name == WILDCARD => self.of_all.as_ref(),
+            _ => self.literals.get(name),
+        }
+    }
+
+    fn entry(&mut self, name: &str, pattern_type: PatternType) -> &mut Arc<Hosts> {
+        match pattern_type {
+            PatternType::Prefixed => self.prefixes.entry(name),
+            _ if name == WILDCARD => self.of_all.get_or_insert_default(),
+            _ => self.literals.entry(name),
+        }
+    }
+
+    fn remove(&mut self, name: &str, pattern_type: PatternType) {
+        match pattern_type {
+            PatternType::Prefixed => self.prefixes.remove(name),
+            _ if name == WILDCARD => self.of_all = None,
+            _ => self.literals.remove(name),
+        }
+    }
+}
+
+impl Index {
+    /// The rules for everyone, and those for a principal.
+    pub fn of<'a>(&'a self, principal: &str) -> impl Iterator<Item = &'a Patterns> + use<'a> {
+        let own = Some(principal).filter(|principal| *principal != EVERYONE);
+        let own = own.and_then(|principal| self.of_principals.get((principal, "")));
+        self.of_everyone.iter().chain(own).map(|patterns| &**patterns)
+    }
+
+    /// A rule that denies, or else one that allows.
+    pub fn find(&self, principal: &str, host: &str, asked: Asked, name: &str) -> Found<'_> {
+        let mut allowance = None;
+        let literal = |principal| self.of_literals.get((principal, name)).and_then(Option::as_deref);
+        let by_name = if name == WILDCARD { [None, None] } else { [literal(EVERYONE), literal(principal)] };
+        let by_pattern = self.of(principal).flat_map(|patterns| {
+            let of_all = patterns.of_all().filter(|_| is_covered_by_wildcard(name));
+            of_all.into_iter().chain(patterns.prefixes.prefixes_of(name).map(|hosts| &**hosts))
+        });
+        for hosts in by_name.into_iter().flatten().chain(by_pattern) {
+            if let Some(acl) = hosts.denial(host, asked) {
+                return Found::Denied(acl);
+            }
+            if allowance.is_none() {
+                allowance = hosts.allowance(host, asked);
+            }
+        }
+        allowance.map_or(Found::Nothing, Found::Allowed)
+    }
+
+    /// Whether any rule is about a name, whoever it is for.
+    pub fn covers(&self, name: &str) -> bool {
+        is_covered_by_wildcard(name) && self.literals.get((WILDCARD, "")).is_some()
+            || self.literals.get((name, "")).is_some()
+            || self.prefixes.prefixes_of(name).next().is_some()
+    }
+
+    /// Whether this very rule is here.
+    pub fn contains(&self, acl: &Acl) -> bool {
+        let patterns = match acl.principal.as_str() {
+            EVERYONE => self.of_everyone.as_ref(),
+            principal => self.of_principals.get((principal, "")),
+        };
+        patterns
+            .and_then(|patterns| patterns.get(&acl.resource_name, acl.pattern_type))
+            .and_then(|hosts| hosts.at(&acl.host))
+            .is_some_and(|rules| rules.acls.iter().any(|known| **known == *acl))
+    }
+
+    pub fn add(&mut self, acl: &Arc<Acl>) {
+        let name = &*acl.resource_name;
+        let patterns = Arc::make_mut(self.patterns(&acl.principal));
+        let hosts = patterns.entry(name, acl.pattern_type);
+        Arc::make_mut(hosts).add(Arc::clone(acl));
+        let hosts = Arc::clone(hosts);
+        if acl.pattern_type == PatternType::Prefixed {
+            *self.prefixes.entry(name) += 1;
+        } else {
+            *self.literals.entry((name, "")) += 1;
+            *self.of_literals.entry((&acl.principal, name)) = Some(hosts);
+        }
+    }
+
+    /// Removes a rule, which [`Index::contains`].
+    pub fn remove(&mut self, acl: &Acl) {
+        let (name, principal) = (&*acl.resource_name, &*acl.principal);
+        let patterns = Arc::make_mut(self.patterns(principal));
+        let hosts = patterns.entry(name, acl.pattern_type);
+        Arc::make_mut(hosts).remove(acl);
+        let left = Some(Arc::clone(hosts)).filter(|hosts| !hosts.is_empty());
+        if left.is_none() {
+            patterns.remove(name, acl.pattern_type);
+        }
+        if patterns.is_empty() {
+            match principal {
+                EVERYONE => self.of_everyone = None,
+                principal => self.of_principals.remove((principal, "")),
+            }
+        }
+        if acl.pattern_type == PatternType::Prefixed {
+            let count = self.prefixes.entry(name);
+            *count -= 1;
+            if *count == 0 {
+                self.prefixes.remove(name);
+            }
+            return;
+        }
+        let count = self.literals.entry((name, ""));
+        *count -= 1;
+        if *count == 0 {
+            self.literals.remove((name, ""));
+        }
+        match left {
+            Some(left) => *self.of_literals.entry((principal, name)) = Some(left),
+            None => self.of_literals.remove((principal, name)),
+        }
+    }
+
+    fn patterns(&mut self, principal: &str) -> &mut Arc<Patterns> {
+        match principal {
+            EVERYONE => self.of_everyone.get_or_insert_default(),
+            principal => self.of_principals.entry((principal, "")),
+        }
+    }
+}

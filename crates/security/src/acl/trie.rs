@@ -1,0 +1,305 @@
+//! A persistent map whose keys are texts: a copy shares all nodes, and a change copies those on one path only.
+//!
+//! A node is a position in the tree where keys part or end, so a look-up visits at most as many nodes as the key has bytes,
+//! however many keys there are. Nothing here recurses: keys come from administrators and may be nested tens of thousands
+//! deep.
+
+use std::mem;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// The map. The default is empty.
+#[derive(Clone, Debug)]
+pub(super) struct Trie<V> {
+    /// None while it is empty: many tries are.
+    root: Option<Arc<Node<V>>>,
+}
+
+/// Where keys part or end. Without a value a node has two children or more, except the root.
+#[derive(Clone, Debug)]
+struct Node<V> {
+    /// What its keys have in common beyond the parent's.
+    label: Bytes,
+    value: Option<V>,
+    /// The first byte of each child's label, sorted.
+    firsts: Bytes,
+    children: Vec<Arc<Node<V>>>,
+}
+
+/// Bytes that are in the node itself where they are few: each place elsewhere may be a cache line to wait for.
+#[derive(Clone, Debug)]
+enum Bytes {
+    Few { len: u8, bytes: [u8; FEW] },
+    Many(Box<[u8]>),
+}
+
+const FEW: usize = 22;
+
+impl Bytes {
+    fn new(from: &[u8]) -> Bytes {
+        match u8::try_from(from.len()) {
+            Ok(len) if from.len() <= FEW => {
+                let mut bytes = [0; FEW];
+                bytes[..from.len()].copy_from_slice(from);
+                Bytes::Few { len, bytes }
+            }
+            _ => Bytes::Many(from.into()),
+        }
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Few { len, bytes } => &bytes[..usize::from(*len)],
+            Bytes::Many(bytes) => bytes,
+        }
+    }
+}
+
+impl<V> Node<V> {
+    fn new(label: &[u8], value: Option<V>) -> Node<V> {
+        Node { label: Bytes::new(label), value, firsts: Bytes::new(&[]), children: Vec::new() }
+    }
+
+    /// The child whose keys go on with `rest`, if its whole label does.
+    fn child<'a>(&'a self, rest: &[u8]) -> Option<&'a Arc<Node<V>>> {
+        let at = self.firsts.binary_search(rest.first()?).ok()?;
+        Some(&self.children[at]).filter(|child| rest.starts_with(&child.label[..]))
+    }
+}
+
+/// The nodes that nobody else holds, one after the other.
+impl<V> Drop for Node<V> {
+    fn drop(&mut self) {
+        let mut unheld = mem::take(&mut self.children);
+        while let Some(node) = unheld.pop() {
+            if let Some(mut node) = Arc::into_inner(node) {
+                unheld.append(&mut node.children);
+            }
+        }
+    }
+}
+
+impl<V> Default for Trie<V> {
+    fn default() -> Trie<V> {
+        Trie { root: None }
+    }
+}
+
+impl<V> Trie<V> {
+    pub fn is_empty(&self) -> bool {
+        self.root.is_none()
+    }
+
+    pub fn get(&self, key: &str) -> Option<&V> {
+        let (mut node, mut rest) = (self.root.as_ref()?, key.as_bytes());
+        while !rest.is_empty() {
+            node = node.child(rest)?;
+            rest = &rest[node.label.len()..];
+        }
+        node.value.as_ref()
+    }
+
+    /// The values whose keys `text` begins with, the shortest first.
+    pub fn prefixes_of<'a, 'b>(&'a self, text: &'b str) -> impl Iterator<Item = &'a V> + use<'a, 'b, V> {
+        let (mut next, mut length) = (self.root.as_ref(), 0);
+        let nodes = std::iter::from_fn(move || {
+            let node = next?;
+            length += node.label.len();
+            next = node.child(&text.as_bytes()[length..]);
+            Some(node)
+        });
+        nodes.filter_map(|node| node.value.as_ref())
+    }
+
+    /// All values, in no order.
+    pub fn values(&self) -> impl Iterator<Item = &V> {
+        let mut pending: Vec<_> = self.root.iter().collect();
+        let nodes = std::iter::from_fn(move || {
+            let node = pending.pop()?;
+            pending.extend(&node.children);
+            Some(node)
+        });
+        nodes.filter_map(|node| node.value.as_ref())
+    }
+}
+
+impl<V: Clone> Trie<V> {
+    /// The value of a key, to change it; a new one if there is none.
+    pub fn entry(&mut self, key: &str) -> &mut V
+    where
+        V: Default,
+    {
+        let root = self.root.get_or_insert_with(|| Arc::new(Node::new(&[], None)));
+        let (mut node, mut rest) = (Arc::make_mut(root), key.as_bytes());
+        while let Some(first) = rest.first() {
+            let at = match node.firsts.binary_search(first) {
+                Ok(at) => at,
+                Err(at) => {
+                    node.firsts = Bytes::new(&[&node.firsts[..at], &[*first], &node.firsts[at..]].concat());
+                    node.children.insert(at, Arc::new(Node::new(rest, None)));
+                    at
+                }
+            };
+            let child = &mut node.children[at];
+            let common = child.label.iter().zip(rest.iter()).take_while(|(a, b)| a == b).count();
+            if common < child.label.len() {
+                split(child, common);
+            }
+            node = Arc::make_mut(child);
+            rest = &rest[common..];
+        }
+        node.value.get_or_insert_default()
+    }
+
+    /// Removes a key, if it is there.
+    pub fn remove(&mut self, key: &str) {
+        if self.get(key).is_none() {
+            return;
+        }
+        // The last node above the key's that stays, and the child of it that goes, unless keys go on from there.
+        let root = self.root.as_deref().expect("the key was just found");
+        let (mut kept, mut node, mut rest, mut depth) = (0, root, key.as_bytes(), 0);
+        while !rest.is_empty() {
+            if depth == 0 || node.value.is_some() || node.children.len() > 1 {
+                kept = key.len() - rest.len();
+            }
+            node = node.child(rest).expect("the key was just found");
+            rest = &rest[node.label.len()..];
+            depth += 1;
+        }
+        if !node.children.is_empty() || depth == 0 {
+            let node = self.node_mut(key.as_bytes());
+            node.value = None;
+            join_only_child(node, depth == 0);
+            return self.forget_empty_root();
+        }
+        let parent = self.node_mut(&key.as_bytes()[..kept]);
+        let first = key.as_bytes()[kept];
+        let at = parent.firsts.binary_search(&first).expect("the key was just found");
+        parent.firsts = Bytes::new(&[&parent.firsts[..at], &parent.firsts[at + 1..]].concat());
+        parent.children.remove(at);
+        join_only_child(parent, kept == 0);
+        self.forget_empty_root();
+    }
+
+    fn forget_empty_root(&mut self) {
+        self.root.take_if(|root| root.value.is_none() && root.children.is_empty());
+    }
+
+    /// The node of these bytes, which is there.
+    fn node_mut(&mut self, mut rest: &[u8]) -> &mut Node<V> {
+        let mut node = Arc::make_mut(self.root.as_mut().expect("the node was just found"));
+        while let Some(first) = rest.first() {
+            let at = node.firsts.binary_search(first).expect("the node was just found");
+            node = Arc::make_mut(&mut node.children[at]);
+            rest = &rest[node.label.len()..];
+        }
+        node
+    }
+}
+
+/// Puts a node without a value above this one, at `length` bytes of its label.
+fn split<V: Clone>(node: &mut Arc<Node<V>>, length: usize) {
+    let mut above = Node::new(&node.label[..length], None);
+    above.firsts = Bytes::new(&[node.label[length]]);
+    let below = mem::replace(node, Arc::new(Node::new(&[], None)));
+    above.children.push(below);
+    let below = Arc::make_mut(&mut above.children[0]);
+    below.label = Bytes::new(&below.label[length..]);
+    *node = Arc::new(above);
+}
+
+/// A node that neither ends a key nor parts any becomes one with its child.
+fn join_only_child<V: Clone>(node: &mut Node<V>, is_root: bool) {
+    if is_root || node.value.is_some() || node.children.len() != 1 {
+        return;
+    }
+    let mut child = node.children.pop().expect("it has one child");
+    let child = Arc::make_mut(&mut child);
+    node.label = Bytes::new(&[&*node.label, &*child.label].concat());
+    node.value = child.value.take();
+    node.firsts = child.firsts.clone();
+    node.children = mem::take(&mut child.children);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Whether every node is needed.
+    fn is_tight<V>(trie: &Trie<V>) -> bool {
+        let mut pending: Vec<_> = trie.root.iter().flat_map(|root| &root.children).collect();
+        while let Some(node) = pending.pop() {
+            if node.label.is_empty() || node.value.is_none() && node.children.len() < 2 {
+                return false;
+            }
+            pending.extend(&node.children);
+        }
+        true
+    }
+
+    #[test]
+    fn it_is_a_map() {
+        let mut seed = 7_u64;
+        let mut random = |n: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % n
+        };
+        let (mut trie, mut map) = (Trie::<u64>::default(), BTreeMap::new());
+        let mut snapshots = Vec::new();
+        for step in 0..20_000 {
+            let key: String =
+                (0..random(6)).map(|_| char::from(b'a' + u8::try_from(random(3)).expect("small"))).collect();
+            if random(2) == 0 {
+                *trie.entry(&key) = step;
+                map.insert(key.clone(), step);
+            } else {
+                trie.remove(&key);
+                map.remove(&key);
+            }
+            assert_eq!(trie.get(&key), map.get(&key), "step {step}, {key}");
+            assert!(is_tight(&trie), "step {step}");
+            let expected: Vec<_> = (0..=key.len()).filter_map(|l| map.get(&key[..l]).copied()).collect();
+            let found: Vec<_> = trie.prefixes_of(&key).copied().collect();
+            assert_eq!(found, expected, "step {step}, {key}");
+            if step % 1000 == 0 {
+                snapshots.push((trie.clone(), map.clone()));
+            }
+        }
+        for (trie, map) in snapshots {
+            let mut values: Vec<_> = trie.values().copied().collect();
+            values.sort_unstable();
+            let mut expected: Vec<_> = map.values().copied().collect();
+            expected.sort_unstable();
+            assert_eq!(values, expected, "a copy does not change");
+            assert!(map.iter().all(|(key, value)| trie.get(key) == Some(value)));
+        }
+        for key in map.keys() {
+            trie.remove(key);
+        }
+        assert!(trie.is_empty());
+    }
+
+    #[test]
+    fn deep_nesting_does_not_exhaust_the_stack() {
+        let nested = || {
+            let key = "a".repeat(3000);
+            let mut trie = Trie::<usize>::default();
+            for length in 1..=key.len() {
+                *trie.entry(&key[..length]) = length;
+            }
+            assert_eq!(trie.prefixes_of(&key).count(), key.len());
+            let copy = trie.clone();
+            trie.remove(&key);
+            drop((trie, copy));
+        };
+        let small = std::thread::Builder::new().stack_size(64 * 1024);
+        small.spawn(nested).expect("a thread").join().expect("the stack suffices");
+    }
+}
