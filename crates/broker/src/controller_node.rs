@@ -4,6 +4,7 @@
 //! A connection to such a listener is served by the controller only, with the same limits as a client's. The quorum
 //! has one voter: while its process is down, the cluster cannot change, and the log says so at the start.
 
+use crate::authentication::{Admission, Authenticator, Images, Session};
 use crate::config_rules::BrokerConfigRules;
 use crate::loading::Loading;
 use crate::metrics::Metrics;
@@ -17,7 +18,7 @@ use thalweg_controller::{Controller, ControllerOptions, HandleError};
 use thalweg_log::LogDirs;
 use thalweg_membership::features;
 use thalweg_net::Machine;
-use thalweg_net::{ConnectionLimits, ConnectionSettings, Frame, Handler, Listening, Peer, Reply};
+use thalweg_net::{ConnectionLimits, ConnectionSettings, Frame, Handler, Listening, Peer, Reply, Unproven};
 use thalweg_watch as watch;
 use tokio::task::JoinSet;
 
@@ -56,8 +57,11 @@ impl ControllerNode {
         let (stopping, stop) = watch::channel(false);
         let limits = opening::connection_limits(&config.network, machine.disk.descriptors());
         let mut listeners = JoinSet::new();
+        let of_controller = Arc::clone(&controller);
+        let images: Images = Arc::new(move || of_controller.image());
         for listening in listening {
-            let handler = ControllerHandler(Arc::clone(&controller));
+            let authenticator = Authenticator::of(config, &listening.name, &images, &machine.clock);
+            let handler = ControllerHandler { controller: Arc::clone(&controller), authenticator };
             let (settings, limits) = (connections.clone(), Arc::<ConnectionLimits>::clone(&limits));
             listeners.spawn(listening.serve(handler, settings, limits, stop.clone()));
         }
@@ -111,15 +115,27 @@ fn options(
 
 /// Serves the requests of connections to the controller.
 #[derive(Clone)]
-struct ControllerHandler(Arc<Controller>);
+struct ControllerHandler {
+    controller: Arc<Controller>,
+    authenticator: Option<Arc<Authenticator>>,
+}
 
 impl Handler for ControllerHandler {
-    type Session = ();
+    type Session = Session;
 
-    fn open(&self, _: Arc<Peer>) {}
+    fn open(&self, peer: Arc<Peer>) -> Session {
+        Session::open(peer, self.authenticator.as_ref())
+    }
 
-    fn handle(&self, (): &mut (), frame: Bytes) -> Reply {
-        let controller = Arc::clone(&self.0);
+    fn unproven(&self, session: &Session) -> Option<Unproven> {
+        session.unproven()
+    }
+
+    fn handle(&self, session: &mut Session, frame: Bytes) -> Reply {
+        if let Admission::Answered(reply) = session.admit(&frame) {
+            return reply;
+        }
+        let controller = Arc::clone(&self.controller);
         Reply::Later(Box::pin(async move {
             match controller.handle(frame).await {
                 Ok(answer) => Reply::Now(Frame::with_length(answer)),

@@ -6,6 +6,7 @@
 //! [`publisher`] acts on.
 
 pub mod api;
+pub mod authentication;
 mod auto_topics;
 pub mod broker;
 mod config_rules;

@@ -6,6 +6,7 @@
 //! listeners close, requests end, coordinators stop, logs are flushed and marked clean.
 
 use crate::api::{ApiHandler, SERVED};
+use crate::authentication::{Authenticator, Images};
 use crate::broker::{Broker, BrokerParts};
 use crate::controller_node::ControllerNode;
 use crate::directory_watch::watch_directories;
@@ -300,8 +301,11 @@ fn serve(
 ) -> (watch::Sender<bool>, JoinSet<()>) {
     let (stopping, stop) = watch::channel(false);
     let mut listeners = JoinSet::new();
+    let of_broker = Arc::clone(broker);
+    let images: Images = Arc::new(move || of_broker.image());
     for listening in listening {
-        let handler = ApiHandler::new(Arc::clone(broker));
+        let authenticator = Authenticator::of(&broker.config(), &listening.name, &images, &broker.clock);
+        let handler = ApiHandler::authenticating(Arc::clone(broker), authenticator);
         listeners.spawn(listening.serve(
             handler,
             settings.clone(),

@@ -12,7 +12,6 @@ use std::time::Duration;
 use thalweg_wire::{ApiKey, DecodeError, EncodeError, ErrorCode};
 
 pub use authentication::{AuthenticationFailed, AuthenticationFault, ScramFault};
-pub(crate) use authentication::{ITERATIONS_MAX, ITERATIONS_MIN};
 pub use tls::{TlsFailed, TlsFault};
 
 /// Why a request brought no answer.

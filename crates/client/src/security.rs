@@ -6,11 +6,9 @@
 //! connection's way. Names that librdkafka has for the same things are taken as well; where both are given, Kafka's
 //! count.
 
-mod jaas;
 mod librdkafka;
 mod pem;
 pub(crate) mod sasl;
-mod scram;
 mod store;
 pub(crate) mod tls;
 

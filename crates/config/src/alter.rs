@@ -202,7 +202,7 @@ pub fn validate_keys(
         let key = table::broker_key(name).ok_or_else(|| AlterError::UnknownKey { name: (*name).clone() })?;
         let reason = match key.support {
             Support::Unserved(reason) => Some(reason),
-            Support::Opening => Some("it is read when the broker starts"),
+            Support::Startup | Support::Opening => Some("it is read when the broker starts"),
             Support::Served | Support::Accepted(_) => None,
         };
         if let Some(reason) = reason {

@@ -1,15 +1,18 @@
 //! The configuration of this broker: its file, the dynamic layers over it, and the resulting settings.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 
 use thalweg_log::LogConfig;
+use thalweg_security::sasl::scram::NewUser;
 
 use super::error::{ConfigError, InvalidConfig, InvalidValue};
 use super::key::UpdateMode;
 use super::listener::{ListenerTexts, Listeners};
 use super::properties::ServerProperties;
 use super::rules;
+use super::sasl::{self, SaslListener};
 use super::table::{
     self, AccessSettings, CleanerSettings, ControllerSettings, EffectiveTopicConfig, GroupSettings,
     HttpSettings, ListenerSettings, LogSettings, MetadataLogSettings, NetworkSettings, NodeSettings,
@@ -20,7 +23,7 @@ use super::value::Value;
 use super::values::Values;
 
 /// The layers of a broker's values, weakest first, above the defaults of the table.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Layers {
     /// The file and the command line.
     pub file: BTreeMap<String, String>,
@@ -28,6 +31,17 @@ pub(super) struct Layers {
     pub cluster: BTreeMap<String, String>,
     /// Set for this broker, from the metadata image.
     pub broker: BTreeMap<String, String>,
+}
+
+/// Values may be secrets.
+impl fmt::Debug for Layers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Layers")
+            .field("file", &self.file.keys())
+            .field("cluster", &self.cluster.keys())
+            .field("broker", &self.broker.keys())
+            .finish()
+    }
 }
 
 impl Layers {
@@ -55,6 +69,8 @@ pub struct BrokerConfig {
     pub node: NodeSettings,
     /// Listeners and advertised addresses.
     pub listeners: Listeners,
+    /// How clients authenticate, by the names of the listeners with SASL.
+    pub sasl: BTreeMap<String, SaslListener>,
     /// Connections and requests.
     pub network: NetworkSettings,
     /// The HTTP server.
@@ -83,6 +99,8 @@ pub struct BrokerConfig {
     pub authorizer: StandardAuthorizerSettings,
     /// Defaults of topics.
     pub topic_defaults: TopicDefaults,
+    /// The users that a new cluster begins with. They are no property: secrets are not kept in files.
+    pub first_users: Vec<NewUser>,
 }
 
 impl Default for BrokerConfig {
@@ -172,9 +190,12 @@ impl BrokerConfig {
         let (Ok(listeners), true) = (listeners, errors.is_empty()) else {
             return Err(InvalidConfig(errors));
         };
+        let sasl =
+            sasl::of_listeners(&listeners, &layers.file).map_err(|error| InvalidConfig(vec![error]))?;
         Ok(Self {
             node: NodeSettings::from(&values),
             listeners,
+            sasl,
             network: NetworkSettings::from(&values),
             http: HttpSettings::from(&values),
             streams: StreamSettings::from(&values),
@@ -189,6 +210,7 @@ impl BrokerConfig {
             access: AccessSettings::from(&values),
             authorizer: StandardAuthorizerSettings::from(&values),
             topic_defaults: TopicDefaults::new(&values),
+            first_users: Vec::new(),
             values,
             layers,
         })

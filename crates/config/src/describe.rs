@@ -118,7 +118,8 @@ impl BrokerConfig {
         let layers = [&self.layers.file, &self.layers.cluster, &self.layers.broker];
         let is_set = |name: &str| layers.iter().any(|layer| layer.contains_key(name));
         let is_shown = |key: &ConfigKey| {
-            !key.internal && !matches!(key.support, Support::Unserved(_) | Support::Opening)
+            !key.internal
+                && !matches!(key.support, Support::Unserved(_) | Support::Startup | Support::Opening)
         };
         let known =
             table::broker_keys().iter().filter(|key| is_shown(key) || is_set(key.name)).map(|key| key.name);

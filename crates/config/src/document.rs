@@ -123,8 +123,11 @@ fn differences(page: &mut String) {
 }
 
 fn served(page: &mut String, family: &Family) {
-    let keys: Vec<_> =
-        family.keys.iter().filter(|key| matches!(key.support, Support::Served | Support::Opening)).collect();
+    let keys: Vec<_> = family
+        .keys
+        .iter()
+        .filter(|key| matches!(key.support, Support::Served | Support::Startup | Support::Opening))
+        .collect();
     if keys.is_empty() {
         return;
     }
@@ -167,7 +170,7 @@ fn topics(page: &mut String) {
     let others: Vec<_> = table::topic_keys()
         .iter()
         .filter_map(|key| match key.support {
-            Support::Served | Support::Opening => None,
+            Support::Served | Support::Startup | Support::Opening => None,
             Support::Accepted(reason) | Support::Unserved(reason) => {
                 Some(format!("`{}` ({reason})", key.name))
             }

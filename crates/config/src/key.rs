@@ -124,6 +124,8 @@ impl UpdateMode {
 pub enum Support {
     /// It has the effect that it has in Kafka.
     Served,
+    /// It has the effect that it has in Kafka, and cannot be changed while the broker runs.
+    Startup,
     /// Accepted without effect: the reason.
     Accepted(&'static str),
     /// It applies to connections that the broker opens, and cannot be changed while it runs. On

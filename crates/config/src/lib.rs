@@ -20,6 +20,7 @@ mod node;
 mod outgoing;
 mod properties;
 mod rules;
+mod sasl;
 mod setting;
 pub mod table;
 #[cfg(test)]
@@ -41,6 +42,7 @@ pub use properties::{
     BadAssignment, BadLine, LoadError, PlacedError, ReadFailed, RefusedConfig, ServerProperties, Warning,
     WarningKind,
 };
+pub use sasl::{SaslListener, TokenSettings};
 pub use setting::Setting;
 pub use table::{
     AccessSettings, CleanerSettings, ControllerSettings, EffectiveTopicConfig, GroupSettings, HttpSettings,

@@ -47,6 +47,16 @@ impl SecurityProtocol {
         }
     }
 
+    /// Whether the bytes are encrypted.
+    pub const fn has_tls(self) -> bool {
+        matches!(self, Self::Ssl | Self::SaslSsl)
+    }
+
+    /// Whether the peer authenticates by SASL.
+    pub const fn has_sasl(self) -> bool {
+        matches!(self, Self::SaslPlaintext | Self::SaslSsl)
+    }
+
     /// The protocol of a number that a broker has registered.
     pub fn from_code(code: i16) -> Option<Self> {
         Self::ALL.into_iter().find(|protocol| protocol.code() == code)
@@ -208,11 +218,11 @@ impl Listeners {
     fn check(&self, texts: &ListenerTexts<'_>) -> Result<(), InvalidValue> {
         let listeners = texts.listeners.join(",");
         for listener in self.broker.iter().chain(&self.controller) {
-            if listener.protocol != SecurityProtocol::Plaintext {
-                let name = listener.protocol.name();
+            if listener.protocol.has_tls() {
                 let reason = format!(
-                    "Listener {} uses {name}, only PLAINTEXT listeners are served yet",
-                    listener.name
+                    "Listener {} uses {}, but TLS is not served yet: only PLAINTEXT and SASL_PLAINTEXT listeners are",
+                    listener.name,
+                    listener.protocol.name()
                 );
                 return Err(InvalidValue::new(ListenerSettings::listeners.name(), listeners, reason));
             }

@@ -13,7 +13,7 @@ use super::error::{ConfigError, InvalidConfig};
 use super::java_properties::{self, Malformed};
 use super::key::{ConfigKey, Support};
 use super::rules;
-use super::table::{self, SaslKeys};
+use super::table::{self, SASL_FAMILY};
 use super::values::Values;
 
 /// Size limit of a properties file; longer ones are other files or endless devices.
@@ -184,7 +184,9 @@ fn warning(name: &str, value: &str) -> Option<Warning> {
     let kind = match table::broker_key(name) {
         // A key set to its effective default needs nothing.
         Some(key) if key.default == Some(value.trim()) => return None,
-        Some(ConfigKey { support: Support::Served | Support::Opening, .. }) => return None,
+        Some(ConfigKey { support: Support::Served | Support::Startup | Support::Opening, .. }) => {
+            return None;
+        }
         Some(ConfigKey { support: Support::Accepted(reason), .. }) => WarningKind::WithoutEffect(reason),
         Some(ConfigKey { support: Support::Unserved(reason), .. }) => WarningKind::Unserved(reason),
         None if is_of_listener(name) => return None,
@@ -196,15 +198,18 @@ fn warning(name: &str, value: &str) -> Option<Warning> {
     Some(Warning { name: name.to_owned(), kind })
 }
 
-/// Whether a key is a setting of one listener that has its effect on connections to such listeners.
+/// Whether a key is a setting of one listener that has its effect there, or on connections to such listeners. Those of SASL
+/// may be for one mechanism.
 fn is_of_listener(name: &str) -> bool {
     let Some((_, key)) = name.strip_prefix(LISTENER_PREFIX).and_then(|rest| rest.split_once('.')) else {
         return false;
     };
     let is_opening =
         |key| matches!(table::broker_key(key), Some(ConfigKey { support: Support::Opening, .. }));
-    // A mechanism may be named before the login module.
-    is_opening(key) || key.split_once('.').is_some_and(|(_, behind)| behind == SaslKeys::jaas_config.name())
+    let is_sasl = |name: &str| {
+        SASL_FAMILY.keys.iter().any(|key| key.name == name && !matches!(key.support, Support::Unserved(_)))
+    };
+    is_opening(key) || is_sasl(key) || key.split_once('.').is_some_and(|(_, behind)| is_sasl(behind))
 }
 
 /// A set property without the expected effect. Its `Display` has key and reason.

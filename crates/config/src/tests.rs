@@ -89,7 +89,9 @@ fn compare(moment: &str, resource: &str, described: &[DescribedConfig]) {
         let key =
             if resource.starts_with("TOPIC") { table::topic_key(name) } else { table::broker_key(name) };
         let hidden = !described.iter().any(|config| config.name == name)
-            && key.is_some_and(|key| matches!(key.support, Support::Unserved(_) | Support::Opening));
+            && key.is_some_and(|key| {
+                matches!(key.support, Support::Unserved(_) | Support::Startup | Support::Opening)
+            });
         if fields[1] != moment
             || fields[2] != resource
             || hidden
@@ -345,7 +347,7 @@ fn everything_wrong_is_said_at_once() {
         "Invalid value 7 for configuration log.segment.bytes: Value must be at least 1048576\n\
          Invalid value none for configuration num.partitions: Not a number of type INT\n\
          Invalid value PLAINTEXT://:9092,SSL://:9093 for configuration listeners: \
-         Listener SSL uses SSL, only PLAINTEXT listeners are served yet"
+         Listener SSL uses SSL, but TLS is not served yet: only PLAINTEXT and SASL_PLAINTEXT listeners are"
     );
 }
 

@@ -164,7 +164,7 @@ pub fn without_effect(overrides: &BTreeMap<String, String>) -> Vec<(&'static str
         (key.default != Some(text.as_str())).then_some(key)
     });
     keys.filter_map(|key| match key.support {
-        Support::Served | Support::Opening => None,
+        Support::Served | Support::Startup | Support::Opening => None,
         Support::Accepted(reason) | Support::Unserved(reason) => Some((key.name, reason)),
     })
     .collect()

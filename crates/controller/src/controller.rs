@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use thalweg_log::disk::Disk;
+use thalweg_metadata::Image;
 use thalweg_wire::frame;
 use thalweg_wire::request::{EnvelopeRequest, EnvelopeResponse};
 use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message};
@@ -63,6 +64,11 @@ impl Controller {
     /// Current figures, without a command to its task.
     pub fn figures(&self) -> ControllerFigures {
         self.published.figures(COMMANDS_MAX - self.commands.capacity())
+    }
+
+    /// The cluster, as far as it is committed.
+    pub fn image(&self) -> Arc<Image> {
+        self.published.image()
     }
 
     /// Answers a request: header and body in, header and body out, both without the length in front. The effect of

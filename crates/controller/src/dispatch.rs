@@ -13,20 +13,22 @@ use thalweg_wire::request::{
     BrokerRegistrationRequest, CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest,
     DescribeClusterRequest, DescribeClusterResponse, DescribeQuorumRequest, ElectLeadersRequest,
     EnvelopeRequest, FetchRequest, FetchSnapshotRequest, IncrementalAlterConfigsRequest,
-    ListPartitionReassignmentsRequest, RemoveRaftVoterRequest, UnregisterBrokerRequest,
-    UpdateFeaturesRequest,
+    ListPartitionReassignmentsRequest, RemoveRaftVoterRequest, SaslAuthenticateRequest, SaslHandshakeRequest,
+    UnregisterBrokerRequest, UpdateFeaturesRequest,
 };
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Message, Refuse};
 
 use crate::state::{ApiError, Now, Outcome, State};
 
 /// The APIs, in the order of their keys, which is that of ApiVersions.
-const SERVED: [ApiKey; 25] = [
+const SERVED: [ApiKey; 27] = [
     ApiKey::Fetch,
+    ApiKey::SaslHandshake,
     ApiKey::ApiVersions,
     ApiKey::CreateTopics,
     ApiKey::DeleteTopics,
     ApiKey::AlterConfigs,
+    ApiKey::SaslAuthenticate,
     ApiKey::CreatePartitions,
     ApiKey::ElectLeaders,
     ApiKey::IncrementalAlterConfigs,
@@ -259,6 +261,14 @@ fn decide(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> 
     match api {
         ApiKey::ApiVersions => plain(d, call, move |state, request: &ApiVersionsRequest, _| {
             Ok(Outcome::answer(api_versions(state, request, version)))
+        }),
+        // Authentication ends before requests get here.
+        ApiKey::SaslHandshake => {
+            plain(d, call, |_, _: &SaslHandshakeRequest, _| Err(ApiError::plain(ErrorCode::IllegalSaslState)))
+        }
+        ApiKey::SaslAuthenticate => plain(d, call, |_, _: &SaslAuthenticateRequest, _| {
+            let message = "SaslAuthenticate request received after successful authentication";
+            Err(ApiError::new(ErrorCode::IllegalSaslState, message))
         }),
         ApiKey::CreateTopics => plain(d, call, |s, r: &CreateTopicsRequest, _| s.create_topics(r)),
         ApiKey::DeleteTopics => {

@@ -9,6 +9,7 @@ use thalweg_config::BrokerConfig;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind, Endpoint, VersionRange, feature};
+use thalweg_security::sasl::scram::NewUser;
 use thalweg_wire::{ErrorCode, Uuid};
 
 /// Options of a controller.
@@ -55,6 +56,8 @@ pub struct ControllerOptions {
     pub supported_features: BTreeMap<String, VersionRange>,
     /// The features, besides `metadata.version`, that a new cluster is formatted with.
     pub bootstrap_features: BTreeMap<String, i16>,
+    /// The users that a new cluster begins with.
+    pub bootstrap_users: Vec<NewUser>,
     /// Whether a new cluster may be created if there is no metadata log: not if data of one exists.
     pub may_format: bool,
     /// Through which files are opened.
@@ -93,6 +96,7 @@ impl ControllerOptions {
             unclean_election_interval: settings.unclean_election_interval,
             supported_features: default_supported_features(),
             bootstrap_features: BTreeMap::new(),
+            bootstrap_users: config.first_users.clone(),
             may_format: true,
             disk: Disk::real(),
             clock: Clock::system(),

@@ -52,6 +52,10 @@ impl Published {
         *self.committed.lock() = Arc::clone(image);
     }
 
+    pub(crate) fn image(&self) -> Arc<Image> {
+        Arc::clone(&self.committed.lock())
+    }
+
     pub(crate) fn requested(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }

@@ -95,6 +95,19 @@ pub enum Reply {
     Nothing,
     /// The request cannot be answered: the connection is closed.
     Close(String),
+    /// The answer is the last one: the connection is closed behind it.
+    Last(Frame, String),
+}
+
+/// What a peer may do that has not authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unproven {
+    /// The largest frame.
+    pub frame_max: usize,
+    /// The setting of that limit.
+    pub setting: &'static str,
+    /// When the connection is closed.
+    pub until: Instant,
 }
 
 impl Reply {
@@ -117,6 +130,12 @@ pub trait Handler: Clone + Send + 'static {
 
     /// Serves one request: a frame without its length.
     fn handle(&self, session: &mut Self::Session, frame: Bytes) -> Reply;
+
+    /// The limits of a peer that has yet to authenticate. Asked for when a connection opens, and after each frame while
+    /// there are some.
+    fn unproven(&self, _: &Self::Session) -> Option<Unproven> {
+        None
+    }
 }
 
 /// Why a connection ended.
@@ -130,6 +149,8 @@ pub(super) enum Disconnect {
     TooSlow,
     #[error("it does not read its answers, and others need the memory")]
     Unread,
+    #[error("it has not authenticated in time")]
+    Unproven,
     #[error("the broker is stopping")]
     Stopping,
     #[error(transparent)]
@@ -156,6 +177,10 @@ pub(super) struct Connection<H: Handler> {
     is_starved: bool,
     /// How much was read since others had their turn.
     read_bytes: usize,
+    /// The limits before authentication.
+    unproven: Option<Unproven>,
+    /// The last answer is in `output`; why it is the last.
+    last: Option<String>,
     stopping: watch::Receiver<bool>,
     _admission: Admission,
 }
@@ -176,7 +201,9 @@ impl<H: Handler> Connection<H> {
         admission: Admission,
     ) -> Self {
         let session = handler.open(peer);
-        let input = Input::new(settings.frame_max, settings.memory.clone());
+        let unproven = handler.unproven(&session);
+        let mut input = Input::new(settings.frame_max, settings.memory.clone());
+        input.limit(unproven.map(|unproven| (unproven.frame_max, unproven.setting)));
         Self {
             stream,
             handler,
@@ -189,6 +216,8 @@ impl<H: Handler> Connection<H> {
             held: None,
             is_starved: false,
             read_bytes: 0,
+            unproven,
+            last: None,
             stopping,
             _admission: admission,
         }
@@ -197,7 +226,14 @@ impl<H: Handler> Connection<H> {
     /// Serves until the connection ends, and returns the reason.
     pub(super) async fn run(mut self) -> Disconnect {
         loop {
-            if let Err(reason) = self.round().await {
+            let round = match self.unproven {
+                None => self.round().await,
+                Some(Unproven { until, .. }) => {
+                    let round = tokio::time::timeout_at(until, self.round()).await;
+                    round.unwrap_or(Err(Disconnect::Unproven))
+                }
+            };
+            if let Err(reason) = round {
                 return reason;
             }
         }
@@ -211,6 +247,9 @@ impl<H: Handler> Connection<H> {
             self.flush().await?;
         }
         refused?;
+        if let Some(reason) = self.last.take() {
+            return Err(Disconnect::Refused(reason));
+        }
         tokio::task::coop::consume_budget().await;
         if self.read_bytes >= READ_MAX {
             self.read_bytes = 0;
@@ -298,6 +337,15 @@ impl<H: Handler> Connection<H> {
                 Reply::Ordered(answer) => self.pending.push_back(Pending::Awaited { answer, reads_on: true }),
                 Reply::Nothing => {}
                 Reply::Close(reason) => return Err(Disconnect::Refused(reason)),
+                // Behind answers that are awaited, it has to wait for its turn.
+                last @ Reply::Last(..) => {
+                    let answer = Box::pin(std::future::ready(last));
+                    self.pending.push_back(Pending::Awaited { answer, reads_on: false });
+                }
+            }
+            if self.unproven.is_some() {
+                self.unproven = self.handler.unproven(&self.session);
+                self.input.limit(self.unproven.map(|unproven| (unproven.frame_max, unproven.setting)));
             }
             is_late = Instant::now() >= until;
         }
@@ -305,7 +353,8 @@ impl<H: Handler> Connection<H> {
     }
 
     fn reads_on(&self) -> bool {
-        self.pending.len() < PENDING_MAX
+        self.last.is_none()
+            && self.pending.len() < PENDING_MAX
             && self.ready_bytes < HELD_MAX
             && !self.output.is_full()
             && !matches!(self.pending.back(), Some(Pending::Awaited { reads_on: false, .. }))
@@ -399,6 +448,16 @@ impl<H: Handler> Connection<H> {
             Reply::Close(reason) => return Err(Disconnect::Refused(reason)),
             Reply::Later(answer) => self.pending.push_front(Pending::Awaited { answer, reads_on: false }),
             Reply::Ordered(answer) => self.pending.push_front(Pending::Awaited { answer, reads_on: true }),
+            Reply::Last(frame, reason) => {
+                self.pending.clear();
+                self.output.push(frame);
+                self.last = Some(reason);
+            }
+        }
+        // An answer that was awaited may have proven who the peer is.
+        if self.unproven.is_some() {
+            self.unproven = self.handler.unproven(&self.session);
+            self.input.limit(self.unproven.map(|unproven| (unproven.frame_max, unproven.setting)));
         }
         Ok(())
     }

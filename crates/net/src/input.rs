@@ -25,11 +25,15 @@ const LENGTH: usize = 4;
 
 /// A frame's length is not acceptable to this listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a frame of {length} bytes, where socket.request.max.bytes allows {max}")]
+#[error("a frame of {length} bytes, where {setting} allows {max}")]
 pub(super) struct FrameLength {
     pub(super) length: i32,
     pub(super) max: usize,
+    pub(super) setting: &'static str,
 }
+
+/// The setting of a frame's size, unless the peer has yet to authenticate.
+const FRAME_MAX: &str = "socket.request.max.bytes";
 
 /// The outcome of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +49,8 @@ pub(super) enum Read {
 pub(super) struct Input {
     memory: FrameMemory,
     frame_max: usize,
+    /// A lower limit, and its setting.
+    limit: Option<(usize, &'static str)>,
     block: Option<Block>,
     /// Blocks that contain frames in use.
     retired: Vec<Block>,
@@ -93,7 +99,12 @@ impl Block {
 impl Input {
     pub(super) fn new(frame_max: usize, memory: FrameMemory) -> Self {
         let (retired, large) = (Vec::new(), None);
-        Self { memory, frame_max, block: None, retired, large, is_busy: false, since: None }
+        Self { memory, frame_max, limit: None, block: None, retired, large, is_busy: false, since: None }
+    }
+
+    /// Sets a lower limit of frames and its setting, or removes it.
+    pub(super) fn limit(&mut self, limit: Option<(usize, &'static str)>) {
+        self.limit = limit;
     }
 
     /// The next whole frame, without its length.
@@ -118,9 +129,13 @@ impl Input {
     fn announced(&self) -> Result<Option<usize>, FrameLength> {
         let Some(head) = self.buffered().first_chunk::<LENGTH>() else { return Ok(None) };
         let length = i32::from_be_bytes(*head);
+        let (max, setting) = match self.limit {
+            Some((max, setting)) if max < self.frame_max => (max, setting),
+            _ => (self.frame_max, FRAME_MAX),
+        };
         match usize::try_from(length) {
-            Ok(size) if size <= self.frame_max => Ok(Some(size)),
-            _ => Err(FrameLength { length, max: self.frame_max }),
+            Ok(size) if size <= max => Ok(Some(size)),
+            _ => Err(FrameLength { length, max, setting }),
         }
     }
 

@@ -6,8 +6,8 @@
 //!
 //! Limits: the size of a frame, the memory of frames from their first byte to the end of their use, the memory of
 //! answers that peers do not read, the number of connections in all and of one address, the answers that wait on one
-//! connection, and the time without progress. Refused: TLS and SASL, which the configuration names before a listener
-//! opens.
+//! connection, the time without progress, and what a peer may send, for how long, before it has authenticated, which is the
+//! handler's business. Refused: TLS, which the configuration names before a listener opens.
 
 mod admission;
 pub mod answer_parts;
@@ -24,7 +24,7 @@ mod stream;
 
 pub use admission::ConnectionLimits;
 pub use answers::AnswerMemory;
-pub use connection::{ConnectionSettings, Handler, Peer, Reply};
+pub use connection::{ConnectionSettings, Handler, Peer, Reply, Unproven};
 pub use listener::{BindError, Listening, SimulatedListener, SocketOptions};
 pub use machine::Machine;
 pub use memory::FrameMemory;

@@ -58,12 +58,14 @@ code_only! {
     AssignReplicasToDirsRequest => AssignReplicasToDirsResponse,
     BrokerHeartbeatRequest => BrokerHeartbeatResponse,
     BrokerRegistrationRequest => BrokerRegistrationResponse,
+    SaslHandshakeRequest => SaslHandshakeResponse,
 }
 
 code_and_message! {
     AddRaftVoterRequest => AddRaftVoterResponse,
     RemoveRaftVoterRequest => RemoveRaftVoterResponse,
     DescribeClusterRequest => DescribeClusterResponse,
+    SaslAuthenticateRequest => SaslAuthenticateResponse,
     UnregisterBrokerRequest => UnregisterBrokerResponse,
     UpdateFeaturesRequest => UpdateFeaturesResponse,
 }

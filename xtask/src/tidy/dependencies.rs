@@ -12,7 +12,10 @@ pub const RULE: Rule = Rule {
 
 /// A crate, and our crates that it may use in code, tests and build.
 const LAW: [(&str, &[&str]); 22] = [
-    ("thalweg", &["broker", "client", "config", "lab", "net", "ports", "record", "stream", "wire"]),
+    (
+        "thalweg",
+        &["broker", "client", "config", "lab", "net", "ports", "record", "security", "stream", "wire"],
+    ),
     (
         "thalweg-broker",
         &[
@@ -28,11 +31,12 @@ const LAW: [(&str, &[&str]); 22] = [
             "ports",
             "record",
             "replica",
+            "security",
             "watch",
             "wire",
         ],
     ),
-    ("thalweg-client", &["hash", "ports", "record", "wire"]),
+    ("thalweg-client", &["hash", "ports", "record", "security", "wire"]),
     ("thalweg-config", &["client", "log", "metadata", "record", "security"]),
     ("thalweg-controller", &["config", "hash", "log", "metadata", "ports", "record", "security", "wire"]),
     (

@@ -47,9 +47,6 @@ pub fn served_with_controller(broker: &Broker, api: &Api) -> Option<(i16, i16)> 
     (min <= max).then_some((min, max))
 }
 
-/// The principal of every client: no listener authenticates yet.
-const ANONYMOUS: &str = "ANONYMOUS";
-
 /// How long an answer waits for this broker's image to show the change.
 const SHOWN_WITHIN: Duration = Duration::from_millis(500);
 
@@ -200,19 +197,19 @@ fn envelope(call: &Call, request_data: Bytes) -> EnvelopeRequest {
         IpAddr::V4(ip) => Bytes::copy_from_slice(&ip.octets()),
         IpAddr::V6(ip) => Bytes::copy_from_slice(&ip.octets()),
     };
-    EnvelopeRequest { request_data, request_principal: Some(principal()), client_host_address: address }
+    EnvelopeRequest { request_data, request_principal: Some(principal(call)), client_host_address: address }
 }
 
 /// The principal as Kafka serialises it: the version, then the message.
-fn principal() -> Bytes {
+fn principal(call: &Call) -> Bytes {
     let principal = DefaultPrincipalData {
-        r#type: "User".to_owned(),
-        name: ANONYMOUS.to_owned(),
-        token_authenticated: false,
+        r#type: call.principal.kind().to_owned(),
+        name: call.principal.name().to_owned(),
+        token_authenticated: call.is_by_token,
     };
     let mut e = Encoder::with_capacity(32);
     e.i16(0);
-    principal.encode(&mut e, 0).expect("short names fit");
+    principal.encode(&mut e, 0).expect("a compact string takes any name that was in a frame");
     e.into_bytes()
 }
 

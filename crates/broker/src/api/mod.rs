@@ -32,16 +32,19 @@ mod list_offsets;
 mod metadata;
 mod offset_for_leader_epoch;
 mod produce;
+mod sasl;
 mod transactions;
 mod write_txn_markers;
 
+use crate::authentication::{Admission, Authenticator, Session};
 use crate::broker::Broker;
 use bytes::Bytes;
 use std::any::Any;
 use std::future::Future;
 use std::sync::Arc;
 use thalweg_net::answer_parts::ANSWER_BYTES_MAX;
-use thalweg_net::{Frame, Handler, Peer, Reply};
+use thalweg_net::{Frame, Handler, Peer, Reply, Unproven};
+use thalweg_security::Principal;
 use thalweg_wire::frame::{decode_request_header, encode_response, peek_request};
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Request};
@@ -60,6 +63,10 @@ pub struct Call {
     pub client_id: Option<String>,
     /// The client.
     pub peer: Arc<Peer>,
+    /// Who the client has proven to be.
+    pub principal: Arc<Principal>,
+    /// Whether by a delegation token.
+    pub is_by_token: bool,
     /// When it was received.
     pub received_at: Instant,
     /// The request's bytes, from its header on, for forwarding. Empty in a call that waits for anything else, so that
@@ -142,6 +149,7 @@ pub const SERVED: &[Api] = &[
     api(ApiKey::SyncGroup, 0, 5, |b, c, d| later(b, c, d, groups::sync)),
     api(ApiKey::DescribeGroups, 0, 6, |b, c, d| later(b, c, d, groups::describe)),
     api(ApiKey::ListGroups, 0, 5, |b, c, d| later(b, c, d, groups::list)),
+    api(ApiKey::SaslHandshake, 0, 1, |b, c, d| now::<SaslHandshakeRequest>(b, c, d, sasl::handshake)),
     api(ApiKey::ApiVersions, 0, 4, |b, c, d| now::<ApiVersionsRequest>(b, c, d, api_versions::handle)),
     api(ApiKey::CreateTopics, 2, 7, forward::handle::<CreateTopicsRequest>),
     api(ApiKey::DeleteTopics, 1, 6, forward::handle::<DeleteTopicsRequest>),
@@ -165,6 +173,9 @@ pub const SERVED: &[Api] = &[
     api(ApiKey::AlterReplicaLogDirs, 1, 2, |b, c, d| later(b, c, d, alter_replica_log_dirs::handle)),
     api(ApiKey::DescribeLogDirs, 1, 5, |b, c, d| {
         now::<DescribeLogDirsRequest>(b, c, d, describe_log_dirs::handle)
+    }),
+    api(ApiKey::SaslAuthenticate, 0, 2, |b, c, d| {
+        now::<SaslAuthenticateRequest>(b, c, d, sasl::authenticate)
     }),
     api(ApiKey::CreatePartitions, 0, 3, forward::handle::<CreatePartitionsRequest>),
     api(ApiKey::DeleteGroups, 0, 2, |b, c, d| later(b, c, d, groups::delete)),
@@ -262,24 +273,37 @@ where
 #[derive(Clone)]
 pub struct ApiHandler {
     broker: Arc<Broker>,
+    authenticator: Option<Arc<Authenticator>>,
 }
 
 impl ApiHandler {
-    /// A handler of requests to `broker`.
+    /// A handler of requests to `broker` that asks nobody for a name.
     pub fn new(broker: Arc<Broker>) -> Self {
-        Self { broker }
+        Self { broker, authenticator: None }
+    }
+
+    /// A handler of requests on a listener where clients have to authenticate, if there is something to do so with.
+    pub fn authenticating(broker: Arc<Broker>, authenticator: Option<Arc<Authenticator>>) -> Self {
+        Self { broker, authenticator }
     }
 }
 
 impl Handler for ApiHandler {
-    type Session = Arc<Peer>;
+    type Session = Session;
 
-    fn open(&self, peer: Arc<Peer>) -> Arc<Peer> {
-        peer
+    fn open(&self, peer: Arc<Peer>) -> Session {
+        Session::open(peer, self.authenticator.as_ref())
     }
 
-    fn handle(&self, peer: &mut Arc<Peer>, frame: Bytes) -> Reply {
+    fn unproven(&self, session: &Session) -> Option<Unproven> {
+        session.unproven()
+    }
+
+    fn handle(&self, session: &mut Session, frame: Bytes) -> Reply {
         let received_at = Instant::now();
+        if let Admission::Answered(reply) = session.admit(&frame) {
+            return reply;
+        }
         let prefix = match peek_request(&frame) {
             Ok(prefix) => prefix,
             Err(error) => return Reply::Close(format!("a request without a header: {error}")),
@@ -308,7 +332,9 @@ impl Handler for ApiHandler {
             version,
             correlation_id: prefix.correlation_id,
             client_id: header.client_id,
-            peer: Arc::clone(peer),
+            peer: Arc::clone(session.peer()),
+            principal: Arc::clone(session.principal()),
+            is_by_token: session.is_by_token(),
             received_at,
             frame,
         };

@@ -20,6 +20,7 @@ mod records;
 mod replication;
 mod restart;
 mod running;
+mod sasl;
 mod stopping;
 mod transactions;
 mod transport;

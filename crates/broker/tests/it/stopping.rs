@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_broker::api::ApiHandler;
+use thalweg_broker::authentication::Session;
 use thalweg_net::{Handler, Peer, Reply, Segment};
 use thalweg_wire::frame::{LENGTH_LEN, decode_response, encode_request};
 use thalweg_wire::request::create_topics_request::CreatableTopic;
@@ -227,16 +228,16 @@ async fn a_stop_in_the_middle_of_everything_loses_nothing_that_was_acknowledged(
 }
 
 /// Has a request served by a broker whose connections are gone: the answer, if there is one.
-async fn serve<R: Request>(handler: &ApiHandler, peer: &mut Arc<Peer>, request: &R) -> Option<R::Response> {
+async fn serve<R: Request>(handler: &ApiHandler, session: &mut Session, request: &R) -> Option<R::Response> {
     let frame = encode_request(request, R::MAX_VERSION, 7, Some("late")).expect("it fits");
-    let mut reply = handler.handle(peer, frame.slice(LENGTH_LEN..));
+    let mut reply = handler.handle(session, frame.slice(LENGTH_LEN..));
     let answer = loop {
         reply = match reply {
             Reply::Now(frame) => break frame,
             Reply::Later(later) | Reply::Ordered(later) => {
                 tokio::time::timeout(Duration::from_secs(60), later).await.expect("an answer in time")
             }
-            Reply::Nothing | Reply::Close(_) => return None,
+            Reply::Nothing | Reply::Close(_) | Reply::Last(..) => return None,
         };
     };
     let mut bytes = BytesMut::new();

@@ -3,15 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use thalweg_security::sasl::scram::ScramFault;
 use thalweg_wire::ErrorCode;
 
 use super::CloseReason;
-
-/// Minimum number of iterations; fewer would make it cheap to guess passwords from a captured exchange.
-pub(crate) const ITERATIONS_MIN: u32 = 4096;
-/// Maximum number of iterations: the broker chooses the number, and this side spends the time. Kafka's brokers allow
-/// 16384.
-pub(crate) const ITERATIONS_MAX: u32 = 1_000_000;
 
 /// A broker does not let a client in.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -63,24 +58,4 @@ impl AuthenticationFault {
     pub fn is_retriable(&self) -> bool {
         matches!(self, AuthenticationFault::Ended(_) | AuthenticationFault::NoAnswer(_))
     }
-}
-
-/// Why an exchange fails.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ScramFault {
-    /// A message does not have SCRAM's format.
-    #[error("its message {0} is not valid SCRAM")]
-    Message(&'static str),
-    /// The nonce does not start with ours.
-    #[error("it answers another exchange")]
-    Nonce,
-    /// The number of iterations is out of bounds.
-    #[error("it requests {0} iterations; expected {ITERATIONS_MIN} to {ITERATIONS_MAX}")]
-    Iterations(u32),
-    /// The broker's words for a refusal.
-    #[error("it says {0}")]
-    Refused(String),
-    /// The broker does not know the password either.
-    #[error("it does not prove that it knows the password: it may be an impostor")]
-    ServerSignature,
 }

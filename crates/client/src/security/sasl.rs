@@ -11,11 +11,11 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
+use thalweg_security::sasl::jaas::{self, LoginModule};
+use thalweg_security::sasl::{GSSAPI, Mechanism, plain, scram};
 use thalweg_wire::request::{SaslAuthenticateRequest, SaslHandshakeRequest};
 use thalweg_wire::{ErrorCode, Request, frame};
 
-use super::jaas::{self, LoginModule};
-use super::scram::{Hash, Scram};
 use super::{invalid, missing};
 use crate::error::{
     AuthenticationFailed, AuthenticationFault, ClientError, CloseReason, UnencodableRequest,
@@ -40,29 +40,8 @@ pub(crate) struct Credentials {
     mechanism: Mechanism,
     user: String,
     password: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mechanism {
-    Plain,
-    Scram(Hash),
-}
-
-impl Mechanism {
-    fn name(self) -> &'static str {
-        match self {
-            Mechanism::Plain => "PLAIN",
-            Mechanism::Scram(Hash::Sha256) => "SCRAM-SHA-256",
-            Mechanism::Scram(Hash::Sha512) => "SCRAM-SHA-512",
-        }
-    }
-
-    fn login_module(self) -> &'static str {
-        match self {
-            Mechanism::Plain => "PlainLoginModule",
-            Mechanism::Scram(_) => "ScramLoginModule",
-        }
-    }
+    /// Whether they are the id and the HMAC of a delegation token.
+    by_token: bool,
 }
 
 impl fmt::Debug for Credentials {
@@ -89,11 +68,10 @@ impl Credentials {
             let module = jaas::parse(&line).map_err(|fault| {
                 invalid(JAAS, &line, format!("another line ({fault}): {}", usage(mechanism)))
             })?;
-            let (user, password) = of_module(module, mechanism)?;
-            return Ok(Credentials { mechanism, user, password });
+            return of_module(module, mechanism);
         }
         match (user, password) {
-            (Some(user), Some(password)) => Ok(Credentials { mechanism, user, password }),
+            (Some(user), Some(password)) => Ok(Credentials { mechanism, user, password, by_token: false }),
             (Some(_), None) => Err(missing("sasl.password", "the password of sasl.username")),
             (None, Some(_)) => Err(missing("sasl.username", "the user whose password sasl.password is")),
             (None, None) => {
@@ -116,61 +94,52 @@ impl Credentials {
     }
 
     /// The first message, and the state for further ones.
-    fn begin(&self) -> (Option<Scram>, Vec<u8>) {
-        match self.mechanism {
-            Mechanism::Plain => (None, format!("\0{}\0{}", self.user, self.password).into_bytes()),
-            Mechanism::Scram(hash) => {
-                let mut random = [0; NONCE_LEN];
-                getrandom::fill(&mut random).expect("the system gives randomness");
-                let nonce = URL_SAFE_NO_PAD.encode(random);
-                let (scram, message) = Scram::begin(hash, &self.user, &self.password, &nonce);
-                (Some(scram), message)
-            }
-        }
+    fn begin(&self) -> (Option<scram::Client>, Vec<u8>) {
+        let Mechanism::Scram(hash) = self.mechanism else {
+            return (None, plain::message(&self.user, &self.password));
+        };
+        let mut random = [0; NONCE_LEN];
+        getrandom::fill(&mut random).expect("the system gives randomness");
+        let nonce = URL_SAFE_NO_PAD.encode(random);
+        let (client, message) = scram::Client::begin(hash, &self.user, &self.password, &nonce, self.by_token);
+        (Some(client), message)
     }
 }
 
 fn take_mechanism(properties: &mut Properties) -> Result<Mechanism, InvalidSetting> {
     let (key, name) = super::take_first(properties, &["sasl.mechanism", "sasl.mechanisms"])
-        .unwrap_or(("sasl.mechanism", "GSSAPI".to_owned()));
-    match name.trim().to_ascii_uppercase().as_str() {
-        "PLAIN" => Ok(Mechanism::Plain),
-        "SCRAM-SHA-256" => Ok(Mechanism::Scram(Hash::Sha256)),
-        "SCRAM-SHA-512" => Ok(Mechanism::Scram(Hash::Sha512)),
-        "GSSAPI" => {
+        .unwrap_or(("sasl.mechanism", GSSAPI.to_owned()));
+    let name = name.trim();
+    match Mechanism::from_name(&name.to_ascii_uppercase()) {
+        Some(Mechanism::OAuthBearer) => {
+            Err(invalid(key, name, format!("{MECHANISMS} (OAUTHBEARER is not spoken here)")))
+        }
+        Some(mechanism) => Ok(mechanism),
+        None if name.eq_ignore_ascii_case(GSSAPI) => {
             let expected = format!("{MECHANISMS} (GSSAPI, which is Kafka's default, is not spoken here)");
-            Err(invalid(key, name.trim(), expected))
+            Err(invalid(key, name, expected))
         }
-        "OAUTHBEARER" => {
-            Err(invalid(key, name.trim(), format!("{MECHANISMS} (OAUTHBEARER is not spoken here)")))
-        }
-        _ => Err(invalid(key, name.trim(), MECHANISMS)),
+        None => Err(invalid(key, name, MECHANISMS)),
     }
 }
 
 fn usage(mechanism: Mechanism) -> String {
-    let package = match mechanism {
-        Mechanism::Plain => "plain",
-        Mechanism::Scram(_) => "scram",
-    };
-    let class = mechanism.login_module();
-    format!(
-        "org.apache.kafka.common.security.{package}.{class} required username=\"USER\" password=\"PASSWORD\";"
-    )
+    format!("{} required username=\"USER\" password=\"PASSWORD\";", mechanism.login_module())
 }
 
-fn of_module(mut module: LoginModule, mechanism: Mechanism) -> Result<(String, String), InvalidSetting> {
+fn of_module(mut module: LoginModule, mechanism: Mechanism) -> Result<Credentials, InvalidSetting> {
     let wrong = |expected: String| invalid(JAAS, "", expected);
-    if module.class != mechanism.login_module() {
+    if !mechanism.is_of(&module.class) {
         let expected = format!("{} for sasl.mechanism={}", usage(mechanism), mechanism.name());
         return Err(wrong(expected));
     }
-    if module.options.get("tokenauth").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
-        return Err(wrong("a line without tokenauth (delegation tokens are not served here)".to_owned()));
+    let by_token = module.is_true("tokenauth");
+    if by_token && mechanism == Mechanism::Plain {
+        return Err(wrong("sasl.mechanism=SCRAM-SHA-256 or SCRAM-SHA-512 for tokenauth".to_owned()));
     }
     let mut option = |name| module.options.remove(name);
     match (option("username"), option("password")) {
-        (Some(user), Some(password)) => Ok((user, password)),
+        (Some(user), Some(password)) => Ok(Credentials { mechanism, user, password, by_token }),
         _ => Err(wrong(usage(mechanism))),
     }
 }

@@ -12,6 +12,7 @@ mod log;
 mod network;
 mod own;
 mod reason;
+mod sasl;
 #[cfg(test)]
 mod tests;
 mod topic;
@@ -30,8 +31,9 @@ pub use group::{ClientMetricsKeys, GroupKeys};
 pub use log::{CleanerSettings, LogSettings};
 pub use network::{ListenerSettings, NetworkSettings, TopicSettings};
 pub use own::{HttpSettings, ProduceKeys, StreamSettings};
+pub use sasl::SaslKeys;
 pub use topic::EffectiveTopicConfig;
-pub use unserved::{SaslKeys, TieredStorageKeys};
+pub use unserved::TieredStorageKeys;
 
 /// Keys that belong together, under a title for the documentation.
 #[derive(Debug)]
@@ -64,7 +66,7 @@ pub const BROKER_FAMILIES: &[Family] = &[
     unserved::METRIC_KEYS,
     unserved::TIERED_STORAGE,
     unserved::TLS_KEYS,
-    unserved::SASL_KEYS,
+    sasl::SASL_KEYS,
     own::HTTP,
     own::STREAMS,
     own::PRODUCE,
@@ -78,6 +80,9 @@ pub const GROUP_FAMILY: &Family = &group::GROUP_KEYS;
 
 /// The keys of a subscription to clients' metrics.
 pub const CLIENT_METRICS_FAMILY: &Family = &group::CLIENT_METRICS_KEYS;
+
+/// The keys of SASL.
+pub const SASL_FAMILY: &Family = &sasl::SASL_KEYS;
 
 /// The keys of TLS.
 pub const TLS_FAMILY: &Family = &unserved::TLS_KEYS;

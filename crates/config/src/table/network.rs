@@ -14,7 +14,7 @@ use super::super::key::Support::{Accepted, Served, Unserved};
 use super::super::setting::{if_positive, millis_unless_negative};
 use super::declare::settings;
 use super::reason::{
-    BOUNDED_BY_BYTES, CREATION_RATE, EARLY, NO_JAVA, ONE_POOL, PURGATORY, SASL, SETUP, UNSTABLE,
+    BOUNDED_BY_BYTES, CREATION_RATE, EARLY, NO_JAVA, ONE_POOL, PURGATORY, SETUP, UNSTABLE,
 };
 
 settings! {
@@ -23,11 +23,11 @@ settings! {
 
     "listeners": List = "PLAINTEXT://localhost:9092", FILLED_LIST, High, ReadOnly, Served => listeners: Vec<String>,
         "The addresses to listen on: `NAME://host:port`, separated by commas. An empty host means every interface; write IPv6 addresses in brackets. A name that is not a security protocol needs an entry in `listener.security.protocol.map`.",
-        differs = "Kafka listens on every interface. Thalweg has no authentication yet, so by default it is only reachable from this machine. Kafka can change listeners while it runs; here a change needs a restart.";
+        differs = "Kafka listens on every interface. By default Thalweg asks nobody for a name, so it is only reachable from this machine. Kafka can change listeners while it runs; here a change needs a restart.";
     "advertised.listeners": List = null, FILLED_LIST_OR_NULL, High, ReadOnly, Served => advertised: Option<Vec<String>>,
         "The addresses for clients and other brokers, if they differ from `listeners`. Each name must appear in `listeners`, and `0.0.0.0` cannot be advertised.";
     "listener.security.protocol.map": String = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", ANY, Low, ReadOnly, Served => protocol_map: String,
-        "The security protocol of each listener name, as `NAME:PROTOCOL` pairs. Only `PLAINTEXT` listeners are supported so far.",
+        "The security protocol of each listener name, as `NAME:PROTOCOL` pairs. Listeners with TLS (`SSL`, `SASL_SSL`) are not supported yet.",
         differs = "Kafka can change it while it runs; here a change needs a restart.";
     "inter.broker.listener.name": String = null, ANY, Medium, ReadOnly, Served => inter_broker_name: Option<String>,
         "The listener for connections between brokers; by default the one named by `security.inter.broker.protocol`.";
@@ -89,8 +89,8 @@ settings! {
         "How often Kafka sweeps answered requests out of its produce purgatory.";
     "delete.records.purgatory.purge.interval.requests": Int = "1", ANY, Medium, ReadOnly, Accepted(PURGATORY),
         "How often Kafka sweeps answered requests out of its DeleteRecords purgatory.";
-    "connection.failed.authentication.delay.ms": Int[Ms] = "100", at_least(0), Low, ReadOnly, Unserved(SASL),
-        "How long the closing of a connection is delayed after failed authentication.";
+    "connection.failed.authentication.delay.ms": Int[Ms] = "100", at_least(0), Low, ReadOnly, Served => failed_authentication_delay: Duration,
+        "How long the answer to a failed authentication is delayed, and with it the end of the connection.";
     "unstable.api.versions.enable": Boolean = "false", ANY, High, ReadOnly, Served => serves_unstable_versions: bool,
         "Whether unstable API versions are supported: version 6 of InitProducerId.", internal;
     "unstable.feature.versions.enable": Boolean = "false", ANY, High, ReadOnly, Unserved(UNSTABLE),

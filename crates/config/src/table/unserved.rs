@@ -1,13 +1,13 @@
-//! Keys of what Thalweg does not serve: named, so that a file that sets them is answered with the reason. Those of TLS and SASL
-//! that bear on connections to other nodes have their effect there.
+//! Keys of what Thalweg does not serve: named, so that a file that sets them is answered with the reason. Those of TLS that
+//! bear on connections to other nodes have their effect there.
 //!
 //! An entry per key; `table::declare` documents the format.
 //! Facts are compared with Kafka in `table::tests`.
 
-use super::super::check::{ANY, LIST, NOT_EMPTY, at_least, between, one_of, one_of_any_case, ratio};
+use super::super::check::{ANY, LIST, NOT_EMPTY, at_least, one_of, ratio};
 use super::super::key::Support::{Accepted, Opening, Unserved};
 use super::declare::{family, names};
-use super::reason::{JMX, METRICS, NO_JAVA, PROVIDERS, QUOTAS, SASL, TELEMETRY, TIERED, TLS, TOKENS};
+use super::reason::{JMX, METRICS, NO_JAVA, PROVIDERS, QUOTAS, TELEMETRY, TIERED, TLS, TOKENS};
 
 family! { QUOTA_KEYS "Principals, quotas and tokens";
     "principal.builder.class": Class = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", ANY, Medium, PerBroker, Unserved(NO_JAVA),
@@ -168,110 +168,4 @@ family! { TLS_KEYS "TLS";
         "Whether a new key store may carry another distinguished name.";
     "ssl.allow.san.changes": Boolean = "false", ANY, Low, ReadOnly, Unserved(TLS),
         "Whether a new key store may carry other alternative names.";
-}
-
-names! {
-    /// Settings that connections to other nodes take as text.
-    SaslKeys, SASL_KEYS "SASL";
-
-    "sasl.enabled.mechanisms": List = "GSSAPI", LIST, Medium, PerBroker, Unserved(SASL),
-        "The SASL mechanisms offered to clients.";
-    "sasl.mechanism.inter.broker.protocol": String = "GSSAPI", ANY, Medium, PerBroker, Opening => mechanism_inter_broker,
-        "The SASL mechanism between brokers.";
-    "sasl.mechanism.controller.protocol": String = "GSSAPI", ANY, High, ReadOnly, Opening => mechanism_controller,
-        "The SASL mechanism towards controllers.";
-    "sasl.jaas.config": Password = null, ANY, Medium, PerBroker, Opening => jaas_config,
-        "Login settings in Java's JAAS form.";
-    "sasl.login.class": Class = null, ANY, Medium, ReadOnly, Unserved(SASL),
-        "The Java class that logs in.";
-    "sasl.login.callback.handler.class": Class = null, ANY, Medium, ReadOnly, Unserved(SASL),
-        "The Java class that answers a login's questions.";
-    "sasl.client.callback.handler.class": Class = null, ANY, Medium, ReadOnly, Unserved(SASL),
-        "The Java class that answers a SASL client's questions.";
-    "sasl.server.callback.handler.class": Class = null, ANY, Medium, ReadOnly, Unserved(SASL),
-        "The Java class that answers a SASL server's questions.";
-    "sasl.server.max.receive.size": Int[Bytes] = "524288", ANY, Medium, ReadOnly, Unserved(SASL),
-        "The largest message accepted before a client is authenticated.";
-    "connections.max.reauth.ms": Long[Ms] = "0", ANY, Medium, ReadOnly, Unserved(SASL),
-        "After how long a client must authenticate again; 0 never asks.";
-    "sasl.kerberos.service.name": String = null, ANY, Medium, PerBroker, Unserved(SASL),
-        "The Kerberos principal that brokers run as.";
-    "sasl.kerberos.kinit.cmd": String = "/usr/bin/kinit", ANY, Medium, PerBroker, Unserved(SASL),
-        "Path of Kerberos' kinit.";
-    "sasl.kerberos.ticket.renew.window.factor": Double = "0.8", ANY, Medium, PerBroker, Unserved(SASL),
-        "At what share of its life a Kerberos ticket is renewed.";
-    "sasl.kerberos.ticket.renew.jitter": Double = "0.05", ANY, Medium, PerBroker, Unserved(SASL),
-        "The random share of that time.";
-    "sasl.kerberos.min.time.before.relogin": Long = "60000", ANY, Medium, PerBroker, Unserved(SASL),
-        "The shortest time between two Kerberos logins.";
-    "sasl.kerberos.principal.to.local.rules": List = "DEFAULT", LIST, Medium, PerBroker, Unserved(SASL),
-        "Rules that turn Kerberos principals into user names.";
-    "sasl.login.refresh.window.factor": Double = "0.8", ANY, Medium, PerBroker, Unserved(SASL),
-        "At what share of its life a credential is refreshed.";
-    "sasl.login.refresh.window.jitter": Double = "0.05", ANY, Medium, PerBroker, Unserved(SASL),
-        "The random share of that time.";
-    "sasl.login.refresh.min.period.seconds": Short[Seconds] = "60", ANY, Medium, PerBroker, Unserved(SASL),
-        "The shortest time between two refreshes.";
-    "sasl.login.refresh.buffer.seconds": Short[Seconds] = "300", ANY, Medium, PerBroker, Unserved(SASL),
-        "How long before its end a credential is refreshed at the latest.";
-    "sasl.login.connect.timeout.ms": Int[Ms] = null, ANY, Low, ReadOnly, Unserved(SASL),
-        "How long connecting to the identity provider may take.";
-    "sasl.login.read.timeout.ms": Int[Ms] = null, ANY, Low, ReadOnly, Unserved(SASL),
-        "How long reading from the identity provider may take.";
-    "sasl.login.retry.backoff.ms": Long[Ms] = "100", ANY, Low, ReadOnly, Unserved(SASL),
-        "The pause before a failed login is repeated.";
-    "sasl.login.retry.backoff.max.ms": Long[Ms] = "10000", ANY, Low, ReadOnly, Unserved(SASL),
-        "The longest such pause.";
-    "sasl.oauthbearer.scope": String = null, ANY, Medium, ReadOnly, Unserved(SASL),
-        "The scope asked for with a token.";
-    "sasl.oauthbearer.scope.claim.name": String = "scope", ANY, Low, ReadOnly, Unserved(SASL),
-        "The claim that holds a token's scope.";
-    "sasl.oauthbearer.sub.claim.name": String = "sub", ANY, Low, ReadOnly, Unserved(SASL),
-        "The claim that holds a token's subject.";
-    "sasl.oauthbearer.token.endpoint.url": String = null, ANY, Medium, ReadOnly, Unserved(SASL),
-        "Where tokens are issued.";
-    "sasl.oauthbearer.client.credentials.client.id": String = null, ANY, Medium, ReadOnly, Unserved(SASL),
-        "The client id shown to the identity provider.";
-    "sasl.oauthbearer.client.credentials.client.secret": Password = null, ANY, Medium, ReadOnly, Unserved(SASL),
-        "The secret shown to the identity provider.";
-    "sasl.oauthbearer.assertion.algorithm": String = "RS256", one_of_any_case(&["ES256", "RS256"]), Medium, ReadOnly, Unserved(SASL),
-        "The algorithm that assertions are signed with.";
-    "sasl.oauthbearer.assertion.claim.aud": String = null, ANY, Medium, ReadOnly, Unserved(SASL),
-        "The audience claimed in an assertion.";
-    "sasl.oauthbearer.assertion.claim.exp.seconds": Int[Seconds] = "300", between(0, 86400), Low, ReadOnly, Unserved(SASL),
-        "How long an assertion is valid.";
-    "sasl.oauthbearer.assertion.claim.iss": String = null, ANY, Medium, ReadOnly, Unserved(SASL),
-        "The issuer claimed in an assertion.";
-    "sasl.oauthbearer.assertion.claim.jti.include": Boolean = "false", ANY, Medium, ReadOnly, Unserved(SASL),
-        "Whether an assertion has its own id.";
-    "sasl.oauthbearer.assertion.claim.nbf.seconds": Int[Seconds] = "60", between(0, 3600), Low, ReadOnly, Unserved(SASL),
-        "How far back an assertion is already valid.";
-    "sasl.oauthbearer.assertion.claim.sub": String = null, ANY, Medium, ReadOnly, Unserved(SASL),
-        "The subject claimed in an assertion.";
-    "sasl.oauthbearer.assertion.file": String = null, ANY, Medium, ReadOnly, Unserved(SASL),
-        "A file with a ready assertion.";
-    "sasl.oauthbearer.assertion.private.key.file": String = null, ANY, Medium, ReadOnly, Unserved(SASL),
-        "The key that assertions are signed with.";
-    "sasl.oauthbearer.assertion.private.key.passphrase": Password = null, ANY, Medium, ReadOnly, Unserved(SASL),
-        "The passphrase of that key.";
-    "sasl.oauthbearer.assertion.template.file": String = null, ANY, Medium, ReadOnly, Unserved(SASL),
-        "A template for the claims of an assertion.";
-    "sasl.oauthbearer.jwt.retriever.class": Class = "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever", ANY, Medium, ReadOnly, Unserved(SASL),
-        "The Java class that fetches tokens.";
-    "sasl.oauthbearer.jwt.validator.class": Class = "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator", ANY, Medium, ReadOnly, Unserved(SASL),
-        "The Java class that checks tokens.";
-    "sasl.oauthbearer.jwks.endpoint.url": String = null, ANY, Medium, ReadOnly, Unserved(SASL),
-        "Where the provider's keys are found.";
-    "sasl.oauthbearer.jwks.endpoint.refresh.ms": Long[Ms] = "3600000", ANY, Low, ReadOnly, Unserved(SASL),
-        "How often those keys are read again.";
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": Long[Ms] = "100", ANY, Low, ReadOnly, Unserved(SASL),
-        "The pause before reading the keys is repeated.";
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": Long[Ms] = "10000", ANY, Low, ReadOnly, Unserved(SASL),
-        "The longest such pause.";
-    "sasl.oauthbearer.clock.skew.seconds": Int[Seconds] = "30", ANY, Low, ReadOnly, Unserved(SASL),
-        "How far the clocks of provider and broker may differ.";
-    "sasl.oauthbearer.expected.audience": List = "", LIST, High, ReadOnly, Unserved(SASL),
-        "The audiences that a token must name one of.";
-    "sasl.oauthbearer.expected.issuer": String = null, ANY, High, ReadOnly, Unserved(SASL),
-        "The issuer that a token must name.";
 }

@@ -81,8 +81,19 @@ impl Driver {
         let now = self.now();
         let is_new = self.log.end_offset() == 0;
         let formatted = match recovered.image.features().metadata_version() {
-            None => self.begin_as_formatted(options)?,
-            Some(_) => true,
+            None => {
+                let formatted = self.begin_as_formatted(options)?;
+                self.state.begin_with_users(&options.bootstrap_users);
+                formatted
+            }
+            Some(_) => {
+                if !options.bootstrap_users.is_empty() {
+                    tracing::warn!(
+                        "Did not add users: the cluster exists already (kafka-configs --entity-type users adds them)"
+                    );
+                }
+                true
+            }
         };
         self.state.kraft_version = recovered.kraft_version.unwrap_or(i16::from(is_new));
         let mut control = vec![leader_change(options.node_id)];

@@ -6,9 +6,8 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use bytes::Bytes;
-use ring::{digest, hmac};
 use thalweg_metadata::VersionedRecord;
+use thalweg_security::sasl::scram::{Credential, Hash, ITERATIONS_MAX, ITERATIONS_MIN, NewUser};
 use thalweg_wire::metadata::{RemoveUserScramCredentialRecord, UserScramCredentialRecord};
 use thalweg_wire::request::alter_user_scram_credentials_request::{
     ScramCredentialDeletion, ScramCredentialUpsertion,
@@ -19,17 +18,21 @@ use thalweg_wire::{ErrorCode, MetadataRecord};
 
 use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State};
 
-/// How often a password may have been hashed: the same bounds for both mechanisms.
-const ITERATIONS_MIN: i32 = 4096;
-const ITERATIONS_MAX: i32 = 16_384;
-
-/// The hash of a mechanism, by Kafka's number for it.
-struct Mechanism {
-    hmac: hmac::Algorithm,
-    digest: &'static digest::Algorithm,
-}
-
 impl State {
+    /// Adds users to the first records of a new cluster.
+    pub fn begin_with_users(&mut self, users: &[NewUser]) {
+        let record = |user: &NewUser| UserScramCredentialRecord {
+            name: user.name.clone(),
+            mechanism: user.hash.code(),
+            salt: user.credential.salt.clone().into(),
+            stored_key: user.credential.stored_key.clone().into(),
+            server_key: user.credential.server_key.clone().into(),
+            iterations: i32::try_from(user.credential.iterations).expect("it is at most the maximum"),
+        };
+        let records = users.iter().map(|user| MetadataRecord::UserScramCredential(record(user)));
+        self.bootstrap.extend(records.map(|record| VersionedRecord::new(record, 0)));
+    }
+
     /// AlterUserScramCredentials. A user may appear once in a request, whatever the mechanism; repeated users are
     /// refused.
     pub fn alter_user_scram_credentials(
@@ -80,32 +83,30 @@ impl State {
     }
 
     fn upsert(&self, upsertion: &ScramCredentialUpsertion) -> Result<MetadataRecord, ApiError> {
-        let Mechanism { hmac, digest } = self.check(&upsertion.name, upsertion.mechanism)?;
+        let hash = self.check(&upsertion.name, upsertion.mechanism)?;
         let unacceptable = |message: &str| Err(ApiError::new(ErrorCode::UnacceptableCredential, message));
-        match upsertion.iterations {
-            ..ITERATIONS_MIN => return unacceptable("Too few iterations"),
-            ITERATIONS_MIN..=ITERATIONS_MAX => {}
-            _ => return unacceptable("Too many iterations"),
-        }
+        let iterations = match u32::try_from(upsertion.iterations) {
+            Ok(iterations) if iterations > ITERATIONS_MAX => return unacceptable("Too many iterations"),
+            Ok(iterations) if iterations >= ITERATIONS_MIN => iterations,
+            _ => return unacceptable("Too few iterations"),
+        };
         if upsertion.salted_password.is_empty() {
             return unacceptable("The salted password must not be empty");
         }
-        let salted_password = hmac::Key::new(hmac, &upsertion.salted_password);
-        let client_key = hmac::sign(&salted_password, b"Client Key");
-        let stored_key = digest::digest(digest, client_key.as_ref());
-        let server_key = hmac::sign(&salted_password, b"Server Key");
+        let salt = upsertion.salt.to_vec();
+        let made = Credential::of_salted_password(hash, &upsertion.salted_password, salt, iterations);
         Ok(MetadataRecord::UserScramCredential(UserScramCredentialRecord {
             name: upsertion.name.clone(),
             mechanism: upsertion.mechanism,
             salt: upsertion.salt.clone(),
-            stored_key: Bytes::copy_from_slice(stored_key.as_ref()),
-            server_key: Bytes::copy_from_slice(server_key.as_ref()),
+            stored_key: made.stored_key.into(),
+            server_key: made.server_key.into(),
             iterations: upsertion.iterations,
         }))
     }
 
     /// Common checks of a change to a user's credential.
-    fn check(&self, user: &str, mechanism: i8) -> Result<Mechanism, ApiError> {
+    fn check(&self, user: &str, mechanism: i8) -> Result<Hash, ApiError> {
         if !self.metadata_version().has_scram() {
             let message = "The current metadata.version does not support SCRAM";
             return Err(ApiError::new(ErrorCode::UnsupportedVersion, message));
@@ -113,10 +114,7 @@ impl State {
         if user.is_empty() {
             return Err(ApiError::new(ErrorCode::UnacceptableCredential, "Username must not be empty"));
         }
-        match mechanism {
-            1 => Ok(Mechanism { hmac: hmac::HMAC_SHA256, digest: &digest::SHA256 }),
-            2 => Ok(Mechanism { hmac: hmac::HMAC_SHA512, digest: &digest::SHA512 }),
-            _ => Err(ApiError::new(ErrorCode::UnsupportedSaslMechanism, "Unknown SCRAM mechanism")),
-        }
+        let unknown = || ApiError::new(ErrorCode::UnsupportedSaslMechanism, "Unknown SCRAM mechanism");
+        Hash::from_code(mechanism).ok_or_else(unknown)
     }
 }

@@ -15,6 +15,7 @@ use thalweg_broker::{ControllerServer, Loading, Server, StartError};
 use thalweg_config::{
     BrokerConfig, ListenerSettings, LogSettings, ServerProperties, StreamSettings, WarningKind,
 };
+use thalweg_security::sasl::scram::NewUser;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// A signal repeated this soon is the same one: `timeout` and others signal a process and then its group.
@@ -46,6 +47,10 @@ pub struct Serve {
     /// Address to listen on [default: localhost:9092]. 0.0.0.0 or an empty host means every interface, port 0 a free port
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
+    /// Add a user when the cluster is created, for SCRAM: SCRAM-SHA-512=[name=alice,password=alice-secret]; can be repeated.
+    /// A cluster that exists is left as it is
+    #[arg(long, value_name = "MECHANISM=[name=NAME,password=PASSWORD]")]
+    add_scram: Vec<String>,
     /// Set a property, for example num.partitions=6; can be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -104,9 +109,30 @@ impl Serve {
                 }
             }
         }
-        let config = BrokerConfig::new(&properties).map_err(|invalid| properties.place(invalid))?;
+        let mut config = BrokerConfig::new(&properties).map_err(|invalid| properties.place(invalid))?;
         check_streams(&config)?;
+        config.first_users = self.first_users(&config)?;
         Ok(config)
+    }
+}
+
+/// Bytes of a salt.
+const SALT_LEN: usize = 16;
+
+impl Serve {
+    /// The users of `--add-scram`.
+    fn first_users(&self, config: &BrokerConfig) -> Result<Vec<NewUser>> {
+        if !self.add_scram.is_empty() && !config.node.roles.controller {
+            let problem =
+                "--add-scram: process.roles has no controller, and only a controller creates a cluster";
+            return Err(Usage(problem.to_owned()).into());
+        }
+        let user = |text: &String| {
+            let mut salt = [0; SALT_LEN];
+            getrandom::fill(&mut salt).context("The system gives no randomness")?;
+            NewUser::parse(text, &salt).map_err(|fault| Usage(format!("--add-scram: {fault}")).into())
+        };
+        self.add_scram.iter().map(user).collect()
     }
 }
 

@@ -1,27 +1,42 @@
-//! The client's side of SCRAM (RFC 5802, with SHA-256 and SHA-512 of RFC 7677): proves that it knows a password
-//! without sending it, and verifies that the broker knows it too. Pure: messages in, messages out. Like Kafka, it
-//! uses names and passwords as UTF-8 without SASLprep, and no channel binding.
+//! The client's side: proves that it knows a password, and verifies that the server knows it too.
 
 use std::num::NonZeroU32;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ring::{digest, hmac, pbkdf2};
+use ring::hmac;
 
-use crate::error::{ITERATIONS_MAX, ITERATIONS_MIN, ScramFault};
+use super::hash::Hash;
+use super::{GS2_HEADER, TOKEN_AUTH, auth_message, xor};
 
-/// "No channel binding", as every message after the first repeats it.
-const GS2_HEADER: &str = "n,,";
+/// Minimum number of iterations; fewer would make it cheap to guess passwords from a captured exchange.
+pub const ITERATIONS_MIN: u32 = 4096;
+/// Maximum number of iterations that a client performs: the broker chooses the number, and this side spends the time.
+/// Kafka's brokers allow 16384.
+pub const ITERATIONS_ASKED_MAX: u32 = 1_000_000;
 
-/// The hash of a mechanism.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hash {
-    Sha256,
-    Sha512,
+/// Why an exchange fails.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScramFault {
+    /// A message does not have SCRAM's format.
+    #[error("its message {0} is not valid SCRAM")]
+    Message(&'static str),
+    /// The nonce does not start with ours.
+    #[error("it answers another exchange")]
+    Nonce,
+    /// The number of iterations is out of bounds.
+    #[error("it requests {0} iterations; expected {ITERATIONS_MIN} to {ITERATIONS_ASKED_MAX}")]
+    Iterations(u32),
+    /// The broker's words for a refusal.
+    #[error("it says {0}")]
+    Refused(String),
+    /// The broker does not know the password either.
+    #[error("it does not prove that it knows the password: it may be an impostor")]
+    ServerSignature,
 }
 
 /// An exchange in progress.
-pub(super) struct Scram {
+pub struct Client {
     hash: Hash,
     password: String,
     nonce: String,
@@ -39,41 +54,20 @@ enum State {
     Done,
 }
 
-impl Hash {
-    fn hmac(self) -> hmac::Algorithm {
-        match self {
-            Hash::Sha256 => hmac::HMAC_SHA256,
-            Hash::Sha512 => hmac::HMAC_SHA512,
-        }
-    }
-
-    fn pbkdf2(self) -> pbkdf2::Algorithm {
-        match self {
-            Hash::Sha256 => pbkdf2::PBKDF2_HMAC_SHA256,
-            Hash::Sha512 => pbkdf2::PBKDF2_HMAC_SHA512,
-        }
-    }
-
-    fn digest(self) -> &'static digest::Algorithm {
-        match self {
-            Hash::Sha256 => &digest::SHA256,
-            Hash::Sha512 => &digest::SHA512,
-        }
-    }
-}
-
-impl Scram {
-    /// Starts an exchange; `nonce` is a text that was never used before. Also returns the first message.
-    pub(super) fn begin(hash: Hash, user: &str, password: &str, nonce: &str) -> (Scram, Vec<u8>) {
+impl Client {
+    /// Starts an exchange; `nonce` is a text that was never used before. Also returns the first message. With `by_token`, user
+    /// and password are the id and the HMAC of a delegation token.
+    pub fn begin(hash: Hash, user: &str, password: &str, nonce: &str, by_token: bool) -> (Client, Vec<u8>) {
         let user = user.replace('=', "=3D").replace(',', "=2C");
-        let first_bare = format!("n={user},r={nonce}");
+        let extension = if by_token { format!(",{TOKEN_AUTH}=true") } else { String::new() };
+        let first_bare = format!("n={user},r={nonce}{extension}");
         let message = format!("{GS2_HEADER}{first_bare}").into_bytes();
         let (nonce, password) = (nonce.to_owned(), password.to_owned());
-        (Scram { hash, password, nonce, first_bare, state: State::First }, message)
+        (Client { hash, password, nonce, first_bare, state: State::First }, message)
     }
 
     /// The next message; `None` when the broker is verified.
-    pub(super) fn next(&mut self, message: &[u8]) -> Result<Option<Vec<u8>>, ScramFault> {
+    pub fn next(&mut self, message: &[u8]) -> Result<Option<Vec<u8>>, ScramFault> {
         match std::mem::replace(&mut self.state, State::Done) {
             State::First => self.prove(message).map(Some),
             State::Final { server_key, auth_message } => {
@@ -98,22 +92,17 @@ impl Scram {
         let salt = STANDARD.decode(field("s=")?).map_err(|_| fault.clone())?;
         let asked: u32 = field("i=")?.parse().map_err(|_| fault.clone())?;
         let iterations = NonZeroU32::new(asked)
-            .filter(|_| (ITERATIONS_MIN..=ITERATIONS_MAX).contains(&asked))
+            .filter(|_| (ITERATIONS_MIN..=ITERATIONS_ASKED_MAX).contains(&asked))
             .ok_or(ScramFault::Iterations(asked))?;
 
-        let mut salted = vec![0; self.hash.digest().output_len()];
-        pbkdf2::derive(self.hash.pbkdf2(), iterations, &salt, self.password.as_bytes(), &mut salted);
-        let salted = hmac::Key::new(self.hash.hmac(), &salted);
+        let salted = self.hash.key(&self.hash.salted(&self.password, &salt, iterations));
         let client_key = hmac::sign(&salted, b"Client Key");
-        let stored_key = digest::digest(self.hash.digest(), client_key.as_ref());
+        let stored_key = self.hash.key(self.hash.digest(client_key.as_ref()).as_ref());
         let without_proof = format!("c={},r={nonce}", STANDARD.encode(GS2_HEADER));
-        let auth_message = format!("{},{server_first},{without_proof}", self.first_bare);
-        let stored_key = hmac::Key::new(self.hash.hmac(), stored_key.as_ref());
+        let auth_message = auth_message(&self.first_bare, server_first, &without_proof);
         let signature = hmac::sign(&stored_key, auth_message.as_bytes());
-        let proof: Vec<u8> =
-            client_key.as_ref().iter().zip(signature.as_ref()).map(|(key, signed)| key ^ signed).collect();
-        let server_key = hmac::sign(&salted, b"Server Key");
-        let server_key = hmac::Key::new(self.hash.hmac(), server_key.as_ref());
+        let proof = xor(client_key.as_ref(), signature.as_ref());
+        let server_key = self.hash.key(hmac::sign(&salted, b"Server Key").as_ref());
         self.state = State::Final { server_key, auth_message };
         Ok(format!("{without_proof},p={}", STANDARD.encode(proof)).into_bytes())
     }
@@ -140,8 +129,8 @@ mod tests {
     const SERVER_FIRST: &[u8] =
         b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
 
-    fn begun() -> Scram {
-        let (scram, first) = Scram::begin(Hash::Sha256, "user", "pencil", "rOprNGfwEbeRWgbNEkqO");
+    fn begun() -> Client {
+        let (scram, first) = Client::begin(Hash::Sha256, "user", "pencil", "rOprNGfwEbeRWgbNEkqO", false);
         assert_eq!(first, b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
         scram
     }
@@ -160,8 +149,10 @@ mod tests {
 
     #[test]
     fn names_are_escaped() {
-        let (_, first) = Scram::begin(Hash::Sha512, "a,b=c", "p", "n0");
+        let (_, first) = Client::begin(Hash::Sha512, "a,b=c", "p", "n0", false);
         assert_eq!(first, b"n,,n=a=2Cb=3Dc,r=n0");
+        let (_, first) = Client::begin(Hash::Sha512, "id", "hmac", "n0", true);
+        assert_eq!(first, b"n,,n=id,r=n0,tokenauth=true");
     }
 
     #[test]

@@ -2,28 +2,49 @@
 //! those of Java's parser. A line has one module, as required by Kafka's clients.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// A login module with its options.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct LoginModule {
+#[derive(Clone, PartialEq, Eq)]
+pub struct LoginModule {
     /// The class, without its package.
-    pub(super) class: String,
-    pub(super) options: BTreeMap<String, String>,
+    pub class: String,
+    /// The options by name; values may be secrets.
+    pub options: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for LoginModule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoginModule").field("class", &self.class).finish_non_exhaustive()
+    }
+}
+
+impl LoginModule {
+    /// An option whose value is `true`, in any case of letters.
+    pub fn is_true(&self, option: &str) -> bool {
+        self.options.get(option).is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    }
 }
 
 /// Why a line cannot be parsed. Contains none of the line's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum JaasFault {
+pub enum JaasFault {
+    /// No class.
     #[error("it is empty")]
     Empty,
+    /// No control flag, or another word.
     #[error("the control flag after the class is not required, requisite, sufficient or optional")]
     Flag,
+    /// An option without a value.
     #[error("an option is not name=value")]
     Option,
+    /// A text without its end.
     #[error("a quote is not closed")]
     Quote,
+    /// No end.
     #[error("the semicolon at the end is missing")]
     Semicolon,
+    /// A second module.
     #[error("something follows the semicolon, where one login module is all")]
     Behind,
 }
@@ -36,7 +57,7 @@ enum Token {
 }
 
 /// Reads a line.
-pub(super) fn parse(line: &str) -> Result<LoginModule, JaasFault> {
+pub fn parse(line: &str) -> Result<LoginModule, JaasFault> {
     let mut tokens = tokens(line)?.into_iter();
     let Some(Token::Word(class)) = tokens.next() else { return Err(JaasFault::Empty) };
     let flags = ["required", "requisite", "sufficient", "optional"];

@@ -1,0 +1,24 @@
+//! SaslHandshake (key 17), versions 0 and 1, and SaslAuthenticate (key 36), versions 0 to 2, where no authentication is
+//! expected: on a listener without SASL, or behind the exchange. That is served by `authentication`.
+
+use super::Call;
+use crate::broker::Broker;
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::{
+    SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
+};
+
+/// Answers as Kafka.
+pub fn handshake(_: &Broker, _: &Call, _: SaslHandshakeRequest) -> SaslHandshakeResponse {
+    SaslHandshakeResponse { error_code: ErrorCode::IllegalSaslState.code(), mechanisms: Vec::new() }
+}
+
+/// Answers as Kafka.
+pub fn authenticate(_: &Broker, _: &Call, _: SaslAuthenticateRequest) -> SaslAuthenticateResponse {
+    let message = "SaslAuthenticate request received after successful authentication";
+    SaslAuthenticateResponse {
+        error_code: ErrorCode::IllegalSaslState.code(),
+        error_message: Some(message.to_owned()),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,239 @@
+//! The messages of one connection by which its peer authenticates, as Kafka's `SaslServerAuthenticator` has them:
+//! ApiVersions if the client wants, SaslHandshake with the mechanism, then the mechanism's messages: in SaslAuthenticate, or
+//! raw after version 0 of SaslHandshake. Anything else ends the connection.
+//!
+//! Where sessions have an end, SaslHandshake begins again on the same connection, with the same mechanism and principal.
+//!
+//! Departures: another mechanism in a re-authentication is refused with words, where Kafka closes the connection; a request
+//! of another API within an exchange closes it, where Kafka answers in that API's form first.
+
+use super::answering::{Answering, Form, delayed, encode, read};
+use super::authenticator::Authenticator;
+use super::outcome::{Outcome, Step, bearer, other_mechanism, plain, prove, refused_token, scram};
+use super::session::Identity;
+use super::state::{Established, State, Talk};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_net::{Frame, Reply, Unproven};
+use thalweg_security::sasl::Mechanism;
+use thalweg_security::sasl::oauth::{FirstMessage, TokenFault};
+use thalweg_wire::frame::peek_request;
+use thalweg_wire::request::{
+    ApiVersionsRequest, SaslAuthenticateRequest, SaslHandshakeRequest, SaslHandshakeResponse,
+};
+use thalweg_wire::{ApiKey, ErrorCode};
+use tokio::time::Instant;
+
+/// No second exchange begins within this time, as in Kafka.
+const AGAIN_MIN: Duration = Duration::from_secs(1);
+/// How long the keys of a provider are waited for if a token names one that is not known.
+const KEYS_WITHIN: Duration = Duration::from_secs(5);
+
+/// What happens with a frame.
+pub(super) enum Verdict {
+    Serve,
+    Answer(Reply),
+}
+
+/// The state of a connection's authentication.
+pub(super) struct Exchange {
+    authenticator: Arc<Authenticator>,
+    limits: Unproven,
+    state: State,
+    /// Who the peer was before this exchange.
+    before: Option<(Mechanism, Identity)>,
+    began_again_at: Option<Instant>,
+    /// Who the peer has just proven to be.
+    identity: Option<Identity>,
+}
+
+impl Exchange {
+    pub(super) fn new(authenticator: Arc<Authenticator>, limits: Unproven) -> Exchange {
+        let state = State::Initial;
+        Exchange { authenticator, limits, state, before: None, began_again_at: None, identity: None }
+    }
+
+    pub(super) fn unproven(&self) -> Option<Unproven> {
+        let is_proven = match &self.state {
+            State::Established(_) => true,
+            State::Awaited(settled) => {
+                let settled = settled.lock();
+                settled.as_ref().is_some_and(|settled| matches!(settled.state, State::Established(_)))
+            }
+            _ => false,
+        };
+        (!is_proven && self.before.is_none()).then_some(self.limits)
+    }
+
+    pub(super) fn take_identity(&mut self) -> Option<Identity> {
+        self.identity.take()
+    }
+
+    pub(super) fn receive(&mut self, frame: &Bytes, now: Instant) -> Verdict {
+        self.settle();
+        match &self.state {
+            State::Established(Established { ends_at: None, .. }) => Verdict::Serve,
+            State::Established(Established { ends_at: Some(ends_at), .. }) => {
+                self.limited(frame, *ends_at, now)
+            }
+            State::Initial | State::Handshake => self.before_mechanism(frame),
+            State::Message(_) => self.message(frame, now),
+            State::Awaited(_) | State::Failed => close("a frame behind a failed authentication"),
+        }
+    }
+
+    /// Takes over what a future has found out.
+    fn settle(&mut self) {
+        let State::Awaited(settled) = &self.state else { return };
+        let Some(settled) = settled.lock().take() else { return };
+        self.state = settled.state;
+        self.identity = settled.identity;
+    }
+
+    /// A request on a connection whose session has an end.
+    fn limited(&mut self, frame: &Bytes, ends_at: Instant, now: Instant) -> Verdict {
+        let is_handshake =
+            peek_request(frame).is_ok_and(|prefix| prefix.api_key == ApiKey::SaslHandshake as i16);
+        let too_soon = self.began_again_at.is_some_and(|began_at| now.duration_since(began_at) < AGAIN_MIN);
+        if is_handshake && !too_soon {
+            self.began_again_at = Some(now);
+            if let State::Established(Established { mechanism, identity, .. }) =
+                std::mem::replace(&mut self.state, State::Failed)
+            {
+                self.before = Some((mechanism, identity));
+            }
+            return self.handshake(frame);
+        }
+        if now > ends_at {
+            self.state = State::Failed;
+            return close("the session has ended, and the client has not authenticated again");
+        }
+        Verdict::Serve
+    }
+
+    fn before_mechanism(&mut self, frame: &Bytes) -> Verdict {
+        let is_first = matches!(self.state, State::Initial);
+        let key = peek_request(frame).ok().and_then(|prefix| ApiKey::from_i16(prefix.api_key));
+        match key {
+            Some(ApiKey::SaslHandshake) => self.handshake(frame),
+            Some(ApiKey::ApiVersions) if is_first => {
+                if is_answered_with_versions(frame) {
+                    self.state = State::Handshake;
+                }
+                Verdict::Serve
+            }
+            Some(key) => self.fail(&format!("{key:?} before authentication")),
+            None => self.fail(
+                "no Kafka request: a client with the wrong security.protocol, or something else than Kafka's client",
+            ),
+        }
+    }
+
+    fn handshake(&mut self, frame: &Bytes) -> Verdict {
+        let (request, version, correlation_id) = match read::<SaslHandshakeRequest>(frame) {
+            Ok(read) => read,
+            Err(error) => return self.fail(&format!("SaslHandshake: {error}")),
+        };
+        let mechanisms = self.authenticator.mechanisms();
+        let names = mechanisms.iter().map(|mechanism| mechanism.name().to_owned()).collect();
+        let asked = Mechanism::from_name(&request.mechanism).filter(|asked| mechanisms.contains(asked));
+        let mut response = SaslHandshakeResponse { error_code: 0, mechanisms: names };
+        let Some(mechanism) = asked else {
+            response.error_code = ErrorCode::UnsupportedSaslMechanism.code();
+            let frame = encode::<SaslHandshakeRequest>(&response, version, correlation_id);
+            return self.fail_with(frame, "the mechanism is not one of sasl.enabled.mechanisms".to_owned());
+        };
+        self.state = State::Message(Talk { mechanism, is_framed: version > 0, step: Step::First });
+        match encode::<SaslHandshakeRequest>(&response, version, correlation_id) {
+            Some(frame) => Verdict::Answer(Reply::Now(frame)),
+            None => self.fail("SaslHandshake could not be answered"),
+        }
+    }
+
+    /// A message of the mechanism.
+    fn message(&mut self, frame: &Bytes, now: Instant) -> Verdict {
+        let State::Message(talk) = std::mem::replace(&mut self.state, State::Failed) else {
+            return self.fail("no message is expected");
+        };
+        let (form, message) = match talk.is_framed {
+            false => (Form::Raw, frame.clone()),
+            true => match read::<SaslAuthenticateRequest>(frame) {
+                Ok((request, version, correlation_id)) => {
+                    (Form::Framed { version, correlation_id }, request.auth_bytes)
+                }
+                Err(error) => return self.fail(&format!("SaslAuthenticate: {error}")),
+            },
+        };
+        let answering = Answering {
+            authenticator: Arc::clone(&self.authenticator),
+            before: self.before.clone(),
+            mechanism: talk.mechanism,
+            form,
+        };
+        let is_other = self.before.as_ref().is_some_and(|(before, _)| *before != talk.mechanism);
+        let outcome = match (is_other, talk.step) {
+            (true, _) => Outcome::Rejected(other_mechanism(talk.mechanism, self.before.as_ref())),
+            (false, Step::Proof(server)) => prove(*server, &message),
+            (false, Step::Refused(fault)) => Outcome::Rejected(refused_token(&fault, &message)),
+            (false, Step::First) => match talk.mechanism {
+                Mechanism::Plain => plain(&self.authenticator, &message),
+                Mechanism::Scram(hash) => scram(&self.authenticator, hash, &message),
+                Mechanism::OAuthBearer => match FirstMessage::parse(&message) {
+                    Err(rejection) => Outcome::Rejected(rejection),
+                    Ok(first) => match self.authenticator.verify(&first.token) {
+                        Err(TokenFault::UnknownKey(_)) => return self.ask_for_keys(answering, first),
+                        verified => bearer(verified, &first),
+                    },
+                },
+            },
+        };
+        let (settled, reply) = answering.settle(outcome, now);
+        self.state = settled.state;
+        self.identity = settled.identity;
+        Verdict::Answer(reply)
+    }
+
+    /// The provider may have a new key: the client should not have to try again.
+    fn ask_for_keys(&mut self, answering: Answering, first: FirstMessage) -> Verdict {
+        let slot = Arc::new(Mutex::new(None));
+        self.state = State::Awaited(Arc::clone(&slot));
+        Verdict::Answer(Reply::Later(Box::pin(async move {
+            let authenticator = Arc::clone(&answering.authenticator);
+            // Without new keys the token is refused as before.
+            drop(tokio::time::timeout(KEYS_WITHIN, authenticator.read_keys_again()).await);
+            let outcome = bearer(authenticator.verify(&first.token), &first);
+            let (settled, reply) = answering.settle(outcome, Instant::now());
+            *slot.lock() = Some(settled);
+            reply
+        })))
+    }
+
+    fn fail(&mut self, reason: &str) -> Verdict {
+        self.fail_with(None, reason.to_owned())
+    }
+
+    fn fail_with(&mut self, answer: Option<Frame>, reason: String) -> Verdict {
+        self.state = State::Failed;
+        Verdict::Answer(delayed(self.authenticator.failure_delay(), answer, reason))
+    }
+}
+
+fn close(reason: &str) -> Verdict {
+    Verdict::Answer(Reply::Close(reason.to_owned()))
+}
+
+/// Whether ApiVersions will be answered with versions; otherwise the client may ask again.
+fn is_answered_with_versions(frame: &Bytes) -> bool {
+    let valid = |text: &str| {
+        let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+        edge(text.chars().next()) && edge(text.chars().last())
+    };
+    match read::<ApiVersionsRequest>(frame) {
+        Ok((request, version, _)) => {
+            version < 3 || valid(&request.client_software_name) && valid(&request.client_software_version)
+        }
+        Err(_) => false,
+    }
+}

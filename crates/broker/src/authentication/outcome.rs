@@ -1,0 +1,97 @@
+//! What a message of a mechanism leads to: another message, a name, or a refusal.
+
+use super::authenticator::{Authenticator, random};
+use super::session::Identity;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use thalweg_security::sasl::oauth::{FirstMessage, INVALID_TOKEN, MORE, Token, TokenFault};
+use thalweg_security::sasl::scram::{ClientFirst, Hash, Server};
+use thalweg_security::sasl::{Mechanism, Rejection};
+
+/// Random bytes of a nonce.
+const NONCE_LEN: usize = 24;
+
+/// Where an exchange of messages is.
+pub(super) enum Step {
+    First,
+    Proof(Box<Server>),
+    /// A token was refused; the client confirms that.
+    Refused(TokenFault),
+}
+
+/// What a message leads to.
+pub(super) enum Outcome {
+    More(Step, Vec<u8>),
+    Done { name: String, by_token: bool, expires_ms: Option<i64>, last: Vec<u8> },
+    Rejected(Rejection),
+}
+
+pub(super) fn plain(authenticator: &Authenticator, message: &[u8]) -> Outcome {
+    match authenticator.users().authenticate(message) {
+        Ok(name) => Outcome::Done { name, by_token: false, expires_ms: None, last: Vec::new() },
+        Err(rejection) => Outcome::Rejected(rejection),
+    }
+}
+
+pub(super) fn scram(authenticator: &Authenticator, hash: Hash, message: &[u8]) -> Outcome {
+    let begun = ClientFirst::parse(message).and_then(|first| {
+        if first.is_token {
+            return Err(Rejection::hidden("delegation tokens are not served"));
+        }
+        let mut bytes = [0; NONCE_LEN];
+        random(&mut bytes);
+        let (credential, secret) = authenticator.credential(hash, &first.user);
+        Server::begin(hash, first, credential, &URL_SAFE_NO_PAD.encode(bytes), &secret)
+    });
+    match begun {
+        Ok((server, answer)) => Outcome::More(Step::Proof(Box::new(server)), answer),
+        Err(rejection) => Outcome::Rejected(rejection),
+    }
+}
+
+pub(super) fn prove(server: Server, message: &[u8]) -> Outcome {
+    match server.finish(message) {
+        Ok((name, last)) => Outcome::Done { name, by_token: false, expires_ms: None, last },
+        Err(rejection) => Outcome::Rejected(rejection),
+    }
+}
+
+pub(super) fn bearer(verified: Result<Token, TokenFault>, first: &FirstMessage) -> Outcome {
+    match verified {
+        Ok(token) if first.authorization_id.as_ref().is_some_and(|id| *id != token.subject) => {
+            Outcome::Rejected(Rejection::shown(format!(
+                "Authentication failed: Client requested an authorization id ({}) that is different from the token's \
+                 principal name ({})",
+                first.authorization_id.as_deref().unwrap_or_default(),
+                token.subject
+            )))
+        }
+        Ok(token) => Outcome::Done {
+            name: token.subject,
+            by_token: false,
+            expires_ms: Some(token.expires_ms),
+            last: Vec::new(),
+        },
+        Err(fault) => Outcome::More(Step::Refused(fault), INVALID_TOKEN.as_bytes().to_vec()),
+    }
+}
+
+/// The client has read that its token is refused.
+pub(super) fn refused_token(fault: &TokenFault, message: &[u8]) -> Rejection {
+    match message == MORE {
+        // What is wrong with it is for the log.
+        true => {
+            tracing::debug!(%fault, "Rejected a token");
+            Rejection::shown(INVALID_TOKEN)
+        }
+        false => Rejection::hidden("another message behind a token that was refused"),
+    }
+}
+
+pub(super) fn other_mechanism(asked: Mechanism, before: Option<&(Mechanism, Identity)>) -> Rejection {
+    let before = before.map_or("none", |(mechanism, _)| mechanism.name());
+    Rejection::shown(format!(
+        "SASL mechanism '{}' requested by client is not supported for re-authentication of mechanism '{before}'",
+        asked.name()
+    ))
+}

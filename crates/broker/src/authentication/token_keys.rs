@@ -1,0 +1,179 @@
+//! The keys of an identity provider: read at the start, again and again, and at once when a token names another one.
+//!
+//! A provider that does not answer leaves the keys as they are. Reading is limited: strangers can name any key.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper_rustls::HttpsConnectorBuilder;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use parking_lot::Mutex;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use thalweg_config::TokenSettings;
+use thalweg_security::sasl::oauth::{KeySet, KeySetFault};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Size limit of a JWKS document.
+const DOCUMENT_BYTES_MAX: usize = 1024 * 1024;
+/// How long a provider has to answer.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
+/// The keys are not read twice within this time because a token names an unknown one.
+const READ_AGAIN_MIN: Duration = Duration::from_secs(10);
+/// The shortest pause between two readings, whatever is configured.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+
+/// The keys of one provider, kept up to date while somebody holds them.
+#[derive(Debug)]
+pub struct TokenKeys {
+    url: String,
+    keys: Mutex<Arc<KeySet>>,
+    /// When somebody last had them read.
+    asked_at: Mutex<Option<Instant>>,
+    /// Somebody asks for the keys to be read.
+    asked: Notify,
+    /// They were read, or could not be.
+    done: Notify,
+}
+
+/// Keys could not be read.
+#[derive(Debug, thiserror::Error)]
+enum ReadFault {
+    #[error("{0}")]
+    File(#[from] std::io::Error),
+    #[error("the URL is not valid")]
+    Url,
+    #[error("{0}")]
+    Tls(String),
+    #[error("{0}")]
+    Http(String),
+    #[error("it answers with status {0}")]
+    Status(u16),
+    #[error("it does not answer within {} s", ANSWERED_WITHIN.as_secs())]
+    Late,
+    #[error(transparent)]
+    Form(#[from] KeySetFault),
+}
+
+impl TokenKeys {
+    /// Starts to read the keys. Must run inside a runtime.
+    pub fn watch(settings: &TokenSettings) -> Arc<TokenKeys> {
+        let keys = Arc::new(TokenKeys {
+            url: settings.keys_url.clone(),
+            keys: Mutex::default(),
+            asked_at: Mutex::new(None),
+            asked: Notify::new(),
+            done: Notify::new(),
+        });
+        tokio::spawn(keep(Arc::downgrade(&keys), settings.clone()));
+        keys
+    }
+
+    /// The keys as they were last read.
+    pub fn current(&self) -> Arc<KeySet> {
+        Arc::clone(&self.keys.lock())
+    }
+
+    /// Has the keys read, and waits for that; returns at once if somebody had them read a moment ago.
+    pub async fn read_again(&self) -> bool {
+        let done = self.done.notified();
+        tokio::pin!(done);
+        done.as_mut().enable();
+        {
+            let mut asked_at = self.asked_at.lock();
+            if asked_at.is_some_and(|asked_at| asked_at.elapsed() < READ_AGAIN_MIN) {
+                return false;
+            }
+            *asked_at = Some(Instant::now());
+        }
+        self.asked.notify_one();
+        done.await;
+        true
+    }
+}
+
+/// Reads the keys until nobody holds them.
+async fn keep(keys: Weak<TokenKeys>, settings: TokenSettings) {
+    let backoff = settings.retry_backoff.max(PAUSE_MIN);
+    let mut pause = backoff;
+    loop {
+        let Some(held) = keys.upgrade() else { return };
+        let read = read(&held.url).await;
+        let rest = match read {
+            Ok(found) => {
+                tracing::debug!(url = held.url, keys = ?found, "Read the keys of the identity provider");
+                *held.keys.lock() = Arc::new(found);
+                pause = backoff;
+                settings.refresh.max(PAUSE_MIN)
+            }
+            Err(error) => {
+                tracing::warn!(url = held.url, %error, "Failed to read the keys of the identity provider (sasl.oauthbearer.jwks.endpoint.url)");
+                let rest = pause;
+                pause = (pause * 2).min(settings.retry_backoff_max.max(backoff));
+                rest
+            }
+        };
+        held.done.notify_waiters();
+        tokio::select! {
+            biased;
+            () = held.asked.notified() => {}
+            () = tokio::time::sleep(rest) => {}
+        }
+    }
+}
+
+async fn read(url: &str) -> Result<KeySet, ReadFault> {
+    let document = match url.strip_prefix("file:") {
+        Some(path) => read_file(path).await?,
+        None => match tokio::time::timeout(ANSWERED_WITHIN, fetch(url)).await {
+            Ok(fetched) => fetched?,
+            Err(_) => return Err(ReadFault::Late),
+        },
+    };
+    Ok(KeySet::parse(&document)?)
+}
+
+/// The file of a `file:` URL: `file:/path` or `file:///path`.
+#[expect(clippy::disallowed_types, reason = "a file of the user, beside the data directories")]
+async fn read_file(path: &str) -> Result<Bytes, ReadFault> {
+    use std::io::Read;
+    let path = path.strip_prefix("//").unwrap_or(path).to_owned();
+    let read = tokio::task::spawn_blocking(move || {
+        let mut document = Vec::new();
+        let bytes_max = u64::try_from(DOCUMENT_BYTES_MAX).expect("a small number");
+        std::fs::File::open(path)?.take(bytes_max).read_to_end(&mut document)?;
+        Ok::<_, std::io::Error>(Bytes::from(document))
+    });
+    let read = read.await.map_err(std::io::Error::other)?;
+    Ok(read?)
+}
+
+async fn fetch(url: &str) -> Result<Bytes, ReadFault> {
+    let uri = url.parse().map_err(|_| ReadFault::Url)?;
+    let connector = HttpsConnectorBuilder::new()
+        .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
+        .map_err(|error| ReadFault::Tls(error.to_string()))?
+        .https_or_http()
+        .enable_http1()
+        .build();
+    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build(connector);
+    let answer = client.get(uri).await.map_err(|error| ReadFault::Http(chain(&error)))?;
+    // Redirections are not followed: the operator names the place.
+    if !answer.status().is_success() {
+        return Err(ReadFault::Status(answer.status().as_u16()));
+    }
+    let body = Limited::new(answer.into_body(), DOCUMENT_BYTES_MAX).collect().await;
+    Ok(body.map_err(|error| ReadFault::Http(error.to_string()))?.to_bytes())
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text.push_str(&format!(": {next}"));
+        cause = next.source();
+    }
+    text
+}

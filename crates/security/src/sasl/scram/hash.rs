@@ -1,0 +1,64 @@
+//! The hash of a mechanism.
+
+use std::num::NonZeroU32;
+
+use ring::{digest, hmac, pbkdf2};
+
+/// The hash of a mechanism.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Hash {
+    /// SCRAM-SHA-256.
+    Sha256,
+    /// SCRAM-SHA-512.
+    Sha512,
+}
+
+impl Hash {
+    /// Its number in requests and metadata records.
+    pub const fn code(self) -> i8 {
+        match self {
+            Hash::Sha256 => 1,
+            Hash::Sha512 => 2,
+        }
+    }
+
+    /// By its number.
+    pub fn from_code(code: i8) -> Option<Hash> {
+        [Hash::Sha256, Hash::Sha512].into_iter().find(|hash| hash.code() == code)
+    }
+
+    pub(super) fn key(self, bytes: &[u8]) -> hmac::Key {
+        let algorithm = match self {
+            Hash::Sha256 => hmac::HMAC_SHA256,
+            Hash::Sha512 => hmac::HMAC_SHA512,
+        };
+        hmac::Key::new(algorithm, bytes)
+    }
+
+    pub(super) fn digest(self, bytes: &[u8]) -> digest::Digest {
+        digest::digest(self.algorithm(), bytes)
+    }
+
+    /// The bytes of a digest.
+    pub(super) fn len(self) -> usize {
+        self.algorithm().output_len()
+    }
+
+    fn algorithm(self) -> &'static digest::Algorithm {
+        match self {
+            Hash::Sha256 => &digest::SHA256,
+            Hash::Sha512 => &digest::SHA512,
+        }
+    }
+
+    /// The salted password, which takes as long as there are iterations.
+    pub(super) fn salted(self, password: &str, salt: &[u8], iterations: NonZeroU32) -> Vec<u8> {
+        let algorithm = match self {
+            Hash::Sha256 => pbkdf2::PBKDF2_HMAC_SHA256,
+            Hash::Sha512 => pbkdf2::PBKDF2_HMAC_SHA512,
+        };
+        let mut salted = vec![0; self.len()];
+        pbkdf2::derive(algorithm, iterations, salt, password.as_bytes(), &mut salted);
+        salted
+    }
+}
