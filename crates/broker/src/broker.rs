@@ -13,11 +13,12 @@ use thalweg_coordinator::transaction::{
 };
 use thalweg_log::{Clock, LogDirs};
 use thalweg_membership::{Peers, RegisteredBroker};
-use thalweg_metadata::{BrokerId, Image, ImageCell};
+use thalweg_metadata::{BrokerId, Delta, Image, ImageCell};
 use thalweg_net::{AnswerMemory, ConnectionLimits, FrameMemory};
 use thalweg_replica::partition::Partitions;
 use thalweg_replica::replication::Replication;
 use thalweg_replica::upkeep::{Upkeep, UpkeepSettings};
+use thalweg_security::acl::Authorizer;
 use thalweg_wire::ApiKey;
 use tokio::sync::Semaphore;
 
@@ -69,6 +70,8 @@ pub struct Broker {
     pub replication: Arc<Replication>,
     config: RwLock<Arc<BrokerConfig>>,
     image: Arc<ImageCell>,
+    /// With the ACLs of the latest image; none where everything is allowed.
+    authorizer: Option<RwLock<Arc<Authorizer>>>,
 }
 
 /// Number of large batches validated at the same time. Each uses a core for up to half a second, and in the worst
@@ -154,6 +157,9 @@ impl Broker {
             marker_sender: Arc::new(marker_sender),
             upkeep: Arc::new(upkeep),
             replication: Arc::new(replication),
+            authorizer: config
+                .authorizer_rules()
+                .map(|rules| RwLock::new(Arc::new(Authorizer::new(rules, [])))),
             config: RwLock::new(config),
             image,
         })
@@ -175,6 +181,23 @@ impl Broker {
     /// The latest image of the cluster.
     pub fn image(&self) -> Arc<Image> {
         self.image.get()
+    }
+
+    /// What decides who may do what, as of the latest image; `None` where no authorizer is configured, which allows
+    /// everything.
+    pub fn authorizer(&self) -> Option<Arc<Authorizer>> {
+        self.authorizer.as_ref().map(|authorizer| Arc::clone(&authorizer.read()))
+    }
+
+    /// Takes the changed ACLs of an image that is about to be the latest.
+    pub fn update_authorizer(&self, delta: &Delta, image: &Image) {
+        let Some(authorizer) = self.authorizer.as_ref().filter(|_| !delta.changes().acls.is_empty()) else {
+            return;
+        };
+        // Requests go on by the old rules meanwhile. Nobody else writes.
+        let mut next = Authorizer::clone(&authorizer.read());
+        image.update_authorizer(&mut next, delta.base(), &delta.changes().acls);
+        *authorizer.write() = Arc::new(next);
     }
 
     /// Makes an image the latest.

@@ -14,11 +14,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_config::{BrokerConfig, Listener};
-use thalweg_controller::{Controller, ControllerOptions, HandleError};
+use thalweg_controller::{Controller, ControllerOptions, HandleError, Requester};
 use thalweg_log::LogDirs;
 use thalweg_membership::features;
 use thalweg_net::Machine;
 use thalweg_net::{ConnectionLimits, ConnectionSettings, Frame, Handler, Listening, Peer, Reply, Unproven};
+use thalweg_security::Principal;
 use thalweg_watch as watch;
 use tokio::task::JoinSet;
 
@@ -136,8 +137,9 @@ impl Handler for ControllerHandler {
             return reply;
         }
         let controller = Arc::clone(&self.controller);
+        let requester = Requester::peer(Principal::clone(session.principal()), session.peer().address.ip());
         Reply::Later(Box::pin(async move {
-            match controller.handle(frame).await {
+            match controller.handle(frame, &requester).await {
                 Ok(answer) => Reply::Now(Frame::with_length(answer)),
                 Err(HandleError::Stopped) => Reply::Close("the controller is stopping".to_owned()),
                 Err(error) => Reply::Close(error.to_string()),

@@ -303,6 +303,8 @@ impl ImageListener for Publisher {
             let mut unopened = self.unopened.lock();
             self.change_partitions(&local, &image, &mut unopened);
             self.set_strays_aside();
+            // Before the image: nobody finds a new topic before the rules that protect it.
+            self.broker.update_authorizer(delta, &image);
             self.broker.set_image(Arc::clone(&image));
             for change in local.leaders.iter().chain(&local.followers) {
                 self.tell_directory(change, &image);

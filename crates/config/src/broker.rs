@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use thalweg_log::LogConfig;
+use thalweg_security::acl::Rules;
 use thalweg_security::sasl::scram::NewUser;
 
 use super::error::{ConfigError, InvalidConfig, InvalidValue};
@@ -171,6 +172,13 @@ impl BrokerConfig {
     pub fn metadata_log_dir(&self) -> PathBuf {
         let dir = self.metadata_log.dir.as_ref().or_else(|| self.log.data_dirs().first());
         dir.cloned().unwrap_or_default()
+    }
+
+    /// The rules of the authorizer beside the ACLs; `None` where there is no authorizer.
+    pub fn authorizer_rules(&self) -> Option<Rules> {
+        let StandardAuthorizerSettings { super_users, allow_everyone_if_no_acl_found } =
+            self.authorizer.clone();
+        self.access.has_authorizer.then_some(Rules { super_users, allow_everyone_if_no_acl_found })
     }
 
     /// The value of a broker's key, by a name from outside; `None` if it is null, or there is no such key.

@@ -15,6 +15,7 @@ use crate::driver::{self, Command};
 use crate::options::{ConfigRules, ControllerOptions};
 use crate::published::{ControllerFigures, Published};
 use crate::quorum::StartError;
+use crate::requester::Requester;
 
 /// Requests that may wait for the controller's task.
 const COMMANDS_MAX: usize = 1024;
@@ -73,20 +74,20 @@ impl Controller {
 
     /// Answers a request: header and body in, header and body out, both without the length in front. The effect of
     /// the response is durable by then.
-    pub async fn handle(&self, frame: Bytes) -> Result<Bytes, HandleError> {
+    pub async fn handle(&self, frame: Bytes, requester: &Requester) -> Result<Bytes, HandleError> {
         let prefix = frame::peek_request(&frame)?;
         if prefix.api_key == ApiKey::Envelope as i16 {
-            return self.unwrap_envelope(frame, prefix).await;
+            return self.unwrap_envelope(frame, prefix, requester).await;
         }
-        self.handle_plain(frame).await
+        self.handle_plain(frame, requester).await
     }
 
-    async fn handle_plain(&self, frame: Bytes) -> Result<Bytes, HandleError> {
+    async fn handle_plain(&self, frame: Bytes, requester: &Requester) -> Result<Bytes, HandleError> {
         if !dispatch::is_large(&frame) {
-            return self.answer(dispatch::parse(frame)?).await;
+            return self.answer(dispatch::parse(frame, requester)?).await;
         }
         let _place = self.large.acquire().await.expect("the places are never closed");
-        let parsed = self.disk.work_in_place(|| dispatch::parse(frame))?;
+        let parsed = self.disk.work_in_place(|| dispatch::parse(frame, requester))?;
         self.answer(parsed).await
     }
 
@@ -95,6 +96,17 @@ impl Controller {
             dispatch::Parsed::Answered(frame) => Ok(frame),
             dispatch::Parsed::Asked(ask) => self.ask(|reply| Command::Ask { ask, reply }).await,
         }
+    }
+
+    /// Whether somebody may use an API that is about the cluster.
+    async fn ask_whether(&self, api: ApiKey, requester: &Requester) -> Result<bool, HandleError> {
+        if *requester == Requester::ThisProcess {
+            return Ok(true);
+        }
+        let (reply, answer) = oneshot::channel();
+        let command = Command::MayUse { api, requester: requester.clone(), reply };
+        self.commands.send(command).await.map_err(|_| HandleError::Stopped)?;
+        answer.await.map_err(|_| HandleError::Stopped)
     }
 
     async fn ask(
@@ -111,6 +123,7 @@ impl Controller {
         &self,
         frame: Bytes,
         prefix: frame::RequestPrefix,
+        requester: &Requester,
     ) -> Result<Bytes, HandleError> {
         let version = prefix.api_version;
         dispatch::check_version(ApiKey::Envelope, version)?;
@@ -118,9 +131,14 @@ impl Controller {
         frame::decode_request_header(&mut d, ApiKey::Envelope, version)?;
         let envelope = EnvelopeRequest::decode(&mut d, version)?;
         let refused = |code: ErrorCode| EnvelopeResponse { response_data: None, error_code: code.code() };
-        let response = match dispatch::check_envelope(&envelope) {
+        let may_forward = self.ask_whether(ApiKey::Envelope, requester).await?;
+        let client = match may_forward {
+            true => dispatch::check_envelope(&envelope),
+            false => Err(ErrorCode::ClusterAuthorizationFailed),
+        };
+        let response = match client {
             Err(code) => refused(code),
-            Ok(()) => match self.handle_plain(envelope.request_data).await {
+            Ok(client) => match self.handle_plain(envelope.request_data, &client).await {
                 Ok(response) => EnvelopeResponse { response_data: Some(response), error_code: 0 },
                 Err(HandleError::Decode(_)) => refused(ErrorCode::InvalidRequest),
                 Err(HandleError::UnknownApi { .. }) => refused(ErrorCode::InvalidRequest),

@@ -1,8 +1,10 @@
 //! The table of served APIs: versions, decoding of frames into decisions, encoding of refusals.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use thalweg_metadata::VersionedRecord;
-use thalweg_wire::data::DefaultPrincipalData;
+use thalweg_security::acl::Operation;
 use thalweg_wire::frame::{self, LENGTH_LEN};
 use thalweg_wire::request::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use thalweg_wire::request::describe_cluster_response::DescribeClusterBroker;
@@ -10,46 +12,75 @@ use thalweg_wire::request::{
     AddRaftVoterRequest, AllocateProducerIdsRequest, AlterClientQuotasRequest, AlterConfigsRequest,
     AlterPartitionReassignmentsRequest, AlterPartitionRequest, AlterUserScramCredentialsRequest,
     ApiVersionsRequest, ApiVersionsResponse, AssignReplicasToDirsRequest, BrokerHeartbeatRequest,
-    BrokerRegistrationRequest, CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest,
-    DescribeClusterRequest, DescribeClusterResponse, DescribeQuorumRequest, ElectLeadersRequest,
-    EnvelopeRequest, FetchRequest, FetchSnapshotRequest, IncrementalAlterConfigsRequest,
-    ListPartitionReassignmentsRequest, RemoveRaftVoterRequest, SaslAuthenticateRequest, SaslHandshakeRequest,
-    UnregisterBrokerRequest, UpdateFeaturesRequest,
+    BrokerRegistrationRequest, CreateAclsRequest, CreatePartitionsRequest, CreateTopicsRequest,
+    DeleteAclsRequest, DeleteTopicsRequest, DescribeClusterRequest, DescribeClusterResponse,
+    DescribeQuorumRequest, ElectLeadersRequest, EnvelopeRequest, FetchRequest, FetchSnapshotRequest,
+    IncrementalAlterConfigsRequest, ListPartitionReassignmentsRequest, RemoveRaftVoterRequest,
+    SaslAuthenticateRequest, SaslHandshakeRequest, UnregisterBrokerRequest, UpdateFeaturesRequest,
 };
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Message, Refuse};
 
+use crate::requester::Requester;
 use crate::state::{ApiError, Now, Outcome, State};
 
-/// The APIs, in the order of their keys, which is that of ApiVersions.
-const SERVED: [ApiKey; 27] = [
-    ApiKey::Fetch,
-    ApiKey::SaslHandshake,
-    ApiKey::ApiVersions,
-    ApiKey::CreateTopics,
-    ApiKey::DeleteTopics,
-    ApiKey::AlterConfigs,
-    ApiKey::SaslAuthenticate,
-    ApiKey::CreatePartitions,
-    ApiKey::ElectLeaders,
-    ApiKey::IncrementalAlterConfigs,
-    ApiKey::AlterPartitionReassignments,
-    ApiKey::ListPartitionReassignments,
-    ApiKey::AlterClientQuotas,
-    ApiKey::AlterUserScramCredentials,
-    ApiKey::DescribeQuorum,
-    ApiKey::AlterPartition,
-    ApiKey::UpdateFeatures,
-    ApiKey::Envelope,
-    ApiKey::FetchSnapshot,
-    ApiKey::DescribeCluster,
-    ApiKey::BrokerRegistration,
-    ApiKey::BrokerHeartbeat,
-    ApiKey::UnregisterBroker,
-    ApiKey::AllocateProducerIds,
-    ApiKey::AssignReplicasToDirs,
-    ApiKey::AddRaftVoter,
-    ApiKey::RemoveRaftVoter,
-];
+/// What the requester of an API must be allowed to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// Nothing: everybody may ask.
+    Everybody,
+    /// An operation on the cluster.
+    Cluster(Operation),
+    /// Operations on what the request names: `state::authorization` checks them.
+    Named,
+}
+
+/// The APIs, in the order of their keys, which is that of ApiVersions. Each says who may use it.
+const SERVED: [(ApiKey, Access); 29] = {
+    use Access::{Cluster, Everybody, Named};
+    use Operation::{Alter, AlterConfigs, ClusterAction, Describe};
+    [
+        (ApiKey::Fetch, Cluster(ClusterAction)),
+        (ApiKey::SaslHandshake, Everybody),
+        (ApiKey::ApiVersions, Everybody),
+        (ApiKey::CreateTopics, Named),
+        (ApiKey::DeleteTopics, Named),
+        (ApiKey::CreateAcls, Cluster(Alter)),
+        (ApiKey::DeleteAcls, Cluster(Alter)),
+        (ApiKey::AlterConfigs, Named),
+        (ApiKey::SaslAuthenticate, Everybody),
+        (ApiKey::CreatePartitions, Named),
+        (ApiKey::ElectLeaders, Cluster(Alter)),
+        (ApiKey::IncrementalAlterConfigs, Named),
+        (ApiKey::AlterPartitionReassignments, Cluster(Alter)),
+        (ApiKey::ListPartitionReassignments, Cluster(Describe)),
+        (ApiKey::AlterClientQuotas, Cluster(AlterConfigs)),
+        (ApiKey::AlterUserScramCredentials, Cluster(Alter)),
+        (ApiKey::DescribeQuorum, Cluster(Describe)),
+        (ApiKey::AlterPartition, Cluster(ClusterAction)),
+        (ApiKey::UpdateFeatures, Cluster(Alter)),
+        (ApiKey::Envelope, Cluster(ClusterAction)),
+        (ApiKey::FetchSnapshot, Cluster(ClusterAction)),
+        // Unlike on a broker.
+        (ApiKey::DescribeCluster, Cluster(Alter)),
+        (ApiKey::BrokerRegistration, Cluster(ClusterAction)),
+        (ApiKey::BrokerHeartbeat, Cluster(ClusterAction)),
+        (ApiKey::UnregisterBroker, Cluster(Alter)),
+        (ApiKey::AllocateProducerIds, Cluster(ClusterAction)),
+        (ApiKey::AssignReplicasToDirs, Cluster(ClusterAction)),
+        (ApiKey::AddRaftVoter, Cluster(Alter)),
+        (ApiKey::RemoveRaftVoter, Cluster(Alter)),
+    ]
+};
+
+/// Checks a requester against the table, as far as the cluster goes. An API that is not there may not be used.
+pub(crate) fn authorize(api: ApiKey, state: &State, requester: &Requester) -> Result<(), ApiError> {
+    let access = SERVED.iter().find(|(served, _)| *served == api).map(|(_, access)| *access);
+    match access {
+        Some(Access::Everybody | Access::Named) => Ok(()),
+        Some(Access::Cluster(operation)) if state.may_on_cluster(requester, operation) => Ok(()),
+        Some(Access::Cluster(_)) | None => Err(ApiError::plain(ErrorCode::ClusterAuthorizationFailed)),
+    }
+}
 
 /// Elements that the arrays of one request may have in all. Clients' requests make a bounded number of records.
 const ELEMENTS_MAX: usize = 1_000_000;
@@ -66,7 +97,7 @@ const LARGE: usize = 16 * 1024;
 
 /// Whether the controller serves an API.
 pub fn serves(api: ApiKey) -> bool {
-    SERVED.contains(&api)
+    SERVED.iter().any(|(served, _)| *served == api)
 }
 
 /// A frame was not answered.
@@ -112,20 +143,18 @@ pub(crate) enum Ask {
         is_large: bool,
     },
     /// To serve the log, which needs the log.
-    Fetch {
-        request: FetchRequest,
-        version: i16,
-        correlation_id: i32,
-    },
+    Fetch { request: FetchRequest, version: i16, correlation_id: i32, requester: Arc<Requester> },
     FetchSnapshot {
         request: FetchSnapshotRequest,
         version: i16,
         correlation_id: i32,
+        requester: Arc<Requester>,
     },
     DescribeQuorum {
         request: DescribeQuorumRequest,
         version: i16,
         correlation_id: i32,
+        requester: Arc<Requester>,
     },
 }
 
@@ -143,7 +172,7 @@ impl std::fmt::Debug for Ask {
 /// Whether an API is served at a version.
 pub(crate) fn check_version(api: ApiKey, version: i16) -> Result<(), HandleError> {
     let (min, max) = api.versions();
-    if SERVED.contains(&api) && (min..=max).contains(&version) {
+    if serves(api) && (min..=max).contains(&version) {
         return Ok(());
     }
     Err(HandleError::UnsupportedVersion { api, version })
@@ -197,16 +226,18 @@ fn place(api: ApiKey) -> Place {
         | ApiKey::AlterClientQuotas
         | ApiKey::AlterPartition
         | ApiKey::AssignReplicasToDirs
-        | ApiKey::AlterUserScramCredentials => Place::Anywhere,
+        | ApiKey::AlterUserScramCredentials
+        | ApiKey::CreateAcls
+        | ApiKey::DeleteAcls => Place::Anywhere,
         _ => Place::Task,
     }
 }
 
 /// Reads a frame.
-pub(crate) fn parse(frame: Bytes) -> Result<Parsed, HandleError> {
+pub(crate) fn parse(frame: Bytes, requester: &Requester) -> Result<Parsed, HandleError> {
     let prefix = frame::peek_request(&frame)?;
     let (version, correlation_id) = (prefix.api_version, prefix.correlation_id);
-    let api = ApiKey::from_i16(prefix.api_key).filter(|api| SERVED.contains(api));
+    let api = ApiKey::from_i16(prefix.api_key).filter(|api| serves(*api));
     let api = api.ok_or(HandleError::UnknownApi { api_key: prefix.api_key })?;
     if api == ApiKey::ApiVersions && check_version(api, version).is_err() {
         // The one request whose version a client cannot know: it is answered as version 0.
@@ -228,20 +259,23 @@ pub(crate) fn parse(frame: Bytes) -> Result<Parsed, HandleError> {
     let is_large = is_large(&frame) && place(api) == Place::Anywhere;
     let mut d = Decoder::new(frame).with_elements_max(elements_max);
     frame::decode_request_header(&mut d, api, version)?;
-    let call = Call { version, correlation_id, is_large };
+    let requester = Arc::new(requester.clone());
+    let call = Call { version, correlation_id, is_large, requester: Arc::clone(&requester) };
     let ask = match api {
         ApiKey::Fetch => {
-            Ask::Fetch { request: FetchRequest::decode(&mut d, version)?, version, correlation_id }
+            Ask::Fetch { request: FetchRequest::decode(&mut d, version)?, version, correlation_id, requester }
         }
         ApiKey::FetchSnapshot => Ask::FetchSnapshot {
             request: FetchSnapshotRequest::decode(&mut d, version)?,
             version,
             correlation_id,
+            requester,
         },
         ApiKey::DescribeQuorum => Ask::DescribeQuorum {
             request: DescribeQuorumRequest::decode(&mut d, version)?,
             version,
             correlation_id,
+            requester,
         },
         _ => decide(api, &mut d, call)?,
     };
@@ -249,15 +283,16 @@ pub(crate) fn parse(frame: Bytes) -> Result<Parsed, HandleError> {
 }
 
 /// Properties of a request needed for its answer.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Call {
     version: i16,
     correlation_id: i32,
     is_large: bool,
+    requester: Arc<Requester>,
 }
 
 fn decide(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> {
-    let version = call.version;
+    let (version, by) = (call.version, Arc::clone(&call.requester));
     match api {
         ApiKey::ApiVersions => plain(d, call, move |state, request: &ApiVersionsRequest, _| {
             Ok(Outcome::answer(api_versions(state, request, version)))
@@ -270,17 +305,23 @@ fn decide(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> 
             let message = "SaslAuthenticate request received after successful authentication";
             Err(ApiError::new(ErrorCode::IllegalSaslState, message))
         }),
-        ApiKey::CreateTopics => plain(d, call, |s, r: &CreateTopicsRequest, _| s.create_topics(r)),
+        ApiKey::CreateTopics => {
+            plain(d, call, move |s, r: &CreateTopicsRequest, _| s.create_topics_for(&by, r))
+        }
         ApiKey::DeleteTopics => {
-            plain(d, call, move |s, r: &DeleteTopicsRequest, _| s.delete_topics(r, version))
+            plain(d, call, move |s, r: &DeleteTopicsRequest, _| s.delete_topics_for(&by, r, version))
         }
         ApiKey::CreatePartitions => {
-            plain(d, call, |s, r: &CreatePartitionsRequest, _| s.create_partitions(r))
+            plain(d, call, move |s, r: &CreatePartitionsRequest, _| s.create_partitions_for(&by, r))
         }
-        ApiKey::AlterConfigs => plain(d, call, |s, r: &AlterConfigsRequest, _| s.alter_configs(r)),
-        ApiKey::IncrementalAlterConfigs => {
-            plain(d, call, |s, r: &IncrementalAlterConfigsRequest, _| s.incremental_alter_configs(r))
+        ApiKey::AlterConfigs => {
+            plain(d, call, move |s, r: &AlterConfigsRequest, _| s.alter_configs_for(&by, r))
         }
+        ApiKey::CreateAcls => plain(d, call, |s, r: &CreateAclsRequest, _| s.create_acls(r)),
+        ApiKey::DeleteAcls => plain(d, call, |s, r: &DeleteAclsRequest, _| s.delete_acls(r)),
+        ApiKey::IncrementalAlterConfigs => plain(d, call, move |s, r: &IncrementalAlterConfigsRequest, _| {
+            s.incremental_alter_configs_for(&by, r)
+        }),
         ApiKey::ElectLeaders => plain(d, call, |s, r: &ElectLeadersRequest, _| s.elect_leaders(r)),
         ApiKey::AlterPartitionReassignments => {
             plain(d, call, |s, r: &AlterPartitionReassignmentsRequest, _| s.alter_partition_reassignments(r))
@@ -341,8 +382,10 @@ where
     R: Refuse + Send + 'static,
 {
     let request = R::decode(d, call.version)?;
+    let is_large = call.is_large;
     let decide: Decide = Box::new(move |state, now| {
-        let Outcome { records, response } = match decide(state, &request, now) {
+        let decided = authorize(R::KEY, state, &call.requester).and_then(|()| decide(state, &request, now));
+        let Outcome { records, response } = match decided {
             Ok(outcome) => outcome,
             Err(error) => {
                 tracing::debug!(api = ?R::KEY, code = %error.code, message = error.message, "Rejected a request");
@@ -351,7 +394,7 @@ where
         };
         Decision { records, answer: encoded(&response, R::KEY, call.version, call.correlation_id) }
     });
-    Ok(Ask::Decide { decide, is_large: call.is_large })
+    Ok(Ask::Decide { decide, is_large })
 }
 
 fn api_version(api: ApiKey) -> ApiVersion {
@@ -371,7 +414,7 @@ fn api_versions(state: &State, request: &ApiVersionsRequest, version: i16) -> Ap
     // Before version 4 Java clients cannot read a range that starts at 0 (KAFKA-17011).
     let supported = state.supported_features().iter().filter(|(_, range)| version >= 4 || range.min > 0);
     ApiVersionsResponse {
-        api_keys: SERVED.into_iter().map(api_version).collect(),
+        api_keys: SERVED.into_iter().map(|(api, _)| api_version(api)).collect(),
         supported_features: supported
             .map(|(name, range)| SupportedFeatureKey {
                 name: name.clone(),
@@ -432,17 +475,9 @@ fn describe_cluster(
     }))
 }
 
-/// Whether the content of an envelope may be forwarded, and its principal.
-pub(crate) fn check_envelope(envelope: &EnvelopeRequest) -> Result<(), ErrorCode> {
-    if !matches!(envelope.client_host_address.len(), 4 | 16) {
-        return Err(ErrorCode::InvalidRequest);
-    }
-    if let Some(principal) = &envelope.request_principal
-        && !principal.is_empty()
-        && !is_principal(principal)
-    {
-        return Err(ErrorCode::PrincipalDeserializationFailure);
-    }
+/// Whether the content of an envelope may be forwarded, and for whom it is.
+pub(crate) fn check_envelope(envelope: &EnvelopeRequest) -> Result<Requester, ErrorCode> {
+    let client = Requester::of_envelope(envelope)?;
     let prefix = frame::peek_request(&envelope.request_data).map_err(|_| ErrorCode::InvalidRequest)?;
     match ApiKey::from_i16(prefix.api_key) {
         Some(
@@ -456,25 +491,14 @@ pub(crate) fn check_envelope(envelope: &EnvelopeRequest) -> Result<(), ErrorCode
             | ApiKey::ListPartitionReassignments
             | ApiKey::AlterClientQuotas
             | ApiKey::AlterUserScramCredentials
+            | ApiKey::CreateAcls
+            | ApiKey::DeleteAcls
             | ApiKey::UpdateFeatures
             | ApiKey::UnregisterBroker
             | ApiKey::DescribeQuorum
             | ApiKey::AddRaftVoter
             | ApiKey::RemoveRaftVoter,
-        ) => Ok(()),
+        ) => Ok(client),
         _ => Err(ErrorCode::InvalidRequest),
-    }
-}
-
-/// Whether bytes are a principal as Kafka's brokers serialize it: a version, then `DefaultPrincipalData`.
-fn is_principal(bytes: &Bytes) -> bool {
-    let mut d = Decoder::new(bytes.clone()).with_elements_max(AROUND_MAX);
-    match d.i16() {
-        Ok(version)
-            if (DefaultPrincipalData::MIN_VERSION..=DefaultPrincipalData::MAX_VERSION).contains(&version) =>
-        {
-            DefaultPrincipalData::decode(&mut d, version).is_ok()
-        }
-        _ => false,
     }
 }

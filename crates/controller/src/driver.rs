@@ -15,18 +15,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use thalweg_log::{Clock, FlushTarget, LogError};
 use thalweg_metadata::{Image, VersionedRecord};
-use thalweg_wire::ApiKey;
-use thalweg_wire::request::FetchRequest;
+use thalweg_wire::request::{FetchRequest, FetchResponse, FetchSnapshotResponse};
+use thalweg_wire::{ApiKey, Refuse};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
-use crate::dispatch::{Ask, Decide, Decision, HandleError, encode};
+use crate::dispatch::{Ask, Decide, Decision, HandleError, authorize, encode};
 use crate::published::Published;
 use crate::quorum::{
     AppendFailure, FetchAsk, Leader, MetadataLog, Observers, Ready, describe_quorum, encode_batch,
     fetch_snapshot,
 };
+use crate::requester::Requester;
 use crate::state::{Now, State};
 
 mod drafts;
@@ -52,7 +53,16 @@ pub(crate) type Reply = oneshot::Sender<Result<Bytes, HandleError>>;
 /// A command to the task.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Ask { ask: Ask, reply: Reply },
+    Ask {
+        ask: Ask,
+        reply: Reply,
+    },
+    /// Whether somebody may use an API that is about the cluster.
+    MayUse {
+        api: ApiKey,
+        requester: Requester,
+        reply: oneshot::Sender<bool>,
+    },
     Stop(oneshot::Sender<bool>),
 }
 
@@ -174,6 +184,10 @@ impl Driver {
                                 return;
                             }
                             Some(Command::Ask { ask, reply }) => self.on_ask(ask, reply),
+                            Some(Command::MayUse { api, requester, reply }) => {
+                                // The asker may be gone.
+                                let _ = reply.send(authorize(api, &self.state, &requester).is_ok());
+                            }
                         }
                         // Taken only if it is served here: the queue keeps the others.
                         match (left > 0).then(|| commands.try_recv()) {
@@ -196,17 +210,29 @@ impl Driver {
         match ask {
             Ask::Decide { decide, is_large: false } => self.on_decide(&decide, reply),
             Ask::Decide { decide, is_large: true } => self.on_large(decide, reply),
-            Ask::Fetch { request, version, correlation_id } => {
+            Ask::Fetch { request, version, correlation_id, requester } => {
+                if let Err(error) = authorize(ApiKey::Fetch, &self.state, &requester) {
+                    let response = FetchResponse { error_code: error.code.code(), ..Default::default() };
+                    return send(reply, encode(&response, ApiKey::Fetch, version, correlation_id));
+                }
                 self.on_fetch(&request, version, correlation_id, reply);
             }
-            Ask::FetchSnapshot { request, version, correlation_id } => {
-                let response = fetch_snapshot(&request, &self.log, &self.leader, version);
+            Ask::FetchSnapshot { request, version, correlation_id, requester } => {
+                let response = match authorize(ApiKey::FetchSnapshot, &self.state, &requester) {
+                    Ok(()) => fetch_snapshot(&request, &self.log, &self.leader, version),
+                    Err(error) => {
+                        FetchSnapshotResponse { error_code: error.code.code(), ..Default::default() }
+                    }
+                };
                 send(reply, encode(&response, ApiKey::FetchSnapshot, version, correlation_id));
             }
-            Ask::DescribeQuorum { request, version, correlation_id } => {
-                let now_ms = self.clock.now_ms();
-                let response =
-                    describe_quorum(&request, &self.log, &mut self.observers, &self.leader, version, now_ms);
+            Ask::DescribeQuorum { request, version, correlation_id, requester } => {
+                let (api, now_ms) = (ApiKey::DescribeQuorum, self.clock.now_ms());
+                let (log, observers) = (&self.log, &mut self.observers);
+                let response = match authorize(api, &self.state, &requester) {
+                    Ok(()) => describe_quorum(&request, log, observers, &self.leader, version, now_ms),
+                    Err(error) => request.refuse(error.code, error.message.as_deref(), version),
+                };
                 send(reply, encode(&response, ApiKey::DescribeQuorum, version, correlation_id));
             }
         }

@@ -20,6 +20,7 @@ mod driver;
 mod options;
 mod published;
 mod quorum;
+mod requester;
 mod state;
 
 pub use controller::Controller;
@@ -29,3 +30,4 @@ pub use options::{
 };
 pub use published::ControllerFigures;
 pub use quorum::{QuorumStateError, SnapshotError, StartError};
+pub use requester::Requester;

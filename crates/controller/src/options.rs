@@ -9,6 +9,7 @@ use thalweg_config::BrokerConfig;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind, Endpoint, VersionRange, feature};
+use thalweg_security::acl::Rules;
 use thalweg_security::sasl::scram::NewUser;
 use thalweg_wire::{ErrorCode, Uuid};
 
@@ -58,6 +59,8 @@ pub struct ControllerOptions {
     pub bootstrap_features: BTreeMap<String, i16>,
     /// The users that a new cluster begins with.
     pub bootstrap_users: Vec<NewUser>,
+    /// What holds whatever the ACLs say; `None` without an authorizer, which allows everything.
+    pub authorizer: Option<Rules>,
     /// Whether a new cluster may be created if there is no metadata log: not if data of one exists.
     pub may_format: bool,
     /// Through which files are opened.
@@ -97,6 +100,7 @@ impl ControllerOptions {
             supported_features: default_supported_features(),
             bootstrap_features: BTreeMap::new(),
             bootstrap_users: config.first_users.clone(),
+            authorizer: config.authorizer_rules(),
             may_format: true,
             disk: Disk::real(),
             clock: Clock::system(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI16, AtomicI32, Ordering};
 use std::time::Duration;
 
-use thalweg_controller::Controller;
+use thalweg_controller::{Controller, Requester};
 use thalweg_metadata::BrokerId;
 use thalweg_wire::frame::{self, LENGTH_LEN};
 use thalweg_wire::request::{FetchRequest, FetchResponse};
@@ -90,7 +90,7 @@ impl ControllerLink {
     ) -> Result<R::Response, LinkError> {
         let correlation_id = self.0.correlation_ids.fetch_add(1, Ordering::Relaxed);
         let frame = frame::encode_request(request, version, correlation_id, None)?;
-        let answer = controller.handle(frame.slice(LENGTH_LEN..)).await?;
+        let answer = controller.handle(frame.slice(LENGTH_LEN..), &Requester::ThisProcess).await?;
         let (_, response) = frame::decode_response::<R>(answer, version)?;
         Ok(response)
     }

@@ -1,6 +1,13 @@
 //! State for authentication and authorisation: access control entries, SCRAM credentials, delegation tokens.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use bytes::Bytes;
+use thalweg_security::acl::{Acl, Authorizer, InvalidAcl, RawAcl, Rules};
+use thalweg_wire::Uuid;
+
+use crate::Image;
 
 /// An access control entry; the numbers are Kafka's ids.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,6 +26,116 @@ pub struct AccessControlEntry {
     pub operation: i8,
     /// Allowed or denied.
     pub permission_type: i8,
+}
+
+impl AccessControlEntry {
+    /// As decisions need it. Numbers of a later Kafka make none.
+    pub fn to_acl(&self) -> Result<Acl, InvalidAcl> {
+        Acl::from_record(RawAcl {
+            resource_type: self.resource_type,
+            resource_name: &self.resource_name,
+            pattern_type: self.pattern_type,
+            principal: &self.principal,
+            host: &self.host,
+            operation: self.operation,
+            permission: self.permission_type,
+        })
+    }
+}
+
+/// The access control entries by their ids. A copy shares them, and a change copies a small part of the map: there may be
+/// 100,000 of them.
+#[derive(Clone, Debug, Default)]
+pub struct AccessControlEntries {
+    /// By the first byte of the id, which is random.
+    parts: BTreeMap<u8, Arc<Part>>,
+    len: usize,
+}
+
+type Part = BTreeMap<Uuid, Arc<AccessControlEntry>>;
+
+impl PartialEq for AccessControlEntries {
+    fn eq(&self, other: &AccessControlEntries) -> bool {
+        self.parts == other.parts
+    }
+}
+
+fn part(id: Uuid) -> u8 {
+    id.0.to_be_bytes()[0]
+}
+
+impl AccessControlEntries {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// An entry by its id.
+    pub fn get(&self, id: Uuid) -> Option<&Arc<AccessControlEntry>> {
+        self.parts.get(&part(id))?.get(&id)
+    }
+
+    /// All of them, in the order of their ids.
+    pub fn iter(&self) -> impl Iterator<Item = (Uuid, &Arc<AccessControlEntry>)> {
+        self.parts.values().flat_map(|part| part.iter()).map(|(id, entry)| (*id, entry))
+    }
+
+    pub(crate) fn insert(&mut self, id: Uuid, entry: AccessControlEntry) {
+        let part = Arc::make_mut(self.parts.entry(part(id)).or_default());
+        self.len += usize::from(part.insert(id, Arc::new(entry)).is_none());
+    }
+
+    pub(crate) fn remove(&mut self, id: Uuid) -> bool {
+        let Some(entries) = self.parts.get_mut(&part(id)).filter(|part| part.contains_key(&id)) else {
+            return false;
+        };
+        let entries = Arc::make_mut(entries);
+        entries.remove(&id);
+        if entries.is_empty() {
+            self.parts.remove(&part(id));
+        }
+        self.len -= 1;
+        true
+    }
+
+    /// The ids whose entries are not the same in both.
+    pub(crate) fn changed_since(&self, base: &AccessControlEntries) -> BTreeSet<Uuid> {
+        let bytes: BTreeSet<&u8> = self.parts.keys().chain(base.parts.keys()).collect();
+        let mut changed = BTreeSet::new();
+        for byte in bytes {
+            let (before, after) = (base.parts.get(byte), self.parts.get(byte));
+            if before == after {
+                continue;
+            }
+            let ids = [before, after].into_iter().flatten().flat_map(|part| part.keys());
+            changed.extend(ids.filter(|id| base.get(**id) != self.get(**id)));
+        }
+        changed
+    }
+}
+
+impl Image {
+    /// An authorizer with the ACLs of this image. Entries of a later Kafka are left out.
+    pub fn authorizer(&self, rules: Rules) -> Authorizer {
+        Authorizer::new(rules, self.acls().iter().filter_map(|(_, entry)| entry.to_acl().ok()))
+    }
+
+    /// Brings an authorizer from the ACLs of an image to those of this one, which differs in the entries `touched`.
+    pub fn update_authorizer(&self, authorizer: &mut Authorizer, base: &Image, touched: &BTreeSet<Uuid>) {
+        for id in touched {
+            if let Some(acl) = base.acls().get(*id).and_then(|entry| entry.to_acl().ok()) {
+                authorizer.remove(&acl);
+            }
+            if let Some(acl) = self.acls().get(*id).and_then(|entry| entry.to_acl().ok()) {
+                authorizer.add(acl);
+            }
+        }
+    }
 }
 
 /// A user's credential for one SCRAM mechanism.

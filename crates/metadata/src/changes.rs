@@ -24,8 +24,8 @@ pub struct Changes {
     pub features: bool,
     /// Whether a quota was set or removed.
     pub quotas: bool,
-    /// Whether access control entries changed.
-    pub acls: bool,
+    /// Access control entries that were added or removed.
+    pub acls: BTreeSet<Uuid>,
     /// Whether SCRAM credentials changed.
     pub scram: bool,
     /// Whether delegation tokens changed.
@@ -45,7 +45,7 @@ impl Changes {
         let mut changes = Changes {
             features: base.features != image.features,
             quotas: base.quotas != image.quotas,
-            acls: base.acls != image.acls,
+            acls: image.acls.changed_since(&base.acls),
             scram: base.scram != image.scram,
             delegation_tokens: base.delegation_tokens != image.delegation_tokens,
             producer_ids: base.next_producer_id != image.next_producer_id,

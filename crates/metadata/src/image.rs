@@ -1,7 +1,7 @@
 //! The state of a cluster at one offset of its metadata log.
 
 use crate::{
-    AccessControlEntry, BrokerId, BrokerRegistration, ConfigResource, Configs, ControllerRegistration,
+    AccessControlEntries, BrokerId, BrokerRegistration, ConfigResource, Configs, ControllerRegistration,
     DelegationToken, Endpoint, Features, PartitionIndex, PartitionRegistration, Quotas, ScramCredential,
     Topic, Topics,
 };
@@ -47,7 +47,7 @@ pub struct Image {
     pub(crate) configs: Arc<Configs>,
     pub(crate) quotas: Arc<Quotas>,
     pub(crate) next_producer_id: i64,
-    pub(crate) acls: Arc<BTreeMap<Uuid, AccessControlEntry>>,
+    pub(crate) acls: AccessControlEntries,
     pub(crate) scram: Arc<ScramCredentials>,
     pub(crate) delegation_tokens: Arc<BTreeMap<String, DelegationToken>>,
 }
@@ -62,7 +62,7 @@ impl Default for Image {
             configs: Arc::default(),
             quotas: Arc::default(),
             next_producer_id: -1,
-            acls: Arc::default(),
+            acls: AccessControlEntries::default(),
             scram: Arc::default(),
             delegation_tokens: Arc::default(),
         }
@@ -192,7 +192,7 @@ impl Image {
     }
 
     /// The access control entries by their ids.
-    pub fn acls(&self) -> &BTreeMap<Uuid, AccessControlEntry> {
+    pub fn acls(&self) -> &AccessControlEntries {
         &self.acls
     }
 

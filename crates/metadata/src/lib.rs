@@ -31,7 +31,7 @@ pub mod topic_name;
 mod topics;
 mod version;
 
-pub use access::{AccessControlEntry, DelegationToken, ScramCredential};
+pub use access::{AccessControlEntries, AccessControlEntry, DelegationToken, ScramCredential};
 pub use broker::{BrokerRegistration, ControllerRegistration, Endpoint, VersionRange};
 pub use cell::ImageCell;
 pub use changes::{Changes, LocalChanges, LocalPartition};

@@ -235,17 +235,14 @@ impl Delta {
             operation: record.operation,
             permission_type: record.permission_type,
         };
-        Arc::make_mut(&mut self.image.acls).insert(record.id, entry);
-        self.changes.acls = true;
+        self.image.acls.insert(record.id, entry);
+        self.changes.acls.insert(record.id);
         Ok(())
     }
 
     fn remove_acl(&mut self, id: Uuid) -> Result<(), ReplayError> {
-        self.changes.acls = true;
-        match Arc::make_mut(&mut self.image.acls).remove(&id) {
-            Some(_) => Ok(()),
-            None => Err(ReplayError::NoAcl { id }),
-        }
+        self.changes.acls.insert(id);
+        if self.image.acls.remove(id) { Ok(()) } else { Err(ReplayError::NoAcl { id }) }
     }
 
     fn scram(&mut self, record: &UserScramCredentialRecord) -> Result<(), ReplayError> {

@@ -89,7 +89,7 @@ impl Image {
         let mut records = Vec::new();
         for (id, acl) in self.acls.iter() {
             records.push(MetadataRecord::AccessControlEntry(AccessControlEntryRecord {
-                id: *id,
+                id,
                 resource_type: acl.resource_type,
                 resource_name: acl.resource_name.clone(),
                 pattern_type: acl.pattern_type,

@@ -10,8 +10,10 @@ use crate::request::alter_partition_reassignments_response::{
     ReassignablePartitionResponse, ReassignableTopicResponse,
 };
 use crate::request::alter_user_scram_credentials_response::AlterUserScramCredentialsResult;
+use crate::request::create_acls_response::AclCreationResult;
 use crate::request::create_partitions_response::CreatePartitionsTopicResult;
 use crate::request::create_topics_response::CreatableTopicResult;
+use crate::request::delete_acls_response::DeleteAclsFilterResult;
 use crate::request::delete_topics_response::DeletableTopicResult;
 use crate::request::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
 use crate::request::incremental_alter_configs_response::AlterConfigsResourceResponse;
@@ -73,6 +75,21 @@ code_and_message! {
     SaslAuthenticateRequest => SaslAuthenticateResponse,
     UnregisterBrokerRequest => UnregisterBrokerResponse,
     UpdateFeaturesRequest => UpdateFeaturesResponse,
+}
+
+impl Refuse for CreateAclsRequest {
+    fn refuse(&self, code: ErrorCode, message: Option<&str>, _: i16) -> CreateAclsResponse {
+        let result = AclCreationResult { error_code: code.code(), error_message: message.map(str::to_owned) };
+        CreateAclsResponse { throttle_time_ms: 0, results: vec![result; self.creations.len()] }
+    }
+}
+
+impl Refuse for DeleteAclsRequest {
+    fn refuse(&self, code: ErrorCode, message: Option<&str>, _: i16) -> DeleteAclsResponse {
+        let error_message = message.map(str::to_owned);
+        let result = DeleteAclsFilterResult { error_code: code.code(), error_message, ..Default::default() };
+        DeleteAclsResponse { throttle_time_ms: 0, filter_results: vec![result; self.filters.len()] }
+    }
 }
 
 impl Refuse for AlterUserScramCredentialsRequest {

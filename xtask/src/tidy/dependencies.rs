@@ -60,7 +60,7 @@ const LAW: [(&str, &[&str]); 22] = [
     ("thalweg-lab", &["client", "ports", "record", "wire"]),
     ("thalweg-log", &["hash", "ids", "record"]),
     ("thalweg-membership", &["client", "config", "controller", "metadata", "record", "watch", "wire"]),
-    ("thalweg-metadata", &["hash", "ids", "wire"]),
+    ("thalweg-metadata", &["hash", "ids", "security", "wire"]),
     ("thalweg-net", &["client", "config", "hash", "log", "watch", "wire"]),
     ("thalweg-ports", &[]),
     ("thalweg-record", &["ids"]),

@@ -1,38 +1,51 @@
-//! DescribeAcls (29), CreateAcls (30) and DeleteAcls (31), versions 1 to 3: answered as Kafka answers without an
-//! authorizer. The configuration refuses to name one, so there is none.
+//! DescribeAcls (29), versions 1 to 3, answered from the image. CreateAcls and DeleteAcls are forwarded.
 
 use super::Call;
 use crate::broker::Broker;
+use std::collections::BTreeMap;
+use thalweg_security::acl::{AclFilter, RawFilter};
 use thalweg_wire::ErrorCode;
-use thalweg_wire::request::create_acls_response::AclCreationResult;
-use thalweg_wire::request::delete_acls_response::DeleteAclsFilterResult;
-use thalweg_wire::request::{
-    CreateAclsRequest, CreateAclsResponse, DeleteAclsRequest, DeleteAclsResponse, DescribeAclsRequest,
-    DescribeAclsResponse,
-};
+use thalweg_wire::request::describe_acls_response::{AclDescription, DescribeAclsResource};
+use thalweg_wire::request::{DescribeAclsRequest, DescribeAclsResponse};
 
-const DISABLED: ErrorCode = ErrorCode::SecurityDisabled;
-
-const MESSAGE: &str = "No Authorizer is configured.";
-
-/// There is nothing to describe.
-pub fn describe(_: &Broker, _: &Call, _: DescribeAclsRequest) -> DescribeAclsResponse {
-    let error_message = Some("No Authorizer is configured on the broker".to_owned());
-    DescribeAclsResponse { error_code: DISABLED.code(), error_message, ..Default::default() }
-}
-
-/// Nothing can be created.
-pub fn create(_: &Broker, _: &Call, request: CreateAclsRequest) -> CreateAclsResponse {
-    let refused = AclCreationResult { error_code: DISABLED.code(), error_message: Some(MESSAGE.to_owned()) };
-    CreateAclsResponse { throttle_time_ms: 0, results: vec![refused; request.creations.len()] }
-}
-
-/// Nothing can be deleted.
-pub fn delete(_: &Broker, _: &Call, request: DeleteAclsRequest) -> DeleteAclsResponse {
-    let refused = DeleteAclsFilterResult {
-        error_code: DISABLED.code(),
-        error_message: Some(MESSAGE.to_owned()),
+/// The ACLs that a filter matches, by their patterns.
+pub fn describe(broker: &Broker, _: &Call, request: DescribeAclsRequest) -> DescribeAclsResponse {
+    let refused = |code: ErrorCode, message: &str| DescribeAclsResponse {
+        error_code: code.code(),
+        error_message: Some(message.to_owned()),
         ..Default::default()
     };
-    DeleteAclsResponse { throttle_time_ms: 0, filter_results: vec![refused; request.filters.len()] }
+    if broker.authorizer().is_none() {
+        return refused(ErrorCode::SecurityDisabled, "No Authorizer is configured on the broker");
+    }
+    let filter = RawFilter {
+        resource_type: request.resource_type_filter,
+        resource_name: request.resource_name_filter.as_deref(),
+        pattern_type: request.pattern_type_filter,
+        principal: request.principal_filter.as_deref(),
+        host: request.host_filter.as_deref(),
+        operation: request.operation,
+        permission: request.permission_type,
+    };
+    let filter = match AclFilter::try_from(filter) {
+        Ok(filter) => filter,
+        Err(error) => return refused(ErrorCode::InvalidRequest, &error.to_string()),
+    };
+    let mut patterns: BTreeMap<(i8, String, i8), Vec<AclDescription>> = BTreeMap::new();
+    for (_, entry) in broker.image().acls().iter() {
+        if !entry.to_acl().is_ok_and(|acl| filter.matches(&acl)) {
+            continue;
+        }
+        let pattern = (entry.resource_type, entry.resource_name.clone(), entry.pattern_type);
+        patterns.entry(pattern).or_default().push(AclDescription {
+            principal: entry.principal.clone(),
+            host: entry.host.clone(),
+            operation: entry.operation,
+            permission_type: entry.permission_type,
+        });
+    }
+    let resources = patterns.into_iter().map(|((resource_type, resource_name, pattern_type), acls)| {
+        DescribeAclsResource { resource_type, resource_name, pattern_type, acls }
+    });
+    DescribeAclsResponse { resources: resources.collect(), ..Default::default() }
 }

@@ -19,9 +19,11 @@ use thalweg_wire::request::{DescribeQuorumRequest, EnvelopeRequest};
 use thalweg_wire::{ApiKey, DecodeError, Decoder, Encoder, ErrorCode, Message, Refuse, Request};
 
 /// APIs that are forwarded to the controller, wholly or in part: only versions that the controller serves are served.
-const FORWARDED: [ApiKey; 15] = [
+const FORWARDED: [ApiKey; 17] = [
     ApiKey::CreateTopics,
     ApiKey::DeleteTopics,
+    ApiKey::CreateAcls,
+    ApiKey::DeleteAcls,
     ApiKey::AlterConfigs,
     ApiKey::CreatePartitions,
     ApiKey::ElectLeaders,
@@ -250,6 +252,8 @@ mod tests {
             let check = match api {
                 ApiKey::CreateTopics => check::<CreateTopicsRequest>,
                 ApiKey::DeleteTopics => check::<DeleteTopicsRequest>,
+                ApiKey::CreateAcls => check::<CreateAclsRequest>,
+                ApiKey::DeleteAcls => check::<DeleteAclsRequest>,
                 ApiKey::CreatePartitions => check::<CreatePartitionsRequest>,
                 ApiKey::ElectLeaders => check::<ElectLeadersRequest>,
                 ApiKey::AlterPartitionReassignments => check::<AlterPartitionReassignmentsRequest>,

@@ -50,7 +50,7 @@ use std::sync::Arc;
 use thalweg_net::answer_parts::ANSWER_BYTES_MAX;
 use thalweg_net::{Frame, Handler, Peer, Reply, Unproven};
 use thalweg_security::Principal;
-use thalweg_security::acl::Operation;
+use thalweg_security::acl::Operation::{Alter, ClusterAction, Describe, DescribeConfigs};
 use thalweg_wire::frame::{decode_request_header, encode_response, peek_request};
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Request};
@@ -176,33 +176,25 @@ pub const SERVED: &[Api] = &[
         ApiKey::WriteTxnMarkers,
         1,
         2,
-        cluster::<WriteTxnMarkersRequest>(&[Operation::Alter, Operation::ClusterAction]),
+        cluster::<WriteTxnMarkersRequest>(&[Alter, ClusterAction]),
         |b, c, d| later(b, c, d, write_txn_markers::handle),
     ),
     api(ApiKey::TxnOffsetCommit, 0, 5, ByResource, |b, c, d| later(b, c, d, transactions::commit_offsets)),
-    api(ApiKey::DescribeAcls, 1, 3, cluster::<DescribeAclsRequest>(&[Operation::Describe]), |b, c, d| {
+    api(ApiKey::DescribeAcls, 1, 3, cluster::<DescribeAclsRequest>(&[Describe]), |b, c, d| {
         now::<DescribeAclsRequest>(b, c, d, acls::describe)
     }),
-    api(ApiKey::CreateAcls, 1, 3, Controller, |b, c, d| now::<CreateAclsRequest>(b, c, d, acls::create)),
-    api(ApiKey::DeleteAcls, 1, 3, Controller, |b, c, d| now::<DeleteAclsRequest>(b, c, d, acls::delete)),
+    api(ApiKey::CreateAcls, 1, 3, Controller, forward::handle::<CreateAclsRequest>),
+    api(ApiKey::DeleteAcls, 1, 3, Controller, forward::handle::<DeleteAclsRequest>),
     api(ApiKey::DescribeConfigs, 1, 4, ByResource, |b, c, d| {
         now::<DescribeConfigsRequest>(b, c, d, describe_configs::handle)
     }),
     api(ApiKey::AlterConfigs, 0, 2, Controller, |b, c, d| later(b, c, d, alter_configs::handle)),
-    api(
-        ApiKey::AlterReplicaLogDirs,
-        1,
-        2,
-        cluster::<AlterReplicaLogDirsRequest>(&[Operation::Alter]),
-        |b, c, d| later(b, c, d, alter_replica_log_dirs::handle),
-    ),
-    api(
-        ApiKey::DescribeLogDirs,
-        1,
-        5,
-        cluster::<DescribeLogDirsRequest>(&[Operation::Describe]),
-        |b, c, d| now::<DescribeLogDirsRequest>(b, c, d, describe_log_dirs::handle),
-    ),
+    api(ApiKey::AlterReplicaLogDirs, 1, 2, cluster::<AlterReplicaLogDirsRequest>(&[Alter]), |b, c, d| {
+        later(b, c, d, alter_replica_log_dirs::handle)
+    }),
+    api(ApiKey::DescribeLogDirs, 1, 5, cluster::<DescribeLogDirsRequest>(&[Describe]), |b, c, d| {
+        now::<DescribeLogDirsRequest>(b, c, d, describe_log_dirs::handle)
+    }),
     api(ApiKey::SaslAuthenticate, 0, 2, Open, |b, c, d| {
         now::<SaslAuthenticateRequest>(b, c, d, sasl::authenticate)
     }),
@@ -231,7 +223,7 @@ pub const SERVED: &[Api] = &[
         ApiKey::DescribeClientQuotas,
         0,
         1,
-        cluster::<DescribeClientQuotasRequest>(&[Operation::DescribeConfigs]),
+        cluster::<DescribeClientQuotasRequest>(&[DescribeConfigs]),
         |b, c, d| now::<DescribeClientQuotasRequest>(b, c, d, describe_client_quotas::handle),
     ),
     api(ApiKey::AlterClientQuotas, 0, 1, Controller, forward::handle::<AlterClientQuotasRequest>),
@@ -239,7 +231,7 @@ pub const SERVED: &[Api] = &[
         ApiKey::DescribeUserScramCredentials,
         0,
         0,
-        cluster::<DescribeUserScramCredentialsRequest>(&[Operation::Describe]),
+        cluster::<DescribeUserScramCredentialsRequest>(&[Describe]),
         |b, c, d| {
             now::<DescribeUserScramCredentialsRequest>(b, c, d, describe_user_scram_credentials::handle)
         },
@@ -270,7 +262,7 @@ pub const SERVED: &[Api] = &[
         ApiKey::ListConfigResources,
         0,
         1,
-        cluster::<ListConfigResourcesRequest>(&[Operation::DescribeConfigs]),
+        cluster::<ListConfigResourcesRequest>(&[DescribeConfigs]),
         |b, c, d| now::<ListConfigResourcesRequest>(b, c, d, list_config_resources::handle),
     ),
     api(ApiKey::DescribeTopicPartitions, 0, 0, ByResource, |b, c, d| {
@@ -398,7 +390,12 @@ impl Handler for ApiHandler {
             peer: Arc::clone(session.peer()),
             principal: Arc::clone(session.principal()),
             is_by_token: session.is_by_token(),
-            permissions: Permissions::of(self.broker.authorizer(), session.principal(), session.host(), api.key),
+            permissions: Permissions::of(
+                self.broker.authorizer(),
+                session.principal(),
+                session.host(),
+                api.key,
+            ),
             received_at,
             frame,
         };

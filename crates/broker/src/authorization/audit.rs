@@ -28,7 +28,6 @@ pub(super) struct Decision<'a> {
 pub(super) enum Logged {
     Both,
     IfAllowed,
-    IfDenied,
     Neither,
 }
 
@@ -36,8 +35,8 @@ impl Decision<'_> {
     /// Writes the line, if the log wants it.
     pub fn log(&self, logged: Logged) {
         let matters = match self.answer.is_allowed {
-            true => matches!(logged, Logged::Both | Logged::IfAllowed),
-            false => matches!(logged, Logged::Both | Logged::IfDenied),
+            true => logged != Logged::Neither,
+            false => logged == Logged::Both,
         };
         match (matters, self.answer.is_allowed) {
             // The address bounds the number of lines that one client can cause.

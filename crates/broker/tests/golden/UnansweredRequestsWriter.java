@@ -49,6 +49,12 @@ public class UnansweredRequestsWriter {
         write(new DeleteTopicsRequest.Builder(new DeleteTopicsRequestData().setTopics(List.of(
             new DeleteTopicsRequestData.DeleteTopicState().setName("a"),
             new DeleteTopicsRequestData.DeleteTopicState().setName(null).setTopicId(new Uuid(1, 2))))).build((short) 6));
+        var acl = new CreateAclsRequestData.AclCreation().setResourceType((byte) 2).setResourceName("a").setResourcePatternType((byte) 3)
+            .setPrincipal("User:a").setHost("*").setOperation((byte) 3).setPermissionType((byte) 3);
+        write(new CreateAclsRequest.Builder(new CreateAclsRequestData().setCreations(List.of(acl, acl))));
+        write(new DeleteAclsRequest.Builder(new DeleteAclsRequestData().setFilters(List.of(
+            new DeleteAclsRequestData.DeleteAclsFilter().setResourceTypeFilter((byte) 1).setResourceNameFilter("a").setPatternTypeFilter((byte) 1)
+                .setPrincipalFilter(null).setHostFilter(null).setOperation((byte) 1).setPermissionType((byte) 1)))));
         var grow = new CreatePartitionsRequestData();
         grow.topics().add(new CreatePartitionsRequestData.CreatePartitionsTopic().setName("a").setCount(3).setAssignments(null));
         write(new CreatePartitionsRequest.Builder(grow));

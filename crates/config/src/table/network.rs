@@ -13,9 +13,7 @@ use super::super::check::{
 use super::super::key::Support::{Accepted, Served, Unserved};
 use super::super::setting::{if_positive, millis_unless_negative};
 use super::declare::settings;
-use super::reason::{
-    BOUNDED_BY_BYTES, CREATION_RATE, EARLY, NO_JAVA, ONE_POOL, PURGATORY, SETUP, UNSTABLE,
-};
+use super::reason::{BOUNDED_BY_BYTES, CREATION_RATE, EARLY, NO_JAVA, ONE_POOL, PURGATORY, SETUP, UNSTABLE};
 
 settings! {
     /// Where the broker listens, as it was written; resolved by [`Listeners`](crate::Listeners).

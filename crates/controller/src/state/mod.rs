@@ -2,7 +2,9 @@
 //! clock, no waiting. Records are replayed into the image as soon as they are made; the response must be held back
 //! until they are committed, which is the driver's business.
 
+mod acls;
 mod alter_partition;
+mod authorization;
 mod brokers;
 mod configs;
 mod create_partitions;
@@ -33,6 +35,7 @@ use thalweg_metadata::{
     BrokerId, ConfigMap, ConfigResource, ConfigResourceKind, Delta, Image, MetadataVersion, Provenance,
     ReplayError, Topic, VersionRange, VersionedRecord, feature,
 };
+use thalweg_security::acl::Authorizer;
 use thalweg_wire::{ErrorCode, MetadataRecord};
 
 use crate::options::{ConfigRules, ControllerOptions};
@@ -75,6 +78,9 @@ fn default_message(code: ErrorCode) -> &'static str {
         ErrorCode::PreferredLeaderNotAvailable => "The preferred leader was not available.",
         ErrorCode::EligibleLeadersNotAvailable => "Eligible topic partition leaders are not available.",
         ErrorCode::NoReassignmentInProgress => "No partition reassignment is in progress.",
+        ErrorCode::TopicAuthorizationFailed => "Topic authorization failed.",
+        ErrorCode::GroupAuthorizationFailed => "Group authorization failed.",
+        ErrorCode::ClusterAuthorizationFailed => "Cluster authorization failed.",
         ErrorCode::TopicDeletionDisabled => "Topic deletion is disabled.",
         other => other.name(),
     }
@@ -141,6 +147,7 @@ pub(crate) struct State {
     pub kraft_version: i16,
     rules: Arc<dyn ConfigRules>,
     image: Arc<Image>,
+    authorizer: Option<Authorizer>,
     /// The offset of the next record in the log.
     next_offset: i64,
     /// The offset of the record that registered each broker, which it must have seen before it is unfenced.
@@ -166,6 +173,7 @@ impl State {
             kraft_version: 1,
             rules,
             image: Arc::new(Image::empty()),
+            authorizer: options.authorizer.clone().map(|rules| Authorizer::new(rules, [])),
             next_offset: 0,
             registered_at: HashMap::default(),
             heartbeats: Heartbeats::new(timeout),
@@ -200,6 +208,11 @@ impl State {
         registered_at: HashMap<BrokerId, i64>,
         now: Now,
     ) {
+        if let Some(authorizer) = &mut self.authorizer {
+            // Kept from the start: it has the rules, and no ACLs yet.
+            let all = image.acls().iter().map(|(id, _)| id).collect();
+            image.update_authorizer(authorizer, &self.image, &all);
+        }
         self.image = image;
         self.next_offset = next_offset;
         self.registered_at = registered_at;
@@ -245,6 +258,9 @@ impl State {
         let count = i64::try_from(records.len()).expect("a request makes a bounded number of records");
         self.next_offset += count;
         let brokers = delta.changes().brokers.clone();
+        if let Some(authorizer) = &mut self.authorizer {
+            delta.image().update_authorizer(authorizer, delta.base(), &delta.changes().acls);
+        }
         self.image =
             delta.apply(Provenance { offset: self.next_offset - 1, epoch, timestamp_ms: now.wall_ms });
         for id in brokers {

@@ -34,7 +34,11 @@ async fn connection(mut socket: TcpStream, controller: Arc<Controller>) {
         if socket.read_exact(&mut frame).await.is_err() {
             return;
         }
-        let Ok(answer) = controller.handle(Bytes::from(frame)).await else { return };
+        let Ok(answer) =
+            controller.handle(Bytes::from(frame), &thalweg_controller::Requester::ThisProcess).await
+        else {
+            return;
+        };
         let length = u32::try_from(answer.len()).unwrap();
         if socket.write_u32(length).await.is_err() || socket.write_all(&answer).await.is_err() {
             return;

@@ -66,7 +66,7 @@ async fn time(bench: &Bench, frame: &[u8]) -> Duration {
     let request = Bytes::copy_from_slice(&frame[LENGTH_LEN..]);
     let started = Instant::now();
     // A refusal is an answer too.
-    let _ = bench.controller.handle(request).await;
+    let _ = bench.controller.handle(request, &thalweg_controller::Requester::ThisProcess).await;
     started.elapsed()
 }
 

@@ -32,7 +32,10 @@ async fn small_requests_do_not_wait_for_a_large_one() {
     // A separate task: its own work must not delay small requests.
     let large = tokio::spawn(async move {
         let begun = Instant::now();
-        let answer = controller.handle(frame.slice(LENGTH_LEN..)).await.expect("an answer");
+        let answer = controller
+            .handle(frame.slice(LENGTH_LEN..), &thalweg_controller::Requester::ThisProcess)
+            .await
+            .expect("an answer");
         let (_, answer) = frame::decode_response::<DeleteTopicsRequest>(answer, 5).expect("one of it");
         assert_eq!(answer.responses.len(), 300_000);
         begun.elapsed()

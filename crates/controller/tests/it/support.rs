@@ -120,7 +120,10 @@ impl Bench {
         version: i16,
     ) -> Result<R::Response, HandleError> {
         let frame = frame::encode_request(&request, version, 7, Some("test")).unwrap();
-        let answer = self.controller.handle(frame.slice(LENGTH_LEN..)).await?;
+        let answer = self
+            .controller
+            .handle(frame.slice(LENGTH_LEN..), &thalweg_controller::Requester::ThisProcess)
+            .await?;
         let (correlation_id, response) = frame::decode_response::<R>(answer, version)?;
         assert_eq!(correlation_id, 7);
         Ok(response)

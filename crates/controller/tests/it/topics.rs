@@ -463,7 +463,11 @@ async fn the_controller_says_what_it_serves() {
     // A version of the future is answered in the oldest form.
     let mut frame = frame::encode_request(&request, 4, 9, None).unwrap().slice(LENGTH_LEN..).to_vec();
     frame[3] = 99;
-    let answer = bench.controller.handle(Bytes::from(frame)).await.unwrap();
+    let answer = bench
+        .controller
+        .handle(Bytes::from(frame), &thalweg_controller::Requester::ThisProcess)
+        .await
+        .unwrap();
     let (id, response) = frame::decode_response::<ApiVersionsRequest>(answer, 0).unwrap();
     assert_eq!((id, response.error_code), (9, ErrorCode::UnsupportedVersion.code()));
 

@@ -249,7 +249,11 @@ impl Index {
     pub fn find(&self, principal: &str, host: &str, asked: Asked, name: &str) -> Found<'_> {
         let mut allowance = None;
         let literal = |principal| self.of_literals.get((principal, name)).and_then(Option::as_deref);
-        let by_name = if name == WILDCARD { [None, None] } else { [literal(EVERYONE), literal(principal)] };
+        let for_all = self.of_everyone.as_ref().filter(|everyone| !everyone.literals.is_empty());
+        let by_name = match name {
+            WILDCARD => [None, None],
+            _ => [for_all.and_then(|_| literal(EVERYONE)), literal(principal)],
+        };
         let by_pattern = self.of(principal).flat_map(|patterns| {
             let of_all = patterns.of_all().filter(|_| is_covered_by_wildcard(name));
             of_all.into_iter().chain(patterns.prefixes.prefixes_of(name).map(|hosts| &**hosts))

@@ -7,6 +7,14 @@ use thalweg_security::Principal;
 use thalweg_security::acl::*;
 
 const ACLS: usize = 100_000;
+const STRETCH: usize = 250;
+
+/// Allowed by an ACL, denied for lack of one, and allowed because there is none at all.
+const QUESTIONS: [(Operation, ResourceType); 3] = [
+    (Operation::Describe, ResourceType::Topic),
+    (Operation::Write, ResourceType::Topic),
+    (Operation::Read, ResourceType::Group),
+];
 
 fn acl(name: String, pattern_type: PatternType, principal: String, host: String) -> Acl {
     Acl {
@@ -105,25 +113,22 @@ fn a_decision_costs_at_most_a_microsecond_with_100_000_acls() {
         let asked: Vec<_> = (0..ACLS).map(|i| question(i * 7919 % ACLS)).collect();
         let asked: Vec<_> =
             asked.into_iter().map(|(who, host, name)| (Principal::user(who), host, name)).collect();
-        let mut best = [u128::MAX; 3];
-        for _ in 0..5 {
-            for (case, operation) in [Operation::Describe, Operation::Write].into_iter().enumerate() {
+        // The median of short stretches: the machine may be busy with something else meanwhile.
+        let mut stretches: [Vec<u128>; 3] = Default::default();
+        for (case, (operation, resource_type)) in QUESTIONS.into_iter().enumerate() {
+            for stretch in asked.chunks(STRETCH) {
                 let started = std::time::Instant::now();
-                for (principal, host, name) in &asked {
-                    let answer = authorizer.authorize(principal, host, operation, ResourceType::Topic, name);
-                    assert_eq!(black_box(answer).is_allowed, case == 0, "{shape}: {name}");
+                for (principal, host, name) in stretch {
+                    let answer = authorizer.authorize(principal, host, operation, resource_type, name);
+                    assert_eq!(black_box(answer).is_allowed, case != 1, "{shape}: {name}");
                 }
-                best[case] = best[case].min(started.elapsed().as_nanos() / ACLS as u128);
+                stretches[case].push(started.elapsed().as_nanos() / STRETCH as u128);
             }
-            let started = std::time::Instant::now();
-            for (principal, host, _) in &asked {
-                let topic = "not covered";
-                let answer =
-                    authorizer.authorize(principal, host, Operation::Read, ResourceType::Group, topic);
-                assert!(black_box(answer).is_allowed);
-            }
-            best[2] = best[2].min(started.elapsed().as_nanos() / ACLS as u128);
         }
+        let best = stretches.map(|mut stretches| {
+            stretches.sort_unstable();
+            stretches[stretches.len() / 2]
+        });
         let started = std::time::Instant::now();
         const CHANGES: usize = 1000;
         for i in 0..CHANGES {
