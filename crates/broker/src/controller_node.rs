@@ -138,7 +138,7 @@ impl Handler for ControllerHandler {
             return reply;
         }
         let principal = session.principal().as_ref().clone();
-        let requester = Arc::new(Requester::peer(principal, session.peer().address.ip()));
+        let requester = Requester::peer(principal, session.peer().address.ip());
         let controller = Arc::clone(&self.controller);
         Reply::Later(Box::pin(async move {
             match controller.handle(frame, &requester).await {

@@ -7,6 +7,7 @@
 
 pub mod api;
 pub mod authentication;
+pub mod authorization;
 mod auto_topics;
 pub mod broker;
 mod config_rules;

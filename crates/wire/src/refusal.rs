@@ -1,5 +1,7 @@
 //! The response to a request that is refused as a whole: one error for all that it asks for (Kafka's `getErrorResponse`).
 
+mod of_brokers;
+
 use std::collections::BTreeSet;
 
 use crate::request::alter_client_quotas_response::{EntityData as QuotaEntity, EntryData as QuotaResult};
@@ -54,6 +56,8 @@ macro_rules! code_and_message {
 }
 
 code_only! {
+    DescribeLogDirsRequest => DescribeLogDirsResponse,
+    ListConfigResourcesRequest => ListConfigResourcesResponse,
     ApiVersionsRequest => ApiVersionsResponse,
     AlterPartitionRequest => AlterPartitionResponse,
     AllocateProducerIdsRequest => AllocateProducerIdsResponse,
@@ -64,6 +68,7 @@ code_only! {
 }
 
 code_and_message! {
+    DescribeAclsRequest => DescribeAclsResponse,
     AddRaftVoterRequest => AddRaftVoterResponse,
     RemoveRaftVoterRequest => RemoveRaftVoterResponse,
     DescribeClusterRequest => DescribeClusterResponse,

@@ -11,6 +11,7 @@
 //! back.
 
 use super::Call;
+use crate::authorization::Permissions;
 use crate::broker::Broker;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use thalweg_metadata::topic_name;
 use thalweg_net::answer_parts::merge;
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_replica::partition::{DeleteError, Partition};
+use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::delete_records_request::DeleteRecordsTopic;
 use thalweg_wire::request::delete_records_response::{
@@ -40,13 +42,13 @@ struct Deleted {
 /// Deletes, and waits for the followers.
 pub async fn handle(
     broker: Arc<Broker>,
-    _: Arc<Call>,
+    call: Arc<Call>,
     request: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse {
     let deadline = Instant::now() + Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
     // Blocking is welcome there: files are renamed and a checkpoint is written.
     let disk = broker.log_dirs.disk().clone();
-    let deleted = disk.spawn(move || delete(&broker, request));
+    let deleted = disk.spawn(move || delete(&broker, &call.permissions, request));
     let mut topics = Vec::new();
     for (name, partitions) in deleted.await.expect("deleting records does not panic") {
         let mut results = Vec::with_capacity(partitions.len());
@@ -60,16 +62,21 @@ pub async fn handle(
 
 type Outcomes = Vec<(String, Vec<(PartitionIndex, Result<Deleted, ErrorCode>)>)>;
 
-fn delete(broker: &Broker, request: DeleteRecordsRequest) -> Outcomes {
+fn delete(broker: &Broker, permissions: &Permissions, request: DeleteRecordsRequest) -> Outcomes {
     let mut outcomes = Vec::with_capacity(request.topics.len());
     let mut moved = false;
     for topic in each_once(request.topics) {
+        let may_delete = permissions.may(Operation::Delete, ResourceType::Topic, &topic.name);
         let partitions: Vec<_> = topic
             .partitions
             .iter()
             .map(|asked| {
                 let index = PartitionIndex(asked.partition_index);
-                (index, delete_before(broker, &topic.name, index, asked.offset))
+                let deleted = match may_delete {
+                    true => delete_before(broker, &topic.name, index, asked.offset),
+                    false => Err(ErrorCode::TopicAuthorizationFailed),
+                };
+                (index, deleted)
             })
             .collect();
         moved |= partitions.iter().any(|(_, deleted)| deleted.is_ok());

@@ -1,7 +1,8 @@
-//! DescribeCluster (key 60), versions 0 to 2: the cluster's id and its brokers.
+//! DescribeCluster (key 60), versions 0 to 2: the cluster's id and its brokers, for everybody. The authorized operations are
+//! for those that may describe the cluster.
 
 use super::Call;
-use super::metadata::{CLUSTER_OPERATIONS, OPERATIONS_OMITTED};
+use super::metadata::OPERATIONS_OMITTED;
 use crate::broker::Broker;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_cluster_response::DescribeClusterBroker;
@@ -40,7 +41,7 @@ pub fn handle(broker: &Broker, call: &Call, request: DescribeClusterRequest) -> 
             })
             .collect(),
         cluster_authorized_operations: if request.include_cluster_authorized_operations {
-            CLUSTER_OPERATIONS
+            call.permissions.operations_on_cluster()
         } else {
             OPERATIONS_OMITTED
         },

@@ -9,6 +9,7 @@
 //! changed, so those of a broker are an empty list.
 
 use super::Call;
+use crate::authorization::Permissions;
 use crate::broker::Broker;
 use thalweg_config::describe::{DescribedConfig, WantedKeys};
 use thalweg_config::describe_client_metrics;
@@ -16,6 +17,7 @@ use thalweg_hash::HashSet;
 use thalweg_metadata::topic_name;
 use thalweg_metadata::{BrokerId, ConfigResource, ConfigResourceKind, Image};
 use thalweg_net::answer_parts::AnswerRoom;
+use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 use thalweg_wire::request::describe_configs_response::{
@@ -34,7 +36,7 @@ const TOO_MUCH: &str = "The configurations do not fit into one answer: describe 
 type Refusal = (ErrorCode, String);
 
 /// Describes each resource.
-pub fn handle(broker: &Broker, _: &Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse {
+pub fn handle(broker: &Broker, call: &Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse {
     let image = broker.image();
     let unknown = |resource: &DescribeConfigsResource| {
         matches!(ConfigResourceKind::from_id(resource.resource_type), ConfigResourceKind::Unknown(_))
@@ -51,7 +53,7 @@ pub fn handle(broker: &Broker, _: &Call, request: DescribeConfigsRequest) -> Des
         let described = if malformed {
             Err((ErrorCode::InvalidRequest, MALFORMED.to_owned()))
         } else {
-            describe(broker, &image, &resource)
+            authorize(&call.permissions, &resource).and_then(|()| describe(broker, &image, &resource))
         };
         let described = described.and_then(|configs| match room.take(show.answer_bytes(&configs)) {
             true => Ok(configs),
@@ -70,6 +72,26 @@ pub fn handle(broker: &Broker, _: &Call, request: DescribeConfigsRequest) -> Des
         }
     });
     DescribeConfigsResponse { throttle_time_ms: 0, results: results.collect() }
+}
+
+/// The configuration of brokers, and of what is not a resource of its own, is the cluster's.
+fn authorize(permissions: &Permissions, resource: &DescribeConfigsResource) -> Result<(), Refusal> {
+    let name = resource.resource_name.as_str();
+    let may = |resource_type| permissions.may(Operation::DescribeConfigs, resource_type, name);
+    let (is_allowed, error, words) = match ConfigResourceKind::from_id(resource.resource_type) {
+        ConfigResourceKind::Topic => {
+            (may(ResourceType::Topic), ErrorCode::TopicAuthorizationFailed, "Topic authorization failed.")
+        }
+        ConfigResourceKind::Group => {
+            (may(ResourceType::Group), ErrorCode::GroupAuthorizationFailed, "Group authorization failed.")
+        }
+        _ => (
+            permissions.may_on_cluster(Operation::DescribeConfigs),
+            ErrorCode::ClusterAuthorizationFailed,
+            "Cluster authorization failed.",
+        ),
+    };
+    if is_allowed { Ok(()) } else { Err((error, words.to_owned())) }
 }
 
 fn describe(

@@ -8,6 +8,7 @@ use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::PartitionIndex;
 use thalweg_metadata::topic_name;
 use thalweg_net::answer_parts::AnswerRoom;
+use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_producers_response::{PartitionResponse, ProducerState, TopicResponse};
 use thalweg_wire::request::{DescribeProducersRequest, DescribeProducersResponse};
@@ -18,13 +19,17 @@ const PRODUCER_BYTES: usize = 40;
 const NO_TRANSACTION: i64 = -1;
 
 /// Describes each partition.
-pub fn handle(broker: &Broker, _: &Call, request: DescribeProducersRequest) -> DescribeProducersResponse {
+pub fn handle(broker: &Broker, call: &Call, request: DescribeProducersRequest) -> DescribeProducersResponse {
     let image = broker.image();
     let mut room = AnswerRoom::default();
     let mut seen: HashMap<String, HashSet<i32>> = HashMap::default();
     let topics = request.topics.into_iter().map(|topic| {
         let refusal = match topic_name::check(&topic.name) {
             Err(error) => Some((ErrorCode::InvalidTopicException, error.to_string())),
+            Ok(()) if !call.permissions.may(Operation::Read, ResourceType::Topic, &topic.name) => {
+                let message = "Topic authorization failed.".to_owned();
+                Some((ErrorCode::TopicAuthorizationFailed, message))
+            }
             Ok(()) if image.topic(&topic.name).is_none() => {
                 let message = "This server does not host this topic-partition.".to_owned();
                 Some((ErrorCode::UnknownTopicOrPartition, message))

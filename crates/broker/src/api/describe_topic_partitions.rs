@@ -1,11 +1,14 @@
-//! DescribeTopicPartitions (key 75), version 0: topics with their partitions, page by page (KIP-966).
+//! DescribeTopicPartitions (key 75), version 0: topics with their partitions, page by page (KIP-966). Of all topics, those
+//! that the client may not describe are left out; where it names them, they are refused behind the others.
 
 use super::Call;
-use super::metadata::{TOPIC_OPERATIONS, visible_leader};
+use super::metadata::{OPERATIONS_OMITTED, visible_leader};
+use crate::authorization::Permissions;
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_metadata::topic_name;
 use thalweg_metadata::{BrokerId, Image, PartitionIndex, PartitionRegistration, Topic};
+use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::describe_topic_partitions_response::{
     Cursor, DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic,
 };
@@ -30,10 +33,19 @@ pub fn handle(
     let (from_topic, from_partition) =
         request.cursor.map_or((String::new(), 0), |cursor| (cursor.topic_name, cursor.partition_index));
     names.retain(|name| *name >= from_topic);
+    let mut denied = Vec::new();
+    names.retain(|name| {
+        let may_describe = call.permissions.may(Operation::Describe, ResourceType::Topic, name);
+        if !may_describe && !wants_all {
+            denied.push(name.clone());
+        }
+        may_describe
+    });
     let limit = usize::try_from(request.response_partition_limit).unwrap_or(1).max(1);
     let mut page = Page {
         image: &image,
         listener: &call.peer.listener,
+        permissions: &call.permissions,
         left: limit.min(broker.config().network.describe_partitions_limit),
         response: DescribeTopicPartitionsResponse::default(),
     };
@@ -43,12 +55,19 @@ pub fn handle(
             break;
         }
     }
+    page.response.topics.extend(denied.into_iter().map(|name| DescribeTopicPartitionsResponseTopic {
+        error_code: ErrorCode::TopicAuthorizationFailed.code(),
+        name: Some(name),
+        topic_authorized_operations: OPERATIONS_OMITTED,
+        ..Default::default()
+    }));
     page.response
 }
 
 struct Page<'a> {
     image: &'a Image,
     listener: &'a str,
+    permissions: &'a Permissions,
     left: usize,
     response: DescribeTopicPartitionsResponse,
 }
@@ -65,7 +84,7 @@ impl Page<'_> {
                 error_code: error.code(),
                 name: Some(name.to_owned()),
                 topic_id: Uuid::ZERO,
-                topic_authorized_operations: TOPIC_OPERATIONS,
+                topic_authorized_operations: self.permissions.operations(ResourceType::Topic, name),
                 ..Default::default()
             });
             return true;
@@ -78,7 +97,7 @@ impl Page<'_> {
             name: Some(topic.name.to_string()),
             topic_id: topic.id,
             is_internal: topic_name::is_internal(&topic.name),
-            topic_authorized_operations: TOPIC_OPERATIONS,
+            topic_authorized_operations: self.permissions.operations(ResourceType::Topic, name),
             ..Default::default()
         };
         let mut next = None;

@@ -5,10 +5,12 @@
 
 use super::Call;
 use super::auto_create;
+use crate::authorization::{Denials, Permissions};
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_coordinator::driver::partition_for;
 use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
+use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::find_coordinator_response::Coordinator;
 use thalweg_wire::request::{FindCoordinatorRequest, FindCoordinatorResponse};
@@ -24,12 +26,17 @@ pub async fn handle(
 ) -> FindCoordinatorResponse {
     let batched = call.version >= 4;
     let keys = if batched { request.coordinator_keys } else { vec![request.key] };
+    let denied = Denials::among(&keys, |key| may_find(&call.permissions, request.key_type, key));
     if let Some(topic) = topic(request.key_type)
+        && !(0..keys.len()).all(|place| denied.contains(place))
         && broker.image().topic(topic).is_none()
     {
         auto_create::create(&broker, vec![topic.to_owned()], None).await;
     }
-    let found = keys.into_iter().map(|key| find(&broker, &call.peer.listener, request.key_type, key));
+    let found = keys.into_iter().enumerate().map(|(place, key)| match denied.contains(place) {
+        true => refused(key, denial(request.key_type), None),
+        false => find(&broker, &call.peer.listener, request.key_type, key),
+    });
     let mut coordinators: Vec<Coordinator> = found.collect();
     if batched {
         return FindCoordinatorResponse { coordinators, ..Default::default() };
@@ -54,15 +61,34 @@ fn topic(key_type: i8) -> Option<&'static str> {
     }
 }
 
-fn find(broker: &Broker, listener: &str, key_type: i8, key: String) -> Coordinator {
-    let refused = |key: String, error: ErrorCode, message: Option<&str>| Coordinator {
+fn may_find(permissions: &Permissions, key_type: i8, key: &str) -> bool {
+    match key_type {
+        GROUP => permissions.may(Operation::Describe, ResourceType::Group, key),
+        TRANSACTION => permissions.may(Operation::Describe, ResourceType::TransactionalId, key),
+        // It has no coordinator, whoever asks.
+        _ => true,
+    }
+}
+
+fn denial(key_type: i8) -> ErrorCode {
+    match key_type {
+        TRANSACTION => ErrorCode::TransactionalIdAuthorizationFailed,
+        _ => ErrorCode::GroupAuthorizationFailed,
+    }
+}
+
+fn refused(key: String, error: ErrorCode, message: Option<&str>) -> Coordinator {
+    Coordinator {
         key,
         node_id: -1,
         port: -1,
         error_code: error.code(),
         error_message: message.map(str::to_owned),
         ..Default::default()
-    };
+    }
+}
+
+fn find(broker: &Broker, listener: &str, key_type: i8, key: String) -> Coordinator {
     let Some(topic) = topic(key_type) else {
         let message = "Only groups and transactions have a coordinator here";
         return refused(key, ErrorCode::InvalidRequest, Some(message));

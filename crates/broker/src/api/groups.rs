@@ -1,80 +1,128 @@
-//! The APIs of classic consumer groups: JoinGroup (11), SyncGroup (14), Heartbeat (12), LeaveGroup (13), OffsetCommit
-//! (8), OffsetFetch (9), OffsetDelete (47), ListGroups (16), DescribeGroups (15), DeleteGroups (42).
+//! The APIs of classic consumer groups: JoinGroup (11), SyncGroup (14), Heartbeat (12), LeaveGroup (13), ListGroups (16),
+//! DescribeGroups (15), DeleteGroups (42). Members need READ on the group.
 //!
 //! The coordinator (`thalweg_coordinator::group`) does the work; requests are passed to it with their client.
 
 use super::Call;
 use crate::broker::Broker;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_coordinator::group::ClientInfo;
+use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
+use thalweg_wire::request::describe_groups_response::DescribedGroup;
 use thalweg_wire::request::*;
 
-fn client(call: &Call) -> ClientInfo {
+const DENIED: i16 = ErrorCode::GroupAuthorizationFailed as i16;
+
+pub(super) fn client(call: &Call) -> ClientInfo {
     ClientInfo::new(call.client_id.as_deref(), call.peer.address.ip())
+}
+
+/// Whether the client may be a member of the group.
+fn may_join(call: &Call, group: &str) -> bool {
+    call.permissions.may(Operation::Read, ResourceType::Group, group)
 }
 
 /// JoinGroup, versions 0 to 9.
 pub async fn join(broker: Arc<Broker>, call: Arc<Call>, request: JoinGroupRequest) -> JoinGroupResponse {
+    if !may_join(&call, &request.group_id) {
+        return JoinGroupResponse {
+            error_code: DENIED,
+            generation_id: -1,
+            // Null was not possible before.
+            protocol_name: (call.version < 7).then(String::new),
+            ..Default::default()
+        };
+    }
     broker.groups.join_group(&client(&call), request, call.version).await
 }
 
 /// SyncGroup, versions 0 to 5.
 pub async fn sync(broker: Arc<Broker>, call: Arc<Call>, request: SyncGroupRequest) -> SyncGroupResponse {
+    // Kafka looks at the form first.
+    let is_malformed =
+        call.version >= 5 && (request.protocol_type.is_none() || request.protocol_name.is_none());
+    if !is_malformed && !may_join(&call, &request.group_id) {
+        return SyncGroupResponse { error_code: DENIED, ..Default::default() };
+    }
     broker.groups.sync_group(request, call.version).await
 }
 
 /// Heartbeat, versions 0 to 4.
 pub async fn heartbeat(broker: Arc<Broker>, call: Arc<Call>, request: HeartbeatRequest) -> HeartbeatResponse {
+    if !may_join(&call, &request.group_id) {
+        return HeartbeatResponse { error_code: DENIED, ..Default::default() };
+    }
     broker.groups.heartbeat(request, call.version).await
 }
 
 /// LeaveGroup, versions 0 to 5.
 pub async fn leave(broker: Arc<Broker>, call: Arc<Call>, request: LeaveGroupRequest) -> LeaveGroupResponse {
+    if !may_join(&call, &request.group_id) {
+        return LeaveGroupResponse { error_code: DENIED, ..Default::default() };
+    }
     broker.groups.leave_group(request, call.version).await
 }
 
-/// OffsetCommit, versions 2 to 10.
-pub async fn commit(
-    broker: Arc<Broker>,
-    call: Arc<Call>,
-    request: OffsetCommitRequest,
-) -> OffsetCommitResponse {
-    broker.groups.offset_commit(&client(&call), request, call.version).await
-}
-
-/// OffsetFetch, versions 1 to 10.
-pub async fn fetch(broker: Arc<Broker>, call: Arc<Call>, request: OffsetFetchRequest) -> OffsetFetchResponse {
-    broker.groups.offset_fetch(request, call.version).await
-}
-
-/// OffsetDelete, version 0.
-pub async fn delete_offsets(
-    broker: Arc<Broker>,
-    call: Arc<Call>,
-    request: OffsetDeleteRequest,
-) -> OffsetDeleteResponse {
-    broker.groups.offset_delete(request, call.version).await
-}
-
-/// ListGroups, versions 0 to 5.
+/// ListGroups, versions 0 to 5: all groups for those that may describe the cluster, and otherwise the groups that they may
+/// describe.
 pub async fn list(broker: Arc<Broker>, call: Arc<Call>, request: ListGroupsRequest) -> ListGroupsResponse {
-    broker.groups.list_groups(request, call.version).await
+    let permissions = &call.permissions;
+    let may_all = permissions.may_also_on_cluster(Operation::Describe);
+    let mut response = broker.groups.list_groups(request, call.version).await;
+    if !may_all {
+        let may_describe = |id: &str| permissions.may_also(Operation::Describe, ResourceType::Group, id);
+        response.groups.retain(|group| may_describe(&group.group_id));
+    }
+    response
 }
 
 /// DescribeGroups, versions 0 to 6.
 pub async fn describe(
     broker: Arc<Broker>,
     call: Arc<Call>,
-    request: DescribeGroupsRequest,
+    mut request: DescribeGroupsRequest,
 ) -> DescribeGroupsResponse {
-    broker.groups.describe_groups(request, call.version).await
+    let permissions = &call.permissions;
+    let mut denied = Vec::new();
+    request.groups.retain(|id| {
+        let may_describe = permissions.may(Operation::Describe, ResourceType::Group, id);
+        if !may_describe {
+            denied.push(DescribedGroup {
+                group_id: id.clone(),
+                error_code: DENIED,
+                ..DescribedGroup::default()
+            });
+        }
+        may_describe
+    });
+    let shows_operations = call.version >= 3 && request.include_authorized_operations;
+    let mut response = broker.groups.describe_groups(request, call.version).await;
+    for group in response.groups.iter_mut().filter(|group| shows_operations && group.error_code == 0) {
+        group.authorized_operations = permissions.operations(ResourceType::Group, &group.group_id);
+    }
+    response.groups.extend(denied);
+    response
 }
 
 /// DeleteGroups, versions 0 to 2.
 pub async fn delete(
     broker: Arc<Broker>,
     call: Arc<Call>,
-    request: DeleteGroupsRequest,
+    mut request: DeleteGroupsRequest,
 ) -> DeleteGroupsResponse {
-    broker.groups.delete_groups(request, call.version).await
+    let mut denied = BTreeSet::new();
+    request.groups_names.retain(|id| {
+        let may_delete = call.permissions.may(Operation::Delete, ResourceType::Group, id);
+        if !may_delete {
+            denied.insert(id.clone());
+        }
+        may_delete
+    });
+    let mut response = broker.groups.delete_groups(request, call.version).await;
+    let refused = |group_id| DeletableGroupResult { group_id, error_code: DENIED };
+    response.results.extend(denied.into_iter().map(refused));
+    response
 }

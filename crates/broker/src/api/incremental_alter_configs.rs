@@ -1,18 +1,20 @@
 //! IncrementalAlterConfigs (key 44), versions 0 and 1 (KIP-339; 1 is flexible): changes single keys of resources:
 //! set, delete, append to lists, subtract from lists.
 //!
-//! Checked here and sent on as AlterConfigs is. Departures: an operation that does not exist is answered for its resource
+//! Checked here and sent on as AlterConfigs is; the controller decides whether the client may. Departures: an operation that does not exist is answered for its resource
 //! alone, where Kafka fails the whole request; the levels of loggers (KIP-412) cannot be changed, so every logger is
 //! answered as one that does not exist.
 
 use super::alter_configs::{Verdict, Verdicts, check_own, node_id};
 use super::{Call, forward};
+use crate::authorization::Permissions;
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_config::AlterError;
 use thalweg_config::alter::{AlterOp, Alteration};
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::ConfigResourceKind;
+use thalweg_security::acl::Operation;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::incremental_alter_configs_request::AlterConfigsResource;
 use thalweg_wire::request::incremental_alter_configs_response::AlterConfigsResourceResponse;
@@ -27,7 +29,7 @@ pub async fn handle(
     let verdicts = Verdicts::decide(
         &request.resources,
         |resource| (resource.resource_type, resource.resource_name.as_str()),
-        |resource| check(&broker, resource),
+        |resource| check(&broker, &call.permissions, resource),
     );
     let rest = IncrementalAlterConfigsRequest { resources: verdicts.rest(request.resources), ..request };
     let answers = if rest.resources.is_empty() {
@@ -55,7 +57,11 @@ pub async fn handle(
 }
 
 /// A verdict where none is left to the controller.
-fn check(broker: &Broker, resource: &AlterConfigsResource) -> Result<Option<Verdict>, Verdict> {
+fn check(
+    broker: &Broker,
+    permissions: &Permissions,
+    resource: &AlterConfigsResource,
+) -> Result<Option<Verdict>, Verdict> {
     let alterations = alterations(resource)?;
     let name = resource.resource_name.as_str();
     match ConfigResourceKind::from_id(resource.resource_type) {
@@ -66,6 +72,11 @@ fn check(broker: &Broker, resource: &AlterConfigsResource) -> Result<Option<Verd
             Ok(None)
         }
         ConfigResourceKind::BrokerLogger => {
+            // The controller never sees these.
+            if !permissions.may_on_cluster(Operation::AlterConfigs) {
+                let error = ErrorCode::ClusterAuthorizationFailed;
+                return Err(Verdict::new(error, "Cluster authorization failed."));
+            }
             if node_id(name)? != broker.node_id.0 {
                 let message = format!("Unexpected node id. Expected {}, but received {name}", broker.node_id);
                 return Err(Verdict::invalid(message));

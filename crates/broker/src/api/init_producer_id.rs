@@ -9,11 +9,13 @@
 //! does not know either.
 
 use super::Call;
+use crate::authorization::Permissions;
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_coordinator::transaction::{
     InitRequest, NoProducerIds, Producer, TransactionError, TwoPhaseCommit,
 };
+use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::{InitProducerIdRequest, InitProducerIdResponse};
 
@@ -23,7 +25,7 @@ pub async fn handle(
     call: Arc<Call>,
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse {
-    match producer(&broker, request).await {
+    match producer(&broker, &call.permissions, request).await {
         Ok(Producer { id, epoch }) => {
             InitProducerIdResponse { producer_id: id, producer_epoch: epoch, ..Default::default() }
         }
@@ -36,7 +38,12 @@ pub async fn handle(
     }
 }
 
-async fn producer(broker: &Broker, request: InitProducerIdRequest) -> Result<Producer, ErrorCode> {
+async fn producer(
+    broker: &Broker,
+    permissions: &Permissions,
+    request: InitProducerIdRequest,
+) -> Result<Producer, ErrorCode> {
+    authorize(permissions, &request)?;
     let expected = match (request.producer_id, request.producer_epoch) {
         (-1, -1) => None,
         (-1, _) | (_, -1) => return Err(ErrorCode::InvalidRequest),
@@ -51,4 +58,18 @@ async fn producer(broker: &Broker, request: InitProducerIdRequest) -> Result<Pro
     let two_phase_commit = TwoPhaseCommit { begins: request.enable2_pc, keeps: request.keep_prepared_txn };
     let begun = broker.transactions.init_producer_id(begin, two_phase_commit, || broker.producer_ids.next());
     begun.await.map_err(TransactionError::code)
+}
+
+/// Whoever may write to some topic may do so with an idempotent producer.
+fn authorize(permissions: &Permissions, request: &InitProducerIdRequest) -> Result<(), ErrorCode> {
+    let Some(id) = &request.transactional_id else {
+        let may = permissions.may_also_on_cluster(Operation::IdempotentWrite)
+            || permissions.may_on_any(Operation::Write, ResourceType::Topic);
+        return if may { Ok(()) } else { Err(ErrorCode::ClusterAuthorizationFailed) };
+    };
+    let may = |operation| permissions.may(operation, ResourceType::TransactionalId, id);
+    match may(Operation::Write) && (!request.enable2_pc || may(Operation::TwoPhaseCommit)) {
+        true => Ok(()),
+        false => Err(ErrorCode::TransactionalIdAuthorizationFailed),
+    }
 }

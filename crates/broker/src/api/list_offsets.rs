@@ -14,6 +14,7 @@ use thalweg_record::LeaderEpoch;
 use thalweg_replica::partition::{
     EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, Isolation, LATEST_TIERED, MAX_TIMESTAMP, OffsetsError, Reader,
 };
+use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::list_offsets_request::ListOffsetsPartition;
 use thalweg_wire::request::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
@@ -39,8 +40,11 @@ pub fn handle(broker: &Broker, call: &Call, request: ListOffsetsRequest) -> List
     }
     let topics = request.topics.iter().map(|topic| {
         let named = &named[topic.name.as_str()];
+        let may_describe = call.permissions.may(Operation::Describe, ResourceType::Topic, &topic.name);
         let partitions = topic.partitions.iter().map(|wanted| {
-            let found = if named[&wanted.partition_index] > 1 {
+            let found = if !may_describe {
+                Err(ErrorCode::TopicAuthorizationFailed)
+            } else if named[&wanted.partition_index] > 1 {
                 Err(ErrorCode::InvalidRequest)
             } else {
                 lookup(broker, call.version, &topic.name, wanted, reader, isolation)

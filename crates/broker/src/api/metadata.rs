@@ -4,16 +4,21 @@
 //! is then LEADER_NOT_AVAILABLE, or the new topic when the image already has it. Version 10 adds topic ids, version
 //! 12 asks by id; version 13 reports when a client should bootstrap again (KIP-1102).
 //!
+//! Topics that the client may not describe are left out of all topics, and refused where it asks for them, whether or not
+//! they exist. To create one takes CREATE, on the cluster or on the topic.
+//!
 //! Versions 10 and 11 have a field for the id and cannot be asked by it: as in Kafka, such a request is refused as a
 //! whole, topic by topic.
 
 use super::Call;
 use super::auto_create;
+use crate::authorization::{Denials, Permissions};
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_hash::HashSet;
 use thalweg_metadata::topic_name;
 use thalweg_metadata::{BrokerId, Image, PartitionIndex, PartitionRegistration, Topic};
+use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::metadata_request::MetadataRequestTopic;
 use thalweg_wire::request::metadata_response::{
@@ -23,20 +28,6 @@ use thalweg_wire::request::{MetadataRequest, MetadataResponse};
 
 /// "The client did not ask" for authorised operations.
 pub const OPERATIONS_OMITTED: i32 = i32::MIN;
-/// Every operation on a topic: READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS.
-pub const TOPIC_OPERATIONS: i32 = bits(&[3, 4, 5, 6, 7, 8, 10, 11]);
-/// Every operation on the cluster.
-pub const CLUSTER_OPERATIONS: i32 = bits(&[5, 7, 8, 9, 10, 11, 12]);
-
-const fn bits(operations: &[u32]) -> i32 {
-    let mut mask = 0;
-    let mut index = 0;
-    while index < operations.len() {
-        mask |= 1 << operations[index];
-        index += 1;
-    }
-    mask
-}
 
 /// The most topics that are created for one request: the controller makes no more partitions at once.
 const CREATED_AT_ONCE_MAX: usize = 10_000;
@@ -62,13 +53,18 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
         topics.retain(|topic| seen.insert((topic.topic_id, topic.name.clone())));
         topics
     });
+    let mut denied = Denials::default();
     if let Some(topics) = &asked {
+        let image = broker.image();
         let may_create = call.version < 4 || request.allow_auto_topic_creation;
-        if may_create && broker.config().topics.auto_create {
-            let image = broker.image();
+        let creates = may_create && broker.config().topics.auto_create;
+        denied = Denials::among(topics, |topic| may_have(&call, &image, topic, creates));
+        if creates {
             let missing = topics
                 .iter()
-                .filter_map(|topic| topic.name.as_deref())
+                .enumerate()
+                .filter(|(place, _)| !denied.contains(*place))
+                .filter_map(|(_, topic)| topic.name.as_deref())
                 .filter(|name| image.topic(name).is_none() && topic_name::check(name).is_ok());
             let missing: Vec<String> = missing.map(str::to_owned).collect();
             // More would be refused by the controller, all of them.
@@ -81,11 +77,23 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
     let detail = Detail {
         image: &image,
         listener: &call.peer.listener,
+        permissions: &call.permissions,
         operations: request.include_topic_authorized_operations,
     };
     let topics = match asked {
-        None => image.topics().sorted().into_iter().map(|topic| detail.topic(topic)).collect(),
-        Some(topics) => topics.iter().map(|topic| detail.asked(&broker, topic)).collect(),
+        None => {
+            let topics = image.topics().sorted().into_iter().filter(|topic| {
+                call.permissions.may_also(Operation::Describe, ResourceType::Topic, &topic.name)
+            });
+            topics.map(|topic| detail.topic(topic)).collect()
+        }
+        Some(topics) => {
+            let answer = |(place, topic)| match denied.contains(place) {
+                true => without_permission(topic),
+                false => detail.asked(&broker, topic),
+            };
+            topics.iter().enumerate().map(answer).collect()
+        }
     };
     MetadataResponse {
         throttle_time_ms: 0,
@@ -94,11 +102,31 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
         controller_id: broker.some_broker(&image),
         topics,
         cluster_authorized_operations: if request.include_cluster_authorized_operations {
-            CLUSTER_OPERATIONS
+            call.permissions.operations_on_cluster()
         } else {
             OPERATIONS_OMITTED
         },
         error_code: 0,
+    }
+}
+
+/// Whether the client may know of a topic that it names, and have it created if it is missing.
+fn may_have(call: &Call, image: &Image, asked: &MetadataRequestTopic, creates: bool) -> bool {
+    let Some(name) = asked.name.as_ref().filter(|_| asked.topic_id.is_zero()) else { return true };
+    let may = |operation| call.permissions.may(operation, ResourceType::Topic, name);
+    let exists = || image.topic(name).is_some();
+    let may_create = || call.permissions.may_also_on_cluster(Operation::Create) || may(Operation::Create);
+    may(Operation::Describe) && (!creates || exists() || may_create())
+}
+
+/// The answer is the same whether or not there is such a topic. An id is no secret.
+fn without_permission(asked: &MetadataRequestTopic) -> MetadataResponseTopic {
+    MetadataResponseTopic {
+        error_code: ErrorCode::TopicAuthorizationFailed.code(),
+        name: asked.name.clone().filter(|_| asked.topic_id.is_zero()),
+        topic_id: asked.topic_id,
+        topic_authorized_operations: OPERATIONS_OMITTED,
+        ..Default::default()
     }
 }
 
@@ -149,6 +177,7 @@ pub fn visible_leader(image: &Image, listener: &str, partition: &PartitionRegist
 struct Detail<'a> {
     image: &'a Image,
     listener: &'a str,
+    permissions: &'a Permissions,
     operations: bool,
 }
 
@@ -167,7 +196,9 @@ impl Detail<'_> {
             }
             _ => (self.image.topic_by_id(asked.topic_id), ErrorCode::UnknownTopicId),
         };
+        let is_by_id = asked.name.is_none() || !asked.topic_id.is_zero();
         match found {
+            Some(topic) if is_by_id && !self.may_describe(topic) => without_permission(asked),
             Some(topic) => self.topic(topic),
             None => MetadataResponseTopic {
                 error_code: error.code(),
@@ -175,13 +206,17 @@ impl Detail<'_> {
                 name: asked.name.clone().filter(|_| asked.topic_id.is_zero()),
                 topic_id: asked.topic_id,
                 // The allowed operations of a name do not depend on its existence; an unknown id has no name.
-                topic_authorized_operations: match error {
-                    ErrorCode::UnknownTopicId => OPERATIONS_OMITTED,
-                    _ => self.operations(),
+                topic_authorized_operations: match &asked.name {
+                    Some(name) if asked.topic_id.is_zero() => self.operations(name),
+                    _ => OPERATIONS_OMITTED,
                 },
                 ..Default::default()
             },
         }
+    }
+
+    fn may_describe(&self, topic: &Topic) -> bool {
+        self.permissions.may(Operation::Describe, ResourceType::Topic, &topic.name)
     }
 
     fn topic(&self, topic: &Topic) -> MetadataResponseTopic {
@@ -195,12 +230,15 @@ impl Detail<'_> {
                 .iter()
                 .map(|(index, partition)| self.partition(*index, partition))
                 .collect(),
-            topic_authorized_operations: self.operations(),
+            topic_authorized_operations: self.operations(&topic.name),
         }
     }
 
-    fn operations(&self) -> i32 {
-        if self.operations { TOPIC_OPERATIONS } else { OPERATIONS_OMITTED }
+    fn operations(&self, name: &str) -> i32 {
+        match self.operations {
+            true => self.permissions.operations(ResourceType::Topic, name),
+            false => OPERATIONS_OMITTED,
+        }
     }
 
     fn partition(

@@ -1,10 +1,11 @@
 //! Kafka's APIs: a file for each, and one table that serves requests and answers ApiVersions.
 //!
 //! [`ApiHandler::handle`] reads the common start of a request, finds the API in [`SERVED`], decodes the header and
-//! the message, and calls the API's function. An API that is not in the table is not served and not in ApiVersions; a
+//! the message, and calls the API's function, if the client may use it at all ([`Access`]). An API that is not in the table is not served and not in ApiVersions; a
 //! version outside the table's closes the connection, as Kafka does, except for ApiVersions itself, which answers at
 //! version 0 with the served APIs.
 
+mod access;
 mod acls;
 mod alter_configs;
 mod alter_replica_log_dirs;
@@ -23,6 +24,7 @@ mod elsewhere;
 mod fetch;
 mod find_coordinator;
 pub(crate) mod forward;
+mod group_offsets;
 mod groups;
 mod incremental_alter_configs;
 mod init_producer_id;
@@ -37,7 +39,10 @@ mod transactions;
 mod write_txn_markers;
 
 use crate::authentication::{Admission, Authenticator, Session};
+use crate::authorization::Permissions;
 use crate::broker::Broker;
+use access::Access::{ByResource, Controller, Open};
+use access::{Access, cluster};
 use bytes::Bytes;
 use std::any::Any;
 use std::future::Future;
@@ -45,6 +50,7 @@ use std::sync::Arc;
 use thalweg_net::answer_parts::ANSWER_BYTES_MAX;
 use thalweg_net::{Frame, Handler, Peer, Reply, Unproven};
 use thalweg_security::Principal;
+use thalweg_security::acl::Operation::{Alter, ClusterAction, Describe, DescribeConfigs};
 use thalweg_wire::frame::{decode_request_header, encode_response, peek_request};
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Request};
@@ -67,6 +73,8 @@ pub struct Call {
     pub principal: Arc<Principal>,
     /// Whether by a delegation token.
     pub is_by_token: bool,
+    /// What the client may do.
+    pub permissions: Permissions,
     /// When it was received.
     pub received_at: Instant,
     /// The request's bytes, from its header on, for forwarding. Empty in a call that waits for anything else, so that
@@ -111,7 +119,7 @@ impl Call {
 
 type Serve = fn(&Arc<Broker>, Call, Decoder) -> Result<Reply, DecodeError>;
 
-/// An API that is served: its key, its versions, its function.
+/// An API that is served: its key, its versions, who may use it, its function.
 pub struct Api {
     /// The key.
     pub key: ApiKey,
@@ -119,6 +127,7 @@ pub struct Api {
     pub min: i16,
     /// The last version served, unless [`Api::last`] decides otherwise.
     pub max: i16,
+    access: Access,
     serve: Serve,
 }
 
@@ -130,91 +139,137 @@ impl Api {
     }
 }
 
-const fn api(key: ApiKey, min: i16, max: i16, serve: Serve) -> Api {
-    Api { key, min, max, serve }
+const fn api(key: ApiKey, min: i16, max: i16, access: Access, serve: Serve) -> Api {
+    Api { key, min, max, access, serve }
 }
 
-/// Every API that this broker serves.
+/// Every API that this broker serves, and who may use it.
 pub const SERVED: &[Api] = &[
-    api(ApiKey::Produce, 3, 13, produce::handle),
-    api(ApiKey::Fetch, 4, 18, fetch::handle),
-    api(ApiKey::ListOffsets, 1, 11, |b, c, d| now::<ListOffsetsRequest>(b, c, d, list_offsets::handle)),
-    api(ApiKey::Metadata, 0, 13, |b, c, d| later(b, c, d, metadata::handle)),
-    api(ApiKey::OffsetCommit, 2, 10, |b, c, d| later(b, c, d, groups::commit)),
-    api(ApiKey::OffsetFetch, 1, 10, |b, c, d| later(b, c, d, groups::fetch)),
-    api(ApiKey::FindCoordinator, 0, 6, |b, c, d| later(b, c, d, find_coordinator::handle)),
-    api(ApiKey::JoinGroup, 0, 9, |b, c, d| later(b, c, d, groups::join)),
-    api(ApiKey::Heartbeat, 0, 4, |b, c, d| later(b, c, d, groups::heartbeat)),
-    api(ApiKey::LeaveGroup, 0, 5, |b, c, d| later(b, c, d, groups::leave)),
-    api(ApiKey::SyncGroup, 0, 5, |b, c, d| later(b, c, d, groups::sync)),
-    api(ApiKey::DescribeGroups, 0, 6, |b, c, d| later(b, c, d, groups::describe)),
-    api(ApiKey::ListGroups, 0, 5, |b, c, d| later(b, c, d, groups::list)),
-    api(ApiKey::SaslHandshake, 0, 1, |b, c, d| now::<SaslHandshakeRequest>(b, c, d, sasl::handshake)),
-    api(ApiKey::ApiVersions, 0, 4, |b, c, d| now::<ApiVersionsRequest>(b, c, d, api_versions::handle)),
-    api(ApiKey::CreateTopics, 2, 7, forward::handle::<CreateTopicsRequest>),
-    api(ApiKey::DeleteTopics, 1, 6, forward::handle::<DeleteTopicsRequest>),
-    api(ApiKey::DeleteRecords, 0, 2, |b, c, d| later(b, c, d, delete_records::handle)),
-    api(ApiKey::InitProducerId, 0, 5, |b, c, d| later(b, c, d, init_producer_id::handle)),
-    api(ApiKey::OffsetForLeaderEpoch, 2, 4, |b, c, d| {
+    api(ApiKey::Produce, 3, 13, ByResource, produce::handle),
+    api(ApiKey::Fetch, 4, 18, ByResource, fetch::handle),
+    api(ApiKey::ListOffsets, 1, 11, ByResource, |b, c, d| {
+        now::<ListOffsetsRequest>(b, c, d, list_offsets::handle)
+    }),
+    api(ApiKey::Metadata, 0, 13, ByResource, |b, c, d| later(b, c, d, metadata::handle)),
+    api(ApiKey::OffsetCommit, 2, 10, ByResource, |b, c, d| later(b, c, d, group_offsets::commit)),
+    api(ApiKey::OffsetFetch, 1, 10, ByResource, |b, c, d| later(b, c, d, group_offsets::fetch)),
+    api(ApiKey::FindCoordinator, 0, 6, ByResource, |b, c, d| later(b, c, d, find_coordinator::handle)),
+    api(ApiKey::JoinGroup, 0, 9, ByResource, |b, c, d| later(b, c, d, groups::join)),
+    api(ApiKey::Heartbeat, 0, 4, ByResource, |b, c, d| later(b, c, d, groups::heartbeat)),
+    api(ApiKey::LeaveGroup, 0, 5, ByResource, |b, c, d| later(b, c, d, groups::leave)),
+    api(ApiKey::SyncGroup, 0, 5, ByResource, |b, c, d| later(b, c, d, groups::sync)),
+    api(ApiKey::DescribeGroups, 0, 6, ByResource, |b, c, d| later(b, c, d, groups::describe)),
+    api(ApiKey::ListGroups, 0, 5, ByResource, |b, c, d| later(b, c, d, groups::list)),
+    api(ApiKey::SaslHandshake, 0, 1, Open, |b, c, d| now::<SaslHandshakeRequest>(b, c, d, sasl::handshake)),
+    api(ApiKey::ApiVersions, 0, 4, Open, |b, c, d| now::<ApiVersionsRequest>(b, c, d, api_versions::handle)),
+    api(ApiKey::CreateTopics, 2, 7, Controller, forward::handle::<CreateTopicsRequest>),
+    api(ApiKey::DeleteTopics, 1, 6, Controller, forward::handle::<DeleteTopicsRequest>),
+    api(ApiKey::DeleteRecords, 0, 2, ByResource, |b, c, d| later(b, c, d, delete_records::handle)),
+    api(ApiKey::InitProducerId, 0, 5, ByResource, |b, c, d| later(b, c, d, init_producer_id::handle)),
+    api(ApiKey::OffsetForLeaderEpoch, 2, 4, ByResource, |b, c, d| {
         now::<OffsetForLeaderEpochRequest>(b, c, d, offset_for_leader_epoch::handle)
     }),
-    api(ApiKey::AddPartitionsToTxn, 0, 5, |b, c, d| later(b, c, d, transactions::add_partitions)),
-    api(ApiKey::AddOffsetsToTxn, 0, 4, |b, c, d| later(b, c, d, transactions::add_offsets)),
-    api(ApiKey::EndTxn, 0, 5, |b, c, d| later(b, c, d, transactions::end)),
-    api(ApiKey::WriteTxnMarkers, 1, 2, |b, c, d| later(b, c, d, write_txn_markers::handle)),
-    api(ApiKey::TxnOffsetCommit, 0, 5, |b, c, d| later(b, c, d, transactions::commit_offsets)),
-    api(ApiKey::DescribeAcls, 1, 3, |b, c, d| now::<DescribeAclsRequest>(b, c, d, acls::describe)),
-    api(ApiKey::CreateAcls, 1, 3, forward::handle::<CreateAclsRequest>),
-    api(ApiKey::DeleteAcls, 1, 3, forward::handle::<DeleteAclsRequest>),
-    api(ApiKey::DescribeConfigs, 1, 4, |b, c, d| {
+    api(ApiKey::AddPartitionsToTxn, 0, 5, ByResource, |b, c, d| later(b, c, d, transactions::add_partitions)),
+    api(ApiKey::AddOffsetsToTxn, 0, 4, ByResource, |b, c, d| later(b, c, d, transactions::add_offsets)),
+    api(ApiKey::EndTxn, 0, 5, ByResource, |b, c, d| later(b, c, d, transactions::end)),
+    api(
+        ApiKey::WriteTxnMarkers,
+        1,
+        2,
+        cluster::<WriteTxnMarkersRequest>(&[Alter, ClusterAction]),
+        |b, c, d| later(b, c, d, write_txn_markers::handle),
+    ),
+    api(ApiKey::TxnOffsetCommit, 0, 5, ByResource, |b, c, d| later(b, c, d, transactions::commit_offsets)),
+    api(ApiKey::DescribeAcls, 1, 3, cluster::<DescribeAclsRequest>(&[Describe]), |b, c, d| {
+        now::<DescribeAclsRequest>(b, c, d, acls::describe)
+    }),
+    api(ApiKey::CreateAcls, 1, 3, Controller, forward::handle::<CreateAclsRequest>),
+    api(ApiKey::DeleteAcls, 1, 3, Controller, forward::handle::<DeleteAclsRequest>),
+    api(ApiKey::DescribeConfigs, 1, 4, ByResource, |b, c, d| {
         now::<DescribeConfigsRequest>(b, c, d, describe_configs::handle)
     }),
-    api(ApiKey::AlterConfigs, 0, 2, |b, c, d| later(b, c, d, alter_configs::handle)),
-    api(ApiKey::AlterReplicaLogDirs, 1, 2, |b, c, d| later(b, c, d, alter_replica_log_dirs::handle)),
-    api(ApiKey::DescribeLogDirs, 1, 5, |b, c, d| {
+    api(ApiKey::AlterConfigs, 0, 2, Controller, |b, c, d| later(b, c, d, alter_configs::handle)),
+    api(ApiKey::AlterReplicaLogDirs, 1, 2, cluster::<AlterReplicaLogDirsRequest>(&[Alter]), |b, c, d| {
+        later(b, c, d, alter_replica_log_dirs::handle)
+    }),
+    api(ApiKey::DescribeLogDirs, 1, 5, cluster::<DescribeLogDirsRequest>(&[Describe]), |b, c, d| {
         now::<DescribeLogDirsRequest>(b, c, d, describe_log_dirs::handle)
     }),
-    api(ApiKey::SaslAuthenticate, 0, 2, |b, c, d| {
+    api(ApiKey::SaslAuthenticate, 0, 2, Open, |b, c, d| {
         now::<SaslAuthenticateRequest>(b, c, d, sasl::authenticate)
     }),
-    api(ApiKey::CreatePartitions, 0, 3, forward::handle::<CreatePartitionsRequest>),
-    api(ApiKey::DeleteGroups, 0, 2, |b, c, d| later(b, c, d, groups::delete)),
-    api(ApiKey::ElectLeaders, 0, 2, forward::handle::<ElectLeadersRequest>),
-    api(ApiKey::IncrementalAlterConfigs, 0, 1, |b, c, d| later(b, c, d, incremental_alter_configs::handle)),
-    api(ApiKey::AlterPartitionReassignments, 0, 1, forward::handle::<AlterPartitionReassignmentsRequest>),
-    api(ApiKey::ListPartitionReassignments, 0, 0, forward::handle::<ListPartitionReassignmentsRequest>),
-    api(ApiKey::OffsetDelete, 0, 0, |b, c, d| later(b, c, d, groups::delete_offsets)),
-    api(ApiKey::DescribeClientQuotas, 0, 1, |b, c, d| {
-        now::<DescribeClientQuotasRequest>(b, c, d, describe_client_quotas::handle)
+    api(ApiKey::CreatePartitions, 0, 3, Controller, forward::handle::<CreatePartitionsRequest>),
+    api(ApiKey::DeleteGroups, 0, 2, ByResource, |b, c, d| later(b, c, d, groups::delete)),
+    api(ApiKey::ElectLeaders, 0, 2, Controller, forward::handle::<ElectLeadersRequest>),
+    api(ApiKey::IncrementalAlterConfigs, 0, 1, ByResource, |b, c, d| {
+        later(b, c, d, incremental_alter_configs::handle)
     }),
-    api(ApiKey::AlterClientQuotas, 0, 1, forward::handle::<AlterClientQuotasRequest>),
-    api(ApiKey::DescribeUserScramCredentials, 0, 0, |b, c, d| {
-        now::<DescribeUserScramCredentialsRequest>(b, c, d, describe_user_scram_credentials::handle)
-    }),
-    api(ApiKey::AlterUserScramCredentials, 0, 0, forward::handle::<AlterUserScramCredentialsRequest>),
-    api(ApiKey::DescribeQuorum, 0, 2, forward::handle::<DescribeQuorumRequest>),
-    api(ApiKey::UpdateFeatures, 0, 2, forward::handle::<UpdateFeaturesRequest>),
-    api(ApiKey::DescribeCluster, 0, 2, |b, c, d| {
+    api(
+        ApiKey::AlterPartitionReassignments,
+        0,
+        1,
+        Controller,
+        forward::handle::<AlterPartitionReassignmentsRequest>,
+    ),
+    api(
+        ApiKey::ListPartitionReassignments,
+        0,
+        0,
+        Controller,
+        forward::handle::<ListPartitionReassignmentsRequest>,
+    ),
+    api(ApiKey::OffsetDelete, 0, 0, ByResource, |b, c, d| later(b, c, d, group_offsets::delete)),
+    api(
+        ApiKey::DescribeClientQuotas,
+        0,
+        1,
+        cluster::<DescribeClientQuotasRequest>(&[DescribeConfigs]),
+        |b, c, d| now::<DescribeClientQuotasRequest>(b, c, d, describe_client_quotas::handle),
+    ),
+    api(ApiKey::AlterClientQuotas, 0, 1, Controller, forward::handle::<AlterClientQuotasRequest>),
+    api(
+        ApiKey::DescribeUserScramCredentials,
+        0,
+        0,
+        cluster::<DescribeUserScramCredentialsRequest>(&[Describe]),
+        |b, c, d| {
+            now::<DescribeUserScramCredentialsRequest>(b, c, d, describe_user_scram_credentials::handle)
+        },
+    ),
+    api(
+        ApiKey::AlterUserScramCredentials,
+        0,
+        0,
+        Controller,
+        forward::handle::<AlterUserScramCredentialsRequest>,
+    ),
+    api(ApiKey::DescribeQuorum, 0, 2, Controller, forward::handle::<DescribeQuorumRequest>),
+    api(ApiKey::UpdateFeatures, 0, 2, Controller, forward::handle::<UpdateFeaturesRequest>),
+    api(ApiKey::DescribeCluster, 0, 2, Open, |b, c, d| {
         now::<DescribeClusterRequest>(b, c, d, describe_cluster::handle)
     }),
-    api(ApiKey::DescribeProducers, 0, 0, |b, c, d| {
+    api(ApiKey::DescribeProducers, 0, 0, ByResource, |b, c, d| {
         now::<DescribeProducersRequest>(b, c, d, describe_producers::handle)
     }),
-    api(ApiKey::UnregisterBroker, 0, 0, forward::handle::<UnregisterBrokerRequest>),
-    api(ApiKey::DescribeTransactions, 0, 0, |b, c, d| {
+    api(ApiKey::UnregisterBroker, 0, 0, Controller, forward::handle::<UnregisterBrokerRequest>),
+    api(ApiKey::DescribeTransactions, 0, 0, ByResource, |b, c, d| {
         now::<DescribeTransactionsRequest>(b, c, d, transactions::describe)
     }),
-    api(ApiKey::ListTransactions, 0, 2, |b, c, d| {
+    api(ApiKey::ListTransactions, 0, 2, ByResource, |b, c, d| {
         now::<ListTransactionsRequest>(b, c, d, transactions::list)
     }),
-    api(ApiKey::ListConfigResources, 0, 1, |b, c, d| {
-        now::<ListConfigResourcesRequest>(b, c, d, list_config_resources::handle)
-    }),
-    api(ApiKey::DescribeTopicPartitions, 0, 0, |b, c, d| {
+    api(
+        ApiKey::ListConfigResources,
+        0,
+        1,
+        cluster::<ListConfigResourcesRequest>(&[DescribeConfigs]),
+        |b, c, d| now::<ListConfigResourcesRequest>(b, c, d, list_config_resources::handle),
+    ),
+    api(ApiKey::DescribeTopicPartitions, 0, 0, ByResource, |b, c, d| {
         now::<DescribeTopicPartitionsRequest>(b, c, d, describe_topic_partitions::handle)
     }),
-    api(ApiKey::AddRaftVoter, 0, 1, forward::handle::<AddRaftVoterRequest>),
-    api(ApiKey::RemoveRaftVoter, 0, 0, forward::handle::<RemoveRaftVoterRequest>),
+    api(ApiKey::AddRaftVoter, 0, 1, Controller, forward::handle::<AddRaftVoterRequest>),
+    api(ApiKey::RemoveRaftVoter, 0, 0, Controller, forward::handle::<RemoveRaftVoterRequest>),
 ];
 
 /// The table's entry for an API.
@@ -335,13 +390,20 @@ impl Handler for ApiHandler {
             peer: Arc::clone(session.peer()),
             principal: Arc::clone(session.principal()),
             is_by_token: session.is_by_token(),
+            permissions: Permissions::of(
+                self.broker.authorizer(),
+                session.principal(),
+                session.host(),
+                api.key,
+            ),
             received_at,
             frame,
         };
+        let serve = api.access.check(&call).unwrap_or(api.serve);
         if large::is_large(&self.broker, api.key, call.frame.len()) {
-            return large::serve(&self.broker, api.serve, call, d);
+            return large::serve(&self.broker, serve, call, d);
         }
-        match (api.serve)(&self.broker, call, d) {
+        match serve(&self.broker, call, d) {
             Ok(reply) => reply,
             Err(error) => unreadable(api.key, version, &error),
         }

@@ -1,5 +1,5 @@
 //! OffsetForLeaderEpoch (key 23), versions 2 to 4: the end offset of a leader epoch, for clients that check for
-//! truncation (KIP-320).
+//! truncation (KIP-320). Brokers may ask about every topic.
 
 use super::Call;
 use super::elsewhere::Named;
@@ -7,6 +7,7 @@ use crate::broker::Broker;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::LeaderEpoch;
 use thalweg_replica::partition::OffsetsError;
+use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::offset_for_leader_epoch_request::OffsetForLeaderPartition;
 use thalweg_wire::request::offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult};
@@ -15,12 +16,24 @@ use thalweg_wire::request::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochRes
 /// Looks each partition up.
 pub fn handle(
     broker: &Broker,
-    _: &Call,
+    call: &Call,
     request: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse {
-    let topics = request.topics.into_iter().map(|topic| OffsetForLeaderTopicResult {
-        partitions: topic.partitions.iter().map(|wanted| lookup(broker, &topic.topic, wanted)).collect(),
-        topic: topic.topic,
+    let permissions = &call.permissions;
+    let is_broker = permissions.may_also_on_cluster(Operation::ClusterAction);
+    let topics = request.topics.into_iter().map(|topic| {
+        let may_describe =
+            is_broker || permissions.may(Operation::Describe, ResourceType::Topic, &topic.topic);
+        let answer = |wanted: &OffsetForLeaderPartition| match may_describe {
+            true => lookup(broker, &topic.topic, wanted),
+            false => EpochEndOffset {
+                partition: wanted.partition,
+                error_code: ErrorCode::TopicAuthorizationFailed.code(),
+                ..Default::default()
+            },
+        };
+        let partitions = topic.partitions.iter().map(answer).collect();
+        OffsetForLeaderTopicResult { partitions, topic: topic.topic }
     });
     OffsetForLeaderEpochResponse { throttle_time_ms: 0, topics: topics.collect() }
 }

@@ -9,6 +9,9 @@
 //! current leader (KIP-951), version 11 TRANSACTION_ABORTABLE, version 12 adds partitions to their transaction
 //! implicitly (KIP-890), version 13 names topics by id (KIP-516). Versions 0 to 2 are refused (KIP-896).
 //!
+//! The producer needs WRITE on each topic, and on its transactional id if a batch is transactional. Topics are checked
+//! before anything is said about their existence.
+//!
 //! The first batch of a transaction waits for verification by its coordinator (`verify`), and a batch that takes long
 //! to validate waits for a thread (`large`); the connection serves no further request meanwhile, which keeps the
 //! order.
@@ -19,6 +22,7 @@ mod verify;
 
 use super::elsewhere::{self, Named};
 use super::{Call, large as beside};
+use crate::authorization::Denials;
 use crate::broker::Broker;
 use bytes::Bytes;
 use large::Large;
@@ -31,6 +35,7 @@ use thalweg_metadata::PartitionIndex;
 use thalweg_net::Reply;
 use thalweg_record::{BatchHeader, Compression};
 use thalweg_replica::partition::{Appended, Durable, OpeningBudget, Partition};
+use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use thalweg_wire::request::produce_response::{
     BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,
@@ -71,27 +76,57 @@ fn handle_many(broker: &Arc<Broker>, call: Call, mut d: Decoder) -> Result<Reply
 fn begin(broker: &Arc<Broker>, mut call: Call, request: ProduceRequest) -> Reply {
     // The request's memory is free as soon as its records are appended, not when the answer leaves.
     call.frame = Bytes::new();
-    match verify::begin(broker, call.version, &request) {
-        Ok(Begun::Ready(guards)) => append(broker, call, request, guards),
+    let denied = denied_topics(broker, &call, &request);
+    match verify::begin(broker, &call, &request, &denied) {
+        Ok(Begun::Ready(guards)) => append(broker, call, request, guards, &denied),
         Ok(Begun::Asks(unverified)) => {
             let broker = Arc::clone(broker);
             Reply::Later(Box::pin(async move {
                 let guards = unverified.verify(&broker).await;
-                append(&broker, call, request, guards).settled().await
+                append(&broker, call, request, guards, &denied).settled().await
             }))
         }
         Err(error) => refuse_all(broker, &call, request, error),
     }
 }
 
+/// The topics that the producer may not write to.
+fn denied_topics(broker: &Broker, call: &Call, request: &ProduceRequest) -> Denials {
+    if call.permissions.are_unlimited() {
+        return Denials::default();
+    }
+    let image = broker.image();
+    Denials::among(&request.topic_data, |topic| {
+        let may = |name: &str| {
+            let count = topic.partition_data.len();
+            call.permissions.may_each(Operation::Write, ResourceType::Topic, name, count)
+        };
+        match call.version >= BY_TOPIC_ID {
+            // An id of no topic is as unknown to everybody.
+            true => image.topic_by_id(topic.topic_id).is_none_or(|topic| may(&topic.name)),
+            false => may(&topic.name),
+        }
+    })
+}
+
 /// Appends all batches, and returns what must be waited for.
-fn append(broker: &Arc<Broker>, call: Call, request: ProduceRequest, mut guards: Guards) -> Reply {
+fn append(
+    broker: &Arc<Broker>,
+    call: Call,
+    request: ProduceRequest,
+    mut guards: Guards,
+    denied: &Denials,
+) -> Reply {
     let mut appends = Appends::new(request.acks);
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
     let mut response = ProduceResponse::default();
     let partitions: usize = request.topic_data.iter().map(|topic| topic.partition_data.len()).sum();
     let append_all = || {
         for (topic_index, topic) in request.topic_data.into_iter().enumerate() {
+            if denied.contains(topic_index) {
+                response.responses.push(all_refused(topic, ErrorCode::TopicAuthorizationFailed, None));
+                continue;
+            }
             let mut guard = |index| guards.take((topic_index, index));
             let entry = append_topic(broker, &call, &mut appends, topic_index, topic, &mut guard);
             response.responses.push(entry);
@@ -183,15 +218,27 @@ fn tell_leaders(broker: &Broker, call: &Call, response: &mut ProduceResponse) {
 
 /// The request is refused as a whole.
 fn refuse_all(broker: &Broker, call: &Call, request: ProduceRequest, error: ErrorCode) -> Reply {
-    let error = Refusal::from(error);
-    let responses = request.topic_data.into_iter().map(|topic| TopicProduceResponse {
-        partition_responses: topic.partition_data.iter().map(|data| refused(data.index, &error)).collect(),
-        name: topic.name,
-        topic_id: topic.topic_id,
-    });
+    let message = match error {
+        ErrorCode::TransactionalIdAuthorizationFailed => Some("Transactional Id authorization failed."),
+        _ => None,
+    };
+    let responses = request.topic_data.into_iter().map(|topic| all_refused(topic, error, message));
     let response = ProduceResponse { responses: responses.collect(), ..Default::default() };
     count(broker, call, &response);
     if request.acks == 0 { without_answer(&response) } else { call.reply::<ProduceRequest>(&response) }
+}
+
+fn all_refused(topic: TopicProduceData, error: ErrorCode, message: Option<&str>) -> TopicProduceResponse {
+    let error = Refusal::from(error);
+    let partitions = topic.partition_data.iter().map(|data| PartitionProduceResponse {
+        error_message: message.map(str::to_owned),
+        ..refused(data.index, &error)
+    });
+    TopicProduceResponse {
+        partition_responses: partitions.collect(),
+        name: topic.name,
+        topic_id: topic.topic_id,
+    }
 }
 
 fn count(broker: &Broker, call: &Call, response: &ProduceResponse) {

@@ -5,6 +5,8 @@
 //! (`thalweg_coordinator::group`).
 
 use super::Call;
+use super::access::not_on_cluster;
+use crate::authorization::{Denials, Permissions};
 use crate::broker::Broker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +17,8 @@ use thalweg_coordinator::transaction::{
 use thalweg_hash::HashMap;
 use thalweg_log::VerificationGuard;
 use thalweg_metadata::PartitionIndex;
-use thalweg_metadata::topic_name::OFFSETS;
+use thalweg_metadata::topic_name::{self, OFFSETS};
+use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::add_partitions_to_txn_request::{
     AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
@@ -23,6 +26,7 @@ use thalweg_wire::request::add_partitions_to_txn_request::{
 use thalweg_wire::request::add_partitions_to_txn_response::{
     AddPartitionsToTxnPartitionResult, AddPartitionsToTxnResult, AddPartitionsToTxnTopicResult,
 };
+use thalweg_wire::request::describe_transactions_response::TransactionState as DescribedTransaction;
 use thalweg_wire::request::txn_offset_commit_request::TxnOffsetCommitRequestTopic;
 use thalweg_wire::request::txn_offset_commit_response::{
     TxnOffsetCommitResponsePartition, TxnOffsetCommitResponseTopic,
@@ -43,9 +47,13 @@ pub async fn add_partitions(
 ) -> AddPartitionsToTxnResponse {
     let version = call.version;
     if version >= BETWEEN_BROKERS {
+        if !call.permissions.may_on_cluster(Operation::ClusterAction) {
+            return not_on_cluster(&request, version);
+        }
         let mut results_by_transaction = Vec::with_capacity(request.transactions.len());
         for transaction in &request.transactions {
-            results_by_transaction.push(add_to_one(&broker, version, transaction).await);
+            let none = Denials::default();
+            results_by_transaction.push(add_to_one(&broker, version, transaction, &none).await);
         }
         return AddPartitionsToTxnResponse { results_by_transaction, ..Default::default() };
     }
@@ -56,14 +64,30 @@ pub async fn add_partitions(
         verify_only: false,
         topics: request.v3_and_below_topics,
     };
-    let result = add_to_one(&broker, version, &transaction).await;
+    let id = &transaction.transactional_id;
+    if !call.permissions.may(Operation::Write, ResourceType::TransactionalId, id) {
+        let denied = ErrorCode::TransactionalIdAuthorizationFailed;
+        let results = transaction.topics.iter().map(|topic| topic_result(topic, |_| denied));
+        return AddPartitionsToTxnResponse {
+            results_by_topic_v3_and_below: results.collect(),
+            ..Default::default()
+        };
+    }
+    // Nobody writes to internal topics in a transaction of their own.
+    let denied = Denials::among(&transaction.topics, |topic| {
+        !topic_name::is_internal(&topic.name)
+            && call.permissions.may(Operation::Write, ResourceType::Topic, &topic.name)
+    });
+    let result = add_to_one(&broker, version, &transaction, &denied).await;
     AddPartitionsToTxnResponse { results_by_topic_v3_and_below: result.topic_results, ..Default::default() }
 }
 
+/// Adds all partitions to one transaction, or none: when one is missing, or a topic is denied.
 async fn add_to_one(
     broker: &Broker,
     version: i16,
     transaction: &AddPartitionsToTxnTransaction,
+    denied: &Denials,
 ) -> AddPartitionsToTxnResult {
     let image = broker.image();
     let is_there = |topic: &AddPartitionsToTxnTopic| {
@@ -73,7 +97,7 @@ async fn add_to_one(
         })
     };
     let mut errors = HashMap::default();
-    if transaction.topics.iter().all(is_there) {
+    if denied.is_empty() && transaction.topics.iter().all(is_there) {
         let partitions = named(transaction);
         let producer = Producer { id: transaction.producer_id, epoch: transaction.producer_epoch };
         let id = &transaction.transactional_id;
@@ -90,26 +114,31 @@ async fn add_to_one(
         };
         errors.extend(partitions.into_iter().zip(codes));
     }
-    let topic_results = transaction.topics.iter().map(|topic| {
+    let topic_results = transaction.topics.iter().enumerate().map(|(place, topic)| {
         let (name, known): (Arc<str>, _) = (topic.name.as_str().into(), image.topic(&topic.name));
-        let result = |index: PartitionIndex| {
-            let error = match known.and_then(|known| known.partition(index)) {
-                None => ErrorCode::UnknownTopicOrPartition,
-                // Where one is missing, none is added.
-                Some(_) => {
-                    errors.get(&(name.clone(), index)).copied().unwrap_or(ErrorCode::OperationNotAttempted)
-                }
-            };
-            AddPartitionsToTxnPartitionResult { partition_index: index.0, partition_error_code: error.code() }
-        };
-        let results_by_partition =
-            topic.partitions.iter().map(|index| result(PartitionIndex(*index))).collect();
-        AddPartitionsToTxnTopicResult { name: topic.name.clone(), results_by_partition }
+        topic_result(topic, |index| match known.and_then(|known| known.partition(index)) {
+            _ if denied.contains(place) => ErrorCode::TopicAuthorizationFailed,
+            None => ErrorCode::UnknownTopicOrPartition,
+            Some(_) => {
+                errors.get(&(name.clone(), index)).copied().unwrap_or(ErrorCode::OperationNotAttempted)
+            }
+        })
     });
     AddPartitionsToTxnResult {
         topic_results: topic_results.collect(),
         transactional_id: transaction.transactional_id.clone(),
     }
+}
+
+fn topic_result(
+    topic: &AddPartitionsToTxnTopic,
+    error: impl Fn(PartitionIndex) -> ErrorCode,
+) -> AddPartitionsToTxnTopicResult {
+    let results = topic.partitions.iter().map(|&partition_index| AddPartitionsToTxnPartitionResult {
+        partition_index,
+        partition_error_code: error(PartitionIndex(partition_index)).code(),
+    });
+    AddPartitionsToTxnTopicResult { name: topic.name.clone(), results_by_partition: results.collect() }
 }
 
 fn code(result: Result<(), TransactionError>) -> ErrorCode {
@@ -136,16 +165,36 @@ pub async fn add_offsets(
         TransactionCoordinator::offsets_partition(broker.groups.partition_for(&request.group_id));
     let producer = Producer { id: request.producer_id, epoch: request.producer_epoch };
     let id = &request.transactional_id;
-    let error = code(broker.transactions.add_partitions(id, producer, &partitions, 0).await);
+    let error = match authorize_offsets(&call.permissions, id, &request.group_id) {
+        Ok(()) => code(broker.transactions.add_partitions(id, producer, &partitions, 0).await),
+        Err(error) => error,
+    };
     AddOffsetsToTxnResponse {
         error_code: super::fenced_before(2, call.version, error).code(),
         ..Default::default()
     }
 }
 
+/// WRITE on the transactional id, READ on the group.
+fn authorize_offsets(permissions: &Permissions, id: &str, group: &str) -> Result<(), ErrorCode> {
+    if !permissions.may(Operation::Write, ResourceType::TransactionalId, id) {
+        return Err(ErrorCode::TransactionalIdAuthorizationFailed);
+    }
+    match permissions.may(Operation::Read, ResourceType::Group, group) {
+        true => Ok(()),
+        false => Err(ErrorCode::GroupAuthorizationFailed),
+    }
+}
+
 /// EndTxn, versions 0 to 5. From version 5 on, each end raises the producer's epoch, and the answer returns it
 /// (KIP-890).
 pub async fn end(broker: Arc<Broker>, call: Arc<Call>, request: EndTxnRequest) -> EndTxnResponse {
+    let may_end =
+        call.permissions.may(Operation::Write, ResourceType::TransactionalId, &request.transactional_id);
+    if !may_end {
+        let error_code = ErrorCode::TransactionalIdAuthorizationFailed.code();
+        return EndTxnResponse { error_code, ..Default::default() };
+    }
     let end = EndRequest {
         id: request.transactional_id,
         producer: Producer { id: request.producer_id, epoch: request.producer_epoch },
@@ -171,15 +220,29 @@ pub async fn end(broker: Arc<Broker>, call: Arc<Call>, request: EndTxnRequest) -
 pub async fn commit_offsets(
     broker: Arc<Broker>,
     call: Arc<Call>,
-    request: TxnOffsetCommitRequest,
+    mut request: TxnOffsetCommitRequest,
 ) -> TxnOffsetCommitResponse {
+    let permissions = &call.permissions;
+    let all_refused = |topics: Vec<TxnOffsetCommitRequestTopic>, error| TxnOffsetCommitResponse {
+        topics: topics.into_iter().map(|topic| refused(topic, error)).collect(),
+        ..Default::default()
+    };
+    if let Err(error) = authorize_offsets(permissions, &request.transactional_id, &request.group_id) {
+        return all_refused(request.topics, error);
+    }
+    let may_read = |topic: &TxnOffsetCommitRequestTopic| {
+        permissions.may(Operation::Read, ResourceType::Topic, &topic.name)
+    };
+    let (allowed, denied): (Vec<_>, Vec<_>) = request.topics.into_iter().partition(may_read);
+    if allowed.is_empty() && !denied.is_empty() {
+        return all_refused(denied, ErrorCode::TopicAuthorizationFailed);
+    }
+    request.topics = allowed;
     let mut response = match verify_commit(&broker, call.version, &request).await {
         Ok(guard) => broker.groups.txn_offset_commit(request, guard, call.version).await,
-        Err(error) => TxnOffsetCommitResponse {
-            topics: request.topics.into_iter().map(|topic| refused(topic, error)).collect(),
-            ..Default::default()
-        },
+        Err(error) => all_refused(request.topics, error),
     };
+    response.topics.extend(all_refused(denied, ErrorCode::TopicAuthorizationFailed).topics);
     if call.version < 2 {
         let partitions = response.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
         for partition in partitions.filter(|p| p.error_code == ErrorCode::CoordinatorLoadInProgress.code()) {
@@ -229,20 +292,32 @@ fn refused(topic: TxnOffsetCommitRequestTopic, error: ErrorCode) -> TxnOffsetCom
     TxnOffsetCommitResponseTopic { partitions: partitions.collect(), name: topic.name }
 }
 
-/// DescribeTransactions, version 0 (KIP-664).
+/// DescribeTransactions, version 0 (KIP-664): DESCRIBE on each id. Topics that the client may not describe are left out.
 pub fn describe(
     broker: &Broker,
-    _: &Call,
+    call: &Call,
     request: DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse {
     // Each once, as Kafka's answer is a set.
     let ids: BTreeMap<&String, ()> = request.transactional_ids.iter().map(|id| (id, ())).collect();
-    let transaction_states = ids.into_keys().map(|id| broker.transactions.describe(id)).collect();
-    DescribeTransactionsResponse { throttle_time_ms: 0, transaction_states }
+    let may = |resource_type, name: &str| call.permissions.may(Operation::Describe, resource_type, name);
+    let states = ids.into_keys().map(|id| {
+        if !may(ResourceType::TransactionalId, id) {
+            return DescribedTransaction {
+                transactional_id: id.clone(),
+                error_code: ErrorCode::TransactionalIdAuthorizationFailed.code(),
+                ..Default::default()
+            };
+        }
+        let mut state = broker.transactions.describe(id);
+        state.topics.retain(|topic| may(ResourceType::Topic, &topic.topic));
+        state
+    });
+    DescribeTransactionsResponse { throttle_time_ms: 0, transaction_states: states.collect() }
 }
 
-/// ListTransactions, versions 0 to 2: version 1 filters by age (KIP-994), version 2 by a pattern of the id (KIP-1152).
-pub fn list(broker: &Broker, _: &Call, request: ListTransactionsRequest) -> ListTransactionsResponse {
+/// ListTransactions, versions 0 to 2: those whose ids the client may describe. Version 1 filters by age (KIP-994), version 2 by a pattern of the id (KIP-1152).
+pub fn list(broker: &Broker, call: &Call, request: ListTransactionsRequest) -> ListTransactionsResponse {
     let failed =
         |error: ErrorCode| ListTransactionsResponse { error_code: error.code(), ..Default::default() };
     let mut states = Vec::new();
@@ -266,7 +341,11 @@ pub fn list(broker: &Broker, _: &Call, request: ListTransactionsRequest) -> List
         pattern,
     };
     match broker.transactions.list(&filter) {
-        Ok(transaction_states) => {
+        Ok(mut transaction_states) => {
+            transaction_states.retain(|state| {
+                let id = &state.transactional_id;
+                call.permissions.may(Operation::Describe, ResourceType::TransactionalId, id)
+            });
             ListTransactionsResponse { unknown_state_filters, transaction_states, ..Default::default() }
         }
         Err(error) => failed(error.code()),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_net::{Peer, Reply, Unproven};
 use thalweg_security::Principal;
+use thalweg_security::acl::host_address;
 use tokio::time::Instant;
 
 /// How long a peer has to authenticate after it has connected. Kafka's clients take a few round trips.
@@ -24,6 +25,8 @@ pub(super) struct Identity {
 /// What is known of one connection.
 pub struct Session {
     peer: Arc<Peer>,
+    /// The peer's address as ACLs name it.
+    host: Arc<str>,
     identity: Identity,
     /// None where nobody is asked for a name.
     exchange: Option<Box<Exchange>>,
@@ -61,12 +64,18 @@ impl Session {
         // Over SASL_SSL a client's certificate only lets it in.
         let principal = if exchange.is_some() { Principal::anonymous() } else { peer.principal() };
         let identity = Identity { principal: Arc::new(principal), by_token: false };
-        Session { peer, identity, exchange }
+        let host = host_address(peer.address.ip()).into();
+        Session { peer, host, identity, exchange }
     }
 
     /// The peer.
     pub fn peer(&self) -> &Arc<Peer> {
         &self.peer
+    }
+
+    /// Its address, as ACLs name it.
+    pub fn host(&self) -> &Arc<str> {
+        &self.host
     }
 
     /// Its principal, by SASL or by its certificate; anonymous where nobody is asked for a name.

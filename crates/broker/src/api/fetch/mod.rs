@@ -7,6 +7,8 @@
 //! A follower's fetch is the same up to the log end, and reports the follower's log end to the leader. From version
 //! 11 on a consumer may read from followers, and is redirected to one in its rack (KIP-392).
 //!
+//! A consumer needs READ on each topic, a follower CLUSTER_ACTION.
+//!
 //! Version 7 brings incremental sessions (KIP-227), version 12 truncation by epochs (KIP-595), version 13 topic ids
 //! (KIP-516), version 15 the follower's broker epoch (KIP-903), version 16 the new leader's address (KIP-951).
 

@@ -7,9 +7,10 @@ use crate::broker::Broker;
 use crate::fetch_sessions::{Key, SessionError, SessionFetch};
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_metadata::BrokerId;
+use thalweg_metadata::{BrokerId, Image};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_replica::partition::{Isolation, Partition, Reader, Topic};
+use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::FetchRequest;
 use thalweg_wire::request::fetch_request::FetchPartition;
 use thalweg_wire::{ErrorCode, Uuid};
@@ -73,8 +74,12 @@ impl Plan {
             .begin(call.version, request, broker.clock.now_ms())
             .map_err(session_error)?;
         let mut topics = LastTopic::default();
+        let mut rights = Rights::of(broker, call, reader);
         let entries = wanted.into_iter().map(|(key, wanted)| {
-            let partition = topics.find(broker, call.version, &key);
+            let partition = match rights.may_read(call, &key) {
+                true => topics.find(broker, call.version, &key),
+                false => Err(ErrorCode::TopicAuthorizationFailed),
+            };
             entry(key, partition, &wanted)
         });
         let mut entries: Vec<_> = entries.collect();
@@ -147,6 +152,47 @@ impl LastTopic {
         let partition = topic.as_ref().and_then(|topic| topic.partition(key.partition));
         self.0 = topic.map(|topic| (Arc::clone(&key.topic), key.topic_id, topic));
         partition.ok_or_else(|| named(version, key).missing(broker, key.partition))
+    }
+}
+
+/// What a client may read.
+enum Rights {
+    /// Everything, or nothing: a follower, or a client where nobody is asked.
+    Same(bool),
+    /// A consumer. What was decided last mostly holds for the next partition too.
+    ByTopic { image: Arc<Image>, last: Option<(Arc<str>, Uuid, bool)> },
+}
+
+impl Rights {
+    fn of(broker: &Broker, call: &Call, reader: Reader) -> Rights {
+        match reader {
+            _ if call.permissions.are_unlimited() => Rights::Same(true),
+            Reader::Follower { .. } => {
+                Rights::Same(call.permissions.may_on_cluster(Operation::ClusterAction))
+            }
+            Reader::Client | Reader::Internal => Rights::ByTopic { image: broker.image(), last: None },
+        }
+    }
+
+    fn may_read(&mut self, call: &Call, key: &Key) -> bool {
+        let (image, last) = match self {
+            Rights::Same(may) => return *may,
+            Rights::ByTopic { image, last } => (image, last),
+        };
+        if let Some((topic, id, may)) = last
+            && *id == key.topic_id
+            && *topic == key.topic
+        {
+            return *may;
+        }
+        let may = |name: &str| call.permissions.may(Operation::Read, ResourceType::Topic, name);
+        let may = match named(call.version, key) {
+            // An id of no topic is as unknown to everybody.
+            Named::Id(id) => image.topic_by_id(id).is_none_or(|topic| may(&topic.name)),
+            Named::Name(name) => may(name),
+        };
+        *last = Some((Arc::clone(&key.topic), key.topic_id, may));
+        may
     }
 }
 

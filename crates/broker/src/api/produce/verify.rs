@@ -5,7 +5,8 @@
 //! transactions are all open here needs no verification.
 
 use super::refusal::Refusal;
-use super::{BY_TOPIC_ID, Named};
+use super::{BY_TOPIC_ID, Call, Named};
+use crate::authorization::Denials;
 use crate::broker::Broker;
 use thalweg_coordinator::transaction::{
     Guarded, Producer, Verification, VerificationError, begin_verification, must_ask,
@@ -14,6 +15,7 @@ use thalweg_hash::HashMap;
 use thalweg_log::VerificationGuard;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::BatchHeader;
+use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::ProduceRequest;
 use thalweg_wire::request::produce_request::TopicProduceData;
 use thalweg_wire::{ErrorCode, Records};
@@ -58,9 +60,15 @@ pub enum Begun {
     Asks(Unverified),
 }
 
-/// Looks at a request. Fails when its batches are of several producers, or transactional without a transactional id, on
-/// which the right to write them depends.
-pub fn begin(broker: &Broker, version: i16, request: &ProduceRequest) -> Result<Begun, ErrorCode> {
+/// Looks at a request, but for the denied topics. Fails when its batches are of several producers, or transactional without
+/// a transactional id that the client may use.
+pub fn begin(
+    broker: &Broker,
+    call: &Call,
+    request: &ProduceRequest,
+    denied: &Denials,
+) -> Result<Begun, ErrorCode> {
+    let version = call.version;
     let required = broker.verifier.is_enabled();
     let ready = Guards { required, known: HashMap::default() };
     let Some(id) = &request.transactional_id else {
@@ -71,9 +79,14 @@ pub fn begin(broker: &Broker, version: i16, request: &ProduceRequest) -> Result<
             Ok(Begun::Ready(ready))
         };
     };
+    let may_write = || call.permissions.may(Operation::Write, ResourceType::TransactionalId, id);
+    if !call.permissions.are_unlimited() && has_transactional_batches(request) && !may_write() {
+        return Err(ErrorCode::TransactionalIdAuthorizationFailed);
+    }
     let mut producer = None;
     let (mut places, mut batches) = (Vec::new(), Vec::new());
-    for (topic_index, topic) in request.topic_data.iter().enumerate() {
+    let topics = request.topic_data.iter().enumerate();
+    for (topic_index, topic) in topics.filter(|(place, _)| !denied.contains(*place)) {
         for (index, data) in topic.partition_data.iter().enumerate() {
             let header = transactional_header(&data.records).filter(|header| header.producer_id.is_some());
             let Some(header) = header else { continue };

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use thalweg_hash::HashSet;
 use thalweg_metadata::PartitionIndex;
 use thalweg_net::answer_parts::AnswerRoom;
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
 use thalweg_wire::request::describe_groups_response::DescribedGroup;
 use thalweg_wire::request::{
@@ -18,10 +17,6 @@ use thalweg_wire::request::{
 
 /// Groups that are deleted under one hold of a shard's lock.
 const DELETED_AT_ONCE: usize = 500;
-
-/// All operations that may be authorised on a group: READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS, as
-/// bits.
-const ALL_OPERATIONS: i32 = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11;
 
 impl GroupCoordinator {
     /// ListGroups, versions 0 to 5.
@@ -36,7 +31,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// DescribeGroups, versions 0 to 6. There is no authoriser, so every client may do everything.
+    /// DescribeGroups, versions 0 to 6. Which operations a client may do on a group is not known here.
     pub async fn describe_groups(
         &self,
         request: DescribeGroupsRequest,
@@ -50,18 +45,11 @@ impl GroupCoordinator {
                 true => Ok(group),
                 false => Err(ViewError::AnswerFull),
             });
-            let mut group = described.unwrap_or_else(|error| DescribedGroup {
+            described.unwrap_or_else(|error| DescribedGroup {
                 group_id: id.clone(),
                 error_code: error.code().code(),
                 ..DescribedGroup::default()
-            });
-            if version >= 3
-                && request.include_authorized_operations
-                && group.error_code == ErrorCode::None.code()
-            {
-                group.authorized_operations = ALL_OPERATIONS;
-            }
-            group
+            })
         };
         // Kafka repeats repeated groups; clients do not notice the difference.
         let mut seen = HashSet::default();

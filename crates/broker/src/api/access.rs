@@ -1,0 +1,64 @@
+//! Who may use an API: each entry of [`SERVED`](super::SERVED) says it.
+
+use super::{Call, Serve};
+use crate::broker::Broker;
+use bytes::Bytes;
+use std::sync::Arc;
+use thalweg_net::Reply;
+use thalweg_security::acl::Operation;
+use thalweg_wire::{DecodeError, Decoder, ErrorCode, Refuse};
+
+/// Who may use an API.
+#[derive(Clone, Copy)]
+pub(super) enum Access {
+    /// Everybody: it reveals nothing but what every client needs.
+    Open,
+    /// Those that may do one of these operations on the cluster; others are answered by the function beside.
+    Cluster(&'static [Operation], Serve),
+    /// Those that may use what the request names: the API's function asks the call's permissions about each resource.
+    ByResource,
+    /// The controller checks: the request is forwarded in the client's name.
+    Controller,
+}
+
+/// An API for those that may do one of these operations on the cluster.
+pub(super) const fn cluster<R>(operations: &'static [Operation]) -> Access
+where
+    R: Refuse,
+    R::Response: 'static,
+{
+    Access::Cluster(operations, refuse::<R>)
+}
+
+impl Access {
+    /// The function that refuses the request, where the client may not use the API.
+    pub(super) fn check(self, call: &Call) -> Option<Serve> {
+        match self {
+            Access::Cluster(operations, refuse) => {
+                (!call.permissions.may_any_on_cluster(operations)).then_some(refuse)
+            }
+            Access::Open | Access::ByResource | Access::Controller => None,
+        }
+    }
+}
+
+/// Kafka's words for CLUSTER_AUTHORIZATION_FAILED.
+const NOT_ON_CLUSTER: &str = "Cluster authorization failed.";
+
+/// Refuses a whole request.
+fn refuse<R>(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Reply, DecodeError>
+where
+    R: Refuse,
+    R::Response: 'static,
+{
+    let request = R::decode(&mut d, call.version)?;
+    call.frame = Bytes::new();
+    let response = not_on_cluster(&request, call.version);
+    call.answered_with(broker, &response);
+    Ok(call.reply::<R>(&response))
+}
+
+/// The answer to a request whose client lacks an operation on the cluster.
+pub(super) fn not_on_cluster<R: Refuse>(request: &R, version: i16) -> R::Response {
+    request.refuse(ErrorCode::ClusterAuthorizationFailed, Some(NOT_ON_CLUSTER), version)
+}

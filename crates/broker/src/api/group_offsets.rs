@@ -1,0 +1,222 @@
+//! The APIs of committed offsets: OffsetCommit (8), OffsetFetch (9), OffsetDelete (47).
+//!
+//! The coordinator (`thalweg_coordinator::group`) does the work for the topics that the client may use; the others are
+//! refused here, whether or not they exist. A topic named by an id that is no topic's is left to the coordinator.
+
+use super::Call;
+use super::groups::client;
+use crate::broker::Broker;
+use std::sync::Arc;
+use thalweg_metadata::Image;
+use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_wire::request::offset_commit_request::OffsetCommitRequestTopic;
+use thalweg_wire::request::offset_commit_response::{
+    OffsetCommitResponsePartition, OffsetCommitResponseTopic,
+};
+use thalweg_wire::request::offset_delete_request::OffsetDeleteRequestTopic;
+use thalweg_wire::request::offset_delete_response::{
+    OffsetDeleteResponsePartition, OffsetDeleteResponseTopic,
+};
+use thalweg_wire::request::offset_fetch_request::{
+    OffsetFetchRequestGroup, OffsetFetchRequestTopic, OffsetFetchRequestTopics,
+};
+use thalweg_wire::request::offset_fetch_response::{
+    OffsetFetchResponseGroup, OffsetFetchResponsePartition, OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic, OffsetFetchResponseTopics,
+};
+use thalweg_wire::request::*;
+use thalweg_wire::{ErrorCode, Uuid};
+
+const GROUP_DENIED: i16 = ErrorCode::GroupAuthorizationFailed as i16;
+const TOPIC_DENIED: i16 = ErrorCode::TopicAuthorizationFailed as i16;
+/// From this version of OffsetCommit and OffsetFetch on, topics are named by their ids.
+const BY_TOPIC_ID: i16 = 10;
+
+/// OffsetCommit, versions 2 to 10: READ on the group and on each topic.
+pub async fn commit(
+    broker: Arc<Broker>,
+    call: Arc<Call>,
+    mut request: OffsetCommitRequest,
+) -> OffsetCommitResponse {
+    let permissions = &call.permissions;
+    if !permissions.may(Operation::Read, ResourceType::Group, &request.group_id) {
+        let topics = request.topics.into_iter().map(|topic| commit_refused(topic, GROUP_DENIED)).collect();
+        return OffsetCommitResponse { topics, ..Default::default() };
+    }
+    if permissions.are_unlimited() {
+        return broker.groups.offset_commit(&client(&call), request, call.version).await;
+    }
+    let image = broker.image();
+    let (mut allowed, mut denied) = (Vec::new(), Vec::new());
+    for topic in request.topics {
+        match may_use(&call, &image, Operation::Read, &topic.name, topic.topic_id) {
+            true => allowed.push(topic),
+            false => denied.push(commit_refused(topic, TOPIC_DENIED)),
+        }
+    }
+    request.topics = allowed;
+    let mut response = broker.groups.offset_commit(&client(&call), request, call.version).await;
+    response.topics.extend(denied);
+    response
+}
+
+/// Whether the client may use a topic that a request names by name or by id.
+fn may_use(call: &Call, image: &Image, operation: Operation, name: &str, id: Uuid) -> bool {
+    let may = |name: &str| call.permissions.may(operation, ResourceType::Topic, name);
+    match call.version >= BY_TOPIC_ID && call.key != thalweg_wire::ApiKey::OffsetDelete {
+        true => image.topic_by_id(id).is_none_or(|topic| may(&topic.name)),
+        false => may(name),
+    }
+}
+
+fn commit_refused(topic: OffsetCommitRequestTopic, error_code: i16) -> OffsetCommitResponseTopic {
+    let partitions = topic.partitions.iter().map(|partition| OffsetCommitResponsePartition {
+        partition_index: partition.partition_index,
+        error_code,
+    });
+    OffsetCommitResponseTopic { partitions: partitions.collect(), name: topic.name, topic_id: topic.topic_id }
+}
+
+/// OffsetFetch, versions 1 to 10: DESCRIBE on each group and each topic. Of all offsets of a group, those of other topics
+/// are left out.
+pub async fn fetch(broker: Arc<Broker>, call: Arc<Call>, request: OffsetFetchRequest) -> OffsetFetchResponse {
+    if call.permissions.are_unlimited() {
+        return broker.groups.offset_fetch(request, call.version).await;
+    }
+    match call.version >= 8 {
+        true => fetch_groups(&broker, &call, request).await,
+        false => fetch_group(&broker, &call, request).await,
+    }
+}
+
+/// Versions 8 and later.
+async fn fetch_groups(broker: &Broker, call: &Call, mut request: OffsetFetchRequest) -> OffsetFetchResponse {
+    let image = broker.image();
+    let may_describe = |topic: &OffsetFetchRequestTopics| {
+        may_use(call, &image, Operation::Describe, &topic.name, topic.topic_id)
+    };
+    let (mut allowed, mut denied_groups, mut denied_topics) = (Vec::new(), Vec::new(), Vec::new());
+    for mut group in std::mem::take(&mut request.groups) {
+        if !call.permissions.may(Operation::Describe, ResourceType::Group, &group.group_id) {
+            let OffsetFetchRequestGroup { group_id, .. } = group;
+            denied_groups.push(OffsetFetchResponseGroup {
+                group_id,
+                error_code: GROUP_DENIED,
+                ..Default::default()
+            });
+            continue;
+        }
+        let is_whole = group.topics.is_none();
+        let mut denied = Vec::new();
+        if let Some(topics) = group.topics.take() {
+            let (may, may_not) = topics.into_iter().partition(&may_describe);
+            group.topics = Some(may);
+            denied = may_not;
+        }
+        denied_topics.push((group.group_id.clone(), is_whole, denied));
+        allowed.push(group);
+    }
+    let mut response = OffsetFetchResponse::default();
+    if !allowed.is_empty() {
+        request.groups = allowed;
+        response = broker.groups.offset_fetch(request, call.version).await;
+    }
+    let mut denied_topics = denied_topics.into_iter();
+    for group in &mut response.groups {
+        // The coordinator answers in the order of the request, and repeated groups once.
+        let Some((_, is_whole, denied)) = denied_topics.find(|(id, _, _)| *id == group.group_id) else {
+            break;
+        };
+        if group.error_code != 0 {
+            continue;
+        }
+        if is_whole {
+            group
+                .topics
+                .retain(|topic| may_use(call, &image, Operation::Describe, &topic.name, topic.topic_id));
+        }
+        group.topics.extend(denied.into_iter().map(fetch_refused));
+    }
+    response.groups.extend(denied_groups);
+    response
+}
+
+fn fetch_refused(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics {
+    let partitions = topic.partition_indexes.iter().map(|&partition_index| OffsetFetchResponsePartitions {
+        partition_index,
+        committed_offset: -1,
+        error_code: TOPIC_DENIED,
+        ..Default::default()
+    });
+    OffsetFetchResponseTopics { partitions: partitions.collect(), name: topic.name, topic_id: topic.topic_id }
+}
+
+/// Versions before 8. Version 1 has no place for an error of the group but the partitions.
+async fn fetch_group(broker: &Broker, call: &Call, mut request: OffsetFetchRequest) -> OffsetFetchResponse {
+    if !call.permissions.may(Operation::Describe, ResourceType::Group, &request.group_id) {
+        if call.version >= 2 {
+            return OffsetFetchResponse { error_code: GROUP_DENIED, ..Default::default() };
+        }
+        let topics = request.topics.into_iter().flatten();
+        let topics = topics.map(|topic| topic_refused(topic, GROUP_DENIED)).collect();
+        return OffsetFetchResponse { topics, ..Default::default() };
+    }
+    let may_describe = |name: &str| call.permissions.may(Operation::Describe, ResourceType::Topic, name);
+    let mut denied = Vec::new();
+    let is_whole = request.topics.is_none();
+    if let Some(topics) = request.topics.take() {
+        let (may, may_not) = topics
+            .into_iter()
+            .partition::<Vec<OffsetFetchRequestTopic>, _>(|topic| may_describe(&topic.name));
+        request.topics = Some(may);
+        denied = may_not;
+    }
+    let mut response = broker.groups.offset_fetch(request, call.version).await;
+    if response.error_code != 0 {
+        return response;
+    }
+    if is_whole {
+        response.topics.retain(|topic| may_describe(&topic.name));
+    }
+    response.topics.extend(denied.into_iter().map(|topic| topic_refused(topic, TOPIC_DENIED)));
+    response
+}
+
+fn topic_refused(topic: OffsetFetchRequestTopic, error_code: i16) -> OffsetFetchResponseTopic {
+    let partitions = topic.partition_indexes.iter().map(|&partition_index| OffsetFetchResponsePartition {
+        partition_index,
+        committed_offset: -1,
+        error_code,
+        ..Default::default()
+    });
+    OffsetFetchResponseTopic { partitions: partitions.collect(), name: topic.name }
+}
+
+/// OffsetDelete, version 0: DELETE on the group, READ on each topic.
+pub async fn delete(
+    broker: Arc<Broker>,
+    call: Arc<Call>,
+    mut request: OffsetDeleteRequest,
+) -> OffsetDeleteResponse {
+    if !call.permissions.may(Operation::Delete, ResourceType::Group, &request.group_id) {
+        return OffsetDeleteResponse { error_code: GROUP_DENIED, ..Default::default() };
+    }
+    let may_read = |topic: &OffsetDeleteRequestTopic| {
+        call.permissions.may(Operation::Read, ResourceType::Topic, &topic.name)
+    };
+    let (allowed, denied): (_, Vec<_>) = request.topics.into_iter().partition(may_read);
+    request.topics = allowed;
+    let mut response = broker.groups.offset_delete(request, call.version).await;
+    if response.error_code == 0 {
+        response.topics.extend(denied.into_iter().map(delete_refused));
+    }
+    response
+}
+
+fn delete_refused(topic: OffsetDeleteRequestTopic) -> OffsetDeleteResponseTopic {
+    let partitions = topic.partitions.iter().map(|partition| OffsetDeleteResponsePartition {
+        partition_index: partition.partition_index,
+        error_code: TOPIC_DENIED,
+    });
+    OffsetDeleteResponseTopic { partitions: partitions.collect(), name: topic.name }
+}

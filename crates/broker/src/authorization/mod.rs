@@ -1,0 +1,9 @@
+//! What the client of a request may do, and the log of decisions.
+//!
+//! [`Permissions`] is made once for each request and asks the authorizer in force; without an authorizer everything is allowed,
+//! at the price of one branch. Which API needs what is said in the table that serves it (`api`).
+
+mod audit;
+mod permissions;
+
+pub use permissions::{Denials, Permissions};

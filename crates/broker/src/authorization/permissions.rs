@@ -1,0 +1,199 @@
+//! The permissions of one request.
+
+use super::audit::{Decision, Logged};
+use std::sync::Arc;
+use thalweg_security::Principal;
+use thalweg_security::acl::{Authorizer, CLUSTER_NAME, Operation, ResourceType, supported_operations};
+use thalweg_wire::ApiKey;
+
+/// What the client of one request may do: everything, where there is no authorizer.
+#[derive(Clone, Debug)]
+pub struct Permissions(Option<Asker>);
+
+/// Who asks, for what, and whom.
+#[derive(Clone, Debug)]
+struct Asker {
+    authorizer: Arc<Authorizer>,
+    principal: Arc<Principal>,
+    host: Arc<str>,
+    api: ApiKey,
+}
+
+impl Permissions {
+    /// Those of a principal at an address, written as ACLs name it, for one request.
+    pub fn of(
+        authorizer: Option<Arc<Authorizer>>,
+        principal: &Arc<Principal>,
+        host: &Arc<str>,
+        api: ApiKey,
+    ) -> Permissions {
+        Permissions(authorizer.map(|authorizer| Asker {
+            authorizer,
+            principal: Arc::clone(principal),
+            host: Arc::clone(host),
+            api,
+        }))
+    }
+
+    /// Whether there is nothing to ask.
+    pub fn are_unlimited(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether an operation on one resource is allowed.
+    pub fn may(&self, operation: Operation, resource_type: ResourceType, name: &str) -> bool {
+        self.decide(Logged::Both, operation, resource_type, name, 1)
+    }
+
+    /// As [`Permissions::may`], for a resource that the request names several times.
+    pub fn may_each(
+        &self,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: &str,
+        count: usize,
+    ) -> bool {
+        self.decide(Logged::Both, operation, resource_type, name, count)
+    }
+
+    /// As [`Permissions::may`], where a denial refuses nothing: something else may allow the same, or the resource is left
+    /// out of a list.
+    pub fn may_also(&self, operation: Operation, resource_type: ResourceType, name: &str) -> bool {
+        self.decide(Logged::IfAllowed, operation, resource_type, name, 1)
+    }
+
+    /// Whether an operation on the cluster is allowed.
+    pub fn may_on_cluster(&self, operation: Operation) -> bool {
+        self.may(operation, ResourceType::Cluster, CLUSTER_NAME)
+    }
+
+    /// As [`Permissions::may_also`], on the cluster.
+    pub fn may_also_on_cluster(&self, operation: Operation) -> bool {
+        self.may_also(operation, ResourceType::Cluster, CLUSTER_NAME)
+    }
+
+    /// Whether one of these operations on the cluster is allowed. Only the last one's denial is a refusal.
+    pub fn may_any_on_cluster(&self, operations: &[Operation]) -> bool {
+        let Some((last, others)) = operations.split_last() else { return false };
+        others.iter().any(|operation| self.may_also_on_cluster(*operation)) || self.may_on_cluster(*last)
+    }
+
+    /// Whether an operation is allowed on some resource of a kind, now or once it exists.
+    pub fn may_on_any(&self, operation: Operation, resource_type: ResourceType) -> bool {
+        self.0.as_ref().is_none_or(|asker| {
+            let Asker { authorizer, principal, host, .. } = asker;
+            authorizer.authorize_by_resource_type(principal, host, operation, resource_type).is_allowed
+        })
+    }
+
+    /// The operations allowed on a resource, as the bits of answers.
+    pub fn operations(&self, resource_type: ResourceType, name: &str) -> i32 {
+        let operations = supported_operations(resource_type).iter().copied();
+        let allowed =
+            operations.filter(|operation| self.decide(Logged::Neither, *operation, resource_type, name, 1));
+        allowed.fold(0, |bits, operation| bits | 1 << operation.code())
+    }
+
+    /// The operations allowed on the cluster; none for a client that may not describe it.
+    pub fn operations_on_cluster(&self) -> i32 {
+        match self.may_on_cluster(Operation::Describe) {
+            true => self.operations(ResourceType::Cluster, CLUSTER_NAME),
+            false => 0,
+        }
+    }
+
+    fn decide(
+        &self,
+        logged: Logged,
+        operation: Operation,
+        resource_type: ResourceType,
+        resource_name: &str,
+        count: usize,
+    ) -> bool {
+        let Some(Asker { authorizer, principal, host, api }) = &self.0 else { return true };
+        let answer = &authorizer.authorize(principal, host, operation, resource_type, resource_name);
+        let (principal, api) = (principal.as_str(), *api);
+        Decision { principal, host, api, operation, resource_type, resource_name, count, answer }.log(logged);
+        answer.is_allowed
+    }
+}
+
+/// The places of a request's entries that are denied, in rising order. It allocates only for those.
+#[derive(Debug, Default)]
+pub struct Denials(Vec<usize>);
+
+impl Denials {
+    /// Those of the entries for which `is_allowed` does not hold.
+    pub fn among<T>(entries: &[T], is_allowed: impl Fn(&T) -> bool) -> Denials {
+        let denied = entries.iter().enumerate().filter(|(_, entry)| !is_allowed(entry));
+        Denials(denied.map(|(place, _)| place).collect())
+    }
+
+    /// Whether nothing is denied.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the entry at this place is denied.
+    pub fn contains(&self, place: usize) -> bool {
+        self.0.binary_search(&place).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_security::acl::{Acl, PatternType, Permission, Rules};
+
+    fn permissions(acls: impl IntoIterator<Item = (ResourceType, &'static str, Operation)>) -> Permissions {
+        let acl = |(resource_type, name, operation): (ResourceType, &str, Operation)| Acl {
+            resource_type,
+            resource_name: name.to_owned(),
+            pattern_type: PatternType::Literal,
+            principal: "User:ann".to_owned(),
+            host: "*".to_owned(),
+            operation,
+            permission: Permission::Allow,
+        };
+        let authorizer = Arc::new(Authorizer::new(Rules::default(), acls.into_iter().map(acl)));
+        let (principal, host) = (Arc::new(Principal::user("ann")), Arc::from("127.0.0.1"));
+        Permissions::of(Some(authorizer), &principal, &host, ApiKey::Metadata)
+    }
+
+    #[test]
+    fn without_an_authorizer_everything_is_allowed() {
+        let (principal, host) = (Arc::new(Principal::anonymous()), Arc::from("127.0.0.1"));
+        let all = Permissions::of(None, &principal, &host, ApiKey::Metadata);
+        assert!(all.are_unlimited() && all.may_on_cluster(Operation::ClusterAction));
+        assert!(all.may_on_any(Operation::Write, ResourceType::Topic));
+        let bits = |operations: &[i32]| operations.iter().fold(0, |bits, operation| bits | 1 << operation);
+        assert_eq!(all.operations(ResourceType::Topic, "t"), bits(&[3, 4, 5, 6, 7, 8, 10, 11]));
+        assert_eq!(all.operations(ResourceType::Group, "g"), bits(&[3, 6, 8, 10, 11]));
+        assert_eq!(all.operations_on_cluster(), bits(&[5, 7, 8, 9, 10, 11, 12]));
+    }
+
+    #[test]
+    fn implied_operations_are_listed() {
+        let some = permissions([(ResourceType::Topic, "t", Operation::Read)]);
+        assert_eq!(some.operations(ResourceType::Topic, "t"), 1 << 3 | 1 << 8, "READ, and DESCRIBE with it");
+        assert_eq!(some.operations(ResourceType::Topic, "u"), 0);
+        assert_eq!(some.operations_on_cluster(), 0);
+    }
+
+    #[test]
+    fn operations_on_the_cluster_are_shown_to_those_who_may_describe_it() {
+        let cluster = ResourceType::Cluster;
+        let without = permissions([(cluster, CLUSTER_NAME, Operation::Create)]);
+        assert_eq!(without.operations_on_cluster(), 0);
+        let with = permissions([(cluster, CLUSTER_NAME, Operation::Alter)]);
+        assert_eq!(with.operations_on_cluster(), 1 << 7 | 1 << 8);
+    }
+
+    #[test]
+    fn any_of_several_operations_suffices() {
+        let some = permissions([(ResourceType::Cluster, CLUSTER_NAME, Operation::Alter)]);
+        assert!(some.may_any_on_cluster(&[Operation::Alter, Operation::ClusterAction]));
+        assert!(!some.may_any_on_cluster(&[Operation::Create, Operation::ClusterAction]));
+        assert!(!some.may_any_on_cluster(&[]), "a check that asks for nothing allows nothing");
+    }
+}
