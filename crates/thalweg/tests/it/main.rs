@@ -12,6 +12,7 @@ mod lab_worker;
 mod log_limit;
 mod node;
 mod replicated;
+mod secure_node;
 mod secured;
 mod serve_cluster;
 mod stream_hosting;

@@ -49,8 +49,13 @@ pub fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -
 impl Node {
     /// Starts one with its data in `dir`.
     pub fn start(dir: &Path, properties: &[&str]) -> Node {
+        Node::start_with(dir, &[], properties)
+    }
+
+    /// The same, with other options too.
+    pub fn start_with(dir: &Path, options: &[&str], properties: &[&str]) -> Node {
         let mut command = thalweg("serve --set http.listener=127.0.0.1:0 --data-dir");
-        command.arg(dir);
+        command.arg(dir).args(options);
         for property in properties {
             command.args(["--set", property]);
         }
