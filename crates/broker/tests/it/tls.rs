@@ -325,12 +325,8 @@ async fn certificates_change_while_the_broker_runs() {
     let alter = async |name: &str, value: &str| {
         let config =
             AlterableConfig { name: name.to_owned(), value: Some(value.to_owned()), ..Default::default() };
-        let resource = AlterConfigsResource {
-            resource_type: 4,
-            resource_name: "1".to_owned(),
-            configs: vec![config],
-            ..Default::default()
-        };
+        let resource =
+            AlterConfigsResource { resource_type: 4, resource_name: "1".to_owned(), configs: vec![config] };
         let request = IncrementalAlterConfigsRequest { resources: vec![resource], validate_only: false };
         let answer = broker.ask(&request).await.responses.remove(0);
         (answer.error_code, answer.error_message.unwrap_or_default())

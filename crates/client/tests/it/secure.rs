@@ -283,6 +283,7 @@ fn a_setting_that_cannot_be_names_itself_and_no_secret() {
     let (path_of_store, store) = path(&directory, "key.p12");
     client.write_keystore(&path_of_store);
     let jks = write(&directory.path().join("x.jks"), &[0xfe, 0xed, 0xfe, 0xed, 0, 0, 0, 2]);
+    let jceks = write(&directory.path().join("x.jceks"), &[0xce, 0xce, 0xce, 0xce, 0, 0, 0, 2]);
     let text = write(&directory.path().join("x.txt"), b"hello");
     let other = authority.sign(&[], Valid::Now);
     let encrypted = client.encrypted_key_pem();
@@ -291,8 +292,9 @@ fn a_setting_that_cannot_be_names_itself_and_no_secret() {
             &[("ssl.truststore.location", "/nowhere")][..],
             "ssl.truststore.location=/nowhere is invalid: expected a file that can be read",
         ),
-        (&[("ssl.truststore.location", &jks)], "-deststoretype PKCS12 converts it"),
-        (&[("ssl.truststore.location", &text)], "expected a file in PEM or PKCS12, which this is not"),
+        (&[("ssl.truststore.location", &jks)], "expected a readable JKS file"),
+        (&[("ssl.truststore.location", &jceks)], "-deststoretype PKCS12 converts it"),
+        (&[("ssl.truststore.location", &text)], "expected a file in PEM, PKCS12 or JKS, which this is not"),
         (
             &[("ssl.truststore.location", &store)],
             "ssl.truststore.password=(not set) is invalid: expected the password of",
@@ -323,7 +325,10 @@ fn a_setting_that_cannot_be_names_itself_and_no_secret() {
             "ssl.enabled.protocols=TLSv1.1 is invalid: expected TLSv1.2, TLSv1.3",
         ),
         (&[("ssl.endpoint.identification.algorithm", "LDAPS")], "https, or nothing for no check"),
-        (&[("ssl.truststore.type", "BCFKS")], "ssl.truststore.type=BCFKS is invalid: expected PEM or PKCS12"),
+        (
+            &[("ssl.truststore.type", "BCFKS")],
+            "ssl.truststore.type=BCFKS is invalid: expected PEM, PKCS12 or JKS",
+        ),
     ] {
         let mut all = vec![("security.protocol", "SSL")];
         if !settings.iter().any(|(key, _)| key.starts_with("ssl.truststore")) {

@@ -72,7 +72,7 @@ async fn a_broker_joins_controllers_and_follows_a_leader_over_sasl_and_tls() {
     jvm.begin();
 
     let servers = controllers.servers();
-    // Our own listeners have no TLS yet: the leader has registered the protocol of its INSIDE listener.
+    // Our own listeners have no SASL yet: the leader has registered the protocol of its INSIDE listener.
     let ours = [
         ("listeners", "CLIENTS://127.0.0.1:0,INSIDE://127.0.0.1:0"),
         ("listener.security.protocol.map", "CLIENTS:PLAINTEXT,INSIDE:PLAINTEXT,CONTROLLER:SASL_SSL"),
