@@ -166,7 +166,6 @@ fn take_token(properties: &mut Properties) -> Result<Credentials, InvalidSetting
     })
 }
 
-#[expect(clippy::disallowed_types, reason = "a small file of the user")]
 fn read_token(file: &Path) -> Result<String, AuthenticationFault> {
     let fails = |reason: String| AuthenticationFault::Token { file: file.to_owned(), reason };
     let token = std::fs::read_to_string(file).map_err(|error| fails(error.to_string()))?;
