@@ -1,6 +1,5 @@
 //! Errors of SASL.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,14 +42,9 @@ pub enum AuthenticationFault {
     /// The exchange violates SCRAM, or the broker does not know the password.
     #[error(transparent)]
     Scram(#[from] ScramFault),
-    /// There is no token to show.
-    #[error("the token cannot be read from {}: {reason}", file.display())]
-    Token {
-        /// Its file.
-        file: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    /// There is no token to show: its file, and why.
+    #[error("the token cannot be read from {0}")]
+    Token(String),
     /// The broker asks for more messages than the mechanism has.
     #[error("it continues beyond the mechanism's messages")]
     Rounds,

@@ -171,9 +171,8 @@ fn take_token(properties: &mut Properties) -> Result<Credentials, InvalidSetting
     })
 }
 
-#[expect(clippy::disallowed_types, reason = "a small file of the user")]
 fn read_token(file: &Path) -> Result<String, AuthenticationFault> {
-    let fails = |reason: String| AuthenticationFault::Token { file: file.to_owned(), reason };
+    let fails = |reason: String| AuthenticationFault::Token(format!("{}: {reason}", file.display()));
     let token = std::fs::read_to_string(file).map_err(|error| fails(error.to_string()))?;
     let token = token.trim();
     if token.is_empty() || token.len() > TOKEN_BYTES_MAX || !token.bytes().all(|byte| byte.is_ascii_graphic())
