@@ -13,7 +13,11 @@ const LIMIT: Duration = Duration::from_secs(90);
 pub fn thalweg(line: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
     command.args(line.split_whitespace());
-    command.env_remove("THALWEG_BOOTSTRAP_SERVER").env_remove("THALWEG_COMMAND_CONFIG").env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+        .env_remove("THALWEG_BOOTSTRAP_SERVER")
+        .env_remove("THALWEG_COMMAND_CONFIG")
+        .env_remove("RUST_LOG")
+        .stdin(Stdio::null());
     command
 }
 

@@ -138,7 +138,8 @@ impl Server {
         let mut fields = without_proof.split(',');
         let binding = fields.next().and_then(|field| field.strip_prefix("c=")).ok_or_else(invalid)?;
         let nonce = fields.next().and_then(|field| field.strip_prefix("r=")).ok_or_else(invalid)?;
-        if nonce != self.nonce {
+        // librdkafka 2.0 and older put their own nonce before it once more; Kafka takes that too. It is under the proof.
+        if !nonce.ends_with(&self.nonce) {
             return Err(Rejection::hidden("the final message answers another exchange"));
         }
         if STANDARD.decode(binding).ok().as_deref() != Some(self.first.header.as_bytes()) {
@@ -242,6 +243,25 @@ mod tests {
         // A credential of the other mechanism.
         let other = credential(Hash::Sha512, "p", b"salt");
         assert!(!begin(b"n,,n=u,r=n", Some(other), Hash::Sha256).0.is_known);
+    }
+
+    #[test]
+    fn a_nonce_that_is_sent_with_the_clients_once_more_is_taken() {
+        let hash = Hash::Sha256;
+        let iterations = NonZeroU32::new(ITERATIONS_MIN).expect("not zero");
+        let client_key = hmac::sign(&hash.key(&hash.salted("p", b"salt", iterations)), b"Client Key");
+        let stored_key = hash.digest(client_key.as_ref());
+        for (nonce, is_taken) in [("noncenonceserver", true), ("nonceserver", true), ("noncenonce", false)] {
+            let known = Some(credential(hash, "p", b"salt"));
+            let (server, answer) = begin(b"n,,n=u,r=nonce", known, hash);
+            let without_proof = format!("c=biws,r={nonce}");
+            let answer = String::from_utf8(answer).expect("text");
+            let signed = auth_message("n=u,r=nonce", &answer, &without_proof);
+            let signature = hmac::sign(&hash.key(stored_key.as_ref()), signed.as_bytes());
+            let proof = STANDARD.encode(xor(client_key.as_ref(), signature.as_ref()));
+            let finished = server.finish(format!("{without_proof},p={proof}").as_bytes());
+            assert_eq!(finished.is_ok(), is_taken, "{nonce}");
+        }
     }
 
     #[test]
