@@ -4,8 +4,9 @@ use crate::{
     AccessControlEntries, BrokerId, BrokerRegistration, ConfigResource, Configs, ControllerRegistration,
     DelegationToken, Endpoint, Features, PartitionRegistration, Quotas, ScramCredential, Topic, Topics,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use thalweg_security::acl::Authorizer;
 use thalweg_wire::Uuid;
 
 /// Which part of the log an image holds.
@@ -199,5 +200,19 @@ impl Image {
     /// The delegation tokens by their ids.
     pub fn delegation_tokens(&self) -> &BTreeMap<String, DelegationToken> {
         &self.delegation_tokens
+    }
+}
+
+impl Image {
+    /// Brings an authorizer from the ACLs of an image to those of this one, which differs in the entries `touched`.
+    pub fn update_authorizer(&self, authorizer: &mut Authorizer, base: &Image, touched: &BTreeSet<Uuid>) {
+        for id in touched {
+            if let Some(acl) = base.acls().get(*id).and_then(|entry| entry.to_acl().ok()) {
+                authorizer.remove(&acl);
+            }
+            if let Some(acl) = self.acls().get(*id).and_then(|entry| entry.to_acl().ok()) {
+                authorizer.add(acl);
+            }
+        }
     }
 }
