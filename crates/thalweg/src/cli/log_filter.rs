@@ -5,8 +5,18 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::{Directive, LevelFilter};
 
 /// Targets of log lines: this program's crates, and the libraries that log.
-const TARGETS: [&str; 9] =
-    ["thalweg", "axum", "h2", "hyper", "librdkafka", "mio", "rdkafka", "rustls", "tokio"];
+const TARGETS: [&str; 10] = [
+    "thalweg",
+    "axum",
+    "h2",
+    "hyper",
+    "kafka.authorizer.logger",
+    "librdkafka",
+    "mio",
+    "rdkafka",
+    "rustls",
+    "tokio",
+];
 
 /// The filter for a text, and its faults. Without any valid part it is `level`.
 pub fn read(asked: &str, level: &str) -> (EnvFilter, Vec<String>) {
@@ -76,6 +86,7 @@ mod tests {
             "thalweg_broker=debug",
             "thalweg_log::partition=trace",
             "hyper=info",
+            "kafka.authorizer.logger=debug",
             "[produce{id=1,b=2}]=trace",
         ] {
             let (filter, complaints) = read(text, "warn");

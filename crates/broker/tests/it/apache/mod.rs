@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Kafka's jars; without them a test prints that it is skipped.
 #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-fn jars() -> Option<String> {
+pub(crate) fn jars() -> Option<String> {
     let jars = std::env::var("KAFKA_CLASSPATH").ok().filter(|jars| !jars.is_empty());
     if jars.is_none() {
         eprintln!("skipped: KAFKA_CLASSPATH is not set");
