@@ -1,5 +1,5 @@
 //! What producers and consumers ask: Produce, Fetch, ListOffsets, Metadata, OffsetForLeaderEpoch, InitProducerId,
-//! ApiVersions.
+//! ApiVersions, SASL.
 
 use super::Trial;
 use crate::records::{Topic, batch, fetch, fetch_partition, produce, values};
@@ -54,6 +54,12 @@ pub async fn ask(trial: &mut Trial) {
         ..Default::default()
     };
     trial.each("an epoch that is raised", make, |_, answer| answer.error_code == 0).await;
+    // The listener asks nobody for a name.
+    let state = ErrorCode::IllegalSaslState.code();
+    let make = |_| SaslHandshakeRequest { mechanism: "PLAIN".to_owned() };
+    trial.each("without need", make, |_, answer| answer.error_code == state).await;
+    let make = |_| SaslAuthenticateRequest { auth_bytes: "\0u\0p".into() };
+    trial.each("without need", make, |_, answer| answer.error_code == state).await;
 }
 
 /// The error for an unknown topic, if ids identify topics after a version.
