@@ -376,7 +376,7 @@ mod tests {
     fn warnings_name_key_and_reason() {
         let warnings = parse(
             "ssl.keystore.location=/k\nnode.id=1\nlog.retenton.ms=5\nmine=1\nnum.io.threads=16\n\
-             transaction.state.log.min.isr=1\nlistener.name.external.sasl.enabled.mechanisms=PLAIN\n\
+             transaction.state.log.min.isr=1\nlistener.name.external.num.network.threads=3\n\
              listener.name.controller.ssl.truststore.location=/t\n\
              listener.name.controller.plain.sasl.jaas.config=x\n",
         )
@@ -385,7 +385,7 @@ mod tests {
         assert_eq!(
             texts,
             [
-                "listener.name.external.sasl.enabled.mechanisms: settings for a single listener are not served yet",
+                "listener.name.external.num.network.threads: settings for a single listener are not served yet",
                 "log.retenton.ms: unknown key; did you mean log.retention.ms?",
                 "mine: unknown key",
                 "num.io.threads has no effect: one worker thread per core replaces all of Kafka's thread pools",
