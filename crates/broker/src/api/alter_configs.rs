@@ -36,7 +36,7 @@ impl Verdict {
         Self::new(ErrorCode::InvalidRequest, message)
     }
 
-    fn bare(code: ErrorCode) -> Self {
+    pub fn bare(code: ErrorCode) -> Self {
         Self { code: code.code(), message: None }
     }
 }

@@ -34,7 +34,10 @@ pub async fn handle(
         auto_create::create(&broker, vec![topic.to_owned()], None).await;
     }
     let found = keys.into_iter().enumerate().map(|(place, key)| match denied.contains(place) {
-        true => refused(key, denial(request.key_type), None),
+        true => {
+            let (error, words) = denial(request.key_type);
+            refused(key, error, Some(if batched { "" } else { words }))
+        }
         false => find(&broker, &call.peer.listener, request.key_type, key),
     });
     let mut coordinators: Vec<Coordinator> = found.collect();
@@ -70,10 +73,12 @@ fn may_find(permissions: &Permissions, key_type: i8, key: &str) -> bool {
     }
 }
 
-fn denial(key_type: i8) -> ErrorCode {
+fn denial(key_type: i8) -> (ErrorCode, &'static str) {
     match key_type {
-        TRANSACTION => ErrorCode::TransactionalIdAuthorizationFailed,
-        _ => ErrorCode::GroupAuthorizationFailed,
+        TRANSACTION => {
+            (ErrorCode::TransactionalIdAuthorizationFailed, "Transactional Id authorization failed.")
+        }
+        _ => (ErrorCode::GroupAuthorizationFailed, "Group authorization failed."),
     }
 }
 

@@ -41,10 +41,12 @@ pub async fn join(broker: Arc<Broker>, call: Arc<Call>, request: JoinGroupReques
 
 /// SyncGroup, versions 0 to 5.
 pub async fn sync(broker: Arc<Broker>, call: Arc<Call>, request: SyncGroupRequest) -> SyncGroupResponse {
-    // Kafka looks at the form first.
-    let is_malformed =
-        call.version >= 5 && (request.protocol_type.is_none() || request.protocol_name.is_none());
-    if !is_malformed && !may_join(&call, &request.group_id) {
+    // As in Kafka, before any other check.
+    if call.version >= 5 && (request.protocol_type.is_none() || request.protocol_name.is_none()) {
+        let error_code = ErrorCode::InconsistentGroupProtocol.code();
+        return SyncGroupResponse { error_code, ..Default::default() };
+    }
+    if !may_join(&call, &request.group_id) {
         return SyncGroupResponse { error_code: DENIED, ..Default::default() };
     }
     broker.groups.sync_group(request, call.version).await

@@ -74,8 +74,7 @@ fn check(
         ConfigResourceKind::BrokerLogger => {
             // The controller never sees these.
             if !permissions.may_on_cluster(Operation::AlterConfigs) {
-                let error = ErrorCode::ClusterAuthorizationFailed;
-                return Err(Verdict::new(error, "Cluster authorization failed."));
+                return Err(Verdict::bare(ErrorCode::ClusterAuthorizationFailed));
             }
             if node_id(name)? != broker.node_id.0 {
                 let message = format!("Unexpected node id. Expected {}, but received {name}", broker.node_id);

@@ -124,7 +124,7 @@ fn append(
     let append_all = || {
         for (topic_index, topic) in request.topic_data.into_iter().enumerate() {
             if denied.contains(topic_index) {
-                response.responses.push(all_refused(topic, ErrorCode::TopicAuthorizationFailed, None));
+                response.responses.push(all_refused(topic, ErrorCode::TopicAuthorizationFailed));
                 continue;
             }
             let mut guard = |index| guards.take((topic_index, index));
@@ -218,22 +218,15 @@ fn tell_leaders(broker: &Broker, call: &Call, response: &mut ProduceResponse) {
 
 /// The request is refused as a whole.
 fn refuse_all(broker: &Broker, call: &Call, request: ProduceRequest, error: ErrorCode) -> Reply {
-    let message = match error {
-        ErrorCode::TransactionalIdAuthorizationFailed => Some("Transactional Id authorization failed."),
-        _ => None,
-    };
-    let responses = request.topic_data.into_iter().map(|topic| all_refused(topic, error, message));
+    let responses = request.topic_data.into_iter().map(|topic| all_refused(topic, error));
     let response = ProduceResponse { responses: responses.collect(), ..Default::default() };
     count(broker, call, &response);
     if request.acks == 0 { without_answer(&response) } else { call.reply::<ProduceRequest>(&response) }
 }
 
-fn all_refused(topic: TopicProduceData, error: ErrorCode, message: Option<&str>) -> TopicProduceResponse {
+fn all_refused(topic: TopicProduceData, error: ErrorCode) -> TopicProduceResponse {
     let error = Refusal::from(error);
-    let partitions = topic.partition_data.iter().map(|data| PartitionProduceResponse {
-        error_message: message.map(str::to_owned),
-        ..refused(data.index, &error)
-    });
+    let partitions = topic.partition_data.iter().map(|data| refused(data.index, &error));
     TopicProduceResponse {
         partition_responses: partitions.collect(),
         name: topic.name,

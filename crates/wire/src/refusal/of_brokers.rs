@@ -54,28 +54,26 @@ impl Refuse for AlterReplicaLogDirsRequest {
 }
 
 impl Refuse for DescribeUserScramCredentialsRequest {
-    fn refuse(&self, code: ErrorCode, message: Option<&str>, _: i16) -> DescribeUserScramCredentialsResponse {
-        let error_message = message.map(str::to_owned);
-        let results = self.users.iter().flatten().map(|user| DescribeUserScramCredentialsResult {
-            user: user.name.clone(),
-            error_code: code.code(),
-            error_message: error_message.clone(),
-            ..Default::default()
-        });
+    /// An entry for each user, without its name.
+    fn refuse(&self, code: ErrorCode, _: Option<&str>, _: i16) -> DescribeUserScramCredentialsResponse {
+        let error_code = code.code();
+        let refused =
+            DescribeUserScramCredentialsResult { error_code, error_message: None, ..Default::default() };
+        let results = vec![refused; self.users.as_ref().map_or(0, Vec::len)];
         DescribeUserScramCredentialsResponse {
-            results: results.collect(),
-            error_code: code.code(),
-            error_message,
+            error_code,
+            error_message: None,
+            results,
             ..Default::default()
         }
     }
 }
 
 impl Refuse for DescribeClientQuotasRequest {
-    fn refuse(&self, code: ErrorCode, message: Option<&str>, _: i16) -> DescribeClientQuotasResponse {
+    fn refuse(&self, code: ErrorCode, _: Option<&str>, _: i16) -> DescribeClientQuotasResponse {
         DescribeClientQuotasResponse {
             error_code: code.code(),
-            error_message: message.map(str::to_owned),
+            error_message: None,
             entries: None,
             ..Default::default()
         }

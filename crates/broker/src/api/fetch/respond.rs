@@ -152,7 +152,17 @@ fn partition_data(plan: &Plan, entry: &Entry, outcome: Outcome, slices: &mut Vec
         aborted_transactions: None,
         ..Default::default()
     };
-    let Some(read) = outcome.read else { return data };
+    let Some(read) = outcome.read else {
+        // As in Kafka, where a topic is refused before its partitions are looked at.
+        let is_early = matches!(
+            outcome.error,
+            ErrorCode::TopicAuthorizationFailed
+                | ErrorCode::UnknownTopicId
+                | ErrorCode::UnknownTopicOrPartition
+        );
+        data.aborted_transactions = is_early.then(Vec::new);
+        return data;
+    };
     data.high_watermark = read.high_watermark.0;
     data.last_stable_offset = read.last_stable_offset.0;
     data.log_start_offset = read.log_start_offset.0;

@@ -38,7 +38,7 @@ impl Node {
              sasl.enabled.mechanisms=PLAIN\nsasl.mechanism.inter.broker.protocol=PLAIN\n\
              sasl.mechanism.controller.protocol=PLAIN\noffsets.topic.num.partitions=1\n\
              offsets.topic.replication.factor=1\ntransaction.state.log.num.partitions=1\n\
-             transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n",
+             transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\nlog.retention.ms=-1\n",
             dir.path().join("data").display(),
         );
         for listener in ["admin", "controller"] {
