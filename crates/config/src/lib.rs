@@ -48,7 +48,8 @@ pub use setting::Setting;
 pub use table::{
     AccessSettings, CleanerSettings, ControllerSettings, EffectiveTopicConfig, GroupSettings, HttpSettings,
     ListenerSettings, LogSettings, MetadataLogSettings, NetworkSettings, NodeSettings, ReplicationSettings,
-    SaslKeys, StandardAuthorizerSettings, StreamSettings, TlsKeys, TopicSettings, TransactionSettings,
+    STANDARD_AUTHORIZER_CLASS, SaslKeys, StandardAuthorizerSettings, StreamSettings, TlsKeys, TopicSettings,
+    TransactionSettings,
 };
 pub use thalweg_log::CleanupPolicy;
 pub use thalweg_record::TimestampType;

@@ -60,17 +60,7 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
         let creates = may_create && broker.config().topics.auto_create;
         denied = Denials::among(topics, |topic| may_have(&call, &image, topic, creates));
         if creates {
-            let missing = topics
-                .iter()
-                .enumerate()
-                .filter(|(place, _)| !denied.contains(*place))
-                .filter_map(|(_, topic)| topic.name.as_deref())
-                .filter(|name| image.topic(name).is_none() && topic_name::check(name).is_ok());
-            let missing: Vec<String> = missing.map(str::to_owned).collect();
-            // More would be refused by the controller, all of them.
-            if (1..=CREATED_AT_ONCE_MAX).contains(&missing.len()) {
-                auto_create::create(&broker, missing, Some(&call)).await;
-            }
+            create_missing(&broker, &call, topics, &denied).await;
         }
     }
     let image = broker.image();
@@ -107,6 +97,20 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
             OPERATIONS_OMITTED
         },
         error_code: 0,
+    }
+}
+
+/// Creates those of the topics that do not exist and are not denied.
+async fn create_missing(broker: &Broker, call: &Call, topics: &[MetadataRequestTopic], denied: &Denials) {
+    let image = broker.image();
+    let allowed = topics.iter().enumerate().filter(|(place, _)| !denied.contains(*place));
+    let missing = allowed
+        .filter_map(|(_, topic)| topic.name.as_deref())
+        .filter(|name| image.topic(name).is_none() && topic_name::check(name).is_ok());
+    let missing: Vec<String> = missing.map(str::to_owned).collect();
+    // More would be refused by the controller, all of them.
+    if (1..=CREATED_AT_ONCE_MAX).contains(&missing.len()) {
+        auto_create::create(broker, missing, Some(call)).await;
     }
 }
 

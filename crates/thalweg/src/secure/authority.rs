@@ -129,6 +129,7 @@ fn read(file: &Path) -> Result<String> {
 }
 
 /// Writes a file that only its owner may read.
+#[expect(clippy::disallowed_types, reason = "a secret of the command line is no data of the log")]
 pub fn write_new_secret(file: &Path, text: &str) -> Result<()> {
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);

@@ -1,12 +1,12 @@
 //! A secured node's directory: the authority, the node's certificate, an administrator's password, and the settings that
 //! follow from them, for the node and for its clients.
 
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use thalweg_config::STANDARD_AUTHORIZER_CLASS;
 
 use super::authority::{Authority, Purpose, replace_secret, write_new_secret};
 
@@ -17,7 +17,6 @@ pub const MECHANISM: &str = "SCRAM-SHA-512";
 const PASSWORD_FILE: &str = "admin.password";
 const JAVA_FILE: &str = "client.properties";
 const LIBRDKAFKA_FILE: &str = "librdkafka.properties";
-const AUTHORIZER: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 const LOGIN_MODULE: &str = "org.apache.kafka.common.security.scram.ScramLoginModule";
 /// Random bytes of a password.
 const PASSWORD_LEN: usize = 24;
@@ -51,50 +50,50 @@ impl Directory {
         &self.password
     }
 
-    /// Kafka's settings for the node, whose clients reach it by these names and addresses. Signs its certificate anew, so
-    /// that it names them and holds for long.
-    pub fn node_settings(&self, listeners: &str, hosts: &[String]) -> Result<Vec<(&'static str, String)>> {
+    /// Kafka's settings for the node, a line each, whose clients reach it by these names and addresses. Signs its certificate
+    /// anew, so that it names them and holds for long.
+    pub fn node_settings(&self, listeners: &str, hosts: &[String]) -> Result<String> {
         let keystore = self.authority.sign("node", Purpose::Node, hosts)?;
-        Ok(vec![
-            ("listeners", listeners.to_owned()),
-            ("inter.broker.listener.name", "SASL_SSL".to_owned()),
-            ("ssl.keystore.type", "PEM".to_owned()),
-            ("ssl.keystore.location", keystore.display().to_string()),
-            ("ssl.truststore.type", "PEM".to_owned()),
-            ("ssl.truststore.location", self.authority.certificate_file().display().to_string()),
-            ("sasl.enabled.mechanisms", format!("{MECHANISM},SCRAM-SHA-256")),
-            ("sasl.mechanism.inter.broker.protocol", MECHANISM.to_owned()),
-            ("sasl.jaas.config", self.login()),
-            ("authorizer.class.name", AUTHORIZER.to_owned()),
-            ("super.users", format!("User:{ADMIN}")),
-        ])
+        Ok(format!(
+            "listeners={listeners}\n\
+             inter.broker.listener.name=SASL_SSL\n\
+             ssl.keystore.type=PEM\n\
+             ssl.keystore.location={keystore}\n\
+             ssl.truststore.type=PEM\n\
+             ssl.truststore.location={ca}\n\
+             sasl.enabled.mechanisms={MECHANISM},SCRAM-SHA-256\n\
+             sasl.mechanism.inter.broker.protocol={MECHANISM}\n\
+             sasl.jaas.config={login}\n\
+             authorizer.class.name={STANDARD_AUTHORIZER_CLASS}\n\
+             super.users=User:{ADMIN}\n",
+            keystore = keystore.display(),
+            ca = self.authority.certificate_file().display(),
+            login = self.login(),
+        ))
     }
 
     /// The administrator's client settings for Java and for Thalweg's own commands, and the same for librdkafka; written
     /// into files.
     pub fn write_client_settings(&self) -> Result<ClientFiles> {
         let ca = self.authority.certificate_file();
-        let ca = ca.display();
-        let mut java = String::new();
-        for (key, value) in [
-            ("security.protocol", "SASL_SSL"),
-            ("sasl.mechanism", MECHANISM),
-            ("sasl.jaas.config", &self.login()),
-            ("ssl.truststore.type", "PEM"),
-            ("ssl.truststore.location", &ca.to_string()),
-        ] {
-            writeln!(java, "{key}={value}")?;
-        }
-        let mut librdkafka = String::new();
-        for (key, value) in [
-            ("security.protocol", "SASL_SSL"),
-            ("sasl.mechanisms", MECHANISM),
-            ("sasl.username", ADMIN),
-            ("sasl.password", &self.password),
-            ("ssl.ca.location", &ca.to_string()),
-        ] {
-            writeln!(librdkafka, "{key}={value}")?;
-        }
+        let java = format!(
+            "security.protocol=SASL_SSL\n\
+             sasl.mechanism={MECHANISM}\n\
+             sasl.jaas.config={login}\n\
+             ssl.truststore.type=PEM\n\
+             ssl.truststore.location={ca}\n",
+            login = self.login(),
+            ca = ca.display(),
+        );
+        let librdkafka = format!(
+            "security.protocol=SASL_SSL\n\
+             sasl.mechanisms={MECHANISM}\n\
+             sasl.username={ADMIN}\n\
+             sasl.password={password}\n\
+             ssl.ca.location={ca}\n",
+            password = self.password,
+            ca = ca.display(),
+        );
         let files =
             ClientFiles { java: self.dir.join(JAVA_FILE), librdkafka: self.dir.join(LIBRDKAFKA_FILE) };
         replace_secret(&files.java, &java)?;

@@ -31,8 +31,8 @@ pub fn secure(properties: &mut ServerProperties, dir: Option<&Path>, host_name: 
     let directory = Directory::open_or_create(&dir)
         .with_context(|| format!("--secure cannot prepare {}", dir.display()))?;
     let hosts = hosts(properties, &listeners, host_name);
-    for (key, value) in directory.node_settings(&listeners, &hosts)? {
-        properties.set_from(ORIGIN, key, &value);
+    for setting in directory.node_settings(&listeners, &hosts)?.lines() {
+        properties.assign(ORIGIN, setting).expect("a setting has a key and a value");
     }
     let files = directory.write_client_settings()?;
     let password = directory.password().to_owned();
