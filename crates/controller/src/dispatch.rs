@@ -291,20 +291,26 @@ struct Call {
     requester: Arc<Requester>,
 }
 
+/// Authentication ends before requests get here.
+fn refuse_authentication(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> {
+    if api == ApiKey::SaslHandshake {
+        return plain(d, call, |_, _: &SaslHandshakeRequest, _| {
+            Err(ApiError::plain(ErrorCode::IllegalSaslState))
+        });
+    }
+    plain(d, call, |_, _: &SaslAuthenticateRequest, _| {
+        let message = "SaslAuthenticate request received after successful authentication";
+        Err(ApiError::new(ErrorCode::IllegalSaslState, message))
+    })
+}
+
 fn decide(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> {
     let (version, by) = (call.version, Arc::clone(&call.requester));
     match api {
         ApiKey::ApiVersions => plain(d, call, move |state, request: &ApiVersionsRequest, _| {
             Ok(Outcome::answer(api_versions(state, request, version)))
         }),
-        // Authentication ends before requests get here.
-        ApiKey::SaslHandshake => {
-            plain(d, call, |_, _: &SaslHandshakeRequest, _| Err(ApiError::plain(ErrorCode::IllegalSaslState)))
-        }
-        ApiKey::SaslAuthenticate => plain(d, call, |_, _: &SaslAuthenticateRequest, _| {
-            let message = "SaslAuthenticate request received after successful authentication";
-            Err(ApiError::new(ErrorCode::IllegalSaslState, message))
-        }),
+        ApiKey::SaslHandshake | ApiKey::SaslAuthenticate => refuse_authentication(api, d, call),
         ApiKey::CreateTopics => {
             plain(d, call, move |s, r: &CreateTopicsRequest, _| s.create_topics_for(&by, r))
         }

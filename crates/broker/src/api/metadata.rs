@@ -60,13 +60,7 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
         let creates = may_create && broker.config().topics.auto_create;
         denied = Denials::among(topics, |topic| may_have(&call, &image, topic, creates));
         if creates {
-            let missing = topics
-                .iter()
-                .enumerate()
-                .filter(|(place, _)| !denied.contains(*place))
-                .filter_map(|(_, topic)| topic.name.as_deref())
-                .filter(|name| image.topic(name).is_none() && topic_name::check(name).is_ok());
-            let missing: Vec<String> = missing.map(str::to_owned).collect();
+            let missing = missing(topics, &denied, &image);
             // More would be refused by the controller, all of them.
             if (1..=CREATED_AT_ONCE_MAX).contains(&missing.len()) {
                 auto_create::create(&broker, missing, Some(&call)).await;
@@ -108,6 +102,14 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
         },
         error_code: 0,
     }
+}
+
+/// The names of topics that do not exist, and may.
+fn missing(topics: &[MetadataRequestTopic], denied: &Denials, image: &Image) -> Vec<String> {
+    let allowed = topics.iter().enumerate().filter(|(place, _)| !denied.contains(*place));
+    let names = allowed.filter_map(|(_, topic)| topic.name.as_deref());
+    let missing = names.filter(|name| image.topic(name).is_none() && topic_name::check(name).is_ok());
+    missing.map(str::to_owned).collect()
 }
 
 /// Whether the client may know of a topic that it names, and have it created if it is missing.
