@@ -17,6 +17,7 @@ mod loading;
 pub mod metrics;
 mod opening;
 pub mod publisher;
+mod quotas;
 mod reconfigure;
 mod request_metrics;
 mod server;

@@ -2,6 +2,7 @@
 
 use super::admission::ConnectionLimits;
 use super::connection::{Connection, ConnectionSettings, Disconnect, Handler, Peer, stopped};
+use super::mute::Mute;
 use super::stream::{SimulatedStream, Stream};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::fmt;
@@ -252,7 +253,7 @@ fn admit<H: Handler + Sync>(
     if let Stream::Tcp(socket) = &stream {
         tune(socket, address, &serving.settings);
     }
-    let peer = Arc::new(Peer { address, listener: serving.name.clone() });
+    let peer = Arc::new(Peer { address, listener: serving.name.clone(), mute: Mute::default() });
     let Serving { handler, settings, stopping, .. } = serving.clone();
     let connection = Connection::new(stream, peer, handler, settings, stopping, admission);
     connections.spawn(async move {

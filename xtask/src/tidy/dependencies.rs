@@ -28,6 +28,7 @@ const LAW: [(&str, &[&str]); 22] = [
             "ports",
             "record",
             "replica",
+            "security",
             "watch",
             "wire",
         ],

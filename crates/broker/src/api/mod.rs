@@ -62,6 +62,8 @@ pub struct Call {
     pub peer: Arc<Peer>,
     /// When it was received.
     pub received_at: Instant,
+    /// The length of its bytes.
+    pub frame_len: usize,
     /// The request's bytes, from its header on, for forwarding. Empty in a call that waits for anything else, so that
     /// the request's memory is freed.
     pub frame: Bytes,
@@ -230,7 +232,8 @@ where
     R::Response: 'static,
 {
     let request = R::decode(&mut d, call.version)?;
-    let response = answer(broker, &call, request);
+    let mut response = answer(broker, &call, request);
+    broker.quotas.charge_time(&call, || call.received_at.elapsed(), &mut response);
     call.answered_with(broker, &response);
     Ok(call.reply::<R>(&response))
 }
@@ -252,7 +255,9 @@ where
     call.frame = Bytes::new();
     let (broker, call) = (Arc::clone(broker), Arc::new(call));
     Ok(Reply::Later(Box::pin(async move {
-        let response = answer(Arc::clone(&broker), Arc::clone(&call), request).await;
+        let answer = answer(Arc::clone(&broker), Arc::clone(&call), request);
+        let (mut response, spent) = broker.quotas.timed(answer).await;
+        broker.quotas.charge_time(&call, || spent, &mut response);
         call.answered_with(&broker, &response);
         call.reply::<R>(&response)
     })))
@@ -310,6 +315,7 @@ impl Handler for ApiHandler {
             client_id: header.client_id,
             peer: Arc::clone(peer),
             received_at,
+            frame_len: frame.len(),
             frame,
         };
         if large::is_large(&self.broker, api.key, call.frame.len()) {
