@@ -36,6 +36,7 @@ mod transactions;
 mod write_txn_markers;
 
 use crate::broker::Broker;
+use crate::quotas::Caller;
 use bytes::Bytes;
 use std::any::Any;
 use std::future::Future;
@@ -70,6 +71,17 @@ pub struct Call {
 }
 
 impl Call {
+    /// The request, as quotas see it.
+    fn caller(&self) -> Caller<'_> {
+        Caller {
+            user: "ANONYMOUS",
+            client_id: self.client_id.as_deref().unwrap_or_default(),
+            key: self.key,
+            frame_len: self.frame_len,
+            peer: &self.peer,
+        }
+    }
+
     /// Counts the request as answered.
     pub fn answered(&self, broker: &Broker) {
         broker.requests.answered(broker.requests.label(self.key), self.version, self.received_at);
@@ -233,7 +245,7 @@ where
 {
     let request = R::decode(&mut d, call.version)?;
     let mut response = answer(broker, &call, request);
-    broker.quotas.charge_time(&call, || call.received_at.elapsed(), &mut response);
+    broker.quotas.charge_time(&call.caller(), || call.received_at.elapsed(), &mut response);
     call.answered_with(broker, &response);
     Ok(call.reply::<R>(&response))
 }
@@ -257,7 +269,7 @@ where
     Ok(Reply::Later(Box::pin(async move {
         let answer = answer(Arc::clone(&broker), Arc::clone(&call), request);
         let (mut response, spent) = broker.quotas.timed(answer).await;
-        broker.quotas.charge_time(&call, || spent, &mut response);
+        broker.quotas.charge_time(&call.caller(), || spent, &mut response);
         call.answered_with(&broker, &response);
         call.reply::<R>(&response)
     })))

@@ -105,7 +105,7 @@ fn append(broker: &Arc<Broker>, call: Call, request: ProduceRequest, mut guards:
         broker.log_dirs.disk().work_in_place(append_all);
     }
     let Appends { acks, waits, large, .. } = appends;
-    response.throttle_time_ms = broker.quotas.charge_produce(&call, acks, || begun.elapsed());
+    response.throttle_time_ms = broker.quotas.charge_produce(&call.caller(), acks, || begun.elapsed());
     if large.is_empty() {
         return acknowledge(broker, call, acks, timeout, response, waits);
     }

@@ -12,7 +12,6 @@
 mod clients;
 mod throttle_time;
 
-use crate::api::Call;
 use clients::{Client, Clients, Counter};
 use parking_lot::RwLock;
 use std::any::Any;
@@ -22,6 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use thalweg_metadata::Quotas;
+use thalweg_net::Peer;
 use thalweg_security::quota::Window;
 use thalweg_wire::ApiKey;
 use tokio::time::Instant;
@@ -57,8 +57,20 @@ impl Kind {
     }
 }
 
-/// The user of all quotas while connections have no name.
-const ANONYMOUS: &str = "ANONYMOUS";
+/// A request, as quotas see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller<'a> {
+    /// The name of the client's principal.
+    pub user: &'a str,
+    /// The client's name for itself; empty without one.
+    pub client_id: &'a str,
+    /// The API.
+    pub key: ApiKey,
+    /// The length of the request.
+    pub frame_len: usize,
+    /// The client's connection.
+    pub peer: &'a Peer,
+}
 
 /// The limits of clients, and their use.
 #[derive(Debug)]
@@ -103,15 +115,15 @@ impl ClientQuotas {
         i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 
-    fn client(&self, call: &Call) -> Arc<Client> {
-        let (user, client_id) = (ANONYMOUS, call.client_id.as_deref().unwrap_or_default());
+    fn client(&self, call: &Caller<'_>) -> Arc<Client> {
+        let (user, client_id) = (call.user, call.client_id);
         if let Some(client) = self.clients.read().find(user, client_id) {
             return client;
         }
         self.clients.write().add(user, client_id, self.now_ms())
     }
 
-    fn counter(&self, call: &Call, kind: Kind) -> Option<Arc<Counter>> {
+    fn counter(&self, call: &Caller<'_>, kind: Kind) -> Option<Arc<Counter>> {
         if !self.is_limited(kind) {
             return None;
         }
@@ -119,7 +131,7 @@ impl ClientQuotas {
     }
 
     /// Counts a Produce request whose batches were appended; returns the pause in milliseconds, and makes it.
-    pub fn charge_produce(&self, call: &Call, acks: i16, spent: impl FnOnce() -> Duration) -> i32 {
+    pub fn charge_produce(&self, call: &Caller<'_>, acks: i16, spent: impl FnOnce() -> Duration) -> i32 {
         let bytes = self.counter(call, Kind::Produce);
         // Without an answer there is no time to report: only the bytes count.
         let time = if acks == 0 { None } else { self.counter(call, Kind::Request) };
@@ -133,7 +145,7 @@ impl ClientQuotas {
     }
 
     /// The most bytes that a fetch of the client may ask for; `None` without a limit.
-    pub fn fetch_max(&self, call: &Call) -> Option<usize> {
+    pub fn fetch_max(&self, call: &Caller<'_>) -> Option<usize> {
         let burst = self.window.burst(self.counter(call, Kind::Fetch)?.limit());
         #[expect(
             clippy::cast_possible_truncation,
@@ -145,7 +157,7 @@ impl ClientQuotas {
 
     /// Counts a client's Fetch that is about to be answered with this many bytes; returns the pause in milliseconds,
     /// and makes it. With a pause the answer must leave without records, and its bytes do not count.
-    pub fn charge_fetch(&self, call: &Call, bytes: usize, spent: Duration) -> i32 {
+    pub fn charge_fetch(&self, call: &Caller<'_>, bytes: usize, spent: Duration) -> i32 {
         let (of_bytes, of_time) = (self.counter(call, Kind::Fetch), self.counter(call, Kind::Request));
         if of_bytes.is_none() && of_time.is_none() {
             return 0;
@@ -157,7 +169,7 @@ impl ClientQuotas {
     }
 
     /// Counts the time of a request, and puts the pause in its answer.
-    pub fn charge_time(&self, call: &Call, spent: impl FnOnce() -> Duration, response: &mut dyn Any) {
+    pub fn charge_time(&self, call: &Caller<'_>, spent: impl FnOnce() -> Duration, response: &mut dyn Any) {
         // Brokers send these to each other.
         if call.key == ApiKey::WriteTxnMarkers {
             return;
@@ -198,7 +210,7 @@ fn number(bytes: usize) -> f64 {
 }
 
 /// Makes a pause on the call's connection, and returns it as answers have it.
-fn pause(call: &Call, throttle_ms: i64) -> i32 {
+fn pause(call: &Caller<'_>, throttle_ms: i64) -> i32 {
     let throttle_ms = i32::try_from(throttle_ms.max(0)).unwrap_or(i32::MAX);
     if throttle_ms > 0 {
         call.peer.mute.pause(Duration::from_millis(u64::from(throttle_ms.unsigned_abs())));

@@ -101,7 +101,7 @@ impl Plan {
     /// Keeps a client from fetching more at once than its quota could ever allow.
     pub fn keep_to_quota(&mut self, broker: &Broker, call: &Call) {
         if self.reader == Reader::Client
-            && let Some(max) = broker.quotas.fetch_max(call)
+            && let Some(max) = broker.quotas.fetch_max(&call.caller())
         {
             self.max_bytes = self.max_bytes.min(max);
             self.min_bytes = self.min_bytes.min(self.max_bytes);

@@ -105,7 +105,7 @@ fn throttled(broker: &Broker, call: &Call, session: SessionFetch, throttle_time_
 pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>, spent: Duration) -> Reply {
     if plan.reader == Reader::Client {
         let bytes = outcomes.iter().map(Outcome::bytes).sum();
-        let throttle_time_ms = broker.quotas.charge_fetch(call, bytes, spent);
+        let throttle_time_ms = broker.quotas.charge_fetch(&call.caller(), bytes, spent);
         if throttle_time_ms > 0 {
             return throttled(broker, call, plan.session, throttle_time_ms);
         }
