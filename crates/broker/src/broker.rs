@@ -3,6 +3,7 @@
 use crate::auto_topics::AutoTopics;
 use crate::fetch_sessions::FetchSessions;
 use crate::opening;
+use crate::quotas::ClientQuotas;
 use crate::request_metrics::RequestMetrics;
 use crate::secured::SecuredListeners;
 use parking_lot::RwLock;
@@ -47,6 +48,8 @@ pub struct Broker {
     pub secured: Arc<SecuredListeners>,
     /// Requests as they are answered.
     pub requests: RequestMetrics,
+    /// Limits on what clients use, and their use.
+    pub quotas: ClientQuotas,
     /// Slots for large requests, which are decided beside the runtime's workers.
     pub large_requests: Semaphore,
     /// Incremental fetch sessions.
@@ -151,6 +154,7 @@ impl Broker {
             request_memory: parts.request_memory,
             answer_memory: parts.answer_memory,
             requests: RequestMetrics::new(&parts.served),
+            quotas: ClientQuotas::new(config.network.quota_samples, config.network.quota_sample),
             large_requests: Semaphore::new(LARGE_REQUESTS_MAX),
             fetch_sessions: FetchSessions::new(config.network.fetch_session_slots),
             groups,

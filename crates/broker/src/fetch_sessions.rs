@@ -135,6 +135,11 @@ impl FetchSessions {
         self.state.lock().sessions.len()
     }
 
+    /// Ends a session whose first answer does not leave.
+    pub fn forget(&self, id: i32) {
+        self.state.lock().sessions.remove(&id);
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -19,6 +19,7 @@ mod loading;
 pub mod metrics;
 mod opening;
 pub mod publisher;
+mod quotas;
 mod reconfigure;
 mod request_metrics;
 mod secured;

@@ -310,6 +310,9 @@ impl ImageListener for Publisher {
                 self.tell_directory(change, &image);
             }
             self.change_coordinators(&local, delta);
+            if delta.changes().quotas {
+                self.broker.quotas.set(image.quotas());
+            }
             reconfigure::apply(&self.broker, &image, delta.changes().configs.iter());
             drop(unopened);
         });

@@ -4,6 +4,7 @@ use super::admission::Admission;
 use super::answers::{AnswerMemory, HeldAnswers};
 use super::input::{FrameLength, Input, Read};
 use super::memory::FrameMemory;
+use super::mute::Mute;
 use super::output::{Frame, HELD_MAX, Output};
 use super::stream::Stream;
 use bytes::Bytes;
@@ -19,7 +20,7 @@ use thalweg_config::NetworkSettings;
 use thalweg_security::Principal;
 use thalweg_security::tls::Session;
 use thalweg_watch as watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// Memory of frames over all connections, unless `queued.max.request.bytes` is set.
 const FRAME_MEMORY: usize = 512 * 1024 * 1024;
@@ -85,6 +86,8 @@ pub struct Peer {
     pub listener: String,
     /// What the TLS handshake found; None without TLS.
     pub tls: Option<Session>,
+    /// Pauses reading from the peer.
+    pub mute: Mute,
 }
 
 impl Peer {
@@ -175,6 +178,7 @@ pub(super) enum Disconnect {
 
 pub(super) struct Connection<H: Handler> {
     stream: Stream,
+    peer: Arc<Peer>,
     handler: H,
     session: H::Session,
     settings: ConnectionSettings,
@@ -212,12 +216,13 @@ impl<H: Handler> Connection<H> {
         stopping: watch::Receiver<bool>,
         admission: Admission,
     ) -> Self {
-        let session = handler.open(peer);
+        let session = handler.open(Arc::clone(&peer));
         let unproven = handler.unproven(&session);
         let mut input = Input::new(settings.frame_max, settings.memory.clone());
         input.limit(unproven.map(|unproven| (unproven.frame_max, unproven.setting)));
         Self {
             stream,
+            peer,
             handler,
             session,
             settings,
@@ -375,6 +380,7 @@ impl<H: Handler> Connection<H> {
             && self.pending.len() < PENDING_MAX
             && self.ready_bytes < HELD_MAX
             && !self.output.is_full()
+            && self.peer.mute.until().is_none()
             && !matches!(self.pending.back(), Some(Pending::Awaited { reads_on: false, .. }))
     }
 
@@ -390,15 +396,19 @@ impl<H: Handler> Connection<H> {
 
     /// Waits for the next thing to happen: bytes, an answer, the end of patience, the end of the broker.
     async fn wait(&mut self) -> Result<(), Disconnect> {
+        let muted_until = self.peer.mute.until();
         if self.pending.is_empty() {
-            return self.wait_for_bytes().await;
+            return match muted_until {
+                Some(until) => self.wait_muted(until).await,
+                None => self.wait_for_bytes().await,
+            };
         }
         match self.ready_bytes {
             bytes @ COUNTED_MIN.. => self.hold(bytes),
             _ => self.held = None,
         }
         self.input.yield_memory();
-        let takes_more = !self.input.is_full() && !self.is_starved;
+        let takes_more = !self.input.is_full() && !self.is_starved && muted_until.is_none();
         let rests = self.is_starved || self.input.has_memory();
         let Self { pending, ready_bytes, stream, held, .. } = self;
         tokio::select! {
@@ -413,12 +423,38 @@ impl<H: Handler> Connection<H> {
                 Ok(())
             }
             () = cut_off(held) => Err(Disconnect::Unread),
+            () = unmuted(muted_until) => Ok(()),
             () = sleep(if self.is_starved { READ_AGAIN } else { QUIET }), if rests => {
                 self.is_starved = false;
                 self.input.rest();
                 Ok(())
             }
         }
+    }
+
+    /// Waits for the end of a pause. Nothing is read, and the connection does not count as idle. Only a frame that has
+    /// arrived in part may not keep memory that others need.
+    async fn wait_muted(&mut self, until: Instant) -> Result<(), Disconnect> {
+        self.held = None;
+        self.input.rest();
+        let since = Instant::now();
+        while !*self.stopping.borrow() {
+            let is_arriving = self.input.is_arriving();
+            if is_arriving && self.input.is_too_slow(since.elapsed()) {
+                return Err(Disconnect::TooSlow);
+            }
+            let look = if is_arriving { until.min(Instant::now() + QUIET) } else { until };
+            tokio::select! {
+                biased;
+                _ = self.stopping.changed() => {}
+                () = sleep_until(look) => {}
+            }
+            if Instant::now() >= until {
+                self.input.was_held_up(since);
+                return Ok(());
+            }
+        }
+        Err(Disconnect::Stopping)
     }
 
     async fn wait_for_bytes(&mut self) -> Result<(), Disconnect> {
@@ -515,6 +551,14 @@ impl<H: Handler> Connection<H> {
 async fn cut_off(held: &Option<HeldAnswers>) {
     match held {
         Some(held) => held.cut_off().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns at the end of a pause; never without one.
+async fn unmuted(until: Option<Instant>) {
+    match until {
+        Some(until) => sleep_until(until).await,
         None => std::future::pending().await,
     }
 }

@@ -3,6 +3,7 @@
 use super::admission::{Admission, ConnectionLimits};
 use super::connection::{Connection, ConnectionSettings, Disconnect, Handler, Peer, stopped};
 use super::handshake::TlsListener;
+use super::mute::Mute;
 use super::stream::{SimulatedStream, Stream};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::fmt;
@@ -281,7 +282,7 @@ async fn serve<H: Handler>(stream: Stream, address: SocketAddr, serving: Serving
             }
         }
     };
-    let peer = Arc::new(Peer { address, listener: name, tls: session });
+    let peer = Arc::new(Peer { address, listener: name, tls: session, mute: Mute::default() });
     let connection = Connection::new(stream, peer, handler, settings, stopping, admission);
     match connection.run().await {
         reason @ (Disconnect::FrameLength(_)

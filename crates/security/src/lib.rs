@@ -1,13 +1,15 @@
 //! Who a peer is, and what it may do.
 //!
-//! Owns: principals, ACLs and decisions on them; the mechanisms of SASL; certificates, keys and the settings of TLS. No
-//! clock, no network, no randomness: they are given by the caller; files are read only where a setting names a store.
-//! Refuses: to know requests, connections and the metadata image. Shared by clients and servers.
+//! Owns: principals, ACLs and decisions on them; the mechanisms of SASL; quotas and the pauses that they ask for;
+//! certificates, keys and the settings of TLS. No clock, no network, no randomness: they are given by the caller; files are
+//! read only where a setting names a store. Refuses: to know requests, connections and the metadata image. Shared by
+//! clients and servers.
 
 pub mod acl;
 mod der;
 mod names;
 mod principal;
+pub mod quota;
 pub mod sasl;
 mod secrets;
 mod setting;

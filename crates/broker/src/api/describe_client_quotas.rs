@@ -4,7 +4,7 @@
 //! A filter names entity types, each with an exact name, the default, or any name. A strict filter leaves out entities
 //! that have other types beside those named; without components it therefore finds nothing.
 //!
-//! Departure: quotas are stored and described, and not enforced yet.
+//! Departure: `controller_mutation_rate` and `connection_creation_rate` are stored and described, and not enforced yet.
 
 use super::Call;
 use crate::broker::Broker;

@@ -79,7 +79,9 @@ fn differs(api: &Api) -> &'static str {
             "keys that are not served appear only if they are set; a broker has no loggers"
         }
         ApiKey::IncrementalAlterConfigs => "log levels cannot be changed",
-        ApiKey::DescribeClientQuotas | ApiKey::AlterClientQuotas => "quotas are stored, but not enforced yet",
+        ApiKey::DescribeClientQuotas | ApiKey::AlterClientQuotas => {
+            "quotas of cluster changes and of connections are stored, but not enforced yet"
+        }
         _ => "",
     }
 }

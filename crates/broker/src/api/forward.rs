@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_net::{Frame, Reply};
 use thalweg_wire::data::DefaultPrincipalData;
-use thalweg_wire::frame::{LENGTH_LEN, decode_response, encode_request};
+use thalweg_wire::frame::{LENGTH_LEN, decode_response, encode_request, response_header_version};
 use thalweg_wire::request::describe_quorum_request::{PartitionData, TopicData};
 use thalweg_wire::request::{DescribeQuorumRequest, EnvelopeRequest};
 use thalweg_wire::{ApiKey, DecodeError, Decoder, Encoder, ErrorCode, Message, Refuse, Request};
@@ -68,6 +68,10 @@ where
                     shown(&broker).await;
                 }
                 call.answered(&broker);
+                // The controller has its own quotas, and counts on this broker to hold the client back.
+                if let Some(length) = throttle_time(&call, &answer) {
+                    call.peer.mute.pause(length);
+                }
                 return Reply::Now(Frame::with_length(answer));
             }
             // The client reconnects and asks for the versions again.
@@ -89,6 +93,17 @@ where
             Err(error) => Reply::Close(format!("{:?} version {}: {error}", call.key, call.version)),
         }
     })))
+}
+
+/// The pause that the controller's answer asks for.
+fn throttle_time(call: &Call, answer: &[u8]) -> Option<Duration> {
+    if call.key == ApiKey::DescribeQuorum {
+        return None;
+    }
+    // In all others it comes first, behind the correlation id and the tags of a flexible header, of which there are none.
+    let header = 4 + usize::from(response_header_version(call.key, call.version) > 0);
+    let ms = i32::from_be_bytes(*answer.get(header..)?.first_chunk()?);
+    u64::try_from(ms).ok().filter(|ms| *ms > 0).map(Duration::from_millis)
 }
 
 /// Reasons for a missing answer of the controller, as distinguished by Kafka's `ForwardingManagerImpl`.

@@ -41,6 +41,7 @@ mod write_txn_markers;
 use crate::authentication::{Admission, Authenticator, Session};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
+use crate::quotas::Caller;
 use access::Access::{ByResource, Controller, Open};
 use access::{Access, cluster};
 use bytes::Bytes;
@@ -77,12 +78,25 @@ pub struct Call {
     pub permissions: Permissions,
     /// When it was received.
     pub received_at: Instant,
+    /// The length of its bytes.
+    pub frame_len: usize,
     /// The request's bytes, from its header on, for forwarding. Empty in a call that waits for anything else, so that
     /// the request's memory is freed.
     pub frame: Bytes,
 }
 
 impl Call {
+    /// The request, as quotas see it.
+    fn caller(&self) -> Caller<'_> {
+        Caller {
+            user: self.principal.name(),
+            client_id: self.client_id.as_deref().unwrap_or_default(),
+            key: self.key,
+            frame_len: self.frame_len,
+            peer: &self.peer,
+        }
+    }
+
     /// Counts the request as answered.
     pub fn answered(&self, broker: &Broker) {
         broker.requests.answered(broker.requests.label(self.key), self.version, self.received_at);
@@ -296,7 +310,8 @@ where
     R::Response: 'static,
 {
     let request = R::decode(&mut d, call.version)?;
-    let response = answer(broker, &call, request);
+    let mut response = answer(broker, &call, request);
+    broker.quotas.charge_time(&call.caller(), || call.received_at.elapsed(), &mut response);
     call.answered_with(broker, &response);
     Ok(call.reply::<R>(&response))
 }
@@ -318,7 +333,9 @@ where
     call.frame = Bytes::new();
     let (broker, call) = (Arc::clone(broker), Arc::new(call));
     Ok(Reply::Later(Box::pin(async move {
-        let response = answer(Arc::clone(&broker), Arc::clone(&call), request).await;
+        let answer = answer(Arc::clone(&broker), Arc::clone(&call), request);
+        let (mut response, spent) = broker.quotas.timed(answer).await;
+        broker.quotas.charge_time(&call.caller(), || spent, &mut response);
         call.answered_with(&broker, &response);
         call.reply::<R>(&response)
     })))
@@ -397,6 +414,7 @@ impl Handler for ApiHandler {
                 api.key,
             ),
             received_at,
+            frame_len: frame.len(),
             frame,
         };
         let serve = api.access.check(&call).unwrap_or(api.serve);

@@ -119,6 +119,7 @@ fn append(
 ) -> Reply {
     let mut appends = Appends::new(request.acks);
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
+    let begun = Instant::now();
     let mut response = ProduceResponse::default();
     let partitions: usize = request.topic_data.iter().map(|topic| topic.partition_data.len()).sum();
     let append_all = || {
@@ -139,6 +140,7 @@ fn append(
         broker.log_dirs.disk().work_in_place(append_all);
     }
     let Appends { acks, waits, large, .. } = appends;
+    response.throttle_time_ms = broker.quotas.charge_produce(&call.caller(), acks, || begun.elapsed());
     if large.is_empty() {
         return acknowledge(broker, call, acks, timeout, response, waits);
     }

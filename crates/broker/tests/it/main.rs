@@ -16,6 +16,7 @@ mod large_groups;
 mod memory;
 mod moves;
 mod producing;
+mod quotas;
 mod raw;
 mod records;
 mod replication;

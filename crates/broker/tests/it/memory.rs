@@ -127,8 +127,12 @@ async fn waiting_requests_let_go_of_their_frames() {
     let broker = Running::start(dir.path(), &[("log.flush.interval.messages", "1")]).await;
     let topic = Topic::create(&broker, "topic", 1, &[]).await;
     let handler = ApiHandler::new(Arc::clone(&broker.server().broker));
-    let peer =
-        Peer { address: broker.server().addresses[0].1[0], listener: "PLAINTEXT".to_owned(), tls: None };
+    let peer = Peer {
+        address: broker.server().addresses[0].1[0],
+        listener: "PLAINTEXT".to_owned(),
+        tls: None,
+        mute: thalweg_net::Mute::default(),
+    };
     let mut session = handler.open(Arc::new(peer));
     let produced = encode_request(&produce(9, &topic, 0, -1, batch(&[&[7; 5000]])), 9, 1, None);
     let poll = FetchRequest {

@@ -267,7 +267,12 @@ async fn what_comes_when_the_logs_are_closed_is_refused() {
     load_group(&broker, &topic).await;
     let address = broker.server().addresses[0].1[0];
     let handler = ApiHandler::new(Arc::clone(&broker.server().broker));
-    let mut peer = handler.open(Arc::new(Peer { address, listener: "PLAINTEXT".to_owned(), tls: None }));
+    let mut peer = handler.open(Arc::new(Peer {
+        address,
+        listener: "PLAINTEXT".to_owned(),
+        tls: None,
+        mute: thalweg_net::Mute::default(),
+    }));
     broker.stop().await;
 
     let storage = ErrorCode::KafkaStorageError.code();

@@ -73,6 +73,10 @@ settings! {
         "Exceptions to `max.connections.per.ip`: `address:limit` pairs, separated by commas.";
     "max.connection.creation.rate": Int = "2147483647", at_least(0), Medium, ClusterWide, Unserved(CREATION_RATE),
         "The maximum number of accepted connections per second, over all listeners.";
+    "quota.window.num": Int = "11", at_least(1), Low, ReadOnly, Served => quota_samples: usize,
+        "The number of samples of a client quota: its rate is that over all of them.";
+    "quota.window.size.seconds": Int[Seconds] = "1", at_least(1), Low, ReadOnly, Served => quota_sample: Duration,
+        "How long one sample of a client quota lasts.";
     "max.request.partition.size.limit": Int = "2000", at_least(1), Medium, ReadOnly, Served => describe_partitions_limit: usize,
         "The maximum number of partitions in an answer to DescribeTopicPartitions.";
     "request.timeout.ms": Int[Ms] = "30000", ANY, High, ReadOnly, Served => request_timeout: Duration,

@@ -12,12 +12,8 @@ use super::reason::{JMX, METRICS, NO_JAVA, PROVIDERS, QUOTAS, TELEMETRY, TIERED,
 family! { QUOTA_KEYS "Principals, quotas and tokens";
     "principal.builder.class": Class = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", ANY, Medium, PerBroker, Unserved(NO_JAVA),
         "The Java class that determines a connection's principal.";
-    "client.quota.callback.class": Class = null, ANY, Low, ReadOnly, Unserved(QUOTAS),
+    "client.quota.callback.class": Class = null, ANY, Low, ReadOnly, Unserved(NO_JAVA),
         "The Java class that decides client quotas.";
-    "quota.window.num": Int = "11", at_least(1), Low, ReadOnly, Unserved(QUOTAS),
-        "The number of samples of a client quota.";
-    "quota.window.size.seconds": Int[Seconds] = "1", at_least(1), Low, ReadOnly, Unserved(QUOTAS),
-        "How long one sample of a client quota lasts.";
     "controller.quota.window.num": Int = "11", at_least(1), Low, ReadOnly, Unserved(QUOTAS),
         "The number of samples of the quota for cluster changes.";
     "controller.quota.window.size.seconds": Int[Seconds] = "1", at_least(1), Low, ReadOnly, Unserved(QUOTAS),

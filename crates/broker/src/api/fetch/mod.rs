@@ -32,18 +32,20 @@ use tokio::time::Instant;
 pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Reply, DecodeError> {
     let request = FetchRequest::decode(&mut d, call.version)?;
     call.frame = Bytes::new();
-    let plan = match Plan::new(broker, &call, request) {
+    let mut plan = match Plan::new(broker, &call, request) {
         Ok(plan) => plan,
         Err(error) => return Ok(respond::failed(&call, error)),
     };
+    plan.keep_to_quota(broker, &call);
     let outcomes = read(&plan);
+    let spent = call.received_at.elapsed();
     if plan.max_wait.is_zero() || is_enough(&plan, &outcomes) {
-        return Ok(respond::answer(broker, &call, plan, outcomes));
+        return Ok(respond::answer(broker, &call, plan, outcomes, spent));
     }
     let broker = Arc::clone(broker);
     Ok(Reply::Later(Box::pin(async move {
-        let outcomes = wait(&plan, outcomes).await;
-        respond::answer(&broker, &call, plan, outcomes)
+        let (outcomes, later) = broker.quotas.timed(wait(&plan, outcomes)).await;
+        respond::answer(&broker, &call, plan, outcomes, spent + later)
     })))
 }
 

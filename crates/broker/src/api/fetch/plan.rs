@@ -102,6 +102,18 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Keeps a client from fetching more at once than its quota could ever allow.
+    pub fn keep_to_quota(&mut self, broker: &Broker, call: &Call) {
+        if self.reader == Reader::Client
+            && let Some(max) = broker.quotas.fetch_max(&call.caller())
+        {
+            self.max_bytes = self.max_bytes.min(max);
+            self.min_bytes = self.min_bytes.min(self.max_bytes);
+        }
+    }
+}
+
 /// The rack of a consumer that is not this broker's, where replicas are chosen by racks (KIP-392).
 fn other_rack(broker: &Broker, version: i16, reader: Reader, rack: &str) -> Option<String> {
     if version < 11 || reader != Reader::Client || rack.is_empty() {

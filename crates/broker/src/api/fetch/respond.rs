@@ -4,7 +4,8 @@ use super::plan::{Entry, Plan, named};
 use super::{FetchFailed, is_silent};
 use crate::api::{Call, elsewhere};
 use crate::broker::Broker;
-use crate::fetch_sessions::Answered;
+use crate::fetch_sessions::{Answered, SessionFetch};
+use std::time::Duration;
 use thalweg_log::LogSlice;
 use thalweg_metadata::BrokerId;
 use thalweg_net::{Frame, Reply};
@@ -85,8 +86,30 @@ fn count(broker: &Broker, call: &Call, plan: &Plan, outcomes: &[Outcome]) {
     }
 }
 
-/// The answer to a fetch.
-pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>) -> Reply {
+/// The answer to a client that is above its quota: without records, so that it sends the same fetch after the pause.
+fn throttled(broker: &Broker, call: &Call, session: SessionFetch, throttle_time_ms: i32) -> Reply {
+    call.answered(broker);
+    let session_id = match session {
+        SessionFetch::Incremental { id } => id,
+        // A first answer would have to name every partition: the client asks for a session again.
+        SessionFetch::Full { id } => {
+            broker.fetch_sessions.forget(id);
+            0
+        }
+        SessionFetch::None => 0,
+    };
+    call.reply::<FetchRequest>(&FetchResponse { throttle_time_ms, session_id, ..Default::default() })
+}
+
+/// The answer to a fetch. `spent` is the time that it took the broker.
+pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>, spent: Duration) -> Reply {
+    if plan.reader == Reader::Client {
+        let bytes = outcomes.iter().map(Outcome::bytes).sum();
+        let throttle_time_ms = broker.quotas.charge_fetch(&call.caller(), bytes, spent);
+        if throttle_time_ms > 0 {
+            return throttled(broker, call, plan.session, throttle_time_ms);
+        }
+    }
     count(broker, call, &plan, &outcomes);
     let answered: Vec<_> = plan
         .entries

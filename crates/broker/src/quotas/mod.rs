@@ -1,0 +1,219 @@
+//! Client quotas as this broker enforces them (KIP-13, KIP-55, KIP-124, KIP-219): bytes produced, bytes fetched, and
+//! time of requests.
+//!
+//! The limits come from the image; what they mean is decided in `thalweg_security::quota`. A client above a limit is
+//! answered at once, with the time that it should pause, and its connection is not read meanwhile. Without a limit of a
+//! kind, a request costs the look at one atomic.
+//!
+//! Departures from Kafka: a fetch counts its records, not the message around them; the time of a request is that of
+//! its handling, without sending and receiving; a batch larger than a consumer's whole window is delivered when
+//! nothing else was, so that no consumer stalls.
+
+mod clients;
+mod throttle_time;
+
+use clients::{Client, Clients, Counter};
+use parking_lot::RwLock;
+use std::any::Any;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+use thalweg_metadata::Quotas;
+use thalweg_net::Peer;
+use thalweg_security::quota::Window;
+use thalweg_wire::ApiKey;
+use tokio::time::Instant;
+
+pub use clients::Usage;
+
+/// What a quota limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `producer_byte_rate`: bytes of Produce requests.
+    Produce,
+    /// `consumer_byte_rate`: bytes of records in answers to Fetch.
+    Fetch,
+    /// `request_percentage`: time of requests, in percent of one thread.
+    Request,
+}
+
+/// All kinds.
+pub const KINDS: [Kind; 3] = [Kind::Produce, Kind::Fetch, Kind::Request];
+
+impl Kind {
+    /// The key of the quota's value.
+    fn key(self) -> &'static str {
+        match self {
+            Kind::Produce => "producer_byte_rate",
+            Kind::Fetch => "consumer_byte_rate",
+            Kind::Request => "request_percentage",
+        }
+    }
+
+    fn bit(self) -> u8 {
+        1 << self as u8
+    }
+}
+
+/// A request, as quotas see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller<'a> {
+    /// The name of the client's principal.
+    pub user: &'a str,
+    /// The client's name for itself; empty without one.
+    pub client_id: &'a str,
+    /// The API.
+    pub key: ApiKey,
+    /// The length of the request.
+    pub frame_len: usize,
+    /// The client's connection.
+    pub peer: &'a Peer,
+}
+
+/// The limits of clients, and their use.
+#[derive(Debug)]
+pub struct ClientQuotas {
+    /// The kinds that have limits.
+    limited: AtomicU8,
+    window: Window,
+    began: Instant,
+    clients: RwLock<Clients>,
+}
+
+impl ClientQuotas {
+    /// Without limits, over this number of samples of this length.
+    pub fn new(samples: usize, sample: Duration) -> ClientQuotas {
+        let sample_ms = i64::try_from(sample.as_millis()).unwrap_or(i64::MAX).max(1);
+        let window = Window { samples: samples.max(1), sample_ms };
+        ClientQuotas {
+            limited: AtomicU8::new(0),
+            window,
+            began: Instant::now(),
+            clients: RwLock::new(Clients::new(window)),
+        }
+    }
+
+    /// Puts the image's limits in force. Use that was measured so far keeps counting.
+    pub fn set(&self, quotas: &Quotas) {
+        let mut clients = self.clients.write();
+        let kinds = clients.set(quotas);
+        self.limited.store(kinds.iter().fold(0, |bits, kind| bits | kind.bit()), Ordering::Release);
+    }
+
+    /// What limited clients have used.
+    pub fn usage(&self, kind: Kind) -> Vec<Usage> {
+        self.clients.read().usage(kind, self.now_ms())
+    }
+
+    fn is_limited(&self, kind: Kind) -> bool {
+        self.limited.load(Ordering::Relaxed) & kind.bit() != 0
+    }
+
+    fn now_ms(&self) -> i64 {
+        i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn client(&self, call: &Caller<'_>) -> Arc<Client> {
+        let (user, client_id) = (call.user, call.client_id);
+        if let Some(client) = self.clients.read().find(user, client_id) {
+            return client;
+        }
+        self.clients.write().add(user, client_id, self.now_ms())
+    }
+
+    fn counter(&self, call: &Caller<'_>, kind: Kind) -> Option<Arc<Counter>> {
+        if !self.is_limited(kind) {
+            return None;
+        }
+        self.client(call).counters[kind as usize].clone()
+    }
+
+    /// Counts a Produce request whose batches were appended; returns the pause in milliseconds, and makes it.
+    pub fn charge_produce(&self, call: &Caller<'_>, acks: i16, spent: impl FnOnce() -> Duration) -> i32 {
+        let bytes = self.counter(call, Kind::Produce);
+        // Without an answer there is no time to report: only the bytes count.
+        let time = if acks == 0 { None } else { self.counter(call, Kind::Request) };
+        if bytes.is_none() && time.is_none() {
+            return 0;
+        }
+        let now_ms = self.now_ms();
+        let bytes = bytes.map_or(0, |counter| counter.charge(number(call.frame_len), now_ms));
+        let time = time.map_or(0, |counter| self.time(&counter, spent(), now_ms));
+        pause(call, bytes.max(time))
+    }
+
+    /// The most bytes that a fetch of the client may ask for; `None` without a limit.
+    pub fn fetch_max(&self, call: &Caller<'_>) -> Option<usize> {
+        let burst = self.window.burst(self.counter(call, Kind::Fetch)?.limit());
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "saturating: a large limit is none"
+        )]
+        Some(burst as usize)
+    }
+
+    /// Counts a client's Fetch that is about to be answered with this many bytes; returns the pause in milliseconds,
+    /// and makes it. With a pause the answer must leave without records, and its bytes do not count.
+    pub fn charge_fetch(&self, call: &Caller<'_>, bytes: usize, spent: Duration) -> i32 {
+        let (of_bytes, of_time) = (self.counter(call, Kind::Fetch), self.counter(call, Kind::Request));
+        if of_bytes.is_none() && of_time.is_none() {
+            return 0;
+        }
+        let now_ms = self.now_ms();
+        let by_time = of_time.map_or(0, |counter| self.time(&counter, spent, now_ms));
+        let by_bytes = of_bytes.map_or(0, |counter| counter.charge_fetch(number(bytes), by_time > 0, now_ms));
+        pause(call, by_bytes.max(by_time))
+    }
+
+    /// Counts the time of a request, and puts the pause in its answer.
+    pub fn charge_time(&self, call: &Caller<'_>, spent: impl FnOnce() -> Duration, response: &mut dyn Any) {
+        // Brokers send these to each other.
+        if call.key == ApiKey::WriteTxnMarkers {
+            return;
+        }
+        if let Some(counter) = self.counter(call, Kind::Request) {
+            let throttle_time_ms = pause(call, self.time(&counter, spent(), self.now_ms()));
+            if throttle_time_ms > 0 {
+                throttle_time::set(response, throttle_time_ms);
+            }
+        }
+    }
+
+    /// Time counts in percent of a second; a pause for it is no longer than a sample.
+    fn time(&self, counter: &Counter, spent: Duration, now_ms: i64) -> i64 {
+        counter.charge(spent.as_secs_f64() * 100.0, now_ms).min(self.window.sample_ms)
+    }
+
+    /// A future's output, and the time that its polls took; zero while no time is limited.
+    pub async fn timed<F: Future>(&self, future: F) -> (F::Output, Duration) {
+        if !self.is_limited(Kind::Request) {
+            return (future.await, Duration::ZERO);
+        }
+        let (mut future, mut spent) = (pin!(future), Duration::ZERO);
+        let output = poll_fn(|context| {
+            let begun = Instant::now();
+            let polled = future.as_mut().poll(context);
+            spent += begun.elapsed();
+            polled
+        })
+        .await;
+        (output, spent)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sizes of messages are below 2^53")]
+fn number(bytes: usize) -> f64 {
+    bytes as f64
+}
+
+/// Makes a pause on the call's connection, and returns it as answers have it.
+fn pause(call: &Caller<'_>, throttle_ms: i64) -> i32 {
+    let throttle_ms = i32::try_from(throttle_ms.max(0)).unwrap_or(i32::MAX);
+    if throttle_ms > 0 {
+        call.peer.mute.pause(Duration::from_millis(u64::from(throttle_ms.unsigned_abs())));
+    }
+    throttle_ms
+}

@@ -1,0 +1,46 @@
+//! Client quotas: which one holds for a client, how its use is measured, and how long a client has to pause.
+//!
+//! Everything is a function of its arguments: time is in milliseconds of a clock that the caller owns and that does
+//! not go back. Numbers are those of Kafka's `Rate`, `TokenBucket` and `QuotaUtils`, to the last digit.
+
+mod limits;
+mod rate;
+mod token_bucket;
+
+pub use limits::{Limit, Limits, SharedBy};
+pub use rate::Rate;
+pub use token_bucket::TokenBucket;
+
+/// The stretch of time over which use is measured: `quota.window.num` samples of `quota.window.size.seconds`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// How many samples, the current one included. At least 1.
+    pub samples: usize,
+    /// The length of a sample, in milliseconds. At least 1.
+    pub sample_ms: i64,
+}
+
+impl Window {
+    /// The length of all samples, in milliseconds.
+    pub fn length_ms(&self) -> i64 {
+        self.sample_ms.saturating_mul(count(self.samples))
+    }
+
+    /// The most that can be recorded at once under a limit without a certain pause
+    /// (`ClientQuotaManager.maxValueInQuotaWindow`).
+    #[expect(clippy::cast_precision_loss, reason = "samples and seconds are small")]
+    pub fn burst(&self, limit: f64) -> f64 {
+        limit * (self.samples.saturating_sub(1) as f64) * (self.sample_ms as f64 / 1000.0)
+    }
+}
+
+fn count(samples: usize) -> i64 {
+    i64::try_from(samples).unwrap_or(i64::MAX)
+}
+
+/// Java's `Math.round`: halves go up, and values out of range to the nearest one.
+#[expect(clippy::cast_possible_truncation, reason = "Rust's cast saturates as Java's does")]
+fn round(value: f64) -> i64 {
+    let floor = value.floor();
+    (if value - floor >= 0.5 { floor + 1.0 } else { floor }) as i64
+}

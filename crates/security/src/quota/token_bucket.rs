@@ -1,0 +1,86 @@
+//! A bucket of tokens (Kafka's `TokenBucket`, KIP-599): the quota of changes to the cluster.
+//!
+//! It fills at the rate of the limit up to a window's worth. What is taken may leave it in debt; while it is, nothing
+//! more may be taken. Unlike a rate, one large use does not count longer than it takes to make up for it.
+
+use super::{Window, round};
+
+/// The tokens of one client.
+#[derive(Clone, Debug)]
+pub struct TokenBucket {
+    window: Window,
+    tokens: f64,
+    updated_ms: Option<i64>,
+}
+
+impl TokenBucket {
+    /// A full bucket.
+    pub fn new(window: Window) -> TokenBucket {
+        TokenBucket { window, tokens: 0.0, updated_ms: None }
+    }
+
+    /// Takes tokens, whether they are there or not.
+    pub fn take(&mut self, tokens: f64, limit: f64, now_ms: i64) {
+        self.refill(limit, now_ms);
+        self.tokens = (self.tokens - tokens).min(self.burst(limit));
+    }
+
+    /// How many tokens there are; negative in debt.
+    pub fn tokens(&mut self, limit: f64, now_ms: i64) -> f64 {
+        self.refill(limit, now_ms);
+        self.tokens
+    }
+
+    /// How long it takes to be out of debt; `None` if it is not in debt.
+    pub fn throttle_ms(&mut self, limit: f64, now_ms: i64) -> Option<i64> {
+        let tokens = self.tokens(limit, now_ms);
+        (tokens < 0.0).then(|| round(-tokens / limit * 1000.0))
+    }
+
+    /// Takes tokens if it is not in debt. Otherwise returns how long that lasts (`StrictControllerMutationQuota`).
+    pub fn take_strictly(&mut self, tokens: f64, limit: f64, now_ms: i64) -> Result<(), i64> {
+        match self.throttle_ms(limit, now_ms) {
+            Some(throttle_ms) => Err(throttle_ms),
+            None => {
+                self.take(tokens, limit, now_ms);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether it is full: a new bucket would give the same results.
+    pub fn is_idle(&mut self, limit: f64, now_ms: i64) -> bool {
+        self.tokens(limit, now_ms) >= self.burst(limit)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "samples and seconds are small")]
+    fn burst(&self, limit: f64) -> f64 {
+        self.window.samples as f64 * (self.window.sample_ms as f64 / 1000.0) * limit
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "differences of times are small")]
+    fn refill(&mut self, limit: f64, now_ms: i64) {
+        let burst = self.burst(limit);
+        self.tokens = match self.updated_ms {
+            Some(updated_ms) => burst.min(self.tokens + limit * ((now_ms - updated_ms) as f64 / 1000.0)),
+            None => burst,
+        };
+        self.updated_ms = Some(now_ms);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debts_are_made_up_for_at_the_rate_of_the_limit() {
+        let mut bucket = TokenBucket::new(Window { samples: 10, sample_ms: 1000 });
+        assert_eq!(bucket.take_strictly(70.0, 5.0, 0), Ok(()), "there were 50, and none was owed");
+        assert_eq!(bucket.take_strictly(1.0, 5.0, 0), Err(4000));
+        assert_eq!(bucket.take_strictly(1.0, 5.0, 3999), Err(1));
+        assert_eq!(bucket.take_strictly(1.0, 5.0, 4000), Ok(()));
+        assert_eq!(bucket.throttle_ms(5.0, 4000), Some(200));
+        assert!(!bucket.is_idle(5.0, 14_100) && bucket.is_idle(5.0, 14_200));
+    }
+}
