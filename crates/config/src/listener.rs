@@ -81,7 +81,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    pub fn address(&self) -> Option<IpAddr> {
+    fn address(&self) -> Option<IpAddr> {
         self.host.as_deref()?.parse().ok()
     }
 

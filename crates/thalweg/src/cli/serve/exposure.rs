@@ -1,5 +1,7 @@
 //! Listeners that strangers can reach: one warning for each, which says what it means.
 
+use std::net::IpAddr;
+
 use thalweg_config::{BrokerConfig, Listener, SecurityProtocol, TlsKeys};
 
 /// The warnings.
@@ -21,14 +23,20 @@ pub fn warnings(config: &BrokerConfig) -> Vec<String> {
     });
     let controllers = listeners.controller.iter().filter(open);
     let controllers = controllers.map(|listener| warning(listener, "may take the cluster over"));
-    clients.chain(controllers).collect()
+    let http = config.http.listener.iter().filter(|(host, _)| is_reachable_at(host)).map(|(host, port)| {
+        let may = if config.streams.enabled { "run streams in this process" } else { "read its metrics" };
+        format!("ANYONE who reaches http.listener {host}:{port} may {may}: it has no login yet. Listen on localhost")
+    });
+    clients.chain(controllers).chain(http).collect()
+}
+
+fn is_reachable_at(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host != "localhost" && !address.is_ok_and(|address| address.is_loopback())
 }
 
 fn is_reachable(listener: &Listener) -> bool {
-    match (listener.address(), listener.host.as_deref()) {
-        (Some(address), _) => !address.is_loopback(),
-        (None, host) => host != Some("localhost"),
-    }
+    is_reachable_at(listener.host.as_deref().unwrap_or_default())
 }
 
 /// Whether a peer must authenticate.
@@ -63,6 +71,15 @@ mod tests {
             let warned = warned(&[("listeners", listeners), ("inter.broker.listener.name", name)]);
             assert_eq!(warned.len(), 1, "{listeners}");
             assert!(warned[0].contains("read, change and delete everything"), "{}", warned[0]);
+        }
+    }
+
+    #[test]
+    fn the_http_listener_is_named_too() {
+        assert!(warned(&[("http.listener", "127.0.0.1:9090")]).is_empty());
+        for enabled in ["false", "true"] {
+            let warned = warned(&[("http.listener", ":9090"), ("streams.enabled", enabled)]);
+            assert!(warned[0].starts_with("ANYONE who reaches http.listener :9090 may "), "{warned:?}");
         }
     }
 
