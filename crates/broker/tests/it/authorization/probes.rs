@@ -173,7 +173,7 @@ fn produce(names: &Names) -> Vec<Probe> {
         plain(9),
         plain(12),
         plain(13),
-        probe(11, request(11, id, transactional.clone())),
+        probe(11, request(11, id, transactional)),
         probe(11, request(11, None, transactional)),
     ]
 }
