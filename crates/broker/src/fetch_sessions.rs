@@ -13,6 +13,7 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use thalweg_hash::HashMap;
+use thalweg_metadata::PartitionIndex;
 use thalweg_wire::Uuid;
 use thalweg_wire::request::FetchRequest;
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
@@ -28,7 +29,7 @@ const MANY: usize = 1_000;
 pub struct Key {
     pub topic: Arc<str>,
     pub topic_id: Uuid,
-    pub partition: i32,
+    pub partition: PartitionIndex,
 }
 
 /// The state of a partition in a session.
@@ -301,7 +302,7 @@ impl Session {
     fn forget(&mut self, forgotten: Vec<ForgottenTopic>) {
         for topic in forgotten {
             let name: Arc<str> = topic.topic.into();
-            for partition in topic.partitions {
+            for partition in topic.partitions.into_iter().map(PartitionIndex) {
                 self.index.remove(&Key { topic: Arc::clone(&name), topic_id: topic.topic_id, partition });
             }
         }
@@ -335,8 +336,11 @@ fn flatten(topics: Vec<FetchTopic>) -> Wanted {
     for topic in topics {
         let name: Arc<str> = topic.topic.into();
         for partition in topic.partitions {
-            let key =
-                Key { topic: Arc::clone(&name), topic_id: topic.topic_id, partition: partition.partition };
+            let key = Key {
+                topic: Arc::clone(&name),
+                topic_id: topic.topic_id,
+                partition: PartitionIndex(partition.partition),
+            };
             if count >= MANY {
                 match places.entry(key.clone()) {
                     Entry::Occupied(place) => {

@@ -14,13 +14,13 @@ use thalweg_log::disk::Disk;
 use thalweg_log::{PartitionLog, TopicPartition};
 use thalweg_membership::ImageListener;
 use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
-use thalweg_metadata::{Delta, Image, LocalChanges, LocalPartition};
+use thalweg_metadata::{Delta, Image, LocalChanges, LocalPartition, PartitionIndex};
 use thalweg_replica::partition::Partition;
 use thalweg_replica::replication::Fetchers;
 use thalweg_wire::Uuid;
 
 /// Partitions by topic and index.
-type Unopened = HashSet<(Uuid, i32)>;
+type Unopened = HashSet<(Uuid, PartitionIndex)>;
 
 /// Brings the broker in line with each new image.
 pub struct Publisher {
@@ -53,7 +53,7 @@ impl Publisher {
         for change in local.leaders.iter().chain(&local.followers) {
             if let Err(error) = self.apply(change, image) {
                 let (topic, partition) = (&change.topic.name, change.partition);
-                tracing::error!(%topic, partition, %error, "Failed to open a partition, retrying");
+                tracing::error!(%topic, %partition, %error, "Failed to open a partition, retrying");
                 unopened.insert((change.topic.id, partition));
             }
         }
@@ -74,7 +74,7 @@ impl Publisher {
             if self.apply(&change, &image).is_err() {
                 return true;
             }
-            tracing::info!(topic = %change.topic.name, partition, "Opened a partition after a retry");
+            tracing::info!(topic = %change.topic.name, %partition, "Opened a partition after a retry");
             self.change_coordinator(&change);
             self.tell_directory(&change, &image);
             false
@@ -134,7 +134,7 @@ impl Publisher {
     /// Whether the controller counts on a log that is missing from its directory. It is recreated once the controller
     /// knows.
     fn is_lost(&self, change: &LocalPartition) -> bool {
-        let name = TopicPartition::new(&change.topic.name, change.partition);
+        let name = TopicPartition::new(&change.topic.name, change.partition.0);
         if !self.broker.log_dirs.has_lost(&name) {
             return false;
         }
@@ -152,7 +152,7 @@ impl Publisher {
 
     /// Resumes a partition's move that was interrupted by the broker's stop.
     fn resume_move(&self, opened: &Arc<Partition>) {
-        let name = TopicPartition::new(&opened.topic, opened.index);
+        let name = TopicPartition::new(&opened.topic, opened.index.0);
         let Some(copy) = self.broker.log_dirs.take_future(&name) else { return };
         let Some(copy) = self.claim(copy, opened.topic_id) else { return };
         tracing::info!(partition = ?opened, path = %copy.dir().display(), copied_to = copy.log_end_offset().0, "Resumed a move to another log directory");
@@ -179,7 +179,7 @@ impl Publisher {
 
     fn open(&self, change: &LocalPartition, image: &Image) -> Result<Partition, thalweg_log::CreateError> {
         let broker = &self.broker;
-        let name = TopicPartition::new(&change.topic.name, change.partition);
+        let name = TopicPartition::new(&change.topic.name, change.partition.0);
         let (settings, config) = reconfigure::topic_config(broker, image, &change.topic.name);
         let found = self.found.lock().as_mut().and_then(|found| found.remove(&name));
         let log = match found.map(|log| self.claim(log, change.topic.id)) {
@@ -266,7 +266,7 @@ impl Publisher {
 
     fn change_coordinators(&self, local: &LocalChanges, delta: &Delta) {
         let (groups, transactions) = (&self.broker.groups, &self.broker.transactions);
-        let resign = |topic: &str, partition: i32, epoch: Option<i32>| match topic {
+        let resign = |topic: &str, partition: PartitionIndex, epoch: Option<i32>| match topic {
             OFFSETS => groups.on_resigned(partition, epoch),
             TRANSACTIONS => transactions.on_resigned(partition, epoch),
             _ => {}

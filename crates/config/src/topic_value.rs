@@ -1,7 +1,7 @@
 //! Values of a topic's settings for which Rust has no type.
 
 use thalweg_log::CleanupPolicy;
-use thalweg_metadata::BrokerId;
+use thalweg_metadata::{BrokerId, PartitionIndex};
 use thalweg_record::TimestampType;
 
 /// `compression.type`; the levels are settings of their own.
@@ -58,7 +58,7 @@ pub enum ThrottledReplicas {
     /// Every one.
     All,
     /// These: partition and broker, sorted.
-    Some(Vec<(i32, BrokerId)>),
+    Some(Vec<(PartitionIndex, BrokerId)>),
 }
 
 impl ThrottledReplicas {
@@ -69,7 +69,7 @@ impl ThrottledReplicas {
         }
         let pair = |entry: &String| {
             let (partition, broker) = entry.split_once(':')?;
-            Some((partition.parse().ok()?, BrokerId(broker.parse().ok()?)))
+            Some((PartitionIndex(partition.parse().ok()?), BrokerId(broker.parse().ok()?)))
         };
         let mut replicas: Vec<_> = entries.iter().filter_map(pair).collect();
         replicas.sort_unstable();
@@ -77,7 +77,7 @@ impl ThrottledReplicas {
     }
 
     /// Whether a broker's replica of a partition is among them.
-    pub fn contains(&self, partition: i32, broker: BrokerId) -> bool {
+    pub fn contains(&self, partition: PartitionIndex, broker: BrokerId) -> bool {
         match self {
             Self::All => true,
             Self::Some(replicas) => replicas.binary_search(&(partition, broker)).is_ok(),

@@ -6,9 +6,9 @@ use crate::transaction::Cluster;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_metadata::ImageCell;
 use thalweg_metadata::feature::TRANSACTION_VERSION;
 use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
+use thalweg_metadata::{ImageCell, PartitionIndex};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_replica::partition::{
     AppendError, Durable, FetchError, FetchFrom, Isolation, Partition, Partitions, Reader, RoleError,
@@ -38,7 +38,7 @@ impl InternalLog {
         Self { topic: TRANSACTIONS, partitions, timeout, load_bytes }
     }
 
-    fn partition(&self, index: i32) -> Option<Arc<Partition>> {
+    fn partition(&self, index: PartitionIndex) -> Option<Arc<Partition>> {
         self.partitions.get(self.topic, index)
     }
 }
@@ -46,7 +46,7 @@ impl InternalLog {
 impl CoordinatorLog for InternalLog {
     fn append(
         &self,
-        partition: i32,
+        partition: PartitionIndex,
         leader_epoch: i32,
         batch: Bytes,
         append_as: AppendAs,
@@ -62,13 +62,13 @@ impl CoordinatorLog for InternalLog {
         Ok(Appended { last_offset: appended.next_offset + -1, acknowledged })
     }
 
-    fn batch_bytes_max(&self, partition: i32) -> usize {
+    fn batch_bytes_max(&self, partition: PartitionIndex) -> usize {
         self.partition(partition).map_or(usize::MAX, |partition| partition.batch_bytes_max())
     }
 
     fn replay(
         &self,
-        partition: i32,
+        partition: PartitionIndex,
         each: &mut dyn FnMut(&[u8]) -> Result<(), ReplayError>,
     ) -> Result<(), ReplayError> {
         let read_failed = |reason: String| ReplayError::Read { reason };
@@ -155,7 +155,7 @@ impl Topics for ImageTopics {
         self.image.get().topic(OFFSETS).and_then(|topic| i32::try_from(topic.partitions.len()).ok())
     }
 
-    fn has_partition(&self, name: &str, partition: i32) -> bool {
+    fn has_partition(&self, name: &str, partition: PartitionIndex) -> bool {
         self.image.get().partition(name, partition).is_some()
     }
 }

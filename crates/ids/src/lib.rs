@@ -2,12 +2,14 @@
 
 mod broker;
 mod offset;
+mod partition;
 mod producer;
 mod registration;
 mod uuid;
 
 pub use broker::BrokerId;
 pub use offset::{LeaderEpoch, Offset};
+pub use partition::PartitionIndex;
 pub use producer::{NO_SEQUENCE, ProducerEpoch, ProducerId, decrement_sequence, increment_sequence};
 pub use registration::{BrokerEpoch, PartitionEpoch};
 pub use uuid::{ParseUuidError, Uuid, seed_ids_of_this_thread};

@@ -10,7 +10,9 @@ use thalweg_config::BrokerConfig;
 use thalweg_controller::{
     ConfigRefusal, ConfigRules, Controller, ControllerOptions, EffectiveConfig, default_supported_features,
 };
-use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind, Delta, Endpoint, Image};
+use thalweg_metadata::{
+    ConfigMap, ConfigResource, ConfigResourceKind, Delta, Endpoint, Image, PartitionIndex,
+};
 use thalweg_wire::request::create_partitions_request::CreatePartitionsTopic;
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use thalweg_wire::request::delete_topics_request::DeleteTopicState;
@@ -171,10 +173,11 @@ async fn a_broker_that_withdraws_is_fenced_until_it_wants_to_lead_again() {
     assert!(node.membership.withdraw(true));
     assert!(!node.membership.withdraw(true), "no news");
     let image = node.until(|image| !image.is_alive(BrokerId(1))).await;
-    assert_eq!(image.partition("a", 0).unwrap().leader, BrokerId::NONE);
+    assert_eq!(image.partition("a", PartitionIndex(0)).unwrap().leader, BrokerId::NONE);
     assert!(node.membership.withdraw(false));
     node.until(|image| {
-        image.is_alive(BrokerId(1)) && image.partition("a", 0).is_some_and(|p| p.leader == BrokerId(1))
+        image.is_alive(BrokerId(1))
+            && image.partition("a", PartitionIndex(0)).is_some_and(|p| p.leader == BrokerId(1))
     })
     .await;
     node.stop().await;
@@ -185,7 +188,8 @@ async fn the_first_image_after_a_crash_has_no_leaderships_of_the_previous_proces
     let dir = temporary();
     let node = Node::start(controller_options(dir.path())).await;
     node.create("a", 1).await;
-    node.until(|image| image.partition("a", 0).is_some_and(|p| p.leader == BrokerId(1))).await;
+    node.until(|image| image.partition("a", PartitionIndex(0)).is_some_and(|p| p.leader == BrokerId(1)))
+        .await;
     // No leave is taken.
     node.membership.stop().await;
     node.controller.shutdown().await;
@@ -204,7 +208,7 @@ async fn the_first_image_after_a_crash_has_no_leaderships_of_the_previous_proces
     observer.catch_up().await;
     let first = follower.seen.lock()[0].clone();
     assert_eq!(first.broker(BrokerId(1)).unwrap().incarnation_id, incarnation_id);
-    assert_eq!(first.partition("a", 0).unwrap().leader, BrokerId::NONE);
+    assert_eq!(first.partition("a", PartitionIndex(0)).unwrap().leader, BrokerId::NONE);
     controller.shutdown().await;
 }
 
@@ -214,7 +218,8 @@ async fn the_observer_follows_topics_partitions_and_configurations() {
     let node = Node::start(controller_options(dir.path())).await;
     node.create("a", 3).await;
     node.create("b", 1).await;
-    node.until(|image| image.partition("b", 0).is_some_and(|p| p.leader == BrokerId(1))).await;
+    node.until(|image| image.partition("b", PartitionIndex(0)).is_some_and(|p| p.leader == BrokerId(1)))
+        .await;
     let more = CreatePartitionsTopic { name: "b".to_owned(), count: 4, assignments: None };
     node.send(CreatePartitionsRequest { topics: vec![more], ..Default::default() }).await;
     let set = AlterConfigsResource {
@@ -240,7 +245,9 @@ async fn the_observer_follows_topics_partitions_and_configurations() {
 
     // After a restart the cluster is the same, except for the broker's registration and the leader.
     let node = Node::start(controller_options(dir.path())).await;
-    let image = node.until(|image| image.partition("b", 3).is_some_and(|p| p.leader == BrokerId(1))).await;
+    let image = node
+        .until(|image| image.partition("b", PartitionIndex(3)).is_some_and(|p| p.leader == BrokerId(1)))
+        .await;
     assert_eq!(image.topic("b").unwrap().id, before.topic("b").unwrap().id);
     assert_eq!(image.configs(), before.configs());
     assert!(image.broker(BrokerId(1)).unwrap().epoch > before.broker(BrokerId(1)).unwrap().epoch);

@@ -1,6 +1,6 @@
 //! The difference between two images, and its meaning for one broker.
 
-use crate::{BrokerId, ConfigResource, Image, PartitionRegistration, Topic};
+use crate::{BrokerId, ConfigResource, Image, PartitionIndex, PartitionRegistration, Topic};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::Uuid;
@@ -13,7 +13,7 @@ pub struct Changes {
     /// Topics that are new.
     pub created_topics: BTreeSet<Uuid>,
     /// Topics that are there afterwards and were touched, new ones too, with the indexes of their touched partitions.
-    pub changed_topics: BTreeMap<Uuid, BTreeSet<i32>>,
+    pub changed_topics: BTreeMap<Uuid, BTreeSet<PartitionIndex>>,
     /// Brokers that were registered, changed or removed.
     pub brokers: BTreeSet<BrokerId>,
     /// Controllers that registered.
@@ -91,7 +91,7 @@ impl Changes {
                 .iter()
                 .filter(|(index, partition)| before.and_then(|t| t.partition(**index)) != Some(*partition))
                 .map(|(index, _)| *index);
-            let changed: BTreeSet<i32> = changed.collect();
+            let changed: BTreeSet<PartitionIndex> = changed.collect();
             if before.is_none() || !changed.is_empty() {
                 self.changed_topics.insert(topic.id, changed);
             }
@@ -107,7 +107,7 @@ pub struct LocalPartition {
     /// Its topic, as it is afterwards; as it was, for one that is gone.
     pub topic: Arc<Topic>,
     /// Its index.
-    pub partition: i32,
+    pub partition: PartitionIndex,
     /// Its registration, afterwards; as it was, for one that is gone.
     pub registration: Arc<PartitionRegistration>,
     /// Whether the broker had no replica of it before.

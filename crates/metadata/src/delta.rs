@@ -1,8 +1,8 @@
 //! From one image to the next.
 
 use crate::{
-    BrokerId, Changes, Image, LocalChanges, LocalPartition, PartitionRegistration, Provenance, ReplayError,
-    Topic,
+    BrokerId, Changes, Image, LocalChanges, LocalPartition, PartitionIndex, PartitionRegistration,
+    Provenance, ReplayError, Topic,
 };
 use std::sync::Arc;
 use thalweg_wire::MetadataRecord;
@@ -102,7 +102,7 @@ impl Delta {
         local: &mut LocalChanges,
         broker: BrokerId,
         topic: &Arc<Topic>,
-        partition: i32,
+        partition: PartitionIndex,
         registration: &Arc<PartitionRegistration>,
         before: Option<&Arc<PartitionRegistration>>,
     ) {

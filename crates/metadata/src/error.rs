@@ -1,6 +1,6 @@
 //! Errors of replaying records.
 
-use crate::{BrokerEpoch, BrokerId, MetadataVersion};
+use crate::{BrokerEpoch, BrokerId, MetadataVersion, PartitionIndex};
 use thalweg_wire::Uuid;
 
 /// A record does not fit the image that it is replayed on. The node must stop: to skip the record is to diverge.
@@ -13,7 +13,7 @@ pub enum ReplayError {
     #[error("a record creates topic {name} as {topic}, which already exists")]
     TopicExists { name: String, topic: Uuid },
     #[error("a record changes partition {partition} of topic {topic}, which does not exist")]
-    NoPartition { topic: Uuid, partition: i32 },
+    NoPartition { topic: Uuid, partition: PartitionIndex },
     #[error("{directories} directories for {replicas} replicas")]
     Directories { replicas: usize, directories: usize },
     #[error("{id} is not a leader recovery state")]

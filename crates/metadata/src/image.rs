@@ -2,7 +2,8 @@
 
 use crate::{
     AccessControlEntries, BrokerId, BrokerRegistration, ConfigResource, Configs, ControllerRegistration,
-    DelegationToken, Endpoint, Features, PartitionRegistration, Quotas, ScramCredential, Topic, Topics,
+    DelegationToken, Endpoint, Features, PartitionIndex, PartitionRegistration, Quotas, ScramCredential,
+    Topic, Topics,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -144,12 +145,16 @@ impl Image {
     }
 
     /// A partition by the name of its topic.
-    pub fn partition(&self, topic: &str, partition: i32) -> Option<&Arc<PartitionRegistration>> {
+    pub fn partition(&self, topic: &str, partition: PartitionIndex) -> Option<&Arc<PartitionRegistration>> {
         self.topic(topic)?.partition(partition)
     }
 
     /// A partition by the id of its topic.
-    pub fn partition_by_id(&self, topic: Uuid, partition: i32) -> Option<&Arc<PartitionRegistration>> {
+    pub fn partition_by_id(
+        &self,
+        topic: Uuid,
+        partition: PartitionIndex,
+    ) -> Option<&Arc<PartitionRegistration>> {
         self.topic_by_id(topic)?.partition(partition)
     }
 

@@ -46,6 +46,6 @@ pub use partition::{
     PartitionRegistration,
 };
 pub use quotas::{QuotaEntity, Quotas};
-pub use thalweg_ids::{BrokerEpoch, BrokerId, PartitionEpoch};
+pub use thalweg_ids::{BrokerEpoch, BrokerId, PartitionEpoch, PartitionIndex};
 pub use topics::{Topic, Topics};
 pub use version::{MetadataVersion, VersionedRecord, feature};

@@ -1,6 +1,6 @@
 //! The registration of a partition: its replicas, its leader, its in-sync replicas (Kafka's `PartitionRegistration`).
 
-use crate::{BrokerId, MetadataVersion, PartitionEpoch, ReplayError, VersionedRecord};
+use crate::{BrokerId, MetadataVersion, PartitionEpoch, PartitionIndex, ReplayError, VersionedRecord};
 use thalweg_wire::metadata::{PartitionChangeRecord, PartitionRecord};
 use thalweg_wire::{MetadataRecord, Uuid};
 
@@ -133,11 +133,16 @@ impl PartitionRegistration {
     }
 
     /// The record that creates this registration.
-    pub fn to_record(&self, topic_id: Uuid, partition: i32, version: MetadataVersion) -> VersionedRecord {
+    pub fn to_record(
+        &self,
+        topic_id: Uuid,
+        partition: PartitionIndex,
+        version: MetadataVersion,
+    ) -> VersionedRecord {
         let elr = version.has_eligible_leader_replicas();
         let some = |list: &[BrokerId]| (elr && !list.is_empty()).then(|| BrokerId::numbers(list));
         let record = PartitionRecord {
-            partition_id: partition,
+            partition_id: partition.0,
             topic_id,
             replicas: BrokerId::numbers(&self.replicas),
             isr: BrokerId::numbers(&self.isr),
@@ -259,7 +264,7 @@ mod tests {
     #[test]
     fn a_registration_survives_its_record() {
         let MetadataRecord::Partition(record) =
-            registration().to_record(Uuid(7), 3, MetadataVersion::LATEST).record
+            registration().to_record(Uuid(7), PartitionIndex(3), MetadataVersion::LATEST).record
         else {
             panic!("a partition is written as a PartitionRecord")
         };

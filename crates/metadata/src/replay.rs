@@ -2,8 +2,8 @@
 
 use crate::{
     AccessControlEntry, BrokerEpoch, BrokerId, BrokerRegistration, ConfigResource, ConfigResourceKind,
-    ControllerRegistration, DelegationToken, Delta, MetadataVersion, PartitionRegistration, QuotaEntity,
-    ReplayError, ScramCredential, Topic, feature,
+    ControllerRegistration, DelegationToken, Delta, MetadataVersion, PartitionIndex, PartitionRegistration,
+    QuotaEntity, ReplayError, ScramCredential, Topic, feature,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl Delta {
     fn put_partition(
         &mut self,
         topic: Uuid,
-        partition: i32,
+        partition: PartitionIndex,
         registration: PartitionRegistration,
     ) -> Result<(), ReplayError> {
         self.topic_mut(topic)?.partitions.insert(partition, Arc::new(registration));
@@ -85,11 +85,11 @@ impl Delta {
 
     fn partition(&mut self, record: &PartitionRecord) -> Result<(), ReplayError> {
         let registration = PartitionRegistration::from_record(record)?;
-        self.put_partition(record.topic_id, record.partition_id, registration)
+        self.put_partition(record.topic_id, PartitionIndex(record.partition_id), registration)
     }
 
     fn partition_change(&mut self, record: &PartitionChangeRecord) -> Result<(), ReplayError> {
-        let (id, index) = (record.topic_id, record.partition_id);
+        let (id, index) = (record.topic_id, PartitionIndex(record.partition_id));
         let topic = self.image.topics.get_by_id(id).ok_or(ReplayError::NoTopic { topic: id })?;
         let partition =
             topic.partition(index).ok_or(ReplayError::NoPartition { topic: id, partition: index })?;

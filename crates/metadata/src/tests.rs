@@ -92,7 +92,7 @@ impl History {
                 let topic = self.topic()?;
                 let (index, partition) = topic.partitions.iter().next_back()?;
                 MetadataRecord::PartitionChange(PartitionChangeRecord {
-                    partition_id: *index,
+                    partition_id: index.0,
                     topic_id: topic.id,
                     isr: self.rng.random_bool(0.5).then(|| BrokerId::numbers(&partition.replicas)),
                     leader: self.rng.random_range(-2..3),
@@ -290,7 +290,8 @@ fn a_broker_is_told_what_concerns_it() {
         delta.replay(&record).unwrap();
     }
     let local = delta.local_changes(BrokerId(1));
-    let indexes = |list: &[LocalPartition]| list.iter().map(|p| (p.partition, p.is_new)).collect::<Vec<_>>();
+    let indexes =
+        |list: &[LocalPartition]| list.iter().map(|p| (p.partition.0, p.is_new)).collect::<Vec<_>>();
     assert_eq!((indexes(&local.leaders), indexes(&local.followers)), (vec![(0, true)], vec![(1, true)]));
     assert!(local.deletes.is_empty());
 

@@ -1,6 +1,6 @@
 //! Topics and their partitions.
 
-use crate::{PartitionRegistration, topic_name};
+use crate::{PartitionIndex, PartitionRegistration, topic_name};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
@@ -14,12 +14,12 @@ pub struct Topic {
     /// Its id.
     pub id: Uuid,
     /// Its partitions by their index.
-    pub partitions: BTreeMap<i32, Arc<PartitionRegistration>>,
+    pub partitions: BTreeMap<PartitionIndex, Arc<PartitionRegistration>>,
 }
 
 impl Topic {
     /// A partition by its index.
-    pub fn partition(&self, index: i32) -> Option<&Arc<PartitionRegistration>> {
+    pub fn partition(&self, index: PartitionIndex) -> Option<&Arc<PartitionRegistration>> {
         self.partitions.get(&index)
     }
 }

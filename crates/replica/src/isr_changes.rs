@@ -4,11 +4,12 @@ use crate::leadership::{ChangeOutcome, IsrChange};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use thalweg_metadata::PartitionIndex;
 use thalweg_wire::Uuid;
 use tokio::sync::Notify;
 
 /// A partition, independent of its topic's name: the topic's id, and the index.
-pub type PartitionKey = (Uuid, i32);
+pub type PartitionKey = (Uuid, PartitionIndex);
 
 /// Changes by partition.
 pub(crate) type Changes = BTreeMap<PartitionKey, IsrChange>;
@@ -45,7 +46,7 @@ impl IsrCounters {
 
 impl IsrChanges {
     /// Queues a change. It replaces an older one of the same partition, which the partition has given up.
-    pub fn submit(&self, topic_id: Uuid, partition: i32, change: IsrChange) {
+    pub fn submit(&self, topic_id: Uuid, partition: PartitionIndex, change: IsrChange) {
         self.waiting.lock().insert((topic_id, partition), change);
         self.submitted.notify_one();
     }

@@ -19,7 +19,7 @@ use thalweg_config::{
     ControllerSettings, EffectiveTopicConfig, GroupSettings, ListenerSettings, LogSettings, NetworkSettings,
     NodeSettings, ReplicationSettings, ServerProperties, TopicSettings, TransactionSettings,
 };
-use thalweg_ids::BrokerId;
+use thalweg_ids::{BrokerId, PartitionIndex};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use thalweg_wire::request::update_features_request::FeatureUpdateKey;
 use thalweg_wire::request::{CreateTopicsRequest, UpdateFeaturesRequest};
@@ -276,7 +276,7 @@ impl Simulation {
                 let mut replicas = registration.replicas.clone();
                 replicas.sort_by_key(|&id| id == replaced);
                 let replicas = BrokerId::numbers(&replicas);
-                self.tasks.add(Task::ElectUnclean(topic.name.to_string(), partition, replicas));
+                self.tasks.add(Task::ElectUnclean(topic.name.to_string(), partition.0, replicas));
                 elections += 1;
             }
         }
@@ -327,7 +327,7 @@ impl Simulation {
         let mut ends = Vec::new();
         for (id, _) in self.replicas(topic, partition) {
             let Some(broker) = self.machines[id].broker() else { return Err("a broker is down".to_owned()) };
-            let Some(found) = broker.partitions.get(topic, partition) else {
+            let Some(found) = broker.partitions.get(topic, PartitionIndex(partition)) else {
                 return Err(format!("broker {id} has no {topic}-{partition}"));
             };
             let offsets = found.published_offsets();
@@ -343,7 +343,7 @@ impl Simulation {
     /// The machines that hold a partition by the image of some broker, with their names.
     fn replicas(&self, topic: &str, partition: i32) -> Vec<(MachineId, String)> {
         let image = (1..=BROKERS).find_map(|id| self.machines[id].broker()).map(|broker| broker.image());
-        let registration = image.and_then(|image| image.partition(topic, partition).cloned());
+        let registration = image.and_then(|image| image.partition(topic, PartitionIndex(partition)).cloned());
         let replicas = registration.map(|registration| registration.replicas.clone()).unwrap_or_default();
         let machines = replicas.into_iter().filter_map(|id| MachineId::try_from(id.0).ok());
         machines.map(|id| (id, self.machines[id].name.clone())).collect()
@@ -352,7 +352,8 @@ impl Simulation {
     /// The machine whose broker leads a partition in the newest leader epoch known to any broker.
     fn leader(&self, partition: i32) -> Option<MachineId> {
         let brokers = (1..=BROKERS).filter_map(|id| self.machines[id].broker());
-        let registrations = brokers.filter_map(|broker| broker.image().partition(TOPIC, partition).cloned());
+        let registrations =
+            brokers.filter_map(|broker| broker.image().partition(TOPIC, PartitionIndex(partition)).cloned());
         let newest = registrations.max_by_key(|registration| registration.leader_epoch)?;
         MachineId::try_from(newest.leader.0).ok()
     }

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_log::{TopicPartition, Uuid};
+use thalweg_metadata::PartitionIndex;
 use thalweg_metadata::topic_name;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::alter_replica_log_dirs_request::AlterReplicaLogDir;
@@ -32,9 +33,9 @@ pub async fn handle(
     // Directories are created, and abandoned copies renamed.
     let disk = broker.log_dirs.disk().clone();
     let work = disk.spawn(move || begin_all(&broker, request.dirs));
-    let result = |(partition_index, outcome): (i32, Result<(), ErrorCode>)| {
+    let result = |(index, outcome): (PartitionIndex, Result<(), ErrorCode>)| {
         let error_code = outcome.err().unwrap_or(ErrorCode::None).code();
-        AlterReplicaLogDirPartitionResult { partition_index, error_code }
+        AlterReplicaLogDirPartitionResult { partition_index: index.0, error_code }
     };
     let begun = work.await.expect("beginning moves does not panic").into_iter();
     let results = begun.map(|(topic_name, outcomes)| AlterReplicaLogDirTopicResult {
@@ -45,23 +46,24 @@ pub async fn handle(
     AlterReplicaLogDirsResponse { throttle_time_ms: 0, results }
 }
 
-type Outcome = (String, Vec<(i32, Result<(), ErrorCode>)>);
+type Outcome = (String, Vec<(PartitionIndex, Result<(), ErrorCode>)>);
 
 fn begin_all(broker: &Broker, dirs: Vec<AlterReplicaLogDir>) -> Vec<Outcome> {
-    let mut asked: BTreeMap<String, BTreeMap<i32, Arc<str>>> = BTreeMap::new();
+    let mut asked: BTreeMap<String, BTreeMap<PartitionIndex, Arc<str>>> = BTreeMap::new();
     for dir in dirs {
         let path: Arc<str> = dir.path.into();
         for topic in dir.topics {
-            let partitions = topic.partitions.into_iter().map(|index| (index, Arc::clone(&path)));
+            let partitions =
+                topic.partitions.into_iter().map(|index| (PartitionIndex(index), Arc::clone(&path)));
             asked.entry(topic.name).or_default().extend(partitions);
         }
     }
-    let begin_topic = |(topic, partitions): (String, BTreeMap<i32, Arc<str>>)| {
+    let begin_topic = |(topic, partitions): (String, BTreeMap<PartitionIndex, Arc<str>>)| {
         // A name that is no topic's is not copied for each of its partitions.
-        let has_room = |index: i32| {
-            topic.len() <= topic_name::LENGTH_MAX && TopicPartition::new(&topic, index).can_move()
+        let has_room = |index: PartitionIndex| {
+            topic.len() <= topic_name::LENGTH_MAX && TopicPartition::new(&topic, index.0).can_move()
         };
-        let outcome = |(index, path): (i32, Arc<str>)| match has_room(index) {
+        let outcome = |(index, path): (PartitionIndex, Arc<str>)| match has_room(index) {
             true => (index, begin(broker, &topic, index, Path::new(&*path))),
             false => (index, Err(ErrorCode::InvalidTopicException)),
         };
@@ -71,7 +73,7 @@ fn begin_all(broker: &Broker, dirs: Vec<AlterReplicaLogDir>) -> Vec<Outcome> {
     asked.into_iter().map(begin_topic).collect()
 }
 
-fn begin(broker: &Broker, topic: &str, index: i32, path: &Path) -> Result<(), ErrorCode> {
+fn begin(broker: &Broker, topic: &str, index: PartitionIndex, path: &Path) -> Result<(), ErrorCode> {
     let directory = match broker.log_dirs.directory_at(path) {
         None => return Err(ErrorCode::LogDirNotFound),
         Some((Some(directory), true)) => directory,
@@ -95,7 +97,7 @@ fn begin(broker: &Broker, topic: &str, index: i32, path: &Path) -> Result<(), Er
     Ok(())
 }
 
-fn not_here(broker: &Broker, topic: &str, index: i32, directory: Uuid) -> ErrorCode {
+fn not_here(broker: &Broker, topic: &str, index: PartitionIndex, directory: Uuid) -> ErrorCode {
     let image = broker.image();
     let (Some(known), Some(registered)) = (image.topic(topic), image.partition(topic, index)) else {
         return ErrorCode::UnknownTopicOrPartition;

@@ -14,6 +14,7 @@ use super::Call;
 use crate::broker::Broker;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_metadata::PartitionIndex;
 use thalweg_metadata::topic_name;
 use thalweg_net::answer_parts::merge;
 use thalweg_record::{LeaderEpoch, Offset};
@@ -57,7 +58,7 @@ pub async fn handle(
     DeleteRecordsResponse { throttle_time_ms: 0, topics }
 }
 
-type Outcomes = Vec<(String, Vec<(i32, Result<Deleted, ErrorCode>)>)>;
+type Outcomes = Vec<(String, Vec<(PartitionIndex, Result<Deleted, ErrorCode>)>)>;
 
 fn delete(broker: &Broker, request: DeleteRecordsRequest) -> Outcomes {
     let mut outcomes = Vec::with_capacity(request.topics.len());
@@ -67,7 +68,7 @@ fn delete(broker: &Broker, request: DeleteRecordsRequest) -> Outcomes {
             .partitions
             .iter()
             .map(|asked| {
-                let index = asked.partition_index;
+                let index = PartitionIndex(asked.partition_index);
                 (index, delete_before(broker, &topic.name, index, asked.offset))
             })
             .collect();
@@ -98,7 +99,7 @@ fn each_once(named: Vec<DeleteRecordsTopic>) -> Vec<DeleteRecordsTopic> {
 }
 
 async fn answer(
-    partition_index: i32,
+    index: PartitionIndex,
     deleted: Result<Deleted, ErrorCode>,
     deadline: Instant,
 ) -> DeleteRecordsPartitionResult {
@@ -112,10 +113,15 @@ async fn answer(
         Ok(low_watermark) => (ErrorCode::None, low_watermark.0),
         Err(error) => (error, NO_LOW_WATERMARK),
     };
-    DeleteRecordsPartitionResult { partition_index, low_watermark, error_code: error.code() }
+    DeleteRecordsPartitionResult { partition_index: index.0, low_watermark, error_code: error.code() }
 }
 
-fn delete_before(broker: &Broker, topic: &str, index: i32, offset: i64) -> Result<Deleted, ErrorCode> {
+fn delete_before(
+    broker: &Broker,
+    topic: &str,
+    index: PartitionIndex,
+    offset: i64,
+) -> Result<Deleted, ErrorCode> {
     if broker.image().partition(topic, index).is_none() {
         return Err(ErrorCode::UnknownTopicOrPartition);
     }

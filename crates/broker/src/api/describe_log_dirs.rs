@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::{DirDescription, PartitionDescription, PublishedOffsets};
+use thalweg_metadata::PartitionIndex;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_log_dirs_response::{
     DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
@@ -80,7 +81,10 @@ fn online(broker: &Broker, dir: &DirDescription, asked: &Asked) -> DescribeLogDi
 
 fn describe(broker: &Broker, found: &PartitionDescription) -> DescribeLogDirsPartition {
     let PartitionDescription { name, offsets, is_future } = found;
-    let open = broker.partitions.get(&name.topic, name.partition).map(|open| open.published_offsets());
+    let open = broker
+        .partitions
+        .get(&name.topic, PartitionIndex(name.partition))
+        .map(|open| open.published_offsets());
     let behind = |open: &PublishedOffsets| {
         let end = if *is_future { open.log_end_offset() } else { offsets.high_watermark() };
         end.0.saturating_sub(offsets.log_end_offset().0).max(0)

@@ -5,6 +5,7 @@ use super::Call;
 use super::elsewhere::Named;
 use crate::broker::Broker;
 use thalweg_hash::{HashMap, HashSet};
+use thalweg_metadata::PartitionIndex;
 use thalweg_metadata::topic_name;
 use thalweg_net::answer_parts::AnswerRoom;
 use thalweg_wire::ErrorCode;
@@ -48,8 +49,9 @@ pub fn handle(broker: &Broker, _: &Call, request: DescribeProducersRequest) -> D
 }
 
 fn describe(broker: &Broker, topic: &str, partition_index: i32, room: &mut AnswerRoom) -> PartitionResponse {
-    let Some(partition) = broker.partitions.get(topic, partition_index) else {
-        let error = Named::Name(topic).missing(broker, partition_index);
+    let index = PartitionIndex(partition_index);
+    let Some(partition) = broker.partitions.get(topic, index) else {
+        let error = Named::Name(topic).missing(broker, index);
         return PartitionResponse { partition_index, error_code: error.code(), ..Default::default() };
     };
     let mut active_producers: Vec<_> = partition.with_log(|log| {

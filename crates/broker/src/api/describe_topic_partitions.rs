@@ -5,7 +5,7 @@ use super::metadata::{TOPIC_OPERATIONS, visible_leader};
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_metadata::topic_name;
-use thalweg_metadata::{BrokerId, Image, PartitionRegistration, Topic};
+use thalweg_metadata::{BrokerId, Image, PartitionIndex, PartitionRegistration, Topic};
 use thalweg_wire::request::describe_topic_partitions_response::{
     Cursor, DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic,
 };
@@ -38,7 +38,7 @@ pub fn handle(
         response: DescribeTopicPartitionsResponse::default(),
     };
     for name in names {
-        let first = if name == from_topic { from_partition } else { 0 };
+        let first = PartitionIndex(if name == from_topic { from_partition } else { 0 });
         if !page.add(&name, first) {
             break;
         }
@@ -55,7 +55,7 @@ struct Page<'a> {
 
 impl Page<'_> {
     /// Adds a topic's partitions from `first` on; whether there is room for more.
-    fn add(&mut self, name: &str, first: i32) -> bool {
+    fn add(&mut self, name: &str, first: PartitionIndex) -> bool {
         let Some(topic) = self.image.topic(name) else {
             let error = match topic_name::check(name) {
                 Ok(()) => ErrorCode::UnknownTopicOrPartition,
@@ -97,19 +97,20 @@ impl Page<'_> {
         next.is_none()
     }
 
-    fn end_at(&mut self, topic: &Arc<Topic>, partition_index: i32) {
-        self.response.next_cursor = Some(Cursor { topic_name: topic.name.to_string(), partition_index });
+    fn end_at(&mut self, topic: &Arc<Topic>, index: PartitionIndex) {
+        let topic_name = topic.name.to_string();
+        self.response.next_cursor = Some(Cursor { topic_name, partition_index: index.0 });
     }
 
     fn partition(
         &self,
-        index: i32,
+        index: PartitionIndex,
         partition: &PartitionRegistration,
     ) -> DescribeTopicPartitionsResponsePartition {
         let (error, leader_id) = visible_leader(self.image, self.listener, partition);
         DescribeTopicPartitionsResponsePartition {
             error_code: error.code(),
-            partition_index: index,
+            partition_index: index.0,
             leader_id,
             leader_epoch: partition.leader_epoch,
             replica_nodes: BrokerId::numbers(&partition.replicas),

@@ -3,7 +3,7 @@
 use crate::broker::Broker;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use thalweg_metadata::{BrokerId, BrokerRegistration, Endpoint, Image};
+use thalweg_metadata::{BrokerId, BrokerRegistration, Endpoint, Image, PartitionIndex};
 use thalweg_replica::partition::Topic;
 use thalweg_wire::{ErrorCode, Uuid};
 
@@ -40,7 +40,7 @@ impl Named<'_> {
     }
 
     /// Why a partition is not here: it is elsewhere, or nowhere, or its log could not be opened.
-    pub fn missing(self, broker: &Broker, index: i32) -> ErrorCode {
+    pub fn missing(self, broker: &Broker, index: PartitionIndex) -> ErrorCode {
         let image = broker.image();
         let topic = self.of_cluster(&image);
         match (topic.and_then(|topic| topic.partition(index)), self) {
@@ -53,7 +53,7 @@ impl Named<'_> {
 
     /// Leader and epoch of a partition, from its replica here, or from the image if there is none. -1 and -1 if
     /// unknown.
-    pub fn leader(self, broker: &Broker, index: i32) -> (BrokerId, i32) {
+    pub fn leader(self, broker: &Broker, index: PartitionIndex) -> (BrokerId, i32) {
         if let Some(partition) = self.here(broker).and_then(|topic| topic.partition(index)) {
             return partition.leader();
         }

@@ -8,7 +8,7 @@ use super::Call;
 use super::elsewhere::Named;
 use crate::broker::Broker;
 use thalweg_hash::{HashMap, HashSet};
-use thalweg_metadata::BrokerId;
+use thalweg_metadata::{BrokerId, PartitionIndex};
 use thalweg_net::answer_parts::merge;
 use thalweg_record::LeaderEpoch;
 use thalweg_replica::partition::{
@@ -85,14 +85,14 @@ fn lookup(
     if version < needs {
         return Err(ErrorCode::UnsupportedVersion);
     }
-    let index = wanted.partition_index;
+    let index = PartitionIndex(wanted.partition_index);
     let partition =
         broker.partitions.get(topic, index).ok_or_else(|| Named::Name(topic).missing(broker, index))?;
     let epoch = (wanted.current_leader_epoch >= 0).then_some(LeaderEpoch(wanted.current_leader_epoch));
     let found = partition.offset_for_timestamp(wanted.timestamp, reader, isolation, epoch);
     let found = found.map_err(OffsetsError::code)?;
     Ok(ListOffsetsPartitionResponse {
-        partition_index: index,
+        partition_index: index.0,
         error_code: 0,
         timestamp: found.timestamp,
         offset: found.offset,

@@ -13,7 +13,7 @@ use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_hash::HashSet;
 use thalweg_metadata::topic_name;
-use thalweg_metadata::{BrokerId, Image, PartitionRegistration, Topic};
+use thalweg_metadata::{BrokerId, Image, PartitionIndex, PartitionRegistration, Topic};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::metadata_request::MetadataRequestTopic;
 use thalweg_wire::request::metadata_response::{
@@ -203,11 +203,15 @@ impl Detail<'_> {
         if self.operations { TOPIC_OPERATIONS } else { OPERATIONS_OMITTED }
     }
 
-    fn partition(&self, index: i32, partition: &PartitionRegistration) -> MetadataResponsePartition {
+    fn partition(
+        &self,
+        index: PartitionIndex,
+        partition: &PartitionRegistration,
+    ) -> MetadataResponsePartition {
         let (error, leader_id) = visible_leader(self.image, self.listener, partition);
         MetadataResponsePartition {
             error_code: error.code(),
-            partition_index: index,
+            partition_index: index.0,
             leader_id,
             leader_epoch: partition.leader_epoch,
             replica_nodes: BrokerId::numbers(&partition.replicas),

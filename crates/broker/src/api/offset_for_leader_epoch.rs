@@ -4,6 +4,7 @@
 use super::Call;
 use super::elsewhere::Named;
 use crate::broker::Broker;
+use thalweg_metadata::PartitionIndex;
 use thalweg_record::LeaderEpoch;
 use thalweg_replica::partition::OffsetsError;
 use thalweg_wire::ErrorCode;
@@ -25,15 +26,15 @@ pub fn handle(
 }
 
 fn lookup(broker: &Broker, topic: &str, wanted: &OffsetForLeaderPartition) -> EpochEndOffset {
-    let partition = wanted.partition;
+    let index = PartitionIndex(wanted.partition);
     let current = (wanted.current_leader_epoch >= 0).then_some(LeaderEpoch(wanted.current_leader_epoch));
-    let found = match broker.partitions.get(topic, partition) {
+    let found = match broker.partitions.get(topic, index) {
         Some(found) => {
             found.end_of_epoch(LeaderEpoch(wanted.leader_epoch), current).map_err(OffsetsError::code)
         }
-        None => Err(Named::Name(topic).missing(broker, partition)),
+        None => Err(Named::Name(topic).missing(broker, index)),
     };
-    let answer = EpochEndOffset { partition, ..Default::default() };
+    let answer = EpochEndOffset { partition: wanted.partition, ..Default::default() };
     match found {
         Ok(Some((epoch, end))) => EpochEndOffset { leader_epoch: epoch.0, end_offset: end.0, ..answer },
         Ok(None) => answer,

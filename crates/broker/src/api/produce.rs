@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_hash::HashSet;
 use thalweg_log::VerificationGuard;
+use thalweg_metadata::PartitionIndex;
 use thalweg_net::Reply;
 use thalweg_record::{BatchHeader, Compression};
 use thalweg_replica::partition::{Appended, Durable, OpeningBudget, Partition};
@@ -160,7 +161,7 @@ fn tell_leaders(broker: &Broker, call: &Call, response: &mut ProduceResponse) {
         for data in &mut topic.partition_responses {
             if data.error_code == ErrorCode::NotLeaderOrFollower.code() {
                 let topic = Named::of(call.version >= BY_TOPIC_ID, &topic.name, topic.topic_id);
-                let (leader_id, leader_epoch) = topic.leader(broker, data.index);
+                let (leader_id, leader_epoch) = topic.leader(broker, PartitionIndex(data.index));
                 data.current_leader = LeaderIdAndEpoch { leader_id: leader_id.0, leader_epoch };
                 leaders.push(leader_id);
             }
@@ -226,7 +227,7 @@ struct Appends {
     /// Batches that were left for later.
     large: Vec<Large>,
     /// Partitions of deferred batches: later batches for the same partition are deferred too, to keep their order.
-    held_up: HashSet<(Uuid, i32)>,
+    held_up: HashSet<(Uuid, PartitionIndex)>,
 }
 
 impl Appends {
@@ -249,7 +250,7 @@ fn append_topic(
     let topic_id = if call.version >= BY_TOPIC_ID { topic.topic_id } else { Uuid::ZERO };
     let mut partition_responses = Vec::with_capacity(topic.partition_data.len());
     for (position, data) in topic.partition_data.into_iter().enumerate() {
-        let index = data.index;
+        let index = PartitionIndex(data.index);
         let result = match found.as_ref().and_then(|topic| topic.partition(index)) {
             Some(partition) => guard(position)
                 .and_then(|guard| {
@@ -257,7 +258,7 @@ fn append_topic(
                     append_partition(broker, call, appends, place, &partition, guard, data)
                 })
                 .unwrap_or_else(|error| refused_by(&partition, &error)),
-            None => refused(index, &Refusal::from(named.missing(broker, index))),
+            None => refused(index.0, &Refusal::from(named.missing(broker, index))),
         };
         partition_responses.push(result);
     }
@@ -286,8 +287,8 @@ fn append_partition(
     {
         return Err(ErrorCode::InvalidTopicException.into());
     }
-    let (index, now_ms) = (data.index, broker.clock.now_ms());
-    let own = (partition.topic_id, index);
+    let now_ms = broker.clock.now_ms();
+    let own = (partition.topic_id, partition.index);
     let appended = if appends.held_up.contains(&own) {
         None
     } else {
@@ -296,7 +297,7 @@ fn append_partition(
     let Some(appended) = appended else {
         appends.held_up.insert(own);
         appends.large.push(Large { place, partition: Arc::clone(partition), records, guard });
-        return Ok(PartitionProduceResponse { index, ..Default::default() });
+        return Ok(PartitionProduceResponse { index: data.index, ..Default::default() });
     };
     Ok(accepted(partition, appends.acks, place, &appended, &mut appends.waits))
 }
@@ -317,7 +318,7 @@ fn accepted(
     let wait = Partition::durable(partition, acks, appended);
     waits.extend(wait.map(|wait| (place, wait)));
     PartitionProduceResponse {
-        index: partition.index,
+        index: partition.index.0,
         base_offset: appended.base_offset.0,
         log_append_time_ms: appended.log_append_time_ms,
         log_start_offset: appended.log_start_offset.0,
@@ -327,8 +328,8 @@ fn accepted(
 
 /// The entry of a batch that its partition refused.
 fn refused_by(partition: &Partition, error: &Refusal) -> PartitionProduceResponse {
-    tracing::debug!(topic = %partition.topic, partition = partition.index, %error, "Refused to append");
-    refused(partition.index, error)
+    tracing::debug!(topic = %partition.topic, partition = %partition.index, %error, "Refused to append");
+    refused(partition.index.0, error)
 }
 
 fn refused(index: i32, error: &Refusal) -> PartitionProduceResponse {

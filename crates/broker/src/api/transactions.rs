@@ -14,6 +14,7 @@ use thalweg_coordinator::transaction::{
 };
 use thalweg_hash::HashMap;
 use thalweg_log::VerificationGuard;
+use thalweg_metadata::PartitionIndex;
 use thalweg_metadata::topic_name::OFFSETS;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::add_partitions_to_txn_request::{
@@ -67,7 +68,9 @@ async fn add_to_one(
     let image = broker.image();
     let is_there = |topic: &AddPartitionsToTxnTopic| {
         let known = image.topic(&topic.name);
-        known.is_some_and(|known| topic.partitions.iter().all(|index| known.partition(*index).is_some()))
+        known.is_some_and(|known| {
+            topic.partitions.iter().all(|index| known.partition(PartitionIndex(*index)).is_some())
+        })
     };
     let mut errors = HashMap::default();
     if transaction.topics.iter().all(is_there) {
@@ -89,18 +92,18 @@ async fn add_to_one(
     }
     let topic_results = transaction.topics.iter().map(|topic| {
         let (name, known): (Arc<str>, _) = (topic.name.as_str().into(), image.topic(&topic.name));
-        let result = |partition_index: i32| {
-            let error = match known.and_then(|known| known.partition(partition_index)) {
+        let result = |index: PartitionIndex| {
+            let error = match known.and_then(|known| known.partition(index)) {
                 None => ErrorCode::UnknownTopicOrPartition,
                 // Where one is missing, none is added.
-                Some(_) => errors
-                    .get(&(name.clone(), partition_index))
-                    .copied()
-                    .unwrap_or(ErrorCode::OperationNotAttempted),
+                Some(_) => {
+                    errors.get(&(name.clone(), index)).copied().unwrap_or(ErrorCode::OperationNotAttempted)
+                }
             };
-            AddPartitionsToTxnPartitionResult { partition_index, partition_error_code: error.code() }
+            AddPartitionsToTxnPartitionResult { partition_index: index.0, partition_error_code: error.code() }
         };
-        let results_by_partition = topic.partitions.iter().map(|index| result(*index)).collect();
+        let results_by_partition =
+            topic.partitions.iter().map(|index| result(PartitionIndex(*index))).collect();
         AddPartitionsToTxnTopicResult { name: topic.name.clone(), results_by_partition }
     });
     AddPartitionsToTxnResult {
@@ -117,7 +120,7 @@ fn named(transaction: &AddPartitionsToTxnTransaction) -> Partitions {
     let mut partitions = Partitions::new();
     for topic in &transaction.topics {
         let name: Arc<str> = topic.name.as_str().into();
-        partitions.extend(topic.partitions.iter().map(|partition| (name.clone(), *partition)));
+        partitions.extend(topic.partitions.iter().map(|index| (name.clone(), PartitionIndex(*index))));
     }
     partitions
 }

@@ -7,6 +7,7 @@ use super::Call;
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_coordinator::transaction::{Marker, Outcome, join_all};
+use thalweg_metadata::PartitionIndex;
 use thalweg_net::answer_parts::merge;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::request::write_txn_markers_request::WritableTxnMarker;
@@ -26,7 +27,7 @@ pub async fn handle(
     request: WriteTxnMarkersRequest,
 ) -> WriteTxnMarkersResponse {
     let deadline = Instant::now() + broker.config().network.request_timeout;
-    let writes: Vec<(Marker, &str, i32)> = request.markers.iter().flat_map(writes).collect();
+    let writes: Vec<(Marker, &str, PartitionIndex)> = request.markers.iter().flat_map(writes).collect();
     let mut codes = Vec::with_capacity(writes.len());
     for some in writes.chunks(AT_ONCE) {
         let mut written = Vec::with_capacity(some.len());
@@ -51,7 +52,7 @@ pub async fn handle(
 }
 
 /// The destinations of a marker, in the order of the request.
-fn writes(marker: &WritableTxnMarker) -> impl Iterator<Item = (Marker, &str, i32)> {
+fn writes(marker: &WritableTxnMarker) -> impl Iterator<Item = (Marker, &str, PartitionIndex)> {
     let end = Marker {
         producer_id: ProducerId(marker.producer_id),
         producer_epoch: ProducerEpoch(marker.producer_epoch),
@@ -60,7 +61,7 @@ fn writes(marker: &WritableTxnMarker) -> impl Iterator<Item = (Marker, &str, i32
         transaction_version: i16::from(marker.transaction_version),
     };
     marker.topics.iter().flat_map(move |topic| {
-        topic.partition_indexes.iter().map(move |index| (end, topic.name.as_str(), *index))
+        topic.partition_indexes.iter().map(move |index| (end, topic.name.as_str(), PartitionIndex(*index)))
     })
 }
 

@@ -66,7 +66,7 @@ fn a_full_cache_gives_up_what_is_unused_or_smaller() {
 fn partitions_with_records_move_to_the_end_and_forgotten_ones_go() {
     let sessions = FetchSessions::new(1);
     let id = open(&sessions, 5, NOW_MS);
-    let order = |wanted: &Wanted| wanted.iter().map(|(key, _)| key.partition).collect::<Vec<_>>();
+    let order = |wanted: &Wanted| wanted.iter().map(|(key, _)| key.partition.0).collect::<Vec<_>>();
     let (fetch, wanted) = sessions.begin(12, request(id, 1, 0), NOW_MS).expect("goes on");
     let mut answer = answered(&wanted, false);
     (answer[1].2, answer[3].2) = (true, true);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_controller::ControllerFigures;
 use thalweg_coordinator::group::GroupFigures;
-use thalweg_metadata::Image;
+use thalweg_metadata::{Image, PartitionIndex};
 use thalweg_replica::partition::{Partition, PartitionFigures, Partitions, Traffic};
 use tokio::time::Instant;
 
@@ -68,7 +68,7 @@ impl BrokerFigures {
     }
 
     fn gather(broker: &Arc<Broker>) -> BrokerFigures {
-        let mut partitions: Vec<(i32, PartitionFigures)> = Vec::new();
+        let mut partitions: Vec<(PartitionIndex, PartitionFigures)> = Vec::new();
         let mut topics: BTreeMap<Arc<str>, Traffic> = BTreeMap::new();
         let mut traffic = broker.partitions.departed();
         for topic in broker.partitions.topics() {

@@ -3,6 +3,7 @@
 use crate::records::{Topic, put};
 use crate::running::Running;
 use std::time::Duration;
+use thalweg_metadata::PartitionIndex;
 use thalweg_record::{BatchBuilder, BatchOptions};
 use thalweg_wire::request::IncrementalAlterConfigsRequest;
 use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
@@ -30,7 +31,7 @@ async fn compaction_keeps_to_its_rate_which_can_change() {
         builder.append(now_ms, Some(b"key"), Some(&vec![b'v'; 700_000]), &[]).expect("it fits");
         assert_eq!(put(&broker, &topic, -1, builder.build()).await.error_code, 0);
     }
-    let partition = broker.server().broker.partitions.get("topic", 0).expect("it is there");
+    let partition = broker.server().broker.partitions.get("topic", PartitionIndex(0)).expect("it is there");
     let full = partition.size_bytes();
     // Long enough for many passes without a limit.
     sleep(Duration::from_secs(2)).await;

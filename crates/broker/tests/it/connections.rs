@@ -6,6 +6,7 @@ use crate::records::{Topic, batch, fetch, fetch_partition, produce};
 use crate::running::Running;
 use bytes::Bytes;
 use std::time::Duration;
+use thalweg_metadata::PartitionIndex;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::frame::encode_request;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
@@ -273,7 +274,7 @@ async fn the_broker_stops_soon_whatever_its_clients_wait_for() {
         assert_eq!(answer.error_code, 0);
     }
     let again = Running::start(dir.path(), &[]).await;
-    let partition = again.server().broker.partitions.get("topic", 1).expect("it is there");
+    let partition = again.server().broker.partitions.get("topic", PartitionIndex(1)).expect("it is there");
     let end = partition.published_offsets().log_end_offset();
     assert!(end.0 >= acknowledged, "{acknowledged} were acknowledged, {end:?} are there");
     again.stop().await;

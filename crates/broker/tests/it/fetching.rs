@@ -6,6 +6,7 @@ use crate::records::{
 };
 use crate::running::Running;
 use std::time::Duration;
+use thalweg_metadata::PartitionIndex;
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use thalweg_wire::request::fetch_request::FetchTopic;
 use thalweg_wire::request::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
@@ -261,7 +262,7 @@ async fn clients_of_another_epoch_are_fenced() {
     let broker = start(&dir).await;
     fill(&broker, &topic, &[2], 10).await;
     let image = broker.server().broker.image();
-    let epoch = image.partition("topic", 0).expect("it is there").leader_epoch;
+    let epoch = image.partition("topic", PartitionIndex(0)).expect("it is there").leader_epoch;
     assert!(epoch > 0);
     for (current, expected) in [
         (-1, ErrorCode::None),

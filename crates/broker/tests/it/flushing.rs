@@ -3,6 +3,7 @@
 use crate::raw::Raw;
 use crate::records::{Topic, batch, produce};
 use crate::running::Running;
+use thalweg_metadata::PartitionIndex;
 use thalweg_record::Offset;
 use thalweg_wire::request::*;
 
@@ -20,7 +21,8 @@ async fn nothing_is_acknowledged_before_it_is_on_the_medium() {
         let mut raw = Raw::connect(&broker).await;
         let partition = i32::from(number % 2 == 0);
         let topic = topic.clone();
-        let held = broker.server().broker.partitions.get("topic", partition).expect("it is there");
+        let held =
+            broker.server().broker.partitions.get("topic", PartitionIndex(partition)).expect("it is there");
         let published = held.published_offsets();
         // Acks of the leader alone ask for it as well.
         let acks = if number % 3 == 0 { 1 } else { -1 };

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use std::path::Path;
 use std::time::Duration;
 use thalweg_log::Clock;
+use thalweg_metadata::PartitionIndex;
 use thalweg_record::{BatchOptions, ProducerEpoch, ProducerId};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic};
@@ -67,8 +68,9 @@ impl Dirs {
         until("the controller is told", async || {
             let server = broker.server();
             let image = server.broker.image();
-            let known =
-                image.partition_by_id(topic.id, 0).and_then(|found| found.directory(server.broker.node_id));
+            let known = image
+                .partition_by_id(topic.id, PartitionIndex(0))
+                .and_then(|found| found.directory(server.broker.node_id));
             let dirs = server.broker.log_dirs.describe();
             let dir = dirs.iter().find(|dir| dir.path == Path::new(&self.path(to))).expect("it is open");
             known.is_some_and(|known| known == dir.id)

@@ -5,6 +5,7 @@ use crate::records::{Topic, batch, batch_at, fetched_bytes, get, produce, put, v
 use crate::running::Running;
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
+use thalweg_metadata::PartitionIndex;
 use thalweg_record::{
     BatchBuilder, BatchHeader, BatchOptions, Compression, Offset, ProducerEpoch, ProducerId, TimestampType,
     batches, check, crc,
@@ -322,7 +323,7 @@ async fn a_batch_that_is_sent_again_is_not_stored_again() {
         let put = put(&broker, &topic, -1, of(epoch, sequence)).await;
         assert_eq!(ErrorCode::from_i16(put.error_code), Some(expected), "epoch {epoch}, sequence {sequence}");
     }
-    let partition = broker.server().broker.partitions.get("topic", 0).expect("it is there");
+    let partition = broker.server().broker.partitions.get("topic", PartitionIndex(0)).expect("it is there");
     assert_eq!(partition.published_offsets().log_end_offset(), Offset(16), "nothing is there twice");
     broker.stop().await;
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use thalweg_metadata::{
-    BrokerId, LeaderRecoveryState, NO_LEADER_CHANGE, PartitionRegistration, Topic, VersionedRecord,
+    BrokerId, LeaderRecoveryState, NO_LEADER_CHANGE, PartitionIndex, PartitionRegistration, Topic,
+    VersionedRecord,
 };
 use thalweg_wire::request::alter_partition_request::{BrokerState, PartitionData};
 use thalweg_wire::request::alter_partition_response::{
@@ -54,7 +55,7 @@ impl State {
         version: i16,
         records: &mut Vec<VersionedRecord>,
     ) -> Result<PartitionResult, ErrorCode> {
-        let index = data.partition_index;
+        let index = PartitionIndex(data.partition_index);
         let partition = topic.partition(index).ok_or(ErrorCode::UnknownTopicOrPartition)?;
         let isr = proposed_isr(data, version);
         self.check_proposal(broker, partition, data, &isr)?;
@@ -82,7 +83,7 @@ impl State {
             }
         }
         Ok(PartitionResult {
-            partition_index: index,
+            partition_index: index.0,
             error_code: 0,
             leader_id: changed.leader.0,
             leader_epoch: changed.leader_epoch,

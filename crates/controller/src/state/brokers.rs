@@ -30,7 +30,7 @@ pub(crate) struct Fencing {
 impl State {
     /// BrokerRegistration.
     pub fn register_broker(
-        &self,
+        &mut self,
         request: &BrokerRegistrationRequest,
         now: Now,
     ) -> Result<Outcome<BrokerRegistrationResponse>, ApiError> {
@@ -66,6 +66,7 @@ impl State {
             None => {
                 // First take the earlier process's leaderships away.
                 let returning = self.returning(request, registered.as_deref());
+                self.note_suspect(&returning);
                 self.leader_and_isr_updates(Moving::Returns(&returning), &mut records);
                 record.broker_epoch = self.next_offset;
             }
@@ -90,7 +91,7 @@ impl State {
             has_directories && before.is_some_and(|before| before.directories.iter().any(is_missing));
         Returning {
             broker: BrokerId(request.broker_id),
-            unclean: self.has_elr() && epoch != BrokerEpoch(request.previous_broker_epoch),
+            unclean: epoch != BrokerEpoch(request.previous_broker_epoch),
             directories,
             lacks_directory,
         }
@@ -309,8 +310,11 @@ impl State {
 
     /// The records that fence brokers with expired sessions; `None` if there are none. Sessions that expire at about
     /// the same time are fenced together: the order of the last heartbeats does not show which replica is better.
-    pub fn fence_stale_brokers(&self, now: Now) -> Option<Fencing> {
+    pub fn fence_stale_brokers(&mut self, now: Now) -> Option<Fencing> {
         let ids = self.heartbeats.stale(now);
+        if !ids.is_empty() {
+            self.forget_suspects();
+        }
         let stale: Vec<_> = ids
             .iter()
             .map(|id| self.image.broker(*id).expect("a broker with a session is registered").as_ref())

@@ -172,7 +172,7 @@ impl State {
             {
                 let some = |list: &[BrokerId]| (!list.is_empty()).then(|| BrokerId::numbers(list));
                 let record = PartitionChangeRecord {
-                    partition_id: *index,
+                    partition_id: index.0,
                     topic_id: topic.id,
                     eligible_leader_replicas: some(&partition.eligible_leader_replicas),
                     last_known_elr: some(&partition.last_known_elr),

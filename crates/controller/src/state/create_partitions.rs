@@ -1,7 +1,7 @@
 //! CreatePartitions.
 
 use thalweg_hash::{HashMap, HashSet};
-use thalweg_metadata::{BrokerId, VersionedRecord};
+use thalweg_metadata::{BrokerId, PartitionIndex, VersionedRecord};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_partitions_request::CreatePartitionsTopic;
 use thalweg_wire::request::create_partitions_response::CreatePartitionsTopicResult;
@@ -89,7 +89,7 @@ impl State {
         };
         let version = self.metadata_version();
         let mut records = Vec::with_capacity(placed.len());
-        for (index, replicas) in (present..).zip(placed) {
+        for (index, replicas) in (present..).map(PartitionIndex).zip(placed) {
             let Some(partition) = self.new_partition(replicas) else {
                 return Err(if request.assignments.is_some() {
                     let message = format!(

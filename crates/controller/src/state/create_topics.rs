@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use thalweg_hash::HashMap;
 use thalweg_metadata::{
-    BrokerId, ConfigMap, ConfigResource, LeaderRecoveryState, PartitionEpoch, PartitionRegistration,
-    VersionedRecord,
+    BrokerId, ConfigMap, ConfigResource, LeaderRecoveryState, PartitionEpoch, PartitionIndex,
+    PartitionRegistration, VersionedRecord,
 };
 use thalweg_wire::metadata::TopicRecord;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
@@ -138,7 +138,7 @@ impl State {
         records.push(VersionedRecord::new(MetadataRecord::Topic(record), 0));
         records.extend(config_records);
         let version = self.metadata_version();
-        for (index, partition) in (0..).zip(&partitions) {
+        for (index, partition) in (0..).map(PartitionIndex).zip(&partitions) {
             records.push(partition.to_record(topic_id, index, version));
         }
         Ok(result)

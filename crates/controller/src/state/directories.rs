@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_metadata::{BrokerId, BrokerRegistration, PartitionRegistration};
+use thalweg_metadata::{BrokerId, BrokerRegistration, PartitionIndex, PartitionRegistration};
 use thalweg_wire::request::assign_replicas_to_dirs_response::{
     DirectoryData, PartitionData, TopicData as TopicResult,
 };
@@ -37,7 +37,7 @@ impl State {
                 let topic = self.image.topic_by_id(asked.topic_id);
                 let mut partitions = Vec::with_capacity(asked.partitions.len());
                 for partition in &asked.partitions {
-                    let index = partition.partition_index;
+                    let index = PartitionIndex(partition.partition_index);
                     let code = match topic.map(|topic| (topic, topic.partition(index))) {
                         None => ErrorCode::UnknownTopicId,
                         Some((_, None)) => ErrorCode::UnknownTopicOrPartition,
@@ -58,7 +58,7 @@ impl State {
                             ErrorCode::None
                         }
                     };
-                    partitions.push(PartitionData { partition_index: index, error_code: code.code() });
+                    partitions.push(PartitionData { partition_index: index.0, error_code: code.code() });
                 }
                 topics.push(TopicResult { topic_id: asked.topic_id, partitions });
             }

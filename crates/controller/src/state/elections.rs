@@ -1,10 +1,11 @@
 //! Leader elections, when brokers come and go, and on request (ElectLeaders).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use thalweg_metadata::{
-    BrokerId, DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, PartitionRegistration, Topic,
-    VersionedRecord,
+    BrokerId, DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, PartitionIndex,
+    PartitionRegistration, Topic, VersionedRecord,
 };
 use thalweg_wire::request::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
 use thalweg_wire::request::{ElectLeadersRequest, ElectLeadersResponse};
@@ -32,7 +33,7 @@ pub(super) enum Moving<'a> {
 pub(super) struct Returning {
     pub broker: BrokerId,
     /// The earlier process did not stop cleanly: its last acknowledged records may be lost, so it is not eligible to
-    /// lead (KIP-966).
+    /// lead (KIP-966), or leads after others.
     pub unclean: bool,
     /// The directories that it has.
     pub directories: Vec<Uuid>,
@@ -66,7 +67,7 @@ pub(crate) struct Pass {
     pub more: bool,
 }
 
-type Placed = (Arc<Topic>, i32, Arc<PartitionRegistration>);
+type Placed = (Arc<Topic>, PartitionIndex, Arc<PartitionRegistration>);
 
 impl State {
     fn partitions_where(&self, wanted: impl Fn(&PartitionRegistration) -> bool) -> Vec<Placed> {
@@ -79,6 +80,46 @@ impl State {
             }
         }
         placed
+    }
+
+    /// Remembers how a broker returns.
+    pub(super) fn note_suspect(&mut self, returning: &Returning) {
+        self.forget_suspects();
+        if returning.unclean {
+            self.suspects.insert(returning.broker);
+        } else {
+            self.suspects.remove(&returning.broker);
+        }
+    }
+
+    /// Forgets those that are back in sync: they live, and no partition waits for others on their account.
+    pub(super) fn forget_suspects(&mut self) {
+        if self.suspects.is_empty() {
+            return;
+        }
+        let waiting: BTreeSet<BrokerId> =
+            self.partitions_where(|p| !p.has_leader()).iter().flat_map(|(_, _, p)| p.isr.clone()).collect();
+        let mut suspects = std::mem::take(&mut self.suspects);
+        suspects.retain(|id| waiting.contains(id) || !self.is_active(*id));
+        self.suspects = suspects;
+    }
+
+    /// Whether a replica in sync must not lead yet. When the sessions of several brokers end together, nobody leads, and the
+    /// ISR stays as it is. A member whose process stopped uncleanly meanwhile may lack acknowledged records that the
+    /// others have: it leads only when none is left whose process may still live. With eligible leader replicas it has
+    /// left the ISR.
+    pub(super) fn waits_for_others(&self, replica: BrokerId, partition: &PartitionRegistration) -> bool {
+        let may_return =
+            |id: &BrokerId| *id != replica && !self.is_suspect(*id) && self.image.broker(*id).is_some();
+        !self.has_elr()
+            && !partition.has_leader()
+            && self.is_suspect(replica)
+            && partition.isr.iter().any(may_return)
+    }
+
+    /// Whether a broker has returned after an unclean stop and is in no ISR by its own merit yet.
+    pub(super) fn is_suspect(&self, broker: BrokerId) -> bool {
+        self.suspects.contains(&broker)
     }
 
     /// Whether a broker leads something.
@@ -175,7 +216,7 @@ impl State {
             }
             Some(topics) => {
                 for topic in topics {
-                    let partitions = topic.partitions.iter().copied();
+                    let partitions = topic.partitions.iter().copied().map(PartitionIndex);
                     let result =
                         self.elect_in(&topic.topic, partitions, unclean, &mut records, &mut words)?;
                     results.push(result);
@@ -189,14 +230,14 @@ impl State {
     fn elect_in(
         &self,
         topic: &str,
-        partitions: impl Iterator<Item = i32>,
+        partitions: impl Iterator<Item = PartitionIndex>,
         unclean: bool,
         records: &mut Vec<VersionedRecord>,
         words: &mut Words,
     ) -> Result<ReplicaElectionResult, ApiError> {
         let mut partition_result = Vec::new();
-        for partition_id in partitions {
-            let (error_code, error_message) = match self.elect_leader(topic, partition_id, unclean) {
+        for index in partitions {
+            let (error_code, error_message) = match self.elect_leader(topic, index, unclean) {
                 Ok(record) => {
                     records.push(record);
                     if records.len() > RECORDS_PER_REQUEST_MAX {
@@ -206,12 +247,17 @@ impl State {
                 }
                 Err(error) => (error.code.code(), words.keep(error.message)),
             };
-            partition_result.push(PartitionResult { partition_id, error_code, error_message });
+            partition_result.push(PartitionResult { partition_id: index.0, error_code, error_message });
         }
         Ok(ReplicaElectionResult { topic: topic.to_owned(), partition_result })
     }
 
-    fn elect_leader(&self, name: &str, index: i32, unclean: bool) -> Result<VersionedRecord, ApiError> {
+    fn elect_leader(
+        &self,
+        name: &str,
+        index: PartitionIndex,
+        unclean: bool,
+    ) -> Result<VersionedRecord, ApiError> {
         let unknown = |message| ApiError::new(ErrorCode::UnknownTopicOrPartition, message);
         let topic = self.image.topic(name).ok_or_else(|| unknown(format!("No such topic as {name}")))?;
         let partition = topic.partition(index);

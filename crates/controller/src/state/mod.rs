@@ -24,7 +24,7 @@ mod reassignments;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rand::SeedableRng;
@@ -153,6 +153,8 @@ pub(crate) struct State {
     /// The offset of the record that registered each broker, which it must have seen before it is unfenced.
     registered_at: HashMap<BrokerId, i64>,
     heartbeats: Heartbeats,
+    /// Brokers that returned after an unclean stop, as long as that matters: see [`State::waits_for_others`].
+    suspects: BTreeSet<BrokerId>,
     rng: SmallRng,
 }
 
@@ -175,6 +177,7 @@ impl State {
             next_offset: 0,
             registered_at: HashMap::default(),
             heartbeats: Heartbeats::new(timeout),
+            suspects: BTreeSet::new(),
             rng: SmallRng::seed_from_u64(seed),
         }
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use thalweg_metadata::{
     BrokerId, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Image, LeaderRecoveryState, MetadataVersion,
-    NO_LEADER_CHANGE, PartitionRegistration, Topic, VersionedRecord,
+    NO_LEADER_CHANGE, PartitionIndex, PartitionRegistration, Topic, VersionedRecord,
 };
 use thalweg_wire::metadata::PartitionChangeRecord;
 use thalweg_wire::{MetadataRecord, Uuid};
@@ -47,8 +47,9 @@ pub(super) enum ReplicaLog {
 pub(super) struct PartitionChange<'a> {
     partition: &'a PartitionRegistration,
     topic_id: Uuid,
-    index: i32,
+    index: PartitionIndex,
     version: MetadataVersion,
+    state: &'a State,
     image: &'a Image,
     may_lead: &'a dyn Fn(BrokerId) -> bool,
     /// The effective `min.insync.replicas`, where eligible leader replicas are kept.
@@ -76,7 +77,7 @@ impl<'a> PartitionChange<'a> {
     pub fn new(
         state: &'a State,
         topic: &Topic,
-        index: i32,
+        index: PartitionIndex,
         partition: &'a PartitionRegistration,
         may_lead: &'a dyn Fn(BrokerId) -> bool,
     ) -> PartitionChange<'a> {
@@ -85,6 +86,7 @@ impl<'a> PartitionChange<'a> {
             topic_id: topic.id,
             index,
             version: state.metadata_version(),
+            state,
             image: state.image(),
             may_lead,
             elr_below: state.has_elr().then(|| state.effective_min_isr(topic)),
@@ -120,8 +122,11 @@ impl<'a> PartitionChange<'a> {
         }
         self.note_eligible();
         self.note_last_known();
-        let mut record =
-            PartitionChangeRecord { partition_id: self.index, topic_id: self.topic_id, ..Default::default() };
+        let mut record = PartitionChangeRecord {
+            partition_id: self.index.0,
+            topic_id: self.topic_id,
+            ..Default::default()
+        };
         self.elect(&mut record);
         let lost_replicas = self.partition.replicas.iter().any(|id| !self.replicas.contains(id));
         if record.leader == NO_LEADER_CHANGE && lost_replicas {
@@ -144,8 +149,11 @@ impl<'a> PartitionChange<'a> {
         if self.recovery != self.partition.leader_recovery_state {
             record.leader_recovery_state = self.recovery.id();
         }
-        let nothing =
-            PartitionChangeRecord { partition_id: self.index, topic_id: self.topic_id, ..Default::default() };
+        let nothing = PartitionChangeRecord {
+            partition_id: self.index.0,
+            topic_id: self.topic_id,
+            ..Default::default()
+        };
         (record != nothing).then(|| {
             VersionedRecord::new(MetadataRecord::PartitionChange(record), self.version.partition_record())
         })
@@ -174,7 +182,9 @@ impl<'a> PartitionChange<'a> {
 
     fn can_lead(&self, replica: BrokerId) -> bool {
         let is_eligible = self.isr.is_empty() && self.elr.contains(&replica);
-        (self.isr.contains(&replica) || is_eligible) && self.is_up(replica)
+        let waits =
+            self.election != Election::Unclean && self.state.waits_for_others(replica, self.partition);
+        (self.isr.contains(&replica) || is_eligible) && self.is_up(replica) && !waits
     }
 
     /// The last leader, if there is no other candidate. It may lack records that others had acknowledged with it.
@@ -290,7 +300,7 @@ impl<'a> PartitionChange<'a> {
     }
 
     /// Without eligible leader replicas only the ISR shows which replicas are complete. While there is no leader,
-    /// nothing is acknowledged, and its members are kept; the first that returns leads.
+    /// nothing is acknowledged, and its members are kept; the first that returns leads, unless it may lack records.
     fn keep_isr_without_leader(&mut self, record: &PartitionChangeRecord) {
         if self.elr_below.is_some() || record.isr.is_some() {
             return;
@@ -308,9 +318,8 @@ impl<'a> PartitionChange<'a> {
                 self.isr = stay;
             }
         } else if !self.partition.has_leader() {
-            let up: Vec<BrokerId> =
-                self.isr.iter().copied().filter(|id| *id == leader || self.is_up(*id)).collect();
-            self.isr = up;
+            let complete = |id: &BrokerId| *id == leader || (self.is_up(*id) && !self.state.is_suspect(*id));
+            self.isr = self.isr.iter().copied().filter(complete).collect();
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_metadata::{BrokerId, PartitionRegistration, Topic, VersionedRecord};
+use thalweg_metadata::{BrokerId, PartitionIndex, PartitionRegistration, Topic, VersionedRecord};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::alter_partition_reassignments_request::ReassignablePartition;
 use thalweg_wire::request::alter_partition_reassignments_response::{
@@ -63,7 +63,7 @@ impl State {
         allow_factor_change: bool,
     ) -> Result<Option<VersionedRecord>, ApiError> {
         let unknown = |message| ApiError::new(ErrorCode::UnknownTopicOrPartition, message);
-        let index = target.partition_index;
+        let index = PartitionIndex(target.partition_index);
         let topic = self.image.topic(name);
         let topic = topic.ok_or_else(|| unknown(format!("Unable to find a topic named {name}.")))?;
         let partition = topic.partition(index);
@@ -81,7 +81,7 @@ impl State {
     fn cancel_reassignment(
         &self,
         topic: &Topic,
-        index: i32,
+        index: PartitionIndex,
         partition: &Arc<PartitionRegistration>,
     ) -> Result<Option<VersionedRecord>, ApiError> {
         if !partition.is_reassigning() {
@@ -118,7 +118,7 @@ impl State {
     fn begin_reassignment(
         &self,
         topic: &Topic,
-        index: i32,
+        index: PartitionIndex,
         partition: &Arc<PartitionRegistration>,
         target: &[BrokerId],
         allow_factor_change: bool,
@@ -168,7 +168,10 @@ impl State {
             Some(asked) => {
                 for asked in asked {
                     if let Some(topic) = self.image.topic(&asked.name) {
-                        topics.extend(ongoing(topic, asked.partition_indexes.iter().copied()));
+                        topics.extend(ongoing(
+                            topic,
+                            asked.partition_indexes.iter().copied().map(PartitionIndex),
+                        ));
                     }
                 }
             }
@@ -177,12 +180,15 @@ impl State {
     }
 }
 
-fn ongoing(topic: &Topic, partitions: impl Iterator<Item = i32>) -> Option<OngoingTopicReassignment> {
+fn ongoing(
+    topic: &Topic,
+    partitions: impl Iterator<Item = PartitionIndex>,
+) -> Option<OngoingTopicReassignment> {
     let mut found = Vec::new();
     for index in partitions {
         if let Some(partition) = topic.partition(index).filter(|partition| partition.is_reassigning()) {
             found.push(OngoingPartitionReassignment {
-                partition_index: index,
+                partition_index: index.0,
                 replicas: BrokerId::numbers(&partition.replicas),
                 adding_replicas: BrokerId::numbers(&partition.adding_replicas),
                 removing_replicas: BrokerId::numbers(&partition.removing_replicas),

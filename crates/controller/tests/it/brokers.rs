@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use thalweg_metadata::BrokerId;
+use thalweg_metadata::{BrokerId, PartitionIndex};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::Uuid;
 use thalweg_wire::request::alter_partition_request::{BrokerState, PartitionData, TopicData};
@@ -213,7 +213,7 @@ async fn leaders_propose_who_is_in_sync() {
     bench.create("t", 1, 3).await;
     let image = bench.image().await;
     let topic = image.topic("t").unwrap();
-    let partition = topic.partition(0).unwrap();
+    let partition = topic.partition(PartitionIndex(0)).unwrap();
     let leader = partition.leader.0;
     let broker_epoch = epochs[usize::try_from(leader - 1).unwrap()];
     let propose = |isr: Vec<(i32, i64)>, leader_epoch: i32, partition_epoch: i32| AlterPartitionRequest {
@@ -276,7 +276,7 @@ async fn a_broker_can_be_unregistered() {
 /// The leader of the only partition of topic `t`, once it is this one.
 async fn wait_for_leader(bench: &Bench, wanted: i32) {
     for _ in 0..600 {
-        if bench.image().await.partition("t", 0).unwrap().leader == BrokerId(wanted) {
+        if bench.image().await.partition("t", PartitionIndex(0)).unwrap().leader == BrokerId(wanted) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -302,7 +302,7 @@ async fn the_controller_runs_unclean_elections_and_restores_preferred_leaders() 
     };
     bench.send(CreateTopicsRequest { topics: vec![topic], ..Default::default() }).await;
     let propose = |by: i32, isr: &[i32], image: &thalweg_metadata::Image| {
-        let partition = image.partition("t", 0).unwrap();
+        let partition = image.partition("t", PartitionIndex(0)).unwrap();
         AlterPartitionRequest {
             broker_id: by,
             broker_epoch: epochs[usize::try_from(by - 1).unwrap()],

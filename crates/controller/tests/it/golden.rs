@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use thalweg_metadata::{BrokerId, ConfigResource, Image, Loader};
+use thalweg_metadata::{BrokerId, ConfigResource, Image, Loader, PartitionIndex};
 use thalweg_record::{DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer, batches};
 use thalweg_wire::{MetadataRecord, decode_metadata_value, encode_metadata_value};
 
@@ -46,7 +46,7 @@ fn kafkas_log_becomes_the_image_that_its_dump_tells_of() {
     let mut names: Vec<_> = image.topics().iter().map(|topic| topic.name.to_string()).collect();
     names.sort();
     assert_eq!(names, ["alpha", "beta"]);
-    let partition = image.partition("alpha", 1).unwrap();
+    let partition = image.partition("alpha", PartitionIndex(1)).unwrap();
     assert_eq!(
         (partition.leader, partition.leader_epoch, partition.partition_epoch.0),
         (BrokerId::NONE, 3, 3)

@@ -1,7 +1,7 @@
 //! Topics, partitions, configurations, features, reassignments, and forwarded requests.
 
 use bytes::Bytes;
-use thalweg_metadata::{BrokerId, ConfigResource};
+use thalweg_metadata::{BrokerId, ConfigResource, PartitionIndex};
 use thalweg_wire::frame::{self, LENGTH_LEN};
 use thalweg_wire::request::alter_configs_request::{
     AlterConfigsResource as LegacyResource, AlterableConfig as Legacy,
@@ -57,7 +57,7 @@ async fn a_topic_is_created_with_its_configuration() {
     let topic = image.topic("orders").unwrap();
     assert_eq!(topic.id, result.topic_id);
     assert_eq!(topic.partitions.len(), 3);
-    let partition = topic.partition(2).unwrap();
+    let partition = topic.partition(PartitionIndex(2)).unwrap();
     assert_eq!((partition.leader, partition.replicas.as_slice()), (BrokerId(1), [BrokerId(1)].as_slice()));
     assert_eq!(partition.directories, [Uuid(1001)]);
     assert_eq!(image.configs().value(&ConfigResource::topic("orders"), "retention.ms"), Some("5"));
@@ -147,7 +147,7 @@ async fn assignments_by_hand_are_kept_or_refused() {
     };
     assert_eq!(create_one(&bench, assigned("good", &[&[3, 1], &[2, 3]])).await.0, ErrorCode::None);
     let image = bench.image().await;
-    let partition = image.partition("good", 0).unwrap();
+    let partition = image.partition("good", PartitionIndex(0)).unwrap();
     let (one, three) = (BrokerId(1), BrokerId(3));
     assert_eq!((partition.replicas.as_slice(), partition.leader), ([three, one].as_slice(), three));
     for bad in [
@@ -349,12 +349,12 @@ async fn leaders_are_elected_on_demand() {
     assert_eq!(code(0).await, ErrorCode::ElectionNotNeeded);
     assert_eq!(code(1).await, ErrorCode::UnknownTopicOrPartition);
     bench.beat(1, one, i64::MAX, true, false).await;
-    assert_eq!(bench.image().await.partition("t", 0).unwrap().leader, BrokerId(2));
+    assert_eq!(bench.image().await.partition("t", PartitionIndex(0)).unwrap().leader, BrokerId(2));
     assert_eq!(code(0).await, ErrorCode::PreferredLeaderNotAvailable);
     // The preferred leader returns and is in sync again.
     bench.beat(1, one, i64::MAX, false, false).await;
     let image = bench.image().await;
-    let partition = image.partition("t", 0).unwrap();
+    let partition = image.partition("t", PartitionIndex(0)).unwrap();
     let proposal = AlterPartitionRequest {
         broker_id: 2,
         broker_epoch: two,
@@ -376,7 +376,7 @@ async fn leaders_are_elected_on_demand() {
     assert_eq!(bench.send(proposal).await.topics[0].partitions[0].error_code, 0);
     assert_eq!(code(0).await, ErrorCode::None);
     let image = bench.image().await;
-    assert_eq!(image.partition("t", 0).unwrap().leader, BrokerId(1));
+    assert_eq!(image.partition("t", PartitionIndex(0)).unwrap().leader, BrokerId(1));
 }
 
 #[tokio::test]
@@ -416,7 +416,7 @@ async fn partitions_are_reassigned_and_the_reassignment_can_be_cancelled() {
     assert_eq!(ongoing.removing_replicas, [1]);
     assert_eq!(code(reassign(None)).await, ErrorCode::None);
     let image = bench.image().await;
-    let partition = image.partition("t", 0).unwrap();
+    let partition = image.partition("t", PartitionIndex(0)).unwrap();
     assert_eq!(
         (partition.replicas.as_slice(), partition.is_reassigning()),
         ([BrokerId(1)].as_slice(), false)

@@ -7,12 +7,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use thalweg_hash::HashMap;
+use thalweg_metadata::PartitionIndex;
 use thalweg_record::DecompressBuffer;
 use tokio::sync::oneshot;
 
 /// A partition of a coordinator's topic in one leader epoch.
 pub(crate) struct Cell<S: Shard> {
-    partition: i32,
+    partition: PartitionIndex,
     leader_epoch: i32,
     driver: Arc<Driver<S>>,
     next_deadline_ms: AtomicI64,
@@ -42,7 +43,7 @@ impl<S: Shard> fmt::Debug for Cell<S> {
 }
 
 impl<S: Shard> Cell<S> {
-    pub(super) fn new(partition: i32, leader_epoch: i32, driver: Arc<Driver<S>>) -> Cell<S> {
+    pub(super) fn new(partition: PartitionIndex, leader_epoch: i32, driver: Arc<Driver<S>>) -> Cell<S> {
         let (next_deadline_ms, state) = (AtomicI64::new(i64::MAX), Mutex::new(State::Loading));
         Cell { partition, leader_epoch, driver, next_deadline_ms, state }
     }
@@ -90,9 +91,9 @@ impl<S: Shard> Cell<S> {
             *state = State::Failed;
             let (partition, leader_epoch) = (self.partition, self.leader_epoch);
             if matches!(error, ReplayError::NotLeader) {
-                tracing::info!(partition, leader_epoch, "Leadership has moved, not loading {}", S::KEEPS);
+                tracing::info!(%partition, leader_epoch, "Leadership has moved, not loading {}", S::KEEPS);
             } else {
-                tracing::error!(partition, leader_epoch, %error, "Failed to load {}", S::KEEPS);
+                tracing::error!(%partition, leader_epoch, %error, "Failed to load {}", S::KEEPS);
             }
         }
     }
@@ -110,7 +111,7 @@ impl<S: Shard> Cell<S> {
     fn tell(&self, what: &str, count: usize) {
         if count > 0 {
             let (partition, leader_epoch) = (self.partition, self.leader_epoch);
-            tracing::info!(partition, leader_epoch, count, "{what} {}", S::KEEPS);
+            tracing::info!(%partition, leader_epoch, count, "{what} {}", S::KEEPS);
         }
     }
 

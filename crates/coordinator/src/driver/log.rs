@@ -5,6 +5,7 @@ use bytes::Bytes;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use thalweg_metadata::PartitionIndex;
 use thalweg_record::{BatchError, Offset, RecordError};
 use thalweg_replica::partition::AppendAs;
 use thalweg_wire::DecodeError;
@@ -15,14 +16,14 @@ pub trait CoordinatorLog: Send + Sync + 'static {
     /// of calls is the order in the log. `batch` has base offset 0; the log stamps offsets and epoch.
     fn append(
         &self,
-        partition: i32,
+        partition: PartitionIndex,
         leader_epoch: i32,
         batch: Bytes,
         append_as: AppendAs,
     ) -> Result<Appended, WriteError>;
 
     /// Maximum size of a batch in this partition. Larger ones need not be built.
-    fn batch_bytes_max(&self, _partition: i32) -> usize {
+    fn batch_bytes_max(&self, _partition: PartitionIndex) -> usize {
         usize::MAX
     }
 
@@ -30,7 +31,7 @@ pub trait CoordinatorLog: Send + Sync + 'static {
     /// blocking thread. Stops when `each` fails.
     fn replay(
         &self,
-        partition: i32,
+        partition: PartitionIndex,
         each: &mut dyn FnMut(&[u8]) -> Result<(), ReplayError>,
     ) -> Result<(), ReplayError>;
 }

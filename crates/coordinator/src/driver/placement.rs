@@ -1,12 +1,14 @@
 //! Which partition a group or a transactional id belongs to: every broker of a cluster must agree with Kafka's.
 
+use thalweg_metadata::PartitionIndex;
+
 /// The partition of a name: Java's `String.hashCode`, made positive as Kafka's `Utils.abs` does, modulo the number
 /// of partitions.
-pub fn partition_for(name: &str, partitions: i32) -> i32 {
+pub fn partition_for(name: &str, partitions: i32) -> PartitionIndex {
     let hash =
         name.encode_utf16().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)));
     // The one number without a positive counterpart counts as zero.
-    hash.checked_abs().unwrap_or(0) % partitions.max(1)
+    PartitionIndex(hash.checked_abs().unwrap_or(0) % partitions.max(1))
 }
 
 #[cfg(test)]
@@ -16,17 +18,17 @@ mod tests {
     #[test]
     fn places_groups_as_java_does() {
         // Taken from `Utils.abs("...".hashCode()) % 50` in Java.
-        assert_eq!(partition_for("", 50), 0);
-        assert_eq!(partition_for("a", 50), 97 % 50);
-        assert_eq!(partition_for("hello", 50), 99_162_322 % 50);
-        assert_eq!(partition_for("grüße", 50), java("grüße"));
+        assert_eq!(partition_for("", 50).0, 0);
+        assert_eq!(partition_for("a", 50).0, 97 % 50);
+        assert_eq!(partition_for("hello", 50).0, 99_162_322 % 50);
+        assert_eq!(partition_for("grüße", 50).0, java("grüße"));
     }
 
     #[test]
     fn the_smallest_hash_is_zero() {
         // "polygenelubricants" hashes to i32::MIN in Java.
-        assert_eq!(partition_for("polygenelubricants", 50), 0);
-        assert_eq!(partition_for("polygenelubricants", 7), 0);
+        assert_eq!(partition_for("polygenelubricants", 50).0, 0);
+        assert_eq!(partition_for("polygenelubricants", 7).0, 0);
     }
 
     /// The definition, by powers.

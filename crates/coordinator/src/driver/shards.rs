@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
+use thalweg_metadata::PartitionIndex;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
@@ -49,7 +50,7 @@ pub(crate) struct Shards<S: Shard> {
     driver: Arc<Driver<S>>,
     /// The disk that shards are loaded from.
     disk: Disk,
-    cells: RwLock<BTreeMap<i32, Arc<Cell<S>>>>,
+    cells: RwLock<BTreeMap<PartitionIndex, Arc<Cell<S>>>>,
     next_ticket: AtomicU64,
     loads: Arc<Semaphore>,
 }
@@ -89,7 +90,7 @@ impl<S: Shard> Shards<S> {
     }
 
     /// This broker leads a partition. It is loaded in the background; until then requests get a retriable error.
-    pub(crate) fn elected(&self, partition: i32, leader_epoch: i32) {
+    pub(crate) fn elected(&self, partition: PartitionIndex, leader_epoch: i32) {
         let (cell, earlier) = {
             let mut cells = self.cells.write();
             if cells.get(&partition).is_some_and(|cell| cell.leader_epoch() >= leader_epoch) {
@@ -106,14 +107,14 @@ impl<S: Shard> Shards<S> {
         self.driver.runtime.spawn(async move {
             let _permit = loads.acquire_owned().await.expect("the semaphore is never closed");
             if let Err(error) = disk.spawn(move || cell.load()).await {
-                tracing::error!(partition, %error, "Loading {} was aborted", S::KEEPS);
+                tracing::error!(%partition, %error, "Loading {} was aborted", S::KEEPS);
             }
         });
     }
 
     /// This broker no longer leads the partition, or not in this epoch: waiting requests are redirected. Without an
     /// epoch, the partition is deleted.
-    pub(crate) fn resigned(&self, partition: i32, leader_epoch: Option<i32>) {
+    pub(crate) fn resigned(&self, partition: PartitionIndex, leader_epoch: Option<i32>) {
         let is_over = |cell: &Arc<Cell<S>>| leader_epoch.is_none_or(|epoch| cell.leader_epoch() <= epoch);
         let cell = {
             let mut cells = self.cells.write();
@@ -125,12 +126,12 @@ impl<S: Shard> Shards<S> {
     }
 
     /// Whether a partition is loaded.
-    pub(crate) fn is_loaded(&self, partition: i32) -> bool {
+    pub(crate) fn is_loaded(&self, partition: PartitionIndex) -> bool {
         self.cell(partition).is_ok_and(|cell| cell.is_active())
     }
 
     /// Maximum size of a batch in the log of a partition.
-    pub(crate) fn batch_bytes_max(&self, partition: i32) -> usize {
+    pub(crate) fn batch_bytes_max(&self, partition: PartitionIndex) -> usize {
         self.driver.log.batch_bytes_max(partition)
     }
 
@@ -175,14 +176,14 @@ impl<S: Shard> Shards<S> {
     }
 
     /// The shard of a partition.
-    pub(crate) fn cell(&self, partition: i32) -> Result<Arc<Cell<S>>, Unavailable> {
+    pub(crate) fn cell(&self, partition: PartitionIndex) -> Result<Arc<Cell<S>>, Unavailable> {
         self.cells.read().get(&partition).cloned().ok_or(Unavailable::NotCoordinator)
     }
 
     /// Passes a request to the shard of a partition and waits for the answer.
     pub(crate) async fn ask(
         &self,
-        partition: i32,
+        partition: PartitionIndex,
         request: impl FnOnce(&mut S, Ticket, S::Turn),
     ) -> Result<S::Answer, Unavailable> {
         let ticket = Ticket(self.next_ticket.fetch_add(1, Ordering::Relaxed));

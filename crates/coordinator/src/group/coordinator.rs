@@ -15,6 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
+use thalweg_metadata::PartitionIndex;
 use thalweg_record::{ProducerEpoch, ProducerId};
 
 /// The group coordinator of this broker: a function for each API, and for elections and deletions.
@@ -46,20 +47,20 @@ impl GroupCoordinator {
 
     /// The partition of `__consumer_offsets` that a group belongs to. The topic counts, and not the setting, which
     /// may have been another when the topic was made.
-    pub fn partition_for(&self, group_id: &str) -> i32 {
+    pub fn partition_for(&self, group_id: &str) -> PartitionIndex {
         let partitions = self.topics.offsets_partition_count();
         partition_for(group_id, partitions.unwrap_or(self.shards.shared().offsets_topic_partitions))
     }
 
     /// This broker leads a partition of `__consumer_offsets`. Its groups are loaded in the background; until then
     /// their requests get a retriable error.
-    pub fn on_elected(&self, partition: i32, leader_epoch: i32) {
+    pub fn on_elected(&self, partition: PartitionIndex, leader_epoch: i32) {
         self.shards.elected(partition, leader_epoch);
     }
 
     /// This broker no longer leads the partition, or not in this epoch: waiting requests are redirected. Without an
     /// epoch, the partition is deleted.
-    pub fn on_resigned(&self, partition: i32, leader_epoch: Option<i32>) {
+    pub fn on_resigned(&self, partition: PartitionIndex, leader_epoch: Option<i32>) {
         self.shards.resigned(partition, leader_epoch);
     }
 
@@ -73,7 +74,7 @@ impl GroupCoordinator {
     /// A producer's transaction ends in a partition: the marker is written, and answered when it is acknowledged.
     pub async fn complete_transaction(
         &self,
-        partition: i32,
+        partition: PartitionIndex,
         producer_id: ProducerId,
         producer_epoch: ProducerEpoch,
         end: EndOfTransaction,
@@ -88,7 +89,7 @@ impl GroupCoordinator {
     }
 
     /// Whether the groups of a partition are loaded.
-    pub fn is_loaded(&self, partition: i32) -> bool {
+    pub fn is_loaded(&self, partition: PartitionIndex) -> bool {
         self.shards.is_loaded(partition)
     }
 

@@ -10,6 +10,7 @@ use super::timed::Timed;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use thalweg_hash::HashMap;
+use thalweg_metadata::PartitionIndex;
 use thalweg_wire::Uuid;
 use thalweg_wire::group::{OffsetCommitKey, OffsetCommitValue};
 use transactions::Transactions;
@@ -47,8 +48,9 @@ impl OffsetAndMetadata {
     }
 
     /// The record that commits it.
-    pub(super) fn to_record(&self, group: &str, topic: &str, partition: i32) -> CoordinatorRecord {
-        let key = OffsetCommitKey { group: group.to_owned(), topic: topic.to_owned(), partition };
+    pub(super) fn to_record(&self, group: &str, topic: &str, partition: PartitionIndex) -> CoordinatorRecord {
+        let key =
+            OffsetCommitKey { group: group.to_owned(), topic: topic.to_owned(), partition: partition.0 };
         let value = OffsetCommitValue {
             offset: self.offset,
             leader_epoch: self.leader_epoch,
@@ -78,7 +80,7 @@ pub(super) enum View {
     Acknowledged,
 }
 
-type Partitions = BTreeMap<i32, Timed<OffsetAndMetadata>>;
+type Partitions = BTreeMap<PartitionIndex, Timed<OffsetAndMetadata>>;
 type Topics = BTreeMap<String, Partitions>;
 
 /// A change that the log has not acknowledged.
@@ -87,7 +89,7 @@ struct Change {
     at: i64,
     group: Arc<str>,
     topic: String,
-    partition: i32,
+    partition: PartitionIndex,
 }
 
 /// All committed offsets of a shard.
@@ -106,7 +108,7 @@ impl OffsetStore {
         view: View,
         group: &str,
         topic: &str,
-        partition: i32,
+        partition: PartitionIndex,
     ) -> Option<&OffsetAndMetadata> {
         let value = self.groups.get(group)?.get(topic)?.get(&partition)?;
         match view {
@@ -120,7 +122,7 @@ impl OffsetStore {
         &self,
         view: View,
         group: &str,
-    ) -> impl Iterator<Item = (&str, i32, &OffsetAndMetadata)> {
+    ) -> impl Iterator<Item = (&str, PartitionIndex, &OffsetAndMetadata)> {
         self.groups.get(group).into_iter().flatten().flat_map(move |(topic, partitions)| {
             partitions.iter().filter_map(move |(&partition, value)| {
                 let value = match view {
@@ -133,7 +135,7 @@ impl OffsetStore {
     }
 
     /// Whether a transaction that has not ended commits an offset for the partition.
-    pub(super) fn is_unstable(&self, group: &str, topic: &str, partition: i32) -> bool {
+    pub(super) fn is_unstable(&self, group: &str, topic: &str, partition: PartitionIndex) -> bool {
         self.transactions.is_open_for(group, topic, partition)
     }
 
@@ -142,7 +144,7 @@ impl OffsetStore {
         &mut self,
         group: &Arc<str>,
         topic: &str,
-        partition: i32,
+        partition: PartitionIndex,
         value: Option<OffsetAndMetadata>,
         at: Option<i64>,
     ) {
@@ -181,7 +183,7 @@ impl OffsetStore {
         }
     }
 
-    fn drop_if_gone(&mut self, group: &Arc<str>, topic: &str, partition: i32) {
+    fn drop_if_gone(&mut self, group: &Arc<str>, topic: &str, partition: PartitionIndex) {
         let Some(topics) = self.groups.get_mut(group) else { return };
         let Some(partitions) = topics.get_mut(topic) else { return };
         if partitions.get(&partition).is_some_and(Timed::is_gone) {
@@ -261,14 +263,14 @@ impl OffsetStore {
         producer_id: i64,
         group: &Arc<str>,
         topic: &str,
-        partition: i32,
+        partition: PartitionIndex,
         value: OffsetAndMetadata,
     ) {
         self.transactions.put(producer_id, group, topic, partition, value);
     }
 
     /// An offset is gone for every transaction that would commit it.
-    pub(super) fn remove_pending(&mut self, group: &str, topic: &str, partition: i32) {
+    pub(super) fn remove_pending(&mut self, group: &str, topic: &str, partition: PartitionIndex) {
         self.transactions.remove(group, topic, partition);
     }
 

@@ -9,6 +9,7 @@
 
 use crate::driver::RecordDecodeError;
 use bytes::{BufMut, Bytes, BytesMut};
+use thalweg_metadata::PartitionIndex;
 use thalweg_wire::group::{
     GroupMetadataKey, GroupMetadataValue, LegacyOffsetCommitKey, LegacyOffsetCommitValue, OffsetCommitKey,
     OffsetCommitValue,
@@ -34,8 +35,9 @@ pub enum CoordinatorRecord {
 
 impl CoordinatorRecord {
     /// The tombstone of a committed offset.
-    pub fn offset_tombstone(group: &str, topic: &str, partition: i32) -> CoordinatorRecord {
-        let key = OffsetCommitKey { group: group.to_owned(), topic: topic.to_owned(), partition };
+    pub fn offset_tombstone(group: &str, topic: &str, partition: PartitionIndex) -> CoordinatorRecord {
+        let key =
+            OffsetCommitKey { group: group.to_owned(), topic: topic.to_owned(), partition: partition.0 };
         CoordinatorRecord::OffsetCommit(key, None)
     }
 

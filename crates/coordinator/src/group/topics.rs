@@ -1,5 +1,6 @@
 //! The cluster's topics, as groups need them.
 
+use thalweg_metadata::PartitionIndex;
 use thalweg_wire::Uuid;
 
 /// A view of the topics that exist, from the broker's image of the metadata.
@@ -11,7 +12,7 @@ pub trait Topics: Send + Sync + 'static {
     /// How many partitions `__consumer_offsets` has, if it exists.
     fn offsets_partition_count(&self) -> Option<i32>;
     /// Whether the topic has this partition.
-    fn has_partition(&self, name: &str, partition: i32) -> bool;
+    fn has_partition(&self, name: &str, partition: PartitionIndex) -> bool;
 }
 
 /// A topic that is gone: committed offsets of it go too.

@@ -13,6 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
+use thalweg_metadata::PartitionIndex;
 use thalweg_wire::request::describe_transactions_response::TransactionState as Described;
 use thalweg_wire::request::list_transactions_response::TransactionState as Listed;
 
@@ -72,13 +73,13 @@ impl TransactionCoordinator {
     }
 
     /// The partition of `__transaction_state` that a transactional id belongs to.
-    pub fn partition_for(&self, id: &str) -> i32 {
+    pub fn partition_for(&self, id: &str) -> PartitionIndex {
         let ShardContext { config, cluster, .. } = self.shards.shared();
         partition_for(id, cluster.state_partition_count().unwrap_or(config.state_topic_partitions))
     }
 
     /// The same for the id of a request, which may be empty.
-    fn partition(&self, id: &str) -> Result<i32, TransactionError> {
+    fn partition(&self, id: &str) -> Result<PartitionIndex, TransactionError> {
         if id.is_empty() { Err(TransactionError::EmptyId) } else { Ok(self.partition_for(id)) }
     }
 
@@ -89,18 +90,18 @@ impl TransactionCoordinator {
 
     /// This broker leads a partition of `__transaction_state`. Its ids are loaded in the background; until then their
     /// requests get a retriable error.
-    pub fn on_elected(&self, partition: i32, leader_epoch: i32) {
+    pub fn on_elected(&self, partition: PartitionIndex, leader_epoch: i32) {
         self.shards.elected(partition, leader_epoch);
     }
 
     /// This broker no longer leads the partition, or not in this epoch: waiting requests are redirected. Without an
     /// epoch, the partition is deleted.
-    pub fn on_resigned(&self, partition: i32, leader_epoch: Option<i32>) {
+    pub fn on_resigned(&self, partition: PartitionIndex, leader_epoch: Option<i32>) {
         self.shards.resigned(partition, leader_epoch);
     }
 
     /// Whether the ids of a partition are loaded.
-    pub fn is_loaded(&self, partition: i32) -> bool {
+    pub fn is_loaded(&self, partition: PartitionIndex) -> bool {
         self.shards.is_loaded(partition)
     }
 
@@ -231,14 +232,14 @@ impl TransactionCoordinator {
     }
 
     /// The partition of `__consumer_offsets`, as one that a transaction writes to.
-    pub fn offsets_partition(partition: i32) -> Partitions {
+    pub fn offsets_partition(partition: PartitionIndex) -> Partitions {
         Partitions::from([(Arc::from(thalweg_metadata::topic_name::OFFSETS), partition)])
     }
 
     /// Passes a request to the shard of a partition that may need a producer id, which is got when it does.
     async fn ask_with_id<F>(
         &self,
-        partition: i32,
+        partition: PartitionIndex,
         new_id: impl FnOnce() -> F,
         request: impl Fn(&mut Shard, Option<i64>, Ticket, Turn),
     ) -> Result<Producer, TransactionError>

@@ -22,7 +22,7 @@ use thalweg_hash::HashMap;
 use thalweg_log::Clock;
 use thalweg_membership::{PeerError, Peers};
 use thalweg_metadata::topic_name::OFFSETS;
-use thalweg_metadata::{BrokerId, ImageCell};
+use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex};
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_replica::partition::{EndMarker, Partition, Partitions};
 use thalweg_wire::ErrorCode;
@@ -37,7 +37,7 @@ const RETRY: Duration = Duration::from_millis(50);
 /// Markers in one request.
 const MARKERS_AT_ONCE: usize = 1000;
 
-type TopicPartitions = Vec<(Arc<str>, i32)>;
+type TopicPartitions = Vec<(Arc<str>, PartitionIndex)>;
 
 /// The end of one producer's transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl MarkerWriter {
         &self,
         marker: Marker,
         topic: &str,
-        partition: i32,
+        partition: PartitionIndex,
         deadline: Instant,
     ) -> Result<(), MarkerError> {
         let found = self.partitions.get(topic, partition).ok_or(MarkerError::UnknownPartition)?;
@@ -137,7 +137,7 @@ impl Sending {
     }
 
     /// Processes results of partitions. Returns those to be retried.
-    fn settle(self, results: Vec<((Arc<str>, i32), ErrorCode)>) -> Option<Sending> {
+    fn settle(self, results: Vec<((Arc<str>, PartitionIndex), ErrorCode)>) -> Option<Sending> {
         let (mut written, mut again) = (Vec::new(), Vec::new());
         for ((topic, partition), error) in results {
             match error {
@@ -151,12 +151,12 @@ impl Sending {
                     tracing::info!(
                         transactional_id = &*order.id, producer_id = order.producer_id,
                         producer_epoch = order.producer_epoch, coordinator_epoch = order.coordinator_epoch,
-                        %topic, partition, %error, "Transaction marker is stale and is not retried"
+                        %topic, %partition, %error, "Transaction marker is stale and is not retried"
                     );
                     return None;
                 }
                 error => {
-                    tracing::debug!(transactional_id = &*self.order.id, %topic, partition, %error, "Retrying a transaction marker");
+                    tracing::debug!(transactional_id = &*self.order.id, %topic, %partition, %error, "Retrying a transaction marker");
                     again.push((topic, partition));
                 }
             }
@@ -409,7 +409,7 @@ async fn send(
 fn by_topic(partitions: &TopicPartitions) -> Vec<WritableTxnMarkerTopic> {
     let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
     for (topic, partition) in partitions {
-        topics.entry(topic).or_default().push(*partition);
+        topics.entry(topic).or_default().push(partition.0);
     }
     let topics = topics
         .into_iter()
@@ -426,7 +426,7 @@ fn take_answer(sending: Sending, response: &WriteTxnMarkersResponse) -> Option<S
         .flat_map(|topic| topic.partitions.iter().map(|p| ((&*topic.name, p.partition_index), p.error_code)))
         .collect();
     let results = sending.partitions.iter().map(|(topic, partition)| {
-        let code = told.get(&(&**topic, *partition)).copied();
+        let code = told.get(&(&**topic, partition.0)).copied();
         let error = code.map_or(ErrorCode::UnknownServerError, |code| {
             ErrorCode::from_i16(code).unwrap_or(ErrorCode::UnknownServerError)
         });

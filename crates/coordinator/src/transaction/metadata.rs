@@ -7,6 +7,7 @@ use super::error::TransactionError;
 use super::state::{Outcome, TransactionState};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use thalweg_metadata::PartitionIndex;
 
 /// "No producer."
 pub const NO_PRODUCER_ID: i64 = -1;
@@ -16,7 +17,7 @@ pub const NO_PRODUCER_EPOCH: i16 = -1;
 pub const EPOCH_PER_TRANSACTION: i16 = 2;
 
 /// Partitions by topic and number.
-pub type Partitions = BTreeSet<(Arc<str>, i32)>;
+pub type Partitions = BTreeSet<(Arc<str>, PartitionIndex)>;
 
 /// The state of a transactional id.
 #[derive(Clone, Debug, PartialEq, Eq)]

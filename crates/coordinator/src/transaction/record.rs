@@ -11,6 +11,7 @@ use super::state::TransactionState;
 use crate::driver::RecordDecodeError;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::sync::Arc;
+use thalweg_metadata::PartitionIndex;
 use thalweg_wire::transaction::transaction_log_value::PartitionsSchema;
 use thalweg_wire::transaction::{TransactionLogKey, TransactionLogValue};
 use thalweg_wire::{Decoder, EncodeError, Message};
@@ -75,7 +76,9 @@ pub fn decode(
     let mut partitions = Partitions::new();
     for topic in value.transaction_partitions.unwrap_or_default() {
         let name: Arc<str> = topic.topic.into();
-        partitions.extend(topic.partition_ids.into_iter().map(|partition| (name.clone(), partition)));
+        partitions.extend(
+            topic.partition_ids.into_iter().map(|partition| (name.clone(), PartitionIndex(partition))),
+        );
     }
     let metadata = TransactionMetadata {
         producer_id: value.producer_id,
@@ -98,9 +101,9 @@ fn by_topic(partitions: &Partitions) -> Vec<PartitionsSchema> {
     let mut topics: Vec<PartitionsSchema> = Vec::new();
     for (topic, partition) in partitions {
         match topics.last_mut().filter(|last| *last.topic == **topic) {
-            Some(last) => last.partition_ids.push(*partition),
+            Some(last) => last.partition_ids.push(partition.0),
             None => {
-                topics.push(PartitionsSchema { topic: topic.to_string(), partition_ids: vec![*partition] })
+                topics.push(PartitionsSchema { topic: topic.to_string(), partition_ids: vec![partition.0] })
             }
         }
     }

@@ -28,6 +28,7 @@ use bytes::Bytes;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use thalweg_hash::HashMap;
+use thalweg_metadata::PartitionIndex;
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer};
 
 /// How long a completion that could not be written rests.
@@ -96,7 +97,7 @@ pub struct MarkerOrder {
     /// The level of transaction.version by which the transaction was made.
     pub transaction_version: i16,
     /// Where.
-    pub partitions: Vec<(Arc<str>, i32)>,
+    pub partitions: Vec<(Arc<str>, PartitionIndex)>,
 }
 
 /// See the head of this module.

@@ -20,7 +20,7 @@ use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::VerificationGuard;
 use thalweg_membership::{PeerError, Peers};
 use thalweg_metadata::topic_name::TRANSACTIONS;
-use thalweg_metadata::{BrokerId, ImageCell};
+use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex};
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_replica::partition::Partition;
 use thalweg_wire::ErrorCode;
@@ -173,7 +173,7 @@ impl Verifier {
         let partitions: Partitions = guarded.iter().filter(is_asked).map(|(p, _)| key(p)).collect();
         let verify_only = verification != Verification::Adds;
         let answers = self.answers(id, producer, partitions.clone(), verify_only).await;
-        let places: HashMap<(Arc<str>, i32), usize> = partitions.into_iter().zip(0..).collect();
+        let places: HashMap<(Arc<str>, PartitionIndex), usize> = partitions.into_iter().zip(0..).collect();
         for (partition, guard) in guarded.iter_mut() {
             let Some(index) = places.get(&key(partition)) else { continue };
             let error = match &answers {
@@ -297,10 +297,10 @@ fn by_topic(partitions: &Partitions) -> Vec<AddPartitionsToTxnTopic> {
     let mut topics: Vec<AddPartitionsToTxnTopic> = Vec::new();
     for (topic, partition) in partitions {
         match topics.last_mut().filter(|last| *last.name == **topic) {
-            Some(last) => last.partitions.push(*partition),
+            Some(last) => last.partitions.push(partition.0),
             None => {
                 topics
-                    .push(AddPartitionsToTxnTopic { name: topic.to_string(), partitions: vec![*partition] });
+                    .push(AddPartitionsToTxnTopic { name: topic.to_string(), partitions: vec![partition.0] });
             }
         }
     }
@@ -321,9 +321,9 @@ fn answer_all(questions: Vec<Question>, response: &AddPartitionsToTxnResponse) {
                         results.map(|p| ((&*topic.name, p.partition_index), p.partition_error_code))
                     })
                     .collect();
-                let of = |(topic, partition): &(Arc<str>, i32)| {
+                let of = |(topic, partition): &(Arc<str>, PartitionIndex)| {
                     codes
-                        .get(&(&**topic, *partition))
+                        .get(&(&**topic, partition.0))
                         .map_or(ErrorCode::UnknownServerError, |told| code(*told))
                 };
                 Ok(partitions.iter().map(of).collect())

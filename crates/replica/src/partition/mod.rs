@@ -56,7 +56,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use thalweg_config::EffectiveTopicConfig;
 use thalweg_log::{PartitionLog, PublishedOffsets};
-use thalweg_metadata::{BrokerId, PartitionEpoch, PartitionRegistration};
+use thalweg_metadata::{BrokerId, PartitionEpoch, PartitionIndex, PartitionRegistration};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::Uuid;
 use waiter::Waiters;
@@ -67,8 +67,8 @@ pub struct Partition {
     pub topic: Arc<str>,
     /// The topic's id.
     pub topic_id: Uuid,
-    /// The partition's number.
-    pub index: i32,
+    /// Its index in the topic.
+    pub index: PartitionIndex,
     node_id: BrokerId,
     context: Arc<ReplicaContext>,
     state: StateLock,
@@ -117,7 +117,7 @@ impl Partition {
     pub fn new(
         topic: Arc<str>,
         topic_id: Uuid,
-        index: i32,
+        index: PartitionIndex,
         context: Arc<ReplicaContext>,
         log: PartitionLog,
         settings: Arc<EffectiveTopicConfig>,

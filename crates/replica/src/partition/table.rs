@@ -6,7 +6,7 @@ use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
-use thalweg_metadata::topic_name;
+use thalweg_metadata::{PartitionIndex, topic_name};
 use thalweg_wire::Uuid;
 
 /// A topic with the partitions of it that are here.
@@ -18,12 +18,12 @@ pub struct Topic {
     pub id: Uuid,
     /// Traffic of its partitions that have left.
     pub departed: Traffic,
-    partitions: BTreeMap<i32, Arc<Partition>>,
+    partitions: BTreeMap<PartitionIndex, Arc<Partition>>,
 }
 
 impl Topic {
     /// A partition, when it is here.
-    pub fn partition(&self, index: i32) -> Option<Arc<Partition>> {
+    pub fn partition(&self, index: PartitionIndex) -> Option<Arc<Partition>> {
         self.partitions.get(&index).cloned()
     }
 
@@ -63,7 +63,7 @@ impl Partitions {
     }
 
     /// A partition by its topic's name.
-    pub fn get(&self, topic: &str, index: i32) -> Option<Arc<Partition>> {
+    pub fn get(&self, topic: &str, index: PartitionIndex) -> Option<Arc<Partition>> {
         self.topic_by_name(topic)?.partition(index)
     }
 
@@ -100,7 +100,7 @@ impl Partitions {
     }
 
     /// Removes a partition, and the topic with its last one.
-    pub fn remove(&self, topic_id: Uuid, partition: i32) -> Option<Arc<Partition>> {
+    pub fn remove(&self, topic_id: Uuid, partition: PartitionIndex) -> Option<Arc<Partition>> {
         let mut index = self.topics.write();
         let mut topic = Topic::clone(index.by_id.get(&topic_id)?);
         let removed = topic.partitions.remove(&partition);

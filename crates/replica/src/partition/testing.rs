@@ -10,7 +10,9 @@ use thalweg_config::{BrokerConfig, ServerProperties};
 use thalweg_log::disk::{Disk, Faults};
 use thalweg_log::{CleanupPolicy, Clock, Home, LogConfig, PartitionLog, TopicPartition};
 use thalweg_metadata::ImageCell;
-use thalweg_metadata::{BrokerId, LeaderRecoveryState, PartitionEpoch, PartitionRegistration};
+use thalweg_metadata::{
+    BrokerId, LeaderRecoveryState, PartitionEpoch, PartitionIndex, PartitionRegistration,
+};
 use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch};
 use thalweg_wire::Uuid;
 
@@ -31,7 +33,8 @@ pub(crate) fn partition(log: PartitionLog, leader_epoch: i32) -> Partition {
         leader_throttle: unlimited(),
         follower_throttle: unlimited(),
     });
-    Partition::new("t".into(), TOPIC, 0, context, log, Arc::new(settings), &registration(NODE, leader_epoch))
+    let (index, registration) = (PartitionIndex(0), registration(NODE, leader_epoch));
+    Partition::new("t".into(), TOPIC, index, context, log, Arc::new(settings), &registration)
 }
 
 /// A registration with this node or another as the leader.

@@ -7,7 +7,7 @@ use crate::leadership::{ChangeOutcome, IsrChange};
 use crate::partition::Partition;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_metadata::{BrokerId, PartitionEpoch};
+use thalweg_metadata::{BrokerId, PartitionEpoch, PartitionIndex};
 use thalweg_wire::request::AlterPartitionRequest;
 use thalweg_wire::request::alter_partition_request::{BrokerState, PartitionData, TopicData};
 use thalweg_wire::request::alter_partition_response::PartitionData as Answer;
@@ -58,7 +58,7 @@ async fn send(replication: &Replication, changes: &mut Changes) -> Option<String
     }
     for topic in &response.topics {
         for answer in &topic.partitions {
-            let key = (topic.topic_id, answer.partition_index);
+            let key = (topic.topic_id, PartitionIndex(answer.partition_index));
             let Some(change) = changes.get(&key) else { continue };
             let Some(outcome) = outcome(answer) else { continue };
             replication.context.isr_changes.counters().count(change, &outcome);
@@ -90,13 +90,13 @@ fn tell(partition: &Partition, change: &IsrChange, outcome: &ChangeOutcome) {
 
 fn request(node_id: BrokerId, broker_epoch: i64, changes: &Changes) -> AlterPartitionRequest {
     let mut topics: Vec<TopicData> = Vec::new();
-    for ((topic_id, partition_index), change) in changes {
+    for ((topic_id, index), change) in changes {
         let members = change.isr.iter().map(|member| BrokerState {
             broker_id: member.id.0,
             broker_epoch: if member.id == node_id { broker_epoch } else { member.broker_epoch },
         });
         let data = PartitionData {
-            partition_index: *partition_index,
+            partition_index: index.0,
             leader_epoch: change.leader_epoch,
             new_isr_with_epochs: members.collect(),
             // A leader that leads has recovered.
@@ -149,9 +149,10 @@ mod tests {
     #[tokio::test]
     async fn all_that_waits_goes_in_one_request_and_the_newest_of_a_partition_wins() {
         let changes = IsrChanges::default();
-        changes.submit(Uuid(7), 0, change(1));
-        changes.submit(Uuid(7), 1, change(2));
-        changes.submit(Uuid(7), 0, change(5));
+        let (first, second) = (PartitionIndex(0), PartitionIndex(1));
+        changes.submit(Uuid(7), first, change(1));
+        changes.submit(Uuid(7), second, change(2));
+        changes.submit(Uuid(7), first, change(5));
         let next = changes.next().await;
         let request = request(BrokerId(1), 100, &next);
         assert_eq!(request.topics.len(), 1);
@@ -160,11 +161,11 @@ mod tests {
         let epochs: Vec<_> = partitions[0].new_isr_with_epochs.iter().map(|m| m.broker_epoch).collect();
         assert_eq!(epochs, [100, 20], "the leader's own epoch is that of its registration");
         // A newer one arrives while the request is in flight.
-        changes.submit(Uuid(7), 1, change(9));
+        changes.submit(Uuid(7), second, change(9));
         changes.resubmit(next);
         let again = changes.next().await;
-        assert_eq!(again[&(Uuid(7), 0)], change(5));
-        assert_eq!(again[&(Uuid(7), 1)], change(9));
+        assert_eq!(again[&(Uuid(7), first)], change(5));
+        assert_eq!(again[&(Uuid(7), second)], change(9));
     }
 
     #[test]

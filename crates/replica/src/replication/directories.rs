@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_metadata::{BrokerId, Image};
+use thalweg_metadata::{BrokerId, Image, PartitionIndex};
 use thalweg_wire::request::AssignReplicasToDirsRequest;
 use thalweg_wire::request::assign_replicas_to_dirs_request::{DirectoryData, PartitionData, TopicData};
 use thalweg_wire::{ErrorCode, Message, Uuid};
@@ -39,13 +39,13 @@ pub struct DirectoryAssignments {
 
 impl DirectoryAssignments {
     /// Reports the directory of a replica, whatever the image has.
-    pub fn report(&self, topic_id: Uuid, partition: i32, directory: Uuid) {
+    pub fn report(&self, topic_id: Uuid, partition: PartitionIndex, directory: Uuid) {
         self.waiting.lock().insert((topic_id, partition), directory);
         self.reported.notify_one();
     }
 
     /// The log of a replica is gone from a directory that is still there.
-    pub fn report_lost(&self, topic_id: Uuid, partition: i32) {
+    pub fn report_lost(&self, topic_id: Uuid, partition: PartitionIndex) {
         self.lost.lock().insert((topic_id, partition));
     }
 
@@ -162,7 +162,7 @@ async fn tell(replication: &Replication, places: &Places) -> Result<Vec<Partitio
     let mut told = Vec::new();
     for topic in response.directories.iter().flat_map(|directory| &directory.topics) {
         let taken = topic.partitions.iter().filter(|partition| partition.error_code == 0);
-        told.extend(taken.map(|partition| (topic.topic_id, partition.partition_index)));
+        told.extend(taken.map(|partition| (topic.topic_id, PartitionIndex(partition.partition_index))));
     }
     tracing::info!(partitions = told.len(), "Reported replica directories to the controller");
     Ok(told)
@@ -170,9 +170,9 @@ async fn tell(replication: &Replication, places: &Places) -> Result<Vec<Partitio
 
 fn request(broker: BrokerId, broker_epoch: i64, places: &Places) -> AssignReplicasToDirsRequest {
     let mut by_directory: BTreeMap<Uuid, Vec<TopicData>> = BTreeMap::new();
-    for ((topic_id, partition_index), directory) in places {
+    for ((topic_id, index), directory) in places {
         let topics = by_directory.entry(*directory).or_default();
-        let data = PartitionData { partition_index: *partition_index };
+        let data = PartitionData { partition_index: index.0 };
         match topics.last_mut().filter(|topic| topic.topic_id == *topic_id) {
             Some(topic) => topic.partitions.push(data),
             None => topics.push(TopicData { topic_id: *topic_id, partitions: vec![data] }),
@@ -190,7 +190,11 @@ mod tests {
     async fn a_request_is_bounded_and_ordered_by_directory() {
         let assignments = DirectoryAssignments::default();
         for partition in 0..3000 {
-            assignments.report(Uuid(7), partition, Uuid(100 + u128::from(partition.unsigned_abs() % 2)));
+            assignments.report(
+                Uuid(7),
+                PartitionIndex(partition),
+                Uuid(100 + u128::from(partition.unsigned_abs() % 2)),
+            );
         }
         let first = assignments.next().await;
         assert_eq!(first.len(), REQUEST_PARTITIONS_MAX);
@@ -202,7 +206,7 @@ mod tests {
 
     #[test]
     fn what_the_image_does_not_know_is_not_told() {
-        let mut places = Places::from([((Uuid(7), 0), Uuid(100))]);
+        let mut places = Places::from([((Uuid(7), PartitionIndex(0)), Uuid(100))]);
         still_news(&mut places, &Image::empty(), BrokerId(1));
         assert!(places.is_empty());
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use thalweg_client::{ClientError, Connection, RequestOptions};
 use thalweg_log::EpochEnd;
 use thalweg_membership::PeerError;
-use thalweg_metadata::BrokerId;
+use thalweg_metadata::{BrokerId, PartitionIndex};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_watch as watch;
 use thalweg_wire::request::fetch_request::{FetchPartition, ReplicaState};
@@ -298,7 +298,7 @@ impl Fetcher {
         let mut unflushed = Vec::new();
         for topic in response.responses {
             for data in topic.partitions {
-                let key = (topic.topic_id, data.partition_index);
+                let key = (topic.topic_id, PartitionIndex(data.partition_index));
                 if self.session.wants(&key)
                     && let Some(partition) = self.act_on(key, data).await
                 {
@@ -434,7 +434,7 @@ impl Fetcher {
         let done = self.replication.log_dirs.disk().spawn(work).await.expect("work on a log does not panic");
         match done {
             Err(error @ (FollowError::Append(_) | FollowError::Log(_))) => {
-                tracing::error!(topic = %key.0, partition = key.1, %error, "Failed to truncate a log");
+                tracing::error!(topic = %key.0, partition = %key.1, %error, "Failed to truncate a log");
                 self.rest(key);
             }
             position => self.go_on(key, position),
@@ -495,7 +495,7 @@ impl Fetcher {
                 topics: vec![ListOffsetsTopic {
                     name: partition.topic.to_string(),
                     partitions: vec![ListOffsetsPartition {
-                        partition_index: partition.index,
+                        partition_index: partition.index.0,
                         current_leader_epoch: epoch.0,
                         timestamp,
                     }],
@@ -524,9 +524,14 @@ impl Fetcher {
     }
 }
 
-fn partition_at(index: i32, epoch: LeaderEpoch, position: FetchPosition, max_bytes: i32) -> FetchPartition {
+fn partition_at(
+    index: PartitionIndex,
+    epoch: LeaderEpoch,
+    position: FetchPosition,
+    max_bytes: i32,
+) -> FetchPartition {
     FetchPartition {
-        partition: index,
+        partition: index.0,
         current_leader_epoch: epoch.0,
         fetch_offset: position.offset.0,
         last_fetched_epoch: position.last_fetched_epoch.map_or(-1, |epoch| epoch.0),

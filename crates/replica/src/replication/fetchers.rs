@@ -89,7 +89,7 @@ impl Fetchers {
     fn fetcher_of(&self, partition: &Partition) -> usize {
         let fetchers = self.replication.settings().fetchers.max(1);
         let hash = partition.topic.bytes().fold(0u32, |hash, byte| hash.wrapping_mul(31) + u32::from(byte));
-        let index = u32::try_from(partition.index).unwrap_or(0);
+        let index = u32::try_from(partition.index.0).unwrap_or(0);
         usize::try_from(hash.wrapping_mul(31).wrapping_add(index)).unwrap_or(0) % fetchers
     }
 

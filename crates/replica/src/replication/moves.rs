@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_hash::HashMap;
 use thalweg_log::Uuid;
-use thalweg_metadata::Image;
+use thalweg_metadata::{Image, PartitionIndex};
 use thalweg_wire::Uuid as TopicId;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
@@ -61,14 +61,14 @@ impl Moves {
     }
 
     /// Sets the directory for a partition that is created later. Entries of deleted topics are removed.
-    pub fn prefer(&self, topic: TopicId, partition: i32, directory: Uuid, image: &Image) {
+    pub fn prefer(&self, topic: TopicId, partition: PartitionIndex, directory: Uuid, image: &Image) {
         let mut preferred = self.preferred.lock();
         preferred.retain(|(topic, partition), _| image.partition_by_id(*topic, *partition).is_some());
         preferred.insert((topic, partition), directory);
     }
 
     /// The requested directory for a partition to be created, if any.
-    pub fn take_preferred(&self, topic: TopicId, partition: i32) -> Option<Uuid> {
+    pub fn take_preferred(&self, topic: TopicId, partition: PartitionIndex) -> Option<Uuid> {
         self.preferred.lock().remove(&(topic, partition))
     }
 

@@ -80,10 +80,10 @@ impl FetchSession {
         let mut forgotten: Vec<ForgottenTopic> = Vec::new();
         for (topic_id, index) in self.forgotten.iter().filter(|_| !all) {
             match forgotten.last_mut().filter(|topic| topic.topic_id == *topic_id) {
-                Some(topic) => topic.partitions.push(*index),
+                Some(topic) => topic.partitions.push(index.0),
                 None => forgotten.push(ForgottenTopic {
                     topic_id: *topic_id,
-                    partitions: vec![*index],
+                    partitions: vec![index.0],
                     ..ForgottenTopic::default()
                 }),
             }
@@ -124,10 +124,12 @@ impl FetchSession {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_metadata::PartitionIndex;
     use thalweg_wire::Uuid;
 
-    const A: Uuid = Uuid(1);
-    const B: Uuid = Uuid(2);
+    const A0: PartitionKey = (Uuid(1), PartitionIndex(0));
+    const A1: PartitionKey = (Uuid(1), PartitionIndex(1));
+    const B0: PartitionKey = (Uuid(2), PartitionIndex(0));
 
     fn at(partition: i32, fetch_offset: i64) -> FetchPartition {
         FetchPartition { partition, fetch_offset, ..FetchPartition::default() }
@@ -149,14 +151,14 @@ mod tests {
     #[test]
     fn only_changes_are_listed_once_a_session_is_open() {
         let mut session = FetchSession::default();
-        session.set((A, 0), at(0, 10));
-        session.set((A, 1), at(1, 20));
-        session.set((B, 0), at(0, 30));
+        session.set(A0, at(0, 10));
+        session.set(A1, at(1, 20));
+        session.set(B0, at(0, 30));
         assert_eq!(listed(&session), (0, 0, vec![(1, 0, 10), (1, 1, 20), (2, 0, 30)], vec![]));
         session.answered(77);
         assert_eq!(listed(&session), (77, 1, vec![], vec![]));
-        session.set((A, 1), at(1, 25));
-        session.remove(&(B, 0));
+        session.set(A1, at(1, 25));
+        session.remove(&B0);
         assert_eq!(listed(&session), (77, 1, vec![(1, 1, 25)], vec![(2, 0)]));
         session.answered(77);
         assert_eq!(listed(&session), (77, 2, vec![], vec![]));
@@ -165,18 +167,18 @@ mod tests {
     #[test]
     fn what_comes_back_is_not_forgotten() {
         let mut session = FetchSession::default();
-        session.set((A, 0), at(0, 10));
-        session.set((B, 0), at(0, 10));
+        session.set(A0, at(0, 10));
+        session.set(B0, at(0, 10));
         session.answered(7);
-        session.remove(&(A, 0));
-        session.set((A, 0), at(0, 11));
+        session.remove(&A0);
+        session.set(A0, at(0, 11));
         assert_eq!(listed(&session), (7, 1, vec![(1, 0, 11)], vec![]));
     }
 
     #[test]
     fn without_a_session_everything_is_listed_each_time() {
         let mut session = FetchSession::default();
-        session.set((A, 0), at(0, 10));
+        session.set(A0, at(0, 10));
         session.answered(0);
         assert_eq!(listed(&session), (0, 0, vec![(1, 0, 10)], vec![]));
     }
@@ -184,7 +186,7 @@ mod tests {
     #[test]
     fn a_broken_session_is_ended_by_the_next() {
         let mut session = FetchSession::default();
-        session.set((A, 0), at(0, 10));
+        session.set(A0, at(0, 10));
         session.answered(7);
         session.reset();
         assert_eq!(listed(&session), (7, 0, vec![(1, 0, 10)], vec![]));

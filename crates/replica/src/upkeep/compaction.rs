@@ -12,13 +12,13 @@ mod tests;
 mod throttle;
 
 use super::Upkeep;
+use crate::isr_changes::PartitionKey;
 use crate::partition::Partition;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_config::CleanerSettings;
 use thalweg_hash::HashSet;
 use thalweg_log::{CompactionError, CompactionJob, CompactionOutcome, CompactionStep, LogError};
-use thalweg_wire::Uuid;
 use throttle::IoThrottle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -64,17 +64,17 @@ pub async fn run(upkeep: Arc<Upkeep>) {
 
 /// Partitions that cannot be compacted (Kafka's uncleanable partitions): logged once, and skipped until the broker
 /// restarts or the settings of compaction change.
-type Uncleanable = HashSet<(Uuid, i32)>;
+type Uncleanable = HashSet<PartitionKey>;
 
 /// The outcome of a compaction.
 enum Done {
     Compacted,
     /// There was nothing left to do, or it failed and is retried.
     Nothing,
-    Uncleanable((Uuid, i32)),
+    Uncleanable(PartitionKey),
 }
 
-fn id(partition: &Partition) -> (Uuid, i32) {
+fn id(partition: &Partition) -> PartitionKey {
     (partition.topic_id, partition.index)
 }
 
@@ -136,7 +136,7 @@ async fn pass(
     upkeep: &Upkeep,
     throttle: &IoThrottle,
     partition: &Arc<Partition>,
-) -> Result<bool, (Uuid, i32)> {
+) -> Result<bool, PartitionKey> {
     // A panic ends this task, and is reported at the join.
     const NO_PANIC: &str = "work on the disk does not panic";
     let disk = upkeep.log_dirs.disk();
@@ -181,7 +181,7 @@ fn plan(
     partition: &Partition,
     settings: &CleanerSettings,
     now_ms: i64,
-) -> Result<Option<CompactionJob>, (Uuid, i32)> {
+) -> Result<Option<CompactionJob>, PartitionKey> {
     if partition.is_moving() {
         return Ok(None);
     }
@@ -203,7 +203,7 @@ fn end(
     partition: &Partition,
     job: &CompactionJob,
     outcome: Option<Result<CompactionOutcome, CompactionError>>,
-) -> Result<bool, (Uuid, i32)> {
+) -> Result<bool, PartitionKey> {
     match outcome {
         Some(Ok(outcome)) => return Ok(take_over(partition, job, outcome)),
         Some(Err(error @ (CompactionError::Corrupt { .. } | CompactionError::TooManyKeys { .. }))) => {

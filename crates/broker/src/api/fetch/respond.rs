@@ -144,7 +144,7 @@ pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>) 
 
 fn partition_data(plan: &Plan, entry: &Entry, outcome: Outcome, slices: &mut Vec<LogSlice>) -> PartitionData {
     let mut data = PartitionData {
-        partition_index: entry.key.partition,
+        partition_index: entry.key.partition.0,
         error_code: outcome.error.code(),
         high_watermark: -1,
         // Kafka's clients want records to be empty, not null.

@@ -12,6 +12,7 @@ use thalweg_coordinator::transaction::{
 };
 use thalweg_hash::HashMap;
 use thalweg_log::VerificationGuard;
+use thalweg_metadata::PartitionIndex;
 use thalweg_record::BatchHeader;
 use thalweg_wire::request::ProduceRequest;
 use thalweg_wire::request::produce_request::TopicProduceData;
@@ -81,7 +82,7 @@ pub fn begin(broker: &Broker, version: i16, request: &ProduceRequest) -> Result<
                 return Err(ErrorCode::InvalidProducerIdMapping);
             }
             // A partition that is not here is refused at the append.
-            if let Some(partition) = find(broker, version, topic, data.index) {
+            if let Some(partition) = find(broker, version, topic, PartitionIndex(data.index)) {
                 places.push((topic_index, index));
                 batches.push((partition, header.base_sequence));
             }
@@ -164,7 +165,7 @@ fn find(
     broker: &Broker,
     version: i16,
     topic: &TopicProduceData,
-    index: i32,
+    index: PartitionIndex,
 ) -> Option<std::sync::Arc<thalweg_replica::partition::Partition>> {
     Named::of(version >= BY_TOPIC_ID, &topic.name, topic.topic_id).here(broker)?.partition(index)
 }

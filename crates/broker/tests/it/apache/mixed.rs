@@ -13,7 +13,7 @@ use bytes::Bytes;
 use std::process::{Child, Command};
 use tempfile::TempDir;
 use thalweg_client::{Connection, ConnectionOptions};
-use thalweg_metadata::PartitionRegistration;
+use thalweg_metadata::{PartitionIndex, PartitionRegistration};
 use thalweg_ports::free_port;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_topics_request::{
@@ -169,7 +169,9 @@ impl Mixed {
 
     fn registration(&self, topic: &Topic, partition: i32) -> Option<PartitionRegistration> {
         let image = self.somebody().server().broker.image();
-        image.partition(&topic.name, partition).map(|found| PartitionRegistration::clone(found))
+        image
+            .partition(&topic.name, PartitionIndex(partition))
+            .map(|found| PartitionRegistration::clone(found))
     }
 
     fn address(&self, id: i32) -> Option<String> {
@@ -206,7 +208,7 @@ impl Mixed {
 
     fn ours(&self, id: usize, topic: &Topic, partition: i32) -> Bytes {
         let broker = self.ours[id - 2].as_ref().expect("it runs");
-        let found = broker.server().broker.partitions.get(&topic.name, partition);
+        let found = broker.server().broker.partitions.get(&topic.name, PartitionIndex(partition));
         found.map_or_else(Bytes::new, |found| contents(&found))
     }
 

@@ -30,10 +30,10 @@ async fn use_all(brokers: &[Running], topic: &Topic, value: &[u8]) {
     for (index, partition) in partitions {
         let leader = brokers.iter().find(|broker| broker.server().broker.node_id == partition.leader);
         let leader = leader.expect("one of the brokers leads");
-        let put = leader.ask(&produce(13, topic, index, -1, batch(&[value]))).await;
+        let put = leader.ask(&produce(13, topic, index.0, -1, batch(&[value]))).await;
         let put = &put.responses[0].partition_responses[0];
         assert_eq!(put.error_code, 0, "{:?}", ErrorCode::from_i16(put.error_code));
-        let got = ask_for(leader, fetch(18, topic, vec![fetch_partition(index, put.base_offset)])).await;
+        let got = ask_for(leader, fetch(18, topic, vec![fetch_partition(index.0, put.base_offset)])).await;
         assert_eq!(values(&got), [(put.base_offset, value.to_vec())]);
     }
 }

@@ -11,6 +11,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 use thalweg_broker::start;
 use thalweg_client::{Connection, ConnectionOptions, Properties};
+use thalweg_metadata::PartitionIndex;
 use thalweg_wire::request::create_topics_request::{CreatableReplicaAssignment, CreatableTopic};
 use thalweg_wire::request::*;
 
@@ -110,7 +111,12 @@ async fn a_broker_joins_controllers_and_follows_a_leader_over_sasl_and_tls() {
     })
     .await;
     until("the same bytes on both", async || {
-        let ours = broker.server().broker.partitions.get("t", 0).map(|partition| contents(&partition));
+        let ours = broker
+            .server()
+            .broker
+            .partitions
+            .get("t", PartitionIndex(0))
+            .map(|partition| contents(&partition));
         let theirs = jvm.segment("t", 0);
         !theirs.is_empty() && ours.is_some_and(|ours| ours[..] == theirs[..])
     })

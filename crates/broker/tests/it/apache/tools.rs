@@ -7,6 +7,7 @@ use crate::records::{Topic, batch, produce};
 use crate::running::Running;
 use std::io::Write;
 use std::process::{Command, Stdio};
+use thalweg_metadata::PartitionIndex;
 
 /// Runs one of Kafka's tools and returns its output.
 async fn tool(classpath: &str, class: &str, arguments: &[&str], input: &str) -> String {
@@ -289,7 +290,8 @@ async fn kafkas_reassignment_moves_replicas_between_data_directories() {
         let put = broker.ask(&produce(13, &topic, 0, -1, batch(&[&[7; 50_000]]))).await;
         assert_eq!(put.responses[0].partition_responses[0].error_code, 0);
     }
-    let place = || broker.server().broker.partitions.get("moved", 0).expect("it is here").dir();
+    let place =
+        || broker.server().broker.partitions.get("moved", PartitionIndex(0)).expect("it is here").dir();
     let target = paths.iter().find(|path| !place().starts_with(path)).expect("it lies in one of two");
     let plan = root.path().join("plan.json");
     let partition = format!(r#"{{"topic":"moved","partition":0,"replicas":[1],"log_dirs":["{target}"]}}"#);
@@ -329,7 +331,8 @@ async fn consumers_near_by(jars: &str, to: &[&str; 2], brokers: [&Running; 2]) {
     let produce = ["--topic", "near"];
     tool(jars, "org.apache.kafka.tools.ConsoleProducer", &[to, &produce[..]].concat(), "one\ntwo\n").await;
     let sent = |broker: &Running| {
-        let partition = broker.server().broker.partitions.get("near", 0).expect("both have a replica");
+        let partition =
+            broker.server().broker.partitions.get("near", PartitionIndex(0)).expect("both have a replica");
         partition.traffic().bytes_out
     };
     assert_eq!(brokers.map(sent), [0, 0]);

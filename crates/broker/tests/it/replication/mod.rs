@@ -14,7 +14,7 @@ use bytes::Bytes;
 use std::time::Duration;
 use tempfile::TempDir;
 use thalweg_broker::{ControllerServer, start_controller};
-use thalweg_metadata::{BrokerId, PartitionRegistration};
+use thalweg_metadata::{BrokerId, PartitionIndex, PartitionRegistration};
 use thalweg_replica::partition::Partition;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_topics_request::{
@@ -136,7 +136,7 @@ impl Cluster {
                 let id = usize::try_from(id).expect("a small id");
                 let index = assignment.partition_index;
                 wait_for("the replica", || {
-                    self.broker(id).server().broker.partitions.get(name, index).is_some()
+                    self.broker(id).server().broker.partitions.get(name, PartitionIndex(index)).is_some()
                 })
                 .await;
             }
@@ -152,7 +152,9 @@ impl Cluster {
     /// A partition as some broker's image has it.
     fn registration(&self, topic: &Topic, partition: i32) -> PartitionRegistration {
         let image = self.somebody().server().broker.image();
-        PartitionRegistration::clone(image.partition(&topic.name, partition).expect("the partition exists"))
+        PartitionRegistration::clone(
+            image.partition(&topic.name, PartitionIndex(partition)).expect("the partition exists"),
+        )
     }
 
     async fn wait_for_isr(&self, topic: &Topic, partition: i32, isr: &[i32]) {
@@ -191,12 +193,12 @@ impl Cluster {
     }
 
     fn replica(&self, id: usize, topic: &Topic, partition: i32) -> std::sync::Arc<Partition> {
-        let found = self.broker(id).server().broker.partitions.get(&topic.name, partition);
+        let found = self.broker(id).server().broker.partitions.get(&topic.name, PartitionIndex(partition));
         found.unwrap_or_else(|| panic!("{id} has a replica of {}-{partition}", topic.name))
     }
 
     fn log_end(&self, id: usize, topic: &Topic, partition: i32) -> i64 {
-        let found = self.broker(id).server().broker.partitions.get(&topic.name, partition);
+        let found = self.broker(id).server().broker.partitions.get(&topic.name, PartitionIndex(partition));
         found.map_or(-1, |replica| replica.published_offsets().log_end_offset().0)
     }
 

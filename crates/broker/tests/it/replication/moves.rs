@@ -31,7 +31,7 @@ async fn a_partition_moves_with_its_records_and_leaves_nothing_behind() {
     })
     .await;
     wait_for("the old replica's end", || {
-        cluster.broker(2).server().broker.partitions.get(&topic.name, 0).is_none()
+        cluster.broker(2).server().broker.partitions.get(&topic.name, PartitionIndex(0)).is_none()
     })
     .await;
     assert_eq!(cluster.put(&topic, 0, -1, b"after").await, 50);
@@ -210,11 +210,16 @@ async fn a_replica_that_comes_goes_to_the_directory_that_was_asked_for() {
     let paths = with_two_directories(&mut cluster, &others).await;
     for (name, path) in ["one", "two"].into_iter().zip(paths[1].split(',')) {
         let topic = cluster.create(name, &[&[1]], &[]).await;
-        wait_for("the topic", || cluster.broker(2).server().broker.image().partition(name, 0).is_some())
-            .await;
+        wait_for("the topic", || {
+            cluster.broker(2).server().broker.image().partition(name, PartitionIndex(0)).is_some()
+        })
+        .await;
         assert_eq!(alter(cluster.broker(2), path, name).await, ErrorCode::ReplicaNotAvailable);
         reassign(&cluster, &topic, &[2]).await;
-        wait_for("the replica", || cluster.broker(2).server().broker.partitions.get(name, 0).is_some()).await;
+        wait_for("the replica", || {
+            cluster.broker(2).server().broker.partitions.get(name, PartitionIndex(0)).is_some()
+        })
+        .await;
         let place = cluster.replica(2, &topic, 0).dir();
         assert!(place.starts_with(path), "{} is not in {path}", place.display());
         wait_for("the end of the reassignment", || cluster.registration(&topic, 0).replicas == [BrokerId(2)])

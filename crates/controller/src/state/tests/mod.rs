@@ -15,7 +15,8 @@ use rand::Rng;
 use thalweg_config::BrokerConfig;
 use thalweg_hash::HashMap;
 use thalweg_metadata::{
-    ConfigMap, ConfigResource, ConfigResourceKind, Image, Loader, PartitionRegistration, VersionedRecord,
+    ConfigMap, ConfigResource, ConfigResourceKind, Image, Loader, PartitionIndex, PartitionRegistration,
+    VersionedRecord,
 };
 use thalweg_wire::request::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
@@ -194,7 +195,7 @@ impl Bench {
     }
 
     fn partition(&self, topic: &str, index: i32) -> Placed {
-        Placed::new(self.state.image().partition(topic, index).expect("it is there"))
+        Placed::new(self.state.image().partition(topic, PartitionIndex(index)).expect("it is there"))
     }
 
     fn fence_stale(&mut self) -> bool {
@@ -238,7 +239,7 @@ impl Bench {
 
     fn propose(&mut self, topic: &str, isr: &[i32]) -> ErrorCode {
         let image = self.state.image().clone();
-        let partition = image.partition(topic, 0).expect("it is there");
+        let partition = image.partition(topic, PartitionIndex(0)).expect("it is there");
         let leader = image.broker(partition.leader).expect("a broker leads");
         let request = AlterPartitionRequest {
             broker_id: leader.id.0,

@@ -169,11 +169,11 @@ fn is_left_out(step: &Step, image: &Image) -> bool {
     match step {
         // Kafka leaves a partition leaderless when its replica moves into an online directory, until another event.
         Step::Assign { topic, partition, .. } => {
-            image.partition(topic, *partition).is_none_or(|partition| !partition.has_leader())
+            image.partition(topic, PartitionIndex(*partition)).is_none_or(|partition| !partition.has_leader())
         }
         // Kafka waits for ever for a replica that is removed before it was added.
         Step::Reassign { topic, partition, replicas: Some(replicas), .. } => {
-            image.partition(topic, *partition).is_some_and(|partition| {
+            image.partition(topic, PartitionIndex(*partition)).is_some_and(|partition| {
                 let adds_more = replicas.iter().any(|id| !partition.replicas.contains(&BrokerId(*id)));
                 !adds_more && partition.adding_replicas.iter().any(|id| !replicas.contains(&id.0))
             })

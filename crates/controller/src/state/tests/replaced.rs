@@ -52,6 +52,42 @@ fn orders() -> Vec<[i32; 3]> {
 }
 
 #[test]
+fn broker_that_stopped_uncleanly_waits_for_those_that_lived_on() {
+    for (uncleanly, lives) in [(1, 2), (2, 3), (3, 1)] {
+        let mut bench = bench(0);
+        all_sessions_end(&mut bench);
+        comes_back(&mut bench, uncleanly, OLD);
+        assert_eq!(bench.partition("t", 0).leader, NO_LEADER, "{uncleanly} may lack records");
+        let pass = bench.state.balance_leaders();
+        assert!(pass.records.is_empty(), "and does not lead as the preferred leader either");
+        assert!(!bench.beat(lives, |_| {}).is_fenced);
+        let partition = bench.partition("t", 0);
+        assert_eq!((partition.leader, partition.isr.clone()), (lives, vec![lives]));
+        assert_eq!(bench.propose("t", &[lives, uncleanly]), ErrorCode::None, "it has fetched again");
+        // It is as good as any other now.
+        all_sessions_end(&mut bench);
+        assert!(!bench.beat(uncleanly, |_| {}).is_fenced);
+        assert_eq!(bench.partition("t", 0).leader, uncleanly);
+    }
+}
+
+#[test]
+fn when_all_stopped_uncleanly_the_last_to_return_lets_one_lead() {
+    for order in orders() {
+        let mut bench = bench(0);
+        all_sessions_end(&mut bench);
+        for id in &order[..2] {
+            comes_back(&mut bench, *id, OLD);
+            assert_eq!(bench.partition("t", 0).leader, NO_LEADER);
+        }
+        comes_back(&mut bench, order[2], OLD);
+        let partition = bench.partition("t", 0);
+        assert!(partition.leader != NO_LEADER, "{order:?}");
+        assert_eq!(partition.isr, [partition.leader], "{order:?}");
+    }
+}
+
+#[test]
 fn replaced_broker_never_leads_after_all_sessions_ended_at_once() {
     for elr in [0, 1] {
         for replaced in 1..=3 {
@@ -321,7 +357,7 @@ fn sessions_that_end_soon_after_each_other_end_together() {
     assert!(bench.fence_stale());
     let partition = bench.partition("t", 0);
     assert_eq!((partition.leader, partition.isr), (NO_LEADER, vec![1, 2, 3]));
-    bench.register(3, &[directory(OLD, 3)]).expect("its session has ended");
+    bench.register(2, &[directory(OLD, 2)]).expect("its session has ended");
     assert_eq!(bench.partition("t", 0).isr, [1, 2, 3], "while nobody leads, they lose nothing");
     bench.beat(3, |_| {});
     let partition = bench.partition("t", 0);

@@ -6,7 +6,7 @@ use rand::rngs::SmallRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{Rng, SeedableRng};
 use thalweg_hash::HashMap;
-use thalweg_metadata::{BrokerId, ConfigResourceKind, Image, PartitionRegistration};
+use thalweg_metadata::{BrokerId, ConfigResourceKind, Image, PartitionIndex, PartitionRegistration};
 use thalweg_wire::request::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
@@ -72,7 +72,8 @@ pub(super) struct Proposal {
 impl Proposal {
     /// Whether a replica is to become in sync whose directory is not online.
     pub fn adds_offline_replica(&self, image: &Image) -> bool {
-        let partition = image.topic(&self.topic).and_then(|topic| topic.partition(self.partition));
+        let partition =
+            image.topic(&self.topic).and_then(|topic| topic.partition(PartitionIndex(self.partition)));
         partition.is_some_and(|partition| {
             self.isr.iter().any(|id| {
                 let directory = partition.directory(BrokerId(*id)).zip(image.broker(BrokerId(*id)));
@@ -123,7 +124,7 @@ impl Steps {
             .topics()
             .sorted()
             .into_iter()
-            .flat_map(|topic| topic.partitions.iter().map(|(i, p)| (topic.name.to_string(), *i, p.clone())))
+            .flat_map(|topic| topic.partitions.iter().map(|(i, p)| (topic.name.to_string(), i.0, p.clone())))
             .collect();
         all.choose(&mut self.rng).cloned()
     }
@@ -377,7 +378,7 @@ impl<C: Cluster> Performer<C> {
 
     fn propose(&mut self, image: &Image, proposal: &Proposal) -> Vec<i32> {
         let topic = image.topic(&proposal.topic);
-        let partition = topic.and_then(|topic| topic.partition(proposal.partition));
+        let partition = topic.and_then(|topic| topic.partition(PartitionIndex(proposal.partition)));
         let broker = proposal.by.or(partition.map(|partition| partition.leader.0)).unwrap_or(1);
         let epoch = |id: i32| image.broker(BrokerId(id)).map_or(-7, |broker| broker.epoch.0);
         let isr = proposal.isr.iter().map(|id| BrokerState {

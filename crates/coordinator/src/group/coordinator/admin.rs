@@ -6,6 +6,7 @@ use super::GroupCoordinator;
 use crate::driver::RequestError;
 use std::collections::BTreeMap;
 use thalweg_hash::HashSet;
+use thalweg_metadata::PartitionIndex;
 use thalweg_net::answer_parts::AnswerRoom;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
@@ -70,7 +71,7 @@ impl GroupCoordinator {
 
     /// DeleteGroups, versions 0 to 2.
     pub async fn delete_groups(&self, request: DeleteGroupsRequest, _version: i16) -> DeleteGroupsResponse {
-        let mut by_partition: BTreeMap<i32, Vec<String>> = BTreeMap::new();
+        let mut by_partition: BTreeMap<PartitionIndex, Vec<String>> = BTreeMap::new();
         let mut seen = HashSet::default();
         for id in request.groups_names {
             if seen.insert(id.clone()) {

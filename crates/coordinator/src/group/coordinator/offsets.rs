@@ -8,6 +8,7 @@ use super::bounds;
 use crate::driver::{RequestError, WriteError};
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::VerificationGuard;
+use thalweg_metadata::PartitionIndex;
 use thalweg_net::answer_parts::{AnswerRoom, merge};
 use thalweg_wire::request::offset_commit_request::OffsetCommitRequestTopic;
 use thalweg_wire::request::offset_commit_response::{
@@ -95,12 +96,13 @@ impl GroupCoordinator {
         };
         let mut refused_partitions = Vec::new();
         topic.partitions.retain(|partition| {
+            let index = PartitionIndex(partition.partition_index);
             let error = match unknown {
                 Some(error) => error,
-                None if self.topics.has_partition(&topic.name, partition.partition_index) => return true,
+                None if self.topics.has_partition(&topic.name, index) => return true,
                 None => ErrorCode::UnknownTopicOrPartition,
             };
-            let (partition_index, error_code) = (partition.partition_index, error.code());
+            let (partition_index, error_code) = (index.0, error.code());
             refused_partitions.push(OffsetCommitResponsePartition { partition_index, error_code });
             false
         });
@@ -123,7 +125,8 @@ impl GroupCoordinator {
         for topic in &mut request.topics {
             let mut refused = Vec::new();
             topic.partitions.retain(|partition| {
-                let is_known = self.topics.has_partition(&topic.name, partition.partition_index);
+                let is_known =
+                    self.topics.has_partition(&topic.name, PartitionIndex(partition.partition_index));
                 if !is_known {
                     let error_code = ErrorCode::UnknownTopicOrPartition.code();
                     let partition_index = partition.partition_index;
@@ -308,7 +311,7 @@ impl GroupCoordinator {
             let seen = seen.entry(topic.name.clone()).or_default();
             topic.partitions.retain(|partition| {
                 let partition_index = partition.partition_index;
-                if self.topics.has_partition(&topic.name, partition_index) {
+                if self.topics.has_partition(&topic.name, PartitionIndex(partition_index)) {
                     // A repeated partition is not processed again: that happens under a lock.
                     return seen.insert(partition_index);
                 }

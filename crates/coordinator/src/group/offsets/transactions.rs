@@ -4,6 +4,7 @@ use super::OffsetAndMetadata;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_hash::HashMap;
+use thalweg_metadata::PartitionIndex;
 
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,8 +15,8 @@ pub enum TransactionOutcome {
     Abort,
 }
 
-type Pending = BTreeMap<(Arc<str>, String, i32), OffsetAndMetadata>;
-type Producers = BTreeMap<i32, BTreeSet<i64>>;
+type Pending = BTreeMap<(Arc<str>, String, PartitionIndex), OffsetAndMetadata>;
+type Producers = BTreeMap<PartitionIndex, BTreeSet<i64>>;
 
 /// The open transactions of a shard.
 #[derive(Debug, Default)]
@@ -32,7 +33,7 @@ impl Transactions {
         producer_id: i64,
         group: &Arc<str>,
         topic: &str,
-        partition: i32,
+        partition: PartitionIndex,
         value: OffsetAndMetadata,
     ) {
         let key = (group.clone(), topic.to_owned(), partition);
@@ -46,7 +47,7 @@ impl Transactions {
         self.open.contains_key(group)
     }
 
-    pub(super) fn is_open_for(&self, group: &str, topic: &str, partition: i32) -> bool {
+    pub(super) fn is_open_for(&self, group: &str, topic: &str, partition: PartitionIndex) -> bool {
         self.open
             .get(group)
             .and_then(|topics| topics.get(topic))
@@ -54,7 +55,7 @@ impl Transactions {
     }
 
     /// The partitions of a group for which offsets are pending.
-    pub(super) fn open_of(&self, group: &str) -> impl Iterator<Item = (&str, i32)> {
+    pub(super) fn open_of(&self, group: &str) -> impl Iterator<Item = (&str, PartitionIndex)> {
         self.open.get(group).into_iter().flatten().flat_map(|(topic, partitions)| {
             partitions.keys().map(move |&partition| (topic.as_str(), partition))
         })
@@ -65,14 +66,14 @@ impl Transactions {
         &self,
         name: &str,
         is_wanted: impl Fn(&OffsetAndMetadata) -> bool,
-    ) -> BTreeSet<(&str, i32)> {
+    ) -> BTreeSet<(&str, PartitionIndex)> {
         let all = self.pending.values().flatten();
         all.filter(|((_, topic, _), value)| topic == name && is_wanted(value))
             .map(|((group, _, partition), _)| (&**group, *partition))
             .collect()
     }
 
-    pub(super) fn remove(&mut self, group: &str, topic: &str, partition: i32) {
+    pub(super) fn remove(&mut self, group: &str, topic: &str, partition: PartitionIndex) {
         let producers = self
             .open
             .get_mut(group)
@@ -95,7 +96,7 @@ impl Transactions {
     pub(super) fn end(
         &mut self,
         producer_id: i64,
-    ) -> impl Iterator<Item = (Arc<str>, String, i32, OffsetAndMetadata)> + use<> {
+    ) -> impl Iterator<Item = (Arc<str>, String, PartitionIndex, OffsetAndMetadata)> + use<> {
         let pending = self.pending.remove(&producer_id).unwrap_or_default();
         for (group, topic, partition) in pending.keys() {
             let partitions = self.open.get_mut(group).and_then(|topics| topics.get_mut(topic));

@@ -8,6 +8,7 @@ use super::super::record::CoordinatorRecord;
 use super::{EndOfTransaction, Shard, TransactionalProducer, Write};
 use crate::driver::{Moment, Ticket};
 use thalweg_log::VerificationGuard;
+use thalweg_metadata::PartitionIndex;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::request::offset_commit_request::OffsetCommitRequestPartition;
 use thalweg_wire::request::offset_commit_response::{
@@ -52,7 +53,8 @@ impl Shard {
                 let error = refused.or_else(|| self.refuse_metadata(partition.committed_metadata.as_deref()));
                 if error.is_none() {
                     let value = committed(partition, topic.topic_id, expire_timestamp_ms, now);
-                    records.push(value.to_record(&request.group_id, &topic.name, partition.partition_index));
+                    let index = PartitionIndex(partition.partition_index);
+                    records.push(value.to_record(&request.group_id, &topic.name, index));
                 }
                 let error_code = error.map_or(ErrorCode::None, CommitError::code).code();
                 let partition_index = partition.partition_index;
@@ -114,7 +116,8 @@ impl Shard {
                 let error = refused.or_else(|| self.refuse_metadata(partition.committed_metadata.as_deref()));
                 if error.is_none() {
                     let value = committed_in_transaction(partition, now);
-                    records.push(value.to_record(&request.group_id, &topic.name, partition.partition_index));
+                    let index = PartitionIndex(partition.partition_index);
+                    records.push(value.to_record(&request.group_id, &topic.name, index));
                 }
                 let error_code = error.map_or(ErrorCode::None, CommitError::code).code();
                 let partition_index = partition.partition_index;
@@ -172,7 +175,7 @@ impl Shard {
     fn offsets_of(&self, request: &OffsetFetchRequestGroup, view: View) -> OffsetFetchResponseGroup {
         let group = request.group_id.as_str();
         let mut topics: Vec<OffsetFetchResponseTopics> = Vec::new();
-        let partition_of = |topic: &str, partition: i32, value: Option<&OffsetAndMetadata>| {
+        let partition_of = |topic: &str, partition: PartitionIndex, value: Option<&OffsetAndMetadata>| {
             if view == View::Latest && self.offsets.is_unstable(group, topic, partition) {
                 let error_code = ErrorCode::UnstableOffsetCommit.code();
                 OffsetFetchResponsePartitions { error_code, ..no_offset(partition) }
@@ -182,7 +185,8 @@ impl Shard {
         };
         if let Some(wanted) = &request.topics {
             for topic in wanted {
-                let value_of = |&partition: &i32| {
+                let value_of = |&index: &i32| {
+                    let partition = PartitionIndex(index);
                     let value = self.offsets.get(view, group, &topic.name, partition);
                     let value = value.filter(|value| is_same_topic(value.topic_id, topic.topic_id));
                     partition_of(&topic.name, partition, value)
@@ -222,19 +226,15 @@ impl Shard {
                     let error = if is_read { ErrorCode::GroupSubscribedToTopic } else { ErrorCode::None };
                     let mut partitions = Vec::with_capacity(topic.partitions.len());
                     for partition in &topic.partitions {
-                        let partition_index = partition.partition_index;
-                        let is_there =
-                            self.offsets.get(View::Latest, id, &topic.name, partition_index).is_some()
-                                || self.offsets.is_unstable(id, &topic.name, partition_index);
+                        let index = PartitionIndex(partition.partition_index);
+                        let is_there = self.offsets.get(View::Latest, id, &topic.name, index).is_some()
+                            || self.offsets.is_unstable(id, &topic.name, index);
                         if !is_read && is_there {
-                            records.push(CoordinatorRecord::offset_tombstone(
-                                id,
-                                &topic.name,
-                                partition_index,
-                            ));
+                            records.push(CoordinatorRecord::offset_tombstone(id, &topic.name, index));
                         }
                         let error_code = error.code();
-                        partitions.push(OffsetDeleteResponsePartition { partition_index, error_code });
+                        partitions
+                            .push(OffsetDeleteResponsePartition { partition_index: index.0, error_code });
                     }
                     response.topics.push(OffsetDeleteResponseTopic { name: topic.name.clone(), partitions });
                 }
@@ -273,14 +273,18 @@ fn committed_in_transaction(partition: &TxnOffsetCommitRequestPartition, now: Mo
     }
 }
 
-fn no_offset(partition_index: i32) -> OffsetFetchResponsePartitions {
-    let metadata = Some(String::new());
-    OffsetFetchResponsePartitions { partition_index, committed_offset: -1, metadata, ..Default::default() }
+fn no_offset(partition: PartitionIndex) -> OffsetFetchResponsePartitions {
+    OffsetFetchResponsePartitions {
+        partition_index: partition.0,
+        committed_offset: -1,
+        metadata: Some(String::new()),
+        ..Default::default()
+    }
 }
 
-fn fetched(partition_index: i32, value: &OffsetAndMetadata) -> OffsetFetchResponsePartitions {
+fn fetched(partition: PartitionIndex, value: &OffsetAndMetadata) -> OffsetFetchResponsePartitions {
     OffsetFetchResponsePartitions {
-        partition_index,
+        partition_index: partition.0,
         committed_offset: value.offset,
         committed_leader_epoch: value.leader_epoch,
         metadata: Some(value.metadata.clone()),

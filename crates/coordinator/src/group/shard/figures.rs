@@ -3,6 +3,7 @@
 use super::super::classic::ClassicGroup;
 use super::super::offsets::View;
 use super::Shard;
+use thalweg_metadata::PartitionIndex;
 
 /// A group at one moment.
 #[derive(Clone, Debug)]
@@ -14,7 +15,7 @@ pub struct GroupFigures {
     /// Its members.
     pub members: usize,
     /// Its committed offsets: topic, partition, offset.
-    pub committed: Vec<(String, i32, i64)>,
+    pub committed: Vec<(String, PartitionIndex, i64)>,
 }
 
 impl Shard {

@@ -8,6 +8,7 @@ use super::super::record::CoordinatorRecord;
 use super::{Shard, refuse_waiting};
 use crate::driver::{Moment, ReplayError};
 use std::sync::Arc;
+use thalweg_metadata::PartitionIndex;
 use thalweg_record::{Batch, ControlRecordType, DecompressBuffer, ProducerId, batches};
 
 impl Shard {
@@ -90,18 +91,20 @@ impl Shard {
     ) {
         match record {
             CoordinatorRecord::OffsetCommit(key, Some(value)) => {
+                let partition = PartitionIndex(key.partition);
                 let group = self.make_group(&key.group, at, wall_ms);
                 let value = OffsetAndMetadata::from_record(value, offset);
                 if producer_id == ProducerId::NONE {
-                    self.offsets.put(&group, &key.topic, key.partition, Some(value), at);
+                    self.offsets.put(&group, &key.topic, partition, Some(value), at);
                 } else {
-                    self.offsets.put_pending(producer_id.0, &group, &key.topic, key.partition, value);
+                    self.offsets.put_pending(producer_id.0, &group, &key.topic, partition, value);
                 }
             }
             CoordinatorRecord::OffsetCommit(key, None) => {
+                let partition = PartitionIndex(key.partition);
                 let group: Arc<str> = key.group.as_str().into();
-                self.offsets.put(&group, &key.topic, key.partition, None, at);
-                self.offsets.remove_pending(&group, &key.topic, key.partition);
+                self.offsets.put(&group, &key.topic, partition, None, at);
+                self.offsets.remove_pending(&group, &key.topic, partition);
             }
             CoordinatorRecord::GroupMetadata(key, Some(value)) => {
                 let id: Arc<str> = key.group.into();

@@ -7,6 +7,7 @@ use super::super::shard::EndOfTransaction;
 use super::super::topics::DeletedTopic;
 use super::harness::{Commit, GROUP, Harness, Join, error, fetch_request};
 use crate::driver::WriteError;
+use thalweg_metadata::PartitionIndex;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_wire::request::offset_delete_request::{OffsetDeleteRequestPartition, OffsetDeleteRequestTopic};
 use thalweg_wire::request::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
@@ -266,7 +267,7 @@ fn offsets_go_with_their_topic_and_not_with_its_namesake() {
     assert_eq!(h.fetch(GROUP, 0), 1);
     h.turn(|shard, _, now| shard.topics_deleted(&deleted(7), now));
     assert_eq!(h.fetch(GROUP, 0), -1);
-    assert_eq!(h.records().last(), Some(&CoordinatorRecord::offset_tombstone(GROUP, "t", 0)));
+    assert_eq!(h.records().last(), Some(&CoordinatorRecord::offset_tombstone(GROUP, "t", PartitionIndex(0))));
 }
 
 #[test]

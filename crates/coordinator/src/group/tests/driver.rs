@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
+use thalweg_metadata::PartitionIndex;
 use thalweg_record::{BatchHeader, LeaderEpoch, Offset, stamp_head};
 use thalweg_watch as watch;
 use thalweg_wire::request::join_group_request::JoinGroupRequestProtocol;
@@ -36,7 +37,7 @@ struct MemoryLog {
 impl CoordinatorLog for MemoryLog {
     fn append(
         &self,
-        _partition: i32,
+        _partition: PartitionIndex,
         leader_epoch: i32,
         batch: Bytes,
         _append_as: AppendAs,
@@ -61,7 +62,7 @@ impl CoordinatorLog for MemoryLog {
 
     fn replay(
         &self,
-        _partition: i32,
+        _partition: PartitionIndex,
         each: &mut dyn FnMut(&[u8]) -> Result<(), ReplayError>,
     ) -> Result<(), ReplayError> {
         while !*self.loads.borrow() {
@@ -85,8 +86,8 @@ impl Topics for OneTopic {
     fn offsets_partition_count(&self) -> Option<i32> {
         Some(1)
     }
-    fn has_partition(&self, name: &str, partition: i32) -> bool {
-        name == "t" && (0..2).contains(&partition)
+    fn has_partition(&self, name: &str, partition: PartitionIndex) -> bool {
+        name == "t" && (0..2).contains(&partition.0)
     }
 }
 
@@ -107,8 +108,8 @@ fn coordinator(log: &Arc<MemoryLog>) -> Arc<GroupCoordinator> {
 
 async fn elected(log: &Arc<MemoryLog>) -> Arc<GroupCoordinator> {
     let groups = coordinator(log);
-    groups.on_elected(0, 5);
-    while !groups.is_loaded(0) {
+    groups.on_elected(PartitionIndex(0), 5);
+    while !groups.is_loaded(PartitionIndex(0)) {
         tokio::task::yield_now().await;
     }
     groups
@@ -212,9 +213,9 @@ async fn a_group_of_another_broker_is_not_served() {
     let joined = groups.join_group(&client(), join_request(""), 9).await;
     assert_eq!(error(joined.error_code), ErrorCode::NotCoordinator);
     let groups = elected(&log).await;
-    groups.on_resigned(0, Some(4));
-    assert!(groups.is_loaded(0), "that was an earlier epoch");
-    groups.on_resigned(0, Some(5));
+    groups.on_resigned(PartitionIndex(0), Some(4));
+    assert!(groups.is_loaded(PartitionIndex(0)), "that was an earlier epoch");
+    groups.on_resigned(PartitionIndex(0), Some(5));
     let beat = HeartbeatRequest { group_id: "g".to_owned(), ..HeartbeatRequest::default() };
     assert_eq!(error(groups.heartbeat(beat, 4).await.error_code), ErrorCode::NotCoordinator);
     assert_eq!(groups.list_groups(ListGroupsRequest::default(), 5).await.groups, []);
@@ -225,7 +226,7 @@ async fn a_group_that_is_being_loaded_is_served_later() {
     let log = log();
     log.loads.send_replace(false);
     let groups = coordinator(&log);
-    groups.on_elected(0, 1);
+    groups.on_elected(PartitionIndex(0), 1);
     let joined = groups.join_group(&client(), join_request(""), 9).await;
     assert_eq!(error(joined.error_code), ErrorCode::CoordinatorLoadInProgress);
     let beat = HeartbeatRequest { group_id: "g".to_owned(), ..HeartbeatRequest::default() };
@@ -237,7 +238,7 @@ async fn a_group_that_is_being_loaded_is_served_later() {
     let listed = groups.list_groups(ListGroupsRequest::default(), 5).await;
     assert_eq!(error(listed.error_code), ErrorCode::CoordinatorLoadInProgress);
     log.loads.send_replace(true);
-    while !groups.is_loaded(0) {
+    while !groups.is_loaded(PartitionIndex(0)) {
         tokio::task::yield_now().await;
     }
     let joined = groups.join_group(&client(), join_request(""), 9).await;
@@ -251,7 +252,7 @@ async fn a_log_that_cannot_be_read_is_not_served() {
         b"this is no batch, and long enough to look like one, if not for its magic",
     ));
     let groups = coordinator(&log);
-    groups.on_elected(0, 1);
+    groups.on_elected(PartitionIndex(0), 1);
     let request = || OffsetFetchRequest { group_id: "g".to_owned(), topics: None, ..Default::default() };
     loop {
         let fetched = groups.offset_fetch(request(), 7).await;
@@ -374,8 +375,8 @@ async fn timers_run_by_themselves() {
         async move { groups.run().await }
     });
     tokio::task::yield_now().await;
-    groups.on_elected(0, 1);
-    while !groups.is_loaded(0) {
+    groups.on_elected(PartitionIndex(0), 1);
+    while !groups.is_loaded(PartitionIndex(0)) {
         tokio::task::yield_now().await;
     }
     let request = JoinGroupRequest { session_timeout_ms: 40, ..join_request("") };

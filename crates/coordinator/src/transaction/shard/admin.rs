@@ -32,8 +32,8 @@ impl Shard {
         let mut topics: Vec<TopicData> = Vec::new();
         for (topic, partition) in &current.partitions {
             match topics.last_mut().filter(|last| *last.topic == **topic) {
-                Some(last) => last.partitions.push(*partition),
-                None => topics.push(TopicData { topic: topic.to_string(), partitions: vec![*partition] }),
+                Some(last) => last.partitions.push(partition.0),
+                None => topics.push(TopicData { topic: topic.to_string(), partitions: vec![partition.0] }),
             }
         }
         Described {

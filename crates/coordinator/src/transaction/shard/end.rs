@@ -17,6 +17,7 @@ use super::super::state::{Outcome, TransactionState};
 use super::{MarkerOrder, Shard, Turn};
 use crate::driver::Ticket;
 use std::sync::Arc;
+use thalweg_metadata::PartitionIndex;
 
 /// How a client wants its transaction to end.
 #[derive(Clone, Debug)]
@@ -137,7 +138,7 @@ impl Shard {
 
     /// Partitions have the marker that an order was for, or do not exist any more. After the last one, the transaction
     /// is over.
-    pub fn markers_written(&mut self, id: &str, partitions: &[(Arc<str>, i32)], turn: Turn) {
+    pub fn markers_written(&mut self, id: &str, partitions: &[(Arc<str>, PartitionIndex)], turn: Turn) {
         let Some((id, _)) = self.entries.get_key_value(id) else { return };
         let id = id.clone();
         let entry = self.entries.get_mut(&id).expect("it was just found");

@@ -8,6 +8,7 @@ use super::super::state::TransactionState;
 use super::{Entry, Shard, Turn};
 use crate::driver::Ticket;
 use std::sync::Arc;
+use thalweg_metadata::PartitionIndex;
 
 impl Shard {
     /// The transaction writes to these partitions, which exist. `client_version` is the level by which the client acts.
@@ -43,11 +44,11 @@ impl Shard {
         &self,
         id: &str,
         producer: Producer,
-        asked: impl Iterator<Item = &'a (Arc<str>, i32)>,
+        asked: impl Iterator<Item = &'a (Arc<str>, PartitionIndex)>,
     ) -> Result<Vec<Result<(), TransactionError>>, TransactionError> {
         let entry = self.entries.get(id).ok_or(TransactionError::UnknownProducer)?;
         check(entry, producer)?;
-        let verify = |partition: &(Arc<str>, i32)| {
+        let verify = |partition: &(Arc<str>, PartitionIndex)| {
             let is_added = entry.current.partitions.contains(partition);
             if is_added { Ok(()) } else { Err(TransactionError::PartitionNotAdded) }
         };

@@ -11,6 +11,7 @@ use crate::driver::{Moment, Shard as _, Ticket, WriteError};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use thalweg_metadata::PartitionIndex;
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, Offset};
 use thalweg_wire::ErrorCode;
 
@@ -285,7 +286,7 @@ impl Harness {
 }
 
 pub(super) fn named(partitions: &[(&str, i32)]) -> Partitions {
-    partitions.iter().map(|(topic, partition)| (Arc::from(*topic), *partition)).collect()
+    partitions.iter().map(|(topic, partition)| (Arc::from(*topic), PartitionIndex(*partition))).collect()
 }
 
 pub(super) fn moment(ms: i64) -> Moment {

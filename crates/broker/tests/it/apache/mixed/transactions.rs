@@ -34,7 +34,7 @@ async fn start(jars: String) -> (Mixed, [Topic; 2]) {
 /// A name that begins so, and belongs to this partition of an internal topic.
 fn name_in(partition: i32, begins: &str) -> String {
     let names = (0..).map(|number| format!("{begins}-{number}"));
-    names.into_iter().find(|name| partition_for(name, 2) == partition).expect("there is no end of names")
+    names.into_iter().find(|name| partition_for(name, 2).0 == partition).expect("there is no end of names")
 }
 
 impl Mixed {
@@ -50,7 +50,7 @@ impl Mixed {
 
     fn leader_of(&self, topic: &str, partition: i32) -> i32 {
         let image = self.somebody().server().broker.image();
-        image.partition(topic, partition).expect("it exists").leader.0
+        image.partition(topic, PartitionIndex(partition)).expect("it exists").leader.0
     }
 
     async fn set_transaction_version(&self, level: i16) {
@@ -106,7 +106,7 @@ impl Mixed {
 
 impl Place for Mixed {
     async fn coordinator(&self, id: &str) -> &Connection {
-        self.connection(self.leader_of(TRANSACTIONS, partition_for(id, 2)))
+        self.connection(self.leader_of(TRANSACTIONS, partition_for(id, 2).0))
     }
 
     fn leader(&self, topic: &Topic) -> &Connection {
