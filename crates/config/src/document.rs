@@ -83,7 +83,7 @@ const UNSERVED: &str = "
 ## Not served
 
 These belong to parts of Kafka that Thalweg does not support. A file that sets one to anything but its default gets a
-warning with the reason; setting one at run time is refused. Listeners that need TLS or SASL, and an authorizer, are refused at the start, so that the broker is never
+warning with the reason; setting one at run time is refused. Listeners that need TLS or SASL are refused at the start, so that the broker is never
 more open than intended.
 
 ";

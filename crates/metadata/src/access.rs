@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use thalweg_security::acl::{Acl, Authorizer, InvalidAcl, RawAcl, Rules};
+use thalweg_security::acl::{Acl, InvalidAcl, RawAcl};
 use thalweg_wire::Uuid;
-
-use crate::Image;
 
 /// An access control entry; the numbers are Kafka's ids.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -116,25 +114,6 @@ impl AccessControlEntries {
             changed.extend(ids.filter(|id| base.get(**id) != self.get(**id)));
         }
         changed
-    }
-}
-
-impl Image {
-    /// An authorizer with the ACLs of this image. Entries of a later Kafka are left out.
-    pub fn authorizer(&self, rules: Rules) -> Authorizer {
-        Authorizer::new(rules, self.acls().iter().filter_map(|(_, entry)| entry.to_acl().ok()))
-    }
-
-    /// Brings an authorizer from the ACLs of an image to those of this one, which differs in the entries `touched`.
-    pub fn update_authorizer(&self, authorizer: &mut Authorizer, base: &Image, touched: &BTreeSet<Uuid>) {
-        for id in touched {
-            if let Some(acl) = base.acls().get(*id).and_then(|entry| entry.to_acl().ok()) {
-                authorizer.remove(&acl);
-            }
-            if let Some(acl) = self.acls().get(*id).and_then(|entry| entry.to_acl().ok()) {
-                authorizer.add(acl);
-            }
-        }
     }
 }
 

@@ -5,8 +5,9 @@ use crate::{
     DelegationToken, Endpoint, Features, PartitionIndex, PartitionRegistration, Quotas, ScramCredential,
     Topic, Topics,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use thalweg_security::acl::Authorizer;
 use thalweg_wire::Uuid;
 
 /// Which part of the log an image holds.
@@ -204,5 +205,19 @@ impl Image {
     /// The delegation tokens by their ids.
     pub fn delegation_tokens(&self) -> &BTreeMap<String, DelegationToken> {
         &self.delegation_tokens
+    }
+}
+
+impl Image {
+    /// Brings an authorizer from the ACLs of an image to those of this one, which differs in the entries `touched`.
+    pub fn update_authorizer(&self, authorizer: &mut Authorizer, base: &Image, touched: &BTreeSet<Uuid>) {
+        for id in touched {
+            if let Some(acl) = base.acls().get(*id).and_then(|entry| entry.to_acl().ok()) {
+                authorizer.remove(&acl);
+            }
+            if let Some(acl) = self.acls().get(*id).and_then(|entry| entry.to_acl().ok()) {
+                authorizer.add(acl);
+            }
+        }
     }
 }

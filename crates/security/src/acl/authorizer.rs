@@ -122,8 +122,9 @@ impl Authorizer {
         match index.find(named_in_acls(principal), host, Asked::of(operation), resource_name) {
             Found::Denied(acl) => Answer::new(false, Reason::Acl(Arc::clone(acl))),
             Found::Allowed(acl) => Answer::new(true, Reason::Acl(Arc::clone(acl))),
-            Found::Nothing => {
-                let is_open = self.allow_everyone_if_no_acl_found && !index.covers(resource_name);
+            Found::Nothing { is_covered } => {
+                let is_open =
+                    self.allow_everyone_if_no_acl_found && !is_covered && !index.covers(resource_name);
                 Answer::new(is_open, Reason::NoMatch)
             }
         }

@@ -18,7 +18,7 @@ pub(super) struct Index {
     /// By principal, and nothing.
     of_principals: Table<Arc<Patterns>>,
     /// By principal and literal name: again what is in `Patterns`, for decisions.
-    of_literals: Table<Option<Arc<Hosts>>>,
+    of_literals: Table<Hosts>,
     /// How many rules there are, whoever they are for: by literal name and nothing, by prefix.
     literals: Table<u32>,
     prefixes: Trie<u32>,
@@ -117,11 +117,17 @@ impl Asked {
 pub(super) enum Found<'a> {
     Denied(&'a Arc<Acl>),
     Allowed(&'a Arc<Acl>),
-    Nothing,
+    /// None decides; whether some for this principal are about the name.
+    Nothing {
+        is_covered: bool,
+    },
 }
 
 impl Operations {
     fn first(&self, permission: Permission, bits: u16) -> &Arc<Acl> {
+        if let Rules::One(acl) = &self.acls {
+            return acl;
+        }
         let found =
             self.acls.iter().find(|acl| acl.permission == permission && bit(acl.operation) & bits != 0);
         found.expect("the bits are those of the rules")
@@ -247,8 +253,8 @@ impl Index {
 
     /// A rule that denies, or else one that allows.
     pub fn find(&self, principal: &str, host: &str, asked: Asked, name: &str) -> Found<'_> {
-        let mut allowance = None;
-        let literal = |principal| self.of_literals.get((principal, name)).and_then(Option::as_deref);
+        let (mut allowance, mut is_covered) = (None, false);
+        let literal = |principal| self.of_literals.get((principal, name));
         let for_all = self.of_everyone.as_ref().filter(|everyone| !everyone.literals.is_empty());
         let by_name = match name {
             WILDCARD => [None, None],
@@ -259,6 +265,7 @@ impl Index {
             of_all.into_iter().chain(patterns.prefixes.prefixes_of(name).map(|hosts| &**hosts))
         });
         for hosts in by_name.into_iter().flatten().chain(by_pattern) {
+            is_covered = true;
             if let Some(acl) = hosts.denial(host, asked) {
                 return Found::Denied(acl);
             }
@@ -266,7 +273,7 @@ impl Index {
                 allowance = hosts.allowance(host, asked);
             }
         }
-        allowance.map_or(Found::Nothing, Found::Allowed)
+        allowance.map_or(Found::Nothing { is_covered }, Found::Allowed)
     }
 
     /// Whether any rule is about a name, whoever it is for.
@@ -298,7 +305,7 @@ impl Index {
             *self.prefixes.entry(name) += 1;
         } else {
             *self.literals.entry((name, "")) += 1;
-            *self.of_literals.entry((&acl.principal, name)) = Some(hosts);
+            *self.of_literals.entry((&acl.principal, name)) = Hosts::clone(&hosts);
         }
     }
 
@@ -332,7 +339,7 @@ impl Index {
             self.literals.remove((name, ""));
         }
         match left {
-            Some(left) => *self.of_literals.entry((principal, name)) = Some(left),
+            Some(left) => *self.of_literals.entry((principal, name)) = Hosts::clone(&left),
             None => self.of_literals.remove((principal, name)),
         }
     }

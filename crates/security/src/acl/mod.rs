@@ -2,6 +2,7 @@
 //! ([`Authorizer`]), which are meant ([`AclFilter`]).
 
 mod authorizer;
+mod bytes;
 mod create;
 mod filter;
 mod host;

@@ -4,6 +4,8 @@
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
 
+use super::bytes::Bytes;
+
 /// The bits of a hash that each of two arrays goes by: up to about 100,000 keys a leaf has a few slots.
 const BITS: u32 = 7;
 const WIDTH: usize = 1 << BITS;
@@ -35,16 +37,19 @@ impl<V> Clone for Slot<V> {
 struct Entry<V> {
     value: V,
     /// The first text, then the second.
-    key: Box<str>,
+    key: Bytes<FEW>,
     first_len: usize,
 }
+
+/// The bytes of a key that are in its entry: most keys are no longer.
+const FEW: usize = 46;
 
 impl<V> Entry<V> {
     fn is_of(&self, (first, second): Pair<'_>) -> bool {
         self.first_len == first.len()
             && self.key.len() == first.len() + second.len()
-            && self.key.starts_with(first)
-            && self.key.ends_with(second)
+            && self.key.starts_with(first.as_bytes())
+            && self.key.ends_with(second.as_bytes())
     }
 }
 
@@ -88,7 +93,8 @@ impl<V: Clone + Default> Table<V> {
         let at = known.unwrap_or_else(|| {
             let before = slots.iter().flat_map(|slots| &**slots).cloned();
             let value = V::default();
-            let entry = Entry { value, key: [key.0, key.1].concat().into(), first_len: key.0.len() };
+            let entry =
+                Entry { value, key: Bytes::new([key.0, key.1].concat().as_bytes()), first_len: key.0.len() };
             let new = Slot { hash, entry: Arc::new(entry) };
             let all: Arc<[Slot<V>]> = before.chain([new]).collect();
             let at = all.len() - 1;

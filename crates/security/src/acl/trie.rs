@@ -5,8 +5,9 @@
 //! deep.
 
 use std::mem;
-use std::ops::Deref;
 use std::sync::Arc;
+
+use super::bytes::Bytes;
 
 /// The map. The default is empty.
 #[derive(Clone, Debug)]
@@ -19,45 +20,15 @@ pub(super) struct Trie<V> {
 #[derive(Clone, Debug)]
 struct Node<V> {
     /// What its keys have in common beyond the parent's.
-    label: Bytes,
+    label: Bytes<FEW>,
     value: Option<V>,
     /// The first byte of each child's label, sorted.
-    firsts: Bytes,
+    firsts: Bytes<FEW>,
     children: Vec<Arc<Node<V>>>,
 }
 
-/// Bytes that are in the node itself where they are few: each place elsewhere may be a cache line to wait for.
-#[derive(Clone, Debug)]
-enum Bytes {
-    Few { len: u8, bytes: [u8; FEW] },
-    Many(Box<[u8]>),
-}
-
+/// The bytes of a label that are in its node: most labels are no longer.
 const FEW: usize = 22;
-
-impl Bytes {
-    fn new(from: &[u8]) -> Bytes {
-        match u8::try_from(from.len()) {
-            Ok(len) if from.len() <= FEW => {
-                let mut bytes = [0; FEW];
-                bytes[..from.len()].copy_from_slice(from);
-                Bytes::Few { len, bytes }
-            }
-            _ => Bytes::Many(from.into()),
-        }
-    }
-}
-
-impl Deref for Bytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Bytes::Few { len, bytes } => &bytes[..usize::from(*len)],
-            Bytes::Many(bytes) => bytes,
-        }
-    }
-}
 
 impl<V> Node<V> {
     fn new(label: &[u8], value: Option<V>) -> Node<V> {

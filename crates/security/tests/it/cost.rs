@@ -101,7 +101,7 @@ fn nested(i: usize) -> String {
 #[expect(clippy::disallowed_methods, reason = "measures real time")]
 fn a_decision_costs_at_most_a_microsecond_with_100_000_acls() {
     if cfg!(debug_assertions) {
-        eprintln!("SKIPPED: the cost of decisions: run with --release");
+        crate::skipped("the cost of decisions: run with --release");
         return;
     }
     for (shape, rule, question) in SHAPES {

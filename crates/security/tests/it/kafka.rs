@@ -218,7 +218,7 @@ fn letter(answer: &Answer) -> String {
 fn classpath() -> Option<String> {
     let set = std::env::var("KAFKA_CLASSPATH").ok().filter(|path| !path.is_empty());
     if set.is_none() {
-        eprintln!("SKIPPED: decisions of Kafka's own class: set KAFKA_CLASSPATH (compat/kafka-jars/fetch)");
+        crate::skipped("decisions of Kafka's own class: set KAFKA_CLASSPATH (compat/kafka-jars/fetch)");
     }
     set
 }
