@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::key::{ConfigKey, Support};
+use super::key::{ConfigKey, Support, UpdateMode};
 use super::table::{self, Family};
 
 /// The whole page.
@@ -136,7 +136,8 @@ fn served(page: &mut String, family: &Family) {
         "| Property | Type | Default | Valid | Update | What it does |\n|---|---|---|---|---|---|\n",
     );
     for key in keys {
-        row(page, key, key.update_mode.name());
+        let mode = if key.support == Support::Startup { UpdateMode::ReadOnly } else { key.update_mode };
+        row(page, key, mode.name());
     }
 }
 

@@ -435,7 +435,7 @@ mod tests {
         assert_eq!(
             error,
             "Invalid value PLAINTEXT://:9092,SSL://:9093 for configuration listeners: \
-             Listener SSL uses SSL, only PLAINTEXT listeners are served yet"
+             Listener SSL uses SSL, but TLS is not served yet: only PLAINTEXT and SASL_PLAINTEXT listeners are"
         );
     }
 

@@ -52,6 +52,10 @@ impl BrokerConfig {
         if let Some(line) = of_mechanism.and_then(|key| set.get(&key)).or_else(|| find(jaas)) {
             properties.set(jaas, line);
         }
+        let token_url = SaslKeys::token_url.name();
+        if let Some(url) = find(token_url) {
+            properties.set(token_url, url);
+        }
         properties
     }
 }

@@ -241,6 +241,7 @@ impl<H: Handler> Connection<H> {
 
     async fn round(&mut self) -> Result<(), Disconnect> {
         let until = Instant::now() + ROUND_MAX;
+        let was_unproven = self.unproven.is_some();
         let refused = self.handle_frames(until);
         self.settle();
         if !self.output.is_empty() {
@@ -249,6 +250,10 @@ impl<H: Handler> Connection<H> {
         refused?;
         if let Some(reason) = self.last.take() {
             return Err(Disconnect::Refused(reason));
+        }
+        if was_unproven && self.unproven.is_none() {
+            // Whatever comes next, the time to authenticate does not count any more.
+            return Ok(());
         }
         tokio::task::coop::consume_budget().await;
         if self.read_bytes >= READ_MAX {
@@ -534,3 +539,6 @@ pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,7 @@ use super::stream::Stream;
 use bytes::{Buf, Bytes, BytesMut};
 use std::io;
 use std::time::Duration;
+use thalweg_config::NetworkSettings;
 use tokio::time::Instant;
 
 /// The block of a quiet connection.
@@ -33,7 +34,7 @@ pub(super) struct FrameLength {
 }
 
 /// The setting of a frame's size, unless the peer has yet to authenticate.
-const FRAME_MAX: &str = "socket.request.max.bytes";
+const FRAME_MAX: &str = NetworkSettings::request_max_bytes.name();
 
 /// The outcome of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -105,12 +105,10 @@ fn missing(key: ApiKey) -> &'static str {
         ApiKey::StreamsGroupHeartbeat | ApiKey::StreamsGroupDescribe => {
             "streams groups are not served yet; Kafka Streams over classic groups is"
         }
-        ApiKey::SaslHandshake
-        | ApiKey::SaslAuthenticate
-        | ApiKey::CreateDelegationToken
+        ApiKey::CreateDelegationToken
         | ApiKey::RenewDelegationToken
         | ApiKey::ExpireDelegationToken
-        | ApiKey::DescribeDelegationToken => "authentication is not served yet",
+        | ApiKey::DescribeDelegationToken => "delegation tokens are not served yet",
         ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry => "client telemetry is not served yet",
         _ => NO_REASON,
     }

@@ -42,6 +42,9 @@ pub enum AuthenticationFault {
     /// The exchange violates SCRAM, or the broker does not know the password.
     #[error(transparent)]
     Scram(#[from] ScramFault),
+    /// There is no token to show: its file, and why.
+    #[error("the token cannot be read from {0}")]
+    Token(String),
     /// The broker asks for more messages than the mechanism has.
     #[error("it continues beyond the mechanism's messages")]
     Rounds,

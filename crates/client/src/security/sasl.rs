@@ -2,9 +2,12 @@
 //! belongs behind TLS; SCRAM does not send it. When the broker limits a session's lifetime (KIP-368), the exchange is repeated
 //! on the same connection before that ends, between other requests.
 //!
-//! GSSAPI and OAUTHBEARER are refused by name: the one needs Kerberos' libraries, the other a place that gives tokens.
+//! The token of OAUTHBEARER is read from a file at each authentication, so that another program can renew it. Requests to an
+//! identity provider, and GSSAPI, which needs Kerberos' libraries, are refused by name.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +15,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use thalweg_security::sasl::jaas::{self, LoginModule};
-use thalweg_security::sasl::{GSSAPI, Mechanism, plain, scram};
+use thalweg_security::sasl::{GSSAPI, Mechanism, oauth, plain, scram};
 use thalweg_wire::request::{SaslAuthenticateRequest, SaslHandshakeRequest};
 use thalweg_wire::{ErrorCode, Request, frame};
 
@@ -25,7 +28,13 @@ use crate::properties::{InvalidSetting, Properties};
 use crate::versions::ApiVersions;
 
 const JAAS: &str = "sasl.jaas.config";
-const MECHANISMS: &str = "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512";
+const TOKEN_URL: &str = "sasl.oauthbearer.token.endpoint.url";
+const MECHANISMS: &str = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER";
+/// Size limit of a token's file.
+const TOKEN_BYTES_MAX: usize = 256 * 1024;
+/// Java classes by which Kafka's clients read a token; their settings are not needed here.
+const TOKEN_CLASSES: [&str; 3] =
+    ["sasl.login.callback.handler.class", "sasl.oauthbearer.jwt.retriever.class", "sasl.login.class"];
 /// Random bytes of a nonce.
 const NONCE_LEN: usize = 24;
 /// The first version of SaslHandshake after which messages are sent in SaslAuthenticate, not raw.
@@ -42,6 +51,8 @@ pub(crate) struct Credentials {
     password: String,
     /// Whether they are the id and the HMAC of a delegation token.
     by_token: bool,
+    /// The file of OAUTHBEARER's token.
+    token_file: Option<PathBuf>,
 }
 
 impl fmt::Debug for Credentials {
@@ -62,6 +73,9 @@ impl Credentials {
     /// Takes `sasl.mechanism` and the user with the password.
     pub(super) fn take(properties: &mut Properties) -> Result<Credentials, InvalidSetting> {
         let mechanism = take_mechanism(properties)?;
+        if mechanism == Mechanism::OAuthBearer {
+            return take_token(properties);
+        }
         let user = properties.take("sasl.username");
         let password = properties.take("sasl.password");
         if let Some(line) = properties.take(JAAS).filter(|line| !line.trim().is_empty()) {
@@ -71,7 +85,9 @@ impl Credentials {
             return of_module(module, mechanism);
         }
         match (user, password) {
-            (Some(user), Some(password)) => Ok(Credentials { mechanism, user, password, by_token: false }),
+            (Some(user), Some(password)) => {
+                Ok(Credentials { mechanism, user, password, by_token: false, token_file: None })
+            }
             (Some(_), None) => Err(missing("sasl.password", "the password of sasl.username")),
             (None, Some(_)) => Err(missing("sasl.username", "the user whose password sasl.password is")),
             (None, None) => {
@@ -94,15 +110,19 @@ impl Credentials {
     }
 
     /// The first message, and the state for further ones.
-    fn begin(&self) -> (Option<scram::Client>, Vec<u8>) {
+    fn begin(&self) -> Result<(Option<scram::Client>, Vec<u8>), AuthenticationFault> {
+        if let Some(file) = &self.token_file {
+            let token = read_token(file)?;
+            return Ok((None, oauth::FirstMessage::encode(&token, &BTreeMap::new())));
+        }
         let Mechanism::Scram(hash) = self.mechanism else {
-            return (None, plain::message(&self.user, &self.password));
+            return Ok((None, plain::message(&self.user, &self.password)));
         };
         let mut random = [0; NONCE_LEN];
         getrandom::fill(&mut random).expect("the system gives randomness");
         let nonce = URL_SAFE_NO_PAD.encode(random);
         let (client, message) = scram::Client::begin(hash, &self.user, &self.password, &nonce, self.by_token);
-        (Some(client), message)
+        Ok((Some(client), message))
     }
 }
 
@@ -111,9 +131,6 @@ fn take_mechanism(properties: &mut Properties) -> Result<Mechanism, InvalidSetti
         .unwrap_or(("sasl.mechanism", GSSAPI.to_owned()));
     let name = name.trim();
     match Mechanism::from_name(&name.to_ascii_uppercase()) {
-        Some(Mechanism::OAuthBearer) => {
-            Err(invalid(key, name, format!("{MECHANISMS} (OAUTHBEARER is not spoken here)")))
-        }
         Some(mechanism) => Ok(mechanism),
         None if name.eq_ignore_ascii_case(GSSAPI) => {
             let expected = format!("{MECHANISMS} (GSSAPI, which is Kafka's default, is not spoken here)");
@@ -121,6 +138,43 @@ fn take_mechanism(properties: &mut Properties) -> Result<Mechanism, InvalidSetti
         }
         None => Err(invalid(key, name, MECHANISMS)),
     }
+}
+
+/// The settings of OAUTHBEARER.
+fn take_token(properties: &mut Properties) -> Result<Credentials, InvalidSetting> {
+    for class in TOKEN_CLASSES {
+        properties.take(class);
+    }
+    // The line names the login module, and nothing that is needed.
+    if let Some(line) = properties.take(JAAS).filter(|line| !line.trim().is_empty()) {
+        let expected = format!("{} required;", Mechanism::OAuthBearer.login_module());
+        let is_of = jaas::parse(&line).is_ok_and(|module| Mechanism::OAuthBearer.is_of(&module.class));
+        if !is_of {
+            return Err(invalid(JAAS, &line, expected));
+        }
+    }
+    let expected = "file:/path/of/the/token (requests to an identity provider are not made here)";
+    let url = properties.take(TOKEN_URL).ok_or_else(|| missing(TOKEN_URL, expected))?;
+    let path = url.trim().strip_prefix("file:").ok_or_else(|| invalid(TOKEN_URL, url.trim(), expected))?;
+    let path = PathBuf::from(path.strip_prefix("//").unwrap_or(path));
+    Ok(Credentials {
+        mechanism: Mechanism::OAuthBearer,
+        user: String::new(),
+        password: String::new(),
+        by_token: false,
+        token_file: Some(path),
+    })
+}
+
+fn read_token(file: &Path) -> Result<String, AuthenticationFault> {
+    let fails = |reason: String| AuthenticationFault::Token(format!("{}: {reason}", file.display()));
+    let token = std::fs::read_to_string(file).map_err(|error| fails(error.to_string()))?;
+    let token = token.trim();
+    if token.is_empty() || token.len() > TOKEN_BYTES_MAX || !token.bytes().all(|byte| byte.is_ascii_graphic())
+    {
+        return Err(fails("it does not hold a token alone".to_owned()));
+    }
+    Ok(token.to_owned())
 }
 
 fn usage(mechanism: Mechanism) -> String {
@@ -139,7 +193,9 @@ fn of_module(mut module: LoginModule, mechanism: Mechanism) -> Result<Credential
     }
     let mut option = |name| module.options.remove(name);
     match (option("username"), option("password")) {
-        (Some(user), Some(password)) => Ok(Credentials { mechanism, user, password, by_token }),
+        (Some(user), Some(password)) => {
+            Ok(Credentials { mechanism, user, password, by_token, token_file: None })
+        }
         _ => Err(wrong(usage(mechanism))),
     }
 }
@@ -174,7 +230,7 @@ pub(crate) async fn authenticate(
         }
     }
     let version = versions.pick::<SaslAuthenticateRequest>(peer)?;
-    let (mut scram, mut message) = credentials.begin();
+    let (mut scram, mut message) = credentials.begin().map_err(failed)?;
     for _ in 0..ROUNDS_MAX {
         let request = SaslAuthenticateRequest { auth_bytes: message.into() };
         let answer = talk.send(&request, version).await?;
@@ -184,6 +240,10 @@ pub(crate) async fn authenticate(
             return Err(failed(AuthenticationFault::Refused { message, error_code }).into());
         }
         let next = match &mut scram {
+            // A reason for the refusal, which follows.
+            None if mechanism == Mechanism::OAuthBearer.name() && !answer.auth_bytes.is_empty() => {
+                Some(oauth::MORE.to_vec())
+            }
             None => None,
             Some(scram) => scram.next(&answer.auth_bytes).map_err(|fault| failed(fault.into()))?,
         };
@@ -243,7 +303,10 @@ mod tests {
         assert_eq!((by_jaas.mechanism(), by_jaas.user(), by_jaas.password()), ("SCRAM-SHA-512", "ann", "s"));
         let by_name = [("sasl.mechanisms", "PLAIN"), ("sasl.username", "bob"), ("sasl.password", "t")];
         let by_name = take(&by_name).expect("credentials");
-        assert_eq!((by_name.mechanism(), by_name.begin().1.as_slice()), ("PLAIN", &b"\0bob\0t"[..]));
+        assert_eq!(
+            (by_name.mechanism(), by_name.begin().expect("a message").1.as_slice()),
+            ("PLAIN", &b"\0bob\0t"[..])
+        );
         assert!(!format!("{by_jaas:?}").contains("\"s\""), "no secret is shown");
     }
 
@@ -252,8 +315,14 @@ mod tests {
         let scram = ("sasl.mechanism", "SCRAM-SHA-256");
         let plain_module = "a.PlainLoginModule required username=\"u\" password=\"hunter2\";";
         for (settings, beginning) in [
-            (&[] as &[(&str, &str)], "sasl.mechanism=GSSAPI is invalid: expected PLAIN, SCRAM-SHA-256 or"),
-            (&[("sasl.mechanism", "OAUTHBEARER")], "sasl.mechanism=OAUTHBEARER is invalid: expected PLAIN,"),
+            (
+                &[] as &[(&str, &str)],
+                "sasl.mechanism=GSSAPI is invalid: expected PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or",
+            ),
+            (
+                &[("sasl.mechanism", "OAUTHBEARER")],
+                "sasl.oauthbearer.token.endpoint.url=(not set) is invalid: expected file:",
+            ),
             (
                 &[scram],
                 "sasl.jaas.config=(not set) is invalid: expected org.apache.kafka.common.security.scram.",

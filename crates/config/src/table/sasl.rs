@@ -68,8 +68,8 @@ names! {
         "The claim that holds a token's scope: a text or a list of texts.";
     "sasl.oauthbearer.sub.claim.name": String = "sub", ANY, Low, ReadOnly, Served => subject_claim: String,
         "The claim that holds a token's subject, which becomes the name of the principal.";
-    "sasl.oauthbearer.token.endpoint.url": String = null, ANY, Medium, ReadOnly, Unserved(TOKEN_REQUESTS),
-        "Where tokens are issued.";
+    "sasl.oauthbearer.token.endpoint.url": String = null, ANY, Medium, ReadOnly, Served => token_url,
+        "The token of this node at others: a `file:` URL, read at each authentication. Tokens are not requested from an identity provider.";
     "sasl.oauthbearer.client.credentials.client.id": String = null, ANY, Medium, ReadOnly, Unserved(TOKEN_REQUESTS),
         "The client id shown to the identity provider.";
     "sasl.oauthbearer.client.credentials.client.secret": Password = null, ANY, Medium, ReadOnly, Unserved(TOKEN_REQUESTS),

@@ -129,7 +129,7 @@ impl Serve {
         }
         let user = |text: &String| {
             let mut salt = [0; SALT_LEN];
-            getrandom::fill(&mut salt).context("The system gives no randomness")?;
+            getrandom::fill(&mut salt).expect("the system gives randomness");
             NewUser::parse(text, &salt).map_err(|fault| Usage(format!("--add-scram: {fault}")).into())
         };
         self.add_scram.iter().map(user).collect()

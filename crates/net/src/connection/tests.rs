@@ -1,0 +1,121 @@
+//! What a peer may do before it has authenticated, and answers that are the last.
+
+use super::*;
+use crate::{ConnectionLimits, Network, SocketOptions};
+use thalweg_config::{BrokerConfig, ServerProperties};
+use thalweg_log::disk::Disk;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Repeats frames; `prove` authenticates.
+#[derive(Clone)]
+struct Echo {
+    until: Instant,
+}
+
+impl Handler for Echo {
+    type Session = bool;
+
+    fn open(&self, _: Arc<Peer>) -> bool {
+        false
+    }
+
+    fn handle(&self, is_proven: &mut bool, frame: Bytes) -> Reply {
+        let answer = Frame::with_length(frame.clone());
+        match &frame[..] {
+            b"prove" => *is_proven = true,
+            b"slow" => {
+                return Reply::Ordered(Box::pin(async {
+                    sleep(Duration::from_millis(200)).await;
+                    Reply::Now(answer)
+                }));
+            }
+            b"last" => return Reply::Last(answer, "enough".to_owned()),
+            _ => {}
+        }
+        Reply::Now(answer)
+    }
+
+    fn unproven(&self, is_proven: &bool) -> Option<Unproven> {
+        (!is_proven).then_some(Unproven { frame_max: 10, setting: "a.setting", until: self.until })
+    }
+}
+
+async fn connect(within: Duration) -> TcpStream {
+    let config = BrokerConfig::new(&ServerProperties::default()).expect("the defaults are valid");
+    let options = SocketOptions { backlog: 1, receive_buffer_bytes: None };
+    let listening = Network::tcp().bind("TEST", "127.0.0.1", 0, options).expect("a free port");
+    let address = listening.addresses()[0];
+    let limits = ConnectionLimits::new(10, 10, Default::default(), Disk::real().descriptors().clone());
+    let (stopping, stop) = watch::channel(false);
+    let echo = Echo { until: Instant::now() + within };
+    let settings = ConnectionSettings::of(&config.network);
+    tokio::spawn(async move {
+        listening.serve(echo, settings, limits, stop).await;
+        drop(stopping);
+    });
+    TcpStream::connect(address).await.expect("it listens")
+}
+
+async fn send(stream: &mut TcpStream, frame: &[u8]) {
+    let length = u32::try_from(frame.len()).expect("short").to_be_bytes();
+    stream.write_all(&[&length, frame].concat()).await.expect("it reads");
+}
+
+async fn receive(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let read = async {
+        let mut frame = vec![0; stream.read_u32().await.ok()?.try_into().expect("short")];
+        stream.read_exact(&mut frame).await.ok()?;
+        Some(frame)
+    };
+    tokio::time::timeout(Duration::from_secs(20), read).await.expect("an answer, or the end")
+}
+
+#[tokio::test]
+async fn time_runs_out_for_those_who_do_not_authenticate() {
+    let (mut idle, mut busy) =
+        (connect(Duration::from_millis(300)).await, connect(Duration::from_millis(300)).await);
+    let mut proven = connect(Duration::from_millis(300)).await;
+    send(&mut proven, b"prove").await;
+    assert_eq!(receive(&mut proven).await.as_deref(), Some(&b"prove"[..]));
+    // Neither silence nor much talk buys time.
+    let talk = async {
+        loop {
+            let frame = [&5_u32.to_be_bytes()[..], b"hello"].concat();
+            if busy.write_all(&frame).await.is_err() || receive(&mut busy).await.is_none() {
+                return;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), talk).await.expect("the end");
+    assert_eq!(receive(&mut idle).await, None);
+    send(&mut proven, b"a frame of more than ten bytes").await;
+    assert!(receive(&mut proven).await.is_some());
+}
+
+#[tokio::test]
+async fn frames_are_small_until_then() {
+    let mut stranger = connect(Duration::from_secs(20)).await;
+    send(&mut stranger, b"0123456789").await;
+    assert!(receive(&mut stranger).await.is_some());
+    stranger.write_all(&11_u32.to_be_bytes()).await.expect("it reads");
+    assert_eq!(receive(&mut stranger).await, None);
+    // Also a large frame that was sent along.
+    let mut hasty = connect(Duration::from_secs(20)).await;
+    send(&mut hasty, b"prove").await;
+    send(&mut hasty, &[7; 5000]).await;
+    assert!(receive(&mut hasty).await.is_some());
+    assert_eq!(receive(&mut hasty).await, Some(vec![7; 5000]));
+}
+
+#[tokio::test]
+async fn the_last_answer_is_behind_the_others_and_ends_the_connection() {
+    let mut peer = connect(Duration::from_secs(20)).await;
+    for frame in [&b"slow"[..], b"last", b"more"] {
+        send(&mut peer, frame).await;
+    }
+    assert_eq!(receive(&mut peer).await.as_deref(), Some(&b"slow"[..]));
+    assert_eq!(receive(&mut peer).await.as_deref(), Some(&b"last"[..]));
+    assert_eq!(receive(&mut peer).await, None);
+}
