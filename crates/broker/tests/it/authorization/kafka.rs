@@ -10,7 +10,7 @@ use thalweg_broker::api::SERVED;
 use thalweg_client::{Connection, ConnectionOptions};
 use thalweg_ports::free_port;
 use thalweg_security::acl::{CLUSTER_NAME, Operation, ResourceType};
-use thalweg_wire::Uuid;
+use thalweg_wire::{ApiKey, Uuid};
 
 const JVM_OPTIONS: [&str; 4] =
     ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.awt.headless=true"];
@@ -91,6 +91,27 @@ const SETS: [&[(ResourceType, &str, Operation)]; 6] = {
     ]
 };
 
+/// APIs that brokers forward.
+const OF_CONTROLLER: [ApiKey; 17] = [
+    ApiKey::CreateTopics,
+    ApiKey::DeleteTopics,
+    ApiKey::CreatePartitions,
+    ApiKey::CreateAcls,
+    ApiKey::DeleteAcls,
+    ApiKey::AlterConfigs,
+    ApiKey::IncrementalAlterConfigs,
+    ApiKey::ElectLeaders,
+    ApiKey::AlterPartitionReassignments,
+    ApiKey::ListPartitionReassignments,
+    ApiKey::AlterClientQuotas,
+    ApiKey::AlterUserScramCredentials,
+    ApiKey::DescribeQuorum,
+    ApiKey::UpdateFeatures,
+    ApiKey::UnregisterBroker,
+    ApiKey::AddRaftVoter,
+    ApiKey::RemoveRaftVoter,
+];
+
 /// The answers are as Kafka's, for every API, with each set of ACLs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_are_those_of_apache_kafka_with_the_same_acls() {
@@ -113,7 +134,10 @@ async fn answers_are_those_of_apache_kafka_with_the_same_acls() {
             allow(admin, acls).await;
         }
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-        for api in SERVED.iter().filter(|api| !OPEN.contains(&api.key)) {
+        // What the controller decides is compared with no ACLs and with all of them.
+        let is_whole = set == 0 || set == SETS.len() - 1;
+        let asked = |key: ApiKey| !OPEN.contains(&key) && (is_whole || !OF_CONTROLLER.contains(&key));
+        for api in SERVED.iter().filter(|api| asked(api.key)) {
             let of_missing = || probes(api.key, &missing);
             let all = [&names[0], &names[1]].map(|names| [probes(api.key, names), of_missing()].concat());
             let [theirs, own] = all;

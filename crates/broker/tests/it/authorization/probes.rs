@@ -592,13 +592,23 @@ fn cluster(key: ApiKey, names: &Names) -> Vec<Probe> {
             vec![probe(0, ListPartitionReassignmentsRequest { topics: None, timeout_ms: 5000 })]
         }
         ApiKey::DescribeClientQuotas => vec![probe(1, DescribeClientQuotasRequest::default())],
-        ApiKey::AlterClientQuotas => vec![probe(1, AlterClientQuotasRequest::default())],
+        ApiKey::AlterClientQuotas => {
+            use alter_client_quotas_request::{EntityData, EntryData, OpData};
+            let user = EntityData { entity_type: "user".to_owned(), entity_name: Some("ann".to_owned()) };
+            let op = OpData { key: "producer_byte_rate".to_owned(), value: 1.0, remove: false };
+            let entries = vec![EntryData { entity: vec![user], ops: vec![op] }];
+            vec![probe(1, AlterClientQuotasRequest { entries, validate_only: true })]
+        }
         ApiKey::DescribeUserScramCredentials => {
             use describe_user_scram_credentials_request::UserName;
             let users = Some(vec![UserName { name: "ann".to_owned() }]);
             vec![probe(0, DescribeUserScramCredentialsRequest { users })]
         }
-        ApiKey::AlterUserScramCredentials => vec![probe(0, AlterUserScramCredentialsRequest::default())],
+        ApiKey::AlterUserScramCredentials => {
+            use alter_user_scram_credentials_request::ScramCredentialDeletion;
+            let deletions = vec![ScramCredentialDeletion { name: "ann".to_owned(), mechanism: 1 }];
+            vec![probe(0, AlterUserScramCredentialsRequest { deletions, ..Default::default() })]
+        }
         ApiKey::DescribeQuorum => vec![probe(1, DescribeQuorumRequest::default())],
         ApiKey::UpdateFeatures => {
             vec![probe(1, UpdateFeaturesRequest { validate_only: true, ..Default::default() })]
