@@ -134,6 +134,8 @@ async fn member(broker: &Running, group: &str) -> (String, i32) {
         group_id: group.to_owned(),
         generation_id: joined.generation_id,
         member_id: joined.member_id.clone(),
+        protocol_type: joined.protocol_type.clone(),
+        protocol_name: joined.protocol_name.clone(),
         assignments: vec![assigned],
         ..Default::default()
     };
