@@ -69,6 +69,8 @@ pub(super) struct Accumulator {
     pub(super) registration: Arc<Notify>,
     /// Batches that wait or are in flight.
     pub(super) incomplete: usize,
+    /// Notified when there is a batch where there was none.
+    pub(super) begun: Arc<Notify>,
     /// Whether everything is to be sent at once, regardless of `linger.ms`.
     pub(super) flushing: bool,
     /// Whether the producer is about to end.
@@ -93,6 +95,7 @@ impl Accumulator {
             transaction,
             registration: Arc::default(),
             incomplete: 0,
+            begun: Arc::default(),
             flushing: false,
             closing: false,
             starving: false,
@@ -156,6 +159,9 @@ impl Accumulator {
         self.starving = false;
         self.used_bytes += charged;
         self.incomplete += 1;
+        if self.incomplete == 1 {
+            self.begun.notify_one();
+        }
         batch.charged = charged;
         self.partitions[partition].open(batch).push(record);
         self.join_transaction(partition);

@@ -10,13 +10,14 @@ use thalweg_wire::request::InitProducerIdRequest;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::accumulator::Accumulator;
 use super::delivery::{drop_waiting, fail};
 use super::partition::Identity;
 use super::{Shared, sender};
 use crate::error::{ClientError, Refused};
 use crate::metadata::Metadata;
 
-/// Interval of the timeout check.
+/// Interval of the timeout check, while there are batches that may time out.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Runs until it is dropped, and its senders with it.
@@ -29,7 +30,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         let wanted = tokio::select! {
             biased;
             () = shared.housekeeper.notified() => true,
-            () = tokio::time::sleep(TICK) => false,
+            () = pause(&shared, refreshed) => false,
         };
         let now = Instant::now();
         expire(&shared, now);
@@ -61,6 +62,21 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
+/// Until there is something to look after. A producer without batches sleeps until its metadata is old: a process may
+/// hold thousands of them.
+async fn pause(shared: &Shared, refreshed: Instant) {
+    let begun = {
+        let accumulator = shared.accumulator.lock();
+        let idle = accumulator.incomplete == 0 && !lacks_identity(shared, &accumulator);
+        idle.then(|| Arc::clone(&accumulator.begun))
+    };
+    let Some(begun) = begun else { return tokio::time::sleep(TICK).await };
+    tokio::select! {
+        () = begun.notified() => {}
+        () = tokio::time::sleep_until(refreshed + shared.config.metadata_max_age) => {}
+    }
+}
+
 /// A sender for each broker that has none that lives.
 fn start_senders(
     shared: &Arc<Shared>,
@@ -88,10 +104,14 @@ fn expire(shared: &Shared, now: Instant) {
     }
 }
 
-/// A transactional producer has its identity from its coordinator.
 fn wants_identity(shared: &Shared) -> bool {
+    lacks_identity(shared, &shared.accumulator.lock())
+}
+
+/// A transactional producer has its identity from its coordinator.
+fn lacks_identity(shared: &Shared, accumulator: &Accumulator) -> bool {
     let config = &shared.config;
-    config.idempotence && config.transactional_id.is_none() && shared.accumulator.lock().identity.is_none()
+    config.idempotence && config.transactional_id.is_none() && accumulator.identity.is_none()
 }
 
 async fn init_producer_id(shared: &Shared) -> Result<Identity, ClientError> {

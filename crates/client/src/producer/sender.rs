@@ -148,13 +148,16 @@ impl Link<'_> {
                 self.renew(frames, writer).await?;
             }
             let may_send = outgoing.is_none() && flights.len() < in_flight_max && !self.renewal_is_due();
-            let mut wake_at = next_tick;
+            let mut ready_at = None;
             if may_send {
-                let (request, next) = self.gather(flights)?;
-                outgoing = request;
-                wake_at = next.map_or(wake_at, |next| next.min(wake_at));
+                (outgoing, ready_at) = self.gather(flights)?;
             }
-            set(timer.as_mut(), wake_at);
+            // Nothing can time out while nothing is in flight.
+            let check_at = if flights.is_empty() { self.negotiated.renew_at } else { Some(next_tick) };
+            let wake_at = [ready_at, check_at].into_iter().flatten().min();
+            if let Some(at) = wake_at {
+                set(timer.as_mut(), at);
+            }
             tokio::select! {
                 biased;
                 written = write_some(writer, outgoing.as_ref(), flights), if outgoing.is_some() => {
@@ -173,7 +176,7 @@ impl Link<'_> {
                     }
                 }
                 () = self.wake.notified(), if may_send && outgoing.is_none() => {}
-                () = timer.as_mut() => {
+                () = timer.as_mut(), if wake_at.is_some() => {
                     let now = Instant::now();
                     if now >= next_tick {
                         next_tick = now + TICK;
