@@ -1,7 +1,7 @@
 //! Kafka's APIs: a file for each, and one table that serves requests and answers ApiVersions.
 //!
 //! [`ApiHandler::handle`] reads the common start of a request, finds the API in [`SERVED`], decodes the header and
-//! the message, and calls the API's function, if the client may use it at all ([`Access`]). An API that is not in the table is not served and not in ApiVersions; a
+//! the message, and calls the API's function, if the client may use it at all (`Access`). An API that is not in the table is not served and not in ApiVersions; a
 //! version outside the table's closes the connection, as Kafka does, except for ApiVersions itself, which answers at
 //! version 0 with the served APIs.
 

@@ -8,6 +8,7 @@ use hyper_rustls::HttpsConnectorBuilder;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use thalweg_config::TokenSettings;
@@ -29,6 +30,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 pub struct TokenKeys {
     url: String,
     keys: Mutex<Arc<KeySet>>,
+    /// Whether the read at the start has ended, well or not.
+    tried: AtomicBool,
     /// When somebody last had them read.
     asked_at: Mutex<Option<Instant>>,
     /// Somebody asks for the keys to be read.
@@ -62,6 +65,7 @@ impl TokenKeys {
         let keys = Arc::new(TokenKeys {
             url: settings.keys_url.clone(),
             keys: Mutex::default(),
+            tried: AtomicBool::new(false),
             asked_at: Mutex::new(None),
             asked: Notify::new(),
             done: Notify::new(),
@@ -80,6 +84,11 @@ impl TokenKeys {
         let done = self.done.notified();
         tokio::pin!(done);
         done.as_mut().enable();
+        // A token of the first moments is not a reason for a second read, which may be needed for a new key soon.
+        if !self.tried.load(Ordering::Acquire) {
+            done.await;
+            return true;
+        }
         {
             let mut asked_at = self.asked_at.lock();
             if asked_at.is_some_and(|asked_at| asked_at.elapsed() < READ_AGAIN_MIN) {
@@ -114,6 +123,7 @@ async fn keep(keys: Weak<TokenKeys>, settings: TokenSettings) {
                 rest
             }
         };
+        held.tried.store(true, Ordering::Release);
         held.done.notify_waiters();
         tokio::select! {
             biased;

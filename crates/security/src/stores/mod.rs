@@ -1,7 +1,7 @@
 //! Certificates and private keys from Kafka's settings: PEM, PKCS12 or JKS files, or PEM text in the setting.
 //!
 //! The first bytes of a file tell its type; `ssl.truststore.type` and `ssl.keystore.type` need not be set. JKS, Java's own
-//! format, is only read ([`jks`]). Its relatives JCEKS, BCFKS and so on are refused.
+//! format, is only read (`jks`). Its relatives JCEKS, BCFKS and so on are refused.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

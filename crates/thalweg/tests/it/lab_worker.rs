@@ -331,7 +331,7 @@ async fn unsupported_assignments_are_refused_first() {
         (with(|a| a.records.size_bytes = 20), "records.size_bytes = 20 is too small to verify"),
         (
             with(|a| drop(a.properties.insert("security.protocol".to_owned(), "SASL_SSL".to_owned()))),
-            "sasl.mechanism=GSSAPI is invalid: expected PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+            "sasl.mechanism=GSSAPI is invalid: expected PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER",
         ),
         (with(|a| drop(a.properties.insert("acks".to_owned(), "2".to_owned()))), "acks=2 is invalid"),
         (
