@@ -10,7 +10,7 @@ use axum::Router;
 use thalweg_broker::Server;
 use thalweg_broker::metrics::Exposition;
 use thalweg_client::bootstrap_servers;
-use thalweg_config::StreamSettings;
+use thalweg_config::{SecurityProtocol, StreamSettings};
 use thalweg_stream::host::{Host, HostSettings, metrics, rest};
 use thalweg_stream::module::Console;
 use thalweg_stream::{Cluster, STACK_BYTES};
@@ -34,10 +34,14 @@ pub struct Streams {
 
 impl Streams {
     /// Starts hosting. Streams run as soon as their definitions are read.
-    pub fn start(server: &Server, settings: &StreamSettings) -> anyhow::Result<Streams> {
+    pub fn start(
+        server: &Server,
+        settings: &StreamSettings,
+        protocol: SecurityProtocol,
+    ) -> anyhow::Result<Streams> {
         let own = own_address(server).context("streams.enabled: the broker has no listener")?;
         let settings = HostSettings {
-            cluster: cluster(settings, &own.to_string())?,
+            cluster: cluster(settings, &own.to_string(), protocol)?,
             node: server.broker.node_id.0,
             refused_modules: settings.refused_modules.iter().cloned().collect(),
             console: Arc::new(Log),
@@ -118,9 +122,10 @@ async fn start(
     }
 }
 
-/// The cluster that streams use: through `own`, the first listener of this broker, unless another is configured.
+/// The cluster that streams use: through `own`, the first listener of this broker with its `protocol`, unless another is
+/// configured.
 /// Reads the file of client settings, so that its faults are reported before anything starts.
-pub fn cluster(settings: &StreamSettings, own: &str) -> anyhow::Result<Cluster> {
+pub fn cluster(settings: &StreamSettings, own: &str, protocol: SecurityProtocol) -> anyhow::Result<Cluster> {
     if let Some(servers) = &settings.bootstrap {
         bootstrap_servers(servers).context(StreamSettings::bootstrap.name())?;
     }
@@ -135,13 +140,20 @@ pub fn cluster(settings: &StreamSettings, own: &str) -> anyhow::Result<Cluster> 
             "both streams.client.config and streams.bootstrap.servers set the bootstrap servers: remove one";
         return Err(Usage(problem.to_owned()).into());
     }
-    let protocol = options.security.protocol();
-    if bootstrap == own && protocol != "PLAINTEXT" {
-        return Err(Usage(format!(
-            "streams.client.config has security.protocol={protocol}, and this broker's first listener is PLAINTEXT: \
-             streams.bootstrap.servers=HOST:PORT must name a listener with that protocol"
-        ))
-        .into());
+    let spoken = options.security.protocol();
+    let protocol = protocol.name();
+    if bootstrap == own && spoken != protocol {
+        let right = "streams.bootstrap.servers=HOST:PORT must name a listener with that protocol";
+        let problem = match &settings.client_config {
+            Some(_) => format!(
+                "streams.client.config has security.protocol={spoken}, and this broker's first listener is {protocol}: {right}"
+            ),
+            None => format!(
+                "streams.enabled: this broker's first listener is {protocol}. Set streams.client.config to a file of client \
+                 settings for it"
+            ),
+        };
+        return Err(Usage(problem).into());
     }
     Ok(Cluster { bootstrap, ..cluster })
 }

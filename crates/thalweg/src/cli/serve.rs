@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 use thalweg_broker::metrics::Metrics;
 use thalweg_broker::{ControllerServer, Loading, Server, StartError};
 use thalweg_config::{
-    BrokerConfig, ListenerSettings, LogSettings, ServerProperties, StreamSettings, WarningKind,
+    BrokerConfig, ListenerSettings, LogSettings, SecurityProtocol, ServerProperties, StreamSettings,
+    WarningKind,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -138,6 +139,11 @@ impl Serve {
     }
 }
 
+/// What the first listener speaks.
+fn first_protocol(config: &BrokerConfig) -> SecurityProtocol {
+    config.listeners.broker.first().map_or(SecurityProtocol::Plaintext, |listener| listener.protocol)
+}
+
 /// Checks the settings of hosted streams.
 fn check_streams(config: &BrokerConfig) -> Result<()> {
     if !config.streams.enabled {
@@ -148,7 +154,7 @@ fn check_streams(config: &BrokerConfig) -> Result<()> {
         return Err(Usage(problem.to_owned()).into());
     }
     // The address of its first listener is not known yet; any address will do.
-    hosting::cluster(&config.streams, "localhost:0")?;
+    hosting::cluster(&config.streams, "localhost:0", first_protocol(config))?;
     if config.http.listener.is_none() {
         let right = "set http.listener=HOST:PORT to create and deploy streams here";
         tracing::warn!("Property streams.enabled only starts streams that are already deployed: {right}");
@@ -227,9 +233,9 @@ impl Node {
     }
 
     /// Starts hosting streams, if enabled.
-    fn host(&self, settings: &StreamSettings) -> Result<Option<Streams>> {
+    fn host(&self, settings: &StreamSettings, protocol: SecurityProtocol) -> Result<Option<Streams>> {
         match self {
-            Node::Broker(server) if settings.enabled => Ok(Some(Streams::start(server, settings)?)),
+            Node::Broker(server) if settings.enabled => Ok(Some(Streams::start(server, settings, protocol)?)),
             _ => Ok(None),
         }
     }
@@ -260,7 +266,7 @@ async fn serve(
     let mut interrupt = signal(SignalKind::interrupt())?;
     // Before anything is opened, so that a port conflict is reported at once.
     let http = HttpListening::bind(&config.http)?;
-    let streams = config.streams.clone();
+    let (streams, protocol) = (config.streams.clone(), first_protocol(&config));
     let loading = Arc::new(Loading::default());
     let shown = tokio::spawn(show(Arc::clone(&loading), bars));
     tokio::spawn(log_limit::report());
@@ -279,7 +285,7 @@ async fn serve(
     if let Some(secured) = secured {
         tracing::info!("{}", secured.described());
     }
-    let streams = node.host(&streams)?;
+    let streams = node.host(&streams, protocol)?;
     let http = http.map(|listening| node.serve_http(listening, streams.as_ref()));
     for address in http.iter().flat_map(|server| &server.addresses) {
         tracing::info!("Metrics are at http://{address}/metrics");

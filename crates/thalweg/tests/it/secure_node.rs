@@ -143,3 +143,29 @@ fn an_authority_signs_for_nodes_and_clients() {
     assert_eq!(code, Some(2));
     assert!(error.contains("the name ../alice: expected letters"), "{error}");
 }
+
+#[test]
+fn hosted_streams_need_a_login_and_run_with_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let data = dir.path().join("data");
+    let mut command = thalweg("serve --secure --listen 127.0.0.1:0 --set streams.enabled=true --data-dir");
+    let (code, _, error) = run(command.arg(&data));
+    assert_ne!(code, Some(0), "{error}");
+    assert!(error.contains("first listener is SASL_SSL. Set streams.client.config"), "{error}");
+    let login = dir.path().join("data-security/client.properties");
+    let login = format!("streams.client.config={}", login.display());
+    let options =
+        ["--secure", "--listen", "127.0.0.1:0", "--set", "streams.enabled=true", "--set", login.as_str()];
+    let node = Node::start_with(&data, &options, &[]);
+    let settings = dir.path().join("data-security/client.properties");
+    let listed = || {
+        let mut command = thalweg("topic list --bootstrap-server");
+        succeeds(command.arg(&node.address).arg("--command-config").arg(&settings))
+    };
+    // The host makes the topic of its definitions once it has logged in.
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !listed().contains("__stream_definitions") {
+        assert!(std::time::Instant::now() < until, "{}", listed());
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+}
