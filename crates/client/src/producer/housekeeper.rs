@@ -72,6 +72,7 @@ async fn pause(shared: &Shared, refreshed: Instant) {
     };
     let Some(begun) = begun else { return tokio::time::sleep(TICK).await };
     tokio::select! {
+        biased;
         () = begun.notified() => {}
         () = tokio::time::sleep_until(refreshed + shared.config.metadata_max_age) => {}
     }

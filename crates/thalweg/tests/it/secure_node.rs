@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::binary::{run, run_with_input, thalweg};
+use super::binary::{run, run_with_input, thalweg, until};
 use super::node::Node;
 
 /// A secured node, and a user's way to it.
@@ -163,9 +163,5 @@ fn hosted_streams_need_a_login_and_run_with_one() {
         succeeds(command.arg(&node.address).arg("--command-config").arg(&settings))
     };
     // The host makes the topic of its definitions once it has logged in.
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
-    while !listed().contains("__stream_definitions") {
-        assert!(std::time::Instant::now() < until, "{}", listed());
-        std::thread::sleep(std::time::Duration::from_millis(200));
-    }
+    until("the stream definitions have a topic", || listed().contains("__stream_definitions"));
 }
