@@ -93,8 +93,7 @@ pub struct Peer {
 impl Peer {
     /// The principal that TLS gives: the name of the client's certificate, or none.
     pub fn principal(&self) -> Principal {
-        let certificate = self.tls.as_ref().and_then(|session| session.certificate.as_ref());
-        certificate.map_or_else(Principal::anonymous, |shown| Principal::user(shown.user.as_str()))
+        self.tls.as_ref().map_or_else(Principal::anonymous, Session::principal)
     }
 }
 

@@ -2,15 +2,21 @@
 //! once; and the log of those that fail.
 
 use super::stream::Stream;
-use super::stream::tls::TlsStream;
+use super::stream::tls::TlsStream as OwnStream;
 use parking_lot::{Mutex, RwLock};
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::{Arc, LazyLock};
+use std::task::Poll;
 use std::time::Duration;
 use thalweg_security::tls::{HandshakeFault, ServerTls, Session};
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 /// How long a handshake may take.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
@@ -109,10 +115,51 @@ impl TlsListener {
         }
     }
 
+    /// Makes the handshake of a connection that another stack than this crate's serves. A failure is logged as all are.
+    pub async fn accept_for(
+        &self,
+        listener: &str,
+        stream: TcpStream,
+        address: SocketAddr,
+    ) -> Option<(TlsStream<TcpStream>, Session)> {
+        let ended = match tokio::time::timeout(HANDSHAKE_MAX, self.shake_for(stream)).await {
+            Ok(ended) => ended,
+            Err(_) => Err(HandshakeEnd::TooSlow(HANDSHAKE_MAX)),
+        };
+        ended.map_err(|reason| self.note(listener, address, &reason)).ok()
+    }
+
+    async fn shake_for(&self, stream: TcpStream) -> Result<(TlsStream<TcpStream>, Session), HandshakeEnd> {
+        let tls = self.current();
+        let mut begin = [0];
+        match stream.peek(&mut begin).await? {
+            0 => return Err(HandshakeEnd::Closed),
+            _ if !matches!(begin[0], HANDSHAKE | SSL2) => return Err(HandshakeFault::PlainText.into()),
+            _ => {}
+        }
+        let mut shaken = pin!(TlsAcceptor::from(tls.config()).accept(stream));
+        let stream = loop {
+            // A turn is for the work at hand, and not for waiting.
+            let turn = self.turns.0.acquire().await;
+            let advanced = poll_fn(|context| Poll::Ready(shaken.as_mut().poll(context))).await;
+            drop(turn);
+            match advanced {
+                Poll::Ready(Ok(stream)) => break stream,
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Err(HandshakeEnd::Closed);
+                }
+                Poll::Ready(Err(error)) => return Err(error.into()),
+                Poll::Pending => woken().await,
+            }
+        };
+        let session = tls.session(stream.get_ref().1)?;
+        Ok((stream, session))
+    }
+
     async fn shake(&self, stream: Stream) -> Result<(Stream, Session), HandshakeEnd> {
         let tls = self.current();
         let connection = tls.connection().map_err(|error| HandshakeFault::from(&error))?;
-        let mut stream = TlsStream::new(stream, connection);
+        let mut stream = OwnStream::new(stream, connection);
         let (mut begin, mut received) = (None, 0);
         while stream.connection().is_handshaking() {
             stream.readable().await?;
@@ -166,4 +213,14 @@ impl TlsListener {
             failures.unlogged += 1;
         }
     }
+}
+
+/// Ends when the task is woken again, by whatever its last poll waits for.
+async fn woken() {
+    let mut is_again = false;
+    poll_fn(|_| match std::mem::replace(&mut is_again, true) {
+        true => Poll::Ready(()),
+        false => Poll::Pending,
+    })
+    .await;
 }

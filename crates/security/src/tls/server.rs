@@ -4,12 +4,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::crypto::ring::Ticketer;
 use rustls::pki_types::CertificateDer;
 use rustls::server::UnbufferedServerConnection;
+use rustls::{CommonState, ServerConfig};
 
 use super::{HandshakeFault, cipher_name, client_certificates, no_suite, roots, take_ciphers, take_versions};
+use crate::Principal;
 use crate::names::{Named, PrincipalMapping, distinguished_name};
 use crate::setting::{InvalidSetting, Take};
 use crate::stores::{Identity, take_identity, take_trusted};
@@ -44,6 +45,14 @@ pub struct Session {
     pub cipher: String,
     /// The client's certificate, if it has shown one.
     pub certificate: Option<PeerCertificate>,
+}
+
+impl Session {
+    /// The principal that the handshake gives: the name of the client's certificate, or none.
+    pub fn principal(&self) -> Principal {
+        let certificate = self.certificate.as_ref();
+        certificate.map_or_else(Principal::anonymous, |shown| Principal::user(shown.user.as_str()))
+    }
 }
 
 /// The names of a client's certificate.
@@ -148,6 +157,11 @@ impl ServerTls {
         UnbufferedServerConnection::new(Arc::clone(&self.config))
     }
 
+    /// The settings, for a stack that makes the connections itself.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config)
+    }
+
     /// Whether these settings may take the place of `old` on a running listener: clients know the broker by its names.
     pub fn check_compatible(
         &self,
@@ -169,7 +183,7 @@ impl ServerTls {
     }
 
     /// What a finished handshake found.
-    pub fn session(&self, connection: &UnbufferedServerConnection) -> Result<Session, HandshakeFault> {
+    pub fn session(&self, connection: &CommonState) -> Result<Session, HandshakeFault> {
         let certificate = connection.peer_certificates().and_then(<[_]>::first);
         let protocol = match connection.protocol_version() {
             Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",

@@ -7,12 +7,14 @@ mod credential;
 mod hash;
 mod new_user;
 mod server;
+mod verified;
 
 pub use client::{Client, ITERATIONS_ASKED_MAX, ITERATIONS_MIN, ScramFault};
 pub use credential::{Credential, ITERATIONS_MAX};
 pub use hash::Hash;
 pub use new_user::{NewUser, NewUserFault};
 pub use server::{ClientFirst, Server};
+pub use verified::VerifiedPasswords;
 
 /// "No channel binding": the start of a client's first message.
 const GS2_HEADER: &str = "n,,";
