@@ -12,9 +12,15 @@ pub(crate) mod tls;
 
 use std::sync::Arc;
 
+use crate::byte_stream::ByteStream;
+use crate::error::TlsFault;
 use crate::properties::{InvalidSetting, Properties};
 use sasl::Credentials;
 use tls::Tls;
+
+/// The settings of what is trusted, besides the file.
+const TRUSTED: [&str; 4] =
+    ["ssl.truststore.certificates", "ssl.truststore.password", "ssl.ca.location", "ssl.ca.pem"];
 
 /// `security.protocol` and its settings. The default is PLAINTEXT. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -51,9 +57,44 @@ impl Security {
         Ok(Security(Some(Arc::new(Layers { protocol, tls, credentials }))))
     }
 
+    /// Takes the settings of TLS for a protocol other than Kafka's, whatever `security.protocol` says, and with `logs_in` the
+    /// login, if there is one. `trusted` is a file of certificates that takes the place of the trusted ones.
+    pub fn take_https(
+        properties: &mut Properties,
+        trusted: Option<&str>,
+        logs_in: bool,
+    ) -> Result<Security, InvalidSetting> {
+        if let Some(file) = trusted {
+            for other in TRUSTED {
+                properties.take(other);
+            }
+            properties.set("ssl.truststore.location", file);
+        }
+        let has_login = properties.rest().any(|key| matches!(key, "sasl.jaas.config" | "sasl.username"));
+        properties.set("security.protocol", if logs_in && has_login { "SASL_SSL" } else { "SSL" });
+        Security::take(properties)
+    }
+
     /// `security.protocol`.
     pub fn protocol(&self) -> &'static str {
         self.0.as_ref().map_or("PLAINTEXT", |layers| layers.protocol)
+    }
+
+    /// Begins TLS on a stream to `address`, where the protocol has it.
+    pub async fn wrap(
+        &self,
+        stream: Box<dyn ByteStream>,
+        address: &str,
+    ) -> Result<Box<dyn ByteStream>, TlsFault> {
+        match self.tls() {
+            Some(tls) => tls.wrap(stream, address).await,
+            None => Ok(stream),
+        }
+    }
+
+    /// The user and the password, for a protocol that shows them as such; none with a token or without a login.
+    pub fn password(&self) -> Option<(&str, &str)> {
+        self.credentials()?.as_password()
     }
 
     pub(crate) fn tls(&self) -> Option<&Tls> {
@@ -73,6 +114,29 @@ fn take_first(properties: &mut Properties, names: &[&'static str]) -> Option<(&'
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_protocols_take_tls_and_a_password_from_the_same_settings() {
+        let settings = |more: &str| {
+            let jaas = "org.apache.kafka.common.security.scram.ScramLoginModule required username=\"ann\" password=\"pw\";";
+            Properties::parse(&format!(
+                "security.protocol=PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={jaas}\n{more}"
+            ))
+        };
+        let dir = tempfile::tempdir().expect("a directory");
+        let ca = dir.path().join("ca.pem");
+        let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+        std::fs::write(&ca, own.cert.pem()).expect("written");
+        let ca = ca.to_str();
+        let security = Security::take_https(&mut settings(""), ca, true).expect("valid settings");
+        assert_eq!((security.protocol(), security.password()), ("SASL_SSL", Some(("ann", "pw"))));
+        let security = Security::take_https(&mut settings(""), ca, false).expect("valid settings");
+        assert_eq!((security.protocol(), security.password()), ("SSL", None), "the caller has another login");
+        let mut other = settings("ssl.truststore.location=/a\nssl.truststore.password=x\n");
+        let error =
+            Security::take_https(&mut other, Some("/nowhere/ca.pem"), true).expect_err("no such file");
+        assert!(error.to_string().contains("ssl.truststore.location=/nowhere/ca.pem"), "{error}");
+    }
 
     #[test]
     fn plaintext_takes_nothing_of_other_layers() {

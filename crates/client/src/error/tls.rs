@@ -76,7 +76,7 @@ impl TlsFault {
     }
 
     /// What an error of a stream means, where it is one of TLS.
-    pub(crate) fn of(error: &io::Error) -> Option<TlsFault> {
+    pub fn of(error: &io::Error) -> Option<TlsFault> {
         let error: &rustls::Error = error.get_ref()?.downcast_ref()?;
         Some(match error {
             rustls::Error::InvalidCertificate(error) => of_certificate(error),

@@ -111,6 +111,12 @@ impl Credentials {
         &self.password
     }
 
+    /// User and password, unless they are of a token.
+    pub(super) fn as_password(&self) -> Option<(&str, &str)> {
+        let is_password = self.token_file.is_none() && !self.by_token;
+        is_password.then_some((self.user.as_str(), self.password.as_str()))
+    }
+
     /// The first message, and the state for further ones.
     fn begin(&self) -> Result<(Option<scram::Client>, Vec<u8>), AuthenticationFault> {
         if let Some(file) = &self.token_file {
