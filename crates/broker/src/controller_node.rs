@@ -5,7 +5,9 @@
 //! has one voter: while its process is down, the cluster cannot change, and the log says so at the start.
 
 use crate::authentication::{Admission, Authenticator, Images, Session};
+use crate::authorization::ClusterRights;
 use crate::config_rules::BrokerConfigRules;
+use crate::http_access::HttpAccess;
 use crate::loading::Loading;
 use crate::metrics::Metrics;
 use crate::opening::{self, DRAIN, StartError};
@@ -16,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_config::{BrokerConfig, Listener};
 use thalweg_controller::{Controller, ControllerOptions, HandleError, Requester};
-use thalweg_log::LogDirs;
+use thalweg_log::{Clock, LogDirs};
 use thalweg_membership::features;
 use thalweg_net::Machine;
 use thalweg_net::{ConnectionLimits, ConnectionSettings, Frame, Handler, Listening, Peer, Reply, Unproven};
@@ -161,6 +163,9 @@ pub struct ControllerServer {
     /// Its metrics.
     pub metrics: Metrics,
     node: ControllerNode,
+    config: Arc<BrokerConfig>,
+    secured: Arc<SecuredListeners>,
+    clock: Clock,
     /// Held open, so that no other process uses them.
     _log_dirs: Arc<LogDirs>,
 }
@@ -177,22 +182,43 @@ pub async fn start_controller_on(
 ) -> Result<ControllerServer, StartError> {
     let config = Arc::new(config);
     let connections = opening::connection_settings(machine, &config);
-    let listening = opening::bind_all(machine, &config.listeners.controller, &config)?;
+    let http = config.http.as_listener();
+    let (listening, secured) =
+        opening::bind_all(machine, &config.listeners.controller, http.as_ref(), &config)?;
     let (log_dirs, found) = opening::open_logs(machine, &config, None, &Loading::default())?;
     let may_format = found.is_empty();
-    let node =
-        ControllerNode::start(machine, &config, &log_dirs, may_format, listening, &connections).await?;
+    let node = ControllerNode::start(
+        machine,
+        &config,
+        &log_dirs,
+        may_format,
+        (listening, Arc::clone(&secured)),
+        &connections,
+    )
+    .await?;
     Ok(ControllerServer {
         addresses: node.addresses().to_vec(),
         data_dirs: config.log.data_dirs().to_vec(),
         node_id: config.node.id,
         metrics: Metrics::new(None, Some(Arc::clone(node.controller())), machine.clock.clone()),
         node,
+        config,
+        secured,
+        clock: machine.clock.clone(),
         _log_dirs: log_dirs,
     })
 }
 
 impl ControllerServer {
+    /// Who may use its HTTP listener.
+    pub fn http_access(&self) -> HttpAccess {
+        let controller = self.node.controller();
+        let of_controller = Arc::clone(controller);
+        let images: Images = Arc::new(move || of_controller.image());
+        let rights = ClusterRights::of_controller(Arc::clone(controller), self.config.authorizer_rules());
+        HttpAccess::new(&self.config, &self.secured, &images, &self.clock, rights)
+    }
+
     /// Waits until the controller fails: the process must stop then. Returns the reason.
     pub async fn failed(&self) -> String {
         self.node.controller().stopped().await;

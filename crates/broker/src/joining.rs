@@ -36,7 +36,7 @@ pub(crate) async fn find_controller(
     connections: &ConnectionSettings,
 ) -> Result<Joined, StartError> {
     if config.node.roles.controller {
-        let (listening, secured) = bind_all(machine, &config.listeners.controller, config)?;
+        let (listening, secured) = bind_all(machine, &config.listeners.controller, None, config)?;
         let (log_dirs, found) = open_logs(machine, config, None, loading)?;
         let may_format = found.is_empty();
         let node =

@@ -14,6 +14,7 @@ mod config_rules;
 mod controller_node;
 mod directory_watch;
 mod fetch_sessions;
+mod http_access;
 mod joining;
 mod loading;
 pub mod metrics;
@@ -26,6 +27,7 @@ mod secured;
 mod server;
 
 pub use controller_node::{ControllerServer, start_controller, start_controller_on};
+pub use http_access::HttpAccess;
 pub use loading::Loading;
 pub use opening::StartError;
 pub use server::{Server, start, start_on, start_watched};

@@ -67,13 +67,14 @@ pub enum StartError {
     Unsupported(String),
 }
 
-/// Opens the sockets of listeners, once their TLS is read.
+/// Opens the sockets of listeners, once their TLS is read, and that of the HTTP listener, whose socket is not opened here.
 pub(crate) fn bind_all(
     machine: &Machine,
     listeners: &[Listener],
+    http: Option<&Listener>,
     config: &BrokerConfig,
 ) -> Result<(Vec<Listening>, Arc<SecuredListeners>), StartError> {
-    let secured = SecuredListeners::open(config, listeners)?;
+    let secured = SecuredListeners::open(config, listeners.iter().chain(http))?;
     let network = &config.network;
     let options =
         SocketOptions { backlog: network.listen_backlog, receive_buffer_bytes: network.receive_buffer_bytes };

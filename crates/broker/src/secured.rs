@@ -64,7 +64,10 @@ type Stamp = Option<(SystemTime, u64)>;
 
 impl SecuredListeners {
     /// Reads the settings of those listeners that have TLS.
-    pub fn open(config: &BrokerConfig, listeners: &[Listener]) -> Result<SecuredListeners, TlsRefused> {
+    pub fn open<'a>(
+        config: &BrokerConfig,
+        listeners: impl IntoIterator<Item = &'a Listener>,
+    ) -> Result<SecuredListeners, TlsRefused> {
         let mut secured = Vec::new();
         for listener in listeners {
             let Some(settings) = config.tls_of(listener) else { continue };

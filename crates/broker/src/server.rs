@@ -7,9 +7,11 @@
 
 use crate::api::{ApiHandler, SERVED};
 use crate::authentication::{Authenticator, Images};
+use crate::authorization::ClusterRights;
 use crate::broker::{Broker, BrokerParts};
 use crate::controller_node::ControllerNode;
 use crate::directory_watch::watch_directories;
+use crate::http_access::HttpAccess;
 use crate::joining::{self, Joined};
 use crate::loading::Loading;
 use crate::metrics::Metrics;
@@ -82,7 +84,8 @@ pub async fn start_on(
         return Err(StartError::Unsupported(text.to_owned()));
     }
     let config = Arc::new(config);
-    let (listening, secured) = bind_all(machine, &config.listeners.broker, &config)?;
+    let http = config.http.as_listener();
+    let (listening, secured) = bind_all(machine, &config.listeners.broker, http.as_ref(), &config)?;
     let connections = connection_settings(machine, &config);
     let Joined { controller, link, log_dirs, found } =
         joining::find_controller(machine, &config, loading, &connections).await?;
@@ -322,6 +325,15 @@ fn serve(
 }
 
 impl Server {
+    /// Who may use its HTTP listener.
+    pub fn http_access(&self) -> HttpAccess {
+        let broker = &self.broker;
+        let of_broker = Arc::clone(broker);
+        let images: Images = Arc::new(move || of_broker.image());
+        let rights = ClusterRights::of_broker(Arc::clone(broker));
+        HttpAccess::new(&broker.config(), &broker.secured, &images, &broker.clock, rights)
+    }
+
     /// Waits until the metadata log cannot be applied, the embedded controller has failed, or the last data directory
     /// has failed: the broker must stop then. Returns the reason.
     pub async fn failed(&self) -> String {

@@ -9,6 +9,7 @@ use thalweg_security::acl::Rules;
 use thalweg_security::sasl::scram::NewUser;
 
 use super::error::{ConfigError, InvalidConfig, InvalidValue};
+use super::http;
 use super::key::UpdateMode;
 use super::listener::{ListenerTexts, Listeners};
 use super::properties::ServerProperties;
@@ -198,14 +199,18 @@ impl BrokerConfig {
         let (Ok(listeners), true) = (listeners, errors.is_empty()) else {
             return Err(InvalidConfig(errors));
         };
-        let sasl =
-            sasl::of_listeners(&listeners, &layers.file).map_err(|error| InvalidConfig(vec![error]))?;
+        let refused = |error| InvalidConfig(vec![error]);
+        let mut sasl = sasl::of_listeners(&listeners, &layers.file).map_err(refused)?;
+        let http = HttpSettings::from(&values);
+        if let Some(listener) = http.as_listener() {
+            sasl.extend(http::login(&listener, &listeners, &layers.file).map_err(refused)?);
+        }
         Ok(Self {
             node: NodeSettings::from(&values),
             listeners,
             sasl,
             network: NetworkSettings::from(&values),
-            http: HttpSettings::from(&values),
+            http,
             streams: StreamSettings::from(&values),
             topics: TopicSettings::from(&values),
             log: LogSettings::from(&values),

@@ -81,6 +81,12 @@ pub struct Listener {
 }
 
 impl Listener {
+    /// Whether other machines may reach it.
+    pub fn is_reachable(&self) -> bool {
+        let is_loopback = self.address().is_some_and(|address| address.is_loopback());
+        self.host.as_deref() != Some("localhost") && !is_loopback
+    }
+
     fn address(&self) -> Option<IpAddr> {
         self.host.as_deref()?.parse().ok()
     }

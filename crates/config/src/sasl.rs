@@ -10,6 +10,7 @@ use std::time::Duration;
 use thalweg_security::sasl::jaas::{self, LoginModule};
 use thalweg_security::sasl::oauth::TokenRules;
 use thalweg_security::sasl::plain::Users;
+use thalweg_security::sasl::scram::Hash;
 use thalweg_security::sasl::{GSSAPI, Mechanism};
 
 use super::error::{ConfigError, InvalidValue};
@@ -27,6 +28,9 @@ const TOKEN_VALIDATORS: [&str; 2] = [
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
     "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
 ];
+
+/// Those whose users are in the metadata.
+const SCRAM: [Mechanism; 2] = [Mechanism::Scram(Hash::Sha256), Mechanism::Scram(Hash::Sha512)];
 
 /// SASL on one listener.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,14 +105,7 @@ fn of_listener(listener: &Listener, file: &BTreeMap<String, String>) -> Result<S
         let module = names.login_module(mechanism)?;
         match (mechanism, module) {
             (Mechanism::Plain, Some(module)) => users = Users::of(&module),
-            (Mechanism::Plain, None) => {
-                let key = names.key_of_jaas(mechanism);
-                let reason = format!(
-                    "Expected the users of PLAIN: {} required user_NAME=\"PASSWORD\";",
-                    mechanism.login_module()
-                );
-                return Err(InvalidValue::new(&key, NOT_SET, reason).into());
-            }
+            (Mechanism::Plain, None) => return Err(names.without_users(mechanism).into()),
             (Mechanism::OAuthBearer, _) => tokens = Some(names.tokens()?),
             (Mechanism::Scram(_), _) => {}
         }
@@ -119,6 +116,32 @@ fn of_listener(listener: &Listener, file: &BTreeMap<String, String>) -> Result<S
     }
     let receive_max_bytes = names.get(SaslKeys::receive_max_bytes)?;
     Ok(SaslListener { mechanisms, receive_max_bytes, users, tokens, max_reauth })
+}
+
+/// How a listener verifies passwords that are shown to it, without a mechanism's messages. Only its own settings count: the
+/// others are for mechanisms.
+pub(super) fn of_passwords(
+    listener: &Listener,
+    file: &BTreeMap<String, String>,
+) -> Result<SaslListener, ConfigError> {
+    let names = Names { file, listener: &listener.name, mechanism: Some(Mechanism::Plain) };
+    let is_own = |key: &str| names.find(key).is_some_and(|(name, _)| name.starts_with(&names.prefix()));
+    let module = match is_own(SaslKeys::jaas_config.name()) {
+        true => names.login_module(Mechanism::Plain)?,
+        false => None,
+    };
+    let plain = module.as_ref().map(|_| Mechanism::Plain);
+    let mechanisms = match is_own(SaslKeys::enabled_mechanisms.name()) {
+        true => names.mechanisms_of_passwords()?,
+        false => SCRAM.into_iter().chain(plain).collect(),
+    };
+    if mechanisms.contains(&Mechanism::Plain) && module.is_none() {
+        return Err(names.without_users(Mechanism::Plain).into());
+    }
+    let users = module.filter(|_| mechanisms.contains(&Mechanism::Plain)).map(|module| Users::of(&module));
+    let receive_max_bytes = names.get(SaslKeys::receive_max_bytes)?;
+    let users = users.unwrap_or_default();
+    Ok(SaslListener { mechanisms, receive_max_bytes, users, tokens: None, max_reauth: BTreeMap::new() })
 }
 
 /// The names under which a setting may be found.
@@ -189,6 +212,29 @@ impl Names<'_> {
             true => wrong("", format!("Listener {} uses SASL: expected some of {served}", self.listener)),
             false => Ok(mechanisms),
         }
+    }
+
+    /// Those whose users have a password that can be verified as such.
+    fn mechanisms_of_passwords(&self) -> Result<BTreeSet<Mechanism>, ConfigError> {
+        let mechanisms = self.mechanisms()?;
+        match mechanisms.contains(&Mechanism::OAuthBearer) {
+            true => {
+                let key = format!("{}{}", self.prefix(), SaslKeys::enabled_mechanisms.name());
+                let reason =
+                    "Expected some of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, whose users have passwords";
+                Err(InvalidValue::new(&key, Mechanism::OAuthBearer.name(), reason).into())
+            }
+            false => Ok(mechanisms),
+        }
+    }
+
+    fn without_users(&self, mechanism: Mechanism) -> InvalidValue {
+        let reason = format!(
+            "Expected the users of {}: {} required user_NAME=\"PASSWORD\";",
+            mechanism.name(),
+            mechanism.login_module()
+        );
+        InvalidValue::new(&self.key_of_jaas(mechanism), NOT_SET, reason)
     }
 
     /// A class that decides in place of the mechanism.
@@ -263,8 +309,6 @@ impl Names<'_> {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_security::sasl::scram::Hash;
-
     use super::super::{BrokerConfig, ServerProperties};
     use super::*;
 

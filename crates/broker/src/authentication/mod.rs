@@ -11,10 +11,12 @@ mod answering;
 mod authenticator;
 mod exchange;
 mod outcome;
+mod passwords;
 mod session;
 mod state;
 mod token_keys;
 
 pub use authenticator::{Authenticator, Images};
+pub use passwords::Passwords;
 pub use session::{Admission, Session};
 pub use token_keys::TokenKeys;

@@ -5,7 +5,6 @@
 
 use std::fmt;
 use thalweg_security::acl::{Acl, Answer, Operation, PatternType, Reason, ResourceType};
-use thalweg_wire::ApiKey;
 
 /// Kafka's name of the log.
 const TARGET: &str = "kafka.authorizer.logger";
@@ -14,7 +13,8 @@ const TARGET: &str = "kafka.authorizer.logger";
 pub(super) struct Decision<'a> {
     pub principal: &'a str,
     pub host: &'a str,
-    pub api: ApiKey,
+    /// The API, or what else was asked for.
+    pub request: fmt::Arguments<'a>,
     pub operation: Operation,
     pub resource_type: ResourceType,
     pub resource_name: &'a str,
@@ -49,13 +49,14 @@ impl Decision<'_> {
 
 impl fmt::Display for Decision<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Decision { principal, host, api, operation, resource_type, resource_name, count, answer } = self;
+        let Decision { principal, host, request, operation, resource_type, resource_name, count, answer } =
+            self;
         let decided = if answer.is_allowed { "Allowed" } else { "Denied" };
         let (operation, pattern) = (operation.name(), PatternType::Literal.name());
         write!(
             f,
             "Principal = {principal} is {decided} operation = {operation} from host = {host} on resource = {}:{pattern}:\
-             {resource_name} for request = {api:?} with resourceRefCount = {count} based on rule ",
+             {resource_name} for request = {request} with resourceRefCount = {count} based on rule ",
             in_words(*resource_type)
         )?;
         match &answer.reason {
@@ -117,7 +118,7 @@ mod tests {
             let decision = Decision {
                 principal: "User:ann",
                 host: "10.0.0.7",
-                api: ApiKey::Fetch,
+                request: format_args!("Fetch"),
                 operation: Operation::Read,
                 resource_type: ResourceType::Topic,
                 resource_name: "payments",

@@ -4,6 +4,8 @@
 //! at the price of one branch. Which API needs what is said in the table that serves it (`api`).
 
 mod audit;
+mod cluster;
 mod permissions;
 
+pub use cluster::ClusterRights;
 pub use permissions::{Denials, Permissions};

@@ -112,8 +112,10 @@ impl Permissions {
     ) -> bool {
         let Some(Asker { authorizer, principal, host, api }) = &self.0 else { return true };
         let answer = &authorizer.authorize(principal, host, operation, resource_type, resource_name);
-        let (principal, api) = (principal.as_str(), *api);
-        Decision { principal, host, api, operation, resource_type, resource_name, count, answer }.log(logged);
+        let (principal, request) = (principal.as_str(), format_args!("{api:?}"));
+        let decision =
+            Decision { principal, host, request, operation, resource_type, resource_name, count, answer };
+        decision.log(logged);
         answer.is_allowed
     }
 }

@@ -53,7 +53,14 @@ topics has a sample per topic and one for all topics, without the label; sum ove
 
 A broker that hosts streams also exposes [their metrics](streams.md#streams-as-a-service).
 
-The server has neither TLS nor authentication. Bind it to the machine, or to a network for operators only.
+Without further settings the server has neither TLS nor a login: bind it to the machine. With `http.security.protocol=SSL` and
+`http.authentication=basic` it has both ([security](security.md#the-http-listener)):
+
+```yaml
+    scheme: https
+    basic_auth: { username: scraper, password_file: /etc/prometheus/scraper.password }
+    tls_config: { ca_file: /etc/prometheus/ca.crt }
+```
 
 Counters start at 0 when the process starts. Counters of a topic restart at 0 when its last partition has left the broker; the sample
 for all topics continues. Quantiles cover the last one to two minutes, and are NaN without requests.

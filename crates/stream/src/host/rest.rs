@@ -10,7 +10,8 @@
 //! | `DELETE /streams/NAME` | stops and deletes it |
 //!
 //! Errors are `{"error": {"kind", "message"}}`; the message for an invalid definition shows the text with a caret under the
-//! mistake. Access to the listener means running streams with the rights of the process. Requests from web pages, which
+//! mistake. Who may create streams runs them with the rights of the process: the listener decides who that is, not this API.
+//! Requests from web pages, which
 //! have an `Origin`, are rejected: a browser on the machine must not act as an operator.
 
 use std::collections::BTreeMap;

@@ -226,10 +226,15 @@ impl Node {
         let mut sources: Vec<http::metrics::Source> = vec![Box::new(move |page| metrics.expose(page))];
         sources.extend(streams.map(Streams::metrics));
         let routes = http::metrics::routes(sources);
-        listening.serve(match streams {
+        let routes = match streams {
             Some(streams) => routes.merge(streams.routes()),
             None => routes,
-        })
+        };
+        let access = match self {
+            Node::Broker(server) => server.http_access(),
+            Node::Controller(server) => server.http_access(),
+        };
+        listening.serve(routes, Some(access))
     }
 
     /// Starts hosting streams, if enabled.
@@ -265,7 +270,7 @@ async fn serve(
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     // Before anything is opened, so that a port conflict is reported at once.
-    let http = HttpListening::bind(&config.http)?;
+    let http = config.http.listener.as_ref().map(HttpListening::bind).transpose()?;
     let (streams, protocol) = (config.streams.clone(), first_protocol(&config));
     let loading = Arc::new(Loading::default());
     let shown = tokio::spawn(show(Arc::clone(&loading), bars));
@@ -287,10 +292,10 @@ async fn serve(
     }
     let streams = node.host(&streams, protocol)?;
     let http = http.map(|listening| node.serve_http(listening, streams.as_ref()));
-    for address in http.iter().flat_map(|server| &server.addresses) {
-        tracing::info!("Metrics are at http://{address}/metrics");
+    for url in http.iter().flat_map(|server| &server.urls) {
+        tracing::info!("Metrics are at {url}/metrics");
         if streams.is_some() {
-            tracing::info!("Streams are at http://{address}/streams");
+            tracing::info!("Streams are at {url}/streams");
         }
     }
     let running = Served { node, streams, http };

@@ -1,59 +1,158 @@
-//! Connections to the HTTP server, with limits on their number and their idle time.
+//! Connections to the HTTP server: accepted, wrapped in TLS, and served one request after another, within limits of number, time
+//! and size.
 
-use axum::serve::Listener;
+use super::gate::{self, Visit};
+use super::places::{Place, Places};
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use thalweg_broker::HttpAccess;
+use thalweg_client::ByteStream;
+use thalweg_config::HTTP_LISTENER;
+use thalweg_security::Principal;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep};
 
-/// Connections to one socket; further ones wait to be accepted.
-const CONNECTIONS_MAX: usize = 64;
-/// A connection without traffic for this long is closed.
+/// How long a stranger may take for its handshake and the head of a request that may be served.
+const STRANGER_MAX: Duration = Duration::from_secs(10);
+/// A connection without traffic for this long is closed, and one that waits for the rest of a request's head.
 const SILENT_MAX: Duration = Duration::from_secs(60);
+/// The largest head of a request; a larger one is answered with 431.
+const HEAD_BYTES_MAX: usize = 32 * 1024;
+/// How long accepting rests when the process is out of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A socket that accepts no more than it has places for.
-pub(super) struct Bounded {
-    socket: TcpListener,
-    places: Arc<Semaphore>,
+/// How often it is logged that connections cannot be accepted.
+const FAILED_ACCEPTS_NOTED: Duration = Duration::from_secs(60);
+
+/// What is served, and to whom.
+pub(super) struct Serving {
+    pub routes: Router,
+    /// None: to everybody.
+    pub access: Option<Arc<HttpAccess>>,
+    pub places: Arc<Places>,
 }
 
-impl Bounded {
-    pub(super) fn new(socket: TcpListener) -> Self {
-        Self { socket, places: Arc::new(Semaphore::new(CONNECTIONS_MAX)) }
+/// Accepts connections until the server stops, and waits for their last requests.
+pub(super) async fn accept(socket: TcpListener, serving: Arc<Serving>, mut stop: watch::Receiver<bool>) {
+    let mut connections = JoinSet::new();
+    let stopping = stop.clone();
+    let mut noted: Option<Instant> = None;
+    loop {
+        tokio::select! {
+            biased;
+            () = stopped(&mut stop) => break,
+            Some(_) = connections.join_next() => {}
+            accepted = socket.accept() => match accepted {
+                Ok((stream, address)) => {
+                    let place = serving.places.enter(address.ip());
+                    connections.spawn(attend(stream, address, Arc::clone(&serving), place, stopping.clone()));
+                }
+                Err(error) => {
+                    if noted.is_none_or(|noted| noted.elapsed() >= FAILED_ACCEPTS_NOTED) {
+                        noted = Some(Instant::now());
+                        tracing::warn!(%error, "Failed to accept HTTP connections");
+                    }
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+        }
+    }
+    drop(socket);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // An error means that the server was dropped.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// Serves a connection until it ends, or has to give way.
+async fn attend(
+    stream: TcpStream,
+    address: SocketAddr,
+    serving: Arc<Serving>,
+    place: Place,
+    stop: watch::Receiver<bool>,
+) {
+    let place = Arc::new(place);
+    let too_late = async {
+        tokio::time::sleep(STRANGER_MAX).await;
+        if !place.is_strangers() {
+            std::future::pending().await
+        }
+    };
+    tokio::select! {
+        biased;
+        () = place.lost() => tracing::debug!(%address, "Closed an HTTP connection to make room"),
+        () = too_late => tracing::debug!(%address, "Closed an HTTP connection without a request"),
+        () = serve(stream, address, &serving, Arc::clone(&place), stop) => {}
     }
 }
 
-impl Listener for Bounded {
-    type Io = Connection;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Connection, SocketAddr) {
-        let place = Arc::clone(&self.places).acquire_owned().await.expect("the semaphore is never closed");
-        let (stream, address) = Listener::accept(&mut self.socket).await;
-        let silence = Box::pin(tokio::time::sleep(SILENT_MAX));
-        (Connection { stream, silence, _place: place }, address)
-    }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+async fn serve(
+    stream: TcpStream,
+    address: SocketAddr,
+    serving: &Serving,
+    place: Arc<Place>,
+    mut stop: watch::Receiver<bool>,
+) {
+    // Answers leave whole, so nothing is gained by waiting for more to send with them.
+    let _ = stream.set_nodelay(true);
+    let (stream, certified): (Box<dyn ByteStream>, _) =
+        match serving.access.as_ref().and_then(|access| access.tls.as_ref()) {
+            None => (Box::new(stream), None),
+            Some(tls) => match tls.accept_for(HTTP_LISTENER, stream, address).await {
+                Some((stream, session)) => (Box::new(stream), session.certificate.map(|shown| shown.user)),
+                None => return,
+            },
+        };
+    let routes = serving.routes.clone();
+    let certified = certified.map(Principal::user);
+    let visit = Visit { access: serving.access.clone(), place, address: address.ip(), certified };
+    let service = TowerToHyperService::new(routes.layer(from_fn_with_state(Arc::new(visit), gate::check)));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(SILENT_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(Connection::new(stream)), service);
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        biased;
+        ended = connection.as_mut() => ended,
+        () = stopped(&mut stop) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%address, %error, "HTTP connection ended");
     }
 }
 
 /// A connection that ends when it has been silent for too long.
-pub(super) struct Connection {
-    stream: TcpStream,
+struct Connection {
+    stream: Box<dyn ByteStream>,
     silence: Pin<Box<Sleep>>,
-    _place: OwnedSemaphorePermit,
 }
 
 impl Connection {
+    fn new(stream: Box<dyn ByteStream>) -> Connection {
+        Connection { stream, silence: Box::pin(tokio::time::sleep(SILENT_MAX)) }
+    }
+
     fn spoken(&mut self) {
         self.silence.as_mut().reset(Instant::now() + SILENT_MAX);
     }
@@ -89,10 +188,19 @@ impl AsyncWrite for Connection {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        if let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(context) {
+            return Poll::Ready(flushed);
+        }
+        // TLS takes what the socket does not.
+        ready!(self.silence.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        if let Poll::Ready(ended) = Pin::new(&mut self.stream).poll_shutdown(context) {
+            return Poll::Ready(ended);
+        }
+        ready!(self.silence.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }

@@ -1,17 +1,20 @@
 //! The HTTP server of a node (`http.listener`), for operators: bound before anything else is done, served once the node serves.
 //!
-//! Its starter merges axum routers, such as [`metrics`]. Owns the sockets and their limits. Refuses: TLS,
-//! authentication, and knowledge of the served content.
+//! Its starter merges axum routers, such as [`metrics`]. Owns the sockets and their limits, and lets in those whom the node's
+//! access allows. Refuses: knowledge of the served content.
 
 mod connections;
+mod gate;
 pub mod metrics;
+mod places;
 
 use axum::Router;
-use connections::Bounded;
+use connections::Serving;
+use places::Places;
 use std::io;
-use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
-use thalweg_config::HttpSettings;
+use thalweg_broker::HttpAccess;
 use thalweg_net::{BindError, Listening, Network, SocketOptions};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -34,41 +37,36 @@ pub struct HttpBindError {
 pub struct HttpListening(Listening);
 
 impl HttpListening {
-    /// Opens the sockets, if the settings want a server. Must run inside a runtime.
-    pub fn bind(settings: &HttpSettings) -> Result<Option<HttpListening>, HttpBindError> {
-        let Some((host, port)) = &settings.listener else { return Ok(None) };
+    /// Opens the sockets. Must run inside a runtime.
+    pub fn bind((host, port): &(String, u16)) -> Result<HttpListening, HttpBindError> {
         let options = SocketOptions { backlog: BACKLOG, receive_buffer_bytes: None };
         let failed =
             |error: BindError| HttpBindError { host: host.clone(), port: *port, source: error.source };
         let bound = Network::tcp().bind("HTTP", host, *port, options);
-        bound.map(|listening| Some(HttpListening(listening))).map_err(failed)
+        bound.map(HttpListening).map_err(failed)
     }
 
-    /// Serves the routes until the server is stopped.
-    pub fn serve(self, routes: Router) -> HttpServer {
+    /// Serves the routes until the server is stopped; to everybody, or to those whom the access allows.
+    pub fn serve(self, routes: Router, access: Option<HttpAccess>) -> HttpServer {
+        let scheme =
+            if access.as_ref().is_some_and(|access| access.tls.is_some()) { "https" } else { "http" };
         let addresses = self.0.addresses();
+        let urls = addresses.iter().map(|address| format!("{scheme}://{address}")).collect();
         let (stopping, stop) = watch::channel(false);
         let mut tasks = JoinSet::new();
+        let access = access.map(Arc::new);
+        let serving = Arc::new(Serving { routes, access, places: Arc::new(Places::default()) });
         for socket in self.0.into_sockets() {
-            let (routes, mut stop) = (routes.clone(), stop.clone());
-            let served = axum::serve(Bounded::new(socket), routes).with_graceful_shutdown(async move {
-                // An error means that it cannot be stopped cleanly any more.
-                let _ = stop.wait_for(|stop| *stop).await;
-            });
-            tasks.spawn(async move {
-                if let Err(error) = served.await {
-                    tracing::error!(%error, "HTTP server stopped");
-                }
-            });
+            tasks.spawn(connections::accept(socket, Arc::clone(&serving), stop.clone()));
         }
-        HttpServer { addresses, stopping, tasks }
+        HttpServer { urls, stopping, tasks }
     }
 }
 
 /// A server that runs until it is stopped or dropped.
 pub struct HttpServer {
-    /// Where it listens.
-    pub addresses: Vec<SocketAddr>,
+    /// Where it listens, such as `http://127.0.0.1:9090`.
+    pub urls: Vec<String>,
     stopping: watch::Sender<bool>,
     tasks: JoinSet<()>,
 }

@@ -65,7 +65,9 @@ impl Directory {
              sasl.mechanism.inter.broker.protocol={MECHANISM}\n\
              sasl.jaas.config={login}\n\
              authorizer.class.name={STANDARD_AUTHORIZER_CLASS}\n\
-             super.users=User:{ADMIN}\n",
+             super.users=User:{ADMIN}\n\
+             http.security.protocol=SSL\n\
+             http.authentication=basic\n",
             keystore = keystore.display(),
             ca = self.authority.certificate_file().display(),
             login = self.login(),

@@ -5,6 +5,8 @@ mod cluster;
 mod embedded_target;
 mod failures;
 mod http;
+mod http_access;
+mod http_client;
 mod lab;
 mod lab_clean_up;
 mod lab_drivers;

@@ -74,10 +74,13 @@ impl Node {
                 let (_, rest) = line.split_once(words)?;
                 Some(rest.to_owned())
             });
-            found.unwrap_or_else(|| panic!("it does not say {words}"))
+            found
+                .unwrap_or_else(|| panic!("it does not say {words}: {}", said.lock().expect("nobody panics")))
         };
         let listens = after("listens on ");
-        let http = after("Metrics are at http://").trim_end_matches("/metrics").to_owned();
+        let url = after("Metrics are at ");
+        let (_, http) = url.split_once("://").expect("a scheme before it");
+        let http = http.trim_end_matches("/metrics").to_owned();
         // Read later output, so that it never blocks.
         std::thread::spawn(move || lines.for_each(|line| keep(&line)));
         let mut node = Node { child, address: String::new(), listens, http, said };

@@ -164,4 +164,11 @@ fn hosted_streams_need_a_login_and_run_with_one() {
     };
     // The host makes the topic of its definitions once it has logged in.
     until("the stream definitions have a topic", || listed().contains("__stream_definitions"));
+    // The listener of their API is secured too, and the same settings open it.
+    let ask = |scheme: &str| thalweg(&format!("stream list --server {scheme}://{}", node.http));
+    let mut command = ask("https");
+    command.arg("--command-config").arg(&settings);
+    until("the host answers", || run(&mut command).0 == Some(0));
+    is_refused(ask("https").arg("--ca").arg(dir.path().join("data-security/ca.crt")), "asks for a login");
+    is_refused(&mut ask("http"), "its address begins with https://");
 }

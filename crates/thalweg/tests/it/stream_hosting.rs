@@ -455,7 +455,10 @@ fn a_controller_hosts_no_streams_and_a_host_that_is_not_there_is_named() {
         "{error}"
     );
     let (code, _, error) = binary::run(&mut thalweg("stream list --server localhost:9090"));
-    assert_eq!((code, error.as_str()), (Some(2), "thalweg: --server localhost:9090: use http://HOST:PORT\n"));
+    assert_eq!(
+        (code, error.as_str()),
+        (Some(2), "thalweg: --server localhost:9090: use http://HOST:PORT or https://HOST:PORT\n")
+    );
 }
 
 #[test]

@@ -1,42 +1,41 @@
 //! Listeners that strangers can reach: one warning for each, which says what it means.
 
-use std::net::IpAddr;
-
-use thalweg_config::{BrokerConfig, Listener, SecurityProtocol, TlsKeys};
+use thalweg_config::{BrokerConfig, HTTP_LISTENER, Listener, SecurityProtocol, TlsKeys};
 
 /// The warnings.
 pub fn warnings(config: &BrokerConfig) -> Vec<String> {
     let listeners = &config.listeners;
-    let open = |listener: &&Listener| is_reachable(listener) && !asks_for_a_name(config, listener);
+    let open = |listener: &&Listener| listener.is_reachable() && !asks_for_a_name(config, listener);
     let warning = |listener: &Listener, may: &str| {
+        let right = match listener.name == HTTP_LISTENER {
+            true => "http.security.protocol=SSL and http.authentication=basic",
+            false => "thalweg serve --secure",
+        };
         format!(
             "ANYONE who reaches {listener} {may}: it asks nobody for a name. Listen on localhost, or authenticate: \
-             thalweg serve --secure (docs/security.md)"
+             {right} (docs/security.md)"
         )
     };
+    let by_acls = "may do what the ACLs allow to User:ANONYMOUS";
     let clients = listeners.broker.iter().filter(open).map(|listener| {
         let may = match config.access.has_authorizer {
-            true => "may do what the ACLs allow to User:ANONYMOUS",
+            true => by_acls,
             false => "may read, change and delete everything",
         };
         warning(listener, may)
     });
     let controllers = listeners.controller.iter().filter(open);
     let controllers = controllers.map(|listener| warning(listener, "may take the cluster over"));
-    let http = config.http.listener.iter().filter(|(host, _)| is_reachable_at(host)).map(|(host, port)| {
-        let may = if config.streams.enabled { "run streams in this process" } else { "read its metrics" };
-        format!("ANYONE who reaches http.listener {host}:{port} may {may}: it has no login yet. Listen on localhost")
+    let http = config.http.as_listener();
+    let http = http.iter().filter(open).map(|listener| {
+        let may = match (config.access.has_authorizer, config.streams.enabled) {
+            (true, _) => by_acls,
+            (false, true) => "may run streams in this process",
+            (false, false) => "may read its metrics",
+        };
+        warning(listener, may)
     });
     clients.chain(controllers).chain(http).collect()
-}
-
-fn is_reachable_at(host: &str) -> bool {
-    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    host != "localhost" && !address.is_ok_and(|address| address.is_loopback())
-}
-
-fn is_reachable(listener: &Listener) -> bool {
-    is_reachable_at(listener.host.as_deref().unwrap_or_default())
 }
 
 /// Whether a peer must authenticate.
@@ -77,9 +76,23 @@ mod tests {
     #[test]
     fn the_http_listener_is_named_too() {
         assert!(warned(&[("http.listener", "127.0.0.1:9090")]).is_empty());
-        for enabled in ["false", "true"] {
-            let warned = warned(&[("http.listener", ":9090"), ("streams.enabled", enabled)]);
-            assert!(warned[0].starts_with("ANYONE who reaches http.listener :9090 may "), "{warned:?}");
+        let open = ("http.listener", ":9090");
+        let authorizer = ("authorizer.class.name", thalweg_config::STANDARD_AUTHORIZER_CLASS);
+        let tls = ("http.security.protocol", "SSL");
+        for (settings, may) in [
+            (&[open] as &[_], "may read its metrics"),
+            (&[open, tls], "may read its metrics"),
+            (&[open, ("streams.enabled", "true")], "may run streams in this process"),
+            (&[open, authorizer], "may do what the ACLs allow to User:ANONYMOUS"),
+            (&[open, tls, ("ssl.client.auth", "requested")], "may read its metrics"),
+        ] {
+            let warned = warned(settings);
+            assert_eq!(warned.len(), 1, "{warned:?}");
+            assert!(warned[0].starts_with(&format!("ANYONE who reaches HTTP://:9090 {may}: ")), "{warned:?}");
+            assert!(warned[0].contains("http.authentication=basic"), "{warned:?}");
+        }
+        for login in [("http.authentication", "basic"), ("ssl.client.auth", "required")] {
+            assert!(warned(&[open, tls, login]).is_empty(), "{login:?}");
         }
     }
 

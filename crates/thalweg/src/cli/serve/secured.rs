@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use thalweg_config::{BrokerConfig, ListenerSettings, LogSettings, ServerProperties};
+use thalweg_config::{BrokerConfig, HttpSettings, ListenerSettings, LogSettings, ServerProperties};
 use thalweg_security::sasl::scram::NewUser;
 
 use super::first_users::first_user;
@@ -95,8 +95,11 @@ fn hosts(properties: &ServerProperties, listeners: &str, host_name: &str) -> Vec
         let host = host.trim().trim_start_matches('[').trim_end_matches(']');
         (!matches!(host, "" | "0.0.0.0" | "::")).then_some(host)
     });
+    let http = properties.get(HttpSettings::listener.name()).unwrap_or_default();
+    let http = http.rsplit_once(':').map(|(host, _)| host.trim_start_matches('[').trim_end_matches(']'));
+    let http = http.filter(|host| !matches!(*host, "" | "0.0.0.0" | "::"));
     let always = ["localhost", "127.0.0.1", "::1", host_name].into_iter().filter(|host| !host.is_empty());
-    named.chain(always).map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect()
+    named.chain(http).chain(always).map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 #[cfg(test)]
@@ -123,8 +126,10 @@ mod tests {
         let advertised = ("advertised.listeners", "SASL_SSL://kafka.example.org:9092");
         let listeners = listeners(&properties(&[("listeners", "PLAINTEXT://10.0.0.7:9092")])).expect("one");
         assert_eq!(listeners, "SASL_SSL://10.0.0.7:9092");
-        let hosts = hosts(&properties(&[advertised]), &listeners, "box");
-        assert_eq!(hosts, ["10.0.0.7", "127.0.0.1", "::1", "box", "kafka.example.org", "localhost"]);
+        let http = ("http.listener", "10.0.0.8:9090");
+        let hosts = hosts(&properties(&[advertised, http]), &listeners, "box");
+        let expected = ["10.0.0.7", "10.0.0.8", "127.0.0.1", "::1", "box", "kafka.example.org", "localhost"];
+        assert_eq!(hosts, expected);
     }
 
     #[test]

@@ -1,18 +1,28 @@
 //! The HTTP client for a broker that hosts streams.
 
+use std::error::Error;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::Context;
 use axum::body::Bytes;
-use axum::http::{Method, Request, StatusCode, header};
+use axum::http::{Method, Request, StatusCode, Uri, header};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use thalweg_client::{Properties, Security, TlsFault};
+use tokio::net::TcpStream;
 
 use crate::cli::failure::{Failed, Usage};
 
+/// The password of --user, in the environment.
+const PASSWORD: &str = "THALWEG_PASSWORD";
 /// Timeout: an undeployment waits for messages in flight.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Size limit of an answer.
@@ -27,62 +37,198 @@ const WRONG: [&str; 6] = [
     "no such stream",
 ];
 
-/// The host, and the output format.
+/// The host, the login, and the output format.
 #[derive(Args, Debug, Clone)]
 pub struct Remote {
-    /// The http.listener of a broker that hosts streams.
+    /// The http.listener of a broker that hosts streams. With https, a trusted authority and the login may come from
+    /// --command-config, as for the other tools; with http only a login by --user is sent, and only to this machine.
     #[arg(
         long,
-        value_name = "http://HOST:PORT",
+        value_name = "http[s]://HOST:PORT",
         env = "THALWEG_SERVER",
         default_value = "http://localhost:9090"
     )]
     server: String,
+    /// With https: a properties file with client settings, such as ssl.truststore.location and sasl.jaas.config.
+    #[arg(long, value_name = "FILE", env = "THALWEG_COMMAND_CONFIG")]
+    command_config: Option<PathBuf>,
+    /// Log in as this user. The password is in --password-file, or in the environment as THALWEG_PASSWORD.
+    #[arg(long, value_name = "NAME", env = "THALWEG_USER")]
+    user: Option<String>,
+    /// The file with the password of --user.
+    #[arg(long, value_name = "FILE", requires = "user")]
+    password_file: Option<PathBuf>,
+    /// With https: the certificates to trust (PEM, PKCS12 or JKS). Default: those of --command-config, or the system's.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// Print the answer as JSON.
     #[arg(long)]
     pub json: bool,
 }
 
+/// A server's address, and how to speak to it.
+struct Server {
+    host: String,
+    port: u16,
+    security: Security,
+    /// The Authorization header.
+    login: Option<String>,
+}
+
 impl Remote {
     fn not_reached(&self) -> String {
         format!(
-            "Cannot reach {} (use the http.listener of a broker with streams.enabled=true, not a listener for clients)",
+            "Cannot reach {} (use the http.listener of a broker with streams.enabled=true, not a listener for clients; \
+             with http.security.protocol=SSL its address begins with https://)",
             self.server
         )
     }
 
     /// Sends a request, and reads the answer.
     pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
-        let uri = format!("{}{path}", self.base()?);
+        let server = self.parse()?;
+        let base = self.server.trim_end_matches('/');
+        let uri = format!("{base}{path}");
         let body = body.map(ToString::to_string).unwrap_or_default();
-        let request = Request::builder()
+        let host = base.split_once("://").map_or(base, |(_, host)| host);
+        let mut request = Request::builder()
             .method(method)
-            .uri(&uri)
-            .header(header::CONTENT_TYPE, "application/json")
-            .body(Full::new(Bytes::from(body)));
-        let request = request.map_err(|_| {
-            Usage(format!("--server {} is not an address: use http://HOST:PORT", self.server))
-        })?;
-        let client: Client<_, Full<Bytes>> = Client::builder(TokioExecutor::new()).build_http();
-        let asked = async {
-            let answer = client.request(request).await.with_context(|| self.not_reached())?;
-            let status = answer.status();
-            let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-            let body = body.map_err(|error| Failed(format!("{uri}: cannot read the answer: {error}")))?;
-            anyhow::Ok((status, body.to_bytes()))
-        };
-        let asked = tokio::time::timeout(ANSWER_TIMEOUT, asked).await;
+            .uri(path)
+            .header(header::HOST, host)
+            .header(header::CONTENT_TYPE, "application/json");
+        if let Some(login) = &server.login {
+            request = request.header(header::AUTHORIZATION, login);
+        }
+        let request =
+            request.body(Full::new(Bytes::from(body))).map_err(|_| Usage(format!("{path} is not a path")))?;
+        let asked = tokio::time::timeout(ANSWER_TIMEOUT, self.send(&server, request)).await;
         let (status, body) =
             asked.map_err(|_| Failed(format!("{uri}: no answer within {ANSWER_TIMEOUT:?}")))??;
+        if status == StatusCode::UNAUTHORIZED && server.login.is_none() {
+            let right = "log in with --user and --password-file, or with https by --command-config";
+            return Err(Failed(format!("{uri} asks for a login: {right}")).into());
+        }
         read(&uri, status, &body)
     }
 
-    fn base(&self) -> Result<&str, Usage> {
-        match self.server.strip_prefix("http://") {
-            Some(rest) if !rest.is_empty() => Ok(self.server.trim_end_matches('/')),
-            _ => Err(Usage(format!("--server {}: use http://HOST:PORT", self.server))),
+    async fn send(
+        &self,
+        server: &Server,
+        request: Request<Full<Bytes>>,
+    ) -> anyhow::Result<(StatusCode, Bytes)> {
+        let stream = TcpStream::connect((server.host.as_str(), server.port)).await;
+        let stream = stream.with_context(|| self.not_reached())?;
+        let address = format!("{}:{}", server.host, server.port);
+        let stream = server.security.wrap(Box::new(stream), &address).await;
+        let stream = stream.map_err(|fault| self.tls_failed(&fault))?;
+        let (mut sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.with_context(|| self.not_reached())?;
+        let exchange = async {
+            let answer = sender.send_request(request).await.map_err(|error| match fault(&error) {
+                Some(fault) => self.tls_failed(&fault).into(),
+                None => anyhow::Error::new(error).context(self.not_reached()),
+            })?;
+            let status = answer.status();
+            let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+            let body =
+                body.map_err(|error| Failed(format!("{}: cannot read the answer: {error}", self.server)))?;
+            anyhow::Ok((status, body.to_bytes()))
+        };
+        let (mut connection, mut exchange) = (pin!(connection), pin!(exchange));
+        tokio::select! {
+            biased;
+            answered = exchange.as_mut() => answered,
+            // It ends first where the peer closes it; the request says why, or has its answer already.
+            _ = connection.as_mut() => exchange.await,
         }
     }
+
+    fn tls_failed(&self, fault: &TlsFault) -> Failed {
+        Failed(format!("{}: {fault} (--ca names the certificates to trust)", self.server))
+    }
+
+    fn parse(&self) -> anyhow::Result<Server> {
+        let wrong = || Usage(format!("--server {}: use http://HOST:PORT or https://HOST:PORT", self.server));
+        let uri: Uri = self.server.parse().map_err(|_| wrong())?;
+        let has_tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            _ => return Err(wrong().into()),
+        };
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(wrong)?;
+        if !matches!(uri.path(), "" | "/") {
+            return Err(wrong().into());
+        }
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let port = uri.port_u16().unwrap_or(if has_tls { 443 } else { 80 });
+        let given = self.user.as_ref().map(|user| anyhow::Ok((user.clone(), self.password(user)?)));
+        let given: Option<(String, String)> = given.transpose()?;
+        if self.user.as_ref().is_some_and(|user| user.contains(':')) {
+            return Err(Usage("--user: HTTP Basic cannot carry a name with a colon".to_owned()).into());
+        }
+        if !has_tls {
+            if given.is_some() && !is_loopback(&host) {
+                let problem = format!("{} would get the password in plain text: use https://", self.server);
+                return Err(Usage(problem).into());
+            }
+            let login = given.map(|(user, password)| basic(&user, &password));
+            return Ok(Server { host, port, security: Security::default(), login });
+        }
+        let security = self.security(given.is_some())?;
+        let given = given.as_ref().map(|(user, password)| (user.as_str(), password.as_str()));
+        let login = given.or(security.password()).map(|(user, password)| basic(user, password));
+        Ok(Server { host, port, security, login })
+    }
+
+    /// TLS, and the login of --command-config unless another one is given.
+    fn security(&self, has_login: bool) -> anyhow::Result<Security> {
+        let mut properties = match &self.command_config {
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .with_context(|| format!("Cannot read --command-config {}", path.display()))?;
+                Properties::parse(&text)
+            }
+            None => Properties::new(),
+        };
+        let trusted = self.ca.as_ref().map(|file| file.to_str().context("--ca is not UTF-8"));
+        Ok(Security::take_https(&mut properties, trusted.transpose()?, !has_login)?)
+    }
+
+    fn password(&self, user: &str) -> anyhow::Result<String> {
+        match &self.password_file {
+            Some(file) => {
+                let text = std::fs::read_to_string(file)
+                    .with_context(|| format!("Cannot read --password-file {}", file.display()))?;
+                Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+            }
+            None => std::env::var(PASSWORD).map_err(|_| {
+                Usage(format!(
+                    "--user {user} needs its password: --password-file, or {PASSWORD} in the environment"
+                ))
+                .into()
+            }),
+        }
+    }
+}
+
+fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
+}
+
+fn is_loopback(host: &str) -> bool {
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// What is wrong with TLS, where that ended a connection: a server asks for a certificate behind its own handshake.
+fn fault(error: &hyper::Error) -> Option<TlsFault> {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(fault) = cause.downcast_ref().and_then(TlsFault::of) {
+            return Some(fault);
+        }
+        source = cause.source();
+    }
+    None
 }
 
 fn read(uri: &str, status: StatusCode, body: &[u8]) -> anyhow::Result<Value> {

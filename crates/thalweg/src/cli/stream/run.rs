@@ -7,7 +7,6 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use thalweg_broker::metrics::Exposition;
-use thalweg_config::HttpSettings;
 use thalweg_stream::STACK_BYTES;
 use thalweg_stream::host::{StreamStatus, metrics, rest};
 use thalweg_stream::module::{Takes, Value};
@@ -46,7 +45,7 @@ pub struct Run {
     instance: String,
     /// Serve the streams' figures over HTTP, for `thalweg stream top --server http://HOST:PORT` and Prometheus (/metrics).
     #[arg(long, value_name = "HOST:PORT", value_parser = http_address)]
-    http: Option<HttpSettings>,
+    http: Option<HttpAddress>,
     /// Print a JSON report at the end, and the output of stages to standard error.
     #[arg(long)]
     json: bool,
@@ -94,7 +93,7 @@ impl Run {
                 transport.create_topics(topics).await?;
             }
             // Before anything runs, so that a port conflict is reported first.
-            let http = self.http.as_ref().map(HttpListening::bind).transpose()?.flatten();
+            let http = self.http.as_ref().map(|at| HttpListening::bind(&at.0)).transpose()?;
             let mut running = runtime::start(&plan, &options)?;
             let meters = running.meters();
             let _server = http.map(|listening| serve(listening, running.meters(), bars));
@@ -139,11 +138,14 @@ impl Run {
 }
 
 /// The address to serve figures on.
-fn http_address(text: &str) -> Result<HttpSettings, String> {
+#[derive(Clone, Debug)]
+struct HttpAddress((String, u16));
+
+fn http_address(text: &str) -> Result<HttpAddress, String> {
     let wrong = || "use HOST:PORT, such as localhost:9090".to_owned();
     let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
     let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    Ok(HttpSettings { listener: Some((host, port.parse().map_err(|_| wrong())?)) })
+    Ok(HttpAddress((host, port.parse().map_err(|_| wrong())?)))
 }
 
 /// Serves the figures until dropped.
@@ -153,14 +155,11 @@ fn serve(listening: HttpListening, meters: Meters, bars: &MultiProgress) -> Http
         page.append(&metrics::text(&StreamStatus::of_run(&for_metrics.figures())));
     });
     let listed = rest::figures_router(Arc::new(move || StreamStatus::of_run(&meters.figures())));
-    let server = listening.serve(http::metrics::routes(vec![metrics]).merge(listed));
-    for address in &server.addresses {
+    let server = listening.serve(http::metrics::routes(vec![metrics]).merge(listed), None);
+    for url in &server.urls {
         // Standard error may be closed.
         bars.suspend(|| {
-            drop(writeln!(
-                std::io::stderr(),
-                "The streams' figures are at http://{address}/streams and /metrics"
-            ))
+            drop(writeln!(std::io::stderr(), "The streams' figures are at {url}/streams and /metrics"))
         });
     }
     server

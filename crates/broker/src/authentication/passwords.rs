@@ -1,0 +1,96 @@
+//! Passwords that are shown as such, in each request anew: those of HTTP's Basic scheme.
+//!
+//! A password of a SCRAM user takes thousands of hashes, so only one at a time is verified, away from the runtime's workers, and
+//! the result is kept (`VerifiedPasswords`) while the user's credential stays. Users that do not exist cost as much as others.
+
+use super::authenticator::{Authenticator, random};
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_security::sasl::scram::{Credential, Hash, VerifiedPasswords};
+use thalweg_security::sasl::{Mechanism, plain};
+use tokio::sync::Semaphore;
+
+/// Users whose passwords are kept.
+const VERIFIED_MAX: usize = 1024;
+/// Verifications at the same time.
+const TURNS: usize = 1;
+/// Bytes of a name or a password. Longer ones are not looked at.
+const LENGTH_MAX: usize = 1024;
+
+/// The passwords of a listener's users.
+pub struct Passwords {
+    authenticator: Arc<Authenticator>,
+    verified: Mutex<VerifiedPasswords>,
+    turns: Arc<Semaphore>,
+}
+
+impl fmt::Debug for Passwords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Passwords").field("authenticator", &self.authenticator).finish_non_exhaustive()
+    }
+}
+
+impl Passwords {
+    /// Those of an authenticator.
+    pub fn of(authenticator: Arc<Authenticator>) -> Passwords {
+        let mut secret = [0; 32];
+        random(&mut secret);
+        let verified = Mutex::new(VerifiedPasswords::new(&secret, VERIFIED_MAX));
+        Passwords { authenticator, verified, turns: Arc::new(Semaphore::new(TURNS)) }
+    }
+
+    /// After how long a failed login is answered.
+    pub fn failure_delay(&self) -> Duration {
+        self.authenticator.failure_delay()
+    }
+
+    /// Whether a user has this password now.
+    pub async fn verify(&self, user: &str, password: &str) -> bool {
+        if [user, password]
+            .iter()
+            .any(|text| text.is_empty() || text.len() > LENGTH_MAX || text.contains('\0'))
+        {
+            return false;
+        }
+        let users = self.authenticator.users();
+        if !users.is_empty() && users.authenticate(&plain::message(user, password)).is_ok() {
+            return true;
+        }
+        let candidates = self.credentials(user);
+        if candidates.is_empty() {
+            return false;
+        }
+        if self.verified.lock().contains(user, password, candidates.iter().map(|(_, known)| known)) {
+            return true;
+        }
+        let turn = Arc::clone(&self.turns).acquire_owned().await.expect("the semaphore is never closed");
+        let shown = password.to_owned();
+        let found = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            candidates.into_iter().find(|(hash, known)| known.is_of(*hash, &shown))
+        });
+        // It has no reason to panic; if it does, nobody is let in.
+        let Ok(Some((_, credential))) = found.await else { return false };
+        self.verified.lock().insert(user, password, credential);
+        true
+    }
+
+    /// What the password of a user may be verified against; a decoy, if there is no such user. None where no mechanism has
+    /// such users.
+    fn credentials(&self, user: &str) -> Vec<(Hash, Credential)> {
+        let (mut found, mut decoy) = (Vec::new(), None);
+        for mechanism in self.authenticator.mechanisms() {
+            let Mechanism::Scram(hash) = *mechanism else { continue };
+            match self.authenticator.credential(hash, user) {
+                (Some(known), _) => found.push((hash, known)),
+                (None, secret) => decoy = Some((hash, Credential::decoy(hash, user, &secret))),
+            }
+        }
+        if found.is_empty() {
+            found.extend(decoy);
+        }
+        found
+    }
+}

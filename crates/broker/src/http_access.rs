@@ -1,0 +1,38 @@
+//! Who may use a node's HTTP listener, which the program serves: its TLS, its logins and its rights, as those of the other
+//! listeners.
+
+use crate::authentication::{Authenticator, Images, Passwords};
+use crate::authorization::ClusterRights;
+use crate::secured::SecuredListeners;
+use std::sync::Arc;
+use thalweg_config::{BrokerConfig, HTTP_LISTENER};
+use thalweg_log::Clock;
+use thalweg_net::TlsListener;
+
+/// Access to the HTTP listener.
+#[derive(Debug)]
+pub struct HttpAccess {
+    /// Its TLS; none where it speaks plain HTTP.
+    pub tls: Option<Arc<TlsListener>>,
+    /// The passwords of its users; none where nobody is asked for one.
+    pub passwords: Option<Passwords>,
+    /// What they may do.
+    pub rights: ClusterRights,
+}
+
+impl HttpAccess {
+    pub(crate) fn new(
+        config: &BrokerConfig,
+        secured: &SecuredListeners,
+        images: &Images,
+        clock: &Clock,
+        rights: ClusterRights,
+    ) -> HttpAccess {
+        // Without them the listener would be open: the start has read both.
+        let tls = || secured.of(HTTP_LISTENER).expect("the TLS of the HTTP listener was read at the start");
+        let authenticator = || Authenticator::of(config, HTTP_LISTENER, images, clock);
+        let passwords = || Passwords::of(authenticator().expect("the users of the HTTP listener were read"));
+        let http = &config.http;
+        HttpAccess { tls: http.has_tls.then(tls), passwords: http.has_login.then(passwords), rights }
+    }
+}

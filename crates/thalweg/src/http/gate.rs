@@ -1,0 +1,225 @@
+//! Who asks, and whether the request may be served: the login, the rights on the cluster, and a guest's place.
+//!
+//! A request that reads (GET, HEAD) needs DESCRIBE on the cluster, every other one ALTER. There is no path that is open to
+//! everybody. Refusals are JSON, like the errors of hosted streams.
+
+use super::places::{NoPlace, Place};
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use thalweg_broker::HttpAccess;
+use thalweg_broker::authentication::Passwords;
+use thalweg_security::Principal;
+use thalweg_security::acl::{CLUSTER_NAME, Operation};
+use tokio::time::Instant;
+
+/// What a client is asked for, in Basic's terms.
+const CHALLENGE: &str = "Basic realm=\"Thalweg\", charset=\"UTF-8\"";
+/// At most so much of a path is logged.
+const PATH_LOGGED: usize = 200;
+
+/// One connection.
+pub(super) struct Visit {
+    /// None: everybody may do everything.
+    pub access: Option<Arc<HttpAccess>>,
+    pub place: Arc<Place>,
+    pub address: IpAddr,
+    /// The name of the client's certificate, if it has shown one.
+    pub certified: Option<Principal>,
+}
+
+/// A request is not served.
+enum Refusal {
+    /// Without a login, or with one that is no name and password.
+    NoLogin(&'static str),
+    /// With a login that is wrong.
+    WrongLogin,
+    Forbidden {
+        principal: String,
+        operation: Operation,
+        request: String,
+    },
+    Full,
+}
+
+/// Serves a request, if it may be served.
+pub(super) async fn check(State(visit): State<Arc<Visit>>, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    match visit.admit(&parts).await {
+        Ok(()) => {
+            let request = Request::from_parts(parts, body);
+            let served = Served(Arc::clone(&visit.place));
+            next.run(request).await.map(|body| Body::new(Answer { body, _served: served }))
+        }
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+impl Visit {
+    async fn admit(&self, request: &Parts) -> Result<(), Refusal> {
+        let Some(access) = &self.access else { return Ok(self.place.begin()?) };
+        let login = match &access.passwords {
+            Some(passwords) => Some(self.login(passwords, &request.headers).await?),
+            None => self.certified.clone(),
+        };
+        let is_named = login.is_some();
+        let principal = login.unwrap_or_else(Principal::anonymous);
+        // Who is known by name has a guest's place, whatever else.
+        if is_named {
+            self.place.begin()?;
+        }
+        let operation = match request.method {
+            Method::GET | Method::HEAD => Operation::Describe,
+            _ => Operation::Alter,
+        };
+        let (method, path) = (&request.method, request.uri.path());
+        let path = path.get(..PATH_LOGGED).unwrap_or(path);
+        if !access.rights.allow(&principal, self.address, operation, format_args!("{method} {path}")) {
+            self.place.end();
+            let (principal, request) = (principal.to_string(), format!("{method} {path}"));
+            return Err(Refusal::Forbidden { principal, operation, request });
+        }
+        if !is_named {
+            self.place.begin()?;
+        }
+        Ok(())
+    }
+
+    async fn login(&self, passwords: &Passwords, headers: &HeaderMap) -> Result<Principal, Refusal> {
+        let Some(shown) = headers.get(AUTHORIZATION) else {
+            return Err(Refusal::NoLogin("This listener asks for a user and a password (HTTP Basic)"));
+        };
+        let began = Instant::now();
+        let Some((user, password)) = basic(shown) else {
+            let expected =
+                "The Authorization header is not of HTTP Basic, with user:password in UTF-8 and Base64";
+            return Err(Refusal::NoLogin(expected));
+        };
+        if passwords.verify(&user, &password).await {
+            return Ok(Principal::user(user));
+        }
+        tracing::info!(address = %self.address, ?user, "HTTP login failed");
+        // From the begin, so that the time says nothing about the user.
+        tokio::time::sleep_until(began + passwords.failure_delay()).await;
+        Err(Refusal::WrongLogin)
+    }
+}
+
+/// User and password of the Basic scheme (RFC 7617).
+fn basic(header: &HeaderValue) -> Option<(String, String)> {
+    let (scheme, shown) = header.to_str().ok()?.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("Basic") {
+        return None;
+    }
+    let shown = String::from_utf8(STANDARD.decode(shown.trim()).ok()?).ok()?;
+    let (user, password) = shown.split_once(':')?;
+    Some((user.to_owned(), password.to_owned()))
+}
+
+impl From<NoPlace> for Refusal {
+    fn from(_: NoPlace) -> Refusal {
+        Refusal::Full
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let (status, kind, message) = match &self {
+            Refusal::NoLogin(message) => (StatusCode::UNAUTHORIZED, "unauthenticated", (*message).to_owned()),
+            Refusal::WrongLogin => {
+                let message = "Authentication failed: invalid user or password";
+                (StatusCode::UNAUTHORIZED, "unauthenticated", message.to_owned())
+            }
+            Refusal::Forbidden { principal, operation, request } => {
+                let operation = operation.name();
+                let message = format!(
+                    "{principal} may not {request}: it needs the operation {operation} on the resource \
+                     Cluster:{CLUSTER_NAME} (thalweg security acl add {principal} --cluster --allow {})",
+                    operation.to_lowercase()
+                );
+                (StatusCode::FORBIDDEN, "forbidden", message)
+            }
+            Refusal::Full => {
+                let message = "Too many connections are being served: try again".to_owned();
+                (StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
+            }
+        };
+        let body = json!({ "error": { "kind": kind, "message": message } });
+        let headers = [(CONTENT_TYPE, "application/json")];
+        let mut response = (status, headers, format!("{body}\n")).into_response();
+        let headers = response.headers_mut();
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
+        }
+        // One guess for each connection, as on Kafka's listeners.
+        if matches!(self, Refusal::WrongLogin | Refusal::Full) {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+/// Notes the end of a request when dropped.
+struct Served(Arc<Place>);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// The body of an answer; the request ends with it.
+struct Answer {
+    body: Body,
+    _served: Served,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn basic_has_a_user_and_a_password() {
+        let read = |text: &str| basic(&HeaderValue::from_str(text).expect("a header"));
+        let encoded = |text: &str| format!("Basic {}", STANDARD.encode(text));
+        let of = |user: &str, password: &str| Some((user.to_owned(), password.to_owned()));
+        assert_eq!(read(&encoded("ann:s3cret:x")), of("ann", "s3cret:x"), "a password may have colons");
+        assert_eq!(read(&encoded("ann:s3cret").replace("Basic", "bAsIc")), of("ann", "s3cret"));
+        assert_eq!(read(&encoded("änn:pässwörd")), of("änn", "pässwörd"));
+        assert_eq!(read("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="), of("Aladdin", "open sesame"));
+        for wrong in [&encoded("ann"), "Basic", "Basic !", "Bearer abc", "Basic /w==", ""] {
+            assert_eq!(read(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The places of connections: a bounded number of strangers, and a bounded number of guests.
+//!
+//! A connection is a stranger's until a request of it may be served; then it is a guest's. A new stranger always gets a place:
+//! if none is free, the oldest stranger of the network with most of them gives way, so that a flood displaces itself. Strangers
+//! never displace guests. A new guest displaces the one that has been idle longest, or one whose request takes minutes.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Connections that have not had a request served.
+pub(super) const STRANGERS_MAX: usize = 64;
+/// Connections that have.
+pub(super) const GUESTS_MAX: usize = 64;
+/// A guest that has been idle for less does not give way: its last answer may be on its way.
+const IDLE_MIN: Duration = Duration::from_secs(1);
+/// Nor does one whose request takes less. Nothing that is served takes so long, unless the client is slow on purpose.
+const BUSY_MIN: Duration = Duration::from_secs(120);
+
+/// The places of a server.
+#[derive(Default)]
+pub(super) struct Places(Mutex<Taken>);
+
+#[derive(Default)]
+struct Taken {
+    next: u64,
+    /// By age.
+    strangers: BTreeMap<u64, Stranger>,
+    guests: BTreeMap<u64, Guest>,
+}
+
+struct Stranger {
+    network: IpAddr,
+    leave: Arc<Notify>,
+}
+
+struct Guest {
+    leave: Arc<Notify>,
+    /// Whether a request is served.
+    is_busy: bool,
+    /// Since when it is or is not.
+    since: Instant,
+}
+
+/// The place of one connection, given back when dropped.
+pub(super) struct Place {
+    places: Arc<Places>,
+    id: u64,
+    leave: Arc<Notify>,
+}
+
+/// There is no place for another guest, or this connection had to give way.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NoPlace;
+
+impl Places {
+    /// A place for a connection from this address.
+    pub fn enter(self: &Arc<Self>, address: IpAddr) -> Place {
+        let mut taken = self.0.lock();
+        if taken.strangers.len() >= STRANGERS_MAX {
+            taken.displace_stranger();
+        }
+        taken.next += 1;
+        let (id, leave) = (taken.next, Arc::new(Notify::new()));
+        taken.strangers.insert(id, Stranger { network: network(address), leave: Arc::clone(&leave) });
+        Place { places: Arc::clone(self), id, leave }
+    }
+}
+
+impl Taken {
+    fn displace_stranger(&mut self) {
+        let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
+        for stranger in self.strangers.values() {
+            *counts.entry(stranger.network).or_default() += 1;
+        }
+        let most = counts.values().max().copied().unwrap_or(0);
+        let oldest = self.strangers.iter().find(|(_, stranger)| counts[&stranger.network] == most);
+        if let Some(stranger) = oldest.map(|(id, _)| *id).and_then(|id| self.strangers.remove(&id)) {
+            stranger.leave.notify_one();
+        }
+    }
+
+    /// Returns whether one gave way.
+    fn displace_guest(&mut self, now: Instant) -> bool {
+        let gives_way = |guest: &Guest| {
+            let least = if guest.is_busy { BUSY_MIN } else { IDLE_MIN };
+            now.saturating_duration_since(guest.since) >= least
+        };
+        let candidates = self.guests.iter().filter(|(_, guest)| gives_way(guest));
+        let first = candidates.min_by_key(|(_, guest)| (guest.is_busy, guest.since));
+        let displaced = first.map(|(id, _)| *id).and_then(|id| self.guests.remove(&id));
+        displaced.inspect(|guest| guest.leave.notify_one()).is_some()
+    }
+}
+
+impl Place {
+    /// Ends when the connection has to give way.
+    pub async fn lost(&self) {
+        self.leave.notified().await;
+    }
+
+    /// Whether no request of the connection was served.
+    pub fn is_strangers(&self) -> bool {
+        !self.places.0.lock().guests.contains_key(&self.id)
+    }
+
+    /// Begins to serve a request. From now on it is a guest's.
+    pub fn begin(&self) -> Result<(), NoPlace> {
+        self.begin_at(Instant::now())
+    }
+
+    fn begin_at(&self, now: Instant) -> Result<(), NoPlace> {
+        let mut taken = self.places.0.lock();
+        if let Some(guest) = taken.guests.get_mut(&self.id) {
+            (guest.is_busy, guest.since) = (true, now);
+            return Ok(());
+        }
+        if !taken.strangers.contains_key(&self.id) {
+            return Err(NoPlace);
+        }
+        if taken.guests.len() >= GUESTS_MAX && !taken.displace_guest(now) {
+            return Err(NoPlace);
+        }
+        taken.strangers.remove(&self.id);
+        taken.guests.insert(self.id, Guest { leave: Arc::clone(&self.leave), is_busy: true, since: now });
+        Ok(())
+    }
+
+    /// The request is answered.
+    pub fn end(&self) {
+        self.end_at(Instant::now());
+    }
+
+    fn end_at(&self, now: Instant) {
+        if let Some(guest) = self.places.0.lock().guests.get_mut(&self.id) {
+            (guest.is_busy, guest.since) = (false, now);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.0.lock();
+        taken.strangers.remove(&self.id);
+        taken.guests.remove(&self.id);
+    }
+}
+
+/// The address, or the part of one of IPv6 that is given to one site.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    async fn is_lost(place: &Place) -> bool {
+        tokio::time::timeout(Duration::ZERO, place.lost()).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn a_flood_displaces_itself() {
+        let places = Arc::new(Places::default());
+        let (guest, patient) = (places.enter(address(1)), places.enter(address(1)));
+        guest.begin().expect("there is room");
+        let flood: Vec<_> = (0..3 * STRANGERS_MAX).map(|_| places.enter(address(66))).collect();
+        assert!(!is_lost(&guest).await && !is_lost(&patient).await);
+        let (mut displaced, mut at_end) = (0, None);
+        for (at, place) in flood.iter().enumerate() {
+            if is_lost(place).await {
+                (displaced, at_end) = (displaced + 1, Some(at));
+                assert_eq!(place.begin(), Err(NoPlace), "it had to give way");
+            }
+        }
+        assert_eq!((displaced, at_end), (2 * STRANGERS_MAX + 1, Some(2 * STRANGERS_MAX)), "the oldest");
+        patient.begin().expect("it still has its place");
+        drop(flood);
+        assert_eq!(places.0.lock().strangers.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn the_guest_that_was_idle_longest_gives_way_to_a_new_one() {
+        let places = Arc::new(Places::default());
+        let guests: Vec<_> = (0..GUESTS_MAX).map(|_| places.enter(address(1))).collect();
+        guests.iter().for_each(|guest| guest.begin().expect("there is room"));
+        let (new, now) = (places.enter(address(2)), Instant::now());
+        assert_eq!(new.begin_at(now), Err(NoPlace), "all are busy");
+        guests[7].end_at(now);
+        let later = now + IDLE_MIN / 2;
+        guests[3].end_at(later);
+        assert_eq!(new.begin_at(later), Err(NoPlace), "their answers may be on their way");
+        new.begin_at(later + IDLE_MIN).expect("one is idle");
+        assert!(is_lost(&guests[7]).await && !is_lost(&guests[3]).await);
+        assert_eq!(guests[7].begin(), Err(NoPlace));
+        assert!(!new.is_strangers());
+    }
+
+    #[tokio::test]
+    async fn a_request_that_takes_minutes_gives_way() {
+        let (places, now) = (Arc::new(Places::default()), Instant::now());
+        let guests: Vec<_> = (0..GUESTS_MAX).map(|_| places.enter(address(1))).collect();
+        for (at, guest) in guests.iter().enumerate() {
+            let begun = if at == 5 { now } else { now + IDLE_MIN };
+            guest.begin_at(begun).expect("there is room");
+        }
+        let new = places.enter(address(2));
+        assert_eq!(new.begin_at(now + BUSY_MIN - IDLE_MIN), Err(NoPlace));
+        guests[9].end_at(now + BUSY_MIN);
+        new.begin_at(now + BUSY_MIN).expect("one is too slow, and none is idle for long enough");
+        assert!(is_lost(&guests[5]).await && !is_lost(&guests[9]).await);
+    }
+
+    #[test]
+    fn a_site_of_ipv6_is_one_network() {
+        let of = |text: &str| network(text.parse().expect("an address"));
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::7"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(of("::ffff:10.0.0.7"), of("10.0.0.7"));
+    }
+}
