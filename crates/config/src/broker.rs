@@ -16,9 +16,10 @@ use super::properties::ServerProperties;
 use super::rules;
 use super::sasl::{self, SaslListener};
 use super::table::{
-    self, AccessSettings, CleanerSettings, ControllerSettings, EffectiveTopicConfig, GroupSettings,
-    HttpSettings, ListenerSettings, LogSettings, MetadataLogSettings, NetworkSettings, NodeSettings,
-    ReplicationSettings, StandardAuthorizerSettings, StreamSettings, TopicSettings, TransactionSettings,
+    self, AccessSettings, CleanerSettings, ControllerSettings, DelegationTokenSettings, EffectiveTopicConfig,
+    GroupSettings, HttpSettings, ListenerSettings, LogSettings, MetadataLogSettings, NetworkSettings,
+    NodeSettings, ReplicationSettings, StandardAuthorizerSettings, StreamSettings, TopicSettings,
+    TransactionSettings,
 };
 use super::topic::TopicDefaults;
 use super::value::Value;
@@ -99,6 +100,8 @@ pub struct BrokerConfig {
     pub access: AccessSettings,
     /// The rules of the authorizer beside the ACLs.
     pub authorizer: StandardAuthorizerSettings,
+    /// Delegation tokens.
+    pub delegation_tokens: DelegationTokenSettings,
     /// Defaults of topics.
     pub topic_defaults: TopicDefaults,
     /// The users that a new cluster begins with. They are no property: secrets are not kept in files.
@@ -222,6 +225,7 @@ impl BrokerConfig {
             replication: ReplicationSettings::from(&values),
             access: AccessSettings::from(&values),
             authorizer: StandardAuthorizerSettings::from(&values),
+            delegation_tokens: DelegationTokenSettings::from(&values),
             topic_defaults: TopicDefaults::new(&values),
             first_users: Vec::new(),
             values,

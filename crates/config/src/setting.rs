@@ -101,6 +101,18 @@ impl Typed for String {
     }
 }
 
+/// The text of a password.
+pub(super) struct SecretText(pub String);
+
+impl Typed for SecretText {
+    fn typed(value: Option<&Value>, _: Unit) -> Option<Self> {
+        match value {
+            Some(Value::Secret(text)) => Some(Self(text.clone())),
+            _ => None,
+        }
+    }
+}
+
 impl Typed for PathBuf {
     fn typed(value: Option<&Value>, unit: Unit) -> Option<Self> {
         String::typed(value, unit).map(Self::from)

@@ -50,7 +50,7 @@ pub struct Image {
     pub(crate) next_producer_id: i64,
     pub(crate) acls: AccessControlEntries,
     pub(crate) scram: Arc<ScramCredentials>,
-    pub(crate) delegation_tokens: Arc<BTreeMap<String, DelegationToken>>,
+    pub(crate) delegation_tokens: Arc<BTreeMap<String, Arc<DelegationToken>>>,
 }
 
 impl Default for Image {
@@ -203,7 +203,7 @@ impl Image {
     }
 
     /// The delegation tokens by their ids.
-    pub fn delegation_tokens(&self) -> &BTreeMap<String, DelegationToken> {
+    pub fn delegation_tokens(&self) -> &BTreeMap<String, Arc<DelegationToken>> {
         &self.delegation_tokens
     }
 }

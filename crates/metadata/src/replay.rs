@@ -272,7 +272,7 @@ impl Delta {
             max_timestamp: record.max_timestamp,
             expiration_timestamp: record.expiration_timestamp,
         };
-        Arc::make_mut(&mut self.image.delegation_tokens).insert(record.token_id.clone(), token);
+        Arc::make_mut(&mut self.image.delegation_tokens).insert(record.token_id.clone(), Arc::new(token));
         self.changes.delegation_tokens = true;
         Ok(())
     }

@@ -65,6 +65,9 @@ code_only! {
     BrokerHeartbeatRequest => BrokerHeartbeatResponse,
     BrokerRegistrationRequest => BrokerRegistrationResponse,
     SaslHandshakeRequest => SaslHandshakeResponse,
+    RenewDelegationTokenRequest => RenewDelegationTokenResponse,
+    ExpireDelegationTokenRequest => ExpireDelegationTokenResponse,
+    DescribeDelegationTokenRequest => DescribeDelegationTokenResponse,
 }
 
 code_and_message! {
@@ -75,6 +78,24 @@ code_and_message! {
     SaslAuthenticateRequest => SaslAuthenticateResponse,
     UnregisterBrokerRequest => UnregisterBrokerResponse,
     UpdateFeaturesRequest => UpdateFeaturesResponse,
+}
+
+/// Kafka names nobody as owner and requester: `User:ANONYMOUS`.
+impl Refuse for CreateDelegationTokenRequest {
+    fn refuse(&self, code: ErrorCode, _: Option<&str>, version: i16) -> CreateDelegationTokenResponse {
+        let of_requester = |text: &str| if version >= 3 { text.to_owned() } else { String::new() };
+        CreateDelegationTokenResponse {
+            error_code: code.code(),
+            principal_type: "User".to_owned(),
+            principal_name: "ANONYMOUS".to_owned(),
+            token_requester_principal_type: of_requester("User"),
+            token_requester_principal_name: of_requester("ANONYMOUS"),
+            issue_timestamp_ms: -1,
+            expiry_timestamp_ms: -1,
+            max_timestamp_ms: -1,
+            ..Default::default()
+        }
+    }
 }
 
 impl Refuse for CreateAclsRequest {

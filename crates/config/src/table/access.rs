@@ -1,11 +1,14 @@
-//! Keys of access control: who decides, and by which rules beside the ACLs of the metadata log.
+//! Keys of access control: who decides, and by which rules beside the ACLs of the metadata log; delegation tokens.
 //!
 //! The keys of Kafka's `StandardAuthorizer` are its own, not the broker's; here they are declared like all others.
 
-use thalweg_security::Principal;
+use std::time::Duration;
 
-use super::super::check::{ANY, NOT_NULL, SUPER_USERS, super_users};
+use thalweg_security::{DelegationTokenSecret, Principal};
+
+use super::super::check::{ANY, NOT_NULL, SUPER_USERS, at_least, super_users};
 use super::super::key::Support::Served;
+use super::super::setting::SecretText;
 use super::declare::settings;
 
 /// The only authorizer that there is.
@@ -29,6 +32,24 @@ settings! {
     "allow.everyone.if.no.acl.found": Boolean = "false", ANY, Medium, ReadOnly, Served => allow_everyone_if_no_acl_found: bool,
         "Whether everybody may do everything on a resource for which there is no ACL at all.",
         differs = "In Kafka it is a key of the authorizer, not of the broker, and everything but `true` is false.";
+}
+
+settings! {
+    /// Delegation tokens (KIP-48).
+    DelegationTokenSettings, DELEGATION_TOKENS "Delegation tokens";
+
+    "delegation.token.secret.key": Password = null, ANY, Medium, ReadOnly, Served => secret_key: Option<DelegationTokenSecret> = token_secret,
+        "The secret for signing delegation tokens. It must be the same on all brokers and controllers; without it, or empty, there are no delegation tokens.";
+    "delegation.token.max.lifetime.ms": Long[Ms] = "604800000", at_least(1), Medium, ReadOnly, Served => max_lifetime: Duration,
+        "The maximum lifetime of a delegation token: it cannot be renewed past it.";
+    "delegation.token.expiry.time.ms": Long[Ms] = "86400000", at_least(1), Medium, ReadOnly, Served => expiry_time: Duration,
+        "How long a delegation token lasts without renewal.";
+    "delegation.token.expiry.check.interval.ms": Long[Ms] = "3600000", at_least(1), Low, ReadOnly, Served => expiry_check_interval: Duration,
+        "How often the controller removes expired delegation tokens. They are refused before that.";
+}
+
+fn token_secret(text: Option<SecretText>) -> Option<DelegationTokenSecret> {
+    text.and_then(|text| DelegationTokenSecret::new(text.0))
 }
 
 fn is_named(class: String) -> bool {

@@ -21,7 +21,9 @@ mod unserved;
 use std::sync::LazyLock;
 
 use super::key::ConfigKey;
-pub use access::{AccessSettings, STANDARD_AUTHORIZER_CLASS, StandardAuthorizerSettings};
+pub use access::{
+    AccessSettings, DelegationTokenSettings, STANDARD_AUTHORIZER_CLASS, StandardAuthorizerSettings,
+};
 pub(crate) use cluster::RACK_AWARE_SELECTOR;
 pub use cluster::{ControllerSettings, MetadataLogSettings, NodeSettings, ReplicationSettings};
 pub use coordinators::{
@@ -62,6 +64,7 @@ pub const BROKER_FAMILIES: &[Family] = &[
     coordinators::STREAMS_GROUP_KEYS,
     access::ACCESS,
     access::STANDARD_AUTHORIZER,
+    access::DELEGATION_TOKENS,
     unserved::QUOTA_KEYS,
     unserved::METRIC_KEYS,
     unserved::TIERED_STORAGE,

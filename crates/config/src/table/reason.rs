@@ -26,7 +26,6 @@ pub(super) const CONSUMER_GROUPS: &str = "the consumer group protocol of KIP-848
 pub(super) const SHARE_GROUPS_LATER: &str = "share groups are not served yet";
 pub(super) const STREAMS_GROUPS: &str = "streams groups are not served yet";
 pub(super) const QUOTAS: &str = "the quota for cluster changes is not enforced yet";
-pub(super) const TOKENS: &str = "delegation tokens are not served yet";
 pub(super) const PROVIDERS: &str = "configuration providers are Java classes, which cannot be loaded";
 pub(super) const JMX: &str = "metrics reporters are Java classes, which cannot be loaded";
 pub(super) const METRICS: &str = "metrics are not sampled in windows";

@@ -7,9 +7,9 @@
 use super::super::check::{ANY, LIST, NOT_EMPTY, at_least, one_of, ratio};
 use super::super::key::Support::{Accepted, Listener, Unserved};
 use super::declare::{family, names};
-use super::reason::{JMX, METRICS, NO_JAVA, PROVIDERS, QUOTAS, TELEMETRY, TIERED, TLS, TOKENS};
+use super::reason::{JMX, METRICS, NO_JAVA, PROVIDERS, QUOTAS, TELEMETRY, TIERED, TLS};
 
-family! { QUOTA_KEYS "Principals, quotas and tokens";
+family! { QUOTA_KEYS "Principals and quotas";
     "principal.builder.class": Class = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", ANY, Medium, PerBroker, Unserved(NO_JAVA),
         "The Java class that determines a connection's principal.";
     "client.quota.callback.class": Class = null, ANY, Low, ReadOnly, Unserved(NO_JAVA),
@@ -18,14 +18,6 @@ family! { QUOTA_KEYS "Principals, quotas and tokens";
         "The number of samples of the quota for cluster changes.";
     "controller.quota.window.size.seconds": Int[Seconds] = "1", at_least(1), Low, ReadOnly, Unserved(QUOTAS),
         "How long one sample of the quota for cluster changes lasts.";
-    "delegation.token.secret.key": Password = null, ANY, Medium, ReadOnly, Unserved(TOKENS),
-        "The secret for signing delegation tokens.";
-    "delegation.token.max.lifetime.ms": Long[Ms] = "604800000", at_least(1), Medium, ReadOnly, Unserved(TOKENS),
-        "The maximum lifetime of a delegation token.";
-    "delegation.token.expiry.time.ms": Long[Ms] = "86400000", at_least(1), Medium, ReadOnly, Unserved(TOKENS),
-        "How long a delegation token lasts without renewal.";
-    "delegation.token.expiry.check.interval.ms": Long[Ms] = "3600000", at_least(1), Low, ReadOnly, Unserved(TOKENS),
-        "How often expired delegation tokens are removed.";
     "config.providers": List = "", LIST, Low, ClusterWide, Unserved(PROVIDERS),
         "Names of Java classes that fetch values from elsewhere.";
     "security.providers": String = null, ANY, Low, ReadOnly, Unserved(NO_JAVA),

@@ -40,7 +40,7 @@ impl Hash {
     }
 
     /// The bytes of a digest.
-    pub(super) fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         self.algorithm().output_len()
     }
 
