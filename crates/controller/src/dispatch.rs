@@ -12,10 +12,11 @@ use thalweg_wire::request::{
     AddRaftVoterRequest, AllocateProducerIdsRequest, AlterClientQuotasRequest, AlterConfigsRequest,
     AlterPartitionReassignmentsRequest, AlterPartitionRequest, AlterUserScramCredentialsRequest,
     ApiVersionsRequest, ApiVersionsResponse, AssignReplicasToDirsRequest, BrokerHeartbeatRequest,
-    BrokerRegistrationRequest, CreateAclsRequest, CreatePartitionsRequest, CreateTopicsRequest,
-    DeleteAclsRequest, DeleteTopicsRequest, DescribeClusterRequest, DescribeClusterResponse,
-    DescribeQuorumRequest, ElectLeadersRequest, EnvelopeRequest, FetchRequest, FetchSnapshotRequest,
-    IncrementalAlterConfigsRequest, ListPartitionReassignmentsRequest, RemoveRaftVoterRequest,
+    BrokerRegistrationRequest, CreateAclsRequest, CreateDelegationTokenRequest, CreatePartitionsRequest,
+    CreateTopicsRequest, DeleteAclsRequest, DeleteTopicsRequest, DescribeClusterRequest,
+    DescribeClusterResponse, DescribeQuorumRequest, ElectLeadersRequest, EnvelopeRequest,
+    ExpireDelegationTokenRequest, FetchRequest, FetchSnapshotRequest, IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest, RemoveRaftVoterRequest, RenewDelegationTokenRequest,
     SaslAuthenticateRequest, SaslHandshakeRequest, UnregisterBrokerRequest, UpdateFeaturesRequest,
 };
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Message, Refuse};
@@ -35,7 +36,7 @@ enum Access {
 }
 
 /// The APIs, in the order of their keys, which is that of ApiVersions. Each says who may use it.
-const SERVED: [(ApiKey, Access); 29] = {
+const SERVED: [(ApiKey, Access); 32] = {
     use Access::{Cluster, Everybody, Named};
     use Operation::{Alter, AlterConfigs, ClusterAction, Describe};
     [
@@ -49,6 +50,9 @@ const SERVED: [(ApiKey, Access); 29] = {
         (ApiKey::AlterConfigs, Named),
         (ApiKey::SaslAuthenticate, Everybody),
         (ApiKey::CreatePartitions, Named),
+        (ApiKey::CreateDelegationToken, Named),
+        (ApiKey::RenewDelegationToken, Named),
+        (ApiKey::ExpireDelegationToken, Named),
         (ApiKey::ElectLeaders, Cluster(Alter)),
         (ApiKey::IncrementalAlterConfigs, Named),
         (ApiKey::AlterPartitionReassignments, Cluster(Alter)),
@@ -317,6 +321,9 @@ fn decide(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> 
         ApiKey::AlterConfigs => {
             plain(d, call, move |s, r: &AlterConfigsRequest, _| s.alter_configs_for(&by, r))
         }
+        ApiKey::CreateDelegationToken | ApiKey::RenewDelegationToken | ApiKey::ExpireDelegationToken => {
+            decide_of_tokens(api, d, call)
+        }
         ApiKey::CreateAcls => plain(d, call, |s, r: &CreateAclsRequest, _| s.create_acls(r)),
         ApiKey::DeleteAcls => plain(d, call, |s, r: &DeleteAclsRequest, _| s.delete_acls(r)),
         ApiKey::IncrementalAlterConfigs => plain(d, call, move |s, r: &IncrementalAlterConfigsRequest, _| {
@@ -362,6 +369,22 @@ fn decide(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> 
         ApiKey::RemoveRaftVoter => plain(d, call, |_, _: &RemoveRaftVoterRequest, _| Err(only_voter())),
         ApiKey::DescribeCluster => plain(d, call, |s, r: &DescribeClusterRequest, _| describe_cluster(s, r)),
         other => Err(HandleError::UnknownApi { api_key: other as i16 }),
+    }
+}
+
+/// The requests which change delegation tokens, all for the one who asks.
+fn decide_of_tokens(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> {
+    let (version, by) = (call.version, Arc::clone(&call.requester));
+    match api {
+        ApiKey::CreateDelegationToken => plain(d, call, move |s, r: &CreateDelegationTokenRequest, now| {
+            Ok(s.create_delegation_token(&by, r, version, now))
+        }),
+        ApiKey::RenewDelegationToken => plain(d, call, move |s, r: &RenewDelegationTokenRequest, now| {
+            Ok(s.renew_delegation_token(&by, r, now))
+        }),
+        _ => plain(d, call, move |s, r: &ExpireDelegationTokenRequest, now| {
+            Ok(s.expire_delegation_token(&by, r, now))
+        }),
     }
 }
 
@@ -493,6 +516,9 @@ pub(crate) fn check_envelope(envelope: &EnvelopeRequest) -> Result<Requester, Er
             | ApiKey::AlterUserScramCredentials
             | ApiKey::CreateAcls
             | ApiKey::DeleteAcls
+            | ApiKey::CreateDelegationToken
+            | ApiKey::RenewDelegationToken
+            | ApiKey::ExpireDelegationToken
             | ApiKey::UpdateFeatures
             | ApiKey::UnregisterBroker
             | ApiKey::DescribeQuorum

@@ -1,7 +1,7 @@
 //! The one task that owns the controller's state and its log.
 //!
 //! Its events: a request arrives, a sync ends, a snapshot is written, a deadline passes (a waiting Fetch, a broker's
-//! session, leader balancing, a snapshot). A request is decided, its records are appended and replayed at once; they
+//! session, leader balancing, expired delegation tokens, a snapshot). A request is decided, its records are appended and replayed at once; they
 //! are synced in the background, and only then the answer is sent. Requests that arrive during a sync are decided and
 //! appended meanwhile, and the next sync covers all of them. Large requests are decided on a separate thread
 //! (`drafts`).
@@ -111,6 +111,7 @@ pub(crate) struct Driver {
     rebalance_at: Option<Instant>,
     unclean_election_interval: Duration,
     unclean_election_at: Option<Instant>,
+    expire_tokens_at: Option<Instant>,
     sessions: SessionClock,
     clock: Clock,
     published: Arc<Published>,
@@ -386,6 +387,8 @@ impl Driver {
     fn schedule(&mut self) {
         self.rebalance_at = self.rebalance_interval.and_then(|interval| Instant::now().checked_add(interval));
         self.unclean_election_at = Instant::now().checked_add(self.unclean_election_interval);
+        let interval = self.state.expire_tokens_interval();
+        self.expire_tokens_at = interval.and_then(|interval| Instant::now().checked_add(interval));
         if !self.snapshot_interval.is_zero() {
             self.snapshot_at = Instant::now().checked_add(self.snapshot_interval);
         }
@@ -403,8 +406,8 @@ impl Driver {
         let has_sessions = self.state.has_open_sessions(self.sessions.elapsed_ms());
         let look = has_sessions.then(|| self.sessions.next_look());
         let fetch = self.parked.iter().map(|parked| parked.deadline).min();
-        let periodic = [self.snapshot_at, self.rebalance_at, self.unclean_election_at, self.flush_again_at];
-        [session, look, fetch].into_iter().chain(periodic).flatten().min()
+        let periodic = [self.snapshot_at, self.rebalance_at, self.unclean_election_at, self.expire_tokens_at];
+        [session, look, fetch, self.flush_again_at].into_iter().chain(periodic).flatten().min()
     }
 
     fn on_time(&mut self) {
@@ -437,6 +440,12 @@ impl Driver {
             let more = self.write_of_itself(&pass.records, now) && pass.more;
             let next = if more { Duration::ZERO } else { self.unclean_election_interval };
             self.unclean_election_at = instant.checked_add(next);
+        }
+        if self.expire_tokens_at.is_some_and(|at| at <= instant) {
+            let expired = self.state.remove_expired_tokens(now);
+            let more = self.write_of_itself(&expired.records, now) && expired.more;
+            let next = |interval| instant.checked_add(if more { Duration::ZERO } else { interval });
+            self.expire_tokens_at = self.state.expire_tokens_interval().and_then(next);
         }
     }
 

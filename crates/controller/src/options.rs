@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use thalweg_config::BrokerConfig;
+use thalweg_config::{BrokerConfig, DelegationTokenSettings};
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind, Endpoint, VersionRange, feature};
@@ -53,6 +53,8 @@ pub struct ControllerOptions {
     /// `unclean.leader.election.interval.ms`: interval of elections outside the in-sync replicas, for leaderless
     /// partitions that allow it.
     pub unclean_election_interval: Duration,
+    /// Delegation tokens.
+    pub delegation_tokens: DelegationTokenSettings,
     /// The features that this node can serve, with their levels.
     pub supported_features: BTreeMap<String, VersionRange>,
     /// The features, besides `metadata.version`, that a new cluster is formatted with.
@@ -97,6 +99,7 @@ impl ControllerOptions {
             rebalance_leaders: settings.rebalances_leaders,
             rebalance_interval: settings.leader_imbalance_check_interval,
             unclean_election_interval: settings.unclean_election_interval,
+            delegation_tokens: config.delegation_tokens.clone(),
             supported_features: default_supported_features(),
             bootstrap_features: BTreeMap::new(),
             bootstrap_users: config.first_users.clone(),

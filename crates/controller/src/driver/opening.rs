@@ -66,6 +66,7 @@ impl Driver {
             rebalance_at: None,
             unclean_election_interval: options.unclean_election_interval,
             unclean_election_at: None,
+            expire_tokens_at: None,
             sessions: SessionClock::new(options.broker_session_timeout, Instant::now()),
             clock: options.clock.clone(),
             published: Arc::default(),

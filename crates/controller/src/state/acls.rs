@@ -35,7 +35,8 @@ impl State {
                     if !authorizer.contains(&acl) && new.insert(key(&acl)) {
                         records.push(record(acl));
                     }
-                    (0, None)
+                    // Kafka's controller says so too, where null would say the same.
+                    (0, Some(String::new()))
                 }
                 Err(error) => (ErrorCode::InvalidRequest.code(), Some(error.to_string())),
             };

@@ -27,7 +27,13 @@ impl State {
         self.may(requester, operation, ResourceType::Cluster, CLUSTER_NAME)
     }
 
-    fn may(&self, requester: &Requester, operation: Operation, kind: ResourceType, name: &str) -> bool {
+    pub(super) fn may(
+        &self,
+        requester: &Requester,
+        operation: Operation,
+        kind: ResourceType,
+        name: &str,
+    ) -> bool {
         match (&self.authorizer, requester) {
             (None, _) | (_, Requester::ThisProcess) => true,
             (Some(authorizer), Requester::Peer { principal, host }) => {

@@ -10,6 +10,7 @@ mod configs;
 mod create_partitions;
 mod create_topics;
 mod credentials;
+mod delegation_tokens;
 mod delete_topics;
 mod directories;
 mod elections;
@@ -39,6 +40,7 @@ use thalweg_security::acl::Authorizer;
 use thalweg_wire::{ErrorCode, MetadataRecord};
 
 use crate::options::{ConfigRules, ControllerOptions};
+use delegation_tokens::DelegationTokens;
 use heartbeats::Heartbeats;
 
 pub(crate) use names::CLUSTER_METADATA_TOPIC;
@@ -148,6 +150,7 @@ pub(crate) struct State {
     rules: Arc<dyn ConfigRules>,
     image: Arc<Image>,
     authorizer: Option<Authorizer>,
+    tokens: DelegationTokens,
     /// The offset of the next record in the log.
     next_offset: i64,
     /// The offset of the record that registered each broker, which it must have seen before it is unfenced.
@@ -174,6 +177,7 @@ impl State {
             rules,
             image: Arc::new(Image::empty()),
             authorizer: options.authorizer.clone().map(|rules| Authorizer::new(rules, [])),
+            tokens: DelegationTokens::new(options.delegation_tokens.clone()),
             next_offset: 0,
             registered_at: HashMap::default(),
             heartbeats: Heartbeats::new(timeout),
@@ -213,6 +217,7 @@ impl State {
             let all = image.acls().iter().map(|(id, _)| id).collect();
             image.update_authorizer(authorizer, &self.image, &all);
         }
+        self.tokens.load(&image);
         self.image = image;
         self.next_offset = next_offset;
         self.registered_at = registered_at;
@@ -251,6 +256,8 @@ impl State {
                 MetadataRecord::UnregisterBroker(r) => {
                     self.registered_at.remove(&BrokerId(r.broker_id));
                 }
+                MetadataRecord::DelegationToken(r) => self.tokens.add(&r.token_id),
+                MetadataRecord::RemoveDelegationToken(r) => self.tokens.remove(&r.token_id),
                 _ => {}
             }
             delta.replay(&record.record)?;

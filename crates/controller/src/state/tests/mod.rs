@@ -3,6 +3,7 @@
 mod acls;
 mod credentials;
 mod decisions;
+mod delegation_tokens;
 mod eligible;
 mod oracle;
 mod replaced;
