@@ -64,7 +64,8 @@ impl ControllerNode {
         let images: Images = Arc::new(move || of_controller.image());
         listeners.spawn(secured.watch(stop.clone()));
         for listening in listening {
-            let authenticator = Authenticator::of(config, &listening.name, &images, &machine.clock);
+            // A token is for clients: at the controller it could make others.
+            let authenticator = Authenticator::of(config, &listening.name, &images, &machine.clock, None);
             let handler = ControllerHandler { controller: Arc::clone(&controller), authenticator };
             let (settings, limits) = (connections.clone(), Arc::<ConnectionLimits>::clone(&limits));
             listeners.spawn(listening.serve(handler, settings, limits, stop.clone()));

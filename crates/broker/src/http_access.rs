@@ -30,7 +30,9 @@ impl HttpAccess {
     ) -> HttpAccess {
         // Without them the listener would be open: the start has read both.
         let tls = || secured.of(HTTP_LISTENER).expect("the TLS of the HTTP listener was read at the start");
-        let authenticator = || Authenticator::of(config, HTTP_LISTENER, images, clock);
+        // A browser has a user's password: no delegation token.
+        let tokens = None;
+        let authenticator = || Authenticator::of(config, HTTP_LISTENER, images, clock, tokens);
         let passwords = || Passwords::of(authenticator().expect("the users of the HTTP listener were read"));
         let http = &config.http;
         HttpAccess { tls: http.has_tls.then(tls), passwords: http.has_login.then(passwords), rights }

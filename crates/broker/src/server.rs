@@ -6,7 +6,7 @@
 //! listeners close, requests end, coordinators stop, logs are flushed and marked clean.
 
 use crate::api::{ApiHandler, SERVED};
-use crate::authentication::{Authenticator, Images};
+use crate::authentication::{Authenticator, Images, TokenLogins};
 use crate::authorization::ClusterRights;
 use crate::broker::{Broker, BrokerParts};
 use crate::controller_node::ControllerNode;
@@ -311,8 +311,10 @@ fn serve(
     let mut listeners = JoinSet::new();
     let of_broker = Arc::clone(broker);
     let images: Images = Arc::new(move || of_broker.image());
+    let tokens = TokenLogins::of(&broker.config());
     for listening in listening {
-        let authenticator = Authenticator::of(&broker.config(), &listening.name, &images, &broker.clock);
+        let authenticator =
+            Authenticator::of(&broker.config(), &listening.name, &images, &broker.clock, tokens.as_ref());
         let handler = ApiHandler::authenticating(Arc::clone(broker), authenticator);
         listeners.spawn(listening.serve(
             handler,

@@ -79,6 +79,7 @@ fn differs(api: &Api) -> &'static str {
             "keys that are not served appear only if they are set; a broker has no loggers"
         }
         ApiKey::IncrementalAlterConfigs => "log levels cannot be changed",
+        ApiKey::CreateDelegationToken => "at most 10,000 tokens in a cluster and 100 renewers of a token",
         ApiKey::DescribeClientQuotas | ApiKey::AlterClientQuotas => {
             "quotas of cluster changes and of connections are stored, but not enforced yet"
         }
@@ -107,10 +108,6 @@ fn missing(key: ApiKey) -> &'static str {
         ApiKey::StreamsGroupHeartbeat | ApiKey::StreamsGroupDescribe => {
             "streams groups are not served yet; Kafka Streams over classic groups is"
         }
-        ApiKey::CreateDelegationToken
-        | ApiKey::RenewDelegationToken
-        | ApiKey::ExpireDelegationToken
-        | ApiKey::DescribeDelegationToken => "delegation tokens are not served yet",
         ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry => "client telemetry is not served yet",
         _ => NO_REASON,
     }

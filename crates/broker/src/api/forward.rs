@@ -1,7 +1,7 @@
 //! Forwards requests to the controller in an Envelope (KIP-590): the request's own bytes, the principal, and the
 //! client's address. The controller's answer is passed to the client unchanged.
 //!
-//! Forwarded are the changes to topics, partitions, configurations and features; everything that reads the cluster
+//! Forwarded are the changes to topics, partitions, configurations, features and delegation tokens; everything that reads the cluster
 //! is answered from the image. So that a client which makes a change and then asks this broker sees the change, the
 //! answer waits a little until the image shows it; Kafka's broker answers at once.
 
@@ -19,13 +19,16 @@ use thalweg_wire::request::{DescribeQuorumRequest, EnvelopeRequest};
 use thalweg_wire::{ApiKey, DecodeError, Decoder, Encoder, ErrorCode, Message, Refuse, Request};
 
 /// APIs that are forwarded to the controller, wholly or in part: only versions that the controller serves are served.
-const FORWARDED: [ApiKey; 17] = [
+const FORWARDED: [ApiKey; 20] = [
     ApiKey::CreateTopics,
     ApiKey::DeleteTopics,
     ApiKey::CreateAcls,
     ApiKey::DeleteAcls,
     ApiKey::AlterConfigs,
     ApiKey::CreatePartitions,
+    ApiKey::CreateDelegationToken,
+    ApiKey::RenewDelegationToken,
+    ApiKey::ExpireDelegationToken,
     ApiKey::ElectLeaders,
     ApiKey::IncrementalAlterConfigs,
     ApiKey::AlterPartitionReassignments,
@@ -97,12 +100,18 @@ where
 
 /// The pause that the controller's answer asks for.
 fn throttle_time(call: &Call, answer: &[u8]) -> Option<Duration> {
-    if call.key == ApiKey::DescribeQuorum {
-        return None;
-    }
-    // In all others it comes first, behind the correlation id and the tags of a flexible header, of which there are none.
-    let header = 4 + usize::from(response_header_version(call.key, call.version) > 0);
-    let ms = i32::from_be_bytes(*answer.get(header..)?.first_chunk()?);
+    let is_flexible = response_header_version(call.key, call.version) > 0;
+    let bytes = match call.key {
+        ApiKey::DescribeQuorum => return None,
+        // It comes last, before the tags of a flexible message, of which there are none.
+        ApiKey::CreateDelegationToken | ApiKey::RenewDelegationToken | ApiKey::ExpireDelegationToken => {
+            let end = answer.len().checked_sub(usize::from(is_flexible))?;
+            answer.get(..end)?.last_chunk()?
+        }
+        // It comes first, behind the correlation id and the tags of a flexible header, of which there are none.
+        _ => answer.get(4 + usize::from(is_flexible)..)?.first_chunk()?,
+    };
+    let ms = i32::from_be_bytes(*bytes);
     u64::try_from(ms).ok().filter(|ms| *ms > 0).map(Duration::from_millis)
 }
 
@@ -275,6 +284,9 @@ mod tests {
                 ApiKey::ListPartitionReassignments => check::<ListPartitionReassignmentsRequest>,
                 ApiKey::AlterClientQuotas => check::<AlterClientQuotasRequest>,
                 ApiKey::AlterUserScramCredentials => check::<AlterUserScramCredentialsRequest>,
+                ApiKey::CreateDelegationToken => check::<CreateDelegationTokenRequest>,
+                ApiKey::RenewDelegationToken => check::<RenewDelegationTokenRequest>,
+                ApiKey::ExpireDelegationToken => check::<ExpireDelegationTokenRequest>,
                 ApiKey::DescribeQuorum => check::<DescribeQuorumRequest>,
                 ApiKey::UpdateFeatures => check::<UpdateFeaturesRequest>,
                 ApiKey::UnregisterBroker => check::<UnregisterBrokerRequest>,

@@ -11,6 +11,7 @@ mod alter_configs;
 mod alter_replica_log_dirs;
 mod api_versions;
 mod auto_create;
+mod delegation_tokens;
 mod delete_records;
 mod describe_client_quotas;
 mod describe_cluster;
@@ -213,6 +214,12 @@ pub const SERVED: &[Api] = &[
         now::<SaslAuthenticateRequest>(b, c, d, sasl::authenticate)
     }),
     api(ApiKey::CreatePartitions, 0, 3, Controller, forward::handle::<CreatePartitionsRequest>),
+    api(ApiKey::CreateDelegationToken, 1, 3, Controller, delegation_tokens::create),
+    api(ApiKey::RenewDelegationToken, 1, 2, Controller, delegation_tokens::renew),
+    api(ApiKey::ExpireDelegationToken, 1, 2, Controller, delegation_tokens::expire),
+    api(ApiKey::DescribeDelegationToken, 1, 3, ByResource, |b, c, d| {
+        now::<DescribeDelegationTokenRequest>(b, c, d, delegation_tokens::describe)
+    }),
     api(ApiKey::DeleteGroups, 0, 2, ByResource, |b, c, d| later(b, c, d, groups::delete)),
     api(ApiKey::ElectLeaders, 0, 2, Controller, forward::handle::<ElectLeadersRequest>),
     api(ApiKey::IncrementalAlterConfigs, 0, 1, ByResource, |b, c, d| {

@@ -1,5 +1,6 @@
 //! What a listener knows of those who may connect.
 
+use super::delegation::{Bearer, TokenLogins, bearer};
 use super::token_keys::TokenKeys;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,6 +21,8 @@ pub type Images = Arc<dyn Fn() -> Arc<Image> + Send + Sync>;
 pub struct Authenticator {
     settings: SaslListener,
     keys: Option<Arc<TokenKeys>>,
+    /// None where nobody logs in with a delegation token.
+    tokens: Option<Arc<TokenLogins>>,
     images: Images,
     clock: Clock,
     failure_delay: Duration,
@@ -40,6 +43,7 @@ impl Authenticator {
         listener: &str,
         images: &Images,
         clock: &Clock,
+        tokens: Option<&Arc<TokenLogins>>,
     ) -> Option<Arc<Authenticator>> {
         let settings = config.sasl.get(listener)?.clone();
         let keys = settings.tokens.as_ref().map(TokenKeys::watch);
@@ -48,6 +52,7 @@ impl Authenticator {
         Some(Arc::new(Authenticator {
             settings,
             keys,
+            tokens: tokens.cloned(),
             images: Arc::clone(images),
             clock: clock.clone(),
             failure_delay: config.network.failed_authentication_delay,
@@ -91,6 +96,17 @@ impl Authenticator {
         });
         let secret = known.first_key_value().map(|(_, first)| first.server_key.to_vec());
         (found, secret.unwrap_or_else(|| self.secret.to_vec()))
+    }
+
+    /// Whom the bearer of a delegation token is now.
+    pub(super) fn bearer(&self, id: &str) -> Option<Bearer> {
+        self.tokens.as_ref().and_then(|_| bearer(&(self.images)(), id, self.now_ms()))
+    }
+
+    /// The credential of a delegation token that is held now.
+    pub(super) fn token_credential(&self, hash: Hash, id: &str) -> Option<Credential> {
+        let tokens = self.tokens.as_ref()?;
+        self.bearer(id).map(|_| tokens.credential(hash, id))
     }
 
     /// Verifies a token by the keys that are known.

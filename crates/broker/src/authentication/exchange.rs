@@ -175,7 +175,9 @@ impl Exchange {
         let is_other = self.before.as_ref().is_some_and(|(before, _)| *before != talk.mechanism);
         let outcome = match (is_other, talk.step) {
             (true, _) => Outcome::Rejected(other_mechanism(talk.mechanism, self.before.as_ref())),
-            (false, Step::Proof(server)) => prove(*server, &message),
+            (false, Step::Proof { server, by_token }) => {
+                prove(&self.authenticator, *server, by_token, &message)
+            }
             (false, Step::Refused(fault)) => Outcome::Rejected(refused_token(&fault, &message)),
             (false, Step::First) => match talk.mechanism {
                 Mechanism::Plain => plain(&self.authenticator, &message),

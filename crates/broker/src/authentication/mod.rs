@@ -9,6 +9,7 @@
 
 mod answering;
 mod authenticator;
+mod delegation;
 mod exchange;
 mod outcome;
 mod passwords;
@@ -17,6 +18,7 @@ mod state;
 mod token_keys;
 
 pub use authenticator::{Authenticator, Images};
+pub use delegation::TokenLogins;
 pub use passwords::Passwords;
 pub use session::{Admission, Session};
 pub use token_keys::TokenKeys;

@@ -14,7 +14,11 @@ const NONCE_LEN: usize = 24;
 /// Where an exchange of messages is.
 pub(super) enum Step {
     First,
-    Proof(Box<Server>),
+    /// The proof of a user, or of the bearer of a delegation token.
+    Proof {
+        server: Box<Server>,
+        by_token: bool,
+    },
     /// A token was refused; the client confirms that.
     Refused(TokenFault),
 }
@@ -35,25 +39,43 @@ pub(super) fn plain(authenticator: &Authenticator, message: &[u8]) -> Outcome {
 
 pub(super) fn scram(authenticator: &Authenticator, hash: Hash, message: &[u8]) -> Outcome {
     let begun = ClientFirst::parse(message).and_then(|first| {
-        if first.is_token {
-            return Err(Rejection::hidden("delegation tokens are not served"));
-        }
+        let by_token = first.is_token;
+        let (credential, secret) = match by_token {
+            true => {
+                let credential = authenticator.token_credential(hash, &first.user);
+                (Some(credential.ok_or_else(no_token)?), Vec::new())
+            }
+            false => authenticator.credential(hash, &first.user),
+        };
         let mut bytes = [0; NONCE_LEN];
         random(&mut bytes);
-        let (credential, secret) = authenticator.credential(hash, &first.user);
-        Server::begin(hash, first, credential, &URL_SAFE_NO_PAD.encode(bytes), &secret)
+        let begun = Server::begin(hash, first, credential, &URL_SAFE_NO_PAD.encode(bytes), &secret);
+        begun.map(|(server, answer)| (Step::Proof { server: Box::new(server), by_token }, answer))
     });
     match begun {
-        Ok((server, answer)) => Outcome::More(Step::Proof(Box::new(server)), answer),
+        Ok((step, answer)) => Outcome::More(step, answer),
         Err(rejection) => Outcome::Rejected(rejection),
     }
 }
 
-pub(super) fn prove(server: Server, message: &[u8]) -> Outcome {
-    match server.finish(message) {
-        Ok((name, last)) => Outcome::Done { name, by_token: false, expires_ms: None, last },
-        Err(rejection) => Outcome::Rejected(rejection),
-    }
+fn no_token() -> Rejection {
+    Rejection::hidden("there is no such delegation token, or it has expired, or this listener takes none")
+}
+
+pub(super) fn prove(
+    authenticator: &Authenticator,
+    server: Server,
+    by_token: bool,
+    message: &[u8],
+) -> Outcome {
+    let proven = server.finish(message).and_then(|(name, last)| match by_token {
+        false => Ok(Outcome::Done { name, by_token, expires_ms: None, last }),
+        true => {
+            let bearer = authenticator.bearer(&name).ok_or_else(no_token)?;
+            Ok(Outcome::Done { name: bearer.name, by_token, expires_ms: Some(bearer.expires_ms), last })
+        }
+    });
+    proven.unwrap_or_else(Outcome::Rejected)
 }
 
 pub(super) fn bearer(verified: Result<Token, TokenFault>, first: &FirstMessage) -> Outcome {

@@ -72,6 +72,15 @@ public class UnansweredRequestsWriter {
             .setOps(List.of(new AlterClientQuotasRequestData.OpData().setKey("producer_byte_rate").setValue(1.0)))));
         write(new AlterClientQuotasRequest(quotas, (short) 0));
         write(new AlterClientQuotasRequest(quotas, (short) 1));
+        for (short version = 1; version <= 3; version++) {
+            var token = new CreateDelegationTokenRequestData().setMaxLifetimeMs(1);
+            if (version >= 3) {
+                token.setOwnerPrincipalType("User").setOwnerPrincipalName("a");
+            }
+            write(new CreateDelegationTokenRequest.Builder(token).build(version));
+        }
+        write(new RenewDelegationTokenRequest.Builder(new RenewDelegationTokenRequestData().setHmac(new byte[] {1, 2}).setRenewPeriodMs(3)));
+        write(new ExpireDelegationTokenRequest.Builder(new ExpireDelegationTokenRequestData().setHmac(new byte[] {1, 2}).setExpiryTimePeriodMs(3)));
         write(new AlterUserScramCredentialsRequest.Builder(new AlterUserScramCredentialsRequestData()
             .setDeletions(List.of(
                 new AlterUserScramCredentialsRequestData.ScramCredentialDeletion().setName("z").setMechanism((byte) 1),

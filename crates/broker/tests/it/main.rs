@@ -8,6 +8,7 @@ mod cluster;
 mod compacting;
 mod connections;
 mod cost;
+mod delegation_tokens;
 mod descriptors;
 mod fetch_sessions;
 mod fetching;

@@ -28,7 +28,7 @@ const LISTENERS: (&str, &str) = ("listeners", "PLAINTEXT://127.0.0.1:0,CLIENTS:/
 const MECHANISMS: (&str, &str) = ("sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512");
 const USERS: (&str, &str) = ("listener.name.clients.plain.sasl.jaas.config", PLAIN_MODULE);
 
-async fn start(dir: &Path, more: &[(&str, &str)]) -> Running {
+pub(crate) async fn start(dir: &Path, more: &[(&str, &str)]) -> Running {
     let mut properties = vec![LISTENERS, MAP, MECHANISMS, USERS];
     properties.extend(more);
     Running::start(dir, &properties).await
@@ -41,19 +41,20 @@ fn secured(broker: &Running) -> String {
     addresses[0].to_string()
 }
 
-async fn log_in(
+pub(crate) async fn log_in(
     broker: &Running,
     mechanism: &str,
     user: &str,
     password: &str,
 ) -> Result<Connection, ClientError> {
+    let user = [("sasl.mechanism", mechanism), ("sasl.username", user), ("sasl.password", password)];
+    log_in_with(broker, &user).await
+}
+
+pub(crate) async fn log_in_with(broker: &Running, sasl: &[(&str, &str)]) -> Result<Connection, ClientError> {
     let mut properties = Properties::new();
-    for (key, value) in [
-        ("security.protocol", "SASL_PLAINTEXT"),
-        ("sasl.mechanism", mechanism),
-        ("sasl.username", user),
-        ("sasl.password", password),
-    ] {
+    properties.set("security.protocol", "SASL_PLAINTEXT");
+    for (key, value) in sasl {
         properties.set(key, value);
     }
     let security = Security::take(&mut properties).expect("valid settings");
@@ -82,12 +83,12 @@ async fn add_user(broker: &Running, user: &str, hash: Hash, password: &str) {
 }
 
 /// A peer that sends what it likes.
-struct Stranger {
+pub(crate) struct Stranger {
     stream: TcpStream,
 }
 
 impl Stranger {
-    async fn connect(broker: &Running) -> Stranger {
+    pub(crate) async fn connect(broker: &Running) -> Stranger {
         Stranger { stream: TcpStream::connect(secured(broker)).await.expect("it listens") }
     }
 
@@ -118,11 +119,11 @@ impl Stranger {
         Some(decode_response::<R>(frame, version).expect("the answer").1)
     }
 
-    async fn handshake(&mut self, mechanism: &str, version: i16) -> Option<SaslHandshakeResponse> {
+    pub(crate) async fn handshake(&mut self, mechanism: &str, version: i16) -> Option<SaslHandshakeResponse> {
         self.ask(&SaslHandshakeRequest { mechanism: mechanism.to_owned() }, version).await
     }
 
-    async fn token(&mut self, message: &[u8]) -> Option<SaslAuthenticateResponse> {
+    pub(crate) async fn token(&mut self, message: &[u8]) -> Option<SaslAuthenticateResponse> {
         self.ask(&SaslAuthenticateRequest { auth_bytes: Bytes::copy_from_slice(message) }, 2).await
     }
 
@@ -131,7 +132,7 @@ impl Stranger {
         self.token(&plain::message(user, password)).await.expect("an answer")
     }
 
-    async fn is_served(&mut self) -> bool {
+    pub(crate) async fn is_served(&mut self) -> bool {
         self.ask(&MetadataRequest::default(), 12).await.is_some()
     }
 

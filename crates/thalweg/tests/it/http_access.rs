@@ -9,7 +9,7 @@ use thalweg_client::TlsFault;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use super::binary::{run, run_with_input, thalweg};
+use super::binary::{run, run_with_input, thalweg, until};
 use super::http_client::{HttpClient, login};
 use super::node::{Answer, Node};
 
@@ -159,8 +159,7 @@ async fn a_client_certificate_is_a_login() {
         Ok(mut client) => assert!(client.ask("GET", "/metrics", "").await.is_none(), "it has no certificate"),
         Err(fault) => assert_eq!(fault, TlsFault::ClientCertificate),
     }
-    let said = node.said();
-    assert!(said.contains("the client shows no certificate"), "{said}");
+    until("a line about the missing certificate", || node.said().contains("the client shows no certificate"));
 }
 
 #[tokio::test]
@@ -312,7 +311,7 @@ fn stream_commands_log_in_and_say_why_they_may_not() {
 
     security(&node, "acl add User:ann --cluster --allow describe");
     let listed = || stream(&https, "list", &by_file);
-    super::binary::until("the host has started", || listed().0 == Some(0));
+    until("the host has started", || listed().0 == Some(0));
     let create = "create ticks --definition time|log";
     refused(stream(&https, create, &by_file), 1, "needs the operation ALTER");
     security(&node, "acl add User:ann --cluster --allow alter");

@@ -6,6 +6,7 @@ mod joining;
 mod mixed;
 mod quorum;
 mod secured;
+mod tokens;
 mod tools;
 
 use crate::running::Running;

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use thalweg_metadata::PartitionIndex;
 
 /// Runs one of Kafka's tools and returns its output.
-async fn tool(classpath: &str, class: &str, arguments: &[&str], input: &str) -> String {
+pub(super) async fn tool(classpath: &str, class: &str, arguments: &[&str], input: &str) -> String {
     let mut command = Command::new("java");
     command.env("CLASSPATH", classpath).args(JVM_OPTIONS).arg(class).args(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -188,6 +188,11 @@ fn denial(key: ApiKey) -> &'static [&'static str] {
         | ApiKey::CreatePartitions
         | ApiKey::DeleteTopics
         | ApiKey::AlterConfigs => &["error_code: 29,"],
+        // Nobody has tokens without a login.
+        ApiKey::CreateDelegationToken
+        | ApiKey::RenewDelegationToken
+        | ApiKey::ExpireDelegationToken
+        | ApiKey::DescribeDelegationToken => &["error_code: 64,"],
         _ => &["error_code: 31,"],
     }
 }

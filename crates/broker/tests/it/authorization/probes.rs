@@ -609,6 +609,11 @@ fn cluster(key: ApiKey, names: &Names) -> Vec<Probe> {
             let deletions = vec![ScramCredentialDeletion { name: "ann".to_owned(), mechanism: 1 }];
             vec![probe(0, AlterUserScramCredentialsRequest { deletions, ..Default::default() })]
         }
+        // On a listener without a login nobody has tokens; `apache::tokens` compares the rest.
+        ApiKey::CreateDelegationToken => vec![probe(3, CreateDelegationTokenRequest::default())],
+        ApiKey::RenewDelegationToken => vec![probe(2, RenewDelegationTokenRequest::default())],
+        ApiKey::ExpireDelegationToken => vec![probe(2, ExpireDelegationTokenRequest::default())],
+        ApiKey::DescribeDelegationToken => vec![probe(3, DescribeDelegationTokenRequest::default())],
         ApiKey::DescribeQuorum => vec![probe(1, DescribeQuorumRequest::default())],
         ApiKey::UpdateFeatures => {
             vec![probe(1, UpdateFeaturesRequest { validate_only: true, ..Default::default() })]

@@ -1,0 +1,182 @@
+//! CreateDelegationToken (38), versions 1 to 3, RenewDelegationToken (39) and ExpireDelegationToken (40), versions 1 and 2:
+//! forwarded to the controller. DescribeDelegationToken (41), versions 1 to 3: answered from the image. Version 2 is
+//! flexible, version 3 names a requester who is not the owner (KIP-373).
+//!
+//! Clients must have authenticated, and not by a token: a token cannot make or renew tokens. What a client may not describe is
+//! left out.
+
+use super::{Call, forward};
+use crate::broker::Broker;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use thalweg_metadata::DelegationToken;
+use thalweg_net::Reply;
+use thalweg_security::Principal;
+use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_wire::request::describe_delegation_token_response::{
+    DescribedDelegationToken, DescribedDelegationTokenRenewer,
+};
+use thalweg_wire::request::{
+    CreateDelegationTokenRequest, CreateDelegationTokenResponse, DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse, ExpireDelegationTokenRequest, ExpireDelegationTokenResponse,
+    RenewDelegationTokenRequest, RenewDelegationTokenResponse,
+};
+use thalweg_wire::{DecodeError, Decoder, ErrorCode, Refuse};
+
+/// The type of principals that can renew tokens.
+const USER: &str = "User";
+
+/// Forwards CreateDelegationToken, unless the client may not have one for this owner.
+pub fn create(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, DecodeError> {
+    check_then_forward::<CreateDelegationTokenRequest>(broker, call, d, |broker, call, request| {
+        let requester = &*call.principal;
+        let owner = match request.owner_principal_name.as_deref().filter(|name| !name.is_empty()) {
+            Some(name) => Principal::new(request.owner_principal_type.as_deref().unwrap_or_default(), name),
+            None => requester.clone(),
+        };
+        let may_create = || call.permissions.may(Operation::CreateTokens, ResourceType::User, owner.as_str());
+        let error = if !may_use_tokens(broker, call) {
+            ErrorCode::DelegationTokenRequestNotAllowed
+        } else if owner != *requester && !may_create() {
+            ErrorCode::DelegationTokenAuthorizationFailed
+        } else if request.renewers.iter().any(|renewer| renewer.principal_type != USER) {
+            ErrorCode::InvalidPrincipalType
+        } else {
+            return None;
+        };
+        let of_requester = |text: &str| if call.version >= 3 { text.to_owned() } else { String::new() };
+        Some(CreateDelegationTokenResponse {
+            error_code: error.code(),
+            principal_type: owner.kind().to_owned(),
+            principal_name: owner.name().to_owned(),
+            token_requester_principal_type: of_requester(requester.kind()),
+            token_requester_principal_name: of_requester(requester.name()),
+            issue_timestamp_ms: -1,
+            expiry_timestamp_ms: -1,
+            max_timestamp_ms: -1,
+            ..Default::default()
+        })
+    })
+}
+
+/// Forwards RenewDelegationToken.
+pub fn renew(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, DecodeError> {
+    check_then_forward::<RenewDelegationTokenRequest>(broker, call, d, |broker, call, _| {
+        let error_code = ErrorCode::DelegationTokenRequestNotAllowed.code();
+        let refused =
+            RenewDelegationTokenResponse { error_code, expiry_timestamp_ms: -1, ..Default::default() };
+        (!may_use_tokens(broker, call)).then_some(refused)
+    })
+}
+
+/// Forwards ExpireDelegationToken.
+pub fn expire(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, DecodeError> {
+    check_then_forward::<ExpireDelegationTokenRequest>(broker, call, d, |broker, call, _| {
+        let error_code = ErrorCode::DelegationTokenRequestNotAllowed.code();
+        let refused =
+            ExpireDelegationTokenResponse { error_code, expiry_timestamp_ms: -1, ..Default::default() };
+        (!may_use_tokens(broker, call)).then_some(refused)
+    })
+}
+
+/// DescribeDelegationToken: the client's own tokens, those that it may renew, and those that it may describe.
+pub fn describe(
+    broker: &Broker,
+    call: &Call,
+    request: DescribeDelegationTokenRequest,
+) -> DescribeDelegationTokenResponse {
+    let refused =
+        |code: ErrorCode| DescribeDelegationTokenResponse { error_code: code.code(), ..Default::default() };
+    if !may_use_tokens(broker, call) {
+        return refused(ErrorCode::DelegationTokenRequestNotAllowed);
+    }
+    let config = broker.config();
+    let Some(secret) = &config.delegation_tokens.secret_key else {
+        return refused(ErrorCode::DelegationTokenAuthDisabled);
+    };
+    let owners: Option<BTreeSet<String>> = request.owners.map(|owners| {
+        let texts =
+            owners.into_iter().map(|owner| Principal::new(owner.principal_type, owner.principal_name));
+        texts.map(|owner| owner.as_str().to_owned()).collect()
+    });
+    if owners.as_ref().is_some_and(BTreeSet::is_empty) {
+        return DescribeDelegationTokenResponse::default();
+    }
+    let image = broker.image();
+    let tokens = image.delegation_tokens().iter().filter(|(id, token)| {
+        owners.as_ref().is_none_or(|owners| principals(token).any(|principal| owners.contains(principal)))
+            && may_describe(call, id, token)
+    });
+    let tokens = tokens.map(|(id, token)| described(id, token, secret.hmac(id), call.version));
+    DescribeDelegationTokenResponse { tokens: tokens.collect(), ..Default::default() }
+}
+
+/// The owner, the requester, and the renewers.
+fn principals(token: &DelegationToken) -> impl Iterator<Item = &String> {
+    [&token.owner, &token.requester].into_iter().chain(&token.renewers)
+}
+
+fn may_describe(call: &Call, id: &str, token: &DelegationToken) -> bool {
+    let (principal, permissions) = (call.principal.as_str(), &call.permissions);
+    principals(token).any(|own| own == principal)
+        || permissions.may_also(Operation::Describe, ResourceType::DelegationToken, id)
+        || permissions.may_also(Operation::DescribeTokens, ResourceType::User, &token.owner)
+}
+
+fn described(id: &str, token: &DelegationToken, hmac: Vec<u8>, version: i16) -> DescribedDelegationToken {
+    let (principal_type, principal_name) = parts(&token.owner);
+    let (token_requester_principal_type, token_requester_principal_name) = match version >= 3 {
+        true => parts(&token.requester),
+        false => Default::default(),
+    };
+    let renewers = token.renewers.iter().map(|renewer| {
+        let (principal_type, principal_name) = parts(renewer);
+        DescribedDelegationTokenRenewer { principal_type, principal_name }
+    });
+    DescribedDelegationToken {
+        principal_type,
+        principal_name,
+        token_requester_principal_type,
+        token_requester_principal_name,
+        issue_timestamp: token.issue_timestamp,
+        expiry_timestamp: token.expiration_timestamp,
+        max_timestamp: token.max_timestamp,
+        token_id: id.to_owned(),
+        hmac: hmac.into(),
+        renewers: renewers.collect(),
+    }
+}
+
+/// The type and the name of a principal of the metadata log.
+fn parts(principal: &str) -> (String, String) {
+    let (kind, name) = principal.split_once(':').unwrap_or(("", principal));
+    (kind.to_owned(), name.to_owned())
+}
+
+/// Whether the client has authenticated, and not by a token: by SASL, or by a certificate.
+fn may_use_tokens(broker: &Broker, call: &Call) -> bool {
+    let by_sasl = broker.config().sasl.contains_key(&call.peer.listener);
+    let by_certificate = call.peer.tls.is_some() && *call.principal != Principal::anonymous();
+    !call.is_by_token && (by_sasl || by_certificate)
+}
+
+/// Answers a request that `refuse` refuses; forwards others.
+fn check_then_forward<R>(
+    broker: &Arc<Broker>,
+    call: Call,
+    d: Decoder,
+    refuse: fn(&Broker, &Call, &R) -> Option<R::Response>,
+) -> Result<Reply, DecodeError>
+where
+    R: Refuse + Send + 'static,
+    R::Response: Send + 'static,
+{
+    let request = R::decode(&mut d.clone(), call.version)?;
+    match refuse(broker, &call, &request) {
+        Some(response) => {
+            call.answered_with(broker, &response);
+            Ok(call.reply::<R>(&response))
+        }
+        None => forward::handle::<R>(broker, call, d),
+    }
+}
