@@ -9,6 +9,7 @@ mod acls;
 mod configs;
 mod groups;
 mod partitions;
+mod tokens;
 mod topics;
 mod users;
 
@@ -25,6 +26,7 @@ use crate::retry::Retry;
 pub use configs::{ConfigChange, ConfigEntry, ConfigOperation, ConfigResource};
 pub use groups::{GroupDescription, GroupListing, GroupMember};
 pub use partitions::Election;
+pub use tokens::{DelegationToken, NewDelegationToken};
 pub use topics::{ClusterDescription, CreatedTopic, NewTopic};
 pub use users::{SCRAM_ITERATIONS, UserCredentials};
 

@@ -158,8 +158,8 @@ mod versions;
 pub use address::bootstrap_servers;
 pub use admin::{
     Admin, ClusterDescription, ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, CreatedTopic,
-    Election, GroupDescription, GroupListing, GroupMember, NewTopic, Outcomes, SCRAM_ITERATIONS,
-    UserCredentials,
+    DelegationToken, Election, GroupDescription, GroupListing, GroupMember, NewDelegationToken, NewTopic,
+    Outcomes, SCRAM_ITERATIONS, UserCredentials,
 };
 pub use byte_stream::ByteStream;
 pub use cluster::{Cluster, CoordinatorKind, WeakCluster};

@@ -2,11 +2,12 @@
 
 mod acl;
 mod certificate;
+mod token;
 mod user;
 
 use clap::Subcommand;
 
-/// Add users, ACLs and certificates.
+/// Add users, tokens, ACLs and certificates.
 ///
 /// `thalweg serve --secure` makes a first administrator and prints the settings to connect with. With these in
 /// --command-config, these commands add others; they work with Apache Kafka's brokers too.
@@ -20,6 +21,9 @@ pub enum Security {
     /// Users with passwords: SCRAM credentials.
     #[command(subcommand)]
     User(user::User),
+    /// Delegation tokens: they log in as their owner for a while.
+    #[command(subcommand)]
+    Token(token::Token),
     /// Access control lists: who may do what.
     #[command(subcommand)]
     Acl(acl::AclCommand),
@@ -33,6 +37,7 @@ impl Security {
     pub async fn run(&self) -> anyhow::Result<()> {
         match self {
             Security::User(user) => user.run().await,
+            Security::Token(token) => token.run().await,
             Security::Acl(acl) => acl.run().await,
             Security::Certificate(certificate) => certificate.run(),
         }

@@ -150,7 +150,7 @@ impl Add {
     }
 }
 
-fn check_principal(text: &str) -> Result<(), Usage> {
+pub(super) fn check_principal(text: &str) -> Result<(), Usage> {
     match text.parse::<Principal>() {
         Ok(_) => Ok(()),
         Err(_) => Err(Usage(format!("the principal {text}: expected TYPE:NAME, for example User:{text}"))),
