@@ -28,6 +28,7 @@ pub async fn ask(trial: &mut Trial) {
     elections(trial).await;
     reassignments(trial).await;
     quotas_and_credentials(trial).await;
+    delegation_tokens(trial).await;
     quorum_and_features(trial).await;
     brokers(trial).await;
     refused(trial).await;
@@ -158,6 +159,21 @@ async fn quotas_and_credentials(trial: &mut Trial) {
         user.user == "user" && user.credential_infos[0].iterations == 4096
     };
     trial.each("all users", make, good).await;
+}
+
+/// Who has not logged in gets no token, and does nothing with one.
+async fn delegation_tokens(trial: &mut Trial) {
+    let refused = ErrorCode::DelegationTokenRequestNotAllowed.code();
+    let make = |_| CreateDelegationTokenRequest::default();
+    trial.each("no login", make, |_, answer| answer.error_code == refused).await;
+    let make =
+        |_| RenewDelegationTokenRequest { hmac: Bytes::from_static(b"no token"), renew_period_ms: 1000 };
+    trial.each("no login", make, |_, answer| answer.error_code == refused).await;
+    let make =
+        |_| ExpireDelegationTokenRequest { hmac: Bytes::from_static(b"no token"), expiry_time_period_ms: -1 };
+    trial.each("no login", make, |_, answer| answer.error_code == refused).await;
+    let make = |_| DescribeDelegationTokenRequest { owners: None };
+    trial.each("no login", make, |_, answer| answer.error_code == refused).await;
 }
 
 async fn quorum_and_features(trial: &mut Trial) {
