@@ -11,11 +11,24 @@ pub const RULE: Rule = Rule {
 };
 
 /// A crate, and our crates that it may use in code, tests and build.
-const LAW: [(&str, &[&str]); 22] = [
+const LAW: [(&str, &[&str]); 23] = [
     (
         "thalweg",
-        &["broker", "client", "config", "lab", "net", "ports", "record", "security", "stream", "wire"],
+        &[
+            "authority",
+            "broker",
+            "client",
+            "config",
+            "lab",
+            "net",
+            "ports",
+            "record",
+            "security",
+            "stream",
+            "wire",
+        ],
     ),
+    ("thalweg-authority", &[]),
     (
         "thalweg-broker",
         &[
@@ -57,7 +70,7 @@ const LAW: [(&str, &[&str]); 22] = [
     ),
     ("thalweg-hash", &[]),
     ("thalweg-ids", &[]),
-    ("thalweg-lab", &["client", "ports", "record", "wire"]),
+    ("thalweg-lab", &["authority", "client", "ports", "record", "wire"]),
     ("thalweg-log", &["hash", "ids", "record"]),
     ("thalweg-membership", &["client", "config", "controller", "metadata", "record", "watch", "wire"]),
     ("thalweg-metadata", &["hash", "ids", "security", "wire"]),
@@ -125,7 +138,7 @@ mod tests {
         let bad = "[dev-dependencies]\nthalweg-broker.workspace = true\n";
         assert_eq!(
             findings("thalweg-lab", bad),
-            ["thalweg-lab uses thalweg-broker; it may use: client, ports, record, wire"]
+            ["thalweg-lab uses thalweg-broker; it may use: authority, client, ports, record, wire"]
         );
         let bad = "[target.'cfg(unix)'.dev-dependencies]\nthalweg-wire = { workspace = true }\n";
         assert_eq!(findings("thalweg-record", bad), ["thalweg-record uses thalweg-wire; it may use: ids"]);

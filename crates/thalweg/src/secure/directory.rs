@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use thalweg_authority::{Authority, Purpose, replace_secret, write_new_secret};
 use thalweg_config::STANDARD_AUTHORIZER_CLASS;
-
-use super::authority::{Authority, Purpose, replace_secret, write_new_secret};
 
 /// The administrator.
 pub const ADMIN: &str = "admin";

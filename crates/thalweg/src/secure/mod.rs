@@ -1,4 +1,3 @@
 //! Security without preparation: certificates, passwords and settings, made where there are none.
 
-pub mod authority;
 pub mod directory;

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use thalweg_authority::{Authority, Purpose};
 
 use crate::cli::failure::Usage;
-use crate::secure::authority::{Authority, Purpose};
 
 /// Certificates of nodes and clients.
 #[derive(Subcommand, Debug)]

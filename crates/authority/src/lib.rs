@@ -3,16 +3,20 @@
 //! Keys are ECDSA P-256: every client knows it, and a handshake costs a tenth of RSA's. Files with keys can be read by their
 //! owner only; an existing key is never written over.
 
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+mod error;
+mod secret;
+
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
 use chrono::{Datelike, Duration, NaiveDate};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
 };
+
+pub use error::{AuthorityError, FileFailed};
+pub use secret::{replace_secret, write_new_secret};
 
 const CA_CERTIFICATE: &str = "ca.crt";
 const CA_KEY: &str = "ca.key";
@@ -39,14 +43,13 @@ pub enum Purpose {
 
 impl Authority {
     /// The authority of a directory; made where there is none yet.
-    pub fn open_or_create(dir: &Path) -> Result<Authority> {
+    pub fn open_or_create(dir: &Path) -> Result<Authority, AuthorityError> {
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(dir)
-            .with_context(|| format!("Cannot create {}", dir.display()))?;
-        // Clients get its paths in their settings.
-        let dir = std::path::absolute(dir)?;
+            .map_err(FileFailed::at("create", dir))?;
+        let dir = absolute(dir)?;
         if !dir.join(CA_KEY).exists() {
             create(&dir)?;
         }
@@ -54,12 +57,12 @@ impl Authority {
     }
 
     /// The authority of a directory.
-    pub fn open(dir: &Path) -> Result<Authority> {
-        let dir = std::path::absolute(dir)?;
+    pub fn open(dir: &Path) -> Result<Authority, AuthorityError> {
+        let dir = absolute(dir)?;
         let (key, certificate) = (read(&dir.join(CA_KEY))?, read(&dir.join(CA_CERTIFICATE))?);
-        let wrong = |file: &str| format!("{} is not in PEM, or damaged", dir.join(file).display());
-        let key = KeyPair::from_pem(&key).with_context(|| wrong(CA_KEY))?;
-        let issuer = Issuer::from_ca_cert_pem(&certificate, key).with_context(|| wrong(CA_CERTIFICATE))?;
+        let key = KeyPair::from_pem(&key).map_err(damaged(dir.join(CA_KEY)))?;
+        let issuer =
+            Issuer::from_ca_cert_pem(&certificate, key).map_err(damaged(dir.join(CA_CERTIFICATE)))?;
         Ok(Authority { dir, issuer, certificate })
     }
 
@@ -70,11 +73,10 @@ impl Authority {
 
     /// Signs a certificate into `NAME.pem`, with the key and the authority's certificate beside it: Kafka's PEM keystore.
     /// An existing key is used again.
-    pub fn sign(&self, name: &str, purpose: Purpose, hosts: &[String]) -> Result<PathBuf> {
+    pub fn sign(&self, name: &str, purpose: Purpose, hosts: &[String]) -> Result<PathBuf, AuthorityError> {
         let (pem, key_file) = (self.dir.join(format!("{name}.pem")), self.dir.join(format!("{name}.key")));
         let key = match key_file.exists() {
-            true => KeyPair::from_pem(&read(&key_file)?)
-                .with_context(|| format!("{} is not a private key in PEM", key_file.display()))?,
+            true => KeyPair::from_pem(&read(&key_file)?).map_err(damaged(key_file))?,
             false => {
                 let key = KeyPair::generate()?;
                 write_new_secret(&key_file, &key.serialize_pem())?;
@@ -82,7 +84,7 @@ impl Authority {
             }
         };
         let mut params = CertificateParams::new(hosts.to_vec())
-            .with_context(|| format!("the hosts {} are not all names or addresses", hosts.join(", ")))?;
+            .map_err(|source| AuthorityError::Hosts { hosts: hosts.join(", "), source })?;
         params.distinguished_name.push(DnType::CommonName, name);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = match purpose {
@@ -100,7 +102,16 @@ impl Authority {
     }
 }
 
-fn create(dir: &Path) -> Result<()> {
+/// Clients get its paths in their settings.
+fn absolute(dir: &Path) -> Result<PathBuf, AuthorityError> {
+    Ok(std::path::absolute(dir).map_err(FileFailed::at("read", dir))?)
+}
+
+fn damaged(path: PathBuf) -> impl FnOnce(rcgen::Error) -> AuthorityError {
+    move |source| AuthorityError::Damaged { path, source }
+}
+
+fn create(dir: &Path) -> Result<(), AuthorityError> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name.push(DnType::CommonName, "Thalweg cluster authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -109,7 +120,8 @@ fn create(dir: &Path) -> Result<()> {
     let key = KeyPair::generate()?;
     let certificate = params.self_signed(&key)?;
     // The key last: where it is, everything is.
-    std::fs::write(dir.join(CA_CERTIFICATE), certificate.pem())?;
+    let file = dir.join(CA_CERTIFICATE);
+    std::fs::write(&file, certificate.pem()).map_err(FileFailed::at("write", &file))?;
     write_new_secret(&dir.join(CA_KEY), &key.serialize_pem())
 }
 
@@ -124,27 +136,48 @@ fn hold_for(params: &mut CertificateParams, days: i64) {
     params.not_after = date(today + Duration::days(days));
 }
 
-fn read(file: &Path) -> Result<String> {
-    std::fs::read_to_string(file).with_context(|| format!("Cannot read {}", file.display()))
+fn read(file: &Path) -> Result<String, AuthorityError> {
+    Ok(std::fs::read_to_string(file).map_err(FileFailed::at("read", file))?)
 }
 
-/// Writes a file that only its owner may read.
-#[expect(clippy::disallowed_types, reason = "a secret of the command line is no data of the log")]
-pub fn write_new_secret(file: &Path, text: &str) -> Result<()> {
-    let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
-    let written = options.open(file).and_then(|mut open| {
-        open.write_all(text.as_bytes())?;
-        open.sync_all()
-    });
-    written.with_context(|| format!("Cannot write {}", file.display()))
-}
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
 
-/// The same, in place of what is there: a reader finds the one or the other, whole.
-pub fn replace_secret(file: &Path, text: &str) -> Result<()> {
-    let new = file.with_extension("new");
-    // What an interrupted attempt left.
-    let _ = std::fs::remove_file(&new);
-    write_new_secret(&new, text)?;
-    std::fs::rename(&new, file).with_context(|| format!("Cannot write {}", file.display()))
+    use super::*;
+
+    #[test]
+    fn an_authority_is_made_once_and_its_keys_are_kept_from_others() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let home = dir.path().join("security");
+        let first = Authority::open_or_create(&home).expect("a new one");
+        let pem = first.sign("node", Purpose::Node, &["localhost".to_owned()]).expect("a certificate");
+        let again = Authority::open_or_create(&home).expect("the same");
+        assert_eq!(first.certificate, again.certificate);
+        let key = |text: &str| text.split_once("-----BEGIN CERTIFICATE").map(|(key, _)| key.to_owned());
+        let before = std::fs::read_to_string(&pem).expect("it was written");
+        again.sign("node", Purpose::Node, &["other".to_owned()]).expect("signed anew");
+        let after = std::fs::read_to_string(&pem).expect("it is there");
+        assert!(key(&before).is_some_and(|before| key(&after) == Some(before)), "the key stays");
+        assert_ne!(before, after, "the hosts differ");
+        for file in ["ca.key", "node.key", "node.pem"] {
+            let mode = std::fs::metadata(home.join(file)).expect("it is there").permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{file}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let Err(none) = Authority::open(dir.path()) else { panic!("there is none") };
+        assert!(none.to_string().contains("ca.key"), "{none}");
+        let authority = Authority::open_or_create(dir.path()).expect("a new one");
+        let Err(host) = authority.sign("node", Purpose::Node, &["\u{e9}".to_owned()]) else {
+            panic!("no name of a host")
+        };
+        assert!(host.to_string().starts_with("the hosts \u{e9} are not all names"), "{host}");
+        std::fs::write(dir.path().join("ca.key"), "nonsense").expect("it can be written");
+        let Err(damaged) = Authority::open(dir.path()) else { panic!("it is damaged") };
+        assert!(damaged.to_string().contains("ca.key is not in PEM"), "{damaged}");
+    }
 }
