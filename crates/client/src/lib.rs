@@ -188,6 +188,7 @@ pub use producer::{
 };
 pub use properties::{InvalidProperty, InvalidSetting, Properties};
 pub use security::Security;
+pub use security::tls::TlsSession;
 pub use stream::{Connector, write_all_vectored};
 pub use thalweg_security::{HIDDEN, is_secret};
 pub use versions::ApiVersions;

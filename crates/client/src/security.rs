@@ -16,7 +16,7 @@ use crate::byte_stream::ByteStream;
 use crate::error::TlsFault;
 use crate::properties::{InvalidSetting, Properties};
 use sasl::Credentials;
-use tls::Tls;
+use tls::{Tls, TlsSession};
 
 /// The settings of what is trusted, besides the file.
 const TRUSTED: [&str; 4] =
@@ -95,6 +95,16 @@ impl Security {
     /// The user and the password, for a protocol that shows them as such; none with a token or without a login.
     pub fn password(&self) -> Option<(&str, &str)> {
         self.credentials()?.as_password()
+    }
+
+    /// What the first handshake settled on; none before it, and without TLS.
+    pub fn tls_session(&self) -> Option<&TlsSession> {
+        self.tls()?.session.get()
+    }
+
+    /// `sasl.mechanism`; none without SASL.
+    pub fn mechanism(&self) -> Option<&'static str> {
+        self.credentials().map(Credentials::mechanism)
     }
 
     pub(crate) fn tls(&self) -> Option<&Tls> {

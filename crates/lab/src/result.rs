@@ -24,7 +24,7 @@ pub use usage::{DiskUse, HostUse, ProcessUse, Sample};
 
 pub use crate::figures::{FIGURES, Figure, FigureUnit, Figures};
 pub use crate::histogram::{Histogram, HistogramUnreadable};
-pub use crate::target::TargetInfo;
+pub use crate::target::{Negotiated, TargetInfo};
 
 use std::collections::BTreeMap;
 

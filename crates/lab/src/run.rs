@@ -213,7 +213,7 @@ pub(crate) mod testing {
         let clients = |count| Clients { count, processes: 1, threads: 1, properties: BTreeMap::new() };
         Point {
             label: "a point".to_owned(),
-            cluster: ClusterSpec { brokers: 1, properties: BTreeMap::new() },
+            cluster: ClusterSpec::plaintext(1, BTreeMap::new()),
             topics: Topics { count: 1, partitions: 1, replication_factor: 1, properties: BTreeMap::new() },
             records: RecordSpec { size_bytes: 100, payload: Payload::Random, keys: None },
             producers: clients(1),

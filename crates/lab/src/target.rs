@@ -13,6 +13,7 @@ mod plan;
 mod process;
 mod properties;
 mod readiness;
+mod security;
 
 pub use bootstrap::connect;
 pub use error::{
@@ -22,6 +23,7 @@ pub use error::{
 pub use jars::{KAFKA_VERSION, KafkaJars, kafka_jars};
 pub use local::{ControllerKind, LocalCluster, LocalNode, LocalOptions};
 pub use plan::Software;
+pub use security::Negotiated;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -73,6 +75,8 @@ pub struct Cluster {
     pub bootstrap: Vec<String>,
     /// Properties for all clients.
     pub client_properties: BTreeMap<String, String>,
+    /// How clients talk to it; none without a cluster.
+    pub security: Option<Negotiated>,
     /// The brokers' processes by name (`broker-1`); empty if they are not on this machine.
     pub processes: Vec<(String, u32)>,
     /// The data directory; none if it is not on this machine.
@@ -126,6 +130,7 @@ impl RunningCluster {
             name: "in memory".to_owned(),
             bootstrap: Vec::new(),
             client_properties: BTreeMap::new(),
+            security: None,
             processes: Vec::new(),
             data_dir: None,
             info,

@@ -37,6 +37,7 @@ pub mod openmessaging;
 mod page;
 mod point;
 mod scale;
+mod security;
 #[cfg(test)]
 mod tests;
 
@@ -53,6 +54,7 @@ pub use point::{
     Clients, ClusterSpec, Extent, Keys, Load, Measure, Payload, Point, RecordSpec, Topics, Unit, Verify,
 };
 pub use scale::scaled;
+pub use security::{ClusterSecurity, SaslMechanism, SecurityProtocol};
 
 use serde::{Deserialize, Serialize};
 

@@ -6,14 +6,16 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, ProtocolVersion, RootCertStore, SignatureScheme,
+};
 use thalweg_security::InvalidSetting;
 use thalweg_security::stores::{self, Identity};
 use thalweg_security::tls as shared;
@@ -32,6 +34,28 @@ pub(crate) struct Tls {
     pub(super) trusted: Option<Vec<CertificateDer<'static>>>,
     pub(super) identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
     pub(super) check_host: bool,
+    pub(super) session: OnceLock<TlsSession>,
+}
+
+/// What a handshake settled on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSession {
+    /// As `ssl.enabled.protocols` names it: `TLSv1.3` or `TLSv1.2`.
+    pub version: &'static str,
+    /// As `ssl.cipher.suites` names it.
+    pub cipher_suite: String,
+}
+
+impl TlsSession {
+    fn of(connection: &ClientConnection) -> Option<TlsSession> {
+        let version = match connection.protocol_version()? {
+            ProtocolVersion::TLSv1_3 => "TLSv1.3",
+            ProtocolVersion::TLSv1_2 => "TLSv1.2",
+            _ => return None,
+        };
+        let cipher_suite = shared::cipher_name(&connection.negotiated_cipher_suite()?);
+        Some(TlsSession { version, cipher_suite })
+    }
 }
 
 impl fmt::Debug for Tls {
@@ -92,6 +116,7 @@ impl Tls {
             trusted: trusted.map(|trusted| trusted.certificates),
             identity: identity.map(|identity| (identity.chain, identity.key)),
             check_host,
+            session: OnceLock::new(),
         })
     }
 
@@ -105,7 +130,12 @@ impl Tls {
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(host.to_owned()).map_err(|_| TlsFault::HostName(host.to_owned()))?;
         match TlsConnector::from(Arc::clone(&self.config)).connect(name, stream).await {
-            Ok(stream) => Ok(Box::new(stream)),
+            Ok(stream) => {
+                if let Some(session) = TlsSession::of(stream.get_ref().1) {
+                    self.session.get_or_init(|| session);
+                }
+                Ok(Box::new(stream))
+            }
             Err(error) => Err(TlsFault::of(&error).unwrap_or_else(|| match error.kind() {
                 io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
                     TlsFault::Closed

@@ -1,5 +1,7 @@
 //! Everything needed to judge or repeat a result: machine, versions, all settings, the command.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::text::{escape, facts, folded};
@@ -24,7 +26,7 @@ pub(super) fn machine(run: &RunResult) -> String {
     pairs.extend(machine.facts.clone());
     let mut markup = format!("<h3>Machine</h3>{}<h3>Systems</h3>", facts(&pairs));
     for (name, info) in &run.targets {
-        markup += &target(name, info);
+        markup += &target(name, info, &securities(run, name));
     }
     markup += "<h3>The lab</h3>";
     let mut lab = vec![
@@ -52,12 +54,23 @@ fn clients(run: &RunResult) -> Vec<String> {
     clients
 }
 
-fn target(name: &str, info: &TargetInfo) -> String {
+/// How a target was talked to, each way once.
+fn securities(run: &RunResult, target: &str) -> Vec<String> {
+    let points = run.workloads.iter().flat_map(|workload| &workload.points);
+    let all: BTreeSet<String> = points
+        .filter(|point| point.target == target)
+        .filter_map(|point| Some(point.security.as_ref()?.to_string()))
+        .collect();
+    all.into_iter().collect()
+}
+
+fn target(name: &str, info: &TargetInfo, securities: &[String]) -> String {
     let mut pairs =
         vec![("kind".to_owned(), info.kind.clone()), ("version".to_owned(), info.version.clone())];
     if !info.command.is_empty() {
         pairs.push(("started as".to_owned(), command_line(&info.command)));
     }
+    pairs.extend(securities.iter().map(|security| ("security".to_owned(), security.clone())));
     pairs.extend(info.notes.iter().map(|note| ("note".to_owned(), note.clone())));
     format!("<h4>{}</h4>{}", escape(name), facts(&pairs))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Evidence, Figures, Histogram, HostUse, ProcessUse, Sample};
+use super::{Evidence, Figures, Histogram, HostUse, Negotiated, ProcessUse, Sample};
 use crate::worker::{Driver, Interval};
 use crate::workload::Point;
 
@@ -19,6 +19,9 @@ pub struct PointResult {
     pub driver: Driver,
     /// The client's name and version.
     pub client: String,
+    /// How the lab's own client talks to the target.
+    #[serde(default)]
+    pub security: Option<Negotiated>,
     /// The repetitions: of the point, or of its knee after a search for saturation.
     pub repetitions: Vec<Repetition>,
     /// The summary of all repetitions.

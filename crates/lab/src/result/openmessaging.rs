@@ -181,6 +181,7 @@ mod tests {
             target: "embedded".to_owned(),
             driver: Driver::Thalweg,
             client: "thalweg 0.1.0".to_owned(),
+            security: None,
             repetitions: vec![repetition.clone(), repetition],
             summary: Summary { acknowledge_latency: latency(1000), ..Summary::default() },
             steps: Vec::new(),

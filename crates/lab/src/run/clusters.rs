@@ -62,7 +62,8 @@ impl Clusters {
         }
         if wanted.brokers > 0 && !matches!(spec, TargetSpec::Bootstrap { .. }) {
             let brokers = if wanted.brokers == 1 { "broker" } else { "brokers" };
-            say(&format!("Starting {}: {} {brokers}", name(spec), wanted.brokers));
+            let protocol = wanted.security.protocol.name();
+            say(&format!("Starting {}: {} {brokers}, {protocol}", name(spec), wanted.brokers));
         }
         let cluster = target::start(spec, wanted, &self.options).await?;
         self.running[target] = Some(Running { spec: wanted.clone(), cluster, warm: Vec::new() });

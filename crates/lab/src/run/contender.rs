@@ -4,7 +4,8 @@ use super::plan::{expected_bytes, is_search, seed_of, warm_up_unit};
 use super::saturation::{Next, Outcome, Search, Trial, fell_behind};
 use super::summary::summarize;
 use super::verdict::judge_result;
-use crate::result::{Knee, Machine, PointResult, ProcessUse, Repetition, Step, Summary, Verdict};
+use crate::result::{Knee, Machine, Negotiated, PointResult, ProcessUse, Repetition, Step, Summary, Verdict};
+use crate::target::Cluster;
 use crate::terminal::PointAt;
 use crate::worker::Driver;
 use crate::workload::{Load, Measure, Point, Unit, Workload};
@@ -41,6 +42,8 @@ pub(super) struct Contender {
     stage: Stage,
     tried: u32,
     client: String,
+    /// How the cluster is talked to.
+    security: Option<Negotiated>,
     repetitions: Vec<Repetition>,
     steps: Vec<Step>,
     knee: Option<Knee>,
@@ -76,6 +79,7 @@ impl Contender {
             stage: Stage::WarmUp,
             tried: 0,
             client: String::new(),
+            security: None,
             repetitions: Vec::new(),
             steps: Vec::new(),
             knee: None,
@@ -130,9 +134,10 @@ impl Contender {
         &self.target_name
     }
 
-    /// Sets the target's description.
-    pub(super) fn set_target_name(&mut self, name: &str) {
-        name.clone_into(&mut self.target_name);
+    /// Sets the target's name, and how it is talked to.
+    pub(super) fn set_cluster(&mut self, cluster: &Cluster) {
+        self.target_name.clone_from(&cluster.name);
+        self.security.clone_from(&cluster.security);
     }
 
     /// Notes that its target was measured before or after the others, not in turn with them.
@@ -251,6 +256,7 @@ impl Contender {
             target: self.target_name,
             driver: self.driver,
             client: self.client,
+            security: self.security,
             repetitions: self.repetitions,
             summary,
             steps: self.steps,

@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn clusters_run_side_by_side_within_half_of_the_memory() {
         let machine = Machine { memory_bytes: 23 << 30, ..Machine::default() };
-        let spec = |brokers| ClusterSpec { brokers, properties: Default::default() };
+        let spec = |brokers| ClusterSpec::plaintext(brokers, Default::default());
         let both = [TargetSpec::Embedded, TargetSpec::ApacheKafka];
         assert!(side_by_side(&both, &spec(1), &machine));
         assert!(side_by_side(&both, &spec(3), &machine));

@@ -292,7 +292,7 @@ impl<'a> Walk<'a> {
         self.targets.entry(cluster.name.clone()).or_insert_with(|| cluster.info.clone());
         self.serial += 1;
         let contender = &mut self.round.contenders[place];
-        contender.set_target_name(&cluster.name);
+        contender.set_cluster(&cluster);
         let topics = topics::names(&self.id, self.serial, &contender.point().topics);
         State::Prepare(Turn { contender: place, cluster, topics })
     }

@@ -72,15 +72,16 @@ async fn launch(
     jars: &KafkaJars,
 ) -> Result<(Cluster, Brokers), TargetError> {
     let controllers = if spec.brokers >= 3 { 3 } else { 1 };
-    let (mut brokers, plan) =
+    let (mut brokers, plan, secured) =
         launch::lay_out(KIND, Software::ApacheKafka, controllers, spec, settings, options)?;
     let jvm = Jvm::new(jars, options.heap_mb, brokers.dir())?;
-    format(&mut brokers, &plan.nodes, None, jars, options.start_timeout).await?;
+    let new = NewCluster { id: None, first_user: secured.first_user.as_deref() };
+    format(&mut brokers, &plan.nodes, new, jars, options.start_timeout).await?;
     for node in &plan.nodes {
         brokers.spawn(&node.name(), jvm.command(node), &node.dir.join("broker.log"))?;
     }
     brokers.set_controllers(plan.controllers());
-    readiness::wait(&brokers, &plan, options.start_timeout).await?;
+    let negotiated = readiness::wait(&brokers, &plan, &secured.client, options.start_timeout).await?;
 
     let first = &plan.nodes[0];
     let mut command = vec![jars.java.display().to_string()];
@@ -91,7 +92,8 @@ async fn launch(
         name: KIND.to_owned(),
         processes: brokers.processes(),
         data_dir: Some(brokers.dir().to_owned()),
-        client_properties: BTreeMap::new(),
+        client_properties: secured.client,
+        security: Some(negotiated),
         info: TargetInfo {
             kind: KIND.to_owned(),
             version: format!("Apache Kafka {}", jars.kafka_version),
@@ -139,15 +141,24 @@ fn temporary(broker_dir: &Path) -> String {
     format!("-Djava.io.tmpdir={}", broker_dir.display())
 }
 
-/// Formats the directories of nodes in parallel, for this cluster or a new one.
+/// The cluster that directories are formatted for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NewCluster<'a> {
+    /// Its id; none for a new one.
+    pub id: Option<String>,
+    /// The user that it begins with, as `--add-scram` takes it.
+    pub first_user: Option<&'a str>,
+}
+
+/// Formats the directories of nodes in parallel.
 pub(super) async fn format(
     brokers: &mut Brokers,
     nodes: &[Node],
-    cluster_id: Option<String>,
+    new: NewCluster<'_>,
     jars: &KafkaJars,
     timeout: Duration,
 ) -> Result<(), TargetError> {
-    let cluster_id = match cluster_id {
+    let cluster_id = match new.id {
         Some(id) => id,
         None => new_cluster_id()?,
     };
@@ -157,6 +168,9 @@ pub(super) async fn format(
         command.args(TOOL_OPTIONS).arg(temporary(&node.dir));
         command.args(["kafka.tools.StorageTool", "format", "--cluster-id", &cluster_id, "--config"]);
         command.arg(node.properties_file());
+        if let Some(user) = new.first_user {
+            command.args(["--add-scram", user]);
+        }
         brokers.spawn(&node.name(), command, &node.dir.join("format.log"))?;
     }
     let done = brokers.complete(timeout).await;
@@ -204,7 +218,7 @@ mod tests {
     async fn a_number_of_brokers_that_cannot_be_is_refused() {
         let work = tempfile::tempdir().expect("a directory");
         for brokers in [0, 10] {
-            let spec = ClusterSpec { brokers, properties: BTreeMap::new() };
+            let spec = ClusterSpec::plaintext(brokers, BTreeMap::new());
             let error = start(&spec, &StartOptions::new(work.path())).await.expect_err("a refusal");
             assert_eq!(
                 error.to_string(),

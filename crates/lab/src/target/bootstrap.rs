@@ -8,6 +8,7 @@ use thalweg_wire::request::DescribeClusterRequest;
 use super::Cluster;
 use super::TargetInfo;
 use super::error::{ConnectError, TargetError, TooFewBrokers};
+use super::security::Negotiated;
 use crate::workload::ClusterSpec;
 
 /// Connects to a cluster with the client properties of its target. Properties of producers and consumers only are ignored.
@@ -15,20 +16,23 @@ pub async fn connect(
     servers: &[String],
     properties: &BTreeMap<String, String>,
 ) -> Result<thalweg_client::Cluster, ConnectError> {
-    let bootstrap = servers.join(",");
+    let options = connection_options(servers, properties)?;
+    let failed = |source| ConnectError::Client { bootstrap: servers.join(","), source };
+    thalweg_client::Cluster::connect(servers, &options).await.map_err(failed)
+}
+
+/// The options of connections to a cluster whose target has these client properties.
+pub(super) fn connection_options(
+    servers: &[String],
+    properties: &BTreeMap<String, String>,
+) -> Result<ConnectionOptions, ConnectError> {
     let mut taken = Properties::new();
     for (key, value) in properties {
         taken.set(key, value);
     }
     taken.set_default("client.id", "thalweg-lab");
-    let options = match ConnectionOptions::take(&mut taken, "lab") {
-        Ok(options) => options,
-        Err(source) => return Err(ConnectError::Setting { bootstrap, source }),
-    };
-    match thalweg_client::Cluster::connect(servers, &options).await {
-        Ok(cluster) => Ok(cluster),
-        Err(source) => Err(ConnectError::Client { bootstrap, source }),
-    }
+    let invalid = |source| ConnectError::Setting { bootstrap: servers.join(","), source };
+    ConnectionOptions::take(&mut taken, "lab").map_err(invalid)
 }
 
 /// Describes the cluster, and checks that it suffices for a point.
@@ -64,6 +68,14 @@ pub(super) async fn find(
     if found > spec.brokers as usize {
         notes.push(format!("The point needs {} brokers, the cluster has {found}", spec.brokers));
     }
+    let security = Negotiated::of(&client.options().security);
+    let asked = spec.security.protocol.name();
+    if asked != security.protocol {
+        notes.push(format!(
+            "The workload asks for {asked}; the client settings for this cluster say {}",
+            security.protocol
+        ));
+    }
     if !spec.properties.is_empty() {
         let list: Vec<String> = spec.properties.iter().map(|(key, value)| format!("{key}={value}")).collect();
         notes.push(format!("Broker settings of the workload, not applied: {}", list.join(" ")));
@@ -72,6 +84,7 @@ pub(super) async fn find(
         name: servers.first().cloned().unwrap_or_default(),
         bootstrap: servers.to_vec(),
         client_properties: properties.clone(),
+        security: Some(security),
         processes: Vec::new(),
         data_dir: None,
         info: TargetInfo {

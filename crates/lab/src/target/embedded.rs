@@ -10,7 +10,7 @@ use super::error::{NotStarted, TargetError};
 use super::plan::{Node, Software};
 use super::process::Brokers;
 use super::{Cluster, StartOptions, check_brokers, launch, properties, readiness};
-use crate::workload::ClusterSpec;
+use crate::workload::{ClusterSpec, SecurityProtocol};
 
 /// The name of the target.
 const KIND: &str = "embedded";
@@ -32,22 +32,27 @@ async fn launch(
     settings: &BTreeMap<String, String>,
     program: &Path,
 ) -> Result<(Cluster, Brokers), TargetError> {
-    let (mut brokers, plan) = launch::lay_out(KIND, Software::Thalweg, 1, spec, settings, options)?;
+    let (mut brokers, plan, secured) = launch::lay_out(KIND, Software::Thalweg, 1, spec, settings, options)?;
     let mut logs = Vec::new();
     let mut first = None;
     for node in &plan.nodes {
-        let arguments = match plan.nodes.len() {
-            1 => alone(node, settings, &properties::log_dirs(&spec.properties, &node.dir)),
+        let arguments = match (plan.nodes.len(), plan.protocol) {
+            (1, SecurityProtocol::Plaintext) => {
+                alone(node, settings, &properties::log_dirs(&spec.properties, &node.dir))
+            }
             _ => vec!["serve".to_owned(), node.properties_file().display().to_string()],
         };
         let mut command = Command::new(program);
         command.args(&arguments).current_dir(&node.dir);
+        if let Some(user) = secured.first_user.as_ref().filter(|_| node.controller.is_some()) {
+            command.args(["--add-scram", user]);
+        }
         let log = node.dir.join("broker.log");
         brokers.spawn(&node.name(), command, &log)?;
         logs.push(log);
         first.get_or_insert(arguments);
     }
-    readiness::wait(&brokers, &plan, options.start_timeout).await?;
+    let negotiated = readiness::wait(&brokers, &plan, &secured.client, options.start_timeout).await?;
 
     let mut notes = properties::notes(&spec.properties, settings);
     if plan.nodes.len() > 1 {
@@ -64,7 +69,8 @@ async fn launch(
     let cluster = Cluster {
         name: KIND.to_owned(),
         bootstrap: plan.bootstrap(),
-        client_properties: BTreeMap::new(),
+        client_properties: secured.client,
+        security: Some(negotiated),
         processes: brokers.processes(),
         data_dir: Some(brokers.dir().to_owned()),
         info: TargetInfo {
@@ -129,7 +135,7 @@ mod tests {
     async fn a_number_of_brokers_that_cannot_be_is_refused() {
         let work = tempfile::tempdir().expect("a directory");
         for brokers in [0, 10] {
-            let spec = ClusterSpec { brokers, properties: BTreeMap::new() };
+            let spec = ClusterSpec::plaintext(brokers, BTreeMap::new());
             let error =
                 start(&spec, &StartOptions::new(work.path())).await.expect_err("a refusal").to_string();
             assert!(error.contains("use 1 to 9"), "{error}");
@@ -153,7 +159,7 @@ mod tests {
     #[tokio::test]
     async fn a_binary_that_is_not_there_is_named() {
         let work = tempfile::tempdir().expect("a directory");
-        let spec = ClusterSpec { brokers: 1, properties: BTreeMap::new() };
+        let spec = ClusterSpec::plaintext(1, BTreeMap::new());
         let binary = Some(PathBuf::from("/nowhere/thalweg"));
         let options = StartOptions { binary, ..StartOptions::new(work.path()) };
         let error = start(&spec, &options).await.expect_err("it is not there").to_string();

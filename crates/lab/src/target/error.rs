@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use thalweg_authority::AuthorityError;
 use thalweg_client::{ClientError, InvalidSetting};
 
 use super::BROKERS_MAX;
@@ -51,6 +52,9 @@ pub enum TargetError {
     /// The brokers did not become ready in time.
     #[error(transparent)]
     BrokerNotReady(#[from] BrokerNotReady),
+    /// A certificate could not be made.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
     /// A running cluster does not answer.
     #[error(transparent)]
     Connect(#[from] ConnectError),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::error::TargetError;
 use super::plan::{Controllers, Plan, Software};
 use super::process::Brokers;
+use super::security::Secured;
 use super::{StartOptions, properties};
 use crate::workload::ClusterSpec;
 
@@ -37,13 +38,17 @@ pub(super) fn lay_out(
     spec: &ClusterSpec,
     settings: &BTreeMap<String, String>,
     options: &StartOptions,
-) -> Result<(Brokers, Plan), TargetError> {
+) -> Result<(Brokers, Plan, Secured), TargetError> {
     let mut brokers = Brokers::beginning(&options.work_dir, kind)?;
     for dir in properties::dirs_elsewhere(&spec.properties, brokers.dir()) {
         brokers.make_dir(dir)?;
     }
     let controllers = Controllers::Brokers(controllers);
-    let plan = Plan::new(spec.brokers as usize, software, controllers, None, brokers.dir())?;
+    let secured = Secured::make(spec.security, &spec.properties, brokers.dir())?;
+    let mut plan = Plan::new(spec.brokers as usize, software, controllers, None, brokers.dir())?;
+    plan.protocol = secured.protocol;
+    let mut settings = settings.clone();
+    settings.extend(secured.node.clone());
     plan.write(|_| settings.clone(), |node| properties::log_dirs(&spec.properties, &node.dir))?;
-    Ok((brokers, plan))
+    Ok((brokers, plan, secured))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::apache_kafka::{self, Jvm};
+use super::apache_kafka::{self, Jvm, NewCluster};
 use thalweg_client::{Connection, ConnectionOptions};
 use thalweg_wire::request::MetadataRequest;
 
@@ -151,7 +151,7 @@ impl LocalCluster {
             processes.spawn(&node.name(), command, &log(node))?;
         }
         processes.set_controllers(plan.controllers());
-        readiness::wait(&processes, &plan, options.start_timeout).await?;
+        readiness::wait(&processes, &plan, &BTreeMap::new(), options.start_timeout).await?;
         let nodes = plan.nodes.iter().zip(processes.processes()).map(|(node, (name, pid))| LocalNode {
             name,
             id: node.id,
@@ -241,7 +241,8 @@ async fn start_controllers(
             None => bare.push(node.clone()),
         }
     }
-    apache_kafka::format(processes, &bare, cluster_id, &jars, timeout).await?;
+    let new = NewCluster { id: cluster_id, first_user: None };
+    apache_kafka::format(processes, &bare, new, &jars, timeout).await?;
     for node in &nodes {
         processes.spawn(&node.name(), jvm.command(node), &log(node))?;
     }

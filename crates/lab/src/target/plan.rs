@@ -9,6 +9,7 @@ use thalweg_ports::Port;
 
 use super::error::{DirectoryFailed, PortTaken, TargetError};
 use super::properties;
+use crate::workload::SecurityProtocol;
 
 /// The id of the first dedicated controller; the others follow.
 const CONTROLLER_ID: u32 = 101;
@@ -71,6 +72,8 @@ impl Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub nodes: Vec<Node>,
+    /// How clients and brokers talk to brokers. Controllers, which are on this machine, too, are PLAINTEXT.
+    pub protocol: SecurityProtocol,
     /// The nodes' ports, reserved while they are down.
     ports: Arc<Vec<Port>>,
 }
@@ -110,7 +113,7 @@ impl Plan {
         for node in &mut nodes {
             node.dir = dir.join(node.name());
         }
-        Ok(Plan { nodes, ports: Arc::new(ports) })
+        Ok(Plan { nodes, protocol: SecurityProtocol::Plaintext, ports: Arc::new(ports) })
     }
 
     /// The brokers' addresses for clients, `host:port`.
@@ -135,7 +138,8 @@ impl Plan {
         settings: &BTreeMap<String, String>,
         data: &[PathBuf],
     ) -> BTreeMap<String, String> {
-        let listeners: Vec<String> = [("PLAINTEXT", &node.broker), ("CONTROLLER", &node.controller)]
+        let protocol = self.protocol.name();
+        let listeners: Vec<String> = [(protocol, &node.broker), ("CONTROLLER", &node.controller)]
             .into_iter()
             .filter_map(|(name, address)| Some(format!("{name}://{}", address.as_ref()?)))
             .collect();
@@ -145,7 +149,8 @@ impl Plan {
             ("node.id", node.id.to_string()),
             ("controller.listener.names", "CONTROLLER".to_owned()),
             ("listeners", listeners.join(",")),
-            ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT".to_owned()),
+            ("inter.broker.listener.name", protocol.to_owned()),
+            ("listener.security.protocol.map", format!("{protocol}:{protocol},CONTROLLER:PLAINTEXT")),
             ("log.dirs", data.join(",")),
         ];
         let mut all = settings.clone();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::error::PropertyOwned;
 
 /// Properties set by the lab per broker; others would break the cluster.
-const OWNED: [&str; 12] = [
+const OWNED: [&str; 13] = [
     "advertised.listeners",
     "broker.id",
     "controller.listener.names",
@@ -19,6 +19,7 @@ const OWNED: [&str; 12] = [
     "metadata.log.dir",
     "node.id",
     "process.roles",
+    "security.inter.broker.protocol",
 ];
 
 /// The data directories: the workload's `log.dirs` may name several.

@@ -1,32 +1,41 @@
 //! Readiness of a started cluster: every broker answers ApiVersions on its own port, and the metadata contains all.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use thalweg_client::{Cluster, ConnectionOptions};
 use tokio::time::Instant;
 
+use super::bootstrap::connection_options;
 use super::error::{BrokerNotReady, TargetError};
 use super::plan::Plan;
 use super::process::Brokers;
+use super::security::Negotiated;
 
 /// The polling interval.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Waits until all brokers of a plan are ready.
-pub(super) async fn wait(brokers: &Brokers, plan: &Plan, timeout: Duration) -> Result<(), TargetError> {
+/// Waits until all brokers of a plan are ready for clients with these properties, and returns what these negotiate.
+pub(super) async fn wait(
+    brokers: &Brokers,
+    plan: &Plan,
+    properties: &BTreeMap<String, String>,
+    timeout: Duration,
+) -> Result<Negotiated, TargetError> {
     let bootstrap = plan.bootstrap();
     let options = ConnectionOptions {
-        client_id: "thalweg-lab".to_owned(),
         connect_timeout: Duration::from_secs(2),
         request_timeout: Duration::from_secs(5),
-        ..ConnectionOptions::default()
+        ..connection_options(&bootstrap, properties)?
     };
     let deadline = Instant::now() + timeout;
     loop {
         if let Some(died) = brokers.died() {
             return Err(died.into());
         }
-        let Err((index, reason)) = ask(&bootstrap, &options).await else { return Ok(()) };
+        let Err((index, reason)) = ask(&bootstrap, &options).await else {
+            return Ok(Negotiated::of(&options.security));
+        };
         if Instant::now() >= deadline {
             let name = plan.broker_names().swap_remove(index);
             let log_tail = brokers.log_tail(&name);

@@ -45,6 +45,12 @@ impl Rules<'_> {
         if brokers == 0 {
             return self.no_cluster(point);
         }
+        let protocol = point.cluster.security.protocol;
+        if self.is_set("cluster.sasl_mechanism") && !protocol.has_sasl() {
+            let problem = format!("has no effect with cluster.security_protocol = {:?}", protocol.name());
+            let remedy = "remove it, or use cluster.security_protocol = \"SASL_SSL\"";
+            self.refuse("cluster.sasl_mechanism", problem, remedy);
+        }
         let replicas = point.topics.replication_factor;
         if u32::from(replicas) > brokers {
             let problem = format!("{replicas} replicas on {brokers} broker{}", plural(brokers));
@@ -74,6 +80,11 @@ impl Rules<'_> {
     /// Streams in memory have no consumers, and nothing to read back.
     fn no_cluster(&mut self, point: &Point) {
         let without = "without a cluster (cluster.brokers = 0)";
+        for key in ["cluster.security_protocol", "cluster.sasl_mechanism"] {
+            if self.is_set(key) {
+                self.refuse(key, format!("has no effect {without}"), "remove it");
+            }
+        }
         if point.consumers.count > 0 {
             self.refuse("consumers.count", format!("{} {without}", point.consumers.count), "use 0");
         }

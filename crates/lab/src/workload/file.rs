@@ -12,8 +12,8 @@ use super::key::{self, Key};
 use super::layer::{Layer, POINTS_MAX, unknown};
 use super::mistake::{InvalidFile, Mistake, Position};
 use super::{
-    Clients, ClusterSpec, Extent, Keys, Load, Measure, Payload, Point, Published, RecordSpec, Topics, Unit,
-    Verify, Workload,
+    Clients, ClusterSecurity, ClusterSpec, Extent, Keys, Load, Measure, Payload, Point, Published,
+    RecordSpec, Topics, Unit, Workload,
 };
 use crate::figures::Figures;
 
@@ -317,6 +317,10 @@ fn point(layer: &Layer, folder: &Path) -> Point {
         label: values.text("label").unwrap_or_default().to_owned(),
         cluster: ClusterSpec {
             brokers: values.whole("cluster.brokers", 1),
+            security: ClusterSecurity::new(
+                values.word("cluster.security_protocol").unwrap_or_default(),
+                values.word("cluster.sasl_mechanism"),
+            ),
             properties: values.properties("cluster"),
         },
         topics: Topics {
@@ -340,7 +344,7 @@ fn point(layer: &Layer, folder: &Path) -> Point {
         load: values.load(),
         extent: Extent { warm_up_s: values.number("extent.warm_up_s", 1.0), unit: values.unit() },
         repetitions: values.whole("repetitions", 3),
-        verify: values.verify(),
+        verify: values.word("verify").unwrap_or_default(),
     }
 }
 
@@ -352,9 +356,8 @@ impl<'a> Values<'a> {
         self.0.settings.get(path).map(|node| &node.value)
     }
 
-    fn verify(&self) -> Verify {
-        let word = self.text("verify").unwrap_or_default();
-        Verify::from_str(word, false).unwrap_or_default()
+    fn word<W: ValueEnum>(&self, path: &str) -> Option<W> {
+        W::from_str(self.text(path)?, false).ok()
     }
 
     fn whole<N: TryFrom<i64>>(&self, path: &str, default: N) -> N {

@@ -148,6 +148,8 @@ pub(super) const FILE: &[Key] = keys! {
 pub(super) const POINT: &[Key] = keys! {
     "label" Kind::Text, "the keys that have lists", "", "The name of the point. Placeholders such as `{records.size_bytes}` are replaced by the point's values.";
     "cluster.brokers" Kind::Whole(0, 1000), "1", "brokers", "The number of brokers; 0 for none, for streams in memory with the driver `stream`. A point is not measured on targets with too few brokers.";
+    "cluster.security_protocol" Kind::Word(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]), "\"PLAINTEXT\"", "", "How clients talk to brokers that the lab starts, and these to each other; certificates and passwords are made for the run. A running cluster (`--bootstrap`) is as it is: its client settings say how.";
+    "cluster.sasl_mechanism" Kind::Word(&["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]), "\"SCRAM-SHA-512\"", "", "For `SASL_PLAINTEXT` and `SASL_SSL`: how clients and brokers log in.";
     "cluster.properties" Kind::Properties, "empty", "", "Broker properties that differ from the defaults.";
     "topics.count" Kind::Whole(1, PARTITIONS_MAX), "1", "topics", "The number of topics. Producers write to them in turn.";
     "topics.partitions" Kind::Whole(1, PARTITIONS_MAX), "1", "partitions", "The partitions of each topic; at most 100,000 in total.";

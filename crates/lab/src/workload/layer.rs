@@ -212,6 +212,10 @@ mod tests {
         let mistake = unknown(Position::START, "cluster.broker", names("cluster.broker"));
         assert_eq!(mistake.remedy, "did you mean cluster.brokers?");
         let mistake = unknown(Position::START, "cluster.nodes", names("cluster.nodes"));
-        assert_eq!(mistake.remedy, "use one of cluster.brokers, cluster.properties");
+        assert_eq!(
+            mistake.remedy,
+            "use one of cluster.brokers, cluster.security_protocol, cluster.sasl_mechanism, \
+             cluster.properties"
+        );
     }
 }

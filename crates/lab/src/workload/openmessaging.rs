@@ -132,7 +132,7 @@ fn point(fields: &mut Fields, driver: &Driver) -> Point {
     };
     Point {
         label: String::new(),
-        cluster: ClusterSpec { brokers: u32::from(driver.replication_factor), properties: BTreeMap::new() },
+        cluster: ClusterSpec::plaintext(u32::from(driver.replication_factor), BTreeMap::new()),
         topics: Topics {
             count: u32::try_from(topics).unwrap_or(u32::MAX),
             partitions: u32::try_from(partitions).unwrap_or(u32::MAX),

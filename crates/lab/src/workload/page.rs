@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::key::{self, Key, grouped};
-use super::{Clients, Load, Measure, Payload, Point, Published, Unit, Verify, Workload, warnings};
+use super::{
+    Clients, ClusterSecurity, Load, Measure, Payload, Point, Published, Unit, Verify, Workload, warnings,
+};
 
 /// The keys of a workload file: a table for the top of the file, and one for points.
 pub fn key_table() -> String {
@@ -68,8 +70,9 @@ fn points(workload: &Workload) -> String {
         let Point { label, cluster, topics, extent, repetitions, .. } = point;
         let _ = writeln!(
             out,
-            "| {label} | {} | {} x {}, {} | {} | {} | {} | {} | {} | {} s, {}, {repetitions} times |",
+            "| {label} | {}{} | {} x {}, {} | {} | {} | {} | {} | {} | {} s, {}, {repetitions} times |",
             cluster.brokers,
+            security(cluster.security),
             topics.count,
             topics.partitions,
             topics.replication_factor,
@@ -133,6 +136,18 @@ fn load(load: &Load) -> String {
             format!("rate raised from {first_records_per_s} records/s by {factor}, precision {precision}")
         }
     }
+}
+
+/// Empty for PLAINTEXT.
+fn security(security: ClusterSecurity) -> String {
+    let mut out = String::new();
+    if security != ClusterSecurity::default() {
+        let _ = write!(out, ", {}", security.protocol.name());
+        if let Some(mechanism) = security.mechanism {
+            let _ = write!(out, " ({})", mechanism.name());
+        }
+    }
+    out
 }
 
 /// The properties, each once, with the points that have them unless all do.

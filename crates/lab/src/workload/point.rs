@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::security::ClusterSecurity;
 use serde::{Deserialize, Serialize};
 use thalweg_client::HIDDEN;
 
@@ -79,8 +80,18 @@ impl Verify {
 pub struct ClusterSpec {
     /// Number of brokers.
     pub brokers: u32,
+    /// How clients and brokers talk, in a cluster that the lab starts.
+    #[serde(default)]
+    pub security: ClusterSecurity,
     /// Broker properties that differ from the defaults.
     pub properties: BTreeMap<String, String>,
+}
+
+impl ClusterSpec {
+    /// Brokers that talk without TLS and logins.
+    pub fn plaintext(brokers: u32, properties: BTreeMap<String, String>) -> ClusterSpec {
+        ClusterSpec { brokers, security: ClusterSecurity::default(), properties }
+    }
 }
 
 /// Topics of one shape.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use thalweg_lab::doctor;
 use thalweg_lab::target::{self, RunningCluster, StartOptions, TargetSpec};
-use thalweg_lab::workload::ClusterSpec;
+use thalweg_lab::workload::{ClusterSecurity, ClusterSpec, SecurityProtocol};
 use thalweg_wire::request::CreateTopicsRequest;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
 
@@ -24,7 +24,7 @@ fn has_kafka(what: &str) -> bool {
 async fn start(work: &Path, brokers: u32, properties: &[(&str, &str)]) -> RunningCluster {
     let properties = properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let options = StartOptions { heap_mb: 256, ..StartOptions::new(work) };
-    let spec = ClusterSpec { brokers, properties };
+    let spec = ClusterSpec::plaintext(brokers, properties);
     match target::start(&TargetSpec::ApacheKafka, &spec, &options).await {
         Ok(running) => running,
         Err(error) => panic!("Apache Kafka did not start: {error}"),
@@ -40,7 +40,8 @@ fn is_empty(dir: &Path) -> bool {
 }
 
 async fn create_topic(running: &RunningCluster, replication_factor: i16) {
-    let cluster = target::connect(&running.cluster().bootstrap, &BTreeMap::new()).await.expect("it serves");
+    let cluster = running.cluster();
+    let cluster = target::connect(&cluster.bootstrap, &cluster.client_properties).await.expect("it serves");
     let request = CreateTopicsRequest {
         topics: vec![CreatableTopic {
             name: "events".to_owned(),
@@ -113,13 +114,35 @@ async fn three_brokers_replicate_and_a_death_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn secured_brokers_talk_to_each_other_and_refuse_strangers() {
+    if !has_kafka("secured brokers of Apache Kafka") {
+        return;
+    }
+    let work = tempfile::tempdir().expect("a directory");
+    let options = StartOptions { heap_mb: 256, ..StartOptions::new(work.path()) };
+    let security = ClusterSecurity::new(SecurityProtocol::SaslSsl, None);
+    let spec = ClusterSpec { brokers: 2, security, properties: BTreeMap::new() };
+    let running = target::start(&TargetSpec::ApacheKafka, &spec, &options).await;
+    let running = running.unwrap_or_else(|error| panic!("Apache Kafka did not start: {error}"));
+    let cluster = running.cluster().clone();
+    let negotiated = cluster.security.as_ref().expect("it was talked to").to_string();
+    assert_eq!(negotiated, "SASL_SSL, TLSv1.3, TLS_AES_256_GCM_SHA384, SCRAM-SHA-512");
+    // Its replicas are in sync only if the brokers can log in at each other.
+    create_topic(&running, 2).await;
+    let impatient = BTreeMap::from([("request.timeout.ms".to_owned(), "2000".to_owned())]);
+    assert!(target::connect(&cluster.bootstrap, &impatient).await.is_err());
+    assert_eq!(running.stop(), Vec::<String>::new());
+    assert!(is_empty(work.path()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_setting_that_kafka_refuses_is_told_in_its_own_words() {
     if !has_kafka("a refusal of Apache Kafka") {
         return;
     }
     let work = tempfile::tempdir().expect("a directory");
     let properties = BTreeMap::from([("num.io.threads".to_owned(), "many".to_owned())]);
-    let spec = ClusterSpec { brokers: 1, properties };
+    let spec = ClusterSpec::plaintext(1, properties);
     let error = target::start(&TargetSpec::ApacheKafka, &spec, &StartOptions::new(work.path())).await;
     let error = error.map(|_| ()).expect_err("a refusal").to_string();
     assert!(error.contains("num.io.threads") && error.contains("many"), "{error}");

@@ -152,10 +152,7 @@ pub fn point(label: &str, size_bytes: u32, partitions: u32) -> Point {
     };
     Point {
         label: label.to_owned(),
-        cluster: ClusterSpec {
-            brokers: 1,
-            properties: BTreeMap::from([("num.io.threads".to_owned(), "8".to_owned())]),
-        },
+        cluster: ClusterSpec::plaintext(1, BTreeMap::from([("num.io.threads".to_owned(), "8".to_owned())])),
         topics: Topics { count: 1, partitions, replication_factor: 1, properties: BTreeMap::new() },
         records: RecordSpec { size_bytes, payload: Payload::Random, keys: None },
         producers: clients(4, &[("acks", "1"), ("batch.size", "65536"), ("linger.ms", "5")]),
@@ -373,6 +370,7 @@ impl Made {
                 Driver::Stream => "thalweg 0.1.0 streams",
             }
             .to_owned(),
+            security: None,
             summary: summary(&repetitions),
             repetitions,
             steps: Vec::new(),

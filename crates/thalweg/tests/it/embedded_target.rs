@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use thalweg_lab::doctor;
 use thalweg_lab::sample::Sampler;
 use thalweg_lab::target::{self, RunningCluster, StartOptions, TargetSpec};
-use thalweg_lab::workload::ClusterSpec;
+use thalweg_lab::workload::{ClusterSecurity, ClusterSpec, SaslMechanism, SecurityProtocol};
 
 fn options(work: &Path) -> StartOptions {
     let binary = Some(PathBuf::from(env!("CARGO_BIN_EXE_thalweg")));
@@ -18,7 +18,7 @@ fn options(work: &Path) -> StartOptions {
 
 async fn start(work: &Path, properties: &[(&str, &str)]) -> RunningCluster {
     let properties = properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    let spec = ClusterSpec { brokers: 1, properties };
+    let spec = ClusterSpec::plaintext(1, properties);
     match target::start(&TargetSpec::Embedded, &spec, &options(work)).await {
         Ok(running) => running,
         Err(error) => panic!("the broker did not start: {error}"),
@@ -61,7 +61,7 @@ async fn an_embedded_broker_serves_and_leaves_nothing_behind() {
 async fn several_embedded_brokers_are_a_cluster_and_leave_nothing_behind() {
     let work = tempfile::tempdir().expect("a directory");
     let properties = BTreeMap::from([("num.partitions".to_owned(), "3".to_owned())]);
-    let spec = ClusterSpec { brokers: 3, properties };
+    let spec = ClusterSpec::plaintext(3, properties);
     let running = target::start(&TargetSpec::Embedded, &spec, &options(work.path())).await;
     let running = running.unwrap_or_else(|error| panic!("the brokers did not start: {error}"));
     let cluster = running.cluster().clone();
@@ -81,6 +81,40 @@ async fn several_embedded_brokers_are_a_cluster_and_leave_nothing_behind() {
     assert!(file.contains("num.partitions=3\n") && file.contains("process.roles=broker\n"), "{file}");
     assert_eq!(running.stop(), Vec::<String>::new());
     assert!(cluster.processes.iter().all(|(_, pid)| !is_alive(*pid)) && is_empty(work.path()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secured_brokers_refuse_strangers_and_leave_no_secrets_behind() {
+    let work = tempfile::tempdir().expect("a directory");
+    let tls = (Some("TLSv1.3"), Some("TLS_AES_256_GCM_SHA384"));
+    let none = (None, None);
+    for (brokers, protocol, mechanism, (version, suite)) in [
+        (1, SecurityProtocol::Ssl, None, tls),
+        (1, SecurityProtocol::SaslPlaintext, Some(SaslMechanism::Plain), none),
+        (3, SecurityProtocol::SaslSsl, Some(SaslMechanism::ScramSha512), tls),
+    ] {
+        let security = ClusterSecurity::new(protocol, mechanism);
+        let properties = BTreeMap::from([("ssl.client.auth".to_owned(), "required".to_owned())]);
+        let spec = ClusterSpec { brokers, security, properties };
+        let running = target::start(&TargetSpec::Embedded, &spec, &options(work.path())).await;
+        let running = running.unwrap_or_else(|error| panic!("{}: {error}", protocol.name()));
+        let cluster = running.cluster().clone();
+        let negotiated = cluster.security.clone().expect("it was talked to");
+        assert_eq!(negotiated.protocol, protocol.name());
+        assert_eq!((negotiated.tls_version.as_deref(), negotiated.cipher_suite.as_deref()), (version, suite));
+        assert_eq!(negotiated.mechanism.as_deref(), mechanism.map(SaslMechanism::name));
+        let client =
+            target::connect(&cluster.bootstrap, &cluster.client_properties).await.expect("it serves");
+        assert_eq!(client.metadata().brokers.len(), brokers as usize);
+        let impatient = BTreeMap::from([("request.timeout.ms".to_owned(), "2000".to_owned())]);
+        assert!(target::connect(&cluster.bootstrap, &impatient).await.is_err(), "{}", protocol.name());
+        let said = format!("{:?}", cluster.info);
+        let password =
+            cluster.client_properties.get("sasl.jaas.config").and_then(|jaas| jaas.split('"').nth(3));
+        assert!(password.is_none_or(|password| !said.contains(password)), "{said}");
+        assert_eq!(running.stop(), Vec::<String>::new());
+        assert!(is_empty(work.path()));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -108,7 +142,7 @@ async fn a_broker_that_is_killed_is_noticed_and_a_dropped_cluster_is_removed() {
 async fn a_setting_refused_by_the_broker_is_reported() {
     let work = tempfile::tempdir().expect("a directory");
     let properties = BTreeMap::from([("num.partitions".to_owned(), "many".to_owned())]);
-    let spec = ClusterSpec { brokers: 1, properties };
+    let spec = ClusterSpec::plaintext(1, properties);
     let error = target::start(&TargetSpec::Embedded, &spec, &options(work.path())).await;
     let error = error.map(|_| ()).expect_err("a refusal").to_string();
     assert!(error.contains("num.partitions") && error.contains("many"), "{error}");
@@ -120,9 +154,8 @@ async fn a_running_cluster_is_not_changed_and_must_be_large_enough() {
     let work = tempfile::tempdir().expect("a directory");
     let running = start(work.path(), &[]).await;
     let servers = running.cluster().bootstrap.clone();
-    let spec = |brokers| ClusterSpec {
-        brokers,
-        properties: BTreeMap::from([("num.io.threads".to_owned(), "24".to_owned())]),
+    let spec = |brokers| {
+        ClusterSpec::plaintext(brokers, BTreeMap::from([("num.io.threads".to_owned(), "24".to_owned())]))
     };
     let target = TargetSpec::Bootstrap { servers: servers.clone(), properties: BTreeMap::new() };
     let other = target::start(&target, &spec(1), &options(work.path())).await.expect("it serves");

@@ -42,7 +42,7 @@ impl Lab {
         let dir = tempfile::tempdir().expect("a directory");
         let binary = Some(env!("CARGO_BIN_EXE_thalweg").into());
         let options = StartOptions { binary, heap_mb: 256, ..StartOptions::new(dir.path()) };
-        let spec = ClusterSpec { brokers, properties: BTreeMap::new() };
+        let spec = ClusterSpec::plaintext(brokers, BTreeMap::new());
         let running = target::start(target, &spec, &options).await.expect("brokers");
         let admin = Cluster::connect(&running.cluster().bootstrap, &ConnectionOptions::default())
             .await

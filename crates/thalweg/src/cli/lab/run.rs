@@ -11,7 +11,7 @@ use thalweg_lab::worker::Driver;
 use thalweg_lab::workload::{self, STAMP_BYTES, Verify, Workload};
 
 use super::output::{Output, WorkDir};
-use super::targets::{Drivers, Targets};
+use super::targets::{Drivers, SecurityArguments, Targets};
 use super::{arguments, interrupt};
 use crate::cli::failure::Usage;
 
@@ -28,6 +28,7 @@ Examples:
   thalweg lab run xd-kafka --target apache-kafka --scale 0.1    a tenth of the records, noted in the report
   thalweg lab run ibm-fast --verify whole                       reads everything back, without a time limit
   thalweg lab run mine.toml --bootstrap b1:9092,b2:9092 --property security.protocol=PLAINTEXT
+  thalweg lab run ibm-fast --security-protocol SASL_SSL         over TLS, with a login
   thalweg lab run ibm-fast --driver thalweg --driver java --target apache-kafka
   thalweg lab run 1-topic.yaml --omb-driver kafka.yaml --omb-result --bootstrap b1:9092     OpenMessaging Benchmark's files
 
@@ -56,6 +57,8 @@ pub struct Run {
     /// Only points whose label contains this text; can be repeated, for any of several texts.
     #[arg(long, value_name = "TEXT")]
     points: Vec<String>,
+    #[command(flatten)]
+    security: SecurityArguments,
     #[command(flatten)]
     omb: OmbDriver,
     #[command(flatten)]
@@ -121,13 +124,15 @@ impl Run {
     pub async fn run(&self) -> anyhow::Result<()> {
         let names: Vec<&str> = self.workloads.iter().map(String::as_str).collect();
         self.omb.check(&names)?;
+        let targets = self.targets.specs()?;
+        self.security.check(&targets)?;
         let mut workloads = Vec::new();
         for name in names {
             workloads.push(self.load(name)?);
         }
         measure(
             workloads,
-            self.targets.specs()?,
+            targets,
             self.drivers.all(),
             self.seed,
             Wanted { place: &self.place, omb_result: self.omb_result.omb_result },
@@ -155,6 +160,7 @@ impl Run {
         for point in &mut loaded.points {
             point.repetitions = self.repetitions.unwrap_or(point.repetitions);
             point.verify = self.verify.unwrap_or(point.verify);
+            self.security.apply(point)?;
             if point.verify == Verify::Whole && point.records.size_bytes < STAMP_BYTES {
                 let message = format!(
                     "--verify whole needs values of at least {STAMP_BYTES} bytes: {name}, {}, has {}",

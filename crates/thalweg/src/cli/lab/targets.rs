@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use thalweg_client::{Properties, bootstrap_servers};
 use thalweg_lab::target::TargetSpec;
 use thalweg_lab::worker::Driver;
+use thalweg_lab::workload::{ClusterSecurity, Point, SaslMechanism, SecurityProtocol};
 
 use super::arguments::HIDDEN;
 use crate::cli::failure::Usage;
@@ -52,6 +53,49 @@ pub struct Drivers {
     /// else thalweg].
     #[arg(long = "driver", value_name = "DRIVER")]
     drivers: Vec<Driver>,
+}
+
+/// How clients talk to brokers that the lab starts.
+#[derive(Args, Debug, Clone)]
+pub struct SecurityArguments {
+    /// How clients talk to brokers that the lab starts, and these to each other; certificates and passwords are made for the
+    /// run [default: set by the workload, or else PLAINTEXT].
+    #[arg(long, value_name = "PROTOCOL", ignore_case = true)]
+    security_protocol: Option<SecurityProtocol>,
+    /// With SASL, how they log in [default: set by the workload, or else SCRAM-SHA-512].
+    #[arg(long, value_name = "MECHANISM", ignore_case = true)]
+    sasl_mechanism: Option<SaslMechanism>,
+}
+
+impl SecurityArguments {
+    /// Rejects them if the lab starts no brokers.
+    pub fn check(&self, targets: &[TargetSpec]) -> anyhow::Result<()> {
+        let given = self.security_protocol.is_some() || self.sasl_mechanism.is_some();
+        let starts = targets.iter().any(|target| !matches!(target, TargetSpec::Bootstrap { .. }));
+        if given && !starts {
+            let instead = "use --client-config, or --property security.protocol=PROTOCOL";
+            let why = "have no effect on a running cluster, which is as it is";
+            return Err(Usage(format!("--security-protocol and --sasl-mechanism {why}: {instead}")).into());
+        }
+        Ok(())
+    }
+
+    /// Sets them in a point.
+    pub fn apply(&self, point: &mut Point) -> anyhow::Result<()> {
+        let cluster = &mut point.cluster;
+        if cluster.brokers == 0 {
+            return Ok(());
+        }
+        let protocol = self.security_protocol.unwrap_or(cluster.security.protocol);
+        if self.sasl_mechanism.is_some() && !protocol.has_sasl() {
+            let right = "add --security-protocol SASL_SSL, or SASL_PLAINTEXT";
+            let message = format!("--sasl-mechanism has no effect with {}: {right}", protocol.name());
+            return Err(Usage(message).into());
+        }
+        let mechanism = self.sasl_mechanism.or(cluster.security.mechanism);
+        cluster.security = ClusterSecurity::new(protocol, mechanism);
+        Ok(())
+    }
 }
 
 impl Targets {

@@ -12,7 +12,7 @@ use thalweg_lab::worker::Driver;
 
 use super::output::Output;
 use super::run::{OmbDriver, Place, binary, lab_version};
-use super::targets::Targets;
+use super::targets::{SecurityArguments, Targets};
 use super::{arguments, interrupt};
 use crate::cli::failure::{Failed, Usage};
 
@@ -48,6 +48,8 @@ pub struct Tune {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
+    security: SecurityArguments,
+    #[command(flatten)]
     omb: OmbDriver,
     #[command(flatten)]
     place: Place,
@@ -64,6 +66,8 @@ impl Tune {
         };
         base.repetitions = self.repetitions;
         let targets = self.targets.specs()?;
+        self.security.check(&targets)?;
+        self.security.apply(&mut base)?;
         let [target] = &targets[..] else {
             return Err(Usage(
                 "only one target can be tuned at a time: use one --target, or --bootstrap".to_owned(),

@@ -1,0 +1,190 @@
+//! Security of clusters that the lab starts: certificates, and a user with a password, made for the run and removed with it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use thalweg_authority::{Authority, AuthorityError, Purpose};
+use thalweg_client::Security;
+
+use crate::workload::{ClusterSecurity, SaslMechanism, SecurityProtocol};
+
+/// The user of clients and brokers.
+const USER: &str = "lab";
+/// Random bytes of its password.
+const PASSWORD_LEN: usize = 24;
+/// The directory of keys and certificates in the cluster's.
+const DIR: &str = "security";
+
+/// How a client and the cluster talk, as the lab's own client saw it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Negotiated {
+    /// `security.protocol`.
+    pub protocol: String,
+    /// The version of TLS, such as `TLSv1.3`; none without TLS.
+    pub tls_version: Option<String>,
+    /// The cipher suite, such as `TLS_AES_256_GCM_SHA384`; none without TLS.
+    pub cipher_suite: Option<String>,
+    /// `sasl.mechanism`; none without SASL.
+    pub mechanism: Option<String>,
+}
+
+impl Negotiated {
+    /// What a client with these settings has negotiated.
+    pub(super) fn of(security: &Security) -> Negotiated {
+        let session = security.tls_session();
+        Negotiated {
+            protocol: security.protocol().to_owned(),
+            tls_version: session.map(|session| session.version.to_owned()),
+            cipher_suite: session.map(|session| session.cipher_suite.clone()),
+            mechanism: security.mechanism().map(str::to_owned),
+        }
+    }
+}
+
+impl fmt::Display for Negotiated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.protocol)?;
+        [&self.tls_version, &self.cipher_suite, &self.mechanism]
+            .into_iter()
+            .flatten()
+            .try_for_each(|part| write!(f, ", {part}"))
+    }
+}
+
+/// What the nodes and clients of a cluster need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Secured {
+    pub protocol: SecurityProtocol,
+    /// Settings of each node, besides its listeners.
+    pub node: BTreeMap<String, String>,
+    /// Settings of clients.
+    pub client: BTreeMap<String, String>,
+    /// The user that a new cluster begins with, as `--add-scram` takes it; none without SCRAM.
+    pub first_user: Option<String>,
+}
+
+impl Secured {
+    /// Without TLS and logins.
+    pub fn plaintext() -> Secured {
+        let none = BTreeMap::new;
+        Secured { protocol: SecurityProtocol::Plaintext, node: none(), client: none(), first_user: None }
+    }
+
+    /// Makes what a cluster in `dir` needs, whose brokers have the settings `asked`.
+    pub fn make(
+        security: ClusterSecurity,
+        asked: &BTreeMap<String, String>,
+        dir: &Path,
+    ) -> Result<Secured, AuthorityError> {
+        let protocol = security.protocol;
+        let mut secured = Secured { protocol, ..Secured::plaintext() };
+        if protocol != SecurityProtocol::Plaintext {
+            secured.client.insert("security.protocol".to_owned(), protocol.name().to_owned());
+        }
+        if protocol.has_tls() {
+            secured.encrypt(asked, &dir.join(DIR))?;
+        }
+        if let Some(mechanism) = security.mechanism {
+            secured.log_in(mechanism);
+        }
+        Ok(secured)
+    }
+
+    /// TLS 1.3, unless the workload's broker settings say otherwise. Clients get a certificate if the brokers ask for one.
+    fn encrypt(&mut self, asked: &BTreeMap<String, String>, dir: &Path) -> Result<(), AuthorityError> {
+        let authority = Authority::open_or_create(dir)?;
+        let hosts = ["localhost", "127.0.0.1"].map(str::to_owned);
+        let store = |kind: &str, file: &Path| {
+            [
+                (format!("ssl.{kind}.type"), "PEM".to_owned()),
+                (format!("ssl.{kind}.location"), file.display().to_string()),
+            ]
+        };
+        let trusted = store("truststore", &authority.certificate_file());
+        self.node.extend(trusted.clone());
+        self.node.extend(store("keystore", &authority.sign("node", Purpose::Node, &hosts)?));
+        let versions = "ssl.enabled.protocols";
+        if !asked.contains_key(versions) {
+            self.node.insert(versions.to_owned(), "TLSv1.3".to_owned());
+        }
+        self.client.extend(trusted);
+        if asked.get("ssl.client.auth").is_some_and(|asks| asks != "none") {
+            self.client.extend(store("keystore", &authority.sign("client", Purpose::Client, &[])?));
+        }
+        Ok(())
+    }
+
+    /// One user, for clients and for brokers among themselves.
+    fn log_in(&mut self, mechanism: SaslMechanism) {
+        let (name, password) = (mechanism.name(), password());
+        let (module, users) = match mechanism {
+            SaslMechanism::Plain => ("plain.PlainLoginModule", format!(" user_{USER}=\"{password}\"")),
+            SaslMechanism::ScramSha256 | SaslMechanism::ScramSha512 => {
+                self.first_user = Some(format!("{name}=[name={USER},password={password}]"));
+                ("scram.ScramLoginModule", String::new())
+            }
+        };
+        let login = format!(
+            "org.apache.kafka.common.security.{module} required username=\"{USER}\" password=\"{password}\""
+        );
+        let listener = self.protocol.name().to_ascii_lowercase();
+        let jaas = format!("listener.name.{listener}.{}.sasl.jaas.config", name.to_ascii_lowercase());
+        let node = [
+            ("sasl.enabled.mechanisms", name.to_owned()),
+            ("sasl.mechanism.inter.broker.protocol", name.to_owned()),
+            (&jaas, format!("{login}{users};")),
+        ];
+        self.node.extend(node.map(|(key, value)| (key.to_owned(), value)));
+        self.client.insert("sasl.mechanism".to_owned(), name.to_owned());
+        self.client.insert("sasl.jaas.config".to_owned(), format!("{login};"));
+    }
+}
+
+fn password() -> String {
+    let mut random = [0; PASSWORD_LEN];
+    getrandom::fill(&mut random).expect("the system gives randomness");
+    URL_SAFE_NO_PAD.encode(random)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(protocol: SecurityProtocol, mechanism: Option<SaslMechanism>, asked: &[(&str, &str)]) -> Secured {
+        let dir = tempfile::tempdir().expect("a directory");
+        let asked = asked.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        Secured::make(ClusterSecurity::new(protocol, mechanism), &asked, dir.path()).expect("it is made")
+    }
+
+    #[test]
+    fn plaintext_needs_nothing() {
+        assert_eq!(made(SecurityProtocol::Plaintext, None, &[]), Secured::plaintext());
+    }
+
+    #[test]
+    fn clients_have_a_certificate_where_brokers_ask_for_one() {
+        let with = |asks| made(SecurityProtocol::Ssl, None, &[("ssl.client.auth", asks)]).client;
+        assert!(with("required").contains_key("ssl.keystore.location"));
+        assert!(!with("none").contains_key("ssl.keystore.location"));
+    }
+
+    #[test]
+    fn versions_of_tls_are_the_workloads_or_the_newest() {
+        let node = |asked: &[(&str, &str)]| made(SecurityProtocol::SaslSsl, None, asked).node;
+        assert_eq!(node(&[])["ssl.enabled.protocols"], "TLSv1.3");
+        assert!(!node(&[("ssl.enabled.protocols", "TLSv1.2")]).contains_key("ssl.enabled.protocols"));
+    }
+
+    #[test]
+    fn users_of_scram_are_in_the_cluster_and_those_of_plain_in_its_settings() {
+        let scram = made(SecurityProtocol::SaslPlaintext, None, &[]);
+        assert!(scram.first_user.is_some_and(|user| user.starts_with("SCRAM-SHA-512=[name=lab,")));
+        let plain = made(SecurityProtocol::SaslPlaintext, Some(SaslMechanism::Plain), &[]);
+        assert_eq!(plain.first_user, None);
+        assert!(plain.node["listener.name.sasl_plaintext.plain.sasl.jaas.config"].contains(" user_lab=\""));
+    }
+}
