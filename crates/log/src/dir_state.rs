@@ -238,12 +238,12 @@ impl DirState {
         }
     }
 
-    /// The partitions whose high watermarks were read, other than 0, and that are not among those found.
+    /// The partitions whose high watermarks were read, and that are not among those found. A high watermark of 0
+    /// counts: records may have been committed since it was written.
     pub(crate) fn missing<'a>(&self, found: impl Iterator<Item = &'a TopicPartition>) -> Vec<TopicPartition> {
         let known = self.written(Checkpoint::HighWatermark).lock();
         let found: HashSet<&TopicPartition> = found.collect();
-        let had_records = known.iter().filter(|(_, high_watermark)| **high_watermark > Offset::ZERO);
-        had_records.map(|(name, _)| name).filter(|name| !found.contains(name)).cloned().collect()
+        known.keys().filter(|name| !found.contains(name)).cloned().collect()
     }
 
     /// Writes a checkpoint file if its content has changed.

@@ -35,6 +35,7 @@ use crate::partition::PartitionLog;
 use crate::segment::Home;
 use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
+use tokio::sync::Notify;
 
 mod clean_shutdown;
 mod error;
@@ -62,8 +63,10 @@ pub struct LogDirs {
     previous_broker_epoch: Option<i64>,
     /// Copies that were found when the directories were opened.
     futures: Mutex<HashMap<TopicPartition, PartitionLog>>,
-    /// Partitions that had committed records, and whose logs were not found then.
+    /// Partitions that were there before, and whose logs were not found then.
     lost: Mutex<HashSet<TopicPartition>>,
+    /// Notified when a partition is created, deleted or set aside.
+    changed: Notify,
     disk: Disk,
     clock: Clock,
 }
@@ -188,7 +191,10 @@ impl LogDirs {
         let Some(dir) = dir else { return Err(DirectoryOffline { directory }.into()) };
         self.disk.descriptors().check_new_partition().map_err(io::Error::from)?;
         match self.create_in(&dir.state, name, topic_id, config) {
-            Ok(log) => Ok(log),
+            Ok(log) => {
+                self.changed.notify_one();
+                Ok(log)
+            }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let (name, path) = (name.clone(), dir.state.path().to_owned());
                 Err(PartitionExists { name, path }.into())
@@ -227,6 +233,7 @@ impl LogDirs {
         let due_ms = self.clock.now_ms().saturating_add(log.config().file_delete_delay_ms);
         log.retire(&renamed)?;
         state.doom(due_ms, renamed);
+        self.changed.notify_one();
         Ok(())
     }
 
@@ -237,7 +244,14 @@ impl LogDirs {
         state.unregister(log.name(), log.published());
         let renamed = state.path().join(log.name().stray_dir_name());
         log.retire(&renamed)?;
+        self.changed.notify_one();
         Ok(renamed)
+    }
+
+    /// Returns once partitions have been created or removed since the last call: then the high watermarks should be
+    /// written soon, since the file shows at the next start which partitions are missing.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// Removes the directories of deleted partitions whose delay has passed. May take long: call it where blocking is

@@ -26,6 +26,7 @@ use crate::partition::{OpenOptions, PartitionLog};
 use crate::segment::Home;
 use crate::topic_partition::{DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, TopicPartition};
 use thalweg_ids::Uuid;
+use tokio::sync::Notify;
 
 /// The topic of the metadata log, which only the controller opens.
 const CLUSTER_METADATA_TOPIC: &str = "__cluster_metadata";
@@ -127,8 +128,19 @@ impl LogDirs {
         let LogDirsOptions { node_id, disk, clock, .. } = options;
         // One that is not here may have moved to a directory that cannot be opened now.
         let lost = Mutex::new(if failed.is_empty() { lost } else { HashSet::default() });
-        let dirs =
-            LogDirs { cluster_id, node_id, dirs, failed, previous_broker_epoch, futures, lost, disk, clock };
+        let changed = Notify::new();
+        let dirs = LogDirs {
+            cluster_id,
+            node_id,
+            dirs,
+            failed,
+            previous_broker_epoch,
+            futures,
+            lost,
+            changed,
+            disk,
+            clock,
+        };
         // Recovery may have moved log ends below the recovery points on disk.
         dirs.checkpoint_recovery_points();
         Ok((dirs, logs))

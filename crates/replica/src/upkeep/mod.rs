@@ -12,7 +12,7 @@ use std::time::Duration;
 use thalweg_config::{BrokerConfig, CleanerSettings, LogSettings};
 use thalweg_log::{Clock, LogDirs};
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// Interval of the check for due flushes, unless `log.flush.scheduler.interval.ms` is set. A smaller `flush.ms` is
 /// rounded up to it.
@@ -21,6 +21,8 @@ const FLUSH_CHECK: Duration = Duration::from_secs(1);
 const PURGE: Duration = Duration::from_secs(1);
 /// Interval at which idle partitions release resources.
 const RELEASE_IDLE: Duration = Duration::from_secs(60);
+/// Time from the creation or removal of partitions to the checkpoint that names them: one for a burst of changes.
+const NOTE_PARTITIONS: Duration = Duration::from_millis(100);
 /// Interval at which files longer than their batches are checked, and trimmed if appends have stopped.
 const TRIM: Duration = Duration::from_millis(250);
 
@@ -100,7 +102,23 @@ impl Upkeep {
                 }
             }
         });
+        tasks.spawn(note_partitions(Arc::clone(self)));
         tasks.spawn(compaction::run(Arc::clone(self)));
+    }
+}
+
+/// Writes which partitions there are soon after that has changed, without waiting for the next regular checkpoint of
+/// high watermarks. A log that is missing at the next start is noticed even if it was created a moment before the
+/// broker was killed.
+async fn note_partitions(upkeep: Arc<Upkeep>) {
+    loop {
+        upkeep.log_dirs.changed().await;
+        sleep(NOTE_PARTITIONS).await;
+        let noted = Arc::clone(&upkeep);
+        let disk = upkeep.log_dirs.disk().clone();
+        if disk.spawn(move || noted.log_dirs.checkpoint_high_watermarks()).await.is_err() {
+            tracing::error!("Writing a checkpoint panicked, the next regular one follows");
+        }
     }
 }
 

@@ -56,7 +56,18 @@ async fn replaced_broker_is_filled_by_the_others_after_all_were_killed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn replica_whose_folder_was_removed_does_not_lead_with_an_empty_log() {
-    let interval = ("replica.high.watermark.checkpoint.interval.ms", "100");
+    remove_a_folder("100", "topic 0 10\n").await;
+}
+
+/// Also before the first regular checkpoint of high watermarks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn replica_whose_folder_was_new_and_removed_does_not_lead_with_an_empty_log() {
+    remove_a_folder("3600000", "topic 0 ").await;
+}
+
+/// Kills all brokers once the checkpoint of one has these words, and removes the folder of its replica.
+async fn remove_a_folder(checkpoint_interval_ms: &'static str, words: &str) {
+    let interval = ("replica.high.watermark.checkpoint.interval.ms", checkpoint_interval_ms);
     let mut cluster = Cluster::start(&[("broker.session.timeout.ms", "2000"), interval]).await;
     let topic = cluster.create("topic", &[&[3, 2, 1]], &[("min.insync.replicas", "2")]).await;
     for round in 0..10 {
@@ -64,8 +75,8 @@ async fn replica_whose_folder_was_removed_does_not_lead_with_an_empty_log() {
     }
     let data = cluster.dirs[2].path().to_owned();
     let checkpoint = data.join("replication-offset-checkpoint");
-    let is_noted = || std::fs::read_to_string(&checkpoint).is_ok_and(|text| text.contains("topic 0 10\n"));
-    wait_for("the high watermark on disk", is_noted).await;
+    let is_noted = || std::fs::read_to_string(&checkpoint).is_ok_and(|text| text.contains(words));
+    wait_for("the partition in the checkpoint", is_noted).await;
     for id in 1..=3 {
         cluster.kill(id).await;
     }
