@@ -100,7 +100,9 @@ impl State {
         if self.is_open_to(requester) || self.may_on_cluster(requester, Operation::Delete) {
             return self.delete_topics(request, version);
         }
-        let by_name = request.topics.iter().filter_map(|topic| topic.name.as_ref());
+        // An entry with a name and an id is refused as such, and repeats nothing.
+        let by_name = request.topics.iter().filter(|topic| topic.topic_id.is_zero());
+        let by_name = by_name.filter_map(|topic| topic.name.as_ref());
         let names = counted(request.topic_names.iter().chain(by_name).map(String::as_str));
         let ids = counted(request.topics.iter().filter(|topic| topic.name.is_none()).map(|t| t.topic_id));
         let may_describe = |name: &str| self.may_on_topic(requester, Operation::Describe, name);

@@ -207,3 +207,22 @@ fn topics_are_created_and_deleted_by_those_who_may() {
     let expected = [("hidden", refused), ("mine-1", refused), ("mine-2", unknown), ("seen", unknown)];
     assert_eq!(codes, BTreeMap::from(expected));
 }
+
+#[test]
+fn a_topic_that_an_invalid_entry_repeats_is_not_deleted_without_the_right() {
+    let mut bench = bench();
+    bench.join(1);
+    bench.create("secret", &[&[1]], &[]);
+    let entry = |topic_id| DeleteTopicState { name: Some("secret".to_owned()), topic_id };
+    for topics in [
+        vec![entry(Uuid::ZERO), entry(Uuid(7))],
+        vec![entry(Uuid(7)), entry(Uuid::ZERO)],
+        vec![entry(Uuid::ZERO), entry(Uuid::ZERO)],
+    ] {
+        let request = DeleteTopicsRequest { topics, timeout_ms: 1000, ..Default::default() };
+        let outcome = bench.state.delete_topics_for(&user("a"), &request, 6);
+        let response = bench.done(outcome).expect("the request is taken");
+        assert!(response.responses.iter().all(|result| result.error_code != 0), "{response:?}");
+        assert!(bench.state.image().topic("secret").is_some(), "{response:?}");
+    }
+}
