@@ -248,6 +248,8 @@ async fn peers_that_break_the_rules_are_disconnected() {
         closed_after(&tls, bytes).await;
     }
     assert_eq!(closed_after(&plain, &hello).await, b"", "a hello on a listener without TLS");
+    let alert = closed_after(&tls, b"\x16\x03\x01\xff\xff").await;
+    assert_eq!((alert.first(), alert.len()), (Some(&0x15), 7), "one alert says why: {alert:?}");
     let mut endless = TcpStream::connect(&tls).await.expect("it listens");
     let started = Instant::now();
     let mut sent = 0;

@@ -194,8 +194,10 @@ impl TlsStream {
     /// Says that nothing more will be sent, if the socket takes that.
     pub(crate) fn close(&mut self) {
         let mut incoming = std::mem::take(&mut self.incoming);
-        if let Ok(ConnectionState::WriteTraffic(mut traffic)) =
-            self.connection.process_tls_records(&mut incoming).state
+        // Behind a fault nothing is read again: the alert has said that this is the end.
+        if self.fault.is_none()
+            && let Ok(ConnectionState::WriteTraffic(mut traffic)) =
+                self.connection.process_tls_records(&mut incoming).state
         {
             let mut sealed = [0; 2 * RECORD_OVERHEAD];
             if let Ok(length) = traffic.queue_close_notify(&mut sealed) {
@@ -309,12 +311,12 @@ impl TlsStream {
                 }
                 Ok(_) => is_done = true,
                 Err(error) => {
-                    // Alerts that say why come out first when it is asked again.
-                    is_done = self.fault.is_some();
                     self.fault.get_or_insert(error);
                 }
             }
             used += discard;
+            // Alerts that say why come out when it is asked again, and then no more: it would read the same bytes once more.
+            is_done |= self.fault.is_some() && !self.connection.wants_write();
             if is_done {
                 return self.fault.is_none().then_some((used, sealed));
             }
