@@ -50,7 +50,7 @@ impl DelegationTokenSecret {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sasl::scram::{Client, ClientFirst, Server};
+    use crate::sasl::scram::{Client, ClientFirst, DecoyForm, Server};
 
     #[test]
     fn the_hmac_is_that_of_java() {
@@ -69,7 +69,9 @@ mod tests {
             let first = ClientFirst::parse(&first).expect("a first message");
             assert!(first.is_token);
             let known = Some(secret.credential(hash, "id"));
-            let (server, answer) = Server::begin(hash, first, known, "server", b"unused").expect("an answer");
+            let (server, answer) =
+                Server::begin(hash, first, known, "server", &DecoyForm::like(None, Vec::new()))
+                    .expect("an answer");
             let proof = client.next(&answer).expect("a proof").expect("a message");
             let (user, last) = server.finish(&proof).expect("the right password");
             assert_eq!((user.as_str(), client.next(&last)), ("id", Ok(None)));

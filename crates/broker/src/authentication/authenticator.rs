@@ -4,15 +4,19 @@ use super::delegation::{Bearer, TokenLogins, bearer};
 use super::token_keys::TokenKeys;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_config::{BrokerConfig, SaslListener};
 use thalweg_log::Clock;
-use thalweg_metadata::Image;
+use thalweg_metadata::{Image, ScramCredential};
 use thalweg_security::sasl::Mechanism;
 use thalweg_security::sasl::oauth::{Token, TokenFault, TokenRules};
 use thalweg_security::sasl::plain::Users;
-use thalweg_security::sasl::scram::{Credential, Hash};
+use thalweg_security::sasl::scram::{Credential, DecoyForm, Hash};
+
+/// Among how many users the next one of the same mechanism is looked for: each has two at most.
+const NEIGHBOURS_MAX: usize = 8;
 
 /// The cluster's image, in which users and tokens are.
 pub type Images = Arc<dyn Fn() -> Arc<Image> + Send + Sync>;
@@ -84,18 +88,24 @@ impl Authenticator {
         self.clock.now_ms()
     }
 
-    /// A user's credential, and a secret that is the same on all brokers of the cluster while its users are.
-    pub(super) fn credential(&self, hash: Hash, user: &str) -> (Option<Credential>, Vec<u8>) {
+    /// A user's credential, and the form that it would have if there were none: that of the next user's, who has another name. It
+    /// is the same on all brokers of the cluster while its users are.
+    pub(super) fn credential(&self, hash: Hash, user: &str) -> (Option<Credential>, DecoyForm) {
         let image = (self.images)();
         let known = image.scram_credentials();
-        let found = known.get(&(user.to_owned(), hash.code())).map(|found| Credential {
+        let credential = |found: &ScramCredential| Credential {
             salt: found.salt.to_vec(),
             stored_key: found.stored_key.to_vec(),
             server_key: found.server_key.to_vec(),
             iterations: u32::try_from(found.iterations).unwrap_or(0),
-        });
+        };
+        let key = (user.to_owned(), hash.code());
+        let found = known.get(&key).map(credential);
+        let next = known.range((Bound::Excluded(key), Bound::Unbounded)).chain(known);
+        let like = next.take(NEIGHBOURS_MAX).find(|((_, code), _)| *code == hash.code());
+        let like = like.map(|(_, next)| credential(next));
         let secret = known.first_key_value().map(|(_, first)| first.server_key.to_vec());
-        (found, secret.unwrap_or_else(|| self.secret.to_vec()))
+        (found, DecoyForm::like(like.as_ref(), secret.unwrap_or_else(|| self.secret.to_vec())))
     }
 
     /// Whom the bearer of a delegation token is now.

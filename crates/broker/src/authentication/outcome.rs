@@ -5,7 +5,7 @@ use super::session::Identity;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use thalweg_security::sasl::oauth::{FirstMessage, INVALID_TOKEN, MORE, Token, TokenFault};
-use thalweg_security::sasl::scram::{ClientFirst, Hash, Server};
+use thalweg_security::sasl::scram::{ClientFirst, DecoyForm, Hash, Server};
 use thalweg_security::sasl::{Mechanism, Rejection};
 
 /// Random bytes of a nonce.
@@ -40,16 +40,16 @@ pub(super) fn plain(authenticator: &Authenticator, message: &[u8]) -> Outcome {
 pub(super) fn scram(authenticator: &Authenticator, hash: Hash, message: &[u8]) -> Outcome {
     let begun = ClientFirst::parse(message).and_then(|first| {
         let by_token = first.is_token;
-        let (credential, secret) = match by_token {
+        let (credential, decoys) = match by_token {
             true => {
                 let credential = authenticator.token_credential(hash, &first.user);
-                (Some(credential.ok_or_else(no_token)?), Vec::new())
+                (Some(credential.ok_or_else(no_token)?), DecoyForm::like(None, Vec::new()))
             }
             false => authenticator.credential(hash, &first.user),
         };
         let mut bytes = [0; NONCE_LEN];
         random(&mut bytes);
-        let begun = Server::begin(hash, first, credential, &URL_SAFE_NO_PAD.encode(bytes), &secret);
+        let begun = Server::begin(hash, first, credential, &URL_SAFE_NO_PAD.encode(bytes), &decoys);
         begun.map(|(server, answer)| (Step::Proof { server: Box::new(server), by_token }, answer))
     });
     match begun {

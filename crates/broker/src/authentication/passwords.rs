@@ -85,7 +85,7 @@ impl Passwords {
             let Mechanism::Scram(hash) = *mechanism else { continue };
             match self.authenticator.credential(hash, user) {
                 (Some(known), _) => found.push((hash, known)),
-                (None, secret) => decoy = Some((hash, Credential::decoy(hash, user, &secret))),
+                (None, form) => decoy = Some((hash, Credential::decoy(hash, user, &form))),
             }
         }
         if found.is_empty() {

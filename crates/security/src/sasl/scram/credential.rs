@@ -25,6 +25,38 @@ pub struct Credential {
     pub iterations: u32,
 }
 
+/// How the credentials of users who do not exist look: like those of users who do, of whom there are several kinds, since a
+/// tool chooses salt and iterations.
+pub struct DecoyForm {
+    /// Known to no client, and the same on every broker that a client may ask.
+    secret: Vec<u8>,
+    salt_len: usize,
+    /// Whether salts are of digits and letters, as Kafka's tools make them.
+    is_text: bool,
+    iterations: u32,
+}
+
+impl DecoyForm {
+    /// The form of a user's credential; that of Kafka's tools without one.
+    pub fn like(credential: Option<&Credential>, secret: Vec<u8>) -> DecoyForm {
+        const KAFKAS_SALT_LEN: usize = 26;
+        const SALT_LEN_MAX: usize = 1024;
+        let usable = credential.filter(|known| known.iterations >= ITERATIONS_MIN);
+        DecoyForm {
+            secret,
+            salt_len: usable.map_or(KAFKAS_SALT_LEN, |known| known.salt.len().min(SALT_LEN_MAX)),
+            is_text: usable.is_none_or(|known| known.salt.iter().all(u8::is_ascii_alphanumeric)),
+            iterations: usable.map_or(ITERATIONS_MIN, |known| known.iterations),
+        }
+    }
+}
+
+impl fmt::Debug for DecoyForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DecoyForm").field("salt_len", &self.salt_len).finish_non_exhaustive()
+    }
+}
+
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credential").field("iterations", &self.iterations).finish_non_exhaustive()
@@ -61,19 +93,23 @@ impl Credential {
         made.stored_key.ct_eq(&self.stored_key).into()
     }
 
-    /// What a user who does not exist is shown: the same salt at every attempt, in the form that Kafka's tools give one,
-    /// and keys that nothing matches. `secret` is known to no client.
-    pub fn decoy(hash: Hash, user: &str, secret: &[u8]) -> Credential {
-        const SALT_LEN: usize = 26;
+    /// What a user who does not exist is shown: the same salt at every attempt, and keys that nothing matches.
+    pub fn decoy(hash: Hash, user: &str, form: &DecoyForm) -> Credential {
         const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-        let key = hmac::Key::new(hmac::HMAC_SHA512, secret);
-        let made = hmac::sign(&key, format!("{}:{user}", hash.code()).as_bytes());
-        let digit = |byte: &u8| DIGITS[usize::from(*byte) % DIGITS.len()];
+        let key = hmac::Key::new(hmac::HMAC_SHA512, &form.secret);
+        let block = |at: usize| hmac::sign(&key, format!("{}:{at}:{user}", hash.code()).as_bytes());
+        let made = block(0);
+        let salt =
+            (1..=form.salt_len.div_ceil(made.as_ref().len())).flat_map(|at| block(at).as_ref().to_vec());
+        let salt = salt.take(form.salt_len).map(|byte| match form.is_text {
+            true => DIGITS[usize::from(byte) % DIGITS.len()],
+            false => byte,
+        });
         Credential {
-            salt: made.as_ref().iter().take(SALT_LEN).map(digit).collect(),
+            salt: salt.collect(),
             stored_key: made.as_ref()[..hash.len()].to_vec(),
             server_key: made.as_ref()[..hash.len()].to_vec(),
-            iterations: ITERATIONS_MIN,
+            iterations: form.iterations,
         }
     }
 }
@@ -94,7 +130,30 @@ mod tests {
             credential.salt.push(0);
             assert!(!credential.is_of(hash, "pencil"));
         }
-        assert!(!Credential::decoy(Hash::Sha512, "nobody", b"secret").is_of(Hash::Sha512, ""));
+        let form = DecoyForm::like(None, b"secret".to_vec());
+        assert!(!Credential::decoy(Hash::Sha512, "nobody", &form).is_of(Hash::Sha512, ""));
+    }
+
+    #[test]
+    fn decoys_have_the_form_of_a_users_credential() {
+        let known = |salt: &[u8], iterations| Credential {
+            salt: salt.to_vec(),
+            stored_key: Vec::new(),
+            server_key: Vec::new(),
+            iterations,
+        };
+        let decoy = |user: &str, like: Option<&Credential>| {
+            Credential::decoy(Hash::Sha256, user, &DecoyForm::like(like, b"secret".to_vec()))
+        };
+        let text = decoy("a", Some(&known(b"0a1b2c", 8192)));
+        assert_eq!((text.salt.len(), text.iterations), (6, 8192));
+        assert!(text.salt.iter().all(u8::is_ascii_alphanumeric));
+        let noise = decoy("a", Some(&known(&[0xff; 100], 4096)));
+        assert_eq!(noise.salt.len(), 100);
+        assert!(!noise.salt.iter().all(u8::is_ascii_alphanumeric));
+        assert_eq!(decoy("a", None).salt.len(), 26);
+        assert!(decoy("a", None) == decoy("a", None) && decoy("a", None).salt != decoy("b", None).salt);
+        assert_eq!(decoy("a", Some(&known(b"x", 1))).iterations, ITERATIONS_MIN, "no client takes less");
     }
 
     #[test]

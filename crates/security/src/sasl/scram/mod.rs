@@ -10,7 +10,7 @@ mod server;
 mod verified;
 
 pub use client::{Client, ITERATIONS_ASKED_MAX, ITERATIONS_MIN, ScramFault};
-pub use credential::{Credential, ITERATIONS_MAX};
+pub use credential::{Credential, DecoyForm, ITERATIONS_MAX};
 pub use hash::Hash;
 pub use new_user::{NewUser, NewUserFault};
 pub use server::{ClientFirst, Server};

@@ -10,7 +10,7 @@ use subtle::ConstantTimeEq;
 
 use super::super::rejection::{Rejection, other_authorization_id};
 use super::client::ITERATIONS_MIN;
-use super::credential::Credential;
+use super::credential::{Credential, DecoyForm};
 use super::hash::Hash;
 use super::{TOKEN_AUTH, auth_message, xor};
 
@@ -103,18 +103,18 @@ fn unescaped(name: &str) -> Option<String> {
 
 impl Server {
     /// Answers a first message. `credential` is the user's, if there is one; `nonce` a text that was never used before;
-    /// `secret` makes a salt for users who do not exist, and must be the same on every broker that a client may ask.
+    /// `decoys` is how users look who do not exist.
     pub fn begin(
         hash: Hash,
         first: ClientFirst,
         credential: Option<Credential>,
         nonce: &str,
-        secret: &[u8],
+        decoys: &DecoyForm,
     ) -> Result<(Server, Vec<u8>), Rejection> {
         if first.authorization_id.as_ref().is_some_and(|id| *id != first.user) {
             return Err(other_authorization_id());
         }
-        let decoy = Credential::decoy(hash, &first.user, secret);
+        let decoy = Credential::decoy(hash, &first.user, decoys);
         let is_usable = |found: &Credential| {
             found.stored_key.len() == hash.len()
                 && found.server_key.len() == hash.len()
@@ -170,7 +170,9 @@ mod tests {
     use super::super::client::Client;
     use super::*;
 
-    const SECRET: &[u8] = b"of the cluster";
+    fn decoys() -> DecoyForm {
+        DecoyForm::like(None, b"of the cluster".to_vec())
+    }
 
     fn credential(hash: Hash, password: &str, salt: &[u8]) -> Credential {
         let iterations = NonZeroU32::new(ITERATIONS_MIN).expect("not zero");
@@ -179,7 +181,7 @@ mod tests {
 
     fn begin(first: &[u8], known: Option<Credential>, hash: Hash) -> (Server, Vec<u8>) {
         let first = ClientFirst::parse(first).expect("a first message");
-        Server::begin(hash, first, known, "server", SECRET).expect("an answer")
+        Server::begin(hash, first, known, "server", &decoys()).expect("an answer")
     }
 
     #[test]
@@ -189,7 +191,7 @@ mod tests {
         let first = ClientFirst::parse(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO").expect("a first message");
         let nonce = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
         let (server, answer) =
-            Server::begin(Hash::Sha256, first, Some(known), nonce, SECRET).expect("an answer");
+            Server::begin(Hash::Sha256, first, Some(known), nonce, &decoys()).expect("an answer");
         assert_eq!(
             answer,
             b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -272,7 +274,8 @@ mod tests {
         let proof = client.next(&answer).expect("a proof").expect("a message");
         server.finish(&proof).expect("the first time");
         let first = ClientFirst::parse(&first).expect("a first message");
-        let (again, _) = Server::begin(Hash::Sha256, first, known(), "another", SECRET).expect("an answer");
+        let (again, _) =
+            Server::begin(Hash::Sha256, first, known(), "another", &decoys()).expect("an answer");
         let rejection = again.finish(&proof).expect_err("a replay");
         assert_eq!(rejection.to_string(), "the final message answers another exchange");
     }
@@ -283,7 +286,7 @@ mod tests {
         assert!(first("n,,n=id,r=x,tokenauth=true").is_token);
         assert!(!first("n,,n=id,r=x,tokenauth=false").is_token);
         assert!(!first("n,,n=id,r=x,other=true").is_token);
-        let other = Server::begin(Hash::Sha256, first("n,a=root,n=u,r=x"), None, "n", SECRET);
+        let other = Server::begin(Hash::Sha256, first("n,a=root,n=u,r=x"), None, "n", &decoys());
         assert!(other.expect_err("another name").for_client().is_some());
     }
 
