@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::broker::BrokerConfig;
 use super::listener::{Listener, SecurityProtocol};
-use super::table::{LISTENER_PREFIX, TLS_FAMILY, TlsKeys};
+use super::table::{LISTENER_PREFIX, TlsKeys, listener_tls_keys};
 
 impl BrokerConfig {
     /// The `ssl.` settings of a listener that are set, by Kafka's names; `None` without TLS.
@@ -22,8 +22,7 @@ impl BrokerConfig {
             let shared = set.get(key).filter(|_| !is_own);
             set.get(&format!("{prefix}{key}")).or(shared).cloned()
         };
-        let keys = TLS_FAMILY.keys.iter().filter(|key| key.is_of_listeners());
-        Some(keys.filter_map(|key| Some((key.name, find(key.name)?))).collect())
+        Some(listener_tls_keys().filter_map(|key| Some((key.name, find(key.name)?))).collect())
     }
 }
 

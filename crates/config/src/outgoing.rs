@@ -11,7 +11,7 @@ use thalweg_client::Properties;
 
 use super::broker::BrokerConfig;
 use super::listener::SecurityProtocol;
-use super::table::{LISTENER_PREFIX, SaslKeys, TLS_FAMILY};
+use super::table::{LISTENER_PREFIX, SaslKeys, listener_tls_keys};
 
 impl BrokerConfig {
     /// Settings for connections to controllers.
@@ -36,7 +36,7 @@ impl BrokerConfig {
         let find = |key: &str| set.get(&format!("{prefix}{key}")).or_else(|| set.get(key));
         let mut properties = Properties::new();
         properties.set("security.protocol", protocol.name());
-        for key in TLS_FAMILY.keys.iter().filter(|key| key.is_of_listeners()) {
+        for key in listener_tls_keys() {
             if let Some(value) = find(key.name) {
                 properties.set(key.name, value);
             }

@@ -22,6 +22,7 @@ mod raw;
 mod records;
 mod replication;
 mod restart;
+mod revocation;
 mod running;
 mod sasl;
 mod stopping;

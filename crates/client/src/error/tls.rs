@@ -42,6 +42,15 @@ pub enum TlsFault {
     /// The certificate, or one that it leads to, is not valid yet.
     #[error("the broker's certificate is not valid yet, or the clock of this machine is wrong")]
     NotValidYet,
+    /// The certificate was revoked.
+    #[error("the broker's certificate was revoked (ssl.crl.location)")]
+    Revoked,
+    /// No list says whether it was.
+    #[error("ssl.crl.location has no revocation list of the authority that signed the broker's certificate")]
+    NoRevocationList,
+    /// The list is too old.
+    #[error("the revocation list in ssl.crl.location has expired, or the clock of this machine is wrong")]
+    ExpiredRevocationList,
     /// Something else about the certificate.
     #[error("the broker's certificate cannot be accepted: {0}")]
     Certificate(String),
@@ -97,6 +106,11 @@ fn of_certificate(error: &CertificateError) -> TlsFault {
         CertificateError::NotValidForNameContext { expected, presented } => {
             TlsFault::Name { host: expected.to_str().into_owned(), names: presented.clone() }
         }
+        CertificateError::Revoked => TlsFault::Revoked,
+        CertificateError::UnknownRevocationStatus => TlsFault::NoRevocationList,
+        CertificateError::ExpiredRevocationList | CertificateError::ExpiredRevocationListContext { .. } => {
+            TlsFault::ExpiredRevocationList
+        }
         other => TlsFault::Certificate(other.to_string()),
     }
 }
@@ -107,6 +121,7 @@ fn of_alert(alert: AlertDescription) -> TlsFault {
         | AlertDescription::BadCertificate
         | AlertDescription::CertificateUnknown
         | AlertDescription::CertificateExpired
+        | AlertDescription::CertificateRevoked
         | AlertDescription::UnsupportedCertificate
         | AlertDescription::UnknownCA => TlsFault::ClientCertificate,
         AlertDescription::HandshakeFailure

@@ -4,6 +4,7 @@
 use rustls::pki_types::PrivateKeyDer;
 
 use thalweg_security::stores::pem;
+use thalweg_security::tls::CRL_LOCATION;
 
 use super::Security;
 
@@ -28,6 +29,9 @@ impl Security {
                 };
                 properties.push(("ssl.certificate.pem", certificates(chain)));
                 properties.push(("ssl.key.pem", pem::text(label, key.secret_der())));
+            }
+            if let Some(file) = tls.revocation_file.as_ref().and_then(|file| file.to_str()) {
+                properties.push((CRL_LOCATION, file.to_owned()));
             }
             let check = if tls.check_host { "https" } else { "none" };
             properties.push(("ssl.endpoint.identification.algorithm", check.to_owned()));

@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -18,7 +19,7 @@ use rustls::{
 };
 use thalweg_security::InvalidSetting;
 use thalweg_security::stores::{self, Identity};
-use thalweg_security::tls as shared;
+use thalweg_security::tls::{self as shared, Holder};
 use tokio_rustls::TlsConnector;
 
 use crate::byte_stream::ByteStream;
@@ -34,6 +35,8 @@ pub(crate) struct Tls {
     pub(super) trusted: Option<Vec<CertificateDer<'static>>>,
     pub(super) identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
     pub(super) check_host: bool,
+    /// The file of `ssl.crl.location`.
+    pub(super) revocation_file: Option<PathBuf>,
     pub(super) session: OnceLock<TlsSession>,
 }
 
@@ -89,12 +92,15 @@ impl Tls {
                 }
             },
         };
+        let revocation = shared::Revocation::take(take)?;
+        let revocation_file = revocation.as_ref().map(|revocation| revocation.file().to_owned());
         let versions = shared::take_versions(take)?;
         let provider = Arc::new(shared::take_ciphers(take)?);
         let roots = shared::roots(trusted.as_ref())?;
         let verifier = Arc::new(Verifier {
             roots,
             own: trusted.as_ref().map(|trusted| trusted.certificates.clone()).unwrap_or_default(),
+            revocation,
             check_host,
             algorithms: provider.signature_verification_algorithms,
         });
@@ -116,6 +122,7 @@ impl Tls {
             trusted: trusted.map(|trusted| trusted.certificates),
             identity: identity.map(|identity| (identity.chain, identity.key)),
             check_host,
+            revocation_file,
             session: OnceLock::new(),
         })
     }
@@ -151,6 +158,7 @@ struct Verifier {
     roots: RootCertStore,
     /// The certificates that the user named, which a broker may show itself.
     own: Vec<CertificateDer<'static>>,
+    revocation: Option<Arc<shared::Revocation>>,
     check_host: bool,
     algorithms: WebPkiSupportedAlgorithms,
 }
@@ -179,6 +187,10 @@ impl ServerCertVerifier for Verifier {
                 now,
                 self.algorithms.all,
             )?;
+            if let Some(revocation) = &self.revocation {
+                let (roots, algorithms) = (&self.roots, &self.algorithms);
+                revocation.check(Holder::Server, end_entity, intermediates, roots, algorithms, now)?;
+            }
         }
         if self.check_host {
             verify_server_name(&parsed, server_name)?;

@@ -69,6 +69,7 @@ pub const BROKER_FAMILIES: &[Family] = &[
     unserved::METRIC_KEYS,
     unserved::TIERED_STORAGE,
     unserved::TLS_KEYS,
+    own::REVOCATION,
     sasl::SASL_KEYS,
     own::HTTP,
     own::STREAMS,
@@ -87,8 +88,11 @@ pub const CLIENT_METRICS_FAMILY: &Family = &group::CLIENT_METRICS_KEYS;
 /// The keys of SASL.
 pub const SASL_FAMILY: &Family = &sasl::SASL_KEYS;
 
-/// The keys of TLS.
-pub const TLS_FAMILY: &Family = &unserved::TLS_KEYS;
+/// The keys of TLS that a listener may have for itself.
+pub fn listener_tls_keys() -> impl Iterator<Item = &'static ConfigKey> {
+    let families = [&unserved::TLS_KEYS, &own::REVOCATION];
+    families.into_iter().flat_map(|family| family.keys).filter(|key| key.is_of_listeners())
+}
 
 static BROKER_KEYS: LazyLock<Vec<&'static ConfigKey>> = LazyLock::new(|| sorted(BROKER_FAMILIES));
 static TOPIC_KEYS: LazyLock<Vec<&'static ConfigKey>> = LazyLock::new(|| sorted(TOPIC_FAMILIES));

@@ -5,9 +5,9 @@
 use super::super::check::{
     ANY, Check, LIST, LIST_OR_NULL, LISTEN_ADDRESS, listen_address, one_of, one_of_any_case,
 };
-use super::super::key::Support::Served;
+use super::super::key::Support::{Listener, Served};
 use super::super::setting::unless_empty;
-use super::declare::{names, settings};
+use super::declare::{family, names, settings};
 
 settings! {
     /// The HTTP server.
@@ -40,6 +40,12 @@ settings! {
     "streams.refused.modules": List = "exec", LIST, Medium, ReadOnly, Served => refused_modules: Vec<String>,
         "Stages that hosted streams must not use. `exec` runs any program; `file` reads and writes any file that this process can. An empty list allows all but `stdin` and `stdout`, which servers lack.",
         differs = "Kafka has no such key.";
+}
+
+family! { REVOCATION "Revoked certificates";
+    "ssl.crl.location": String = null, ANY, Medium, PerBroker, Listener,
+        "File with certificate revocation lists, in PEM, or one in DER: certificates of clients that they list are refused, and those of brokers and controllers that this node connects to. Needs a list of the authority that signed a certificate, and refuses it when that list's next update is overdue. When the file changes, it counts for new connections.",
+        differs = "Kafka has no such key; the name is librdkafka's. Java has system properties instead (`com.sun.net.ssl.checkRevocation`, `com.sun.security.enableCRLDP`).";
 }
 
 names! {

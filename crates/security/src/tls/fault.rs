@@ -21,6 +21,15 @@ pub enum HandshakeFault {
     /// A certificate that is not valid yet.
     #[error("the client's certificate is not valid yet, or the clock of this machine is wrong")]
     NotValidYet,
+    /// A certificate that was revoked.
+    #[error("the client's certificate was revoked (ssl.crl.location)")]
+    Revoked,
+    /// No list says whether it was.
+    #[error("ssl.crl.location has no revocation list of the authority that signed the client's certificate")]
+    NoRevocationList,
+    /// The list is too old.
+    #[error("the revocation list in ssl.crl.location has expired, or the clock of this machine is wrong")]
+    ExpiredRevocationList,
     /// Something else about the certificate.
     #[error("the client's certificate cannot be accepted: {0}")]
     Certificate(String),
@@ -63,6 +72,11 @@ fn of_certificate(error: &CertificateError) -> HandshakeFault {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             HandshakeFault::NotValidYet
         }
+        CertificateError::Revoked => HandshakeFault::Revoked,
+        CertificateError::UnknownRevocationStatus => HandshakeFault::NoRevocationList,
+        CertificateError::ExpiredRevocationList | CertificateError::ExpiredRevocationListContext { .. } => {
+            HandshakeFault::ExpiredRevocationList
+        }
         other => HandshakeFault::Certificate(other.to_string()),
     }
 }
@@ -72,6 +86,7 @@ fn of_alert(alert: AlertDescription) -> HandshakeFault {
         AlertDescription::BadCertificate
         | AlertDescription::CertificateUnknown
         | AlertDescription::CertificateExpired
+        | AlertDescription::CertificateRevoked
         | AlertDescription::UnsupportedCertificate
         | AlertDescription::UnknownCA => HandshakeFault::Rejected(format!("{alert:?}")),
         AlertDescription::HandshakeFailure

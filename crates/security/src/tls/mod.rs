@@ -6,6 +6,7 @@
 
 mod client_certificates;
 mod fault;
+mod revocation;
 mod server;
 
 use rustls::crypto::{CryptoProvider, ring};
@@ -15,6 +16,7 @@ use rustls::{RootCertStore, SupportedCipherSuite, SupportedProtocolVersion};
 use crate::setting::{InvalidSetting, Take, take_first};
 use crate::stores::Trusted;
 pub use fault::HandshakeFault;
+pub use revocation::{CRL_LOCATION, Holder, Revocation};
 pub use server::{IncompatibleCertificate, PeerCertificate, ServerTls, Session};
 
 const ENABLED: &str = "ssl.enabled.protocols";

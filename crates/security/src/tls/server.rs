@@ -9,7 +9,10 @@ use rustls::pki_types::CertificateDer;
 use rustls::server::UnbufferedServerConnection;
 use rustls::{CommonState, ServerConfig};
 
-use super::{HandshakeFault, cipher_name, client_certificates, no_suite, roots, take_ciphers, take_versions};
+use super::{
+    HandshakeFault, Revocation, cipher_name, client_certificates, no_suite, roots, take_ciphers,
+    take_versions,
+};
 use crate::Principal;
 use crate::names::{Named, PrincipalMapping, distinguished_name};
 use crate::setting::{InvalidSetting, Take};
@@ -117,7 +120,12 @@ impl ServerTls {
                 "a file with the certificate and key of this broker,",
             ));
         };
-        let files = [trusted.as_ref().and_then(|trusted| trusted.file.clone()), identity.file.clone()];
+        let revocation = Revocation::take(take)?;
+        let files = [
+            trusted.as_ref().and_then(|trusted| trusted.file.clone()),
+            identity.file.clone(),
+            revocation.as_ref().map(|revocation| revocation.file().to_owned()),
+        ];
         let versions = take_versions(take)?;
         let provider = Arc::new(take_ciphers(take)?);
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -127,7 +135,13 @@ impl ServerTls {
             None => builder.with_no_client_auth(),
             Some(is_required) => {
                 let roots = roots(trusted.as_ref())?;
-                let check = client_certificates::verifier(roots, trusted.as_ref(), is_required, &provider)?;
+                let check = client_certificates::verifier(
+                    roots,
+                    trusted.as_ref(),
+                    revocation,
+                    is_required,
+                    &provider,
+                )?;
                 builder.with_client_cert_verifier(check)
             }
         };

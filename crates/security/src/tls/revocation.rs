@@ -1,0 +1,137 @@
+//! Certificate revocation lists (`ssl.crl.location`): reads a file of them, and checks a chain against them. The lists of a
+//! listener are for its clients' certificates, those of a client for the broker's.
+//!
+//! As with OpenSSL's CRL_CHECK, which librdkafka turns on by this setting, the authority of the certificate itself must have a list,
+//! and a list counts until its nextUpdate: without a list, or behind that time, the certificate is refused. Unlike there, the
+//! certificates between it and the trusted one are checked too, where their authorities have lists. A certificate that is
+//! trusted itself is not checked. Delta and indirect lists, and version 1, are refused.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::WebPkiSupportedAlgorithms;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::{CertificateError, OtherError, RootCertStore};
+use webpki::{
+    CertRevocationList, EndEntityCert, ExpirationPolicy, KeyUsage, OwnedCertRevocationList,
+    RevocationCheckDepth, RevocationOptionsBuilder, UnknownStatusPolicy,
+};
+
+use crate::setting::{InvalidSetting, Take, take_first};
+use crate::stores::pem;
+
+/// The setting.
+pub const CRL_LOCATION: &str = "ssl.crl.location";
+/// The largest file that is read: some 400,000 certificates.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+const LABEL: &str = "X509 CRL";
+/// What a list in DER begins with.
+const DER_SEQUENCE: u8 = 0x30;
+
+/// Revocation lists of one file.
+#[derive(Debug)]
+pub struct Revocation {
+    lists: Vec<CertRevocationList<'static>>,
+    file: PathBuf,
+}
+
+/// Whose certificate is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A client, by a broker.
+    Client,
+    /// A broker, by a client.
+    Server,
+}
+
+impl Revocation {
+    /// Takes `ssl.crl.location`, and reads the file: PEM with one list or more, or one in DER.
+    pub fn take(take: &mut Take<'_>) -> Result<Option<Arc<Revocation>>, InvalidSetting> {
+        let Some((setting, path)) = take_first(take, &[CRL_LOCATION]) else { return Ok(None) };
+        let wrong = |expected: String| InvalidSetting::new(setting, &path, expected);
+        let file = PathBuf::from(path.trim());
+        let unreadable =
+            |error: std::io::Error| wrong(format!("a file of revocation lists that can be read ({error})"));
+        let length = std::fs::metadata(&file).map_err(unreadable)?.len();
+        if length > FILE_BYTES_MAX {
+            return Err(wrong(format!("a file of at most {FILE_BYTES_MAX} bytes")));
+        }
+        let bytes = std::fs::read(&file).map_err(unreadable)?;
+        let ders = if bytes.first() == Some(&DER_SEQUENCE) {
+            vec![bytes]
+        } else {
+            let sections = pem::sections(&String::from_utf8_lossy(&bytes))
+                .map_err(|fault| wrong(format!("readable PEM ({fault})")))?;
+            sections.into_iter().filter(|section| section.label == LABEL).map(|section| section.der).collect()
+        };
+        if ders.is_empty() {
+            return Err(wrong(format!("revocation lists in DER, or in PEM (-----BEGIN {LABEL}-----)")));
+        }
+        let lists =
+            ders.iter().map(|der| OwnedCertRevocationList::from_der(der).map(CertRevocationList::from));
+        let lists = lists.collect::<Result<Vec<_>, _>>().map_err(|fault| {
+            wrong(format!("complete and direct revocation lists of version 2, that can be read ({fault:?})"))
+        })?;
+        Ok(Some(Arc::new(Revocation { lists, file })))
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Checks a chain that was verified.
+    pub fn check(
+        &self,
+        holder: Holder,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        roots: &RootCertStore,
+        algorithms: &WebPkiSupportedAlgorithms,
+        now: UnixTime,
+    ) -> Result<(), rustls::Error> {
+        let certificate = EndEntityCert::try_from(end_entity)
+            .map_err(|_| rustls::Error::InvalidCertificate(CertificateError::BadEncoding))?;
+        let lists: Vec<&CertRevocationList<'_>> = self.lists.iter().collect();
+        // The certificate itself must have a known status; those that it leads to, where somebody has a list of them.
+        let depths = [
+            (RevocationCheckDepth::EndEntity, UnknownStatusPolicy::Deny),
+            (RevocationCheckDepth::Chain, UnknownStatusPolicy::Allow),
+        ];
+        let depths = if intermediates.is_empty() { &depths[..1] } else { &depths[..] };
+        for (depth, unknown) in depths {
+            let options = RevocationOptionsBuilder::new(&lists).expect("a file without lists is refused");
+            let options = options
+                .with_depth(*depth)
+                .with_status_policy(*unknown)
+                .with_expiration_policy(ExpirationPolicy::Enforce)
+                .build();
+            let usage = match holder {
+                Holder::Client => KeyUsage::client_auth(),
+                Holder::Server => KeyUsage::server_auth(),
+            };
+            certificate
+                .verify_for_usage(
+                    algorithms.all,
+                    &roots.roots,
+                    intermediates,
+                    now,
+                    usage,
+                    Some(options),
+                    None,
+                )
+                .map_err(of_check)?;
+        }
+        Ok(())
+    }
+}
+
+fn of_check(error: webpki::Error) -> rustls::Error {
+    let error = match error {
+        webpki::Error::CertRevoked => CertificateError::Revoked,
+        webpki::Error::UnknownRevocationStatus => CertificateError::UnknownRevocationStatus,
+        webpki::Error::CrlExpired { .. } => CertificateError::ExpiredRevocationList,
+        other => CertificateError::Other(OtherError(Arc::new(other))),
+    };
+    rustls::Error::InvalidCertificate(error)
+}
