@@ -271,7 +271,31 @@ def requests_within_reauthentication(node, random):
         expect_no_service(peer, "in the middle of a second login")
 
 
+def http_requests(node, random):
+    """The HTTP listener without a login, with wrong ones, with one that may do nothing, and with errors anywhere: never a 200."""
+    user = random.choice(("admin:a guess", f"mallory:{PASSWORDS['mallory']}", "eve:x", "", ":", "admin"))
+    login = random.choice((f"Basic {base64.b64encode(user.encode()).decode()}", "Basic ?", "Bearer x", "Basic " + "A" * 5000))
+    lines = [
+        random.choice(("GET /metrics HTTP/1.1", "POST /metrics HTTP/1.1", "GET / HTTP/1.0", "GET /../metrics HTTP/1.1")),
+        "Host: x",
+        *([f"Authorization: {login}"] * random.choice((0, 1, 1, 2))),
+        *(["Transfer-Encoding: chunked", "Content-Length: 5"] if random.random() < 0.2 else []),
+    ]
+    text = "\r\n".join(lines).encode() + b"\r\n\r\n"
+    with Peer(node, "HTTP", tls=True) as peer:
+        peer.send(mutated(random, text) if random.random() < 0.6 else text)
+        # TLS has an end of its own; what was sent may be half a request.
+        peer.socket.settimeout(0.5)
+        try:
+            answer = peer.socket.recv(64)
+        except OSError:
+            return
+        if answer[9:12] == b"200":
+            raise Violation(f"{text!r} is answered with {answer!r}")
+
+
 ATTACKS = (
+    http_requests,
     mutated_messages,
     mutated_messages,
     mutated_messages_of_another,
