@@ -11,8 +11,8 @@ def openssl(directory, *words, **more):
 
 
 def make_certificates(directory):
-    """`ca.crt`; `broker` and `stranger`, signed by it, each as .key, .crt, and .pem with both; and `foreign`, which nobody
-    trusts, with the administrator's name."""
+    """`ca.crt`; `broker` and `stranger`, signed by it, each as .key, .crt, and .pem with both; and `foreign`,
+    signed by itself, with the administrator's name."""
     run = lambda *words: openssl(directory, *words)
     for name, subject in (("ca", "authority"), ("foreign", "admin")):
         files = ["-keyout", f"{name}.key", "-out", f"{name}.crt"]

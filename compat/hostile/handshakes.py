@@ -104,7 +104,7 @@ def mutated_flights(node, random):
 
 
 def foreign_certificates(node, random):
-    """A certificate of an authority of its own, with the administrator's name, and none: MUTUAL serves neither."""
+    """A self-signed certificate with the administrator's name, or no certificate: MUTUAL serves neither."""
     version = random.choice(BOTH_VERSIONS)
     certificate = random.choice(("foreign", None))
     peer, client, is_done = shake(node, random, "MUTUAL", versions=(version, version), certificate=certificate)
@@ -263,13 +263,13 @@ def by_openssl(node, random):
         cwd=node.directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )
     try:
-        told, _ = run.communicate(typed, timeout=3)
+        output, _ = run.communicate(typed, timeout=3)
     except subprocess.TimeoutExpired:
         run.kill()
-        told, _ = run.communicate()
-    if b"Early data was accepted" in told:
+        output, _ = run.communicate()
+    if b"Early data was accepted" in output:
         raise Violation("early data, which can be replayed, is accepted")
-    if kind == "renegotiate" and b"RENEGOTIATING" in told and b"verify return" in told.partition(b"RENEGOTIATING")[2]:
+    if kind == "renegotiate" and b"RENEGOTIATING" in output and b"verify return" in output.partition(b"RENEGOTIATING")[2]:
         raise Violation("a renegotiation ended well")
 
 

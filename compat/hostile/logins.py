@@ -1,7 +1,7 @@
 """Attacks on the login: SaslHandshake and SaslAuthenticate of all versions, raw tokens, and the messages of each mechanism,
 mutated, replayed, out of order, too long, too short, and for another user.
 
-Each is a function of the node and a seeded source; it returns, or raises a Violation. Who has no credential is never served.
+Each is a function of the node and a seeded source; it returns, or raises a Violation. A peer without a credential is never served.
 """
 
 import base64
@@ -59,7 +59,7 @@ def mutated_messages(node, random):
 
 
 def mutated_messages_of_another(node, random):
-    """As before, in the administrator's name with a wrong password: nobody is let in."""
+    """As before, in the administrator's name with a wrong password: no login succeeds."""
     mechanism = random.choice(MECHANISMS[:3])
     change = lambda _, text: mutated(random, text) if random.random() < 0.7 else text
     with Peer(node, "LOGIN") as peer:
@@ -190,7 +190,7 @@ def replayed_proofs(node, random):
 
 
 def another_identity(node, random):
-    """Mallory's own credential, and a claim to be somebody else: authorization ids, other names in the middle."""
+    """Mallory's own credential, and a claim to another user's name by authorization ids."""
     mechanism = random.choice(MECHANISMS)
     with Peer(node, "LOGIN") as peer:
         peer.handshake(mechanism)
@@ -246,7 +246,7 @@ def expired_delegation_tokens(node, random):
 
 
 def changes_at_reauthentication(node, random):
-    """A second login on the connection, as somebody else or by another mechanism: refused, and the connection ends."""
+    """A second login on the connection, as another user or by another mechanism: refused, and the connection ends."""
     mechanism = random.choice(MECHANISMS[:3])
     with Peer(node, "LOGIN") as peer:
         code, _ = peer.log_in("mallory", PASSWORDS["mallory"], mechanism)
@@ -284,7 +284,7 @@ def http_requests(node, random):
     text = "\r\n".join(lines).encode() + b"\r\n\r\n"
     with Peer(node, "HTTP", tls=True) as peer:
         peer.send(mutated(random, text) if random.random() < 0.6 else text)
-        # TLS has an end of its own; what was sent may be half a request.
+        # Half a request may have no answer.
         peer.socket.settimeout(0.5)
         try:
             answer = peer.socket.recv(64)

@@ -120,7 +120,7 @@ class Peer:
     def end(self):
         """Ends this side of the connection, and reads what comes until the broker closes it."""
         try:
-            # Below TLS, which has an end of its own.
+            # The end of the stream below TLS.
             socket.socket.shutdown(self.socket, socket.SHUT_WR)
         except OSError:
             # It is closed already.

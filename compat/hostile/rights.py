@@ -12,7 +12,7 @@ from requests import Writer, apis, unsigned
 
 APIS = apis()
 ENVELOPE, CREATE_TOKEN = 58, 38
-# What the peers may do: log in again, and everybody who has logged in may make a token of their own.
+# What every user may do: log in again, and make a token in the own name.
 SASL = (17, 36)
 WORDS = "consumer range classic retention.ms cleanup.policy segment.bytes 1 0 -1 __consumer_offsets admin mallory User".split()
 

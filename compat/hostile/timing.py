@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Whether failed logins say by their bytes or by their time if a user exists.
+"""Whether failed logins reveal by their bytes or their time that a user exists.
 
 For each mechanism, logins of a user with a wrong password and of users that do not exist alternate on new connections. The
 answers must be the same bytes, but for nonces and salts of the same length, and the times must not differ: the difference of
@@ -44,7 +44,7 @@ def failed_login(node, mechanism, user):
 
 
 def compare(node, mechanism, rounds, random):
-    """Raises if a user that exists can be told from one that does not. Returns the differences in microseconds.
+    """Raises if answers to existing and to unknown users differ. Returns the differences in microseconds.
 
     A difference counts when three measurements in a row have it: a busy machine makes one now and then.
     """

@@ -160,7 +160,7 @@ async fn revoked_clients_are_refused_and_lists_may_change() {
     certificates.write(both(&[BETWEEN]));
     until("the authority is revoked", async || ask(&broker, certificates.options(BELOW, &[])).await.is_err())
         .await;
-    // What cannot be read leaves the list as it is; a list that is overdue refuses everybody.
+    // What cannot be read leaves the list as it is; an overdue list refuses all certificates.
     certificates.write("nothing of that kind");
     tokio::time::sleep(Duration::from_secs(4)).await;
     ask(&broker, certificates.options(GOOD, &[])).await.expect("the last list that could be read counts");

@@ -93,7 +93,7 @@ impl Revocation {
         let certificate = EndEntityCert::try_from(end_entity)
             .map_err(|_| rustls::Error::InvalidCertificate(CertificateError::BadEncoding))?;
         let lists: Vec<&CertRevocationList<'_>> = self.lists.iter().collect();
-        // The certificate itself must have a known status; those that it leads to, where somebody has a list of them.
+        // The certificate itself must have a known status; those that it leads to, only where there is a list.
         let depths = [
             (RevocationCheckDepth::EndEntity, UnknownStatusPolicy::Deny),
             (RevocationCheckDepth::Chain, UnknownStatusPolicy::Allow),
