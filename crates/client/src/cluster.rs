@@ -55,6 +55,7 @@ struct Shared {
     bootstrap: Vec<String>,
     connector: Connector,
     options: ConnectionOptions,
+    created: Instant,
     state: Mutex<State>,
     /// Serialises connecting, so that concurrent callers share one connection.
     connecting: tokio::sync::Mutex<()>,
@@ -94,6 +95,7 @@ impl Cluster {
             bootstrap: bootstrap.to_vec(),
             connector,
             options: options.clone(),
+            created: Instant::now(),
             state: Mutex::default(),
             connecting: tokio::sync::Mutex::new(()),
         }))
@@ -107,6 +109,14 @@ impl Cluster {
     /// The same cluster, without keeping it.
     pub fn downgrade(&self) -> WeakCluster {
         WeakCluster(Arc::downgrade(&self.0))
+    }
+
+    /// The last common tick of all users up to `at`, at most one `period` before it: what is done at ticks wakes a process
+    /// with many users up once for all of them.
+    pub(crate) fn tick_until(&self, at: Instant, period: Duration) -> Instant {
+        let since = at.duration_since(self.0.created).as_nanos();
+        let beyond = since.checked_rem(period.as_nanos()).unwrap_or(0);
+        at - Duration::from_nanos(u64::try_from(beyond).expect("a period is less than 500 years"))
     }
 
     /// The current metadata.

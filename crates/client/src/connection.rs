@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use thalweg_wire::{Request, frame};
 use tokio::io::{AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
 
 use crate::byte_stream::ByteStream;
@@ -40,6 +41,9 @@ pub struct RequestOptions {
     pub timeout: Option<Duration>,
 }
 
+/// The way to a connection.
+pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Connection, ClientError>> + Send + 'a>>;
+
 /// A connection to a broker. Clones share it; it ends when the last is gone.
 #[derive(Clone, Debug)]
 pub struct Connection(Arc<Shared>);
@@ -50,25 +54,40 @@ struct Shared {
     versions: ApiVersions,
     options: ConnectionOptions,
     next_correlation_id: AtomicI32,
-    queue: mpsc::Sender<Outgoing>,
     in_flight: Arc<Semaphore>,
     link: Arc<Link>,
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.link.waiting.lock().is_abandoned = true;
+        self.link.queued.notify_one();
+    }
+}
+
 /// State shared by the handles and the task of a connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Link {
     waiting: Mutex<Waiting>,
+    /// Notified when there is a frame to write, and when the last handle is gone.
+    queued: Notify,
     /// Notified when a handle closes the connection.
     abort: Notify,
 }
 
+/// Requests of a connection. Permits bound their number; a queue instead of a channel, which takes room for 32 at once,
+/// because most connections of a large host are idle.
 #[derive(Debug, Default)]
 struct Waiting {
+    /// Not written yet.
+    queue: VecDeque<Outgoing>,
+    /// Written and not answered yet.
     requests: VecDeque<InFlight>,
     closed: Option<CloseReason>,
     /// Whether any request was answered.
     answered: bool,
+    /// Whether the last handle is gone.
+    is_abandoned: bool,
 }
 
 #[derive(Debug)]
@@ -82,8 +101,14 @@ struct InFlight {
 #[derive(Debug)]
 struct Outgoing {
     frame: Bytes,
-    /// None for a request that is not answered.
-    in_flight: Option<InFlight>,
+    awaited: Awaited,
+}
+
+#[derive(Debug)]
+enum Awaited {
+    Answer(InFlight),
+    /// The write, of a request that is not answered.
+    Write(OwnedSemaphorePermit),
 }
 
 impl Connection {
@@ -92,14 +117,17 @@ impl Connection {
         Connection::connect_by(&Connector::tcp(), address, options).await
     }
 
-    /// Connects by `connector` to `host:port` and exchanges versions.
-    pub async fn connect_by(
-        connector: &Connector,
-        address: &str,
-        options: &ConnectionOptions,
-    ) -> Result<Connection, ClientError> {
-        let stream = connector.connect(address, options).await?;
-        Connection::start(stream, address, options).await
+    /// Connects by `connector` to `host:port` and exchanges versions. Boxed, because a handshake is large: in the memory of
+    /// the tasks that seldom connect, and in the code of each crate that would compile it.
+    pub fn connect_by<'a>(
+        connector: &'a Connector,
+        address: &'a str,
+        options: &'a ConnectionOptions,
+    ) -> Connecting<'a> {
+        Box::pin(async move {
+            let stream = connector.connect(address, options).await?;
+            Connection::start(stream, address, options).await
+        })
     }
 
     /// Uses an open stream to `peer`, and exchanges versions.
@@ -135,21 +163,17 @@ impl Connection {
         Negotiated { versions, renew_at }: Negotiated,
         options: &ConnectionOptions,
     ) -> Connection {
-        let (queue, queued) = mpsc::channel(options.in_flight_max.max(1));
-        let link = Arc::new(Link { waiting: Mutex::default(), abort: Notify::new() });
-        let renewal = renew_at.map(|at| Renewal {
-            at,
-            versions: versions.clone(),
-            peer: Arc::clone(&peer),
-            options: options.clone(),
+        let link = Arc::<Link>::default();
+        let renewal = renew_at.map(|at| {
+            let (versions, peer) = (versions.clone(), Arc::clone(&peer));
+            Box::new(Renewal { at, versions, peer, options: options.clone() })
         });
-        tokio::spawn(drive(frames, writer, queued, Arc::clone(&link), renewal));
+        tokio::spawn(drive(frames, writer, Arc::clone(&link), renewal));
         Connection(Arc::new(Shared {
             peer,
             versions,
             options: options.clone(),
             next_correlation_id: AtomicI32::new(1),
-            queue,
             in_flight: Arc::new(Semaphore::new(options.in_flight_max.max(1))),
             link,
         }))
@@ -172,7 +196,7 @@ impl Connection {
 
     /// Whether the connection has ended.
     pub fn is_closed(&self) -> bool {
-        self.0.queue.is_closed()
+        self.0.link.waiting.lock().closed.is_some()
     }
 
     /// Ends the connection; requests that wait fail.
@@ -225,7 +249,8 @@ impl Connection {
     ) -> Result<(), ClientError> {
         let version = self.version_for::<R>(version)?;
         let (frame, _) = self.encode(request, version)?;
-        self.enqueue(Outgoing { frame, in_flight: None }).await
+        let awaited = Awaited::Write(self.permit().await);
+        Ok(self.enqueue(Outgoing { frame, awaited })?)
     }
 
     fn version_for<R: Request>(&self, given: Option<i16>) -> Result<i16, VersionMismatch> {
@@ -250,18 +275,28 @@ impl Connection {
     }
 
     async fn exchange(&self, frame: Bytes, correlation_id: i32) -> Result<Bytes, ClientError> {
-        let permit = Arc::clone(&self.0.in_flight)
-            .acquire_owned()
-            .await
-            .expect("the semaphore lives as long as the connection and is never closed");
+        let permit = self.permit().await;
         let (reply, answer) = oneshot::channel();
         let in_flight = InFlight { correlation_id, reply, _permit: Some(permit) };
-        self.enqueue(Outgoing { frame, in_flight: Some(in_flight) }).await?;
+        self.enqueue(Outgoing { frame, awaited: Awaited::Answer(in_flight) })?;
         answer.await.map_err(|_| self.closed().into())
     }
 
-    async fn enqueue(&self, outgoing: Outgoing) -> Result<(), ClientError> {
-        self.0.queue.send(outgoing).await.map_err(|_| self.closed().into())
+    async fn permit(&self) -> OwnedSemaphorePermit {
+        let permit = Arc::clone(&self.0.in_flight).acquire_owned().await;
+        permit.expect("the semaphore lives as long as the connection and is never closed")
+    }
+
+    fn enqueue(&self, outgoing: Outgoing) -> Result<(), ConnectionClosed> {
+        {
+            let mut waiting = self.0.link.waiting.lock();
+            if waiting.closed.is_none() {
+                waiting.queue.push_back(outgoing);
+                self.0.link.queued.notify_one();
+                return Ok(());
+            }
+        }
+        Err(self.closed())
     }
 
     fn closed(&self) -> ConnectionClosed {
@@ -275,6 +310,24 @@ impl Link {
     fn close(&self, reason: CloseReason) {
         self.waiting.lock().closed.get_or_insert(reason);
         self.abort.notify_one();
+    }
+
+    /// Takes frames to write. None when there will be no more.
+    fn take_queued(&self, frames: &mut Vec<Bytes>, permits: &mut Vec<OwnedSemaphorePermit>) -> Option<()> {
+        let mut waiting = self.waiting.lock();
+        if waiting.queue.is_empty() && waiting.is_abandoned {
+            return None;
+        }
+        let count = waiting.queue.len().min(WRITE_FRAMES_MAX);
+        for _ in 0..count {
+            let Outgoing { frame, awaited } = waiting.queue.pop_front()?;
+            frames.push(frame);
+            match awaited {
+                Awaited::Answer(in_flight) => waiting.requests.push_back(in_flight),
+                Awaited::Write(permit) => permits.push(permit),
+            }
+        }
+        Some(())
     }
 
     fn answered(&self, answer: Bytes) -> Result<(), CloseReason> {
@@ -302,9 +355,8 @@ impl Link {
 async fn drive<S: ByteStream>(
     mut frames: FrameReader<ReadHalf<S>>,
     mut writer: WriteHalf<S>,
-    mut queued: mpsc::Receiver<Outgoing>,
     link: Arc<Link>,
-    renewal: Option<Renewal>,
+    renewal: Option<Box<Renewal>>,
 ) {
     let reading = async {
         loop {
@@ -320,7 +372,7 @@ async fn drive<S: ByteStream>(
     let reason = tokio::select! {
         biased;
         reason = reading => reason,
-        written = write_queued(&mut writer, &mut queued, &link, renewal) => match written {
+        written = write_queued(&mut writer, &link, renewal) => match written {
             Ok(()) => CloseReason::ByClient,
             Err(reason) => reason,
         },
@@ -333,53 +385,49 @@ async fn drive<S: ByteStream>(
             reason => reason,
         };
         waiting.closed.get_or_insert(reason);
-        std::mem::take(&mut waiting.requests)
+        (std::mem::take(&mut waiting.requests), std::mem::take(&mut waiting.queue))
     };
     // Dropping the senders notifies the receivers; they find the reason in the link.
     drop(forgotten);
-    queued.close();
-    while queued.try_recv().is_ok() {}
     // The stream is about to be dropped; a peer that is gone already does not matter.
     let _ = writer.shutdown().await;
 }
 
 async fn write_queued<W: AsyncWrite + Unpin + Send>(
     writer: &mut W,
-    queued: &mut mpsc::Receiver<Outgoing>,
     link: &Link,
-    mut renewal: Option<Renewal>,
+    mut renewal: Option<Box<Renewal>>,
 ) -> Result<(), CloseReason> {
-    let mut batch = Vec::with_capacity(WRITE_FRAMES_MAX);
-    let mut frames: Vec<Bytes> = Vec::with_capacity(WRITE_FRAMES_MAX);
+    let mut frames: Vec<Bytes> = Vec::new();
+    let mut permits = Vec::new();
     loop {
-        let taken = match &mut renewal {
-            None => queued.recv_many(&mut batch, WRITE_FRAMES_MAX).await,
-            Some(due) => tokio::select! {
-                biased;
-                // First, or it would never be due while there is always something to send.
-                () = tokio::time::sleep_until(due.at) => {
-                    if !due.renew(writer, link).await? {
-                        renewal = None;
-                    }
-                    continue;
-                }
-                taken = queued.recv_many(&mut batch, WRITE_FRAMES_MAX) => taken,
-            },
-        };
-        if taken == 0 {
-            return Ok(());
-        }
-        {
-            let mut waiting = link.waiting.lock();
-            for outgoing in batch.drain(..) {
-                frames.push(outgoing.frame);
-                waiting.requests.extend(outgoing.in_flight);
+        if let Some(due) = renewal.as_mut().filter(|due| due.at <= Instant::now()) {
+            // Boxed, because it is rare.
+            if !Box::pin(due.renew(writer, link)).await? {
+                renewal = None;
             }
         }
-        let mut slices: Vec<IoSlice<'_>> = frames.iter().map(|frame| IoSlice::new(frame)).collect();
-        write_all_vectored(writer, &mut slices).await?;
+        if link.take_queued(&mut frames, &mut permits).is_none() {
+            return Ok(());
+        }
+        if frames.is_empty() {
+            match &renewal {
+                None => link.queued.notified().await,
+                Some(due) => tokio::select! {
+                    biased;
+                    () = link.queued.notified() => {}
+                    () = tokio::time::sleep_until(due.at) => {}
+                },
+            }
+            continue;
+        }
+        {
+            let mut slices: Vec<IoSlice<'_>> = frames.iter().map(|frame| IoSlice::new(frame)).collect();
+            write_all_vectored(writer, &mut slices).await?;
+        }
         writer.flush().await?;
         frames.clear();
+        permits.clear();
     }
 }
 

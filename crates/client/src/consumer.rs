@@ -139,8 +139,8 @@ pub struct Consumer {
     commits: Option<Arc<Commits>>,
     fetchers: JoinSet<()>,
     fetching: BTreeMap<i32, AbortHandle>,
-    to: mpsc::Sender<Fetched>,
-    fetched: mpsc::Receiver<Fetched>,
+    to: mpsc::Sender<Box<Fetched>>,
+    fetched: mpsc::Receiver<Box<Fetched>>,
     ready: VecDeque<Chunk>,
     /// Assigned partitions that were not reported yet, because their positions are not known.
     assigned: Option<Vec<TopicPartition>>,
@@ -334,7 +334,7 @@ impl Consumer {
             };
             self.shared.demand.set(false);
             match fetched {
-                Some(fetched) => self.take(fetched)?,
+                Some(fetched) => self.take(*fetched)?,
                 None if Instant::now() >= deadline => return Ok(Polled::Nothing),
                 None => {}
             }
@@ -431,13 +431,14 @@ impl Consumer {
     /// Commits, looks at the metadata, and for offsets, where that is due. Gives the time at which something will be due.
     async fn keep_up(&mut self) -> Result<Instant, ConsumerError> {
         self.commit_when_due();
+        // Boxed, because they are rare, and large in the tasks that wait for records.
         if self.refresh_at <= Instant::now() {
-            self.refresh().await?;
+            Box::pin(self.refresh()).await?;
         }
         let mut due = self.refresh_at;
         if self.shared.assignment.lock().lacks_position() {
             if self.positions_at <= Instant::now() {
-                self.find_positions().await?;
+                Box::pin(self.find_positions()).await?;
             }
             if self.shared.assignment.lock().lacks_position() {
                 due = due.min(self.positions_at).min(self.refresh_at);

@@ -39,8 +39,7 @@ impl Coordinator {
 
     /// The connection to the coordinator, which is found first when it is not known.
     pub(crate) async fn connection(&self) -> Result<Connection, ClientError> {
-        let known = self.connection.lock().clone().filter(|connection| !connection.is_closed());
-        if let Some(connection) = known {
+        if let Some(connection) = self.living() {
             return Ok(connection);
         }
         let address = self.cluster.find_coordinator(self.kind, &self.key).await?;
@@ -50,6 +49,32 @@ impl Coordinator {
         };
         *self.connection.lock() = Some(connection.clone());
         Ok(connection)
+    }
+
+    /// Another connection to the coordinator, for a request that it may hold for long.
+    pub(crate) async fn another(&self) -> Result<Connection, ClientError> {
+        let address = match self.living() {
+            Some(connection) => connection.peer().to_string(),
+            None => self.cluster.find_coordinator(self.kind, &self.key).await?,
+        };
+        self.cluster.dedicated(&address).await
+    }
+
+    /// Uses a connection of [`Coordinator::another`] for the other requests too, unless there is one for them.
+    pub(crate) fn keep(&self, another: Connection) {
+        let mut connection = self.connection.lock();
+        if connection.as_ref().is_none_or(Connection::is_closed) {
+            *connection = Some(another);
+        }
+    }
+
+    /// Finds the coordinator again before the next request.
+    pub(crate) fn forget(&self) {
+        *self.connection.lock() = None;
+    }
+
+    fn living(&self) -> Option<Connection> {
+        self.connection.lock().clone().filter(|connection| !connection.is_closed())
     }
 
     /// Forgets the coordinator if the error means that another broker may have taken over.
@@ -65,7 +90,7 @@ impl Coordinator {
             other => other.is_retriable(),
         };
         if moved {
-            *self.connection.lock() = None;
+            self.forget();
         }
     }
 
@@ -88,7 +113,7 @@ impl Coordinator {
                 Ok(Err(error)) => error,
                 // A connection whose answer is overdue is of no use to the next request either.
                 Err(_) => {
-                    *self.connection.lock() = None;
+                    self.forget();
                     return Err(self.no_answer());
                 }
             };

@@ -11,7 +11,7 @@ use crate::error::CloseReason;
 
 /// The pieces in which a busy stream is read, and an idle one.
 const READ_BYTES: usize = 64 << 10;
-const READ_BYTES_MIN: usize = 2 << 10;
+const READ_BYTES_MIN: usize = 512;
 const GROW_BYTES: usize = 1 << 20;
 const LENGTH_LEN: usize = thalweg_wire::frame::LENGTH_LEN;
 
@@ -82,11 +82,16 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             if spare < missing.min(READ_BYTES) {
                 self.buffer.reserve(missing.min(GROW_BYTES.max(have)));
             }
-        } else if have == 0 && self.buffer.capacity() > 4 * self.read_bytes {
+        } else if have == 0 && self.buffer.capacity() > self.enough() {
             self.buffer = BytesMut::with_capacity(self.read_bytes.max(missing));
         } else if spare < missing.max(self.read_bytes / 16) {
             self.buffer.reserve(self.read_bytes.max(missing));
         }
+    }
+
+    /// The capacity beyond which the buffer is replaced.
+    fn enough(&self) -> usize {
+        if self.read_bytes == READ_BYTES_MIN { READ_BYTES_MIN } else { 4 * self.read_bytes }
     }
 
     /// Reads in larger pieces when one was filled, in smaller ones when it was far too large.

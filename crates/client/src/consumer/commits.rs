@@ -36,7 +36,7 @@ impl Future for Commit {
 /// The queue.
 #[derive(Debug)]
 pub(super) struct Commits {
-    coordinator: Coordinator,
+    coordinator: Arc<Coordinator>,
     config: Arc<ConsumerConfig>,
     shared: Arc<Shared>,
     queue: Mutex<Queue>,
@@ -67,7 +67,12 @@ impl Gathered {
 
 impl Commits {
     pub(super) fn new(coordinator: Coordinator, config: Arc<ConsumerConfig>, shared: Arc<Shared>) -> Commits {
-        Commits { coordinator, config, shared, queue: Mutex::default() }
+        Commits { coordinator: Arc::new(coordinator), config, shared, queue: Mutex::default() }
+    }
+
+    /// The coordinator, over the connection of the commits.
+    pub(super) fn coordinator(&self) -> Arc<Coordinator> {
+        Arc::clone(&self.coordinator)
     }
 
     /// Commits, after the request in flight.

@@ -35,6 +35,9 @@ const NO_SESSION: (i32, i32) = (0, -1);
 
 /// A fetch that a broker may hold for no longer than this, Kafka's default, is waited for, whatever changes meanwhile.
 const HELD_SHORTLY: Duration = Duration::from_millis(500);
+/// Ticks per `fetch.max.wait.ms` beyond that. Fetches without records end at these, so that a process with many idle
+/// consumers wakes up seldom.
+const WAIT_TICKS: u32 = 4;
 
 /// A result of a fetcher.
 #[derive(Debug)]
@@ -89,7 +92,8 @@ pub(super) struct Fetcher {
     pub(super) broker: i32,
     pub(super) config: Arc<ConsumerConfig>,
     pub(super) shared: Arc<Shared>,
-    pub(super) to: mpsc::Sender<Fetched>,
+    /// Boxed, because a channel takes room for 32.
+    pub(super) to: mpsc::Sender<Box<Fetched>>,
 }
 
 /// One answer, taken apart.
@@ -198,7 +202,7 @@ impl Fetcher {
 
     async fn tell(&self, fetched: Fetched) {
         // Fails when the consumer was dropped.
-        let _ = self.to.send(fetched).await;
+        let _ = self.to.send(Box::new(fetched)).await;
     }
 
     async fn fetch(
@@ -218,7 +222,7 @@ impl Fetcher {
         let (session_id, session_epoch) = if version >= 7 { (session.id, session.epoch) } else { NO_SESSION };
         let forgotten = session.forgotten(targets);
         let request = FetchRequest {
-            max_wait_ms: i32::try_from(config.fetch_wait_max.as_millis()).unwrap_or(i32::MAX),
+            max_wait_ms: i32::try_from(self.wait().as_millis()).unwrap_or(i32::MAX),
             min_bytes: config.fetch_bytes_min,
             max_bytes: config.fetch_bytes_max,
             isolation_level: i8::from(config.read_committed),
@@ -232,6 +236,16 @@ impl Fetcher {
         let timeout = config.connection.request_timeout + config.fetch_wait_max;
         let options = RequestOptions { version: Some(version), timeout: Some(timeout) };
         Ok((connection.send_with(&request, options).await?, version >= TOPIC_IDS_FROM))
+    }
+
+    /// How long the broker may hold a fetch that starts now.
+    fn wait(&self) -> Duration {
+        let wait = self.config.fetch_wait_max;
+        if wait <= HELD_SHORTLY {
+            return wait;
+        }
+        let now = Instant::now();
+        self.cluster.tick_until(now + wait, wait / WAIT_TICKS).duration_since(now)
     }
 
     /// Takes the batches from an answer and advances the positions.

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::ConsumerConfig;
 use super::member::Member;
 use crate::cluster::Cluster;
+use crate::coordinator::Coordinator;
 use crate::error::ClientError;
 use crate::metadata::Metadata;
 use crate::offsets::{GroupMetadata, TopicPartition};
@@ -229,12 +230,12 @@ impl Group {
     pub(super) fn join(
         cluster: Cluster,
         config: Arc<ConsumerConfig>,
-        group: String,
+        coordinator: Arc<Coordinator>,
         topics: Vec<String>,
     ) -> Group {
         let metadata = GroupMetadata {
             group_instance_id: config.group_instance_id.clone(),
-            ..GroupMetadata::without_member(group)
+            ..GroupMetadata::without_member(coordinator.key().to_owned())
         };
         let membership = Arc::new(Membership {
             state: Mutex::new(State {
@@ -252,7 +253,7 @@ impl Group {
             changed: Notify::new(),
         });
         let mut task = JoinSet::new();
-        task.spawn(Member::new(cluster, config, Arc::clone(&membership)).run());
+        task.spawn(Member::new(cluster, config, coordinator, Arc::clone(&membership)).run());
         Group { membership, task }
     }
 

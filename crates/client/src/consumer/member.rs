@@ -3,8 +3,8 @@
 //!
 //! With the eager protocol a member releases everything before it rejoins; with the cooperative one (KIP-429) it
 //! keeps its partitions, releases those that the new assignment lacks, and rejoins so that they can be assigned.
-//! Heartbeats continue all the time, over a connection of the member's own: a broker holds that up until all members
-//! have joined.
+//! Heartbeats share a connection with the consumer's commits. A join has another, which ends with it: a broker holds that
+//! up until all members have joined.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,21 +23,27 @@ use super::ConsumerConfig;
 use super::assignor::{AssignmentStrategy, assign};
 use super::group::{Event, Membership};
 use super::protocol::{Subscription, read_assignment, read_subscriber, write_assignment, write_subscription};
-use crate::cluster::{Cluster, CoordinatorKind};
+use crate::cluster::Cluster;
 use crate::connection::{Connection, RequestOptions};
+use crate::coordinator::Coordinator;
 use crate::error::{ClientError, Refused, UnreadableResponse};
 use crate::offsets::{GroupMetadata, TopicPartition};
 use crate::retry::Backoff;
 
 /// Added to the rebalance timeout before the coordinator is given up.
 const JOIN_GRACE: Duration = Duration::from_secs(5);
+/// Ticks per heartbeat interval. All members of a cluster wake up at these, so that a process with many of them wakes up
+/// seldom.
+const BEAT_TICKS: u32 = 4;
 
 /// A member of a group.
 pub(super) struct Member {
     cluster: Cluster,
     config: Arc<ConsumerConfig>,
     membership: Arc<Membership>,
-    connection: Option<Connection>,
+    coordinator: Arc<Coordinator>,
+    /// The connection of a join.
+    joining: Option<Connection>,
     /// Its assigned partitions that are not released.
     owned: BTreeSet<TopicPartition>,
     /// The generation in which that was.
@@ -65,11 +71,17 @@ enum Pulse {
 }
 
 impl Member {
-    pub(super) fn new(cluster: Cluster, config: Arc<ConsumerConfig>, membership: Arc<Membership>) -> Member {
+    pub(super) fn new(
+        cluster: Cluster,
+        config: Arc<ConsumerConfig>,
+        coordinator: Arc<Coordinator>,
+        membership: Arc<Membership>,
+    ) -> Member {
         Member {
             cluster,
             membership,
-            connection: None,
+            coordinator,
+            joining: None,
             owned: BTreeSet::new(),
             owned_in: -1,
             beat_at: Instant::now(),
@@ -84,12 +96,13 @@ impl Member {
 
     /// Runs until the consumer leaves. Final errors are passed to the consumer.
     pub(super) async fn run(mut self) -> Result<(), ClientError> {
+        // Boxed is what is rare, and large in a task that mostly waits for its next heartbeat.
         loop {
             match self.be_member().await {
                 Pulse::Done | Pulse::Rejoin => {}
                 Pulse::Forgotten => self.forget(),
-                Pulse::Stalled => self.pause().await,
-                Pulse::Leaving => return self.leave().await,
+                Pulse::Stalled => Box::pin(self.pause()).await,
+                Pulse::Leaving => return Box::pin(self.leave()).await,
                 Pulse::Failed(error) => {
                     self.lose();
                     self.membership.tell(Event::Failed(error));
@@ -109,11 +122,11 @@ impl Member {
             }
         }
         self.membership.take_rejoin();
-        let assigned = match self.join().await {
+        let assigned = match Box::pin(self.join()).await {
             Ok(assigned) => assigned,
             Err(pulse) => return pulse,
         };
-        self.beat_at = Instant::now() + self.config.heartbeat_interval;
+        self.beat_at = self.next_beat();
         let revoked: BTreeSet<TopicPartition> = self.owned.difference(&assigned).cloned().collect();
         let added: Vec<TopicPartition> = assigned.difference(&self.owned).cloned().collect();
         self.owned = assigned;
@@ -159,7 +172,7 @@ impl Member {
                 () = tokio::time::sleep_until(self.beat_at) => true,
             };
             if due {
-                self.beat_at = Instant::now() + self.config.heartbeat_interval;
+                self.beat_at = self.next_beat();
                 match self.beat().await {
                     Pulse::Done => {}
                     Pulse::Rejoin if revoking => {}
@@ -169,12 +182,17 @@ impl Member {
         }
     }
 
+    fn next_beat(&self) -> Instant {
+        let interval = self.config.heartbeat_interval;
+        self.cluster.tick_until(Instant::now() + interval, interval / BEAT_TICKS)
+    }
+
     /// Sends one heartbeat. After a retriable error the next one finds the coordinator again.
     async fn beat(&mut self) -> Pulse {
         let GroupMetadata { group, generation, member_id, group_instance_id } = self.membership.metadata();
         let timeout = self.config.session_timeout;
         let beaten = async {
-            let connection = self.coordinator().await?;
+            let connection = self.coordinator.connection().await?;
             let version = connection.version_of::<HeartbeatRequest>()?;
             let request = HeartbeatRequest {
                 group_id: group.clone(),
@@ -208,21 +226,21 @@ impl Member {
             Some(ErrorCode::UnknownMemberId | ErrorCode::IllegalGeneration) => Err(Pulse::Forgotten),
             Some(ErrorCode::CoordinatorLoadInProgress) => Ok(error),
             _ if error.is_retriable() => {
-                self.connection = None;
+                self.joining = None;
+                self.coordinator.forget();
                 Ok(error)
             }
             _ => Err(Pulse::Failed(error)),
         }
     }
 
-    async fn coordinator(&mut self) -> Result<Connection, ClientError> {
-        if let Some(connection) = self.connection.as_ref().filter(|connection| !connection.is_closed()) {
+    /// The connection of a join, which its retries use again.
+    async fn joining(&mut self) -> Result<Connection, ClientError> {
+        if let Some(connection) = self.joining.as_ref().filter(|connection| !connection.is_closed()) {
             return Ok(connection.clone());
         }
-        let group = self.membership.metadata().group;
-        let address = self.cluster.find_coordinator(CoordinatorKind::Group, &group).await?;
-        let connection = self.cluster.dedicated(&address).await?;
-        self.connection = Some(connection.clone());
+        let connection = self.coordinator.another().await?;
+        self.joining = Some(connection.clone());
         Ok(connection)
     }
 
@@ -240,7 +258,7 @@ impl Member {
                 Some(Err(error)) => error,
                 None => {
                     // The broker answers nothing on it before all members have joined.
-                    self.connection = None;
+                    self.joining = None;
                     return Err(Pulse::Leaving);
                 }
             };
@@ -251,7 +269,7 @@ impl Member {
     }
 
     async fn try_join(&mut self) -> Result<BTreeSet<TopicPartition>, ClientError> {
-        let coordinator = self.coordinator().await?;
+        let coordinator = self.joining().await?;
         let joined = self.send_join(&coordinator).await?;
         let assignments = match joined.leader == joined.member_id && !joined.skip_assignment {
             true => self.assign(&joined).await?,
@@ -279,6 +297,8 @@ impl Member {
             UnreadableResponse { peer, api, version, source }
         })?;
         self.owned_in = generation;
+        self.joining = None;
+        self.coordinator.keep(coordinator);
         Ok(assigned.into_iter().collect())
     }
 
@@ -391,8 +411,8 @@ impl Member {
         }
     }
 
-    async fn try_to_leave(&mut self, metadata: &GroupMetadata) -> Result<(), ClientError> {
-        let coordinator = self.coordinator().await?;
+    async fn try_to_leave(&self, metadata: &GroupMetadata) -> Result<(), ClientError> {
+        let coordinator = self.coordinator.connection().await?;
         let group = &metadata.group;
         let mut request = LeaveGroupRequest { group_id: group.clone(), ..Default::default() };
         if coordinator.version_of::<LeaveGroupRequest>()? >= 3 {

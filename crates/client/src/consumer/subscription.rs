@@ -115,10 +115,11 @@ impl Consumer {
             group.membership.subscribe(topics);
             return;
         }
-        let Some(name) = self.config.group.clone() else { return };
+        let Some(coordinator) = self.commits.as_ref().map(|commits| commits.coordinator()) else { return };
         self.forget_partitions();
         self.commit_at = self.config.auto_commit.map(|interval| Instant::now() + interval);
-        self.group = Some(Group::join(self.cluster.clone(), Arc::clone(&self.config), name, topics));
+        let config = Arc::clone(&self.config);
+        self.group = Some(Group::join(self.cluster.clone(), config, coordinator, topics));
     }
 
     /// Looks at the metadata again after a pause.

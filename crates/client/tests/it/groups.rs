@@ -1,6 +1,6 @@
 //! A member of a group: rebalances, a coordinator that moves or forgets it, and a consumer that does not poll.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,6 +25,7 @@ use thalweg_wire::request::offset_fetch_response::{
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, frame};
 use tokio::io::{AsyncWriteExt, DuplexStream};
+use tokio::time::Instant;
 
 use crate::fake::TOPIC;
 
@@ -58,6 +59,9 @@ pub struct Brokers {
     joins: Arc<AtomicI32>,
     /// Whether the first broker, which leads, sends consumers to the second.
     sends_on: Arc<AtomicBool>,
+    connections: Arc<AtomicI32>,
+    /// When heartbeats arrived.
+    beats: Arc<Mutex<BTreeSet<Instant>>>,
 }
 
 impl Brokers {
@@ -68,7 +72,12 @@ impl Brokers {
             async move {
                 let node = address.strip_prefix("node:").and_then(|id| id.parse().ok()).expect("a node");
                 let (ours, theirs) = tokio::io::duplex(1 << 10);
-                tokio::spawn(async move { brokers.serve(node, theirs).await });
+                tokio::spawn(async move {
+                    brokers.connections.fetch_add(1, Ordering::SeqCst);
+                    let ended = brokers.clone().serve(node, theirs).await;
+                    brokers.connections.fetch_sub(1, Ordering::SeqCst);
+                    ended
+                });
                 Ok(Box::new(ours) as Box<dyn ByteStream>)
             }
         })
@@ -93,6 +102,16 @@ impl Brokers {
     pub fn count(&self, key: ApiKey) -> usize {
         let requests = self.requests.lock().expect("nobody panicked");
         requests.iter().filter(|(of, _)| *of == key).count()
+    }
+
+    /// The open connections.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst).try_into().expect("as many were opened")
+    }
+
+    /// The number of times at which heartbeats arrived.
+    pub fn times_of_beats(&self) -> usize {
+        self.beats.lock().expect("nobody panicked").len()
     }
 
     fn note(&self, key: ApiKey, generation: i32) {
@@ -146,6 +165,7 @@ impl Brokers {
             ApiKey::Heartbeat => {
                 let request = HeartbeatRequest::decode(&mut d, version).expect("a request");
                 self.note(key, request.generation_id);
+                self.beats.lock().expect("nobody panicked").insert(Instant::now());
                 let scripted = self.heartbeats.lock().expect("nobody panicked").pop_front();
                 let error_code = scripted.map_or(here, ErrorCode::code);
                 encode(&HeartbeatResponse { error_code, ..Default::default() }, key, version, id)
@@ -306,6 +326,10 @@ async fn revoked_partitions_are_the_members_until_it_polls_again() {
     assert!(matches!(polled, Polled::Assigned(_)), "{polled:?}");
     assert_eq!(brokers.count(ApiKey::JoinGroup), 2);
     assert_eq!(consumer.group_metadata().expect("a member").generation, 2);
+    let polled = consumer.poll(Duration::from_secs(1)).await.expect("a poll");
+    assert!(matches!(polled, Polled::Nothing), "{polled:?}");
+    // For metadata, for heartbeats and commits, and for fetches.
+    assert_eq!(brokers.connections(), 3, "the connection of the second join has ended");
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use thalweg_client::{Cluster, ConnectionOptions, Consumer, ConsumerConfig, Polled};
+use thalweg_client::{
+    Cluster, CommittedOffset, ConnectionOptions, Consumer, ConsumerConfig, Polled, TopicPartition,
+};
 use thalweg_wire::ApiKey;
 
 use crate::fake::TOPIC;
@@ -10,9 +12,13 @@ use crate::groups::{Brokers, GROUP};
 
 const CONSUMERS: usize = 200;
 /// Memory of a consumer, with its tasks and its two connections, of which this process has both ends here.
-const BYTES_MAX: u64 = 64 << 10;
+const BYTES_MAX: u64 = 32 << 10;
+/// The time from the start of one consumer to that of the next.
+const APART: Duration = Duration::from_millis(7);
+/// How long they are idle.
+const IDLE: Duration = Duration::from_secs(60);
 
-/// Members with nothing to read, polled for a minute.
+/// Members with nothing to read, polled for a minute, after one commit of each.
 async fn idle(brokers: &Brokers) -> Vec<Consumer> {
     let (bootstrap, options) = (["node:1".to_owned()], ConnectionOptions::default());
     let cluster = Cluster::connect_by(brokers.connector(), &bootstrap, &options).await.expect("connected");
@@ -22,12 +28,17 @@ async fn idle(brokers: &Brokers) -> Vec<Consumer> {
         let mut consumer = Consumer::new(cluster.clone(), config);
         consumer.subscribe(vec![TOPIC.to_owned()]).expect("it has a group");
         let polled = consumer.poll(Duration::from_secs(30)).await.expect("a poll");
-        assert!(matches!(polled, Polled::Assigned(_)), "{polled:?}");
+        let Polled::Assigned(assigned) = polled else { panic!("{polled:?}") };
+        let position = |at: &TopicPartition| consumer.position(at).expect("it is known");
+        let offsets = assigned.iter().map(|at| (at.clone(), CommittedOffset::new(position(at))));
+        let offsets = offsets.collect();
+        consumer.commit_offsets(offsets).await.expect("committed");
+        tokio::time::sleep(APART).await;
         consumers.push(consumer);
     }
     let polls = consumers.into_iter().map(|mut consumer| {
         tokio::spawn(async move {
-            let polled = consumer.poll(Duration::from_secs(60)).await.expect("a poll");
+            let polled = consumer.poll(IDLE).await.expect("a poll");
             assert!(matches!(polled, Polled::Nothing), "{polled:?}");
             consumer
         })
@@ -56,7 +67,12 @@ fn an_idle_consumer_is_small_and_quiet() {
     assert!(fetches <= CONSUMERS * 130, "{fetches} fetches");
     assert!(beats <= CONSUMERS * 25, "{beats} heartbeats");
     assert_eq!(brokers.count(ApiKey::JoinGroup), CONSUMERS);
-    assert_eq!(brokers.count(ApiKey::OffsetCommit), 0, "nothing was read");
+    // At four ticks per interval, and before each has found its first tick.
+    let times = brokers.times_of_beats();
+    assert!(times <= 90, "heartbeats at {times} times");
+    assert_eq!(brokers.count(ApiKey::OffsetCommit), CONSUMERS, "nothing was read since");
+    // One for heartbeats and commits, one for fetches, and one that all share.
+    assert_eq!(brokers.connections(), 2 * CONSUMERS + 1);
     let metadata = brokers.count(ApiKey::Metadata);
     assert!(metadata <= 2 * CONSUMERS + 2, "{metadata} requests for metadata");
 }

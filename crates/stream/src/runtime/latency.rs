@@ -1,42 +1,51 @@
-//! Message ages at the end of a stage, in an HDR histogram of microseconds: a batch costs one addition, and the figures of several
+//! Message ages at the end of a stage, in a histogram of microseconds: a batch costs one addition, and the figures of several
 //! stages or times can be added and subtracted.
 //!
-//! A stage without messages has no histogram, because most streams of a host are idle.
+//! A histogram has memory only for the octaves of ages that occurred: most streams of a host are idle, and the age of a message
+//! from a topic can be days.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
-
-/// Significant digits: figures are at most 1 % too high.
-const DIGITS: u8 = 2;
+/// Buckets per octave of ages: figures are at most 1 % too high.
+const BUCKETS: usize = 1 << BUCKET_BITS;
+const BUCKET_BITS: u32 = 7;
 /// The maximum recorded age: 12 days.
 const AGE_US_MAX: u64 = 1 << 40;
 
-/// Counts, while they grow.
+/// The counts of an octave, by bucket.
+type Octave = Option<Box<[u64; BUCKETS]>>;
+
+/// Counts, while they grow. Octave 0 begins at 0, and octave n at `BUCKETS << (n - 1)`.
 #[derive(Default)]
-pub struct LatencyMeter(Mutex<Option<Histogram<u64>>>);
+pub struct LatencyMeter(Mutex<Vec<Octave>>);
 
 impl LatencyMeter {
     /// Records messages of this age.
     #[inline]
     pub fn count(&self, messages: usize, age: Duration) {
         let age_us = u64::try_from(age.as_micros()).unwrap_or(u64::MAX).min(AGE_US_MAX);
-        let mut histogram = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let histogram = histogram
-            .get_or_insert_with(|| Histogram::new(DIGITS).expect("two digits are possible, and it grows"));
-        histogram.record_n(age_us, messages as u64).expect("it grows up to the largest age");
+        let octave = (age_us >> BUCKET_BITS).checked_ilog2().map_or(0, |above| above as usize + 1);
+        let bucket = age_us >> octave.saturating_sub(1);
+        let mut octaves = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if octaves.len() <= octave {
+            octaves.resize_with(octave + 1, || None);
+        }
+        let counts = octaves[octave].get_or_insert_with(|| Box::new([0; BUCKETS]));
+        counts[bucket as usize % BUCKETS] += messages as u64;
     }
 
     /// The counts of now.
     pub fn read(&self) -> Latency {
-        let histogram = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(histogram) = &*histogram else { return Latency::default() };
-        let steps = histogram.iter_recorded().map(|step| {
-            (histogram.highest_equivalent(step.value_iterated_to()), step.count_since_last_iteration())
-        });
-        Latency::of(steps)
+        let octaves = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known =
+            octaves.iter().enumerate().filter_map(|(octave, counts)| Some((octave, counts.as_ref()?)));
+        Latency::of(known.flat_map(|(octave, counts)| {
+            let (first, shift) = if octave == 0 { (0, 0) } else { (BUCKETS, octave - 1) };
+            let behind = move |bucket: usize| ((first + bucket + 1) as u64) << shift;
+            counts.iter().enumerate().map(move |(bucket, count)| (behind(bucket) - 1, *count))
+        }))
     }
 }
 

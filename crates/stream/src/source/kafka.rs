@@ -189,7 +189,7 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
 
 struct Kafka {
     /// The reader runs until the source leaves.
-    commands: Option<mpsc::Sender<Command>>,
+    commands: Option<mpsc::Sender<Box<Command>>>,
     reader: Option<JoinHandle<()>>,
     in_group: bool,
     /// Boxed, because a channel allocates space for several entries.
@@ -206,7 +206,7 @@ impl Kafka {
     /// Sends a command to the reader; returns nothing if it has ended.
     async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
         let (answer, answered) = oneshot::channel();
-        self.commands.as_ref()?.send(command(answer)).await.ok()?;
+        self.commands.as_ref()?.send(Box::new(command(answer))).await.ok()?;
         answered.await.ok()
     }
 

@@ -104,7 +104,7 @@ impl Reader {
     pub async fn run(
         mut self,
         batches: mpsc::Sender<Box<Result<Polled, StageError>>>,
-        mut commands: mpsc::Receiver<Command>,
+        mut commands: mpsc::Receiver<Box<Command>>,
     ) {
         let begun = tokio::select! {
             // Boxed, to keep rare operations out of the task's memory.
@@ -147,7 +147,7 @@ impl Reader {
     async fn serve(
         &mut self,
         mut batches: Option<mpsc::Sender<Box<Result<Polled, StageError>>>>,
-        commands: &mut mpsc::Receiver<Command>,
+        commands: &mut mpsc::Receiver<Box<Command>>,
     ) {
         loop {
             let is_read = self.has_failed || (self.wanted.until_end && self.ends.are_reached());
@@ -163,7 +163,7 @@ impl Reader {
                 biased;
                 command = commands.recv() => match command {
                     Some(command) => {
-                        self.obey(command);
+                        self.obey(*command);
                         continue;
                     }
                     None => return,
@@ -190,7 +190,7 @@ impl Reader {
     async fn handle(
         &mut self,
         happened: Happened,
-        commands: &mut mpsc::Receiver<Command>,
+        commands: &mut mpsc::Receiver<Box<Command>>,
     ) -> Result<(), StageError> {
         match happened {
             Happened::Chunk(chunk) => self.take(&chunk)?,
@@ -258,7 +258,11 @@ impl Reader {
     }
 
     /// Waits until the stream has handed partitions back: they stay assigned until the next poll.
-    async fn hand_back(&mut self, partitions: Vec<TopicPartition>, commands: &mut mpsc::Receiver<Command>) {
+    async fn hand_back(
+        &mut self,
+        partitions: Vec<TopicPartition>,
+        commands: &mut mpsc::Receiver<Box<Command>>,
+    ) {
         self.first.retain(|at, _| !partitions.contains(at));
         if partitions.is_empty() {
             return;
@@ -268,7 +272,7 @@ impl Reader {
             tokio::select! {
                 biased;
                 command = commands.recv() => match command {
-                    Some(command) => self.obey(command),
+                    Some(command) => self.obey(*command),
                     None => self.membership.hand_back(),
                 },
                 () = self.membership.wanted() => {
