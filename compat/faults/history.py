@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 
-from broker import kafka_classpath, thalweg_binary
+from broker import ROOT, kafka_classpath, thalweg_binary
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from java_log import log_to_stderr
 from writer import ENDING_S, PADDING, UNHURRIED_S, first_fault, number
@@ -18,17 +18,16 @@ SENDER = ("org.apache.kafka.clients.producer.internals", "DEBUG")
 
 
 class JavaClient:
-    """One of Kafka's verifiable clients, in its own process: it prints a line of JSON per event."""
+    """A Java client in its own process: it prints a line of JSON per event."""
 
-    def __init__(self, bootstrap, topic, directory, tool, settings, *arguments):
+    def __init__(self, directory, settings, arguments):
+        """`arguments` gives those of the class, with its name, for a file of settings."""
         directory.mkdir(parents=True)
         properties = directory / "properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         command = ["java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         command += [log_to_stderr(directory / "log4j2.properties", "INFO", sender=SENDER)]
-        command += ["-cp", kafka_classpath()]
-        command += [f"org.apache.kafka.tools.{tool}", "--bootstrap-server", bootstrap, "--topic", topic]
-        command += ["--command-config", str(properties), *arguments]
+        command += ["-cp", f"{ROOT / 'target' / 'compat' / 'java-client'}:{kafka_classpath()}", *arguments(str(properties))]
         with open(directory / "errors", "wb") as errors:
             pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": errors}
             self.process = subprocess.Popen(command, **pipes)
@@ -56,16 +55,14 @@ class JavaClient:
 
 
 class JavaWriter(JavaClient):
-    """VerifiableProducer, idempotent."""
+    """compat/java-client/Writer.java, idempotent."""
 
     def __init__(self, bootstrap, topic, partitions, directory, **config):
         self.acknowledged = [0] * partitions
         # It fills a batch of one partition before the next.
         base = {"enable.idempotence": "true", "acks": "all", "retries": "2147483647", "linger.ms": "2", "batch.size": "4096"}
         patience = {"delivery.timeout.ms": "600000", "request.timeout.ms": "20000", "max.block.ms": "600000"}
-        settings = {**base, **patience, **config}
-        rate = ("--throughput", "300", "--acks", "-1")
-        super().__init__(bootstrap, topic, directory, "VerifiableProducer", settings, *rate)
+        super().__init__(directory, {**base, **patience, **config}, lambda file: ["Writer", bootstrap, topic, file])
 
     def saw(self, event):
         super().saw(event)
@@ -94,8 +91,9 @@ class JavaReader(JavaClient):
 
     def __init__(self, bootstrap, group, topic, directory):
         settings = {"reconnect.backoff.max.ms": "500", "default.api.timeout.ms": "120000"}
-        group = ("--group-id", group, "--session-timeout", "6000", "--reset-policy", "earliest")
-        super().__init__(bootstrap, topic, directory, "VerifiableConsumer", settings, *group)
+        command = ["org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", bootstrap, "--topic", topic]
+        command += ["--group-id", group, "--session-timeout", "6000", "--reset-policy", "earliest"]
+        super().__init__(directory, settings, lambda file: [*command, "--command-config", file])
 
     def count(self):
         return len(self.events["offsets_committed"]) - len(self.failures())
