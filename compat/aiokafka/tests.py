@@ -9,7 +9,10 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import MessageSizeTooLargeError
 
+import login
 from suite import BOOTSTRAP, each, main, unique
+
+CONNECTION = {"bootstrap_servers": BOOTSTRAP, **login.aiokafka()}
 
 
 def in_loop(test):
@@ -32,16 +35,16 @@ async def started(client):
 
 
 def admin():
-    return started(AIOKafkaAdminClient(bootstrap_servers=BOOTSTRAP))
+    return started(AIOKafkaAdminClient(**CONNECTION))
 
 
 def producer(**config):
-    return started(AIOKafkaProducer(bootstrap_servers=BOOTSTRAP, **config))
+    return started(AIOKafkaProducer(**CONNECTION, **config))
 
 
 def consumer(*topics, **config):
     base = {"auto_offset_reset": "earliest", "session_timeout_ms": 6_000, "heartbeat_interval_ms": 500}
-    return started(AIOKafkaConsumer(*topics, bootstrap_servers=BOOTSTRAP, **{**base, **config}))
+    return started(AIOKafkaConsumer(*topics, **{**CONNECTION, **base, **config}))
 
 
 async def new_topic(stem, partitions=1, **configs):

@@ -5,9 +5,11 @@ import time
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+import login
 from suite import BOOTSTRAP, unique, until
 
-admin = AdminClient({"bootstrap.servers": BOOTSTRAP})
+CONNECTION = {"bootstrap.servers": BOOTSTRAP, **login.librdkafka()}
+admin = AdminClient(CONNECTION)
 
 
 def settled(futures):
@@ -27,7 +29,7 @@ def new_topic(stem, partitions=1, **config):
 def producer(**config):
     """A producer with one request in flight: retries keep the order even without idempotence."""
     config = {key.replace("_", "."): value for key, value in config.items()}
-    return Producer({"bootstrap.servers": BOOTSTRAP, "linger.ms": 2, "max.in.flight": 1, **config})
+    return Producer({**CONNECTION, "linger.ms": 2, "max.in.flight": 1, **config})
 
 
 def deliver(records, sender=None, **config):
@@ -53,7 +55,7 @@ def fill(topic, values, partition=0, **config):
 
 def consumer(group=None, **config):
     config = {key.replace("_", "."): value for key, value in config.items()}
-    base = {"bootstrap.servers": BOOTSTRAP, "group.id": group or unique("group"), "auto.offset.reset": "earliest"}
+    base = {**CONNECTION, "group.id": group or unique("group"), "auto.offset.reset": "earliest"}
     return Consumer({**base, "session.timeout.ms": 6000, **config})
 
 

@@ -5,8 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -30,8 +28,9 @@ func within(t *testing.T) context.Context {
 
 func client(t *testing.T, options ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	all := append([]kgo.Opt{kgo.SeedBrokers(strings.Split(os.Getenv("BOOTSTRAP"), ",")...)}, options...)
-	made, err := kgo.NewClient(all...)
+	all, err := connection()
+	must(t, err)
+	made, err := kgo.NewClient(append(all, options...)...)
 	must(t, err)
 	t.Cleanup(made.Close)
 	return made

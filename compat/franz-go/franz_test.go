@@ -3,7 +3,6 @@ package franzgo
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -262,10 +261,12 @@ func TestTransactSessionsMoveEveryRecordOnce(t *testing.T) {
 	t.Parallel()
 	source, sink, group := newTopic(t, "source", 2, nil), newTopic(t, "sink", 1, nil), unique("pipe")
 	produce(t, client(t), source, numbers(300)...)
-	session, err := kgo.NewGroupTransactSession(
-		kgo.SeedBrokers(os.Getenv("BOOTSTRAP")), kgo.TransactionalID(unique("tx")), kgo.ConsumerGroup(group),
+	options, err := connection()
+	must(t, err)
+	session, err := kgo.NewGroupTransactSession(append(options,
+		kgo.TransactionalID(unique("tx")), kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(source), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(),
-		kgo.FetchMaxPartitionBytes(512), kgo.DefaultProduceTopic(sink))
+		kgo.FetchMaxPartitionBytes(512), kgo.DefaultProduceTopic(sink))...)
 	must(t, err)
 	defer session.Close()
 	for moved, round := 0, 0; moved < 300; round++ {

@@ -1,11 +1,18 @@
+import java.io.FileReader;
+import java.io.IOException;
 import java.io.PrintStream;
+import java.io.Reader;
+import java.io.UncheckedIOException;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
+import java.util.Map;
+import java.util.Properties;
 import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
@@ -14,6 +21,8 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.function.Function;
+import java.util.stream.Collectors;
 
 /**
  * Runs the tests of a Java suite: every public method without parameters is one, named after the method.
@@ -29,6 +38,8 @@ public abstract class Suite {
 
     protected static final String BOOTSTRAP = System.getenv().getOrDefault("BOOTSTRAP", "127.0.0.1:9092");
     protected static final String DATA_DIR = System.getenv().getOrDefault("DATA_DIR", "");
+    /** How clients connect: the settings in the file $SECURITY_JAVA, or none. */
+    protected static final Map<String, String> SECURITY = security();
     private static final long TEST_TIMEOUT_S = 90;
     private static final PrintStream OUT = System.out;
 
@@ -88,6 +99,19 @@ public abstract class Suite {
             OUT.flush();
         }
         return true;
+    }
+
+    private static Map<String, String> security() {
+        String file = System.getenv("SECURITY_JAVA");
+        Properties settings = new Properties();
+        if (file != null) {
+            try (Reader reader = new FileReader(file, StandardCharsets.UTF_8)) {
+                settings.load(reader);
+            } catch (IOException failed) {
+                throw new UncheckedIOException(failed);
+            }
+        }
+        return settings.stringPropertyNames().stream().collect(Collectors.toMap(Function.identity(), settings::getProperty));
     }
 
     /** A name that no other test uses, for a topic or a group. */

@@ -7,6 +7,7 @@ import os
 import pathlib
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import time
@@ -43,30 +44,46 @@ def thalweg_binary():
     return os.environ.get("THALWEG_BIN", str(ROOT / "target" / "release" / "thalweg"))
 
 
-def answers(host, port, timeout=1.0):
+def trusting(certificate):
+    """The TLS context of a check that a node is up: it trusts every node, and shows a certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(certificate)
+    return context
+
+
+def answers(host, port, timeout=1.0, tls=None):
     """Whether a broker answers an ApiVersions v0 request there."""
     client = b"await"
     request = struct.pack(">hhih", 18, 0, 1, len(client)) + client
     try:
         with socket.create_connection((host, port), timeout=timeout) as connection:
             connection.settimeout(timeout)
-            connection.sendall(struct.pack(">i", len(request)) + request)
-            head = connection.recv(4, socket.MSG_WAITALL)
-            return len(head) == 4
+            with tls.wrap_socket(connection) if tls else connection as stream:
+                stream.sendall(struct.pack(">i", len(request)) + request)
+                return len(stream.recv(4)) > 0
     except OSError:
         return False
 
 
 class Broker:
-    """One single-node broker whose data outlives its process until the directory is removed."""
+    """One single-node broker whose data outlives its process until the directory is removed.
 
-    def __init__(self, target, directory, settings=None, heap="1g"):
+    With a `realm` of `security` its listeners are secured, {name: (protocol, {setting: value})}, the first at `port`, and
+    both targets read the same server.properties.
+    """
+
+    def __init__(self, target, directory, settings=None, heap="1g", realm=None, listeners=None):
         self.target = target
         self.directory = pathlib.Path(directory)
         self.settings = dict(settings or {})
         self.heap = heap
         self.host = "127.0.0.1"
-        self.port = free_port()
+        self.realm, self.listeners = realm, listeners or {}
+        self.ports = {name: free_port() for name in self.listeners or ["PLAINTEXT"]}
+        self.port = next(iter(self.ports.values()))
+        # Of a secured node, whose clients' listeners may trust others than its own authority.
+        self.internal = free_port() if realm else None
         self.data_dir = self.directory / "data"
         self.log_path = self.directory / "broker.log"
         self.process = None
@@ -85,6 +102,8 @@ class Broker:
         if self.target == "thalweg":
             if not pathlib.Path(thalweg_binary()).exists():
                 raise BrokerFailed(f"{thalweg_binary()} is missing: run cargo build --release -p thalweg")
+            if self.realm:
+                return [thalweg_binary(), "serve", str(self._write_properties()), *self.realm.format_options()]
             pairs = [part for pair in self.settings.items() for part in ("--set", "=".join(pair))]
             place = ["--data-dir", str(self.data_dir), "--listen", self.bootstrap]
             return [thalweg_binary(), "serve", *place, *pairs]
@@ -94,7 +113,8 @@ class Broker:
         """Starts the process and returns when it answers requests."""
         self.launch(self.command())
         deadline = time.monotonic() + timeout
-        while not answers(self.host, self.port):
+        tls = trusting(self.realm.node) if self.realm else None
+        while not answers(self.host, self.internal if self.realm else self.port, tls=tls):
             if self.process.poll() is not None:
                 raise BrokerFailed(f"{self.target} exited with {self.process.returncode}\n{self.log_tail()}")
             if time.monotonic() > deadline:
@@ -135,31 +155,45 @@ class Broker:
     def __exit__(self, *_):
         self.stop()
 
-    def _kafka_command(self):
+    def _write_properties(self):
         properties = self.directory / "server.properties"
+        if not properties.exists():
+            properties.write_text(self._kafka_properties())
+        return properties
+
+    def _kafka_command(self):
+        formatted = (self.directory / "server.properties").exists()
+        properties = self._write_properties()
         # The options of Kafka's own start script. Without a logging configuration Kafka logs errors only.
         java = ["java", "-server", f"-Xms{self.heap}", f"-Xmx{self.heap}", "-XX:+UseG1GC"]
         java += ["-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"]
-        java += ["-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true", "-cp", kafka_classpath()]
-        if not properties.exists():
-            properties.write_text(self._kafka_properties())
+        java += ["-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"]
+        java += [*(self.realm.jvm_options() if self.realm else []), "-cp", kafka_classpath()]
+        if not formatted:
             cluster = "MkU3OEVBNTcwNTJENDM2Qk"
             form = ["kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(properties)]
+            form += self.realm.format_options() if self.realm else []
             with open(self.log_path, "ab") as log:
                 subprocess.run([*java, *form], check=True, stdout=log, stderr=log)
         return [*java, "kafka.Kafka", str(properties)]
 
     def _kafka_properties(self):
+        listeners = dict(self.ports)
+        if self.realm:
+            listeners["INTERNAL"] = self.internal
         controller = f"127.0.0.1:{free_port()}"
+        addresses = [f"{name}://{self.host}:{port}" for name, port in listeners.items()]
+        secured = self.realm.node_settings(self.listeners) if self.realm else {}
         settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@{controller}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{controller}",
+            "listeners": ",".join([*addresses, f"CONTROLLER://{controller}"]),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.dirs": str(self.data_dir),
             "offsets.topic.replication.factor": "1",
+            **secured,
             **self.settings,
         }
         return "".join(f"{key}={value}\n" for key, value in settings.items())

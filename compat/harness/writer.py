@@ -3,6 +3,7 @@
 import threading
 import time
 
+import login
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
 PADDING = b"." * 300
@@ -22,7 +23,7 @@ class Writer(threading.Thread):
         # No delivery timeout: every failure is the broker's.
         base = {"enable.idempotence": True, "acks": "all", "message.timeout.ms": 0, "linger.ms": 2, "log_level": 2}
         retry = {"reconnect.backoff.max.ms": 500, "retry.backoff.max.ms": 500}
-        self.producer = Producer({"bootstrap.servers": bootstrap, **base, **retry, **config})
+        self.producer = Producer({"bootstrap.servers": bootstrap, **login.librdkafka(), **base, **retry, **config})
         self.sent = 0
         self.acknowledged = [{} for _ in range(partitions)]
         self.failures = []
@@ -80,7 +81,7 @@ def number(value):
 def read_all(bootstrap, topic, partition, timeout=180):
     """The (offset, value) pairs of a partition, from the log start offset to the end."""
     config = {"group.id": "check", "enable.auto.commit": False, "check.crcs": True, "log_level": 0}
-    reader = Consumer({"bootstrap.servers": bootstrap, **config})
+    reader = Consumer({"bootstrap.servers": bootstrap, **login.librdkafka(), **config})
     _, end = reader.get_watermark_offsets(TopicPartition(topic, partition), timeout=20)
     reader.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     found, deadline = [], time.monotonic() + timeout

@@ -23,7 +23,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /** Clients of the broker under test, and common steps of the tests. Settings are passed as key, value, key, value. */
 abstract class Clients extends Suite {
-    protected final Admin admin = Admin.create(Map.of("bootstrap.servers", BOOTSTRAP));
+    protected final Admin admin = Admin.create(settings());
 
     protected static KafkaProducer<String, String> producer(Object... settings) {
         Map<String, Object> all = settings(settings);
@@ -43,7 +43,8 @@ abstract class Clients extends Suite {
     }
 
     private static Map<String, Object> settings(Object... settings) {
-        Map<String, Object> all = new HashMap<>(Map.of("bootstrap.servers", BOOTSTRAP));
+        Map<String, Object> all = new HashMap<>(SECURITY);
+        all.put("bootstrap.servers", BOOTSTRAP);
         for (int i = 0; i < settings.length; i += 2) {
             all.put((String) settings[i], settings[i + 1]);
         }

@@ -48,6 +48,7 @@ final class Tool {
 
     /** Runs a tool with this text as standard input. */
     static Outcome runOn(String input, String tool, String... arguments) {
+        String[] secured = secured(arguments);
         String name = tool.contains(".") ? tool : "org.apache.kafka.tools." + tool;
         List<Runnable> hooks = new ArrayList<>();
         ByteArrayOutputStream out = new ByteArrayOutputStream();
@@ -67,7 +68,7 @@ final class Tool {
         System.setErr(new PrintStream(err, true, StandardCharsets.UTF_8));
         System.setIn(new ByteArrayInputStream(input.getBytes(StandardCharsets.UTF_8)));
         try {
-            call(name, arguments);
+            call(name, secured);
         } catch (InvocationTargetException thrown) {
             if (!(thrown.getCause() instanceof Exited)) {
                 exit.compareAndSet(null, 1);
@@ -86,11 +87,25 @@ final class Tool {
     /** Runs a tool in a separate process, for those that keep working during JVM shutdown. */
     static Outcome fork(String tool, String... arguments) throws IOException, InterruptedException {
         List<String> command = new ArrayList<>(List.of("java", "-XX:TieredStopAtLevel=1", "-cp",
-                System.getProperty("java.class.path"), "org.apache.kafka.tools." + tool));
-        command.addAll(List.of(arguments));
+                System.getProperty("java.class.path")));
+        Stream.of(System.getenv().getOrDefault("SECURITY_JVM", "").split(" ")).filter(option -> !option.isEmpty())
+                .forEach(command::add);
+        command.add("org.apache.kafka.tools." + tool);
+        command.addAll(List.of(secured(arguments)));
         Process process = new ProcessBuilder(command).redirectErrorStream(true).start();
         String out = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
         return new Outcome(process.waitFor(), out, "");
+    }
+
+    /** Adds the client settings of $SECURITY_JAVA to those of a tool that connects. */
+    private static String[] secured(String... arguments) {
+        String file = System.getenv("SECURITY_JAVA");
+        List<String> all = new ArrayList<>(List.of(arguments));
+        int server = all.indexOf("--bootstrap-server");
+        if (file != null && server >= 0) {
+            all.addAll(server + 2, List.of("--command-config", file));
+        }
+        return all.toArray(String[]::new);
     }
 
     private static void call(String name, String[] arguments) throws InvocationTargetException {

@@ -5,11 +5,14 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, Ne
 from kafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError
 from kafka.structs import OffsetAndMetadata
 
+import login
 from suite import BOOTSTRAP, each, main, raises, unique, until
+
+CONNECTION = {"bootstrap_servers": BOOTSTRAP, **login.kafka_python()}
 
 
 def admin():
-    return KafkaAdminClient(bootstrap_servers=BOOTSTRAP)
+    return KafkaAdminClient(**CONNECTION)
 
 
 def new_topic(stem, partitions=1, **configs):
@@ -21,7 +24,7 @@ def new_topic(stem, partitions=1, **configs):
 
 
 def fill(topic, values, **config):
-    producer = KafkaProducer(bootstrap_servers=BOOTSTRAP, linger_ms=2, **config)
+    producer = KafkaProducer(**CONNECTION, linger_ms=2, **config)
     sent = [producer.send(topic, value, partition=0) for value in values]
     producer.flush(30)
     found = [future.get(30) for future in sent]
@@ -31,7 +34,7 @@ def fill(topic, values, **config):
 
 def consumer(*topics, **config):
     base = {"group_id": None, "auto_offset_reset": "earliest", "session_timeout_ms": 6_000, "heartbeat_interval_ms": 500}
-    return KafkaConsumer(*topics, bootstrap_servers=BOOTSTRAP, **{**base, **config})
+    return KafkaConsumer(*topics, **{**CONNECTION, **base, **config})
 
 
 def take(reader, count):
@@ -78,7 +81,7 @@ def test_idempotent_producer():
 
 def test_transactions_commit_and_abort():
     topic = new_topic("transactions")
-    producer = KafkaProducer(bootstrap_servers=BOOTSTRAP, transactional_id=unique("tx"))
+    producer = KafkaProducer(**CONNECTION, transactional_id=unique("tx"))
     producer.init_transactions()
     expected = []
     for round in range(6):
@@ -101,7 +104,7 @@ def test_transactions_commit_and_abort():
 
 def test_keys_headers_and_timestamps():
     topic = new_topic("record")
-    producer = KafkaProducer(bootstrap_servers=BOOTSTRAP)
+    producer = KafkaProducer(**CONNECTION)
     producer.send(topic, None, key=b"k", headers=[("a", b"1")], timestamp_ms=1_600_000_000_123).get(30)
     producer.close()
     (found,) = read(topic, 1)
@@ -116,7 +119,7 @@ def test_refuses_too_large_messages():
 
 def test_offsets_by_time_and_ends():
     topic = new_topic("offsets")
-    producer = KafkaProducer(bootstrap_servers=BOOTSTRAP)
+    producer = KafkaProducer(**CONNECTION)
     for number in range(5):
         producer.send(topic, b"x", timestamp_ms=1_600_000_000_000 + number * 1_000).get(30)
     producer.close()

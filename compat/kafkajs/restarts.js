@@ -1,9 +1,10 @@
 // Writes to $TOPIC until its input ends, prints a line whenever something is written, and reads all of it as a group.
 // compat/faults runs it and restarts brokers meanwhile: no error that the client does not retry itself may occur.
 import kafkajs from 'kafkajs';
+import { connection } from './login.js';
 
-const { BOOTSTRAP, TOPIC: topic } = process.env;
-const kafka = new kafkajs.Kafka({ clientId: 'restarts', brokers: BOOTSTRAP.split(','), logLevel: kafkajs.logLevel.NOTHING });
+const { TOPIC: topic } = process.env;
+const kafka = new kafkajs.Kafka({ clientId: 'restarts', ...connection, logLevel: kafkajs.logLevel.NOTHING });
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const failures = [];
 const read = new Set();

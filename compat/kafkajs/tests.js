@@ -4,11 +4,12 @@ import { randomBytes } from 'node:crypto';
 import { after, describe, test } from 'node:test';
 import kafkajs from 'kafkajs';
 import SnappyCodec from 'kafkajs-snappy';
+import { connection } from './login.js';
 
 const { CompressionCodecs, CompressionTypes, ConfigResourceTypes, Kafka, PartitionAssigners, logLevel } = kafkajs;
 CompressionCodecs[CompressionTypes.Snappy] = SnappyCodec;
 
-const kafka = new Kafka({ clientId: 'compat', brokers: [process.env.BOOTSTRAP], logLevel: logLevel.NOTHING });
+const kafka = new Kafka({ clientId: 'compat', ...connection, logLevel: logLevel.NOTHING });
 const admin = kafka.admin();
 await admin.connect();
 const members = [];

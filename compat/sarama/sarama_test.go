@@ -47,6 +47,9 @@ func config() *sarama.Config {
 	made.Version = sarama.V4_1_0_0
 	made.Producer.Return.Successes = true
 	made.Consumer.Offsets.Initial = sarama.OffsetOldest
+	if err := secure(made); err != nil {
+		panic(err)
+	}
 	return made
 }
 
