@@ -58,6 +58,11 @@ class Row:
         ]
 
 
+def in_plain_text(system):
+    """The settings of a client that takes the plain listener."""
+    return [f"bootstrap.servers={system.bootstrap}"]
+
+
 def spent(system, records, work):
     """The figures of a produce or consume run: the workload's, and the broker's CPU per record."""
     before = system.cpu_s()
@@ -85,7 +90,9 @@ class Librdkafka(Row):
 
 
 class Produce(Row):
-    """Our generator at the maximum or a fixed rate."""
+    """Our generator at the maximum or a fixed rate. `client` gives its settings for a system."""
+
+    client = staticmethod(in_plain_text)
 
     def __init__(self, name, bars, records, size, partitions, rate=-1, **settings):
         self.records, self.size, self.partitions, self.rate = records, size, partitions, rate
@@ -100,7 +107,7 @@ class Produce(Row):
 
     def produce(self, system, topic):
         sizes = ["--num-records", self.records, "--record-size", self.size, "--throughput", self.rate]
-        properties = [f"bootstrap.servers={system.bootstrap}", *self.properties]
+        properties = [*self.client(system), *self.properties]
         result, cpu = generator("producer-perf-test", "--topic", topic, *sizes, "--command-property", *properties)
         total = result["total"]
         figures = {"msg/s": total["records_per_second"], "MB/s": total["mb_per_second"]}
@@ -130,6 +137,8 @@ class Payload(Produce):
 
 
 class Consume(Row):
+    client = staticmethod(in_plain_text)
+
     def __init__(self, size, records):
         self.size, self.records, self.topics = size, records, {}
         bars = [Bar("msg/s", 1, at_least=True), Bar("broker CPU µs/msg", 1)]
@@ -145,8 +154,8 @@ class Consume(Row):
 
     def run(self, system):
         def work():
-            place = ["--bootstrap-server", system.bootstrap, "--topic", self.topics[system.target]]
-            result, cpu = generator("consumer-perf-test", *place, "--num-records", self.records)
+            place = ["--topic", self.topics[system.target], "--num-records", self.records]
+            result, cpu = generator("consumer-perf-test", *place, "--command-property", *self.client(system))
             return {"msg/s": result["fetch_records_per_second"], "MB/s": result["fetch_mb_per_second"]}, cpu
 
         return spent(system, self.records, work)

@@ -28,8 +28,8 @@ SETTINGS = {
 class System(Broker):
     """A broker with its defaults, and its resource usage."""
 
-    def __init__(self, target, directory):
-        super().__init__(target, directory, SETTINGS)
+    def __init__(self, target, directory, **secured):
+        super().__init__(target, directory, SETTINGS, **secured)
 
     def cpu_s(self):
         """User and system time of the process so far."""
