@@ -15,6 +15,7 @@ use crate::secured::SecuredListeners;
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use thalweg_config::{BrokerConfig, Listener};
 use thalweg_controller::{Controller, ControllerOptions, HandleError, Requester};
@@ -171,9 +172,11 @@ pub struct ControllerServer {
     _log_dirs: Arc<LogDirs>,
 }
 
-/// Starts a controller without a broker.
-pub async fn start_controller(config: BrokerConfig) -> Result<ControllerServer, StartError> {
-    start_controller_on(&Machine::real(), config).await
+/// Starts a controller without a broker. Boxed like [`start_watched`](crate::start_watched).
+pub fn start_controller(
+    config: BrokerConfig,
+) -> Pin<Box<dyn Future<Output = Result<ControllerServer, StartError>> + Send>> {
+    Box::pin(async move { start_controller_on(&Machine::real(), config).await })
 }
 
 /// Starts a controller without a broker, on a machine of the caller's choice.
@@ -227,7 +230,7 @@ impl ControllerServer {
     }
 
     /// Stops. Returns whether its log was closed cleanly.
-    pub async fn stop(self) -> bool {
-        self.node.stop().await
+    pub fn stop(self) -> Pin<Box<dyn Future<Output = bool> + Send>> {
+        Box::pin(self.node.stop())
     }
 }

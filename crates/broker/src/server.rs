@@ -20,6 +20,7 @@ use crate::publisher::Publisher;
 use crate::secured::SecuredListeners;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_config::BrokerConfig;
@@ -68,9 +69,13 @@ pub async fn start(config: BrokerConfig) -> Result<Server, StartError> {
     start_watched(config, &Loading::default()).await
 }
 
-/// Starts a broker like [`start`]; `loading` shows the progress meanwhile.
-pub async fn start_watched(config: BrokerConfig, loading: &Loading) -> Result<Server, StartError> {
-    start_on(&Machine::real(), config, loading).await
+/// Starts a broker like [`start`]; `loading` shows the progress meanwhile. Boxed, so that this crate compiles it, and all
+/// tasks that it spawns: the body of an `async fn` is compiled in the crate that awaits it.
+pub fn start_watched(
+    config: BrokerConfig,
+    loading: &Loading,
+) -> Pin<Box<dyn Future<Output = Result<Server, StartError>> + Send + '_>> {
+    Box::pin(async move { start_on(&Machine::real(), config, loading).await })
 }
 
 /// Starts a broker as [`start_watched`] does, on a machine of the caller's choice.
@@ -354,8 +359,12 @@ impl Server {
         }
     }
 
-    /// Stops. Returns whether the stop was clean; otherwise the next start checks the logs.
-    pub async fn stop(mut self) -> bool {
+    /// Stops. Returns whether the stop was clean; otherwise the next start checks the logs. Boxed like [`start_watched`].
+    pub fn stop(self) -> Pin<Box<dyn Future<Output = bool> + Send>> {
+        Box::pin(self.shut_down())
+    }
+
+    async fn shut_down(mut self) -> bool {
         if self.broker.config().controller.controlled_shutdown {
             self.membership.controlled_shutdown().await;
         }

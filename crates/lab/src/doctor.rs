@@ -10,9 +10,11 @@ mod text;
 pub use text::text;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+use crate::Boxed;
 
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -70,8 +72,11 @@ pub type Brokers<'a> = (&'a [String], &'a BTreeMap<String, String>);
 
 /// Examines this host, with the disk that holds `data_dir`, and the brokers of a cluster. Writes at most 256 MB to that
 /// directory for about a second, and removes it.
-pub async fn examine(data_dir: &Path, brokers: Option<Brokers<'_>>) -> Vec<Advice> {
-    let data_dir = data_dir.to_owned();
+pub fn examine<'a>(data_dir: &Path, brokers: Option<Brokers<'a>>) -> Boxed<'a, Vec<Advice>> {
+    Box::pin(examine_all(data_dir.to_owned(), brokers))
+}
+
+async fn examine_all(data_dir: PathBuf, brokers: Option<Brokers<'_>>) -> Vec<Advice> {
     let host = tokio::task::spawn_blocking(move || {
         let before = host::cpu_ticks();
         let mut advice = storage::examine(&data_dir);

@@ -34,3 +34,7 @@ pub mod tune;
 pub mod warm;
 pub mod worker;
 pub mod workload;
+
+/// A future that this crate compiles. The body of an `async fn`, with all that it awaits, is compiled in the crate that
+/// awaits it: for the large ones that would be the program, whose build is the last and waits for all others.
+pub type Boxed<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + 'a>>;

@@ -50,6 +50,7 @@ pub use plan::{Options, drivers_of, repetitions};
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::Boxed;
 use crate::result::{self, Machine, PointResult, RunResult, SCHEMA, State, TargetInfo, WorkloadResult};
 use crate::terminal::Progress;
 use clock::now_us;
@@ -59,12 +60,18 @@ use plan::{Planned, points, seed_of, side_by_side};
 use walk::{Round, Walk};
 
 /// Performs a run.
-pub async fn run(options: &Options, interrupt: &Interrupt, progress: &Progress) -> RunResult {
-    let mut walk = Walk::new(options, interrupt, progress);
-    let mut plan = Points::new(options, walk.machine().clone(), progress);
-    let interrupted = walk.all(&mut plan).await;
-    let targets = walk.tear_down(interrupted.is_some());
-    plan.end(targets, interrupted)
+pub fn run<'a>(
+    options: &'a Options,
+    interrupt: &'a Interrupt,
+    progress: &'a Progress,
+) -> Boxed<'a, RunResult> {
+    Box::pin(async move {
+        let mut walk = Walk::new(options, interrupt, progress);
+        let mut plan = Points::new(options, walk.machine().clone(), progress);
+        let interrupted = walk.all(&mut plan).await;
+        let targets = walk.tear_down(interrupted.is_some());
+        plan.end(targets, interrupted)
+    })
 }
 
 /// The plan of a run: every point of its workloads is a round, whose results extend the result.

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Boxed;
 use crate::result::{Machine, PointResult, State, TargetInfo};
 use crate::run::{Duel, Interrupt, Options, now_rfc_3339};
 use crate::target::TargetSpec;
@@ -110,7 +111,17 @@ pub fn repetitions(base: &Point, cpus: u32, target: &TargetSpec) -> u64 {
 /// Performs a study of the options' only target, starting at a base point.
 ///
 /// `keep` receives the state after each value, marked partial, so that an aborted study loses little.
-pub async fn study(
+pub fn study<'a>(
+    options: &'a Options,
+    base: &'a Point,
+    interrupt: &'a Interrupt,
+    progress: &'a Progress,
+    keep: &'a dyn Fn(&Study),
+) -> Boxed<'a, Study> {
+    Box::pin(perform(options, base, interrupt, progress, keep))
+}
+
+async fn perform(
     options: &Options,
     base: &Point,
     interrupt: &Interrupt,

@@ -19,6 +19,7 @@ mod supervisor;
 mod verbs;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -139,8 +140,15 @@ struct Known {
 }
 
 impl Host {
-    /// Connects to the cluster, reads all definitions, and starts the streams deployed on this node.
-    pub async fn start(settings: HostSettings) -> Result<Host, DefinitionsUnavailable> {
+    /// Connects to the cluster, reads all definitions, and starts the streams deployed on this node. Boxed, so that this
+    /// crate compiles it: the body of an `async fn` is compiled in the crate that awaits it.
+    pub fn start(
+        settings: HostSettings,
+    ) -> Pin<Box<dyn Future<Output = Result<Host, DefinitionsUnavailable>> + Send>> {
+        Box::pin(Host::open(settings))
+    }
+
+    async fn open(settings: HostSettings) -> Result<Host, DefinitionsUnavailable> {
         let cluster = definitions::connect(&settings.cluster).await?;
         let followed = definitions::connect(&settings.cluster).await?;
         let writer = Writer::new(cluster.clone()).await?;

@@ -14,6 +14,7 @@ use super::bar::Done;
 use super::date::DateFormat;
 use super::output::Output;
 use super::{PerfError, settings, wall_clock_ms};
+use crate::Boxed;
 
 /// The poll timeout, as in Kafka's tool.
 const POLL: Duration = Duration::from_millis(100);
@@ -121,7 +122,11 @@ impl ConsumerPerformance {
     }
 
     /// Runs the test.
-    pub async fn run(&self, output: &Output) -> Result<(), PerfError> {
+    pub fn run<'a>(&'a self, output: &'a Output) -> Boxed<'a, Result<(), PerfError>> {
+        Box::pin(self.perform(output))
+    }
+
+    async fn perform(&self, output: &Output) -> Result<(), PerfError> {
         if self.messages.is_some() {
             output.progress("Warning: --messages is deprecated. Use --num-records instead.")?;
         }

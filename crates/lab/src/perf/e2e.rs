@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use super::bar::Done;
 use super::output::Output;
 use super::{PerfError, settings, wall_clock_ms};
+use crate::Boxed;
 
 const POLL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval of progress lines, in records.
@@ -112,7 +113,11 @@ impl EndToEndLatency {
     }
 
     /// Runs the test.
-    pub async fn run(&self, output: &Output) -> Result<(), PerfError> {
+    pub fn run<'a>(&'a self, output: &'a Output) -> Boxed<'a, Result<(), PerfError>> {
+        Box::pin(self.perform(output))
+    }
+
+    async fn perform(&self, output: &Output) -> Result<(), PerfError> {
         let plan = self.plan(output)?;
         let mut link = self.connect(&plan, output).await?;
         let mut random = SmallRng::seed_from_u64(0);

@@ -15,6 +15,7 @@ use super::output::Output;
 use super::payload::Payloads;
 use super::stats::Stats;
 use super::{PerfError, settings, wall_clock_ms};
+use crate::Boxed;
 use crate::pacer::Pacer;
 
 /// Timeout for creating a missing topic. Shorter than `max.block.ms`, because a person waits.
@@ -138,7 +139,11 @@ impl ProducerPerformance {
     }
 
     /// Runs the test on the caller's thread, and with large batches on another one.
-    pub async fn run(&self, output: &Output) -> Result<(), PerfError> {
+    pub fn run<'a>(&'a self, output: &'a Output) -> Boxed<'a, Result<(), PerfError>> {
+        Box::pin(self.perform(output))
+    }
+
+    async fn perform(&self, output: &Output) -> Result<(), PerfError> {
         self.check()?;
         let (producer_config, bootstrap) = self.settings(output)?;
         let mut payloads = self.payloads(producer_config.batch_bytes, output)?;
