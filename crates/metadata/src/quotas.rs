@@ -1,6 +1,7 @@
 //! Quotas of clients.
 
 use std::collections::BTreeMap;
+use thalweg_security::quota::Limits;
 
 /// The entity of a quota: for each relevant type (`user`, `client-id`, `ip`) a name, or `None` for the default of
 /// that type.
@@ -26,6 +27,19 @@ impl Quotas {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.entities.is_empty()
+    }
+
+    /// The limits of clients under a key, such as `producer_byte_rate`. Entities of addresses have none.
+    pub fn limits(&self, key: &str) -> Limits {
+        let mut limits = Limits::default();
+        for (entity, values) in &self.entities {
+            let part = |name: &str| entity.get(name).map(Option::as_deref);
+            let is_of_clients = entity.keys().all(|kind| kind == "user" || kind == "client-id");
+            if let (Some(limit), true) = (values.get(key), is_of_clients) {
+                limits.set(part("user"), part("client-id"), *limit);
+            }
+        }
+        limits
     }
 
     pub(crate) fn set(&mut self, entity: QuotaEntity, key: &str, value: Option<f64>) {

@@ -73,6 +73,25 @@ pub struct Limit {
     pub shared_by: SharedBy,
 }
 
+impl Limit {
+    /// The clients that use up this limit together with a client that it holds for.
+    pub fn sharers(&self, user: &str, client_id: &str) -> Sharers {
+        Sharers {
+            user: (self.shared_by != SharedBy::ClientId).then(|| user.into()),
+            client_id: (self.shared_by != SharedBy::User).then(|| client_id.into()),
+        }
+    }
+}
+
+/// The clients that use up a limit together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Sharers {
+    /// Their user; `None` where it does not matter.
+    pub user: Option<Box<str>>,
+    /// Their client id; `None` where it does not matter.
+    pub client_id: Option<Box<str>>,
+}
+
 impl Limits {
     /// Sets a limit. In `user` and `client_id` the outer `None` means any, the inner one the default.
     pub fn set(&mut self, user: Option<Option<&str>>, client_id: Option<Option<&str>>, limit: f64) {

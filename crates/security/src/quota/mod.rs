@@ -1,13 +1,27 @@
 //! Client quotas: which one holds for a client, how its use is measured, and how long a client has to pause.
 //!
 //! Everything is a function of its arguments: time is in milliseconds of a clock that the caller owns and that does
-//! not go back. Numbers are those of Kafka's `Rate`, `TokenBucket` and `QuotaUtils`, to the last digit.
+//! not go back. Numbers are those of Kafka's `Rate`, `TokenBucket`, `QuotaUtils` and `ConnectionQuotas`, to the last digit; a
+//! [`Backlog`] goes beyond them.
 
+use std::time::Duration;
+
+mod average;
+mod backlog;
+mod connections;
 mod limits;
+mod mutations;
 mod rate;
+mod samples;
 mod token_bucket;
 
-pub use limits::{Limit, Limits, SharedBy};
+pub use average::{Average, METRICS_WINDOW};
+pub use backlog::Backlog;
+pub use connections::{
+    ConnectionLimits, ConnectionQuotas, IpRates, ListenerFigures, ListenerLimits, Refusal,
+};
+pub use limits::{Limit, Limits, SharedBy, Sharers};
+pub use mutations::{Enforcement, MutationQuota, QuotaExceeded};
 pub use rate::Rate;
 pub use token_bucket::TokenBucket;
 
@@ -21,6 +35,12 @@ pub struct Window {
 }
 
 impl Window {
+    /// This many samples of this length.
+    pub fn new(samples: usize, sample: Duration) -> Window {
+        let sample_ms = i64::try_from(sample.as_millis()).unwrap_or(i64::MAX);
+        Window { samples: samples.max(1), sample_ms: sample_ms.max(1) }
+    }
+
     /// The length of all samples, in milliseconds.
     pub fn length_ms(&self) -> i64 {
         self.sample_ms.saturating_mul(count(self.samples))

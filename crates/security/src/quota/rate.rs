@@ -4,65 +4,30 @@
 //! oldest of them began; samples that do not exist yet count as empty ones, so a client that starts may use a whole
 //! window's worth at once.
 
+use super::samples::Samples;
 use super::{Window, count, round};
 
 /// The use of one client.
 #[derive(Clone, Debug)]
 pub struct Rate {
-    window: Window,
-    /// In the order of Kafka's list: sums of floating-point numbers depend on it. At most one more than the window has.
-    samples: Vec<Sample>,
-    current: usize,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Sample {
-    began_ms: i64,
-    /// When something was last recorded.
-    last_ms: i64,
-    sum: f64,
-}
-
-impl Sample {
-    fn new(now_ms: i64) -> Sample {
-        Sample { began_ms: now_ms, last_ms: now_ms, sum: 0.0 }
-    }
+    samples: Samples,
 }
 
 impl Rate {
     /// A rate without use so far.
     pub fn new(window: Window) -> Rate {
-        Rate { window, samples: Vec::new(), current: 0 }
+        Rate { samples: Samples::new(window) }
     }
 
     /// Records use. A negative value takes back what was recorded at the same time.
     pub fn record(&mut self, value: f64, now_ms: i64) {
-        let Window { samples: kept, sample_ms } = self.window;
-        if self.samples.is_empty() {
-            self.samples.push(Sample::new(now_ms));
-        }
-        if now_ms - self.samples[self.current].began_ms >= sample_ms {
-            // One more than the window has: the oldest is still partly in it.
-            self.current = (self.current + 1) % (kept + 1);
-            match self.samples.get_mut(self.current) {
-                Some(oldest) => *oldest = Sample::new(now_ms),
-                None => self.samples.push(Sample::new(now_ms)),
-            }
-        }
-        let sample = &mut self.samples[self.current];
-        sample.sum += value;
-        sample.last_ms = now_ms;
+        self.samples.record(value, now_ms);
     }
 
     /// Units per second.
     #[expect(clippy::cast_precision_loss, reason = "windows are short")]
     pub fn per_second(&mut self, now_ms: i64) -> f64 {
-        self.forget(now_ms);
-        // Asking begins the first sample, as in Kafka.
-        if self.samples.is_empty() {
-            self.samples.push(Sample::new(now_ms));
-        }
-        let sum: f64 = self.samples.iter().fold(0.0, |sum, sample| sum + sample.sum);
+        let (sum, _) = self.samples.sum(now_ms);
         sum / (self.elapsed_ms(now_ms) as f64 / 1000.0)
     }
 
@@ -74,32 +39,31 @@ impl Rate {
         (rate > limit).then(|| round((rate - limit) / limit * self.elapsed_ms(now_ms) as f64))
     }
 
+    /// The window.
+    pub(super) fn window(&self) -> Window {
+        self.samples.window
+    }
+
+    /// What the window touches: the use, and when its oldest sample began.
+    pub(super) fn sum(&mut self, now_ms: i64) -> (f64, i64) {
+        let (sum, _) = self.samples.sum(now_ms);
+        (sum, self.samples.began_ms().unwrap_or(now_ms))
+    }
+
     /// Whether nothing is recorded that still counts: a new rate would give the same results.
     pub fn is_idle(&self, now_ms: i64) -> bool {
-        let length_ms = self.window.length_ms();
-        self.samples.iter().all(|sample| now_ms - sample.last_ms >= length_ms)
+        self.samples.is_idle(now_ms)
     }
 
     /// When something was last recorded; `None` if nothing was.
     pub fn last_ms(&self) -> Option<i64> {
-        self.samples.iter().map(|sample| sample.last_ms).max()
-    }
-
-    /// Empties samples that the window no longer touches.
-    fn forget(&mut self, now_ms: i64) {
-        let length_ms = self.window.length_ms();
-        for sample in &mut self.samples {
-            if now_ms - sample.last_ms >= length_ms {
-                *sample = Sample::new(now_ms);
-            }
-        }
+        self.samples.last_ms()
     }
 
     /// The time that the samples stand for: since the oldest began, and that of samples missing before it.
     fn elapsed_ms(&self, now_ms: i64) -> i64 {
-        let Window { samples, sample_ms } = self.window;
-        let began_ms = self.samples.iter().map(|sample| sample.began_ms).min().unwrap_or(now_ms);
-        let elapsed_ms = now_ms - began_ms;
+        let Window { samples, sample_ms } = self.samples.window;
+        let elapsed_ms = now_ms - self.samples.began_ms().unwrap_or(now_ms);
         let missing = (count(samples) - 1 - elapsed_ms / sample_ms).max(0);
         (elapsed_ms + missing * sample_ms).max(1)
     }

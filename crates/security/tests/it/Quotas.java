@@ -12,6 +12,8 @@ import org.apache.kafka.common.metrics.Metrics;
 import org.apache.kafka.common.metrics.Quota;
 import org.apache.kafka.common.metrics.QuotaViolationException;
 import org.apache.kafka.common.metrics.Sensor;
+import org.apache.kafka.common.errors.ThrottlingQuotaExceededException;
+import org.apache.kafka.common.metrics.stats.Avg;
 import org.apache.kafka.common.metrics.stats.Rate;
 import org.apache.kafka.common.metrics.stats.TokenBucket;
 import org.apache.kafka.common.security.auth.KafkaPrincipal;
@@ -20,18 +22,45 @@ import org.apache.kafka.network.Session;
 import org.apache.kafka.server.config.ClientQuotaManagerConfig;
 import org.apache.kafka.server.quota.ClientQuotaEntity.ConfigEntity;
 import org.apache.kafka.server.quota.ClientQuotaManager;
+import org.apache.kafka.server.quota.ControllerMutationQuota;
 import org.apache.kafka.server.quota.ControllerMutationQuotaManager;
+import org.apache.kafka.server.quota.PermissiveControllerMutationQuota;
 import org.apache.kafka.server.quota.QuotaType;
 import org.apache.kafka.server.quota.QuotaUtils;
+import org.apache.kafka.server.quota.StrictControllerMutationQuota;
 
 public class Quotas {
     static Metrics metrics = new Metrics();
     static Sensor sensor;
     static Rate rate;
     static TokenBucket bucket;
+    static Avg average;
     static MetricConfig config;
     static ClientQuotaManager manager;
+    static ControllerMutationQuota mutations;
     static int made = 0;
+
+    static class Clock implements Time {
+        long ms;
+
+        public long milliseconds() {
+            return ms;
+        }
+
+        public long nanoseconds() {
+            return ms * 1_000_000;
+        }
+
+        public void sleep(long ms) {
+            throw new UnsupportedOperationException();
+        }
+
+        public void waitObject(Object object, java.util.function.Supplier<Boolean> condition, long deadlineMs) {
+            throw new UnsupportedOperationException();
+        }
+    }
+
+    static Clock clock = new Clock();
 
     static void begin(String[] words) {
         config = new MetricConfig().samples(Integer.parseInt(words[1]))
@@ -57,6 +86,15 @@ public class Quotas {
         }
     }
 
+    static String take(double partitions) {
+        try {
+            mutations.record(partitions);
+            return "made " + mutations.throttleTime();
+        } catch (ThrottlingQuotaExceededException e) {
+            return "refused " + mutations.throttleTime();
+        }
+    }
+
     static Optional<ConfigEntity> entity(String word, boolean isUser) {
         if (word.equals("*")) return Optional.empty();
         if (word.equals("<default>")) {
@@ -79,12 +117,29 @@ public class Quotas {
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             String[] words = line.split(" ");
             switch (words[0]) {
+                case "average":
+                    config = new MetricConfig().samples(Integer.parseInt(words[1]))
+                        .timeWindow(Long.parseLong(words[2]), TimeUnit.MILLISECONDS);
+                    average = new Avg();
+                    continue;
+                case "add":
+                    average.record(config, Double.parseDouble(words[1]), Long.parseLong(words[2]));
+                    output.append(Double.doubleToRawLongBits(average.measure(config, Long.parseLong(words[2]))));
+                    break;
                 case "rate":
                 case "bucket":
                     begin(words);
                     continue;
                 case "record":
                     output.append(record(Double.parseDouble(words[1]), Long.parseLong(words[2])));
+                    break;
+                case "request":
+                    clock.ms = Long.parseLong(words[2]);
+                    mutations = words[1].equals("strict")
+                        ? new StrictControllerMutationQuota(clock, sensor) : new PermissiveControllerMutationQuota(clock, sensor);
+                    continue;
+                case "take":
+                    output.append(take(Double.parseDouble(words[1])));
                     break;
                 case "measure":
                     long now = Long.parseLong(words[1]);
