@@ -1,8 +1,8 @@
 //! The broker's parts, as available to every API.
 
 use crate::auto_topics::AutoTopics;
+use crate::connection_limits;
 use crate::fetch_sessions::FetchSessions;
-use crate::opening;
 use crate::quotas::ClientQuotas;
 use crate::request_metrics::RequestMetrics;
 use crate::secured::SecuredListeners;
@@ -16,7 +16,7 @@ use thalweg_coordinator::transaction::{
 use thalweg_log::{Clock, LogDirs};
 use thalweg_membership::{Peers, RegisteredBroker};
 use thalweg_metadata::{BrokerId, Delta, Image, ImageCell};
-use thalweg_net::{AnswerMemory, ConnectionLimits, FrameMemory};
+use thalweg_net::{AnswerMemory, Connections, FrameMemory};
 use thalweg_replica::partition::Partitions;
 use thalweg_replica::replication::Replication;
 use thalweg_replica::upkeep::{Upkeep, UpkeepSettings};
@@ -42,8 +42,8 @@ pub struct Broker {
     pub request_memory: FrameMemory,
     /// The memory budget of answers that peers do not read.
     pub answer_memory: AnswerMemory,
-    /// How many connections there may be.
-    pub connections: Arc<ConnectionLimits>,
+    /// The connections of clients and other brokers, and their limits.
+    pub connections: Arc<Connections>,
     /// The TLS of the listeners.
     pub secured: Arc<SecuredListeners>,
     /// Requests as they are answered.
@@ -146,7 +146,12 @@ impl Broker {
             cluster_id: parts.cluster_id,
             clock: parts.clock,
             secured: parts.secured,
-            connections: opening::connection_limits(&config.network, log_dirs.disk().descriptors()),
+            connections: Connections::new(
+                connection_limits::window(&config),
+                connection_limits::limits(&config, &config.listeners.broker),
+                Some(config.listeners.inter_broker.clone()),
+                log_dirs.disk().descriptors().clone(),
+            ),
             log_dirs,
             partitions,
             producer_ids: ProducerIds::new(Arc::clone(&registered)),

@@ -7,10 +7,12 @@
 use crate::authentication::{Admission, Authenticator, Images, Session};
 use crate::authorization::ClusterRights;
 use crate::config_rules::BrokerConfigRules;
+use crate::connection_limits;
 use crate::http_access::HttpAccess;
 use crate::loading::Loading;
 use crate::metrics::Metrics;
 use crate::opening::{self, DRAIN, StartError};
+use crate::quotas::throttle_time;
 use crate::secured::SecuredListeners;
 use bytes::Bytes;
 use std::net::SocketAddr;
@@ -21,9 +23,12 @@ use thalweg_config::{BrokerConfig, Listener};
 use thalweg_controller::{Controller, ControllerOptions, HandleError, Requester};
 use thalweg_log::{Clock, LogDirs};
 use thalweg_membership::features;
+use thalweg_metadata::{BrokerId, ConfigMap, ConfigResource, Image};
 use thalweg_net::Machine;
-use thalweg_net::{ConnectionLimits, ConnectionSettings, Frame, Handler, Listening, Peer, Reply, Unproven};
+use thalweg_net::{ConnectionSettings, Connections, Frame, Handler, Listening, Peer, Reply, Unproven};
 use thalweg_watch as watch;
+use thalweg_wire::ApiKey;
+use thalweg_wire::frame::peek_request;
 use tokio::task::JoinSet;
 
 /// The controller of this process and its listeners.
@@ -59,16 +64,24 @@ impl ControllerNode {
         }
         let addresses = listening.iter().map(|l| (l.name.clone(), l.addresses())).collect();
         let (stopping, stop) = watch::channel(false);
-        let limits = opening::connection_limits(&config.network, machine.disk.descriptors());
+        let limits = Connections::new(
+            connection_limits::window(config),
+            connection_limits::limits(config, &config.listeners.controller),
+            None,
+            machine.disk.descriptors().clone(),
+        );
         let mut listeners = JoinSet::new();
         let of_controller = Arc::clone(&controller);
         let images: Images = Arc::new(move || of_controller.image());
         listeners.spawn(secured.watch(stop.clone()));
+        let follow =
+            follow_image(Arc::clone(&controller), Arc::clone(config), Arc::clone(&limits), stop.clone());
+        listeners.spawn(follow);
         for listening in listening {
             // A token is for clients: at the controller it could make others.
             let authenticator = Authenticator::of(config, &listening.name, &images, &machine.clock, None);
             let handler = ControllerHandler { controller: Arc::clone(&controller), authenticator };
-            let (settings, limits) = (connections.clone(), Arc::<ConnectionLimits>::clone(&limits));
+            let (settings, limits) = (connections.clone(), Arc::<Connections>::clone(&limits));
             listeners.spawn(listening.serve(handler, settings, limits, stop.clone()));
         }
         Ok(ControllerNode { controller, addresses, stopping, listeners })
@@ -94,6 +107,38 @@ impl ControllerNode {
             self.listeners.abort_all();
         }
         is_clean
+    }
+}
+
+/// Keeps the limits of connections to the controller as the image has them: the settings of its node, and the rates of
+/// addresses.
+async fn follow_image(
+    controller: Arc<Controller>,
+    config: Arc<BrokerConfig>,
+    connections: Arc<Connections>,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let (own, all) = (ConfigResource::broker(BrokerId(config.node.id)), ConfigResource::brokers());
+    let (mut seen, mut seen_configs) = (Arc::new(Image::empty()), (ConfigMap::new(), ConfigMap::new()));
+    while !*stopping.borrow() {
+        let changed = controller.image_changed();
+        let image = controller.image();
+        if !std::ptr::eq(image.quotas(), seen.quotas()) {
+            connections.set_ip_rates(connection_limits::ip_rates(image.quotas()));
+        }
+        let configs = (image.config(&all).as_ref().clone(), image.config(&own).as_ref().clone());
+        if configs != seen_configs {
+            let config = config.with_dynamic(&configs.0, &configs.1).0;
+            connections.set_limits(connection_limits::limits(&config, &config.listeners.controller));
+            seen_configs = configs;
+        }
+        seen = image;
+        tokio::select! {
+            biased;
+            // An error: the node was dropped.
+            stopped = stopping.changed() => if stopped.is_err() { return },
+            () = changed => {}
+        }
     }
 }
 
@@ -143,15 +188,30 @@ impl Handler for ControllerHandler {
         }
         let principal = session.principal().as_ref().clone();
         let requester = Requester::peer(principal, session.peer().address.ip());
-        let controller = Arc::clone(&self.controller);
+        let (controller, peer) = (Arc::clone(&self.controller), Arc::clone(session.peer()));
+        let limited = limited(&frame);
         Reply::Later(Box::pin(async move {
             match controller.handle(frame, &requester).await {
-                Ok(answer) => Reply::Now(Frame::with_length(answer)),
+                Ok(answer) => {
+                    // What an envelope holds is for the broker that sent it.
+                    let asked =
+                        limited.and_then(|(key, version)| throttle_time::of_answer(key, version, &answer));
+                    asked.into_iter().for_each(|asked| peer.mute.pause(asked));
+                    Reply::Now(Frame::with_length(answer))
+                }
                 Err(HandleError::Stopped) => Reply::Close("the controller is stopping".to_owned()),
                 Err(error) => Reply::Close(error.to_string()),
             }
         }))
     }
+}
+
+/// The API and version of a request that the quota of changes limits.
+fn limited(frame: &Bytes) -> Option<(ApiKey, i16)> {
+    let prefix = peek_request(frame).ok()?;
+    let key = ApiKey::from_i16(prefix.api_key)?;
+    matches!(key, ApiKey::CreateTopics | ApiKey::DeleteTopics | ApiKey::CreatePartitions)
+        .then_some((key, prefix.api_version))
 }
 
 /// A process that is a controller and no broker.

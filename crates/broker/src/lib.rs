@@ -11,6 +11,7 @@ pub mod authorization;
 mod auto_topics;
 pub mod broker;
 mod config_rules;
+mod connection_limits;
 mod controller_node;
 mod directory_watch;
 mod fetch_sessions;

@@ -3,16 +3,13 @@
 
 use crate::loading::Loading;
 use crate::secured::{SecuredListeners, TlsRefused};
-use std::net::{IpAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_client::InvalidSetting;
-use thalweg_config::{BrokerConfig, Listener, NetworkSettings};
-use thalweg_hash::HashMap;
-use thalweg_log::disk::Descriptors;
+use thalweg_config::{BrokerConfig, Listener};
 use thalweg_log::{LogDirs, LogDirsOptions, TopicPartition};
 use thalweg_membership::{JoinError, LinkError};
-use thalweg_net::{BindError, ConnectionLimits, ConnectionSettings, Listening, Machine, SocketOptions};
+use thalweg_net::{BindError, ConnectionSettings, Listening, Machine, SocketOptions};
 
 /// Time for connections to finish started requests when the broker stops. By then it leads nothing, and later
 /// requests are refused.
@@ -140,27 +137,4 @@ pub(crate) fn connection_settings(machine: &Machine, config: &BrokerConfig) -> C
         );
     }
     ConnectionSettings::of(&config.network)
-}
-
-/// The limits on connections, with none open.
-pub(crate) fn connection_limits(
-    network: &NetworkSettings,
-    descriptors: &Descriptors,
-) -> Arc<ConnectionLimits> {
-    let (max, max_per_ip) = (network.max_connections, network.max_connections_per_ip);
-    ConnectionLimits::new(max, max_per_ip, overrides(network), descriptors.clone())
-}
-
-/// `max.connections.per.ip.overrides` by address; names are resolved once, when they are set.
-pub(crate) fn overrides(network: &NetworkSettings) -> HashMap<IpAddr, usize> {
-    let mut found = HashMap::default();
-    for (host, max) in &network.max_connections_per_ip_overrides {
-        match (host.as_str(), 0).to_socket_addrs() {
-            Ok(addresses) => found.extend(addresses.map(|address| (address.ip().to_canonical(), *max))),
-            Err(error) => {
-                tracing::warn!(host, %error, "Failed to resolve a host of max.connections.per.ip.overrides")
-            }
-        }
-    }
-    found
 }

@@ -5,6 +5,7 @@
 //! A client that finds a partition in the image therefore finds it open.
 
 use crate::broker::Broker;
+use crate::connection_limits;
 use crate::reconfigure;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -312,6 +313,7 @@ impl ImageListener for Publisher {
             self.change_coordinators(&local, delta);
             if delta.changes().quotas {
                 self.broker.quotas.set(image.quotas());
+                self.broker.connections.set_ip_rates(connection_limits::ip_rates(image.quotas()));
             }
             reconfigure::apply(&self.broker, &image, delta.changes().configs.iter());
             drop(unopened);

@@ -6,7 +6,7 @@
 //! newer controller) are logged and ignored, and the rest takes effect.
 
 use crate::broker::Broker;
-use crate::opening;
+use crate::connection_limits;
 use std::sync::Arc;
 use thalweg_config::{BrokerConfig, EffectiveTopicConfig};
 use thalweg_log::LogConfig;
@@ -39,13 +39,9 @@ pub fn apply<'a>(broker: &Broker, image: &Image, changed: impl Iterator<Item = &
     }
     if of_broker {
         let config = reconfigured(&broker.config(), &image.config(&all), &image.config(&own));
-        if config.network != broker.config().network {
-            let network = &config.network;
-            broker.connections.change(
-                network.max_connections,
-                network.max_connections_per_ip,
-                opening::overrides(network),
-            );
+        let before = broker.config();
+        if config.network != before.network || config.connections != before.connections {
+            broker.connections.set_limits(connection_limits::limits(&config, &config.listeners.broker));
         }
         broker.secured.apply(&config);
         broker.set_config(Arc::new(config));

@@ -41,7 +41,7 @@ pub struct RequestOptions {
     pub timeout: Option<Duration>,
 }
 
-/// The way to a connection.
+/// A connection that is being opened.
 pub type Connecting<'a> = Pin<Box<dyn Future<Output = Result<Connection, ClientError>> + Send + 'a>>;
 
 /// A connection to a broker. Clones share it; it ends when the last is gone.

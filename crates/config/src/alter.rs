@@ -206,10 +206,14 @@ pub fn validate_keys(
             Support::Listener if table::listener_key(name).is_none() => {
                 Some("it can be changed for a single listener only, by listener.name.NAME. before it")
             }
-            Support::Listener | Support::Served | Support::Accepted(_) => None,
+            Support::Listener | Support::PerListener | Support::Served | Support::Accepted(_) => None,
         };
         if let Some(reason) = reason {
             return Err(AlterError::Unserved { name: (*name).clone(), reason });
+        }
+        if key.support == Support::PerListener && text.trim() == "0" {
+            let error = super::error::InvalidValue::new(name, text, "At run time, it must be at least 1");
+            return Err(super::error::InvalidConfig(vec![error.into()]).into());
         }
         // Kafka answers a wrong value of a broker's key with another code than one of a topic's key.
         Value::parse(key, text).map_err(|error| super::error::InvalidConfig(vec![error]))?;

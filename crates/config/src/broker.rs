@@ -8,6 +8,7 @@ use thalweg_log::LogConfig;
 use thalweg_security::acl::Rules;
 use thalweg_security::sasl::scram::NewUser;
 
+use super::connections::{self, ConnectionSettings};
 use super::error::{ConfigError, InvalidConfig, InvalidValue};
 use super::http;
 use super::key::UpdateMode;
@@ -76,6 +77,8 @@ pub struct BrokerConfig {
     pub sasl: BTreeMap<String, SaslListener>,
     /// Connections and requests.
     pub network: NetworkSettings,
+    /// The limits of connections, by the names of the listeners.
+    pub connections: BTreeMap<String, ConnectionSettings>,
     /// The HTTP server.
     pub http: HttpSettings,
     /// Hosted streams.
@@ -208,11 +211,15 @@ impl BrokerConfig {
         if let Some(listener) = http.as_listener() {
             sasl.extend(http::login(&listener, &listeners, &layers.file).map_err(refused)?);
         }
+        let network = NetworkSettings::from(&values);
+        let all = listeners.broker.iter().chain(&listeners.controller);
+        let connections = connections::of_listeners(all, &network, &merged).map_err(refused)?;
         Ok(Self {
             node: NodeSettings::from(&values),
             listeners,
             sasl,
-            network: NetworkSettings::from(&values),
+            network,
+            connections,
             http,
             streams: StreamSettings::from(&values),
             topics: TopicSettings::from(&values),

@@ -145,10 +145,15 @@ impl BrokerConfig {
     }
 
     fn describe_broker_key(&self, name: &str) -> DescribedConfig {
-        let key = table::broker_key(name);
+        let key = table::settable_key(name);
         let synonyms = self.synonyms(name);
         let is_sensitive = key.is_none_or(ConfigKey::is_sensitive);
         let value = self.values.named(name).filter(|_| !is_sensitive).map(ToString::to_string);
+        // A listener's own value is as it was given.
+        let value = value.or_else(|| {
+            table::listener_key(name)?;
+            synonyms.first()?.value.clone()
+        });
         DescribedConfig {
             name: name.to_owned(),
             value,
@@ -165,7 +170,7 @@ impl BrokerConfig {
     /// key itself is left out, as Kafka does, so a key of which only an equal is set appears as a default.
     pub(super) fn synonyms(&self, name: &str) -> Vec<DescribedSynonym> {
         let names = table::broker_synonyms(name);
-        let is_sensitive = table::broker_key(name).is_none_or(ConfigKey::is_sensitive);
+        let is_sensitive = table::settable_key(name).is_none_or(ConfigKey::is_sensitive);
         let synonym = |name: &str, value: &str, source| DescribedSynonym {
             name: name.to_owned(),
             value: (!is_sensitive).then(|| value.to_owned()),

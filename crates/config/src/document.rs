@@ -126,9 +126,7 @@ fn served(page: &mut String, family: &Family) {
     let keys: Vec<_> = family
         .keys
         .iter()
-        .filter(|key| {
-            matches!(key.support, Support::Served | Support::Startup | Support::Opening | Support::Listener)
-        })
+        .filter(|key| !matches!(key.support, Support::Accepted(_) | Support::Unserved(_)))
         .collect();
     if keys.is_empty() {
         return;
@@ -173,10 +171,10 @@ fn topics(page: &mut String) {
     let others: Vec<_> = table::topic_keys()
         .iter()
         .filter_map(|key| match key.support {
-            Support::Served | Support::Startup | Support::Opening | Support::Listener => None,
             Support::Accepted(reason) | Support::Unserved(reason) => {
                 Some(format!("`{}` ({reason})", key.name))
             }
+            _ => None,
         })
         .collect();
     writeln!(page, "{}. `remote.storage.enable=true` is refused.", others.join(", "))

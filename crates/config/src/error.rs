@@ -121,6 +121,14 @@ impl ConfigError {
             _ => None,
         }
     }
+
+    /// The same error, of a key with this name: one of a listener's own.
+    pub(super) fn named(mut self, name: &str) -> Self {
+        if let Self::Value(value) = &mut self {
+            name.clone_into(&mut value.name);
+        }
+        self
+    }
 }
 
 /// All that is wrong with a broker's configuration.

@@ -134,6 +134,9 @@ pub enum Support {
     /// It applies to listeners and to connections that the broker opens. While the broker runs it can be changed for a
     /// single listener only, by `listener.name.NAME.` before the key.
     Listener,
+    /// It has the effect that it has in Kafka, for each listener, which may also have its own value
+    /// (`listener.name.NAME.` before the key).
+    PerListener,
     /// Not supported: the reason.
     Unserved(&'static str),
 }
@@ -181,7 +184,7 @@ impl ConfigKey {
 
     /// Whether a listener may have its own value (`listener.name.NAME.` before the key).
     pub fn is_of_listeners(&self) -> bool {
-        self.support == Support::Listener
+        matches!(self.support, Support::Listener | Support::PerListener)
     }
 
     /// Whether the key may change while the broker runs.

@@ -8,6 +8,7 @@
 pub mod alter;
 mod broker;
 mod check;
+mod connections;
 pub mod describe;
 pub mod document;
 mod error;
@@ -34,6 +35,7 @@ mod values;
 
 pub use broker::BrokerConfig;
 pub use check::Check;
+pub use connections::ConnectionSettings;
 pub use error::{AlterError, ConfigError, InvalidConfig, InvalidList, InvalidValue};
 pub use group::{describe_client_metrics, validate_client_metrics};
 pub use http::HTTP_LISTENER;

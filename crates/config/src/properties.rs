@@ -182,7 +182,8 @@ fn warning(name: &str, value: &str) -> Option<Warning> {
         // A key set to its effective default needs nothing.
         Some(key) if key.default == Some(value.trim()) => return None,
         Some(ConfigKey {
-            support: Support::Served | Support::Startup | Support::Opening | Support::Listener,
+            support:
+                Support::Served | Support::Startup | Support::Opening | Support::Listener | Support::PerListener,
             ..
         }) => {
             return None;
@@ -207,7 +208,7 @@ fn is_of_listener(name: &str) -> bool {
     let is_opening = |key| {
         matches!(
             table::broker_key(key),
-            Some(ConfigKey { support: Support::Opening | Support::Listener, .. })
+            Some(ConfigKey { support: Support::Opening | Support::Listener | Support::PerListener, .. })
         )
     };
     let is_sasl = |name: &str| {

@@ -164,8 +164,8 @@ pub fn without_effect(overrides: &BTreeMap<String, String>) -> Vec<(&'static str
         (key.default != Some(text.as_str())).then_some(key)
     });
     keys.filter_map(|key| match key.support {
-        Support::Served | Support::Startup | Support::Opening | Support::Listener => None,
         Support::Accepted(reason) | Support::Unserved(reason) => Some((key.name, reason)),
+        _ => None,
     })
     .collect()
 }

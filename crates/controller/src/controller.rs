@@ -72,6 +72,11 @@ impl Controller {
         self.published.image()
     }
 
+    /// Completes when another image is committed after this call.
+    pub fn image_changed(&self) -> impl Future<Output = ()> + Send + '_ {
+        self.published.changed()
+    }
+
     /// Answers a request: header and body in, header and body out, both without the length in front. The effect of
     /// the response is durable by then.
     pub async fn handle(&self, frame: Bytes, requester: &Requester) -> Result<Bytes, HandleError> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use thalweg_metadata::VersionedRecord;
 use thalweg_security::acl::Operation;
+use thalweg_security::quota::MutationQuota;
 use thalweg_wire::frame::{self, LENGTH_LEN};
 use thalweg_wire::request::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use thalweg_wire::request::describe_cluster_response::DescribeClusterBroker;
@@ -13,16 +14,17 @@ use thalweg_wire::request::{
     AlterPartitionReassignmentsRequest, AlterPartitionRequest, AlterUserScramCredentialsRequest,
     ApiVersionsRequest, ApiVersionsResponse, AssignReplicasToDirsRequest, BrokerHeartbeatRequest,
     BrokerRegistrationRequest, CreateAclsRequest, CreateDelegationTokenRequest, CreatePartitionsRequest,
-    CreateTopicsRequest, DeleteAclsRequest, DeleteTopicsRequest, DescribeClusterRequest,
-    DescribeClusterResponse, DescribeQuorumRequest, ElectLeadersRequest, EnvelopeRequest,
-    ExpireDelegationTokenRequest, FetchRequest, FetchSnapshotRequest, IncrementalAlterConfigsRequest,
-    ListPartitionReassignmentsRequest, RemoveRaftVoterRequest, RenewDelegationTokenRequest,
-    SaslAuthenticateRequest, SaslHandshakeRequest, UnregisterBrokerRequest, UpdateFeaturesRequest,
+    CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteAclsRequest,
+    DeleteTopicsRequest, DeleteTopicsResponse, DescribeClusterRequest, DescribeClusterResponse,
+    DescribeQuorumRequest, ElectLeadersRequest, EnvelopeRequest, ExpireDelegationTokenRequest, FetchRequest,
+    FetchSnapshotRequest, IncrementalAlterConfigsRequest, ListPartitionReassignmentsRequest,
+    RemoveRaftVoterRequest, RenewDelegationTokenRequest, SaslAuthenticateRequest, SaslHandshakeRequest,
+    UnregisterBrokerRequest, UpdateFeaturesRequest,
 };
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Message, Refuse};
 
 use crate::requester::Requester;
-use crate::state::{ApiError, Now, Outcome, State};
+use crate::state::{ApiError, MutationCall, Now, Outcome, Spent, State};
 
 /// What the requester of an API must be allowed to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +135,8 @@ pub(crate) enum Parsed {
 pub(crate) struct Decision {
     pub records: Vec<VersionedRecord>,
     pub answer: Result<Bytes, EncodeError>,
+    /// What it uses of the client's quota of changes.
+    pub spent: Option<Spent>,
 }
 
 /// A request that was read, waiting for the state that decides it. It may be decided more than once.
@@ -262,9 +266,15 @@ pub(crate) fn parse(frame: Bytes, requester: &Requester) -> Result<Parsed, Handl
     };
     let is_large = is_large(&frame) && place(api) == Place::Anywhere;
     let mut d = Decoder::new(frame).with_elements_max(elements_max);
-    frame::decode_request_header(&mut d, api, version)?;
+    let client_id = frame::decode_request_header(&mut d, api, version)?.client_id;
     let requester = Arc::new(requester.clone());
-    let call = Call { version, correlation_id, is_large, requester: Arc::clone(&requester) };
+    let call = Call {
+        version,
+        correlation_id,
+        is_large,
+        requester: Arc::clone(&requester),
+        client_id: client_id.unwrap_or_default(),
+    };
     let ask = match api {
         ApiKey::Fetch => {
             Ask::Fetch { request: FetchRequest::decode(&mut d, version)?, version, correlation_id, requester }
@@ -293,6 +303,7 @@ struct Call {
     correlation_id: i32,
     is_large: bool,
     requester: Arc<Requester>,
+    client_id: String,
 }
 
 /// Authentication ends before requests get here.
@@ -310,14 +321,14 @@ fn decide(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> 
         ApiKey::SaslHandshake => plain(d, call, |_, _: &SaslHandshakeRequest, _| Err(authenticated())),
         ApiKey::SaslAuthenticate => plain(d, call, |_, _: &SaslAuthenticateRequest, _| Err(authenticated())),
         ApiKey::CreateTopics => {
-            plain(d, call, move |s, r: &CreateTopicsRequest, _| s.create_topics_for(&by, r))
+            mutating(d, call, move |s, r: &CreateTopicsRequest, quota| s.create_topics_for(&by, r, quota))
         }
-        ApiKey::DeleteTopics => {
-            plain(d, call, move |s, r: &DeleteTopicsRequest, _| s.delete_topics_for(&by, r, version))
-        }
-        ApiKey::CreatePartitions => {
-            plain(d, call, move |s, r: &CreatePartitionsRequest, _| s.create_partitions_for(&by, r))
-        }
+        ApiKey::DeleteTopics => mutating(d, call, move |s, r: &DeleteTopicsRequest, quota| {
+            s.delete_topics_for(&by, r, version, quota)
+        }),
+        ApiKey::CreatePartitions => mutating(d, call, move |s, r: &CreatePartitionsRequest, quota| {
+            s.create_partitions_for(&by, r, quota)
+        }),
         ApiKey::AlterConfigs => {
             plain(d, call, move |s, r: &AlterConfigsRequest, _| s.alter_configs_for(&by, r))
         }
@@ -408,17 +419,67 @@ where
     let is_large = call.is_large;
     let decide: Decide = Box::new(move |state, now| {
         let decided = authorize(R::KEY, state, &call.requester).and_then(|()| decide(state, &request, now));
-        let Outcome { records, response } = match decided {
-            Ok(outcome) => outcome,
-            Err(error) => {
-                tracing::debug!(api = ?R::KEY, code = %error.code, message = error.message, "Rejected a request");
-                Outcome::answer(request.refuse(error.code, error.message.as_deref(), call.version))
-            }
-        };
-        Decision { records, answer: encoded(&response, R::KEY, call.version, call.correlation_id) }
+        let Outcome { records, response } = decided.unwrap_or_else(|error| refused(&request, error, &call));
+        let answer = encoded(&response, R::KEY, call.version, call.correlation_id);
+        Decision { records, answer, spent: None }
     });
     Ok(Ask::Decide { decide, is_large })
 }
+
+/// As [`plain`], for requests that the quota of changes limits: the answer says how long the client has to pause.
+fn mutating<R>(
+    d: &mut Decoder,
+    call: Call,
+    decide: impl Fn(&mut State, &R, &mut MutationQuota) -> Result<Outcome<R::Response>, ApiError> + Send + 'static,
+) -> Result<Ask, HandleError>
+where
+    R: Refuse + Send + 'static,
+    R::Response: Throttled,
+{
+    let request = R::decode(d, call.version)?;
+    let is_large = call.is_large;
+    let decide: Decide = Box::new(move |state, now| {
+        let mutation = MutationCall {
+            api: R::KEY,
+            version: call.version,
+            requester: &call.requester,
+            client_id: &call.client_id,
+        };
+        let (mut quota, limited) = state.mutation_quota(&mutation, now);
+        let decided =
+            authorize(R::KEY, state, &call.requester).and_then(|()| decide(state, &request, &mut quota));
+        let Outcome { records, mut response } =
+            decided.unwrap_or_else(|error| refused(&request, error, &call));
+        response.throttle(i32::try_from(quota.throttle_ms()).unwrap_or(i32::MAX));
+        let spent = limited.map(|(sharers, limit)| Spent { sharers, limit, quota });
+        let answer = encoded(&response, R::KEY, call.version, call.correlation_id);
+        Decision { records, answer, spent }
+    });
+    Ok(Ask::Decide { decide, is_large })
+}
+
+fn refused<R: Refuse>(request: &R, error: ApiError, call: &Call) -> Outcome<R::Response> {
+    tracing::debug!(api = ?R::KEY, code = %error.code, message = error.message, "Rejected a request");
+    Outcome::answer(request.refuse(error.code, error.message.as_deref(), call.version))
+}
+
+/// An answer to a request that the quota of changes limits.
+trait Throttled {
+    /// Sets how long the client has to pause.
+    fn throttle(&mut self, ms: i32);
+}
+
+macro_rules! throttled {
+    ($($response:ident)*) => {
+        $(impl Throttled for $response {
+            fn throttle(&mut self, ms: i32) {
+                self.throttle_time_ms = ms;
+            }
+        })*
+    };
+}
+
+throttled! { CreatePartitionsResponse CreateTopicsResponse DeleteTopicsResponse }
 
 fn api_version(api: ApiKey) -> ApiVersion {
     let (min_version, max_version) = api.versions();

@@ -28,7 +28,7 @@ use crate::quorum::{
     fetch_snapshot,
 };
 use crate::requester::Requester;
-use crate::state::{Now, State};
+use crate::state::{Now, Spent, State};
 
 mod drafts;
 mod opening;
@@ -248,7 +248,8 @@ impl Driver {
 
     /// Writes a decision, and answers when it is committed.
     fn carry_out(&mut self, decision: Decision, now: Now, reply: Reply) {
-        let Decision { records, answer } = decision;
+        let Decision { records, answer, spent } = decision;
+        self.spend(spent.as_ref());
         let frame = match answer {
             Ok(frame) => frame,
             Err(error) => return send(reply, Err(error.into())),
@@ -266,6 +267,15 @@ impl Driver {
             }
         }
         self.answer_after(self.log.end_offset(), frame, reply);
+    }
+
+    /// Takes what a decision has used of its client's quota.
+    fn spend(&mut self, spent: Option<&Spent>) {
+        if let Some(spent) = spent {
+            let now = self.now();
+            let tokens = self.state.spend(spent, now);
+            self.published.spent(spent, tokens);
+        }
     }
 
     /// Answers once everything before an offset is committed.

@@ -28,6 +28,6 @@ pub use dispatch::{HandleError, serves};
 pub use options::{
     ConfigRefusal, ConfigRules, ControllerOptions, EffectiveConfig, default_supported_features,
 };
-pub use published::ControllerFigures;
+pub use published::{ControllerFigures, MutationFigures};
 pub use quorum::{QuorumStateError, SnapshotError, StartError};
 pub use requester::Requester;

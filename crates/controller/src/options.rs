@@ -10,6 +10,7 @@ use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind, Endpoint, VersionRange, feature};
 use thalweg_security::acl::Rules;
+use thalweg_security::quota::Window;
 use thalweg_security::sasl::scram::NewUser;
 use thalweg_wire::{ErrorCode, Uuid};
 
@@ -53,6 +54,8 @@ pub struct ControllerOptions {
     /// `unclean.leader.election.interval.ms`: interval of elections outside the in-sync replicas, for leaderless
     /// partitions that allow it.
     pub unclean_election_interval: Duration,
+    /// `controller.quota.window.num` and `controller.quota.window.size.seconds`.
+    pub quota_window: Window,
     /// Delegation tokens.
     pub delegation_tokens: DelegationTokenSettings,
     /// The features that this node can serve, with their levels.
@@ -99,6 +102,7 @@ impl ControllerOptions {
             rebalance_leaders: settings.rebalances_leaders,
             rebalance_interval: settings.leader_imbalance_check_interval,
             unclean_election_interval: settings.unclean_election_interval,
+            quota_window: Window::new(settings.quota_samples, settings.quota_sample),
             delegation_tokens: config.delegation_tokens.clone(),
             supported_features: default_supported_features(),
             bootstrap_features: BTreeMap::new(),

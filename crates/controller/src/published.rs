@@ -4,13 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use thalweg_hash::HashMap;
 use thalweg_metadata::{Image, LeaderRecoveryState, VersionedRecord};
+use thalweg_security::quota::{Average, METRICS_WINDOW, Rate, Sharers};
 use thalweg_wire::MetadataRecord;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+use tokio::time::Instant;
+
+use crate::state::Spent;
+
+/// How many clients of the quota of changes have figures; those that used it last.
+const MUTATING_MAX: usize = 1_000;
 
 /// See the module. Written by the controller's task only.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Published {
+    began: Instant,
+    mutations: Mutex<HashMap<Sharers, Mutating>>,
     committed: Mutex<Arc<Image>>,
+    changed: Notify,
     epoch: AtomicI64,
     end_offset: AtomicI64,
     elections: AtomicU64,
@@ -18,6 +31,28 @@ pub struct Published {
     ended_sessions: AtomicU64,
     requests: AtomicU64,
     refused_on_full_disk: AtomicU64,
+}
+
+/// A client of the quota of changes.
+#[derive(Debug)]
+struct Mutating {
+    used_ms: i64,
+    tokens: f64,
+    rate: Rate,
+    throttle_ms: Average,
+}
+
+/// What clients that share a limit have used of the quota of changes.
+#[derive(Clone, Debug)]
+pub struct MutationFigures {
+    /// The clients.
+    pub sharers: Sharers,
+    /// The tokens that are left after their last request; negative when they have to pause.
+    pub tokens: f64,
+    /// Partitions created and deleted per second, over the last 30 to 60 seconds.
+    pub per_second: f64,
+    /// The average of the pauses that were asked for in the last 30 to 60 seconds, in milliseconds; NaN without any.
+    pub throttle_ms: f64,
 }
 
 /// The counts at one moment.
@@ -41,15 +76,79 @@ pub struct ControllerFigures {
     pub refused_on_full_disk: u64,
     /// Requests that wait for the controller's task.
     pub waiting_requests: usize,
+    /// The use of the quota of changes.
+    pub mutations: Vec<MutationFigures>,
+}
+
+impl Default for Published {
+    fn default() -> Published {
+        Published {
+            began: Instant::now(),
+            mutations: Mutex::default(),
+            committed: Mutex::default(),
+            changed: Notify::new(),
+            epoch: AtomicI64::default(),
+            end_offset: AtomicI64::default(),
+            elections: AtomicU64::default(),
+            unclean_elections: AtomicU64::default(),
+            ended_sessions: AtomicU64::default(),
+            requests: AtomicU64::default(),
+            refused_on_full_disk: AtomicU64::default(),
+        }
+    }
 }
 
 impl Published {
+    /// A request has used the quota of changes, of which this is left.
+    pub(crate) fn spent(&self, spent: &Spent, tokens: f64) {
+        let now_ms = self.now_ms();
+        let mut mutations = self.mutations.lock();
+        if mutations.len() >= MUTATING_MAX && !mutations.contains_key(&spent.sharers) {
+            let oldest = mutations.iter().min_by_key(|(_, mutating)| mutating.used_ms);
+            if let Some(oldest) = oldest.map(|(sharers, _)| sharers.clone()) {
+                mutations.remove(&oldest);
+            }
+        }
+        let mutating = mutations.entry(spent.sharers.clone()).or_insert_with(|| Mutating {
+            used_ms: now_ms,
+            tokens,
+            rate: Rate::new(METRICS_WINDOW),
+            throttle_ms: Average::new(METRICS_WINDOW),
+        });
+        (mutating.used_ms, mutating.tokens) = (now_ms, tokens);
+        mutating.rate.record(spent.quota.taken(), now_ms);
+        if spent.quota.throttle_ms() > 0 {
+            mutating.throttle_ms.record(milliseconds(spent.quota.throttle_ms()), now_ms);
+        }
+    }
+
+    fn mutations(&self) -> Vec<MutationFigures> {
+        let now_ms = self.now_ms();
+        let figures = |(sharers, mutating): (&Sharers, &mut Mutating)| MutationFigures {
+            sharers: sharers.clone(),
+            tokens: mutating.tokens,
+            per_second: mutating.rate.per_second(now_ms),
+            throttle_ms: mutating.throttle_ms.get(now_ms),
+        };
+        self.mutations.lock().iter_mut().map(figures).collect()
+    }
+
+    fn now_ms(&self) -> i64 {
+        i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
     pub(crate) fn lead(&self, epoch: i32) {
         self.epoch.store(i64::from(epoch), Ordering::Relaxed);
     }
 
     pub(crate) fn commit(&self, image: &Arc<Image>) {
         *self.committed.lock() = Arc::clone(image);
+        self.changed.notify_waiters();
+    }
+
+    /// Completes when something is committed after this call.
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 
     pub(crate) fn image(&self) -> Arc<Image> {
@@ -94,6 +193,12 @@ impl Published {
             requests: self.requests.load(Ordering::Relaxed),
             refused_on_full_disk: self.refused_on_full_disk.load(Ordering::Relaxed),
             waiting_requests,
+            mutations: self.mutations(),
         }
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "pauses are far below 2^53 milliseconds")]
+fn milliseconds(ms: i64) -> f64 {
+    ms as f64
 }

@@ -1,180 +1,412 @@
-//! Limits the number of connections: `max.connections`, `max.connections.per.ip` and its overrides, and the
-//! descriptors reserved for logs.
+//! Which connections are accepted, and when: by `max.connections`, `max.connection.creation.rate`,
+//! `max.connections.per.ip`, the quota of addresses, and the descriptors reserved for logs.
+//!
+//! The decisions are those of [`ConnectionQuotas`]. Here are the time, the wait for a slot, and the tasks of connections that
+//! are closed for others.
 
 use parking_lot::Mutex;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use thalweg_hash::HashMap;
 use thalweg_log::disk::{Descriptors, OpenConnection, TooFewDescriptors};
+use thalweg_security::quota::{
+    ConnectionLimits, ConnectionQuotas, IpRates, ListenerFigures, Refusal, Window,
+};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
-/// The limits on connections, and how many there are. Shared by all listeners.
+/// How many connections may wait to be closed because their address opened them too fast. Others are closed at once.
+const DELAYED_MAX: usize = 1_000;
+
+/// The connections that are open, and what limits them. Shared by all listeners.
 #[derive(Debug)]
-pub struct ConnectionLimits {
-    open: Mutex<Open>,
+pub struct Connections {
+    state: Mutex<State>,
+    began: Instant,
+    /// A connection may fit that did not before.
+    freed: Notify,
     descriptors: Descriptors,
 }
 
 #[derive(Debug)]
-struct Open {
-    max: usize,
-    max_per_ip: usize,
-    per_ip_overrides: HashMap<IpAddr, usize>,
-    total: usize,
-    by_ip: HashMap<IpAddr, usize>,
-    /// Number of accepted and of rejected connections.
-    admitted: u64,
-    refused: u64,
+struct State {
+    quotas: ConnectionQuotas,
+    slots: HashMap<u64, Slot>,
+    next_id: u64,
+    /// Connections that were told to end, and have not yet.
+    ending: usize,
+    delayed: usize,
+    figures: ConnectionFigures,
+}
+
+/// What is known of an open connection.
+#[derive(Debug)]
+struct Slot {
+    is_protected: bool,
+    used_us: Arc<AtomicU64>,
+    task: Option<AbortHandle>,
+}
+
+/// Counts of connections since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ConnectionFigures {
+    /// Admitted.
+    pub admitted: u64,
+    /// Turned away: their address had too many, or there were too few descriptors.
+    pub refused: u64,
+    /// Turned away because their address opened connections too fast.
+    pub throttled: u64,
+    /// Closed for a connection of the listener between brokers, or because the limit was lowered.
+    pub evicted: u64,
 }
 
 /// Why a connection was turned away.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum Refused {
-    #[error("max.connections={max} are open")]
-    Total { max: usize },
     #[error("max.connections.per.ip={max} are open from {ip}")]
     PerIp { ip: IpAddr, max: usize },
     #[error(transparent)]
     Descriptors(#[from] TooFewDescriptors),
+    #[error("{ip} opens connections faster than its connection_creation_rate")]
+    TooFast { ip: IpAddr, delay: Option<Delay> },
 }
 
 /// A slot for one connection, released when dropped.
 #[derive(Debug)]
 pub(super) struct Admission {
-    limits: Arc<ConnectionLimits>,
+    connections: Arc<Connections>,
+    listener: String,
     ip: IpAddr,
+    id: u64,
+    used_us: Arc<AtomicU64>,
     _descriptor: OpenConnection,
 }
 
-impl ConnectionLimits {
-    /// Limits with no open connections, which take descriptors from this budget.
+/// The time for which a connection is kept open that is turned away.
+#[derive(Debug)]
+pub(super) struct Delay {
+    pub length: Duration,
+    connections: Arc<Connections>,
+    _descriptor: OpenConnection,
+}
+
+impl Connections {
+    /// None open. They take descriptors from this budget. `window` is that of client quotas, and `between_brokers` the
+    /// listener that the limits of the broker do not hold for.
     pub fn new(
-        max: usize,
-        max_per_ip: usize,
-        per_ip_overrides: HashMap<IpAddr, usize>,
+        window: Window,
+        limits: ConnectionLimits,
+        between_brokers: Option<String>,
         descriptors: Descriptors,
     ) -> Arc<Self> {
-        let open = Open {
-            max,
-            max_per_ip,
-            per_ip_overrides,
-            total: 0,
-            by_ip: HashMap::default(),
-            admitted: 0,
-            refused: 0,
+        let state = State {
+            quotas: ConnectionQuotas::new(window, limits, between_brokers),
+            slots: HashMap::default(),
+            next_id: 0,
+            ending: 0,
+            delayed: 0,
+            figures: ConnectionFigures::default(),
         };
-        Arc::new(Self { open: Mutex::new(open), descriptors })
+        Arc::new(Self { state: Mutex::new(state), began: Instant::now(), freed: Notify::new(), descriptors })
     }
 
-    /// Other limits from now on. Connections that are open stay, even where there are more than may be.
-    pub fn change(&self, max: usize, max_per_ip: usize, per_ip_overrides: HashMap<IpAddr, usize>) {
-        let mut open = self.open.lock();
-        (open.max, open.max_per_ip, open.per_ip_overrides) = (max, max_per_ip, per_ip_overrides);
+    /// Other limits from now on. Connections above a lower limit of the broker are closed.
+    pub fn set_limits(&self, limits: ConnectionLimits) {
+        let mut state = self.state.lock();
+        state.quotas.set_limits(limits);
+        state.end_excess();
+        drop(state);
+        self.freed.notify_waiters();
+    }
+
+    /// Other rates of addresses from now on.
+    pub fn set_ip_rates(&self, ip_rates: IpRates) {
+        self.state.lock().quotas.set_ip_rates(ip_rates);
     }
 
     /// How many connections are open.
     pub fn open(&self) -> usize {
-        self.open.lock().total
+        self.state.lock().quotas.open()
     }
 
-    /// How many connections were admitted since the start.
-    pub fn admitted(&self) -> u64 {
-        self.open.lock().admitted
+    /// Counts since the start.
+    pub fn figures(&self) -> ConnectionFigures {
+        self.state.lock().figures
     }
 
-    /// How many connections were turned away since the start.
-    pub fn refused(&self) -> u64 {
-        self.open.lock().refused
+    /// New connections per second over all listeners, without those between brokers.
+    pub fn per_second(&self) -> f64 {
+        self.state.lock().quotas.per_second(self.now_ms())
     }
 
-    pub(super) fn admit(self: &Arc<Self>, ip: IpAddr) -> Result<Admission, Refused> {
+    /// The listeners.
+    pub fn listener_figures(&self) -> Vec<ListenerFigures> {
+        self.state.lock().quotas.figures(self.now_ms())
+    }
+
+    /// The rates of addresses that have a limit: as many as `max`, the highest.
+    pub fn ip_figures(&self, max: usize) -> Vec<(IpAddr, f64)> {
+        self.state.lock().quotas.ip_figures(max, self.now_ms())
+    }
+
+    fn now_ms(&self) -> i64 {
+        i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn us(&self, at: Instant) -> u64 {
+        u64::try_from(at.duration_since(self.began).as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Counts a new connection. Its listener accepts no other for this long.
+    pub(super) fn arrive(&self, listener: &str) -> Duration {
+        let pause_ms = self.state.lock().quotas.arrive(listener, self.now_ms());
+        Duration::from_millis(u64::try_from(pause_ms).unwrap_or(0))
+    }
+
+    /// Admits a connection that has arrived, as soon as there is a slot for it. `full` is called when it has to wait.
+    pub(super) async fn admit(
+        self: &Arc<Self>,
+        listener: &str,
+        ip: IpAddr,
+        full: impl FnOnce(),
+    ) -> Result<Admission, Refused> {
+        let mut full = Some(full);
+        loop {
+            let freed = self.freed.notified();
+            tokio::pin!(freed);
+            freed.as_mut().enable();
+            if let Some(admitted) = self.try_admit(listener, ip) {
+                return admitted;
+            }
+            if let Some(full) = full.take() {
+                full();
+            }
+            freed.await;
+        }
+    }
+
+    /// None while there is no slot.
+    fn try_admit(self: &Arc<Self>, listener: &str, ip: IpAddr) -> Option<Result<Admission, Refused>> {
         let ip = ip.to_canonical();
-        let mut open = self.open.lock();
-        let admitted = open.check(ip).and_then(|()| Ok(self.descriptors.open_connection()?));
-        match admitted {
-            Ok(descriptor) => {
-                open.admit(ip);
-                Ok(Admission { limits: Arc::clone(self), ip, _descriptor: descriptor })
+        let mut state = self.state.lock();
+        if !state.quotas.has_slot(listener) {
+            return None;
+        }
+        Some(match state.quotas.enter(listener, ip, self.now_ms()) {
+            Ok(()) => match self.descriptors.open_connection() {
+                Ok(descriptor) => Ok(self.admitted(&mut state, listener, ip, descriptor)),
+                Err(error) => {
+                    state.quotas.leave(listener, ip);
+                    state.figures.refused += 1;
+                    Err(error.into())
+                }
+            },
+            Err(Refusal::TooMany { max }) => {
+                state.figures.refused += 1;
+                Err(Refused::PerIp { ip, max })
             }
-            Err(refused) => {
-                open.refused += 1;
-                Err(refused)
+            Err(Refusal::TooFast { pause_ms }) => {
+                state.figures.throttled += 1;
+                Err(Refused::TooFast { ip, delay: self.delay(&mut state, pause_ms) })
             }
+        })
+    }
+
+    fn admitted(
+        self: &Arc<Self>,
+        state: &mut State,
+        listener: &str,
+        ip: IpAddr,
+        descriptor: OpenConnection,
+    ) -> Admission {
+        let used_us = Arc::new(AtomicU64::new(self.us(Instant::now())));
+        let id = state.next_id;
+        state.next_id += 1;
+        state.figures.admitted += 1;
+        let is_protected = state.quotas.is_protected(listener);
+        state.slots.insert(id, Slot { is_protected, used_us: Arc::clone(&used_us), task: None });
+        state.end_excess();
+        let (connections, listener) = (Arc::clone(self), listener.to_owned());
+        Admission { connections, listener, ip, id, used_us, _descriptor: descriptor }
+    }
+
+    fn delay(self: &Arc<Self>, state: &mut State, pause_ms: i64) -> Option<Delay> {
+        if state.delayed >= DELAYED_MAX {
+            return None;
+        }
+        let descriptor = self.descriptors.open_connection().ok()?;
+        state.delayed += 1;
+        let length = Duration::from_millis(u64::try_from(pause_ms).unwrap_or(0));
+        Some(Delay { length, connections: Arc::clone(self), _descriptor: descriptor })
+    }
+
+    /// The connection is served by this task.
+    pub(super) fn served_by(&self, id: u64, task: AbortHandle) {
+        if let Some(slot) = self.state.lock().slots.get_mut(&id) {
+            slot.task = Some(task);
         }
     }
 }
 
-impl Open {
-    fn check(&self, ip: IpAddr) -> Result<(), Refused> {
-        if self.total >= self.max {
-            return Err(Refused::Total { max: self.max });
+impl State {
+    /// Ends as many connections as there are too many, those first that were used least recently.
+    fn end_excess(&mut self) {
+        let excess = self.quotas.excess().saturating_sub(self.ending);
+        if excess == 0 {
+            return;
         }
-        let max = self.per_ip_overrides.get(&ip).copied().unwrap_or(self.max_per_ip);
-        let count = self.by_ip.get(&ip).copied().unwrap_or(0);
-        if count >= max {
-            return Err(Refused::PerIp { ip, max });
+        let candidates = self.slots.iter().filter(|(_, slot)| !slot.is_protected && slot.task.is_some());
+        let mut candidates: Vec<_> =
+            candidates.map(|(id, slot)| (slot.used_us.load(Ordering::Relaxed), *id)).collect();
+        if candidates.len() > excess {
+            candidates.select_nth_unstable(excess);
         }
-        Ok(())
+        for (_, id) in candidates.into_iter().take(excess) {
+            if let Some(Slot { task: Some(task), .. }) = self.slots.remove(&id) {
+                task.abort();
+                self.ending += 1;
+                self.figures.evicted += 1;
+            }
+        }
+        tracing::debug!(excess, "Closed the connections used least recently (max.connections)");
+    }
+}
+
+impl Admission {
+    /// Its number.
+    pub(super) fn id(&self) -> u64 {
+        self.id
     }
 
-    fn admit(&mut self, ip: IpAddr) {
-        *self.by_ip.entry(ip).or_default() += 1;
-        self.total += 1;
-        self.admitted += 1;
+    /// The connection is in use.
+    pub(super) fn touch(&self, now: Instant) {
+        self.used_us.store(self.connections.us(now), Ordering::Relaxed);
     }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        let mut open = self.limits.open.lock();
-        open.total -= 1;
-        match open.by_ip.get_mut(&self.ip) {
-            Some(count) if *count > 1 => *count -= 1,
-            _ => {
-                open.by_ip.remove(&self.ip);
-            }
+        let mut state = self.connections.state.lock();
+        state.quotas.leave(&self.listener, self.ip);
+        if state.slots.remove(&self.id).is_none() {
+            state.ending -= 1;
         }
+        drop(state);
+        self.connections.freed.notify_waiters();
+    }
+}
+
+impl Drop for Delay {
+    fn drop(&mut self) {
+        self.connections.state.lock().delayed -= 1;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_security::quota::ListenerLimits;
 
-    #[test]
-    fn a_place_is_given_back() {
-        let ip: IpAddr = "127.0.0.1".parse().expect("an address");
-        let limits = ConnectionLimits::new(
-            2,
-            1,
-            [("127.0.0.2".parse().expect("an address"), 2)].into_iter().collect(),
-            Descriptors::default(),
-        );
-        let first = limits.admit(ip).expect("the first fits");
-        assert_eq!(limits.admit(ip).err(), Some(Refused::PerIp { ip, max: 1 }));
-        let mapped: IpAddr = "::ffff:127.0.0.1".parse().expect("an address");
-        assert!(limits.admit(mapped).is_err(), "an IPv4 address in IPv6 clothes is the same address");
+    const WINDOW: Window = Window { samples: 11, sample_ms: 1000 };
+    const UNLIMITED: ListenerLimits = ListenerLimits { connections: usize::MAX, per_second: u32::MAX };
+
+    fn limits(connections: usize, per_ip: usize) -> ConnectionLimits {
+        let listeners = [("CLIENTS".to_owned(), UNLIMITED), ("BROKERS".to_owned(), UNLIMITED)];
+        ConnectionLimits {
+            connections,
+            per_second: u32::MAX,
+            per_ip,
+            listeners: listeners.into(),
+            ..Default::default()
+        }
+    }
+
+    fn connections(limits: ConnectionLimits, descriptors: Descriptors) -> Arc<Connections> {
+        Connections::new(WINDOW, limits, Some("BROKERS".to_owned()), descriptors)
+    }
+
+    fn admit(connections: &Arc<Connections>, listener: &str, ip: &str) -> Option<Result<Admission, Refused>> {
+        connections.try_admit(listener, ip.parse().expect("an address"))
+    }
+
+    #[tokio::test]
+    async fn a_place_is_given_back() {
+        let mut limits = limits(2, 1);
+        limits.per_ip_overrides.insert("127.0.0.2".parse().expect("an address"), 2);
+        let connections = connections(limits.clone(), Descriptors::default());
+        let first = admit(&connections, "CLIENTS", "127.0.0.1").expect("a slot").expect("the first fits");
+        let second = |ip| admit(&connections, "CLIENTS", ip).expect("a slot");
+        assert!(matches!(second("127.0.0.1"), Err(Refused::PerIp { max: 1, .. })));
+        assert!(second("::ffff:127.0.0.1").is_err(), "an IPv4 address in IPv6 clothes is the same address");
         drop(first);
-        let other: IpAddr = "127.0.0.2".parse().expect("an address");
-        let held = [limits.admit(other).expect("one"), limits.admit(other).expect("two")];
-        assert_eq!(limits.admit(ip).err(), Some(Refused::Total { max: 2 }));
-        limits.change(2, 2, HashMap::default());
+        let held = [second("127.0.0.2").expect("one"), second("127.0.0.2").expect("two")];
+        assert!(admit(&connections, "CLIENTS", "127.0.0.1").is_none(), "two are open");
+        let waiting = tokio::spawn({
+            let waiting = connections.clone();
+            async move { waiting.admit("CLIENTS", "127.0.0.3".parse().expect("an address"), || {}).await.is_ok() }
+        });
         drop(held);
-        assert_eq!((limits.open(), limits.admitted(), limits.refused()), (0, 3, 3));
-        assert!(
-            limits.admit(ip).is_ok_and(|_one| limits.admit(ip).is_ok()),
-            "the limit of an address has risen"
-        );
+        assert!(waiting.await.expect("no panic"), "it waited for a slot");
+        let figures = connections.figures();
+        assert_eq!((connections.open(), figures.admitted, figures.refused), (0, 4, 2));
+    }
+
+    #[tokio::test]
+    async fn connections_between_brokers_close_those_of_clients_that_rest() {
+        let connections = connections(limits(2, 10), Descriptors::default());
+        let client = |used_after_ms| {
+            let admission = admit(&connections, "CLIENTS", "127.0.0.1").expect("a slot").expect("it fits");
+            admission.touch(connections.began + Duration::from_millis(used_after_ms));
+            let id = admission.id();
+            let task = tokio::spawn(async move {
+                let _admission = admission;
+                std::future::pending::<()>().await;
+            });
+            connections.served_by(id, task.abort_handle());
+            task
+        };
+        let (busy, resting) = (client(20), client(10));
+        let _broker = admit(&connections, "BROKERS", "127.0.0.1").expect("a slot").expect("it fits");
+        assert!(resting.await.expect_err("it was closed").is_cancelled());
+        assert!(!busy.is_finished());
+        assert_eq!((connections.open(), connections.figures().evicted), (2, 1));
+        connections.set_limits(limits(1, 10));
+        assert!(busy.await.expect_err("it was closed").is_cancelled());
+        assert_eq!(connections.open(), 1, "the one between brokers stays");
     }
 
     #[test]
     fn connections_leave_descriptors_to_logs() {
         let descriptors = Descriptors::limited(100);
-        let limits = ConnectionLimits::new(1000, 1000, HashMap::default(), descriptors.clone());
-        let ip: IpAddr = "127.0.0.1".parse().expect("an address");
-        let held: Vec<_> = std::iter::from_fn(|| limits.admit(ip).ok()).collect();
+        let connections = connections(limits(1000, 1000), descriptors.clone());
+        let held: Vec<_> =
+            std::iter::from_fn(|| admit(&connections, "CLIENTS", "127.0.0.1").and_then(Result::ok)).collect();
         assert_eq!(Some(held.len()), descriptors.connections_max());
-        assert!(matches!(limits.admit(ip), Err(Refused::Descriptors(_))));
+        let refused = admit(&connections, "CLIENTS", "127.0.0.1");
+        assert!(matches!(refused, Some(Err(Refused::Descriptors(_)))));
         drop(held);
-        assert!(limits.admit(ip).is_ok());
+        assert!(admit(&connections, "CLIENTS", "127.0.0.1").is_some_and(|admitted| admitted.is_ok()));
+    }
+
+    #[test]
+    fn connections_of_an_address_that_is_too_fast_are_closed_late() {
+        let connections = connections(limits(1000, 1000), Descriptors::default());
+        connections.set_ip_rates(IpRates { default: Some(1), named: Default::default() });
+        let mut delays = Vec::new();
+        for _ in 0..DELAYED_MAX + 50 {
+            match admit(&connections, "CLIENTS", "127.0.0.1").expect("a slot") {
+                Ok(admission) => drop(admission),
+                Err(Refused::TooFast { delay, .. }) => delays.push(delay),
+                Err(other) => panic!("{other}"),
+            }
+        }
+        let delayed: Vec<_> = delays.iter().flatten().collect();
+        assert_eq!(delayed.len(), DELAYED_MAX);
+        assert!(delayed.iter().all(|delay| delay.length <= Duration::from_secs(1)));
+        drop(delays);
+        assert_eq!(connections.state.lock().delayed, 0);
     }
 }

@@ -197,7 +197,7 @@ pub(super) struct Connection<H: Handler> {
     /// The last answer is in `output`; why it is the last.
     last: Option<String>,
     stopping: watch::Receiver<bool>,
-    _admission: Admission,
+    admission: Admission,
 }
 
 /// An answer that is awaited, or is ready behind one that is awaited.
@@ -235,7 +235,7 @@ impl<H: Handler> Connection<H> {
             unproven,
             last: None,
             stopping,
-            _admission: admission,
+            admission,
         }
     }
 
@@ -257,7 +257,9 @@ impl<H: Handler> Connection<H> {
     }
 
     async fn round(&mut self) -> Result<(), Disconnect> {
-        let until = Instant::now() + ROUND_MAX;
+        let now = Instant::now();
+        let until = now + ROUND_MAX;
+        self.admission.touch(now);
         let was_unproven = self.unproven.is_some();
         let refused = self.handle_frames(until);
         self.settle();

@@ -25,7 +25,7 @@ mod network;
 mod output;
 mod stream;
 
-pub use admission::ConnectionLimits;
+pub use admission::{ConnectionFigures, Connections};
 pub use answers::AnswerMemory;
 pub use connection::{ConnectionSettings, Handler, Peer, Reply, Unproven};
 pub use handshake::{HandshakeTurns, TlsListener};

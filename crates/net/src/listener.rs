@@ -1,6 +1,6 @@
 //! Listening sockets: bound first, served when the broker is ready, closed first when it stops.
 
-use super::admission::{Admission, ConnectionLimits};
+use super::admission::{Admission, Connections, Refused};
 use super::connection::{Connection, ConnectionSettings, Disconnect, Handler, Peer, stopped};
 use super::handshake::TlsListener;
 use super::mute::Mute;
@@ -21,8 +21,8 @@ use tokio::time::Instant;
 /// How long the accept loop rests when the process is out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often a listener logs that it cannot accept.
-const FAILED_ACCEPTS_NOTED: Duration = Duration::from_secs(60);
+/// How often a listener logs that it cannot accept, or that it is full.
+const NOTED_EVERY: Duration = Duration::from_secs(60);
 
 /// A listener could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -155,7 +155,7 @@ fn open(address: SocketAddr, options: SocketOptions) -> io::Result<TcpListener> 
 pub(super) struct Serving<H> {
     handler: H,
     settings: ConnectionSettings,
-    limits: Arc<ConnectionLimits>,
+    limits: Arc<Connections>,
     stopping: watch::Receiver<bool>,
     name: String,
     tls: Option<Arc<TlsListener>>,
@@ -202,7 +202,7 @@ impl Listening {
         self,
         handler: H,
         settings: ConnectionSettings,
-        limits: Arc<ConnectionLimits>,
+        limits: Arc<Connections>,
         stopping: watch::Receiver<bool>,
     ) {
         let serving = Serving { handler, settings, limits, stopping, name: self.name, tls: self.tls };
@@ -217,7 +217,7 @@ impl Listening {
 async fn accept<H: Handler + Sync>(socket: Acceptor, serving: Serving<H>) {
     let mut connections = JoinSet::new();
     let mut stopping = serving.stopping.clone();
-    let mut failing_since = None;
+    let (mut failed_noted, mut full_noted) = (None, None);
     loop {
         tokio::select! {
             biased;
@@ -225,9 +225,18 @@ async fn accept<H: Handler + Sync>(socket: Acceptor, serving: Serving<H>) {
             // Before the next is accepted: finished tasks must not pile up when connections arrive without a pause.
             Some(_) = connections.join_next() => {}
             accepted = socket.accept() => match accepted {
-                Ok((stream, address)) => admit(stream, address, &serving, &mut connections),
+                Ok((stream, address)) => {
+                    // Nothing else is accepted meanwhile: the system's queue holds what comes.
+                    tokio::select! {
+                        biased;
+                        () = stopped(&mut stopping) => break,
+                        () = admit(stream, address, &serving, &mut connections, &mut full_noted) => {}
+                    }
+                }
                 Err(error) => {
-                    note_failed_accept(&serving.name, &error, &mut failing_since);
+                    if is_due(&mut failed_noted) {
+                        tracing::warn!(listener = serving.name, %error, "Failed to accept connections");
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
@@ -237,32 +246,61 @@ async fn accept<H: Handler + Sync>(socket: Acceptor, serving: Serving<H>) {
     while connections.join_next().await.is_some() {}
 }
 
-/// Without descriptors every attempt fails: log one line a minute.
-fn note_failed_accept(listener: &str, error: &io::Error, noted: &mut Option<Instant>) {
-    if noted.is_none_or(|noted| noted.elapsed() >= FAILED_ACCEPTS_NOTED) {
+/// What repeats with every attempt is logged in one line a minute.
+fn is_due(noted: &mut Option<Instant>) -> bool {
+    let is_due = noted.is_none_or(|noted| noted.elapsed() >= NOTED_EVERY);
+    if is_due {
         *noted = Some(Instant::now());
-        tracing::warn!(listener, %error, "Failed to accept connections");
     }
+    is_due
 }
 
-fn admit<H: Handler + Sync>(
+/// Serves a connection that was accepted, once the rates and numbers of connections allow it, or closes it.
+async fn admit<H: Handler + Sync>(
     stream: Stream,
     address: SocketAddr,
     serving: &Serving<H>,
     connections: &mut JoinSet<()>,
+    full_noted: &mut Option<Instant>,
 ) {
-    let admission = match serving.limits.admit(address.ip()) {
+    let Serving { limits, name, .. } = serving;
+    let pause = limits.arrive(name);
+    if !pause.is_zero() {
+        tokio::time::sleep(pause).await;
+    }
+    let full = || {
+        if is_due(full_noted) {
+            tracing::warn!(listener = name, "Accepts no connection until one ends (max.connections)");
+        }
+    };
+    let admission = match limits.admit(name, address.ip(), full).await {
         Ok(admission) => admission,
+        Err(Refused::TooFast { delay, .. }) => {
+            tracing::debug!(listener = name, %address, ?delay, "Rejected a connection for the rate of its address");
+            if let Some(delay) = delay {
+                let mut stopping = serving.stopping.clone();
+                connections.spawn(async move {
+                    tokio::select! {
+                        () = stopped(&mut stopping) => {}
+                        () = tokio::time::sleep(delay.length) => {}
+                    }
+                    drop(stream);
+                });
+            }
+            return;
+        }
         Err(reason) => {
-            tracing::warn!(listener = serving.name, %address, %reason, "Rejected a connection");
+            tracing::warn!(listener = name, %address, %reason, "Rejected a connection");
             return;
         }
     };
     if let Stream::Tcp(socket) = &stream {
         tune(socket, address, &serving.settings);
     }
-    let serving = serving.clone();
-    connections.spawn(async move { serve(stream, address, serving, admission).await });
+    let (serving, id) = (serving.clone(), admission.id());
+    let limits = Arc::clone(&serving.limits);
+    let task = connections.spawn(async move { serve(stream, address, serving, admission).await });
+    limits.served_by(id, task);
 }
 
 /// Serves one connection, after its handshake where the listener has TLS.

@@ -80,8 +80,8 @@ fn differs(api: &Api) -> &'static str {
         }
         ApiKey::IncrementalAlterConfigs => "log levels cannot be changed",
         ApiKey::CreateDelegationToken => "at most 10,000 tokens in a cluster and 100 renewers of a token",
-        ApiKey::DescribeClientQuotas | ApiKey::AlterClientQuotas => {
-            "quotas of cluster changes and of connections are stored, but not enforced yet"
+        ApiKey::AlterClientQuotas => {
+            "the embedded controller takes an address as the name of an `ip`, no host name"
         }
         _ => "",
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_net::{Frame, Reply};
 use thalweg_wire::data::DefaultPrincipalData;
-use thalweg_wire::frame::{LENGTH_LEN, decode_response, encode_request, response_header_version};
+use thalweg_wire::frame::{LENGTH_LEN, decode_response, encode_request};
 use thalweg_wire::request::describe_quorum_request::{PartitionData, TopicData};
 use thalweg_wire::request::{DescribeQuorumRequest, EnvelopeRequest};
 use thalweg_wire::{ApiKey, DecodeError, Decoder, Encoder, ErrorCode, Message, Refuse, Request};
@@ -63,18 +63,19 @@ where
 {
     let broker = Arc::clone(broker);
     Ok(Reply::Later(Box::pin(async move {
-        let failure = match ask(&broker, &call, call.frame.clone()).await {
+        let asked = async {
+            let answer = ask(&broker, &call, call.frame.clone()).await?;
+            let only_reads = matches!(call.key, ApiKey::ListPartitionReassignments | ApiKey::DescribeQuorum);
+            if !only_reads {
+                shown(&broker).await;
+            }
+            Ok(answer)
+        };
+        let (asked, spent) = broker.quotas.timed(asked).await;
+        let failure = match asked {
             Ok(answer) => {
-                let only_reads =
-                    matches!(call.key, ApiKey::ListPartitionReassignments | ApiKey::DescribeQuorum);
-                if !only_reads {
-                    shown(&broker).await;
-                }
                 call.answered(&broker);
-                // The controller has its own quotas, and counts on this broker to hold the client back.
-                if let Some(length) = throttle_time(&call, &answer) {
-                    call.peer.mute.pause(length);
-                }
+                let answer = broker.quotas.charge_forwarded(&call.caller(), call.version, spent, answer);
                 return Reply::Now(Frame::with_length(answer));
             }
             // The client reconnects and asks for the versions again.
@@ -96,23 +97,6 @@ where
             Err(error) => Reply::Close(format!("{:?} version {}: {error}", call.key, call.version)),
         }
     })))
-}
-
-/// The pause that the controller's answer asks for.
-fn throttle_time(call: &Call, answer: &[u8]) -> Option<Duration> {
-    let is_flexible = response_header_version(call.key, call.version) > 0;
-    let bytes = match call.key {
-        ApiKey::DescribeQuorum => return None,
-        // It comes last, before the tags of a flexible message, of which there are none.
-        ApiKey::CreateDelegationToken | ApiKey::RenewDelegationToken | ApiKey::ExpireDelegationToken => {
-            let end = answer.len().checked_sub(usize::from(is_flexible))?;
-            answer.get(..end)?.last_chunk()?
-        }
-        // It comes first, behind the correlation id and the tags of a flexible header, of which there are none.
-        _ => answer.get(4 + usize::from(is_flexible)..)?.first_chunk()?,
-    };
-    let ms = i32::from_be_bytes(*bytes);
-    u64::try_from(ms).ok().filter(|ms| *ms > 0).map(Duration::from_millis)
 }
 
 /// Reasons for a missing answer of the controller, as distinguished by Kafka's `ForwardingManagerImpl`.

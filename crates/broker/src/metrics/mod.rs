@@ -15,6 +15,7 @@ mod figures;
 mod groups;
 mod logs;
 mod process;
+mod quotas;
 mod replication;
 mod requests;
 mod topics;
@@ -52,6 +53,7 @@ struct Chapter {
 const CHAPTERS: &[Chapter] = &[
     Chapter { title: "Topics", families: topics::FAMILIES },
     Chapter { title: "Requests and connections", families: requests::FAMILIES },
+    Chapter { title: "Quotas", families: quotas::FAMILIES },
     Chapter { title: "Replication", families: replication::FAMILIES },
     Chapter { title: "Logs", families: logs::FAMILIES },
     Chapter { title: "Groups", families: groups::FAMILIES },

@@ -112,7 +112,7 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: &[],
         read: |figures, out| {
             if let Some(broker) = figures.broker() {
-                out.add(&[], broker.connections.admitted());
+                out.add(&[], broker.connections.figures().admitted);
             }
         },
     },
@@ -141,11 +141,33 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "thalweg_connections_refused_total",
         kind: Kind::Counter,
-        help: "Connections rejected by max.connections or max.connections.per.ip, or to keep file descriptors for logs.",
+        help: "Connections rejected by max.connections.per.ip, or to keep file descriptors for logs.",
         labels: &[],
         read: |figures, out| {
             if let Some(broker) = figures.broker() {
-                out.add(&[], broker.connections.refused());
+                out.add(&[], broker.connections.figures().refused);
+            }
+        },
+    },
+    Family {
+        name: "thalweg_connections_throttled_total",
+        kind: Kind::Counter,
+        help: "Connections rejected because their address opened them faster than its quota.",
+        labels: &[],
+        read: |figures, out| {
+            if let Some(broker) = figures.broker() {
+                out.add(&[], broker.connections.figures().throttled);
+            }
+        },
+    },
+    Family {
+        name: "thalweg_connections_evicted_total",
+        kind: Kind::Counter,
+        help: "Connections closed to make room for one between brokers, or because max.connections was lowered.",
+        labels: &[],
+        read: |figures, out| {
+            if let Some(broker) = figures.broker() {
+                out.add(&[], broker.connections.figures().evicted);
             }
         },
     },

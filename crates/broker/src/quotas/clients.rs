@@ -4,8 +4,8 @@ use super::{KINDS, Kind};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
-use thalweg_metadata::{QuotaEntity, Quotas};
-use thalweg_security::quota::{Limit, Limits, Rate, SharedBy, Window};
+use thalweg_metadata::Quotas;
+use thalweg_security::quota::{Average, Backlog, Limit, Limits, METRICS_WINDOW, Rate, Sharers, Window};
 
 /// How many clients are remembered with their counters. More of them make all be looked up again.
 const CLIENTS_MAX: usize = 10_000;
@@ -30,13 +30,6 @@ pub(super) struct Client {
     pub(super) counters: [Option<Arc<Counter>>; KINDS.len()],
 }
 
-/// Who shares a counter.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Sharers {
-    user: Option<Box<str>>,
-    client_id: Option<Box<str>>,
-}
-
 /// What the clients that share a limit have used.
 #[derive(Debug)]
 pub(super) struct Counter(Mutex<Use>);
@@ -46,29 +39,35 @@ struct Use {
     limit: f64,
     rate: Rate,
     used_ms: i64,
-    throttled: u64,
-    throttled_ms: u64,
+    /// For bytes. The pauses for time are short, and what is not paused for is forgiven.
+    backlog: Option<Backlog>,
+    pauses: Average,
 }
 
 /// What the clients that share a limit have used, for metrics.
 #[derive(Debug)]
 pub struct Usage {
-    /// The user; empty if the limit is shared by users.
-    pub user: String,
-    /// The client id; empty if the limit is shared by client ids.
-    pub client_id: String,
+    /// The clients.
+    pub sharers: Sharers,
     /// Units per second.
     pub rate: f64,
-    /// How often a pause was asked for.
-    pub throttled: u64,
-    /// The sum of those pauses, in milliseconds.
-    pub throttled_ms: u64,
+    /// The average of the pauses that were asked for in the last 30 to 60 seconds, in milliseconds; NaN without any.
+    pub pause_ms: f64,
 }
 
 impl Counter {
-    fn new(limit: f64, window: Window, now_ms: i64) -> Counter {
-        let rate = Rate::new(window);
-        Counter(Mutex::new(Use { limit, rate, used_ms: now_ms, throttled: 0, throttled_ms: 0 }))
+    fn new(kind: Kind, limit: f64, window: Window, now_ms: i64) -> Counter {
+        let backlog = (kind != Kind::Request).then(Backlog::default);
+        let (rate, pauses) = (Rate::new(window), Average::new(METRICS_WINDOW));
+        Counter(Mutex::new(Use { limit, rate, used_ms: now_ms, backlog, pauses }))
+    }
+
+    fn set_limit(&self, limit: f64) {
+        let mut used = self.0.lock();
+        if used.limit.to_bits() != limit.to_bits() {
+            used.limit = limit;
+            used.backlog.iter_mut().for_each(Backlog::clear);
+        }
     }
 
     pub(super) fn limit(&self) -> f64 {
@@ -80,7 +79,7 @@ impl Counter {
         let mut used = self.0.lock();
         used.used_ms = now_ms;
         used.rate.record(value, now_ms);
-        used.throttle(now_ms)
+        used.throttle(value, now_ms)
     }
 
     /// Counts bytes that are about to be sent, and returns the pause in milliseconds. With a pause, for these bytes or
@@ -90,22 +89,36 @@ impl Counter {
         used.used_ms = now_ms;
         let is_first = used.rate.per_second(now_ms) <= 0.0;
         used.rate.record(bytes, now_ms);
-        let throttle_ms = if is_first { 0 } else { used.throttle(now_ms) };
+        let throttle_ms = if is_first {
+            used.backlog.iter_mut().for_each(Backlog::clear);
+            0
+        } else {
+            used.throttle(bytes, now_ms)
+        };
         if throttle_ms > 0 || is_throttled {
-            used.rate.record(-bytes, now_ms);
+            used.take_back(bytes, now_ms);
         }
         throttle_ms
     }
 }
 
 impl Use {
-    fn throttle(&mut self, now_ms: i64) -> i64 {
-        let throttle_ms = self.rate.throttle_ms(self.limit, now_ms).unwrap_or(0);
+    fn throttle(&mut self, value: f64, now_ms: i64) -> i64 {
+        let throttle_ms = match &mut self.backlog {
+            Some(backlog) => backlog.charge(&mut self.rate, value, self.limit, now_ms),
+            None => self.rate.throttle_ms(self.limit, now_ms).unwrap_or(0),
+        };
         if throttle_ms > 0 {
-            self.throttled += 1;
-            self.throttled_ms = self.throttled_ms.saturating_add(throttle_ms.unsigned_abs());
+            self.pauses.record(milliseconds(throttle_ms), now_ms);
         }
         throttle_ms
+    }
+
+    fn take_back(&mut self, value: f64, now_ms: i64) {
+        self.rate.record(-value, now_ms);
+        if let Some(backlog) = &mut self.backlog {
+            backlog.take_back(value, self.limit);
+        }
     }
 }
 
@@ -122,7 +135,7 @@ impl Clients {
 
     /// Replaces all limits; returns the kinds that have some.
     pub(super) fn set(&mut self, quotas: &Quotas) -> Vec<Kind> {
-        self.limits = KINDS.map(|kind| limits(quotas, kind));
+        self.limits = KINDS.map(|kind| quotas.limits(kind.key()));
         self.forget_all();
         for kind in KINDS {
             if self.limits[kind as usize].is_empty() {
@@ -161,16 +174,13 @@ impl Clients {
         limit: Limit,
         now_ms: i64,
     ) -> Arc<Counter> {
-        let by_user = limit.shared_by != SharedBy::ClientId;
-        let by_client_id = limit.shared_by != SharedBy::User;
-        let sharers =
-            Sharers { user: by_user.then(|| user.into()), client_id: by_client_id.then(|| client_id.into()) };
+        let sharers = limit.sharers(user, client_id);
         let counters = &mut self.counters[kind as usize];
         if let Some(counter) = counters.get(&sharers) {
-            counter.0.lock().limit = limit.per_second;
+            counter.set_limit(limit.per_second);
             return Arc::clone(counter);
         }
-        let counter = Arc::new(Counter::new(limit.per_second, self.window, now_ms));
+        let counter = Arc::new(Counter::new(kind, limit.per_second, self.window, now_ms));
         let is_full = counters.len() >= COUNTERS_MAX;
         if is_full {
             drop_oldest_half(counters);
@@ -188,38 +198,25 @@ impl Clients {
         self.known_len = 0;
     }
 
-    pub(super) fn usage(&self, kind: Kind, now_ms: i64) -> Vec<Usage> {
-        let usage = |(sharers, counter): (&Sharers, &Arc<Counter>)| {
+    /// The use of as many clients as `max`: of those that were active last.
+    pub(super) fn usage(&self, kind: Kind, max: usize, now_ms: i64) -> Vec<Usage> {
+        let counters = self.counters[kind as usize].iter();
+        let mut counters: Vec<_> =
+            counters.map(|(sharers, counter)| (counter.0.lock().used_ms, sharers, counter)).collect();
+        counters.sort_unstable_by_key(|(used_ms, ..)| std::cmp::Reverse(*used_ms));
+        counters.truncate(max);
+        let usage = |(_, sharers, counter): (i64, &Sharers, &Arc<Counter>)| {
             let mut used = counter.0.lock();
-            let name = |name: &Option<Box<str>>| name.as_deref().unwrap_or_default().to_owned();
-            Usage {
-                user: name(&sharers.user),
-                client_id: name(&sharers.client_id),
-                rate: used.rate.per_second(now_ms),
-                throttled: used.throttled,
-                throttled_ms: used.throttled_ms,
-            }
+            let (rate, pause_ms) = (used.rate.per_second(now_ms), used.pauses.get(now_ms));
+            Usage { sharers: sharers.clone(), rate, pause_ms }
         };
-        self.counters[kind as usize].iter().map(usage).collect()
+        counters.into_iter().map(usage).collect()
     }
 }
 
-/// The limits of one kind. Entities of addresses have none.
-fn limits(quotas: &Quotas, kind: Kind) -> Limits {
-    let mut limits = Limits::default();
-    for (entity, values) in quotas.iter() {
-        let part = |name: &str| entity.get(name).map(Option::as_deref);
-        if let Some(limit) = values.get(kind.key())
-            && is_of_clients(entity)
-        {
-            limits.set(part("user"), part("client-id"), *limit);
-        }
-    }
-    limits
-}
-
-fn is_of_clients(entity: &QuotaEntity) -> bool {
-    entity.keys().all(|key| key == "user" || key == "client-id")
+#[expect(clippy::cast_precision_loss, reason = "pauses are far below 2^53 milliseconds")]
+fn milliseconds(ms: i64) -> f64 {
+    ms as f64
 }
 
 /// Drops the half that was used least recently. Those that are idle for a window lose nothing by it.

@@ -10,8 +10,9 @@
 //! nothing else was, so that no consumer stalls.
 
 mod clients;
-mod throttle_time;
+pub mod throttle_time;
 
+use bytes::{Bytes, BytesMut};
 use clients::{Client, Clients, Counter};
 use parking_lot::RwLock;
 use std::any::Any;
@@ -85,8 +86,7 @@ pub struct ClientQuotas {
 impl ClientQuotas {
     /// Without limits, over this number of samples of this length.
     pub fn new(samples: usize, sample: Duration) -> ClientQuotas {
-        let sample_ms = i64::try_from(sample.as_millis()).unwrap_or(i64::MAX).max(1);
-        let window = Window { samples: samples.max(1), sample_ms };
+        let window = Window::new(samples, sample);
         ClientQuotas {
             limited: AtomicU8::new(0),
             window,
@@ -102,9 +102,9 @@ impl ClientQuotas {
         self.limited.store(kinds.iter().fold(0, |bits, kind| bits | kind.bit()), Ordering::Release);
     }
 
-    /// What limited clients have used.
-    pub fn usage(&self, kind: Kind) -> Vec<Usage> {
-        self.clients.read().usage(kind, self.now_ms())
+    /// What limited clients have used: as many as `max`, those that were active last.
+    pub fn usage(&self, kind: Kind, max: usize) -> Vec<Usage> {
+        self.clients.read().usage(kind, max, self.now_ms())
     }
 
     fn is_limited(&self, kind: Kind) -> bool {
@@ -179,6 +179,24 @@ impl ClientQuotas {
             if throttle_time_ms > 0 {
                 throttle_time::set(response, throttle_time_ms);
             }
+        }
+    }
+
+    /// Counts the time of a request that the controller has answered, and pauses for as long as this broker or the
+    /// controller, which has its own quotas and relies on the broker to hold the client back, wants. Returns the answer
+    /// with that time.
+    pub fn charge_forwarded(&self, call: &Caller<'_>, version: i16, spent: Duration, answer: Bytes) -> Bytes {
+        let asked = throttle_time::of_answer(call.key, version, &answer);
+        asked.into_iter().for_each(|asked| call.peer.mute.pause(asked));
+        let Some(counter) = self.counter(call, Kind::Request) else { return answer };
+        let own_ms = pause(call, self.time(&counter, spent, self.now_ms()));
+        match throttle_time::place(call.key, version, &answer) {
+            Some(place) if Some(Duration::from_millis(u64::from(own_ms.unsigned_abs()))) > asked => {
+                let mut changed = BytesMut::from(answer);
+                changed[place].copy_from_slice(&own_ms.to_be_bytes());
+                changed.freeze()
+            }
+            _ => answer,
         }
     }
 

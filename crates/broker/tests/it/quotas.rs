@@ -8,11 +8,18 @@ use thalweg_wire::request::alter_client_quotas_request::{EntityData, EntryData, 
 use thalweg_wire::request::*;
 
 /// Sets a quota of clients with this id, of all others without one; `None` removes it.
-async fn set(broker: &Running, client_id: Option<&str>, key: &str, value: Option<f64>) {
-    let entity =
-        EntityData { entity_type: "client-id".to_owned(), entity_name: client_id.map(str::to_owned) };
+pub async fn set(broker: &Running, client_id: Option<&str>, key: &str, value: Option<f64>) {
+    alter(broker, &[("client-id", client_id)], key, value).await;
+}
+
+/// Sets a quota of an entity: types with names, or without for defaults. `None` removes it.
+pub async fn alter(broker: &Running, entity: &[(&str, Option<&str>)], key: &str, value: Option<f64>) {
+    let part = |(kind, name): &(&str, Option<&str>)| EntityData {
+        entity_type: (*kind).to_owned(),
+        entity_name: name.map(str::to_owned),
+    };
     let op = OpData { key: key.to_owned(), value: value.unwrap_or_default(), remove: value.is_none() };
-    let entries = vec![EntryData { entity: vec![entity], ops: vec![op] }];
+    let entries = vec![EntryData { entity: entity.iter().map(part).collect(), ops: vec![op] }];
     let answer = broker.ask(&AlterClientQuotasRequest { entries, validate_only: false }).await;
     assert_eq!(answer.entries[0].error_code, 0);
 }

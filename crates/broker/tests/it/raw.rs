@@ -2,6 +2,7 @@
 
 use crate::running::Running;
 use bytes::{Bytes, BytesMut};
+use std::net::SocketAddr;
 use std::time::Duration;
 use thalweg_wire::frame::{decode_response, encode_request};
 use thalweg_wire::{Message, Request};
@@ -19,7 +20,10 @@ pub struct Raw {
 
 impl Raw {
     pub async fn connect(broker: &Running) -> Raw {
-        let address = broker.server().addresses[0].1[0];
+        Raw::connect_to(broker.server().addresses[0].1[0]).await
+    }
+
+    pub async fn connect_to(address: SocketAddr) -> Raw {
         let stream = TcpStream::connect(address).await.expect("the broker listens");
         stream.set_nodelay(true).expect("a TCP connection");
         Raw { stream, next_correlation_id: 1 }

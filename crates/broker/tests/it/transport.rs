@@ -9,9 +9,10 @@ use std::time::Duration;
 use thalweg_log::LogSlice;
 use thalweg_log::disk::{Disk, LogFile};
 use thalweg_net::{
-    AnswerMemory, ConnectionLimits, ConnectionSettings, Frame, FrameMemory, Handler, Network, Peer, Reply,
+    AnswerMemory, ConnectionSettings, Connections, Frame, FrameMemory, Handler, Network, Peer, Reply,
     Segment, SocketOptions,
 };
+use thalweg_security::quota::{ConnectionLimits, Window};
 use thalweg_watch as watch;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -61,7 +62,9 @@ impl Served {
         let listening = Network::tcp().bind("TEST", "127.0.0.1", 0, options).expect("a free port");
         let address = listening.addresses()[0];
         let (stop, stopping) = watch::channel(false);
-        let limits = ConnectionLimits::new(20, 20, Default::default(), Default::default());
+        let limits = ConnectionLimits { connections: 20, per_ip: 20, per_second: 20, ..Default::default() };
+        let window = Window::new(11, Duration::from_secs(1));
+        let limits = Connections::new(window, limits, None, Default::default());
         let server = tokio::spawn(listening.serve(handler, settings, limits, stopping));
         Served { address, stop, server }
     }

@@ -96,7 +96,7 @@ impl Member {
 
     /// Runs until the consumer leaves. Final errors are passed to the consumer.
     pub(super) async fn run(mut self) -> Result<(), ClientError> {
-        // Boxed is what is rare, and large in a task that mostly waits for its next heartbeat.
+        // Boxed, because they are rare, and large in a task that mostly waits for its next heartbeat.
         loop {
             match self.be_member().await {
                 Pulse::Done | Pulse::Rejoin => {}

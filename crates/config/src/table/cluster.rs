@@ -75,6 +75,10 @@ settings! {
         "How often the controller checks for partitions not led by their preferred replica.";
     "unclean.leader.election.interval.ms": Long[Ms] = "300000", at_least(1), Medium, ReadOnly, Served => unclean_election_interval: Duration,
         "How often the controller checks for partitions that need an unclean election.", internal;
+    "controller.quota.window.num": Int = "11", at_least(1), Low, ReadOnly, Served => quota_samples: usize,
+        "The number of samples of `controller_mutation_rate`, the quota for created and deleted partitions: a client may use as many samples' worth at once.";
+    "controller.quota.window.size.seconds": Int[Seconds] = "1", at_least(1), Low, ReadOnly, Served => quota_sample: Duration,
+        "How long one sample of the quota for cluster changes lasts.";
     "controller.performance.sample.period.ms": Long[Ms] = "60000", at_least(100), Medium, ReadOnly, Accepted(SAMPLES),
         "How often the controller logs the timing of its events.", internal;
     "controller.performance.always.log.threshold.ms": Long[Ms] = "2000", at_least(0), Medium, ReadOnly, Accepted(SAMPLES),

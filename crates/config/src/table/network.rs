@@ -10,10 +10,10 @@ use super::super::check::{
     ANY, CONNECTION_OVERRIDES, FILLED_LIST, FILLED_LIST_OR_NULL, GZIP_LEVEL, LIST_OR_NULL, at_least, between,
     connection_overrides, one_of,
 };
-use super::super::key::Support::{Accepted, Served, Unserved};
+use super::super::key::Support::{Accepted, PerListener, Served, Unserved};
 use super::super::setting::{if_positive, millis_unless_negative};
 use super::declare::settings;
-use super::reason::{BOUNDED_BY_BYTES, CREATION_RATE, EARLY, NO_JAVA, ONE_POOL, PURGATORY, SETUP, UNSTABLE};
+use super::reason::{BOUNDED_BY_BYTES, EARLY, NO_JAVA, ONE_POOL, PURGATORY, SETUP, UNSTABLE};
 
 settings! {
     /// Where the broker listens, as it was written; resolved by [`Listeners`](crate::Listeners).
@@ -65,14 +65,14 @@ settings! {
         "The maximum of that timeout, which doubles with repeated failures.";
     "connections.max.idle.ms": Long[Ms] = "600000", ANY, Medium, ReadOnly, Served => connections_max_idle: Option<Duration> = millis_unless_negative,
         "A connection without progress for this long is closed: no byte of a request arrives, and none of an answer is accepted. A negative value disables it.";
-    "max.connections": Int = "2147483647", at_least(0), Medium, ClusterWide, Served => max_connections: usize,
-        "The maximum number of open connections, over all listeners. The limit of open files (RLIMIT_NOFILE), minus the files of logs, may reduce it.";
+    "max.connections": Int = "2147483647", at_least(0), Medium, ClusterWide, PerListener => max_connections: usize,
+        "The maximum number of open connections, over all listeners, and of each listener; `listener.name.NAME.` before it sets it for one listener. At the limit, new connections wait. The listener between brokers, where there is another, is bound by its own limit only: what it takes beyond the broker's is made up for by closing the connections of other listeners that were used least recently. The limit of open files (RLIMIT_NOFILE), minus the files of logs, may reduce it.";
     "max.connections.per.ip": Int = "2147483647", at_least(0), Medium, ClusterWide, Served => max_connections_per_ip: usize,
         "The maximum number of connections per client address. Zero is only allowed together with overrides.";
     "max.connections.per.ip.overrides": String = "", CONNECTION_OVERRIDES, Medium, ClusterWide, Served => max_connections_per_ip_overrides: BTreeMap<String, usize> = parsed_overrides,
         "Exceptions to `max.connections.per.ip`: `address:limit` pairs, separated by commas.";
-    "max.connection.creation.rate": Int = "2147483647", at_least(0), Medium, ClusterWide, Unserved(CREATION_RATE),
-        "The maximum number of accepted connections per second, over all listeners.";
+    "max.connection.creation.rate": Int = "2147483647", at_least(0), Medium, ClusterWide, PerListener => max_connection_creation_rate: u32,
+        "The maximum number of accepted connections per second, over all listeners, and of each listener; `listener.name.NAME.` before it sets it for one listener. It is measured over the window of client quotas. Above it, a listener accepts no connection for a while. The broker's limit does not hold for the listener between brokers. The quota `connection_creation_rate` of entities `ip` limits addresses.";
     "quota.window.num": Int = "11", at_least(1), Low, ReadOnly, Served => quota_samples: usize,
         "The number of samples of a client quota: its rate is that over all of them.";
     "quota.window.size.seconds": Int[Seconds] = "1", at_least(1), Low, ReadOnly, Served => quota_sample: Duration,

@@ -2,7 +2,6 @@
 
 pub(super) const ONE_POOL: &str = "one worker thread per core replaces all of Kafka's thread pools";
 pub(super) const BOUNDED_BY_BYTES: &str = "queued requests are limited by size, see queued.max.request.bytes";
-pub(super) const CREATION_RATE: &str = "the rate of new connections is not limited yet";
 pub(super) const PURGATORY: &str = "a request leaves memory as soon as it is answered";
 pub(super) const EARLY: &str = "the ACLs are loaded before any listener opens";
 pub(super) const KERBEROS: &str = "Kerberos is not served";
@@ -25,7 +24,6 @@ pub(super) const LINGER: &str = "the coordinator writes without delay";
 pub(super) const CONSUMER_GROUPS: &str = "the consumer group protocol of KIP-848 is not served yet";
 pub(super) const SHARE_GROUPS_LATER: &str = "share groups are not served yet";
 pub(super) const STREAMS_GROUPS: &str = "streams groups are not served yet";
-pub(super) const QUOTAS: &str = "the quota for cluster changes is not enforced yet";
 pub(super) const PROVIDERS: &str = "configuration providers are Java classes, which cannot be loaded";
 pub(super) const JMX: &str = "metrics reporters are Java classes, which cannot be loaded";
 pub(super) const METRICS: &str = "metrics are not sampled in windows";

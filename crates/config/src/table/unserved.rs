@@ -7,17 +7,13 @@
 use super::super::check::{ANY, LIST, NOT_EMPTY, at_least, one_of, ratio};
 use super::super::key::Support::{Accepted, Listener, Unserved};
 use super::declare::{family, names};
-use super::reason::{JMX, METRICS, NO_JAVA, PROVIDERS, QUOTAS, TELEMETRY, TIERED, TLS};
+use super::reason::{JMX, METRICS, NO_JAVA, PROVIDERS, TELEMETRY, TIERED, TLS};
 
 family! { QUOTA_KEYS "Principals and quotas";
     "principal.builder.class": Class = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", ANY, Medium, PerBroker, Unserved(NO_JAVA),
         "The Java class that determines a connection's principal.";
     "client.quota.callback.class": Class = null, ANY, Low, ReadOnly, Unserved(NO_JAVA),
         "The Java class that decides client quotas.";
-    "controller.quota.window.num": Int = "11", at_least(1), Low, ReadOnly, Unserved(QUOTAS),
-        "The number of samples of the quota for cluster changes.";
-    "controller.quota.window.size.seconds": Int[Seconds] = "1", at_least(1), Low, ReadOnly, Unserved(QUOTAS),
-        "How long one sample of the quota for cluster changes lasts.";
     "config.providers": List = "", LIST, Low, ClusterWide, Unserved(PROVIDERS),
         "Names of Java classes that fetch values from elsewhere.";
     "security.providers": String = null, ANY, Low, ReadOnly, Unserved(NO_JAVA),

@@ -82,7 +82,10 @@ impl Driver {
         };
         match (decide, decision.answer) {
             // It is right for the state that was copied, which is younger than the request.
-            (None, Ok(frame)) => self.answer_after(base, frame, reply),
+            (None, Ok(frame)) => {
+                self.spend(decision.spent.as_ref());
+                self.answer_after(base, frame, reply);
+            }
             (None, Err(error)) => send(reply, Err(error.into())),
             (Some(decide), _) if self.state.next_offset() != base && count < DRAFTS_MAX => {
                 return self.begin_draft(decide, reply, count + 1);
@@ -90,7 +93,7 @@ impl Driver {
             (Some(decide), answer) => {
                 let ((disk, _), now) = (self.log.snapshot_place(), self.now());
                 let decision = if self.state.next_offset() == base {
-                    Decision { records: decision.records, answer }
+                    Decision { answer, ..decision }
                 } else {
                     disk.work_in_place(|| decide(&mut self.state, now))
                 };

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use thalweg_hash::HashMap;
 use thalweg_metadata::ConfigResourceKind;
 use thalweg_security::acl::{CLUSTER_NAME, Operation, ResourceType};
+use thalweg_security::quota::MutationQuota;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::alter_configs_response::AlterConfigsResourceResponse as LegacyResult;
 use thalweg_wire::request::create_partitions_response::CreatePartitionsTopicResult;
@@ -56,9 +57,10 @@ impl State {
         &mut self,
         requester: &Requester,
         request: &CreateTopicsRequest,
+        quota: &mut MutationQuota,
     ) -> Result<Outcome<CreateTopicsResponse>, ApiError> {
         if self.is_open_to(requester) {
-            return self.create_topics(request);
+            return self.create_topics(request, quota);
         }
         let mut allowed = request.clone();
         if !self.may_on_cluster(requester, Operation::Create) {
@@ -72,7 +74,7 @@ impl State {
         }
         let kept: BTreeSet<&str> = allowed.topics.iter().map(|topic| topic.name.as_str()).collect();
         let refused: Vec<_> = request.topics.iter().filter(|t| !kept.contains(t.name.as_str())).collect();
-        let mut outcome = self.create_topics(&allowed)?;
+        let mut outcome = self.create_topics(&allowed, quota)?;
         for topic in outcome.response.topics.iter_mut().filter(|topic| topic.error_code == 0) {
             if !self.may_on_topic(requester, Operation::DescribeConfigs, &topic.name) {
                 topic.topic_config_error_code = ErrorCode::TopicAuthorizationFailed.code();
@@ -96,9 +98,10 @@ impl State {
         requester: &Requester,
         request: &DeleteTopicsRequest,
         version: i16,
+        quota: &mut MutationQuota,
     ) -> Result<Outcome<DeleteTopicsResponse>, ApiError> {
         if self.is_open_to(requester) || self.may_on_cluster(requester, Operation::Delete) {
-            return self.delete_topics(request, version);
+            return self.delete_topics(request, version, quota);
         }
         // An entry with a name and an id is refused as such, and repeats nothing.
         let by_name = request.topics.iter().filter(|topic| topic.topic_id.is_zero());
@@ -133,7 +136,7 @@ impl State {
             refused.push(unauthorized_deletion(name, topic.topic_id));
             false
         });
-        let mut outcome = self.delete_topics(&allowed, version)?;
+        let mut outcome = self.delete_topics(&allowed, version, quota)?;
         outcome.response.responses.extend(refused);
         Ok(outcome)
     }
@@ -143,9 +146,10 @@ impl State {
         &mut self,
         requester: &Requester,
         request: &CreatePartitionsRequest,
+        quota: &mut MutationQuota,
     ) -> Result<Outcome<CreatePartitionsResponse>, ApiError> {
         if self.is_open_to(requester) {
-            return self.create_partitions(request);
+            return self.create_partitions(request, quota);
         }
         let seen = counted(request.topics.iter().map(|topic| topic.name.as_str()));
         let (mut allowed, mut refused) = (request.clone(), Vec::new());
@@ -161,7 +165,7 @@ impl State {
             }
             is_allowed
         });
-        let mut outcome = self.create_partitions(&allowed)?;
+        let mut outcome = self.create_partitions(&allowed, quota)?;
         outcome.response.results.extend(refused);
         Ok(outcome)
     }

@@ -2,6 +2,7 @@
 
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::{BrokerId, PartitionIndex, VersionedRecord};
+use thalweg_security::quota::MutationQuota;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_partitions_request::CreatePartitionsTopic;
 use thalweg_wire::request::create_partitions_response::CreatePartitionsTopicResult;
@@ -14,6 +15,7 @@ impl State {
     pub fn create_partitions(
         &mut self,
         request: &CreatePartitionsRequest,
+        quota: &mut MutationQuota,
     ) -> Result<Outcome<CreatePartitionsResponse>, ApiError> {
         let mut seen: HashMap<&str, usize> = HashMap::default();
         for topic in &request.topics {
@@ -29,7 +31,7 @@ impl State {
                 }
                 Err(ApiError::new(ErrorCode::InvalidRequest, "Duplicate topic name."))
             } else {
-                self.add_partitions(topic)
+                self.add_partitions(topic, quota)
             };
             let (error_code, error_message) = match outcome {
                 Ok(added) => {
@@ -49,7 +51,11 @@ impl State {
         Ok(Outcome::new(records, CreatePartitionsResponse { results, ..Default::default() }))
     }
 
-    fn add_partitions(&mut self, request: &CreatePartitionsTopic) -> Result<Vec<VersionedRecord>, ApiError> {
+    fn add_partitions(
+        &mut self,
+        request: &CreatePartitionsTopic,
+        quota: &mut MutationQuota,
+    ) -> Result<Vec<VersionedRecord>, ApiError> {
         let topic = self.image.topic(&request.name).cloned();
         let topic = topic.ok_or_else(|| ApiError::plain(ErrorCode::UnknownTopicOrPartition))?;
         let present = i32::try_from(topic.partitions.len()).unwrap_or(i32::MAX);
@@ -64,20 +70,23 @@ impl State {
             ));
         }
         let additional = request.count - present;
-        if usize::try_from(additional).unwrap_or(usize::MAX) > RECORDS_PER_REQUEST_MAX {
+        let added = usize::try_from(additional).unwrap_or(usize::MAX);
+        if added > RECORDS_PER_REQUEST_MAX {
             return Err(super::too_many_records());
         }
+        if let Some(assignments) = &request.assignments
+            && assignments.len() != added
+        {
+            let message = format!(
+                "Attempted to add {additional} additional partition(s), but only {} assignment(s) were specified.",
+                assignments.len()
+            );
+            return Err(ApiError::new(ErrorCode::InvalidReplicaAssignment, message));
+        }
+        quota.take(added)?;
         let factor = topic.partitions.values().next().map_or(1, |partition| partition.replicas.len());
         let placed = match &request.assignments {
             Some(assignments) => {
-                if i32::try_from(assignments.len()) != Ok(additional) {
-                    let message = format!(
-                        "Attempted to add {additional} additional partition(s), but only {} assignment(s) were \
-                         specified.",
-                        assignments.len()
-                    );
-                    return Err(ApiError::new(ErrorCode::InvalidReplicaAssignment, message));
-                }
                 let placed: Vec<_> =
                     assignments.iter().map(|assignment| BrokerId::list(&assignment.broker_ids)).collect();
                 for replicas in &placed {

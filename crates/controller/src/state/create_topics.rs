@@ -8,6 +8,7 @@ use thalweg_metadata::{
     BrokerId, ConfigMap, ConfigResource, LeaderRecoveryState, PartitionEpoch, PartitionIndex,
     PartitionRegistration, VersionedRecord,
 };
+use thalweg_security::quota::MutationQuota;
 use thalweg_wire::metadata::TopicRecord;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
 use thalweg_wire::request::create_topics_response::{CreatableTopicConfigs, CreatableTopicResult};
@@ -30,6 +31,7 @@ impl State {
     pub fn create_topics(
         &mut self,
         request: &CreateTopicsRequest,
+        quota: &mut MutationQuota,
     ) -> Result<Outcome<CreateTopicsResponse>, ApiError> {
         let mut seen: HashMap<&str, usize> = HashMap::default();
         for topic in &request.topics {
@@ -48,7 +50,7 @@ impl State {
             if records.len() > RECORDS_PER_REQUEST_MAX {
                 return Err(super::too_many_records());
             }
-            match self.create_topic(topic, &collisions, &mut records) {
+            match self.create_topic(topic, &collisions, quota, &mut records) {
                 Ok(result) => topics.push(result),
                 Err(error) => topics.push(refused(&topic.name, error)),
             }
@@ -118,12 +120,14 @@ impl State {
         &mut self,
         topic: &CreatableTopic,
         collisions: &Collisions,
+        quota: &mut MutationQuota,
         records: &mut Vec<VersionedRecord>,
     ) -> Result<CreatableTopicResult, ApiError> {
         let name = topic.name.as_str();
         self.check_new_name(name, collisions)?;
         let (overrides, config_records) = self.new_topic_configs(topic)?;
         let partitions = self.new_topic_partitions(topic)?;
+        quota.take(partitions.len())?;
         let topic_id = Uuid::random();
         let mut result = CreatableTopicResult {
             name: topic.name.clone(),

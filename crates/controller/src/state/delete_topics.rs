@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_metadata::VersionedRecord;
+use thalweg_security::quota::MutationQuota;
 use thalweg_wire::metadata::RemoveTopicRecord;
 use thalweg_wire::request::delete_topics_response::DeletableTopicResult;
 use thalweg_wire::request::{DeleteTopicsRequest, DeleteTopicsResponse};
@@ -35,6 +36,7 @@ impl State {
         &self,
         request: &DeleteTopicsRequest,
         version: i16,
+        quota: &mut MutationQuota,
     ) -> Result<Outcome<DeleteTopicsResponse>, ApiError> {
         if !self.delete_topics {
             return Err(match version {
@@ -73,9 +75,13 @@ impl State {
         }
         let mut records = Vec::with_capacity(found.len());
         for (id, name) in &found {
-            let record = RemoveTopicRecord { topic_id: *id };
-            records.push(VersionedRecord::new(MetadataRecord::RemoveTopic(record), 0));
-            responses.push(result(Some(name), *id, Ok(())));
+            let partitions = self.image.topic_by_id(*id).map_or(0, |topic| topic.partitions.len());
+            let outcome = quota.take(partitions).map_err(ApiError::from);
+            if outcome.is_ok() {
+                let record = RemoveTopicRecord { topic_id: *id };
+                records.push(VersionedRecord::new(MetadataRecord::RemoveTopic(record), 0));
+            }
+            responses.push(result(Some(name), *id, outcome));
         }
         Ok(Outcome::new(records, DeleteTopicsResponse { responses, ..Default::default() }))
     }

@@ -16,6 +16,7 @@ mod directories;
 mod elections;
 mod features;
 mod heartbeats;
+mod mutations;
 mod names;
 mod partition_change;
 mod placement;
@@ -42,7 +43,9 @@ use thalweg_wire::{ErrorCode, MetadataRecord};
 use crate::options::{ConfigRules, ControllerOptions};
 use delegation_tokens::DelegationTokens;
 use heartbeats::Heartbeats;
+use mutations::Mutations;
 
+pub(crate) use mutations::{MutationCall, Spent};
 pub(crate) use names::CLUSTER_METADATA_TOPIC;
 
 /// The most records that one request may cause (Kafka's `MAX_RECORDS_PER_USER_OP`).
@@ -156,6 +159,8 @@ pub(crate) struct State {
     /// The offset of the record that registered each broker, which it must have seen before it is unfenced.
     registered_at: HashMap<BrokerId, i64>,
     heartbeats: Heartbeats,
+    /// What clients have changed, as far as it is limited.
+    mutations: Mutations,
     /// Brokers that returned after an unclean stop, as long as that matters: see [`State::waits_for_others`].
     suspects: BTreeSet<BrokerId>,
     rng: SmallRng,
@@ -181,6 +186,7 @@ impl State {
             next_offset: 0,
             registered_at: HashMap::default(),
             heartbeats: Heartbeats::new(timeout),
+            mutations: Mutations::new(options.quota_window),
             suspects: BTreeSet::new(),
             rng: SmallRng::seed_from_u64(seed),
         }
@@ -218,6 +224,7 @@ impl State {
             image.update_authorizer(authorizer, &self.image, &all);
         }
         self.tokens.load(&image);
+        self.mutations.set(image.quotas());
         self.image = image;
         self.next_offset = next_offset;
         self.registered_at = registered_at;
@@ -265,11 +272,15 @@ impl State {
         let count = i64::try_from(records.len()).expect("a request makes a bounded number of records");
         self.next_offset += count;
         let brokers = delta.changes().brokers.clone();
+        let has_new_quotas = delta.changes().quotas;
         if let Some(authorizer) = &mut self.authorizer {
             delta.image().update_authorizer(authorizer, delta.base(), &delta.changes().acls);
         }
         self.image =
             delta.apply(Provenance { offset: self.next_offset - 1, epoch, timestamp_ms: now.wall_ms });
+        if has_new_quotas {
+            self.mutations.set(self.image.quotas());
+        }
         for id in brokers {
             match self.image.broker(id) {
                 Some(broker) => self.heartbeats.register(id, broker.fenced),

@@ -1,9 +1,10 @@
 //! What a peer may do before it has authenticated, and answers that are the last.
 
 use super::*;
-use crate::{ConnectionLimits, Network, SocketOptions};
+use crate::{Connections, Network, SocketOptions};
 use thalweg_config::{BrokerConfig, ServerProperties};
 use thalweg_log::disk::Disk;
+use thalweg_security::quota::{ConnectionLimits, Window};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -46,7 +47,9 @@ async fn connect(within: Duration) -> TcpStream {
     let options = SocketOptions { backlog: 1, receive_buffer_bytes: None };
     let listening = Network::tcp().bind("TEST", "127.0.0.1", 0, options).expect("a free port");
     let address = listening.addresses()[0];
-    let limits = ConnectionLimits::new(10, 10, Default::default(), Disk::real().descriptors().clone());
+    let limits = ConnectionLimits { connections: 10, per_ip: 10, per_second: 10, ..Default::default() };
+    let window = Window::new(11, Duration::from_secs(1));
+    let limits = Connections::new(window, limits, None, Disk::real().descriptors().clone());
     let (stopping, stop) = watch::channel(false);
     let echo = Echo { until: Instant::now() + within };
     let settings = ConnectionSettings::of(&config.network);

@@ -30,7 +30,7 @@ fn clients_without_number_use_bounded_memory_and_do_not_help_those_that_stay() {
 
 #[test]
 fn a_batch_larger_than_the_window_is_sent_when_nothing_else_was() {
-    let counter = Counter::new(10.0, WINDOW, 0);
+    let counter = Counter::new(Kind::Fetch, 10.0, WINDOW, 0);
     assert_eq!(counter.charge_fetch(5000.0, false, 0), 0);
     assert!(counter.charge_fetch(5000.0, false, 1) > 0);
     let after = 11_001;
@@ -39,7 +39,7 @@ fn a_batch_larger_than_the_window_is_sent_when_nothing_else_was() {
 
 #[test]
 fn bytes_that_are_not_sent_do_not_count() {
-    let counter = Counter::new(1000.0, WINDOW, 0);
+    let counter = Counter::new(Kind::Fetch, 1000.0, WINDOW, 0);
     assert_eq!(counter.charge_fetch(10_000.0, false, 0), 0);
     let pause = counter.charge_fetch(2000.0, false, 0);
     assert_eq!(counter.charge_fetch(2000.0, false, 0), pause, "the first was taken back");

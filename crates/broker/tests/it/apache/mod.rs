@@ -5,6 +5,7 @@ mod controllers;
 mod joining;
 mod mixed;
 mod quorum;
+mod quotas;
 mod secured;
 mod tokens;
 mod tools;

@@ -19,6 +19,7 @@ use thalweg_metadata::{
     ConfigMap, ConfigResource, ConfigResourceKind, Image, Loader, PartitionIndex, PartitionRegistration,
     VersionedRecord,
 };
+use thalweg_security::quota::MutationQuota;
 use thalweg_wire::request::alter_partition_reassignments_request::{
     ReassignablePartition, ReassignableTopic,
 };
@@ -190,7 +191,7 @@ impl Bench {
                 .collect(),
         };
         let request = CreateTopicsRequest { topics: vec![topic], ..Default::default() };
-        let outcome = self.state.create_topics(&request);
+        let outcome = self.state.create_topics(&request, &mut MutationQuota::unlimited());
         let response = self.done(outcome).expect("the request is taken");
         assert_eq!(response.topics[0].error_code, 0, "{response:?}");
     }

@@ -1,0 +1,96 @@
+//! The limits of connections as the network needs them, from the configuration and the quotas of addresses. Host names are
+//! resolved once, when they are set.
+
+use std::net::{IpAddr, ToSocketAddrs};
+use thalweg_config::{BrokerConfig, Listener};
+use thalweg_metadata::Quotas;
+use thalweg_security::quota::{ConnectionLimits, IpRates, ListenerLimits, Window};
+
+/// The quota of addresses.
+const IP_RATE: &str = "connection_creation_rate";
+/// The entity of the quota.
+const IP: &str = "ip";
+
+/// The limits of a process's part: the listeners of its broker, or those of its controller.
+pub(crate) fn limits(config: &BrokerConfig, listeners: &[Listener]) -> ConnectionLimits {
+    let network = &config.network;
+    let overrides = network.max_connections_per_ip_overrides.iter().flat_map(|(host, max)| {
+        addresses(host, "max.connections.per.ip.overrides").into_iter().map(|address| (address, *max))
+    });
+    let listeners = listeners.iter().filter_map(|listener| {
+        let settings = config.connections.get(&listener.name)?;
+        let limits = ListenerLimits { connections: settings.max, per_second: settings.creation_rate };
+        Some((listener.name.clone(), limits))
+    });
+    ConnectionLimits {
+        connections: network.max_connections,
+        per_second: network.max_connection_creation_rate,
+        per_ip: network.max_connections_per_ip,
+        per_ip_overrides: overrides.collect(),
+        listeners: listeners.collect(),
+    }
+}
+
+/// The window of rates.
+pub(crate) fn window(config: &BrokerConfig) -> Window {
+    Window::new(config.network.quota_samples, config.network.quota_sample)
+}
+
+/// The rates of addresses.
+pub(crate) fn ip_rates(quotas: &Quotas) -> IpRates {
+    let mut rates = IpRates::default();
+    for (entity, values) in quotas.iter() {
+        let (Some(name), Some(rate)) = (entity.get(IP), values.get(IP_RATE)) else { continue };
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "saturating, and the controller takes whole positive numbers"
+        )]
+        let rate = *rate as u32;
+        match name {
+            None => rates.default = Some(rate),
+            Some(host) => {
+                rates.named.extend(addresses(host, "an ip quota").into_iter().map(|address| (address, rate)));
+            }
+        }
+    }
+    rates
+}
+
+fn addresses(host: &str, of: &'static str) -> Vec<IpAddr> {
+    match (host, 0).to_socket_addrs() {
+        Ok(addresses) => addresses.map(|address| address.ip().to_canonical()).collect(),
+        Err(error) => {
+            tracing::warn!(host, %error, "Failed to resolve a host of {of}");
+            Vec::new()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use thalweg_metadata::{Delta, Image};
+    use thalweg_wire::MetadataRecord;
+    use thalweg_wire::metadata::ClientQuotaRecord;
+    use thalweg_wire::metadata::client_quota_record::EntityData;
+
+    #[test]
+    fn rates_are_those_of_addresses() {
+        let mut delta = Delta::new(Arc::new(Image::empty()));
+        let mut set = |kind: &str, name: Option<&str>, key: &str, value| {
+            let entity = EntityData { entity_type: kind.to_owned(), entity_name: name.map(str::to_owned) };
+            let record =
+                ClientQuotaRecord { entity: vec![entity], key: key.to_owned(), value, remove: false };
+            delta.replay(&MetadataRecord::ClientQuota(record)).expect("a quota");
+        };
+        set("ip", None, IP_RATE, 7.0);
+        set("ip", Some("::ffff:10.0.0.1"), IP_RATE, 3.0);
+        set("user", Some("ann"), "producer_byte_rate", 5.0);
+        let image = delta.image();
+        let rates = ip_rates(image.quotas());
+        let address: IpAddr = "10.0.0.1".parse().expect("an address");
+        assert_eq!((rates.default, rates.named), (Some(7), [(address, 3)].into()));
+    }
+}

@@ -1,0 +1,125 @@
+//! Metrics of quotas: what limited clients use and how long they pause, and the rates of new connections (Kafka's groups
+//! `Produce`, `Fetch`, `Request`, `ControllerMutation` and `socket-server-metrics`).
+
+use super::exposition::{Kind, Samples};
+use super::{Family, Figures};
+use crate::quotas::{Kind as Quota, Usage};
+use thalweg_controller::MutationFigures;
+use thalweg_security::quota::{ListenerFigures, Sharers};
+
+/// How many clients, or addresses, there are in a family: those that were active last, or have the highest rates.
+const SAMPLES_MAX: usize = 1_000;
+
+const CLIENTS: &[&str] = &["resource", "user", "clientId"];
+
+/// The families.
+pub(super) const FAMILIES: &[Family] = &[
+    Family {
+        name: "kafka_server_quota_byte_rate",
+        kind: Kind::Gauge,
+        help: "Bytes per second that clients with a limit produce and fetch, over the window of quotas. Clients that share a limit share a sample; in all families of clients there are the 1000 that were active last.",
+        labels: CLIENTS,
+        read: |figures, out| {
+            of_clients(figures, out, Quota::Produce, |usage| usage.rate);
+            of_clients(figures, out, Quota::Fetch, |usage| usage.rate);
+        },
+    },
+    Family {
+        name: "kafka_server_quota_request_time",
+        kind: Kind::Gauge,
+        help: "Time of the requests of clients with a limit, in percent of one thread.",
+        labels: CLIENTS,
+        read: |figures, out| of_clients(figures, out, Quota::Request, |usage| usage.rate),
+    },
+    Family {
+        name: "kafka_server_quota_throttle_time",
+        kind: Kind::Gauge,
+        help: "The average pause that clients above their limit were asked to make in the last 30 to 60 seconds, in milliseconds; NaN without any.",
+        labels: CLIENTS,
+        read: |figures, out| {
+            for quota in crate::quotas::KINDS {
+                of_clients(figures, out, quota, |usage| usage.pause_ms);
+            }
+            of_controller(figures, out, |mutations| mutations.throttle_ms);
+        },
+    },
+    Family {
+        name: "kafka_server_quota_tokens",
+        kind: Kind::Gauge,
+        help: "Partitions that clients with a limit could create or delete after their last request; negative when they had to pause.",
+        labels: CLIENTS,
+        read: |figures, out| of_controller(figures, out, |mutations| mutations.tokens),
+    },
+    Family {
+        name: "kafka_server_quota_mutation_rate",
+        kind: Kind::Gauge,
+        help: "Partitions per second that clients with a limit create and delete, over the last 30 to 60 seconds.",
+        labels: CLIENTS,
+        read: |figures, out| of_controller(figures, out, |mutations| mutations.per_second),
+    },
+    Family {
+        name: "kafka_server_socket_server_metrics_broker_connection_accept_rate",
+        kind: Kind::Gauge,
+        help: "New connections per second over all listeners, without those between brokers where they have a listener to themselves.",
+        labels: &[],
+        read: |figures, out| {
+            if let Some(broker) = figures.broker() {
+                out.add(&[], broker.connections.per_second());
+            }
+        },
+    },
+    Family {
+        name: "kafka_server_socket_server_metrics_connection_accept_rate",
+        kind: Kind::Gauge,
+        help: "New connections per second, by listener, and by address for those with a limit; of these the 1000 highest.",
+        labels: &["listener", "ip"],
+        read: |figures, out| {
+            of_listeners(figures, |listener| out.add(&[&listener.name, ""], listener.per_second));
+            if let Some(broker) = figures.broker() {
+                for (ip, per_second) in broker.connections.ip_figures(SAMPLES_MAX) {
+                    out.add(&["", &ip.to_string()], per_second);
+                }
+            }
+        },
+    },
+    Family {
+        name: "kafka_server_socket_server_metrics_connection_accept_throttle_time",
+        kind: Kind::Gauge,
+        help: "The average time for which a listener accepted no connection because of max.connection.creation.rate, in milliseconds; NaN without any.",
+        labels: &["listener"],
+        read: |figures, out| of_listeners(figures, |listener| out.add(&[&listener.name], listener.pause_ms)),
+    },
+    Family {
+        name: "kafka_server_socket_server_metrics_ip_connection_accept_throttle_time",
+        kind: Kind::Gauge,
+        help: "The average delay before a connection was closed because of the rate of its address, in milliseconds; NaN without any.",
+        labels: &["listener"],
+        read: |figures, out| {
+            of_listeners(figures, |listener| out.add(&[&listener.name], listener.ip_pause_ms))
+        },
+    },
+];
+
+fn add(out: &mut Samples<'_>, resource: &str, sharers: &Sharers, value: f64) {
+    let name = |name: &Option<Box<str>>| name.as_deref().unwrap_or_default().to_owned();
+    out.add(&[resource, &name(&sharers.user), &name(&sharers.client_id)], value);
+}
+
+fn of_clients(figures: &Figures, out: &mut Samples<'_>, quota: Quota, read: fn(&Usage) -> f64) {
+    let Some(broker) = figures.broker() else { return };
+    for usage in broker.quotas.usage(quota, SAMPLES_MAX) {
+        add(out, &format!("{quota:?}"), &usage.sharers, read(&usage));
+    }
+}
+
+fn of_controller(figures: &Figures, out: &mut Samples<'_>, read: fn(&MutationFigures) -> f64) {
+    for mutations in figures.controller.iter().flat_map(|controller| &controller.mutations) {
+        add(out, "ControllerMutation", &mutations.sharers, read(mutations));
+    }
+}
+
+fn of_listeners(figures: &Figures, mut add: impl FnMut(&ListenerFigures)) {
+    if let Some(broker) = figures.broker() {
+        broker.connections.listener_figures().iter().for_each(&mut add);
+    }
+}
