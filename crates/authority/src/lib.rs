@@ -1,10 +1,14 @@
-//! A certificate authority in a directory, and the certificates that it signs.
+//! A certificate authority in a directory, the certificates that it signs, and what else a secured cluster begins with:
+//! passwords, and the settings of nodes and clients.
 //!
 //! Keys are ECDSA P-256: every client knows it, and a handshake costs a tenth of RSA's. Files with keys can be read by their
 //! owner only; an existing key is never written over.
 
+mod certificate;
+mod directory;
 mod error;
 mod secret;
+mod settings;
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -15,8 +19,11 @@ use rcgen::{
     KeyUsagePurpose, date_time_ymd,
 };
 
+pub use certificate::Certificate;
+pub use directory::{ADMIN, ClientFiles, Directory, Founding, NODE, NodeCertificate, Password, STREAMS};
 pub use error::{AuthorityError, FileFailed};
-pub use secret::{replace_secret, write_new_secret};
+pub use secret::{password, replace_secret, write_new_secret};
+pub use settings::{LoginModule, MECHANISM, Settings, jaas, keystore, truststore};
 
 const CA_CERTIFICATE: &str = "ca.crt";
 const CA_KEY: &str = "ca.key";
@@ -44,14 +51,13 @@ pub enum Purpose {
 impl Authority {
     /// The authority of a directory; made where there is none yet.
     pub fn open_or_create(dir: &Path) -> Result<Authority, AuthorityError> {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir)
-            .map_err(FileFailed::at("create", dir))?;
+        make_directory(dir)?;
         let dir = absolute(dir)?;
-        if !dir.join(CA_KEY).exists() {
-            create(&dir)?;
+        if !is_there(&dir.join(CA_KEY))? {
+            write_new_secret(&dir.join(CA_KEY), &KeyPair::generate()?.serialize_pem())?;
+        }
+        if !is_there(&dir.join(CA_CERTIFICATE))? {
+            certify(&dir)?;
         }
         Authority::open(&dir)
     }
@@ -74,8 +80,18 @@ impl Authority {
     /// Signs a certificate into `NAME.pem`, with the key and the authority's certificate beside it: Kafka's PEM keystore.
     /// An existing key is used again.
     pub fn sign(&self, name: &str, purpose: Purpose, hosts: &[String]) -> Result<PathBuf, AuthorityError> {
+        self.sign_for(name, purpose, hosts, SIGNED_DAYS)
+    }
+
+    fn sign_for(
+        &self,
+        name: &str,
+        purpose: Purpose,
+        hosts: &[String],
+        days: i64,
+    ) -> Result<PathBuf, AuthorityError> {
         let (pem, key_file) = (self.dir.join(format!("{name}.pem")), self.dir.join(format!("{name}.key")));
-        let key = match key_file.exists() {
+        let key = match is_there(&key_file)? {
             true => KeyPair::from_pem(&read(&key_file)?).map_err(damaged(key_file))?,
             false => {
                 let key = KeyPair::generate()?;
@@ -94,12 +110,18 @@ impl Authority {
             Purpose::Client => vec![ExtendedKeyUsagePurpose::ClientAuth],
         };
         params.use_authority_key_identifier_extension = true;
-        hold_for(&mut params, SIGNED_DAYS);
+        hold_for(&mut params, days);
         let signed = params.signed_by(&key, &self.issuer)?;
         let text = format!("{}{}{}", key.serialize_pem(), signed.pem(), self.certificate);
         replace_secret(&pem, &text)?;
         Ok(pem)
     }
+}
+
+/// A directory for its owner only.
+fn make_directory(dir: &Path) -> Result<(), AuthorityError> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    Ok(made.map_err(FileFailed::at("create", dir))?)
 }
 
 /// Clients get its paths in their settings.
@@ -111,18 +133,18 @@ fn damaged(path: PathBuf) -> impl FnOnce(rcgen::Error) -> AuthorityError {
     move |source| AuthorityError::Damaged { path, source }
 }
 
-fn create(dir: &Path) -> Result<(), AuthorityError> {
+/// Signs the authority's own certificate. Certificates signed under an earlier one of the same key stay valid.
+fn certify(dir: &Path) -> Result<(), AuthorityError> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name.push(DnType::CommonName, "Thalweg cluster authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     hold_for(&mut params, CA_DAYS);
-    let key = KeyPair::generate()?;
+    let key_file = dir.join(CA_KEY);
+    let key = KeyPair::from_pem(&read(&key_file)?).map_err(damaged(key_file))?;
     let certificate = params.self_signed(&key)?;
-    // The key last: where it is, everything is.
     let file = dir.join(CA_CERTIFICATE);
-    std::fs::write(&file, certificate.pem()).map_err(FileFailed::at("write", &file))?;
-    write_new_secret(&dir.join(CA_KEY), &key.serialize_pem())
+    Ok(std::fs::write(&file, certificate.pem()).map_err(FileFailed::at("write", &file))?)
 }
 
 /// From yesterday, since clocks differ.
@@ -134,6 +156,11 @@ fn hold_for(params: &mut CertificateParams, days: i64) {
     let today = chrono::Local::now().date_naive();
     params.not_before = date(today - Duration::days(1));
     params.not_after = date(today + Duration::days(days));
+}
+
+/// Whether a file is there; an error where that cannot be seen.
+fn is_there(file: &Path) -> Result<bool, AuthorityError> {
+    Ok(file.try_exists().map_err(FileFailed::at("read", file))?)
 }
 
 fn read(file: &Path) -> Result<String, AuthorityError> {

@@ -51,8 +51,10 @@ const READ: Duration = Duration::from_secs(5);
 /// The configuration of a host.
 #[derive(Clone)]
 pub struct HostSettings {
-    /// The cluster for definitions, topics between stages, and kafka stages without an address.
+    /// The cluster for topics between stages, and kafka stages without an address.
     pub cluster: crate::Cluster,
+    /// The same cluster for definitions. Streams need no right to them if this has another login.
+    pub definitions: crate::Cluster,
     /// The node id recorded with deployments on this host.
     pub node: i32,
     /// Refused stages.
@@ -149,8 +151,8 @@ impl Host {
     }
 
     async fn open(settings: HostSettings) -> Result<Host, DefinitionsUnavailable> {
-        let cluster = definitions::connect(&settings.cluster).await?;
-        let followed = definitions::connect(&settings.cluster).await?;
+        let cluster = definitions::connect(&settings.definitions).await?;
+        let followed = definitions::connect(&settings.definitions).await?;
         let writer = Writer::new(cluster.clone()).await?;
         let host = Host(Arc::new(Shared {
             settings,

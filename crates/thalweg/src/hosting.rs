@@ -33,15 +33,20 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Starts hosting. Streams run as soon as their definitions are read.
+    /// Starts hosting. Streams run as soon as their definitions are read, by `host_login` if these are other client settings
+    /// than those of the streams.
     pub fn start(
         server: &Server,
         settings: &StreamSettings,
         protocol: SecurityProtocol,
+        host_login: Option<String>,
     ) -> anyhow::Result<Streams> {
         let own = own_address(server).context("streams.enabled: the broker has no listener")?;
+        let cluster = cluster(settings, &own.to_string(), protocol)?;
+        let properties = host_login.or_else(|| cluster.properties.clone());
         let settings = HostSettings {
-            cluster: cluster(settings, &own.to_string(), protocol)?,
+            definitions: Cluster { properties, ..cluster.clone() },
+            cluster,
             node: server.broker.node_id.0,
             refused_modules: settings.refused_modules.iter().cloned().collect(),
             console: Arc::new(Log),
@@ -159,7 +164,7 @@ pub fn cluster(settings: &StreamSettings, own: &str, protocol: SecurityProtocol)
 }
 
 /// Where the broker can be reached from its own machine.
-fn own_address(server: &Server) -> Option<SocketAddr> {
+pub fn own_address(server: &Server) -> Option<SocketAddr> {
     let mut address = *server.addresses.first()?.1.first()?;
     if address.ip().is_unspecified() {
         address.set_ip(match address {

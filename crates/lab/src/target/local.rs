@@ -4,16 +4,20 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::apache_kafka::{self, Jvm, NewCluster};
+use chrono::Utc;
+use thalweg_authority::{ADMIN, AuthorityError, Directory, MECHANISM, NODE, Settings};
 use thalweg_client::{Connection, ConnectionOptions};
 use thalweg_wire::request::MetadataRequest;
 
 use super::error::{DirectoryFailed, PortTaken, TargetError};
-use super::plan::{Controllers, Node, Plan, Software};
+use super::plan::{CONTROLLER_LISTENER, Controllers, Node, Plan, Software};
 use super::process::Brokers;
 use super::{check_brokers, embedded, properties, readiness};
+use crate::workload::SecurityProtocol;
 
 /// Number of Apache Kafka's controllers: they tolerate the loss of one.
 const APACHE_CONTROLLERS: usize = 3;
@@ -30,7 +34,7 @@ pub enum ControllerKind {
 }
 
 /// Options of a local cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct LocalOptions {
     /// Number of brokers.
     pub brokers: u32,
@@ -44,6 +48,8 @@ pub struct LocalOptions {
     pub racks: Vec<String>,
     /// Properties of every node.
     pub properties: BTreeMap<String, String>,
+    /// Certificates and passwords of a secured cluster.
+    pub secured: Option<Arc<Directory>>,
     /// The brokers' binary; none for the current program.
     pub binary: Option<PathBuf>,
     /// How long brokers may take to become ready.
@@ -62,6 +68,7 @@ impl LocalOptions {
             first_port: None,
             racks: Vec::new(),
             properties: BTreeMap::new(),
+            secured: None,
             binary: None,
             start_timeout: Duration::from_secs(120),
             stop_timeout: Duration::from_secs(60),
@@ -138,20 +145,31 @@ impl LocalCluster {
         let dir = std::path::absolute(&options.dir)
             .map_err(|source| DirectoryFailed { path: options.dir.clone(), source })?;
         // Before anything is written: a port may be taken.
-        let plan = match Plan::new(brokers, Software::Thalweg, controllers, options.first_port, &dir) {
+        let mut plan = match Plan::new(brokers, Software::Thalweg, controllers, options.first_port, &dir) {
             Err(TargetError::PortTaken(taken)) => return Err(with_listener(taken).await.into()),
             plan => plan?,
         };
+        let secured = options.secured.as_deref().map(|directory| secure(&mut plan, directory)).transpose()?;
+        let secured = secured.unwrap_or_default();
         let mut processes = Brokers::kept(&dir)?;
-        plan.write(|node| options.settings(node), |node| vec![data(node)])?;
-        start_controllers(&mut processes, &plan, options.start_timeout).await?;
+        let settings = |node: &Node| {
+            let own = secured.nodes.get(&node.id).into_iter().flatten();
+            let own = own.map(|(key, value)| (key.clone(), value.clone()));
+            options.settings(node).into_iter().chain(own).collect()
+        };
+        plan.write(settings, |node| vec![data(node)])?;
+        let first_user = secured.first_user.as_deref();
+        start_controllers(&mut processes, &plan, first_user, options.start_timeout).await?;
         for node in plan.nodes.iter().filter(|node| node.software == Software::Thalweg) {
             let mut command = Command::new(&program);
             command.arg("serve").arg(node.properties_file()).current_dir(&node.dir);
+            if let Some(directory) = &options.secured {
+                command.arg(format!("--secure={}", directory.path().display()));
+            }
             processes.spawn(&node.name(), command, &log(node))?;
         }
         processes.set_controllers(plan.controllers());
-        readiness::wait(&processes, &plan, &BTreeMap::new(), options.start_timeout).await?;
+        readiness::wait(&processes, &plan, &secured.client, options.start_timeout).await?;
         let nodes = plan.nodes.iter().zip(processes.processes()).map(|(node, (name, pid))| LocalNode {
             name,
             id: node.id,
@@ -184,6 +202,31 @@ impl LocalCluster {
         self.processes.forget_ended();
         self.processes.stop(self.stop_timeout).await
     }
+}
+
+/// What a secured cluster needs besides `serve --secure`.
+#[derive(Debug, Default)]
+struct Secured {
+    /// Settings of Apache Kafka's nodes, by `node.id`. Thalweg's find their own.
+    nodes: BTreeMap<u32, Settings>,
+    /// How this process connects: as a node, since the administrator's password may have been changed.
+    client: Settings,
+    /// The user that Apache Kafka's controllers begin with, as `--add-scram` takes it.
+    first_user: Option<String>,
+}
+
+/// Turns security on in a plan.
+fn secure(plan: &mut Plan, directory: &Directory) -> Result<Secured, AuthorityError> {
+    (plan.protocol, plan.controller_protocol) = (SecurityProtocol::SaslSsl, SecurityProtocol::SaslSsl);
+    let mut nodes = BTreeMap::new();
+    for node in plan.nodes.iter().filter(|node| node.software == Software::ApacheKafka) {
+        // Plans have loopback addresses, which every certificate names.
+        let certificate = directory.node_certificate(node.id, &[], Utc::now())?;
+        nodes.insert(node.id, directory.node_settings(&certificate.file, CONTROLLER_LISTENER)?);
+    }
+    let password = directory.password(ADMIN)?.text;
+    let first_user = Some(format!("{MECHANISM}=[name={ADMIN},password={password}]"));
+    Ok(Secured { nodes, client: directory.client_settings(NODE)?, first_user })
 }
 
 /// Timeout for asking what listens on a taken port.
@@ -224,6 +267,7 @@ fn log(node: &Node) -> PathBuf {
 async fn start_controllers(
     processes: &mut Brokers,
     plan: &Plan,
+    first_user: Option<&str>,
     timeout: Duration,
 ) -> Result<(), TargetError> {
     let nodes: Vec<Node> =
@@ -241,7 +285,7 @@ async fn start_controllers(
             None => bare.push(node.clone()),
         }
     }
-    let new = NewCluster { id: cluster_id, first_user: None };
+    let new = NewCluster { id: cluster_id, first_user };
     apache_kafka::format(processes, &bare, new, &jars, timeout).await?;
     for node in &nodes {
         processes.spawn(&node.name(), jvm.command(node), &log(node))?;

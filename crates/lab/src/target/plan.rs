@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use thalweg_authority::replace_secret;
 use thalweg_ports::Port;
 
 use super::error::{DirectoryFailed, PortTaken, TargetError};
@@ -15,6 +16,9 @@ use crate::workload::SecurityProtocol;
 const CONTROLLER_ID: u32 = 101;
 /// The distance of controllers' ports from brokers', if the first port is given.
 const CONTROLLER_PORTS: u16 = 100;
+
+/// The listener of controllers.
+pub(super) const CONTROLLER_LISTENER: &str = "CONTROLLER";
 
 /// The software of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +76,10 @@ impl Node {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub nodes: Vec<Node>,
-    /// How clients and brokers talk to brokers. Controllers, which are on this machine, too, are PLAINTEXT.
+    /// How clients and brokers talk to brokers.
     pub protocol: SecurityProtocol,
+    /// How nodes talk to controllers. Those of the lab, which are on the same machine, are PLAINTEXT.
+    pub controller_protocol: SecurityProtocol,
     /// The nodes' ports, reserved while they are down.
     ports: Arc<Vec<Port>>,
 }
@@ -113,7 +119,8 @@ impl Plan {
         for node in &mut nodes {
             node.dir = dir.join(node.name());
         }
-        Ok(Plan { nodes, protocol: SecurityProtocol::Plaintext, ports: Arc::new(ports) })
+        let plain = SecurityProtocol::Plaintext;
+        Ok(Plan { nodes, protocol: plain, controller_protocol: plain, ports: Arc::new(ports) })
     }
 
     /// The brokers' addresses for clients, `host:port`.
@@ -139,7 +146,7 @@ impl Plan {
         data: &[PathBuf],
     ) -> BTreeMap<String, String> {
         let protocol = self.protocol.name();
-        let listeners: Vec<String> = [(protocol, &node.broker), ("CONTROLLER", &node.controller)]
+        let listeners: Vec<String> = [(protocol, &node.broker), (CONTROLLER_LISTENER, &node.controller)]
             .into_iter()
             .filter_map(|(name, address)| Some(format!("{name}://{}", address.as_ref()?)))
             .collect();
@@ -147,10 +154,13 @@ impl Plan {
         let own = [
             ("process.roles", node.roles().to_owned()),
             ("node.id", node.id.to_string()),
-            ("controller.listener.names", "CONTROLLER".to_owned()),
+            ("controller.listener.names", CONTROLLER_LISTENER.to_owned()),
             ("listeners", listeners.join(",")),
             ("inter.broker.listener.name", protocol.to_owned()),
-            ("listener.security.protocol.map", format!("{protocol}:{protocol},CONTROLLER:PLAINTEXT")),
+            (
+                "listener.security.protocol.map",
+                format!("{protocol}:{protocol},{CONTROLLER_LISTENER}:{}", self.controller_protocol.name()),
+            ),
             ("log.dirs", data.join(",")),
         ];
         let mut all = settings.clone();
@@ -171,21 +181,18 @@ impl Plan {
         all
     }
 
-    /// Writes each node's directory and properties. `data` returns a node's data directory, `settings` its settings.
+    /// Writes each node's directory and properties, which may contain passwords. `data` returns a node's data directory,
+    /// `settings` its settings.
     pub fn write(
         &self,
         settings: impl Fn(&Node) -> BTreeMap<String, String>,
         data: impl Fn(&Node) -> Vec<PathBuf>,
-    ) -> Result<(), DirectoryFailed> {
+    ) -> Result<(), TargetError> {
         for node in &self.nodes {
-            let file = node.properties_file();
-            let failed = |path: &Path| {
-                let path = path.to_owned();
-                move |source| DirectoryFailed { path, source }
-            };
-            std::fs::create_dir_all(&node.dir).map_err(failed(&node.dir))?;
+            let failed = |source| DirectoryFailed { path: node.dir.clone(), source };
+            std::fs::create_dir_all(&node.dir).map_err(failed)?;
             let text = properties::text(&self.properties(node, &settings(node), &data(node)));
-            std::fs::write(&file, text).map_err(failed(&file))?;
+            replace_secret(&node.properties_file(), &text)?;
         }
         Ok(())
     }

@@ -4,18 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
-use thalweg_authority::{Authority, AuthorityError, Purpose};
+use thalweg_authority::{
+    Authority, AuthorityError, LoginModule, Purpose, jaas, keystore, password, truststore,
+};
 use thalweg_client::Security;
 
 use crate::workload::{ClusterSecurity, SaslMechanism, SecurityProtocol};
 
 /// The user of clients and brokers.
 const USER: &str = "lab";
-/// Random bytes of its password.
-const PASSWORD_LEN: usize = 24;
 /// The directory of keys and certificates in the cluster's.
 const DIR: &str = "security";
 
@@ -98,22 +96,16 @@ impl Secured {
     fn encrypt(&mut self, asked: &BTreeMap<String, String>, dir: &Path) -> Result<(), AuthorityError> {
         let authority = Authority::open_or_create(dir)?;
         let hosts = ["localhost", "127.0.0.1"].map(str::to_owned);
-        let store = |kind: &str, file: &Path| {
-            [
-                (format!("ssl.{kind}.type"), "PEM".to_owned()),
-                (format!("ssl.{kind}.location"), file.display().to_string()),
-            ]
-        };
-        let trusted = store("truststore", &authority.certificate_file());
+        let trusted = truststore(&authority.certificate_file());
         self.node.extend(trusted.clone());
-        self.node.extend(store("keystore", &authority.sign("node", Purpose::Node, &hosts)?));
+        self.node.extend(keystore(&authority.sign("node", Purpose::Node, &hosts)?));
         let versions = "ssl.enabled.protocols";
         if !asked.contains_key(versions) {
             self.node.insert(versions.to_owned(), "TLSv1.3".to_owned());
         }
         self.client.extend(trusted);
         if asked.get("ssl.client.auth").is_some_and(|asks| asks != "none") {
-            self.client.extend(store("keystore", &authority.sign("client", Purpose::Client, &[])?));
+            self.client.extend(keystore(&authority.sign("client", Purpose::Client, &[])?));
         }
         Ok(())
     }
@@ -121,33 +113,24 @@ impl Secured {
     /// One user, for clients and for brokers among themselves.
     fn log_in(&mut self, mechanism: SaslMechanism) {
         let (name, password) = (mechanism.name(), password());
-        let (module, users) = match mechanism {
-            SaslMechanism::Plain => ("plain.PlainLoginModule", format!(" user_{USER}=\"{password}\"")),
+        let module = match mechanism {
+            SaslMechanism::Plain => LoginModule::Plain,
             SaslMechanism::ScramSha256 | SaslMechanism::ScramSha512 => {
                 self.first_user = Some(format!("{name}=[name={USER},password={password}]"));
-                ("scram.ScramLoginModule", String::new())
+                LoginModule::Scram
             }
         };
-        let login = format!(
-            "org.apache.kafka.common.security.{module} required username=\"{USER}\" password=\"{password}\""
-        );
         let listener = self.protocol.name().to_ascii_lowercase();
-        let jaas = format!("listener.name.{listener}.{}.sasl.jaas.config", name.to_ascii_lowercase());
+        let key = format!("listener.name.{listener}.{}.sasl.jaas.config", name.to_ascii_lowercase());
         let node = [
             ("sasl.enabled.mechanisms", name.to_owned()),
             ("sasl.mechanism.inter.broker.protocol", name.to_owned()),
-            (&jaas, format!("{login}{users};")),
+            (&key, jaas(module, USER, &password, module == LoginModule::Plain)),
         ];
         self.node.extend(node.map(|(key, value)| (key.to_owned(), value)));
         self.client.insert("sasl.mechanism".to_owned(), name.to_owned());
-        self.client.insert("sasl.jaas.config".to_owned(), format!("{login};"));
+        self.client.insert("sasl.jaas.config".to_owned(), jaas(module, USER, &password, false));
     }
-}
-
-fn password() -> String {
-    let mut random = [0; PASSWORD_LEN];
-    getrandom::fill(&mut random).expect("the system gives randomness");
-    URL_SAFE_NO_PAD.encode(random)
 }
 
 #[cfg(test)]

@@ -10,19 +10,15 @@ use thalweg_client::{Cluster, ConnectionOptions, Properties};
 /// Time limit for creating a missing topic. Shorter than `max.block.ms`, because a person waits.
 pub const TOPIC_WAIT: Duration = Duration::from_secs(10);
 
+/// The brokers of `thalweg serve`.
+const BOOTSTRAP_SERVER: &str = "localhost:9092";
+
 /// The cluster and the client settings.
 #[derive(Args, Debug, Clone)]
 pub struct Connect {
-    /// Bootstrap brokers, for example localhost:9092.
-    #[arg(
-        long,
-        short = 'b',
-        value_name = "HOST:PORT,...",
-        env = "THALWEG_BOOTSTRAP_SERVER",
-        default_value = "localhost:9092",
-        global = false
-    )]
-    bootstrap_server: String,
+    /// Bootstrap brokers [default: bootstrap.servers of --command-config, or localhost:9092].
+    #[arg(long, short = 'b', value_name = "HOST:PORT,...", env = "THALWEG_BOOTSTRAP_SERVER", global = false)]
+    bootstrap_server: Option<String>,
     /// A properties file with client settings.
     #[arg(long, value_name = "FILE", env = "THALWEG_COMMAND_CONFIG")]
     command_config: Option<PathBuf>,
@@ -45,7 +41,10 @@ impl Connect {
         for setting in &self.settings {
             properties.set_text(setting)?;
         }
-        properties.set("bootstrap.servers", &self.bootstrap_server);
+        match &self.bootstrap_server {
+            Some(servers) => properties.set("bootstrap.servers", servers),
+            None => properties.set_default("bootstrap.servers", BOOTSTRAP_SERVER),
+        }
         Ok(properties)
     }
 

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use thalweg_broker::metrics::Metrics;
 use thalweg_broker::{ControllerServer, Loading, Server, StartError};
 use thalweg_config::{
-    BrokerConfig, ListenerSettings, LogSettings, SecurityProtocol, ServerProperties, StreamSettings,
-    WarningKind,
+    BrokerConfig, ListenerSettings, Listeners, LogSettings, SecurityProtocol, ServerProperties,
+    StreamSettings, WarningKind,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -115,7 +115,13 @@ impl Serve {
             let host_name = rustix::system::uname();
             secured::secure(&mut properties, dir.as_deref(), &host_name.nodename().to_string_lossy())
         });
-        let secured = secured.transpose()?;
+        let mut secured = secured.transpose()?;
+        if let Some(dir) = secured::left_out(&properties).filter(|_| secured.is_none()) {
+            tracing::warn!(
+                "--secure is missing: {} was made for this data, and it is served WITHOUT passwords and ACLs now",
+                dir.display()
+            );
+        }
         for warning in properties.warnings() {
             let key = &warning.name;
             match warning.kind {
@@ -130,6 +136,9 @@ impl Serve {
             }
         }
         let mut config = BrokerConfig::new(&properties).map_err(|invalid| properties.place(invalid))?;
+        if let Some(secured) = secured.as_mut().filter(|_| config.streams.enabled) {
+            secured.let_streams_in(&mut config.streams)?;
+        }
         check_streams(&config)?;
         config.first_users = first_users(&self.add_scram, &config)?;
         if let Some(secured) = &secured {
@@ -237,10 +246,30 @@ impl Node {
         listening.serve(routes, Some(access))
     }
 
-    /// Starts hosting streams, if enabled.
-    fn host(&self, settings: &StreamSettings, protocol: SecurityProtocol) -> Result<Option<Streams>> {
+    /// The address of a broker's first listener from this machine, and the advertised one.
+    fn reached_at(&self, listeners: &Listeners, host_name: &str) -> (Option<String>, Option<String>) {
+        let Node::Broker(server) = self else { return (None, None) };
+        let port = |name: &str| {
+            let bound = server.addresses.iter().find(|(known, _)| known == name);
+            bound.and_then(|(_, addresses)| Some(addresses.first()?.port()))
+        };
+        let advertised = listeners.advertised_as(host_name, port);
+        let advertised = advertised.first().map(|first| first.to_string());
+        let address = advertised.and_then(|first| Some(first.split_once("://")?.1.to_owned()));
+        (hosting::own_address(server).map(|own| own.to_string()), address)
+    }
+
+    /// Starts hosting streams, if enabled. `host_login` has the client settings for their definitions, if they differ.
+    fn host(
+        &self,
+        settings: &StreamSettings,
+        protocol: SecurityProtocol,
+        host_login: Option<String>,
+    ) -> Result<Option<Streams>> {
         match self {
-            Node::Broker(server) if settings.enabled => Ok(Some(Streams::start(server, settings, protocol)?)),
+            Node::Broker(server) if settings.enabled => {
+                Ok(Some(Streams::start(server, settings, protocol, host_login)?))
+            }
             _ => Ok(None),
         }
     }
@@ -272,6 +301,7 @@ async fn serve(
     // Before anything is opened, so that a port conflict is reported at once.
     let http = config.http.listener.as_ref().map(HttpListening::bind).transpose()?;
     let (streams, protocol) = (config.streams.clone(), first_protocol(&config));
+    let advertised = config.listeners.clone();
     let loading = Arc::new(Loading::default());
     let shown = tokio::spawn(show(Arc::clone(&loading), bars));
     tokio::spawn(log_limit::report());
@@ -287,10 +317,12 @@ async fn serve(
     let _ = shown.await;
     let node = node?;
     tracing::info!("{}; started in {} ms", node.described(), started.elapsed().as_millis());
+    let host_login = secured.as_ref().and_then(|secured| secured.host_login.clone());
     if let Some(secured) = secured {
-        tracing::info!("{}", secured.described());
+        let (local, advertised) = node.reached_at(&advertised, &secured.host_name);
+        secured.served(local, advertised).await?;
     }
-    let streams = node.host(&streams, protocol)?;
+    let streams = node.host(&streams, protocol, host_login)?;
     let http = http.map(|listening| node.serve_http(listening, streams.as_ref()));
     for url in http.iter().flat_map(|server| &server.urls) {
         tracing::info!("Metrics are at {url}/metrics");

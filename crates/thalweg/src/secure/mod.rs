@@ -1,3 +1,5 @@
-//! Security without preparation: certificates, passwords and settings, made where there are none.
+//! A secured node or cluster while it runs: its first users, the end of its certificates, and how to connect to it.
 
-pub mod directory;
+pub mod quick_start;
+pub mod renewal;
+pub mod users;

@@ -3,15 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use thalweg_authority::{ADMIN, Directory, Founding, STREAMS};
 use thalweg_lab::target::{ControllerKind, LocalCluster, LocalNode, LocalOptions, Software};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::failure::{Failed, Usage};
 use crate::cli::table::{align, row};
+use crate::secure::quick_start;
+use crate::secure::users::{self, Users};
 
+/// The directory of certificates and passwords, in that of the cluster.
+const SECURITY_DIR: &str = "security";
+/// `node.id` of the first broker.
+const FIRST_BROKER: u32 = 1;
 /// Interval of checking the processes.
 const POLL: Duration = Duration::from_millis(500);
 
@@ -26,6 +34,7 @@ const POLL: Duration = Duration::from_millis(500);
 Examples:
   thalweg cluster up --brokers 3
   thalweg cluster up --brokers 3 --controllers apache --dir ./try --racks a,b,c
+  thalweg cluster up --brokers 3 --secure
   thalweg cluster status                     in another terminal")]
 pub struct Up {
     /// Number of brokers.
@@ -43,6 +52,10 @@ pub struct Up {
     /// Racks, assigned to the brokers in rotation.
     #[arg(long, value_name = "RACK,...", value_delimiter = ',')]
     racks: Vec<String>,
+    /// Serve over TLS only, to users with passwords, with ACLs. Certificates, an administrator and settings for clients are
+    /// made in DIR/security. A secured cluster stays so: the next start needs no --secure.
+    #[arg(long)]
+    secure: bool,
     /// Set a property of every node, for example num.partitions=6; can be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
@@ -60,7 +73,11 @@ enum Controllers {
 impl Up {
     /// Starts the cluster, waits for a signal, stops cleanly.
     pub async fn run(&self) -> anyhow::Result<()> {
-        let options = self.options()?;
+        let mut options = self.options()?;
+        let security = self.dir.join(SECURITY_DIR);
+        let secured = (self.secure || security.join("ca.crt").exists()).then(|| Secured::open(&security));
+        let secured = secured.transpose()?;
+        options.secured = secured.as_ref().map(|secured| Arc::clone(&secured.directory));
         // A signal during the start also stops started processes: the cluster is dropped.
         let (mut terminate, mut interrupt) =
             (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -69,7 +86,15 @@ impl Up {
             () = signalled(&mut terminate, &mut interrupt) => return Ok(()),
         };
         let mut out = std::io::stdout();
-        out.write_all(table(&cluster, &std::env::current_dir().unwrap_or_default()).as_bytes())?;
+        let here = std::env::current_dir().unwrap_or_default();
+        let bootstrap = cluster.bootstrap();
+        let connect = match &secured {
+            Some(secured) => secured.connect(&bootstrap, &here).await?,
+            None => connect(&bootstrap),
+        };
+        out.write_all(
+            format!("{}\n{connect}\nCtrl-C stops all nodes cleanly.\n", table(&cluster, &here)).as_bytes(),
+        )?;
         out.flush()?;
         tokio::select! {
             () = signalled(&mut terminate, &mut interrupt) => {}
@@ -142,17 +167,43 @@ async fn all_ended(cluster: &LocalCluster) {
     }
 }
 
-/// Instructions for using the cluster.
+/// The certificates and passwords of a secured cluster.
+struct Secured {
+    directory: Arc<Directory>,
+    users: Users,
+}
+
+impl Secured {
+    /// All nodes share the directory, each with its own certificate.
+    fn open(dir: &Path) -> anyhow::Result<Secured> {
+        let directory = Directory::open(dir, Founding::Allowed, FIRST_BROKER)?;
+        let users = users::of(&directory, &[ADMIN, STREAMS])?;
+        Ok(Secured { directory: Arc::new(directory), users })
+    }
+
+    /// How to connect. Adds users that the cluster lacks first.
+    async fn connect(&self, bootstrap: &[String], here: &Path) -> anyhow::Result<String> {
+        users::ensure(&self.directory, &bootstrap[0], &self.users).await;
+        let bootstrap = bootstrap.join(",");
+        let files = self.directory.write_admin_settings(&bootstrap)?;
+        Ok(quick_start::text(self.directory.path(), &files, &bootstrap, here))
+    }
+}
+
+/// The nodes.
 fn table(cluster: &LocalCluster, here: &Path) -> String {
     let mut rows = vec![row(["NODE", "ID", "CLIENTS", "CONTROLLER", "PROCESS", "DIRECTORY"])];
     rows.extend(cluster.nodes().iter().map(|node| cells(node, here)));
-    let bootstrap = cluster.bootstrap().join(",");
+    align(&rows)
+}
+
+/// How to connect to a cluster without security.
+fn connect(bootstrap: &[String]) -> String {
     format!(
-        "{}\nConnect to {bootstrap}, for example:\n  thalweg topic create orders --partitions 6 -b {}\n  \
-         thalweg cluster status -b {}\n\nCtrl-C stops all nodes cleanly.\n",
-        align(&rows),
-        cluster.bootstrap()[0],
-        cluster.bootstrap()[0],
+        "Connect to {}, for example:\n  thalweg topic create orders --partitions 6 -b {first}\n  \
+         thalweg cluster status -b {first}\n",
+        bootstrap.join(","),
+        first = bootstrap[0],
     )
 }
 

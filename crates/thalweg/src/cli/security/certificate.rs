@@ -1,19 +1,23 @@
 //! `security certificate`: sign certificates.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use chrono::Utc;
 use clap::{Args, Subcommand};
-use thalweg_authority::{Authority, Purpose};
+use thalweg_authority::{Authority, Directory, Founding, NODE, Purpose, STREAMS};
 
 use crate::cli::failure::Usage;
+
+/// The prefix of names for nodes of a secured cluster: `node-2` is that of `node.id=2`.
+const NODE_PREFIX: &str = "node-";
 
 /// Certificates of nodes and clients.
 #[derive(Subcommand, Debug)]
 pub enum Certificate {
     /// Sign a certificate for a node: it serves, and connects to other nodes.
-    Node(Sign),
+    Node(SignNode),
     /// Sign a certificate for a client, whose principal becomes User:CN=NAME.
     Client(Sign),
 }
@@ -22,43 +26,102 @@ pub enum Certificate {
 ///
 /// The authority is that of the directory; without one, it is made. The key is kept when a certificate is signed again.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:
-  thalweg security certificate node broker-1 --host broker-1.example.org --host 10.0.0.1
+#[command(after_help = "Example:
   thalweg security certificate client alice")]
 pub struct Sign {
     /// The name in the certificate (CN), and of the file.
     name: String,
-    /// A host name or address that others reach the node by; can be repeated.
-    #[arg(long = "host", value_name = "HOST")]
-    hosts: Vec<String>,
     /// The authority's directory.
     #[arg(long, value_name = "DIR", default_value = "thalweg-data-security")]
     dir: PathBuf,
 }
 
+/// Sign a certificate into DIR/NAME.pem, with its key: a keystore of type PEM.
+///
+/// The authority is that of the directory; without one, it is made. The key is kept when a certificate is signed again. With
+/// --export, the files that a new node of a secured cluster needs are written to a directory: copy it to the node's machine.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  thalweg security certificate node broker-1 --host broker-1.example.org --host 10.0.0.1
+  thalweg security certificate node node-2 --host box-2.example.org --export box-2-security")]
+pub struct SignNode {
+    #[command(flatten)]
+    sign: Sign,
+    /// A host name or address that others reach the node by; can be repeated.
+    #[arg(long = "host", value_name = "HOST")]
+    hosts: Vec<String>,
+    /// Write what a node of a cluster with --secure needs to this directory. NAME is node- with its node.id, as in node-2
+    #[arg(long, value_name = "DIR")]
+    export: Option<PathBuf>,
+}
+
 impl Certificate {
     /// Runs the command.
     pub fn run(&self) -> anyhow::Result<()> {
-        let (sign, purpose) = match self {
-            Certificate::Node(sign) => (sign, Purpose::Node),
-            Certificate::Client(sign) => (sign, Purpose::Client),
-        };
+        match self {
+            Certificate::Node(node) => node.run(),
+            Certificate::Client(client) => client.run(Purpose::Client, &[]),
+        }
+    }
+}
+
+impl Sign {
+    fn run(&self, purpose: Purpose, hosts: &[String]) -> anyhow::Result<()> {
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if sign.name.is_empty() || sign.name.starts_with('.') || !sign.name.chars().all(is_name) {
+        if self.name.is_empty() || self.name.starts_with('.') || !self.name.chars().all(is_name) {
             let right = "expected letters, digits, '-', '_' and '.', since it becomes the name of a file";
-            return Err(Usage(format!("the name {}: {right}", sign.name)).into());
+            return Err(Usage(format!("the name {}: {right}", self.name)).into());
         }
-        if purpose == Purpose::Node && sign.hosts.is_empty() {
-            let why = "clients compare the host that they connect to with the certificate's";
-            return Err(Usage(format!("--host is missing: {why}")).into());
+        if matches!(self.name.as_str(), "ca") {
+            return Err(Usage("the name ca: its files are those of the authority".to_owned()).into());
         }
-        let authority = Authority::open_or_create(&sign.dir)
-            .with_context(|| format!("The authority in {}", sign.dir.display()))?;
-        let pem = authority.sign(&sign.name, purpose, &sign.hosts)?;
+        let authority = Authority::open_or_create(&self.dir)
+            .with_context(|| format!("The authority in {}", self.dir.display()))?;
+        let pem = authority.sign(&self.name, purpose, hosts)?;
         let mut out = std::io::stdout().lock();
         writeln!(out, "ssl.keystore.type=PEM\nssl.keystore.location={}", pem.display())?;
         let ca = authority.certificate_file();
         writeln!(out, "ssl.truststore.type=PEM\nssl.truststore.location={}", ca.display())?;
+        Ok(())
+    }
+}
+
+impl SignNode {
+    fn run(&self) -> anyhow::Result<()> {
+        if self.hosts.is_empty() {
+            let why = "clients compare the host that they connect to with the certificate's";
+            return Err(Usage(format!("--host is missing: {why}")).into());
+        }
+        match &self.export {
+            None => self.sign.run(Purpose::Node, &self.hosts),
+            Some(to) => self.export(to),
+        }
+    }
+
+    fn export(&self, to: &Path) -> anyhow::Result<()> {
+        let name = &self.sign.name;
+        let id = name.strip_prefix(NODE_PREFIX).and_then(|id| id.parse::<u32>().ok());
+        let wrong =
+            || Usage(format!("--export: the name {name} has no node.id: expected node-2 for node.id=2"));
+        let id = id.ok_or_else(wrong)?;
+        let dir = &self.sign.dir;
+        if !dir.join("ca.key").exists() {
+            let right =
+                "run this where the cluster's authority is, with --dir if it is not in thalweg-data-security";
+            return Err(Usage(format!("--export: {} has no ca.key: {right}", dir.display())).into());
+        }
+        let directory = Directory::open(dir, Founding::Refused, id)?;
+        directory.export(id, &self.hosts, to, Utc::now())?;
+        let to = to.display();
+        let mut out = std::io::stdout().lock();
+        writeln!(
+            out,
+            "{to} has what node {id} needs: its certificate, ca.crt, and the passwords of {NODE} and {STREAMS}. Keep it secret. \
+             Copy it to the node's machine, and start the node there:\n\n  \
+             thalweg serve --secure={to} --set node.id={id} --listen {host}:9092 \\\n    \
+             --set process.roles=broker --set controller.quorum.bootstrap.servers=HOST:9093\n",
+            host = self.hosts[0],
+        )?;
         Ok(())
     }
 }

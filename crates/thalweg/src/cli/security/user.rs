@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
+use thalweg_authority::password;
 use thalweg_client::{Admin, SCRAM_ITERATIONS};
 use thalweg_security::sasl::Mechanism as Named;
 use thalweg_security::sasl::scram::Hash;
@@ -13,7 +14,6 @@ use thalweg_security::sasl::scram::Hash;
 use crate::cli::connect::Connect;
 use crate::cli::failure::{Failed, Usage};
 use crate::cli::table::{align, row};
-use crate::secure::directory::password;
 
 /// Users with passwords.
 #[derive(Subcommand, Debug)]

@@ -2,63 +2,136 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use thalweg_config::{BrokerConfig, HttpSettings, ListenerSettings, LogSettings, ServerProperties};
+use chrono::Utc;
+use thalweg_authority::{ADMIN, AuthorityError, Directory, Founding, MECHANISM, NODE, STREAMS};
+use thalweg_config::{
+    AccessSettings, BrokerConfig, ControllerSettings, HttpSettings, ListenerSettings, LogSettings,
+    NodeSettings, ServerProperties, StandardAuthorizerSettings, StreamSettings,
+};
 use thalweg_security::sasl::scram::NewUser;
 
 use super::first_users::first_user;
 use crate::cli::failure::Usage;
-use crate::secure::directory::{ADMIN, ClientFiles, Directory, MECHANISM};
+use crate::secure::users::{self, Users};
+use crate::secure::{quick_start, renewal};
 
 /// The origin of the settings, in errors.
 const ORIGIN: &str = "--secure";
 const DATA_DIR: &str = "./thalweg-data";
 const LISTEN: &str = "localhost:9092";
+const PROTOCOL: &str = "SASL_SSL";
 
 /// What was set up.
 pub struct Secured {
-    dir: PathBuf,
-    files: ClientFiles,
-    password: String,
+    directory: Arc<Directory>,
+    node: u32,
+    /// Hosts that the node's certificate must name.
+    hosts: Vec<String>,
+    users: Users,
+    /// This machine's name.
+    pub host_name: String,
+    /// Client settings by which the definitions of streams are kept: those of the node, so that streams need no right to them.
+    /// None where no streams are hosted, or by settings of the user.
+    pub host_login: Option<String>,
 }
 
 /// Sets what a secured node needs. What the properties file sets for the same keys gives way; the listeners keep their
 /// addresses.
 pub fn secure(properties: &mut ServerProperties, dir: Option<&Path>, host_name: &str) -> Result<Secured> {
     let dir = dir.map_or_else(|| beside_data(properties), |dir| Ok(dir.to_owned()))?;
-    let listeners = listeners(properties)?;
-    let directory = Directory::open_or_create(&dir)
-        .with_context(|| format!("--secure cannot prepare {}", dir.display()))?;
-    let hosts = hosts(properties, &listeners, host_name);
-    for setting in directory.node_settings(&listeners, &hosts)?.lines() {
-        properties.assign(ORIGIN, setting).expect("a setting has a key and a value");
+    let node = node_id(properties)?;
+    let controllers = properties.get(ControllerSettings::listener_names.name()).unwrap_or("CONTROLLER");
+    let controllers: Vec<String> = controllers.split(',').map(|name| name.trim().to_uppercase()).collect();
+    let listeners = listeners(properties, &controllers)?;
+    properties.set_from(ORIGIN, ListenerSettings::listeners.name(), &listeners);
+    if let Some(advertised) = properties.get(ListenerSettings::advertised.name()) {
+        let advertised = renamed(advertised, &controllers);
+        properties.set_from(ORIGIN, ListenerSettings::advertised.name(), &advertised);
     }
-    let files = directory.write_client_settings()?;
-    let password = directory.password().to_owned();
-    Ok(Secured { dir, files, password })
+    let prepare = || format!("--secure cannot prepare {}", dir.display());
+    let founding = match properties.get(NodeSettings::roles.name()).map(|roles| roles.contains("controller"))
+    {
+        None | Some(true) => Founding::Allowed,
+        Some(false) => Founding::Refused,
+    };
+    let directory = Directory::open(&dir, founding, node).with_context(prepare)?;
+    for file in directory.exposed() {
+        tracing::warn!(
+            "Other users of this machine could read {}: it is protected now, but they may know it",
+            file.display()
+        );
+    }
+    let hosts = hosts(properties, &listeners, host_name, directory.has_authority());
+    let certificate = directory.node_certificate(node, &hosts, Utc::now()).with_context(prepare)?;
+    let controller = controllers.first().map_or("CONTROLLER", String::as_str);
+    let mut settings = directory.node_settings(&certificate.file, controller).with_context(prepare)?;
+    settings.insert("http.security.protocol".to_owned(), "SSL".to_owned());
+    settings.insert("http.authentication".to_owned(), "basic".to_owned());
+    if let Some(given) = properties
+        .get(StandardAuthorizerSettings::super_users.name())
+        .filter(|given| !given.trim().is_empty())
+    {
+        let both = format!("{};{given}", settings[StandardAuthorizerSettings::super_users.name()]);
+        settings.insert(StandardAuthorizerSettings::super_users.name().to_owned(), both);
+    }
+    for (key, value) in settings {
+        properties.set_from(ORIGIN, &key, &value);
+    }
+    let users = users::of(&directory, &[ADMIN, STREAMS]).with_context(prepare)?;
+    let directory = Arc::new(directory);
+    Ok(Secured { directory, node, hosts, users, host_name: host_name.to_owned(), host_login: None })
 }
 
 impl Secured {
     /// The administrator that a new cluster begins with; none where this node creates no cluster.
     pub fn admin(&self, config: &BrokerConfig) -> Result<Option<NewUser>> {
-        let text = || format!("{MECHANISM}=[name={ADMIN},password={}]", self.password);
-        config.node.roles.controller.then(|| first_user(&text())).transpose()
+        let admin =
+            self.users.iter().find(|(user, _)| *user == ADMIN).filter(|_| config.node.roles.controller);
+        let text =
+            admin.map(|(_, password)| format!("{MECHANISM}=[name={ADMIN},password={}]", password.text));
+        text.map(|text| first_user(&text)).transpose()
     }
 
-    /// How clients connect: printed once the node serves.
-    pub fn described(&self) -> String {
-        let ClientFiles { java, librdkafka } = &self.files;
-        let (java, librdkafka) = (java.display(), librdkafka.display());
-        format!(
-            "Secured by {dir}: TLS, passwords (SCRAM), ACLs. User {ADMIN} may do everything; its settings are\n\
-             \x20 Java's tools   --command-config {java}\n\
-             \x20 kcat           -F {librdkafka}\n\
-             \x20 thalweg        --command-config {java}, or THALWEG_COMMAND_CONFIG\n\
-             Other users:     thalweg security user add NAME; what they may do: thalweg security acl add",
-            dir = self.dir.display(),
-        )
+    /// Hosted streams log in as a user of their own, unless they have other client settings.
+    pub fn let_streams_in(&mut self, settings: &mut StreamSettings) -> Result<()> {
+        if settings.client_config.is_none() {
+            let file = |user| {
+                Ok::<_, AuthorityError>(self.directory.write_client_settings(user)?.display().to_string())
+            };
+            settings.client_config = Some(file(STREAMS)?);
+            self.host_login = Some(file(NODE)?);
+        }
+        Ok(())
     }
+
+    /// Adds missing users and keeps the certificate valid, once the node serves. Prints how to connect: `local` is an address of
+    /// a broker in this process, `advertised` the one for clients.
+    pub async fn served(self, local: Option<String>, advertised: Option<String>) -> Result<()> {
+        if let Some(local) = local {
+            users::ensure(&self.directory, &local, &self.users).await;
+        }
+        let is_admin_known = self.users.iter().any(|(user, _)| *user == ADMIN);
+        match advertised.filter(|_| is_admin_known) {
+            Some(advertised) => {
+                let files = self.directory.write_admin_settings(&advertised)?;
+                let here = std::env::current_dir().unwrap_or_default();
+                tracing::info!("{}", quick_start::text(self.directory.path(), &files, &advertised, &here));
+            }
+            None => tracing::info!("Secured by {}: TLS, passwords, ACLs", self.directory.path().display()),
+        }
+        tokio::spawn(renewal::run(self.directory, self.node, self.hosts));
+        Ok(())
+    }
+}
+
+/// Whether a secured node's data is about to be served without security, and by which directory it was secured.
+pub fn left_out(properties: &ServerProperties) -> Option<PathBuf> {
+    let dir = beside_data(properties).ok()?;
+    let is_secured_elsewhere = properties.get(AccessSettings::has_authorizer.name()).is_some();
+    (!is_secured_elsewhere && dir.join("ca.crt").exists()).then_some(dir)
 }
 
 /// The data directory's name with `-security`: inside it, Kafka's tools expect nothing but logs.
@@ -70,36 +143,67 @@ fn beside_data(properties: &ServerProperties) -> Result<PathBuf> {
     Ok(Path::new(first).with_file_name(format!("{name}-security")))
 }
 
-/// The listeners, each with TLS and passwords.
-fn listeners(properties: &ServerProperties) -> Result<String> {
-    let Some(given) = properties.get(ListenerSettings::listeners.name()) else {
-        return Ok(format!("SASL_SSL://{LISTEN}"));
-    };
-    match given.split_once("://") {
-        Some((_, address)) if !address.contains(',') => Ok(format!("SASL_SSL://{address}")),
-        _ => {
-            let right =
-                "give one address with --listen, or set security up with the keys in docs/security.md";
-            Err(Usage(format!("--secure makes one listener, and listeners={given} has several: {right}"))
-                .into())
-        }
-    }
+fn node_id(properties: &ServerProperties) -> Result<u32> {
+    let given = properties.get(NodeSettings::id.name()).or_else(|| properties.get("broker.id"));
+    let Some(given) = given else { return Ok(1) };
+    let wrong = || Usage(format!("--secure: node.id={given} is not a number from 0 on"));
+    Ok(given.trim().parse().map_err(|_| wrong())?)
 }
 
-/// Names and addresses that clients may use for this node.
-fn hosts(properties: &ServerProperties, listeners: &str, host_name: &str) -> Vec<String> {
-    let advertised = properties.get(ListenerSettings::advertised.name()).unwrap_or_default();
-    let named = listeners.split(',').chain(advertised.split(',')).filter_map(|listener| {
-        let (_, address) = listener.split_once("://")?;
-        let (host, _) = address.rsplit_once(':')?;
-        let host = host.trim().trim_start_matches('[').trim_end_matches(']');
-        (!matches!(host, "" | "0.0.0.0" | "::")).then_some(host)
+/// The listeners, each with TLS and passwords.
+fn listeners(properties: &ServerProperties, controllers: &[String]) -> Result<String> {
+    let Some(given) = properties.get(ListenerSettings::listeners.name()) else {
+        return Ok(format!("{PROTOCOL}://{LISTEN}"));
+    };
+    let listeners = renamed(given, controllers);
+    if listeners.matches(&format!("{PROTOCOL}://")).count() > 1 {
+        let right = "give one, and one of controller.listener.names, or set security up with the keys in docs/security.md";
+        let problem = format!(
+            "--secure makes one listener for clients and brokers, and listeners={given} has several: {right}"
+        );
+        return Err(Usage(problem).into());
+    }
+    Ok(listeners)
+}
+
+/// Entries `NAME://host:port` with the name of the secured listener, except for those of controllers.
+fn renamed(entries: &str, controllers: &[String]) -> String {
+    let renamed = entries.split(',').map(|entry| match entry.split_once("://") {
+        Some((name, _)) if controllers.contains(&name.trim().to_uppercase()) => entry.trim().to_owned(),
+        Some((_, address)) => format!("{PROTOCOL}://{}", address.trim()),
+        None => entry.trim().to_owned(),
     });
+    renamed.collect::<Vec<_>>().join(",")
+}
+
+/// Names and addresses that others may use for this node. The machine's name is among them if the node advertises it, or if the
+/// certificate is signed here, where one name more costs nothing.
+fn hosts(
+    properties: &ServerProperties,
+    listeners: &str,
+    host_name: &str,
+    is_signed_here: bool,
+) -> Vec<String> {
+    let advertised = properties.get(ListenerSettings::advertised.name());
     let http = properties.get(HttpSettings::listener.name()).unwrap_or_default();
-    let http = http.rsplit_once(':').map(|(host, _)| host.trim_start_matches('[').trim_end_matches(']'));
-    let http = http.filter(|host| !matches!(*host, "" | "0.0.0.0" | "::"));
-    let always = ["localhost", "127.0.0.1", "::1", host_name].into_iter().filter(|host| !host.is_empty());
-    named.chain(http).chain(always).map(str::to_owned).collect::<BTreeSet<_>>().into_iter().collect()
+    let entries = listeners.split(',').chain(advertised.unwrap_or_default().split(','));
+    let addresses =
+        entries.filter_map(|entry| entry.split_once("://")).map(|(_, address)| address).chain([http]);
+    let given: BTreeSet<&str> = addresses
+        .filter_map(|address| address.rsplit_once(':'))
+        .map(|(host, _)| host.trim().trim_start_matches('[').trim_end_matches(']'))
+        .collect();
+    let is_everywhere = |host: &&str| matches!(*host, "" | "0.0.0.0" | "::");
+    let own =
+        (is_signed_here || advertised.is_none() && given.iter().any(is_everywhere)).then_some(host_name);
+    let named = given.iter().copied().filter(|host| !is_everywhere(host));
+    named
+        .chain(own)
+        .filter(|host| !host.is_empty())
+        .map(str::to_owned)
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect()
 }
 
 #[cfg(test)]
@@ -114,6 +218,10 @@ mod tests {
         properties
     }
 
+    fn secured(given: &str) -> Result<String> {
+        listeners(&properties(&[("listeners", given)]), &["CONTROLLER".to_owned()])
+    }
+
     #[test]
     fn the_directory_is_beside_the_data() {
         let of = |dirs| beside_data(&properties(&[("log.dirs", dirs)])).expect("a directory");
@@ -124,17 +232,44 @@ mod tests {
     #[test]
     fn a_certificate_names_what_clients_connect_to() {
         let advertised = ("advertised.listeners", "SASL_SSL://kafka.example.org:9092");
-        let listeners = listeners(&properties(&[("listeners", "PLAINTEXT://10.0.0.7:9092")])).expect("one");
+        let listeners = secured("PLAINTEXT://10.0.0.7:9092").expect("one");
         assert_eq!(listeners, "SASL_SSL://10.0.0.7:9092");
-        let http = ("http.listener", "10.0.0.8:9090");
-        let hosts = hosts(&properties(&[advertised, http]), &listeners, "box");
-        let expected = ["10.0.0.7", "10.0.0.8", "127.0.0.1", "::1", "box", "kafka.example.org", "localhost"];
-        assert_eq!(hosts, expected);
+        let properties = properties(&[advertised, ("http.listener", "10.0.0.8:9090")]);
+        let named = |is_signed_here| hosts(&properties, &listeners, "box", is_signed_here);
+        assert_eq!(named(true), ["10.0.0.7", "10.0.0.8", "box", "kafka.example.org"]);
+        assert_eq!(named(false), ["10.0.0.7", "10.0.0.8", "kafka.example.org"]);
     }
 
     #[test]
-    fn several_listeners_are_left_to_their_owner() {
-        let error = listeners(&properties(&[("listeners", "A://:1,B://:2")])).expect_err("two");
+    fn the_name_of_the_machine_is_needed_where_it_is_advertised() {
+        let everywhere = |advertised: &[(&str, &str)]| {
+            hosts(&properties(advertised), "SASL_SSL://:9092,CONTROLLER://[::1]:9093", "box", false)
+        };
+        assert_eq!(everywhere(&[]), ["::1", "box"]);
+        assert_eq!(
+            everywhere(&[("advertised.listeners", "SASL_SSL://a.example:9092")]),
+            ["::1", "a.example"]
+        );
+    }
+
+    #[test]
+    fn one_listener_is_for_clients_and_those_of_controllers_keep_their_names() {
+        let both = secured("PLAINTEXT://:9092, controller://:9093").expect("both");
+        assert_eq!(both, "SASL_SSL://:9092,controller://:9093");
+        let error = secured("A://:1,B://:2").expect_err("two");
         assert!(error.to_string().contains("docs/security.md"), "{error}");
+    }
+
+    #[test]
+    fn secured_data_that_is_served_without_security_is_noticed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let data = dir.path().join("data").display().to_string();
+        let of =
+            |more: &[(&str, &str)]| left_out(&properties(&[&[("log.dirs", data.as_str())], more].concat()));
+        assert_eq!(of(&[]), None);
+        std::fs::create_dir(dir.path().join("data-security")).expect("a directory");
+        std::fs::write(dir.path().join("data-security/ca.crt"), "").expect("a file");
+        assert_eq!(of(&[]), Some(dir.path().join("data-security")));
+        assert_eq!(of(&[("authorizer.class.name", "x")]), None, "it is secured by hand");
     }
 }

@@ -1,0 +1,317 @@
+//! The directory of a secured node or cluster: the authority, the certificates of nodes, passwords, and the settings that
+//! follow from them, for nodes and for clients.
+//!
+//! Without `ca.key` it is the directory of a node that has joined: the certificate was signed elsewhere, and can only be
+//! checked here.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use chrono::{DateTime, Utc};
+
+use crate::certificate::Certificate;
+use crate::error::AuthorityError;
+use crate::secret::{password, protect, refresh_secret, replace_secret, write_new_secret};
+use crate::settings::{LoginModule, MECHANISM, Settings, jaas, keystore, settings, truststore};
+use crate::{Authority, CA_CERTIFICATE, CA_KEY, Purpose, SIGNED_DAYS, is_there, read};
+
+/// The administrator, whose password is in the metadata.
+pub const ADMIN: &str = "admin";
+/// The user that nodes log in as; its password is in their settings only.
+pub const NODE: &str = "node";
+/// The user of hosted streams, whose password is in the metadata.
+pub const STREAMS: &str = "streams";
+/// The secret of delegation tokens.
+const TOKENS: &str = "tokens";
+/// The listener of brokers, for clients and brokers.
+const LISTENER: &str = "SASL_SSL";
+/// Hosts that every node's certificate is valid for: clients on its machine use them.
+const LOOPBACK: [&str; 3] = ["127.0.0.1", "::1", "localhost"];
+/// The most hosts that a new certificate takes over from the old one.
+const OLD_HOSTS_MAX: usize = 32;
+/// Days before its end at which a certificate that cannot be signed here is reported.
+const REPORTED_DAYS: i64 = 30;
+
+/// Whether a directory may begin with a new authority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Founding {
+    /// It may.
+    Allowed,
+    /// The node joins a cluster, which has one.
+    Refused,
+}
+
+/// A password, and whether it was made just now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Password {
+    /// The password.
+    pub text: String,
+    /// Whether its file was missing.
+    pub is_new: bool,
+}
+
+/// Files of client settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientFiles {
+    /// For Java, and for `--command-config`.
+    pub java: PathBuf,
+    /// For librdkafka.
+    pub librdkafka: PathBuf,
+}
+
+/// A node's certificate, which is valid and names its hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeCertificate {
+    /// The PEM file: certificate and key.
+    pub file: PathBuf,
+    /// Whether it was signed just now.
+    pub is_new: bool,
+    /// The days that are left, if it ends soon and cannot be signed again here.
+    pub ends_in_days: Option<i64>,
+}
+
+/// The directory.
+pub struct Directory {
+    dir: PathBuf,
+    /// None where another directory has the authority's key.
+    authority: Option<Authority>,
+    /// Secrets that others could read until now.
+    exposed: Vec<PathBuf>,
+}
+
+impl fmt::Debug for Directory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Directory").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl Directory {
+    /// Opens the directory. An authority is made where there is none, if that is allowed.
+    pub fn open(dir: &Path, founding: Founding, node: u32) -> Result<Directory, AuthorityError> {
+        let dir = crate::absolute(dir)?;
+        let has_key = is_there(&dir.join(CA_KEY))?;
+        let has_certificate = is_there(&dir.join(CA_CERTIFICATE))?;
+        let authority = match (has_key, has_certificate, founding) {
+            (true, _, _) | (false, false, Founding::Allowed) => Some(Authority::open_or_create(&dir)?),
+            (false, true, _) => None,
+            (false, false, Founding::Refused) => {
+                let file = CA_CERTIFICATE.to_owned();
+                return Err(AuthorityError::NotIssued { dir, file, name: node_name(node) });
+            }
+        };
+        let mut opened = Directory { dir, authority, exposed: Vec::new() };
+        opened.protect_secrets(node)?;
+        Ok(opened)
+    }
+
+    fn protect_secrets(&mut self, node: u32) -> Result<(), AuthorityError> {
+        let node = node_name(node);
+        let keys = [CA_KEY.to_owned(), format!("{node}.key"), format!("{node}.pem")];
+        let passwords = [ADMIN, NODE, STREAMS, TOKENS].map(|user| format!("{user}.password"));
+        for name in keys.into_iter().chain(passwords) {
+            let file = self.dir.join(name);
+            if is_there(&file)? && protect(&file)? {
+                self.exposed.push(file);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether it can sign certificates.
+    pub fn has_authority(&self) -> bool {
+        self.authority.is_some()
+    }
+
+    /// Secrets that users other than their owner could read until now.
+    pub fn exposed(&self) -> &[PathBuf] {
+        &self.exposed
+    }
+
+    /// The file with the authority's certificate.
+    pub fn ca_file(&self) -> PathBuf {
+        self.dir.join(CA_CERTIFICATE)
+    }
+
+    /// The password of a user; made where it is missing. Where nodes join, those of the cluster were copied.
+    pub fn password(&self, user: &str) -> Result<Password, AuthorityError> {
+        let file = self.dir.join(format!("{user}.password"));
+        if !is_there(&file)? {
+            if self.authority.is_none() {
+                let (dir, file) = (self.dir.clone(), format!("{user}.password"));
+                return Err(AuthorityError::NotIssued { dir, file, name: "NODE".to_owned() });
+            }
+            let text = password();
+            write_new_secret(&file, &format!("{text}\n"))?;
+            return Ok(Password { text, is_new: true });
+        }
+        match read(&file)?.trim_end() {
+            "" => Err(AuthorityError::NoPassword { path: file }),
+            text => Ok(Password { text: text.to_owned(), is_new: false }),
+        }
+    }
+
+    /// The same, or none where this directory was not given it.
+    pub fn known_password(&self, user: &str) -> Result<Option<Password>, AuthorityError> {
+        match self.authority.is_some() || is_there(&self.dir.join(format!("{user}.password")))? {
+            true => self.password(user).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// The certificate of a node that others reach by these hosts. It is signed again if a host is missing, if a third of its
+    /// life is left, or if the authority has changed.
+    pub fn node_certificate(
+        &self,
+        node: u32,
+        hosts: &[String],
+        now: DateTime<Utc>,
+    ) -> Result<NodeCertificate, AuthorityError> {
+        let name = node_name(node);
+        let file = self.dir.join(format!("{name}.pem"));
+        let held = if is_there(&file)? { Some(Certificate::read(&file)) } else { None };
+        let Some(authority) = &self.authority else {
+            let Some(held) = held.transpose()? else {
+                let (dir, file) = (self.dir.clone(), format!("{name}.pem"));
+                return Err(AuthorityError::NotIssued { dir, file, name });
+            };
+            let days = held.days_left(now);
+            let lacks = held.lacks(hosts);
+            let why = match (days < 0, lacks.is_empty()) {
+                (true, _) => format!("expired on {}", held.expires.format("%Y-%m-%d")),
+                (false, false) => format!("is not valid for {}", lacks.join(", ")),
+                (false, true) => {
+                    let ends_in_days = (days < REPORTED_DAYS).then_some(days);
+                    return Ok(NodeCertificate { file, is_new: false, ends_in_days });
+                }
+            };
+            let hosts = hosts.iter().map(|host| format!(" --host {host}")).collect();
+            return Err(AuthorityError::NotRenewable { path: file, why, name, hosts });
+        };
+        // One that cannot be read is replaced.
+        let held = held.and_then(Result::ok);
+        let hosts: BTreeSet<String> = hosts.iter().cloned().chain(LOOPBACK.map(str::to_owned)).collect();
+        let wanted: Vec<String> = hosts.iter().cloned().collect();
+        let is_good = held
+            .as_ref()
+            .is_some_and(|held| held.lacks(&wanted).is_empty() && held.days_left(now) > SIGNED_DAYS / 3);
+        if is_good && read(&file)?.ends_with(&authority.certificate) {
+            return Ok(NodeCertificate { file, is_new: false, ends_in_days: None });
+        }
+        let old = held.into_iter().flat_map(|held| held.hosts).take(OLD_HOSTS_MAX);
+        let all: Vec<String> = hosts.into_iter().chain(old).collect::<BTreeSet<_>>().into_iter().collect();
+        let file = authority.sign(&name, Purpose::Node, &all)?;
+        Ok(NodeCertificate { file, is_new: true, ends_in_days: None })
+    }
+
+    /// Kafka's settings for a node with this certificate: certificates, the logins of nodes, the listeners' protocols, ACLs.
+    pub fn node_settings(&self, certificate: &Path, controller: &str) -> Result<Settings, AuthorityError> {
+        let login = jaas(LoginModule::Plain, NODE, &self.password(NODE)?.text, true);
+        let (clients, nodes) = (LISTENER.to_ascii_lowercase(), controller.to_ascii_lowercase());
+        let of = |listener: &str, key: &str| format!("listener.name.{listener}.{key}");
+        let mut all = settings([
+            ("inter.broker.listener.name", LISTENER.to_owned()),
+            ("listener.security.protocol.map", format!("{LISTENER}:{LISTENER},{controller}:{LISTENER}")),
+            ("sasl.mechanism.inter.broker.protocol", "PLAIN".to_owned()),
+            ("sasl.mechanism.controller.protocol", "PLAIN".to_owned()),
+            (&of(&clients, "sasl.enabled.mechanisms"), format!("{MECHANISM},SCRAM-SHA-256,PLAIN")),
+            (&of(&clients, "plain.sasl.jaas.config"), login.clone()),
+            (&of(&nodes, "sasl.enabled.mechanisms"), "PLAIN".to_owned()),
+            (&of(&nodes, "plain.sasl.jaas.config"), login),
+            ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer".to_owned()),
+            ("super.users", format!("User:{ADMIN};User:{NODE}")),
+        ]);
+        if let Some(secret) = self.known_password(TOKENS)? {
+            all.insert("delegation.token.secret.key".to_owned(), secret.text);
+        }
+        all.extend(keystore(certificate));
+        all.extend(truststore(&self.ca_file()));
+        Ok(all)
+    }
+
+    /// Settings of a client that logs in as this user.
+    pub fn client_settings(&self, user: &str) -> Result<Settings, AuthorityError> {
+        let (mechanism, module) = match user {
+            NODE => ("PLAIN", LoginModule::Plain),
+            _ => (MECHANISM, LoginModule::Scram),
+        };
+        let mut all = settings([
+            ("security.protocol", LISTENER.to_owned()),
+            ("sasl.mechanism", mechanism.to_owned()),
+            ("sasl.jaas.config", jaas(module, user, &self.password(user)?.text, false)),
+        ]);
+        all.extend(truststore(&self.ca_file()));
+        Ok(all)
+    }
+
+    /// Writes the settings of a client into `NAME.properties`.
+    pub fn write_client_settings(&self, user: &str) -> Result<PathBuf, AuthorityError> {
+        let file = self.dir.join(format!("{user}.properties"));
+        refresh_secret(&file, &lines(&self.client_settings(user)?))?;
+        Ok(file)
+    }
+
+    /// Writes the administrator's settings, with the addresses of brokers. Those in the file stay if `bootstrap` is one of
+    /// them: the nodes of a cluster may share this directory.
+    pub fn write_admin_settings(&self, bootstrap: &str) -> Result<ClientFiles, AuthorityError> {
+        let files = ClientFiles {
+            java: self.dir.join("client.properties"),
+            librdkafka: self.dir.join("librdkafka.properties"),
+        };
+        let known = std::fs::read_to_string(&files.java).unwrap_or_default();
+        let known = known.lines().find_map(|line| line.strip_prefix("bootstrap.servers="));
+        let bootstrap =
+            known.filter(|known| known.split(',').any(|one| one == bootstrap)).unwrap_or(bootstrap);
+        let servers = settings([("bootstrap.servers", bootstrap.to_owned())]);
+        let java = self.client_settings(ADMIN)?.into_iter().chain(servers.clone()).collect();
+        let mut librdkafka = settings([
+            ("security.protocol", LISTENER.to_owned()),
+            ("sasl.mechanisms", MECHANISM.to_owned()),
+            ("sasl.username", ADMIN.to_owned()),
+            ("sasl.password", self.password(ADMIN)?.text),
+            ("ssl.ca.location", self.ca_file().display().to_string()),
+        ]);
+        librdkafka.extend(servers);
+        refresh_secret(&files.java, &lines(&java))?;
+        refresh_secret(&files.librdkafka, &lines(&librdkafka))?;
+        Ok(files)
+    }
+
+    /// Writes what a node on another machine needs into a directory: its certificate and the secrets of nodes.
+    pub fn export(
+        &self,
+        node: u32,
+        hosts: &[String],
+        to: &Path,
+        now: DateTime<Utc>,
+    ) -> Result<(), AuthorityError> {
+        let signed = self.node_certificate(node, hosts, now)?;
+        crate::make_directory(to)?;
+        let mut files = vec![(signed.file, format!("{}.pem", node_name(node)))];
+        for user in [NODE, STREAMS, TOKENS] {
+            self.password(user)?;
+            let name = format!("{user}.password");
+            files.push((self.dir.join(&name), name));
+        }
+        files.push((self.ca_file(), CA_CERTIFICATE.to_owned()));
+        for (from, name) in files {
+            replace_secret(&to.join(name), &read(&from)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// The name of a node's certificate, and of its files.
+fn node_name(node: u32) -> String {
+    format!("node-{node}")
+}
+
+/// A properties file.
+fn lines(settings: &Settings) -> String {
+    settings.iter().map(|(key, value)| format!("{key}={value}\n")).collect()
+}

@@ -1,0 +1,81 @@
+//! The users whose passwords are in the security directory: added to the cluster's metadata where it lacks them.
+//!
+//! A cluster that was created without `--secure` lacks all of them. A password that was made just now replaces the cluster's:
+//! who removes `admin.password` resets it.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use thalweg_authority::{ADMIN, Directory, Password, Settings};
+use thalweg_client::{Admin, ClientError, Cluster, ConnectionOptions, Properties, SCRAM_ITERATIONS};
+use thalweg_security::sasl::scram::Hash;
+
+/// How long this may take, since nothing else waits for it.
+const WITHIN: Duration = Duration::from_secs(20);
+
+/// Users with the passwords of the directory's files.
+pub type Users = Vec<(&'static str, Password)>;
+
+/// Those that the directory has a password for.
+pub fn of(directory: &Directory, names: &[&'static str]) -> anyhow::Result<Users> {
+    let mut users = Vec::new();
+    for name in names {
+        users.extend(directory.known_password(name)?.map(|password| (*name, password)));
+    }
+    Ok(users)
+}
+
+/// Adds the users to the cluster at this address, and logs what a person should know.
+pub async fn ensure(directory: &Directory, bootstrap: &str, users: &Users) {
+    let done = tokio::time::timeout(WITHIN, attempt(directory, bootstrap, users)).await;
+    let error = match done {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => error,
+        Err(_elapsed) => anyhow::anyhow!("the cluster did not answer within {} s", WITHIN.as_secs()),
+    };
+    tracing::warn!("Failed to check the users of {}: {error:#}", directory.path().display());
+}
+
+async fn attempt(directory: &Directory, bootstrap: &str, users: &Users) -> anyhow::Result<()> {
+    let as_node = directory.client_settings(thalweg_authority::NODE)?;
+    let admin = Admin::new(connect(bootstrap, &as_node).await?);
+    for (user, password) in users {
+        let known = admin.describe_users(Some(&[(*user).to_owned()])).await;
+        let is_known = match known {
+            Ok(known) => known.get(*user).is_some_and(|credentials| !credentials.is_empty()),
+            // Kafka's answer for a user without credentials.
+            Err(ClientError::Refused(_)) => false,
+            Err(error) => return Err(error).context("Describing users"),
+        };
+        if is_known && !password.is_new {
+            continue;
+        }
+        admin.set_password(user, Hash::Sha512, &password.text, SCRAM_ITERATIONS).await?;
+        tracing::info!("{} user {user}", if is_known { "Set the password of" } else { "Added" });
+    }
+    if users.iter().any(|(user, _)| *user == ADMIN) {
+        log_in(directory, bootstrap).await?;
+    }
+    Ok(())
+}
+
+/// The administrator's password may have been changed in the cluster only.
+async fn log_in(directory: &Directory, bootstrap: &str) -> anyhow::Result<()> {
+    match connect(bootstrap, &directory.client_settings(ADMIN)?).await {
+        Ok(_) => Ok(()),
+        Err(ClientError::Authentication(_)) => bail!(
+            "the cluster has another password for {ADMIN} than admin.password. Write the right one into that file, or \
+             remove the file and start again to set a new one"
+        ),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn connect(bootstrap: &str, settings: &Settings) -> Result<Cluster, ClientError> {
+    let mut properties = Properties::new();
+    for (key, value) in settings {
+        properties.set(key, value);
+    }
+    let options = ConnectionOptions::take(&mut properties, "thalweg-users").expect("these settings are ours");
+    Cluster::connect(&[bootstrap.to_owned()], &options).await
+}
