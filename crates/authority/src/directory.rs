@@ -78,6 +78,8 @@ pub struct Directory {
     authority: Option<Authority>,
     /// Secrets that others could read until now.
     exposed: Vec<PathBuf>,
+    /// Whether the authority was made just now, though the directory had been in use.
+    has_new_authority: bool,
 }
 
 impl fmt::Debug for Directory {
@@ -100,7 +102,9 @@ impl Directory {
                 return Err(AuthorityError::NotIssued { dir, file, name: node_name(node) });
             }
         };
-        let mut opened = Directory { dir, authority, exposed: Vec::new() };
+        let has_new_authority =
+            !has_key && !has_certificate && is_there(&dir.join(format!("{NODE}.password")))?;
+        let mut opened = Directory { dir, authority, exposed: Vec::new(), has_new_authority };
         opened.protect_secrets(node)?;
         Ok(opened)
     }
@@ -126,6 +130,11 @@ impl Directory {
     /// Whether it can sign certificates.
     pub fn has_authority(&self) -> bool {
         self.authority.is_some()
+    }
+
+    /// Whether the authority was lost, and another was made: what the old one signed is worth nothing now.
+    pub fn has_new_authority(&self) -> bool {
+        self.has_new_authority
     }
 
     /// Secrets that users other than their owner could read until now.
@@ -314,4 +323,99 @@ fn node_name(node: u32) -> String {
 /// A properties file.
 fn lines(settings: &Settings) -> String {
     settings.iter().map(|(key, value)| format!("{key}={value}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+
+    use super::*;
+
+    fn in_days(days: i64) -> DateTime<Utc> {
+        Utc::now() + TimeDelta::days(days)
+    }
+
+    fn hosts(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_certificate_is_signed_again_when_it_must_be() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let open = || Directory::open(dir.path(), Founding::Allowed, 1).expect("it opens");
+        let directory = open();
+        let signed = |names: &[&str], days| {
+            directory.node_certificate(1, &hosts(names), in_days(days)).expect("a certificate")
+        };
+        let first = signed(&["a.example", "::1"], 0);
+        assert!(first.is_new && first.file.ends_with("node-1.pem"), "{first:?}");
+        assert!(!signed(&["a.example"], 400).is_new, "half of its life is left");
+        assert!(signed(&["b.example"], 0).is_new);
+        assert!(!signed(&["a.example", "b.example", "localhost"], 0).is_new, "old hosts stay");
+        assert!(signed(&["a.example"], 600).is_new, "a third is left");
+        std::fs::write(&first.file, "nonsense").expect("written");
+        assert!(signed(&["a.example"], 0).is_new);
+        for lost in [CA_KEY, CA_CERTIFICATE] {
+            std::fs::remove_file(dir.path().join(lost)).expect("removed");
+        }
+        directory.password(NODE).expect("one is made");
+        let directory = open();
+        assert!(directory.has_new_authority());
+        assert!(directory.node_certificate(1, &hosts(&["a.example"]), in_days(0)).expect("another").is_new);
+    }
+
+    #[test]
+    fn one_that_cannot_be_signed_here_is_checked() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (home, away) = (dir.path().join("home"), dir.path().join("away"));
+        let Err(refused) = Directory::open(&away, Founding::Refused, 2) else {
+            panic!("it has no authority")
+        };
+        assert!(refused.to_string().contains("certificate node node-2 --host HOST"), "{refused}");
+        let founder = Directory::open(&home, Founding::Allowed, 1).expect("it opens");
+        founder.export(2, &hosts(&["box-2"]), &away, in_days(0)).expect("written");
+        let joined = Directory::open(&away, Founding::Refused, 2).expect("it opens");
+        let checked = |names: &[&str], days| joined.node_certificate(2, &hosts(names), in_days(days));
+        assert_eq!(checked(&["box-2", "localhost"], 0).expect("it is valid").ends_in_days, None);
+        let soon = checked(&["box-2"], SIGNED_DAYS - 10).expect("it is valid");
+        assert!(soon.ends_in_days.is_some_and(|days| (9..=10).contains(&days)), "{soon:?}");
+        let expired = checked(&["box-2"], SIGNED_DAYS + 2).expect_err("too late").to_string();
+        assert!(expired.contains("node-2.pem expired on "), "{expired}");
+        let other = checked(&["box-3"], 0).expect_err("not its host").to_string();
+        assert!(other.contains("is not valid for box-3") && other.contains(" --host box-3 "), "{other}");
+        assert_eq!(joined.password(NODE).expect("copied"), founder.password(NODE).expect("the same"));
+        assert_eq!(joined.known_password(ADMIN).expect("no error"), None);
+    }
+
+    #[test]
+    fn passwords_are_made_once_and_kept_from_others() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().expect("a directory");
+        let open = || Directory::open(dir.path(), Founding::Allowed, 1).expect("it opens");
+        let first = open().password(ADMIN).expect("one is made");
+        let file = dir.path().join("admin.password");
+        assert!(first.is_new);
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).expect("set");
+        let directory = open();
+        assert_eq!(directory.exposed(), [std::path::absolute(&file).expect("a path")]);
+        let again = directory.password(ADMIN).expect("it is there");
+        assert_eq!(again, Password { is_new: false, ..first });
+        assert_eq!(std::fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o600);
+        std::fs::write(&file, "\n").expect("written");
+        assert!(directory.password(ADMIN).expect_err("empty").to_string().contains("has no password"));
+    }
+
+    #[test]
+    fn addresses_stay_in_the_administrators_settings() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let directory = Directory::open(dir.path(), Founding::Allowed, 1).expect("it opens");
+        let written = |bootstrap| {
+            let files = directory.write_admin_settings(bootstrap).expect("written");
+            let text = std::fs::read_to_string(&files.librdkafka).expect("it is there");
+            text.lines().find_map(|line| line.strip_prefix("bootstrap.servers=").map(str::to_owned))
+        };
+        assert_eq!(written("a:1,b:1").as_deref(), Some("a:1,b:1"));
+        assert_eq!(written("b:1").as_deref(), Some("a:1,b:1"), "nodes may share the directory");
+        assert_eq!(written("c:1").as_deref(), Some("c:1"));
+    }
 }

@@ -97,6 +97,11 @@ impl Security {
         self.credentials()?.as_password()
     }
 
+    /// The principal of a user with a password, as ACLs name it; none with a token or without a login.
+    pub fn principal(&self) -> Option<String> {
+        Some(format!("User:{}", self.password()?.0))
+    }
+
     /// What the first handshake settled on; none before it, and without TLS.
     pub fn tls_session(&self) -> Option<&TlsSession> {
         self.tls()?.session.get()

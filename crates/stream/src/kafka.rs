@@ -23,6 +23,8 @@ pub use writer::Writer;
 
 /// Size limit of a properties file.
 const PROPERTIES_BYTES_MAX: usize = 1 << 20;
+/// What the names of errors for missing rights have in common: `TOPIC_AUTHORIZATION_FAILED` and so on.
+const DENIED: &str = "_AUTHORIZATION_FAILED";
 /// The default `client.id`.
 const CLIENT_ID: &str = "thalweg-stream";
 
@@ -107,6 +109,17 @@ fn reading(path: &str) -> String {
 fn read(path: &str) -> Result<Properties, StageError> {
     let bytes = disk::read_whole(Path::new(path), PROPERTIES_BYTES_MAX)?;
     Ok(Properties::parse(&String::from_utf8_lossy(&bytes)))
+}
+
+/// The reason of an error, and if it is a missing right, the command that grants it. `right` are the options of that command.
+pub fn with_grant(reason: impl ToString, cluster: &thalweg_client::Cluster, right: &str) -> String {
+    let reason = reason.to_string();
+    match cluster.options().security.principal().filter(|_| reason.contains(DENIED)) {
+        Some(user) => {
+            format!("{reason}: {user} lacks a right; thalweg security acl add {user} {right} grants it")
+        }
+        None => reason,
+    }
 }
 
 /// An error: the attempted action and its cause.

@@ -106,7 +106,13 @@ impl Transport {
             return Ok(());
         }
         let cluster = self.cluster.client()?;
-        let new = topics.iter().map(|(topic, instances)| {
+        // Those that are there are not asked for: the stream may lack the right to create them.
+        let names: Vec<String> = topics.keys().cloned().collect();
+        let metadata =
+            cluster.refresh(&names, false).await.map_err(|error| kafka::failed("Finding topics", error))?;
+        let is_there = |topic: &str| metadata.topics.get(topic).is_some_and(|known| known.error.is_none());
+        let missing = topics.iter().filter(|(topic, _)| !is_there(topic));
+        let new = missing.map(|(topic, instances)| {
             let instances = i32::try_from(*instances).ok().filter(|count| *count > 1);
             NewTopic { partitions: self.partitions.max(instances), ..NewTopic::new(topic) }
         });
@@ -117,7 +123,9 @@ impl Transport {
             if let Err(error) = created
                 && error.error_code() != Some(ErrorCode::TopicAlreadyExists)
             {
-                return Err(kafka::failed(format!("Creating the topic {topic}"), error));
+                let right = format!("--topic {topic} --allow create,read,write");
+                let reason = kafka::with_grant(error, &cluster, &right);
+                return Err(kafka::failed(format!("Creating the topic {topic}"), reason));
             }
         }
         for topic in topics.keys() {

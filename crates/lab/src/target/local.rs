@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::apache_kafka::{self, Jvm, NewCluster};
 use chrono::Utc;
-use thalweg_authority::{ADMIN, AuthorityError, Directory, MECHANISM, NODE, Settings};
+use thalweg_authority::{AuthorityError, Directory, NODE, Settings};
 use thalweg_client::{Connection, ConnectionOptions};
 use thalweg_wire::request::MetadataRequest;
 
@@ -158,8 +158,7 @@ impl LocalCluster {
             options.settings(node).into_iter().chain(own).collect()
         };
         plan.write(settings, |node| vec![data(node)])?;
-        let first_user = secured.first_user.as_deref();
-        start_controllers(&mut processes, &plan, first_user, options.start_timeout).await?;
+        start_controllers(&mut processes, &plan, options.start_timeout).await?;
         for node in plan.nodes.iter().filter(|node| node.software == Software::Thalweg) {
             let mut command = Command::new(&program);
             command.arg("serve").arg(node.properties_file()).current_dir(&node.dir);
@@ -211,8 +210,6 @@ struct Secured {
     nodes: BTreeMap<u32, Settings>,
     /// How this process connects: as a node, since the administrator's password may have been changed.
     client: Settings,
-    /// The user that Apache Kafka's controllers begin with, as `--add-scram` takes it.
-    first_user: Option<String>,
 }
 
 /// Turns security on in a plan.
@@ -224,9 +221,7 @@ fn secure(plan: &mut Plan, directory: &Directory) -> Result<Secured, AuthorityEr
         let certificate = directory.node_certificate(node.id, &[], Utc::now())?;
         nodes.insert(node.id, directory.node_settings(&certificate.file, CONTROLLER_LISTENER)?);
     }
-    let password = directory.password(ADMIN)?.text;
-    let first_user = Some(format!("{MECHANISM}=[name={ADMIN},password={password}]"));
-    Ok(Secured { nodes, client: directory.client_settings(NODE)?, first_user })
+    Ok(Secured { nodes, client: directory.client_settings(NODE)? })
 }
 
 /// Timeout for asking what listens on a taken port.
@@ -267,7 +262,6 @@ fn log(node: &Node) -> PathBuf {
 async fn start_controllers(
     processes: &mut Brokers,
     plan: &Plan,
-    first_user: Option<&str>,
     timeout: Duration,
 ) -> Result<(), TargetError> {
     let nodes: Vec<Node> =
@@ -285,7 +279,7 @@ async fn start_controllers(
             None => bare.push(node.clone()),
         }
     }
-    let new = NewCluster { id: cluster_id, first_user };
+    let new = NewCluster { id: cluster_id, first_user: None };
     apache_kafka::format(processes, &bare, new, &jars, timeout).await?;
     for node in &nodes {
         processes.spawn(&node.name(), jvm.command(node), &log(node))?;

@@ -8,7 +8,7 @@ use thalweg_wire::ErrorCode;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{Outlet, failed};
+use super::{Outlet, failed, with_grant};
 use crate::retry::Retry;
 use crate::stage::StageError;
 
@@ -87,7 +87,12 @@ impl Attempt {
             match outlet.producer().init_transactions().await {
                 Ok(()) => return Ok(outlet),
                 Err(error) if error.is_retriable() => self.note(error.to_string()),
-                Err(error) => return Err(failed("Beginning with transactions", error)),
+                Err(error) => {
+                    let id = self.config.transactional_id.as_deref().unwrap_or_default();
+                    let right = format!("--transactional-id {id} --allow write,describe");
+                    let reason = with_grant(error, &self.cluster, &right);
+                    return Err(failed("Beginning with transactions", reason));
+                }
             };
         }
     }
@@ -133,6 +138,7 @@ impl Attempt {
     }
 
     fn failed(&self, reason: impl ToString) -> StageError {
-        failed(format!("Topic {}", self.topic), reason)
+        let right = format!("--topic {} --allow write", self.topic);
+        failed(format!("Topic {}", self.topic), with_grant(reason, &self.cluster, &right))
     }
 }

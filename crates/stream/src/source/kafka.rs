@@ -141,7 +141,7 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
 
 fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError> {
     let wanted = Wanted::of(settings);
-    let in_group = wanted.in_group;
+    let in_group = wanted.group.is_some();
     let reset = match &wanted.begin {
         Begin::Latest => "latest",
         // A missing offset is an error, not a reset.

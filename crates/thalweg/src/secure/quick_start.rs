@@ -14,7 +14,7 @@ pub fn text(dir: &Path, files: &ClientFiles, bootstrap: &str, here: &Path) -> St
          \n\
          \x20 export THALWEG_COMMAND_CONFIG={java}\n\
          \x20 thalweg topic create orders\n\
-         \x20 thalweg security user add alice                # prints her password\n\
+         \x20 thalweg security user add alice                # prints a password\n\
          \x20 thalweg security acl add User:alice --topic orders --allow read,write\n\
          \n\
          \x20 kcat -F {librdkafka} -L\n\

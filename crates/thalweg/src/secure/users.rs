@@ -1,7 +1,7 @@
 //! The users whose passwords are in the security directory: added to the cluster's metadata where it lacks them.
 //!
 //! A cluster that was created without `--secure` lacks all of them. A password that was made just now replaces the cluster's:
-//! who removes `admin.password` resets it.
+//! removing `admin.password` resets it.
 
 use std::time::Duration;
 
@@ -9,9 +9,15 @@ use anyhow::{Context, bail};
 use thalweg_authority::{ADMIN, Directory, Password, Settings};
 use thalweg_client::{Admin, ClientError, Cluster, ConnectionOptions, Properties, SCRAM_ITERATIONS};
 use thalweg_security::sasl::scram::Hash;
+use thalweg_wire::ErrorCode;
 
 /// How long this may take, since nothing else waits for it.
 const WITHIN: Duration = Duration::from_secs(20);
+
+/// Logins until a password counts as wrong: brokers learn of a new one a moment after the controller.
+const LOGINS: u32 = 10;
+/// The pause between two of them.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// Users with the passwords of the directory's files.
 pub type Users = Vec<(&'static str, Password)>;
@@ -43,30 +49,40 @@ async fn attempt(directory: &Directory, bootstrap: &str, users: &Users) -> anyho
         let known = admin.describe_users(Some(&[(*user).to_owned()])).await;
         let is_known = match known {
             Ok(known) => known.get(*user).is_some_and(|credentials| !credentials.is_empty()),
-            // Kafka's answer for a user without credentials.
-            Err(ClientError::Refused(_)) => false,
+            Err(error) if error.error_code() == Some(ErrorCode::ResourceNotFound) => false,
             Err(error) => return Err(error).context("Describing users"),
         };
-        if is_known && !password.is_new {
+        if is_known && (!password.is_new || logs_in(directory, bootstrap, user).await?) {
             continue;
         }
         admin.set_password(user, Hash::Sha512, &password.text, SCRAM_ITERATIONS).await?;
         tracing::info!("{} user {user}", if is_known { "Set the password of" } else { "Added" });
     }
     if users.iter().any(|(user, _)| *user == ADMIN) {
-        log_in(directory, bootstrap).await?;
+        check_admin(directory, bootstrap).await?;
     }
     Ok(())
 }
 
-/// The administrator's password may have been changed in the cluster only.
-async fn log_in(directory: &Directory, bootstrap: &str) -> anyhow::Result<()> {
-    match connect(bootstrap, &directory.client_settings(ADMIN)?).await {
-        Ok(_) => Ok(()),
-        Err(ClientError::Authentication(_)) => bail!(
-            "the cluster has another password for {ADMIN} than admin.password. Write the right one into that file, or \
-             remove the file and start again to set a new one"
-        ),
+/// Fails if the administrator's password was changed in the cluster only.
+async fn check_admin(directory: &Directory, bootstrap: &str) -> anyhow::Result<()> {
+    for _ in 0..LOGINS {
+        if logs_in(directory, bootstrap, ADMIN).await? {
+            return Ok(());
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+    bail!(
+        "the cluster has another password for {ADMIN} than admin.password. Write the right one into that file, or remove the \
+         file and start again to set a new one"
+    )
+}
+
+/// Whether the directory's password of a user is the cluster's.
+async fn logs_in(directory: &Directory, bootstrap: &str, user: &str) -> anyhow::Result<bool> {
+    match connect(bootstrap, &directory.client_settings(user)?).await {
+        Ok(_) => Ok(true),
+        Err(ClientError::Authentication(_)) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

@@ -344,3 +344,26 @@ fn brokers_join_controllers_of_apache_kafka_and_outlive_one_of_them() {
     up.run("topic create more --partitions 2");
     up.stop();
 }
+
+#[test]
+fn a_secured_cluster_stays_secured() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let settings = dir.path().join("security/client.properties");
+    let ask = |line: &str| {
+        let mut command = thalweg(line);
+        let (code, out, error) = run(command.arg("--command-config").arg(&settings));
+        assert_eq!((code, error.as_str()), (Some(0), ""), "{line}");
+        out
+    };
+    let up = Up::start(dir.path(), "--brokers 2 --secure");
+    // The addresses are in the file.
+    ask("topic create orders --replication-factor 2");
+    let (code, _, error) = run(thalweg("topic list --bootstrap-server").arg(&up.brokers()[0].clients));
+    assert_eq!(code, Some(1));
+    assert!(error.contains("TLS listener"), "{error}");
+    up.stop();
+    let up = Up::start(dir.path(), "--brokers 2");
+    assert_eq!(ask("topic list"), "orders\n");
+    assert!(ask("cluster status").contains("Health: healthy"));
+    up.stop();
+}

@@ -18,12 +18,12 @@ struct Secured {
 impl Secured {
     fn start() -> Secured {
         let dir = tempfile::tempdir().expect("a directory");
-        let node = Secured::serve(dir.path());
+        let node = Secured::serve(dir.path(), &[]);
         Secured { node, dir }
     }
 
-    fn serve(dir: &Path) -> Node {
-        Node::start_with(&dir.join("data"), &["--secure", "--listen", "127.0.0.1:0"], &[])
+    fn serve(dir: &Path, properties: &[&str]) -> Node {
+        Node::start_with(&dir.join("data"), &["--secure", "--listen", "127.0.0.1:0"], properties)
     }
 
     /// A command with these client settings.
@@ -101,13 +101,13 @@ fn a_secured_node_starts_again_with_the_same_secrets() {
     let secured = Secured::start();
     succeeds(&mut secured.admin("topic create kept"));
     let file = |name: &str| std::fs::read(secured.dir.path().join("data-security").join(name)).expect(name);
-    let before = ["ca.crt", "ca.key", "node.key", "admin.password"].map(file);
+    let before = ["ca.crt", "ca.key", "node-1.pem", "admin.password"].map(file);
     let Secured { node, dir } = secured;
     drop(node);
-    let secured = Secured { node: Secured::serve(dir.path()), dir };
+    let secured = Secured { node: Secured::serve(dir.path(), &[]), dir };
     assert_eq!(succeeds(&mut secured.admin("topic list")), "kept\n");
     let file = |name: &str| std::fs::read(secured.dir.path().join("data-security").join(name)).expect(name);
-    assert!(before == ["ca.crt", "ca.key", "node.key", "admin.password"].map(file));
+    assert!(before == ["ca.crt", "ca.key", "node-1.pem", "admin.password"].map(file));
 }
 
 #[test]
@@ -145,30 +145,148 @@ fn an_authority_signs_for_nodes_and_clients() {
 }
 
 #[test]
-fn hosted_streams_need_a_login_and_run_with_one() {
+fn hosted_streams_have_a_user_without_rights_until_these_are_granted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Secured::serve(dir.path(), &["streams.enabled=true"]);
+    let secured = Secured { node, dir };
+    let settings = secured.dir.path().join("data-security/client.properties");
+    let server = format!("https://{}", secured.node.http);
+    let stream = |line: &str| {
+        let mut command = thalweg(&format!("stream {line}"));
+        command.args(["--server", &server]).arg("--command-config").arg(&settings);
+        command
+    };
+    // Its API answers once the topic of definitions is there.
+    until("the host answers", || run(&mut stream("list")).0 == Some(0));
+    succeeds(&mut secured.admin("topic create words"));
+    let text = "time --count=3 | kafka --topic=words";
+    succeeds(stream("create clock --deploy").args(["--definition", text]));
+    let shows = |what: &str| {
+        let (_, out, error) = run(&mut stream("list --json"));
+        (out.contains(what), format!("{out}{error}"))
+    };
+    until("the stream fails", || shows("failed").0);
+    let command = "thalweg security acl add User:streams --topic words --allow write";
+    let (is_named, listed) = shows(command);
+    assert!(is_named, "{listed}");
+    succeeds(&mut secured.admin(command.strip_prefix("thalweg ").expect("it begins with it")));
+    // Brokers learn of an ACL a moment after the controller.
+    until("the stream writes", || {
+        let _ = run(&mut stream("undeploy clock"));
+        let _ = run(&mut stream("deploy clock"));
+        run(&mut secured.admin("consume words --from-beginning --max-messages 3 --timeout-ms 2000")).0
+            == Some(0)
+    });
+    let ask = |scheme: &str| thalweg(&format!("stream list --server {scheme}://{}", secured.node.http));
+    let ca = secured.dir.path().join("data-security/ca.crt");
+    is_refused(ask("https").arg("--ca").arg(ca), "asks for a login");
+    is_refused(&mut ask("http"), "its address begins with https://");
+}
+
+#[test]
+fn data_from_before_gets_the_administrator_too() {
     let dir = tempfile::tempdir().expect("a directory");
     let data = dir.path().join("data");
-    let mut command = thalweg("serve --secure --listen 127.0.0.1:0 --set streams.enabled=true --data-dir");
-    let (code, _, error) = run(command.arg(&data));
-    assert_ne!(code, Some(0), "{error}");
-    assert!(error.contains("first listener is SASL_SSL. Set streams.client.config"), "{error}");
-    let login = dir.path().join("data-security/client.properties");
-    let login = format!("streams.client.config={}", login.display());
-    let options =
-        ["--secure", "--listen", "127.0.0.1:0", "--set", "streams.enabled=true", "--set", login.as_str()];
-    let node = Node::start_with(&data, &options, &[]);
-    let settings = dir.path().join("data-security/client.properties");
-    let listed = || {
-        let mut command = thalweg("topic list --bootstrap-server");
-        succeeds(command.arg(&node.address).arg("--command-config").arg(&settings))
+    let plain = Node::start_with(&data, &["--listen", "127.0.0.1:0"], &[]);
+    succeeds(thalweg("topic create old --bootstrap-server").arg(&plain.address));
+    drop(plain);
+    let secured = Secured { node: Secured::serve(dir.path(), &[]), dir };
+    assert_eq!(succeeds(&mut secured.admin("topic list")), "old\n");
+    // A node that is started without --secure afterwards says what that means.
+    let Secured { node, dir } = secured;
+    drop(node);
+    let plain = Node::start_with(&data, &["--listen", "127.0.0.1:0"], &[]);
+    assert!(plain.said().contains("--secure is missing: "), "{}", plain.said());
+    drop(dir);
+}
+
+#[test]
+fn a_removed_password_file_resets_the_password() {
+    let Secured { node, dir } = Secured::start();
+    drop(node);
+    let file = dir.path().join("data-security/admin.password");
+    let before = std::fs::read_to_string(&file).expect("it is there");
+    std::fs::remove_file(&file).expect("removed");
+    let secured = Secured { node: Secured::serve(dir.path(), &[]), dir };
+    assert_ne!(std::fs::read_to_string(&file).expect("it is there again"), before);
+    succeeds(&mut secured.admin("topic list"));
+    // A file that does not have the cluster's password is reported, and not imposed on the cluster.
+    let Secured { node, dir } = secured;
+    drop(node);
+    std::fs::write(&file, "stale").expect("written");
+    let secured = Secured { node: Secured::serve(dir.path(), &[]), dir };
+    assert!(secured.node.said().contains("another password for admin"), "{}", secured.node.said());
+}
+
+#[test]
+fn a_damaged_directory_is_reported_or_repaired() {
+    use std::os::unix::fs::PermissionsExt;
+    let Secured { node, dir } = Secured::start();
+    drop(node);
+    let security = dir.path().join("data-security");
+    let serve = |more: &str| {
+        let mut command = thalweg(&format!("serve --secure --listen 127.0.0.1:0 {more} --data-dir"));
+        command.arg(dir.path().join("data"));
+        command
     };
-    // The host makes the topic of its definitions once it has logged in.
-    until("the stream definitions have a topic", || listed().contains("__stream_definitions"));
-    // The listener of their API is secured too, and the same settings open it.
-    let ask = |scheme: &str| thalweg(&format!("stream list --server {scheme}://{}", node.http));
-    let mut command = ask("https");
-    command.arg("--command-config").arg(&settings);
-    until("the host answers", || run(&mut command).0 == Some(0));
-    is_refused(ask("https").arg("--ca").arg(dir.path().join("data-security/ca.crt")), "asks for a login");
-    is_refused(&mut ask("http"), "its address begins with https://");
+    let fails = |more: &str, why: &str| {
+        let (code, _, error) = run(&mut serve(more));
+        assert_ne!(code, Some(0), "{error}");
+        assert!(error.contains(why), "{why}: {error}");
+    };
+    std::fs::write(security.join("admin.password"), "").expect("written");
+    fails("", "admin.password has no password: remove it, and start again");
+    std::fs::remove_file(security.join("admin.password")).expect("removed");
+    // Without the authority's key a node goes on, as long as its certificate names its hosts.
+    std::fs::rename(security.join("ca.key"), dir.path().join("ca.key")).expect("moved");
+    fails("--set http.listener=10.1.2.3:0", "node-1.pem is not valid for 10.1.2.3, and there is no ca.key");
+    std::fs::rename(dir.path().join("ca.key"), security.join("ca.key")).expect("moved back");
+    // What follows from the key is made again, and what others could read is protected.
+    std::fs::remove_file(security.join("ca.crt")).expect("removed");
+    std::fs::write(security.join("node-1.pem"), "nonsense").expect("written");
+    let open = std::fs::Permissions::from_mode(0o644);
+    std::fs::set_permissions(security.join("ca.key"), open).expect("set");
+    let secured = Secured { node: Secured::serve(dir.path(), &[]), dir };
+    assert!(
+        secured.node.said().contains("Other users of this machine could read"),
+        "{}",
+        secured.node.said()
+    );
+    succeeds(&mut secured.admin("topic list"));
+}
+
+#[test]
+fn a_node_of_another_machine_joins_by_an_exported_directory() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let port = thalweg_ports::Port::reserve().expect("a port").number();
+    let listeners = format!("listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{port}");
+    let node = Node::start_with(&dir.path().join("data"), &["--secure"], &[&listeners]);
+    let secured = Secured { node, dir };
+    let security = secured.dir.path().join("data-security");
+    let exported = secured.dir.path().join("box-2-security");
+    let servers = format!("controller.quorum.bootstrap.servers=127.0.0.1:{port}");
+    let join = || {
+        let mut command =
+            thalweg("serve --listen 127.0.0.1:0 --set node.id=2 --set process.roles=broker --set");
+        command.arg(&servers).arg("--data-dir").arg(secured.dir.path().join("data-2"));
+        command.arg(format!("--secure={}", exported.display()));
+        command
+    };
+    let (code, _, error) = run(&mut join());
+    assert_ne!(code, Some(0), "{error}");
+    assert!(error.contains("`thalweg security certificate node node-2 --host HOST --export"), "{error}");
+    let mut export = thalweg("security certificate node node-2 --host 127.0.0.1 --dir");
+    let printed = succeeds(export.arg(&security).arg("--export").arg(&exported));
+    assert!(printed.contains("--set node.id=2"), "{printed}");
+    assert!(!exported.join("ca.key").exists() && !exported.join("admin.password").exists());
+    let options = [&format!("--secure={}", exported.display()), "--listen", "127.0.0.1:0"];
+    let joins = ["node.id=2", "process.roles=broker", &servers];
+    let second = Node::start_with(&secured.dir.path().join("data-2"), &options, &joins);
+    succeeds(&mut secured.admin("topic create both --replication-factor 2"));
+    let described = || succeeds(&mut secured.admin("topic describe both"));
+    until("the second node follows", || {
+        let described = described();
+        described.contains("Isr: 1,2") || described.contains("Isr: 2,1")
+    });
+    drop(second);
 }

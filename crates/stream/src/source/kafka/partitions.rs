@@ -8,7 +8,7 @@ use thalweg_wire::ErrorCode;
 use tokio::time::{Instant, sleep};
 
 use crate::declaration::Settings;
-use crate::kafka::{failed, with_headers};
+use crate::kafka::{failed, with_grant, with_headers};
 use crate::stage::StageError;
 use crate::topics::{self, Begin};
 
@@ -21,8 +21,8 @@ const ASKED_AGAIN: Duration = Duration::from_millis(200);
 pub struct Wanted {
     /// The topics.
     pub topics: Vec<String>,
-    /// As a group member: the group assigns partitions and start offsets.
-    pub in_group: bool,
+    /// As a member of this group: it assigns partitions and start offsets.
+    pub group: Option<String>,
     /// The start position otherwise.
     pub begin: Begin,
     /// The partitions, unless all.
@@ -38,7 +38,7 @@ impl Wanted {
     pub fn of(settings: &Settings) -> Wanted {
         Wanted {
             topics: settings.text("topics").split(',').map(|topic| topic.trim().to_owned()).collect(),
-            in_group: settings.optional_text("group").is_some(),
+            group: settings.optional_text("group").map(str::to_owned),
             begin: Begin::read(settings.text("from")).unwrap_or(Begin::Earliest),
             chosen: settings.optional_text("partitions").and_then(topics::partitions),
             until_end: settings.flag("untilEnd"),
@@ -76,6 +76,10 @@ pub async fn find(cluster: &Cluster, wanted: &Wanted) -> Result<Vec<(TopicPartit
 }
 
 async fn partitions_of(cluster: &Cluster, topic: &str) -> Result<Vec<i32>, StageError> {
+    let denied = |reason: String| {
+        let right = format!("--topic {topic} --allow read");
+        failed(format!("Topic {topic}"), with_grant(reason, cluster, &right))
+    };
     let until = Instant::now() + METADATA_TIMEOUT;
     loop {
         let reason = match cluster.refresh(&[topic.to_owned()], false).await {
@@ -90,10 +94,10 @@ async fn partitions_of(cluster: &Cluster, topic: &str) -> Result<Vec<i32>, Stage
                         return Err(failed(format!("Topic {topic}"), "there is no such topic"));
                     }
                     Some(code) if code.is_retriable() => code.to_string(),
-                    Some(code) => return Err(failed(format!("Topic {topic}"), code)),
+                    Some(code) => return Err(denied(code.to_string())),
                 }
             }
-            Err(error) if !error.is_retriable() => return Err(failed(format!("Topic {topic}"), error)),
+            Err(error) if !error.is_retriable() => return Err(denied(error.to_string())),
             Err(error) => unreachable_broker(&error),
         };
         if Instant::now() >= until {

@@ -12,6 +12,7 @@ use thalweg_client::{
     Chunk, Commit, Consumer, ConsumerError, OffsetSpec, Polled as Happened, StartAt, TopicPartition,
 };
 use thalweg_record::{DecompressBuffer, Offset};
+use thalweg_wire::ErrorCode;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, sleep_until, timeout};
 
@@ -125,7 +126,7 @@ impl Reader {
     /// Finds the partitions and starts reading.
     async fn begin(&mut self) -> Result<(), StageError> {
         let found = partitions::find(self.consumer.cluster(), &self.wanted).await?;
-        if self.wanted.in_group {
+        if self.wanted.group.is_some() {
             let subscribed = self.consumer.subscribe(self.wanted.topics.clone());
             return subscribed.map_err(|error| kafka::failed("Subscribing", error));
         }
@@ -209,7 +210,7 @@ impl Reader {
     fn take(&mut self, chunk: &Chunk) -> Result<(), StageError> {
         self.is_troubled = false;
         let Reader { ready, sequence, buffer, wanted, .. } = self;
-        if wanted.in_group {
+        if wanted.group.is_some() {
             self.first.entry(chunk.at.clone()).or_insert(chunk.start);
         }
         let generation = self.membership.generation();
@@ -290,10 +291,26 @@ impl Reader {
         }
     }
 
+    /// The reason of an error, with what grants a right that is missing: to the topics, or to the group.
+    fn with_grant(&self, error: &ConsumerError) -> String {
+        let reason = error.to_string();
+        let right = match &self.wanted.group {
+            Some(group) if reason.contains(ErrorCode::GroupAuthorizationFailed.name()) => {
+                format!("--group {group} --allow read")
+            }
+            _ => {
+                let topics: Vec<String> =
+                    self.wanted.topics.iter().map(|topic| format!("--topic {topic}")).collect();
+                format!("{} --allow read", topics.join(" "))
+            }
+        };
+        kafka::with_grant(reason, self.consumer.cluster(), &right)
+    }
+
     /// Continues after a transient error, which is logged once.
     async fn wait_out(&mut self, error: ConsumerError) -> Result<(), StageError> {
         if !error.is_retriable() {
-            return Err(kafka::failed("Reading", error));
+            return Err(kafka::failed("Reading", self.with_grant(&error)));
         }
         if !std::mem::replace(&mut self.is_troubled, true) {
             tracing::warn!(%error, "Failed to reach the cluster, retrying");

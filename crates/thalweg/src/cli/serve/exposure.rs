@@ -74,6 +74,19 @@ mod tests {
     }
 
     #[test]
+    fn every_form_of_an_address_that_strangers_reach_is_named() {
+        let advertised = ("advertised.listeners", "PLAINTEXT://broker.example:9092");
+        for host in ["", "0.0.0.0", "[::]", "[fd00::7]", "192.168.1.7", "broker", "broker.example"] {
+            let listeners = format!("PLAINTEXT://{host}:9092");
+            let warned = warned(&[("listeners", &listeners), advertised]);
+            assert_eq!(warned.len(), 1, "{listeners}");
+        }
+        let warned = warned(&[("listeners", "PLAINTEXT://localhost:9092,CONTROLLER://:9093")]);
+        assert_eq!(warned.len(), 1, "{warned:?}");
+        assert!(warned[0].starts_with("ANYONE who reaches CONTROLLER://:9093 may take the cluster over"));
+    }
+
+    #[test]
     fn the_http_listener_is_named_too() {
         assert!(warned(&[("http.listener", "127.0.0.1:9090")]).is_empty());
         let open = ("http.listener", ":9090");

@@ -64,6 +64,12 @@ pub fn secure(properties: &mut ServerProperties, dir: Option<&Path>, host_name: 
             file.display()
         );
     }
+    if directory.has_new_authority() {
+        tracing::warn!(
+            "{} had no ca.crt and no ca.key: made another certificate authority, whose ca.crt all clients and nodes need now",
+            dir.display()
+        );
+    }
     let hosts = hosts(properties, &listeners, host_name, directory.has_authority());
     let certificate = directory.node_certificate(node, &hosts, Utc::now()).with_context(prepare)?;
     let controller = controllers.first().map_or("CONTROLLER", String::as_str);
@@ -86,10 +92,9 @@ pub fn secure(properties: &mut ServerProperties, dir: Option<&Path>, host_name: 
 }
 
 impl Secured {
-    /// The administrator that a new cluster begins with; none where this node creates no cluster.
+    /// The administrator that a new cluster begins with, where a controller alone creates it. A broker adds its users later.
     pub fn admin(&self, config: &BrokerConfig) -> Result<Option<NewUser>> {
-        let admin =
-            self.users.iter().find(|(user, _)| *user == ADMIN).filter(|_| config.node.roles.controller);
+        let admin = self.users.iter().find(|(user, _)| *user == ADMIN).filter(|_| !config.node.roles.broker);
         let text =
             admin.map(|(_, password)| format!("{MECHANISM}=[name={ADMIN},password={}]", password.text));
         text.map(|text| first_user(&text)).transpose()
