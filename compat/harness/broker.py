@@ -85,6 +85,7 @@ class Broker:
         # Of a secured node, whose clients' listeners may trust others than its own authority.
         self.internal = free_port() if realm else None
         self.data_dir = self.directory / "data"
+        self.is_formatted = (self.directory / "server.properties").exists()
         self.log_path = self.directory / "broker.log"
         self.process = None
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -103,7 +104,9 @@ class Broker:
             if not pathlib.Path(thalweg_binary()).exists():
                 raise BrokerFailed(f"{thalweg_binary()} is missing: run cargo build --release -p thalweg")
             if self.realm:
-                return [thalweg_binary(), "serve", str(self._write_properties()), *self.realm.format_options()]
+                users = [] if self.is_formatted else self.realm.format_options()
+                self.is_formatted = True
+                return [thalweg_binary(), "serve", str(self._write_properties()), *users]
             pairs = [part for pair in self.settings.items() for part in ("--set", "=".join(pair))]
             place = ["--data-dir", str(self.data_dir), "--listen", self.bootstrap]
             return [thalweg_binary(), "serve", *place, *pairs]
@@ -155,27 +158,31 @@ class Broker:
     def __exit__(self, *_):
         self.stop()
 
+    def format(self):
+        """Formats the directory with Kafka's storage tool, for either target."""
+        form = ["kafka.tools.StorageTool", "format", "--cluster-id", "MkU3OEVBNTcwNTJENDM2Qk"]
+        form += ["--config", str(self._write_properties()), *(self.realm.format_options() if self.realm else [])]
+        with open(self.log_path, "ab") as log:
+            subprocess.run([*self._java(), *form], check=True, stdout=log, stderr=log)
+        self.is_formatted = True
+
     def _write_properties(self):
         properties = self.directory / "server.properties"
         if not properties.exists():
             properties.write_text(self._kafka_properties())
         return properties
 
-    def _kafka_command(self):
-        formatted = (self.directory / "server.properties").exists()
-        properties = self._write_properties()
+    def _java(self):
         # The options of Kafka's own start script. Without a logging configuration Kafka logs errors only.
         java = ["java", "-server", f"-Xms{self.heap}", f"-Xmx{self.heap}", "-XX:+UseG1GC"]
         java += ["-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35"]
         java += ["-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"]
-        java += [*(self.realm.jvm_options() if self.realm else []), "-cp", kafka_classpath()]
-        if not formatted:
-            cluster = "MkU3OEVBNTcwNTJENDM2Qk"
-            form = ["kafka.tools.StorageTool", "format", "--cluster-id", cluster, "--config", str(properties)]
-            form += self.realm.format_options() if self.realm else []
-            with open(self.log_path, "ab") as log:
-                subprocess.run([*java, *form], check=True, stdout=log, stderr=log)
-        return [*java, "kafka.Kafka", str(properties)]
+        return [*java, *(self.realm.jvm_options() if self.realm else []), "-cp", kafka_classpath()]
+
+    def _kafka_command(self):
+        if not self.is_formatted:
+            self.format()
+        return [*self._java(), "kafka.Kafka", str(self._write_properties())]
 
     def _kafka_properties(self):
         listeners = dict(self.ports)

@@ -10,6 +10,8 @@ MECHANISM = os.environ.get("SECURITY_MECHANISM", "")
 TOKEN = os.environ.get("SECURITY_TOKEN", "")
 CA = os.environ.get("SECURITY_CA")
 CERTIFICATE = os.environ.get("SECURITY_CERTIFICATE")
+# Kafka takes no such nonce since CVE-2024-56128; librdkafka sends the right one since 2.6.1.
+NO_SCRAM_WITH_KAFKA = "Debian's librdkafka sends a nonce that Apache Kafka refuses"
 # When a token is due again, as librdkafka's callback says.
 TOKEN_LIFE_S = 60
 

@@ -41,7 +41,8 @@ def take(reader, count):
     found = []
 
     def enough():
-        for records in reader.poll(200).values():
+        # A join that is under way when a poll times out is lost: the client then waits for an assignment forever.
+        for records in reader.poll(2_000).values():
             found.extend(records)
         return len(found) >= count
 
