@@ -183,8 +183,8 @@ pub use options::ConnectionOptions;
 pub use partitioner::key_partition;
 pub use producer::{
     Acks, BatchRefused, BufferFull, Delivery, DeliveryError, DeliveryTimedOut, InvalidTransactionState,
-    NoSuchPartition, Producer, ProducerClosed, ProducerConfig, ProducerRecord, RecordTooLarge, SendError,
-    Sending, SentRun, Taken, TopicRef, TransactionAborted, TransactionCause, TransactionError,
+    NoProducerId, NoSuchPartition, Producer, ProducerClosed, ProducerConfig, ProducerRecord, RecordTooLarge,
+    SendError, Sending, SentRun, Taken, TopicRef, TransactionAborted, TransactionCause, TransactionError,
 };
 pub use properties::{InvalidProperty, InvalidSetting, Properties};
 pub use security::Security;

@@ -41,7 +41,7 @@ use transaction::Transaction;
 pub use batch::{ProducerRecord, SentRun};
 pub use config::{Acks, ProducerConfig};
 pub use delivery::{
-    BatchRefused, Delivery, DeliveryError, DeliveryTimedOut, ProducerClosed, TransactionAborted,
+    BatchRefused, Delivery, DeliveryError, DeliveryTimedOut, NoProducerId, ProducerClosed, TransactionAborted,
 };
 pub use transaction::{InvalidTransactionState, TransactionCause, TransactionError};
 

@@ -25,6 +25,8 @@ pub use writer::Writer;
 const PROPERTIES_BYTES_MAX: usize = 1 << 20;
 /// What the names of errors for missing rights have in common: `TOPIC_AUTHORIZATION_FAILED` and so on.
 const DENIED: &str = "_AUTHORIZATION_FAILED";
+/// The command that grants rights.
+const GRANT: &str = "thalweg security acl add";
 /// The default `client.id`.
 const CLIENT_ID: &str = "thalweg-stream";
 
@@ -114,7 +116,9 @@ fn read(path: &str) -> Result<Properties, StageError> {
 /// The reason of an error, and if it is a missing right, the command that grants it. `right` are the options of that command.
 pub fn with_grant(reason: impl ToString, cluster: &thalweg_client::Cluster, right: &str) -> String {
     let reason = reason.to_string();
-    match cluster.options().security.principal().filter(|_| reason.contains(DENIED)) {
+    // An inner action may have named one.
+    let is_denied = reason.contains(DENIED) && !reason.contains(GRANT);
+    match cluster.options().security.principal().filter(|_| is_denied) {
         Some(user) => {
             format!("{reason}: {user} lacks a right; thalweg security acl add {user} {right} grants it")
         }

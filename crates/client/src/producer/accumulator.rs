@@ -332,6 +332,15 @@ impl Accumulator {
         expired
     }
 
+    /// Takes all waiting batches, and goes on without them.
+    pub(super) fn give_up_waiting(&mut self) -> Vec<Taken> {
+        let waiting = self.take_all();
+        for taken in &waiting {
+            self.partitions[taken.partition].gave_up(&taken.batch);
+        }
+        waiting
+    }
+
     /// Takes all waiting batches: the producer stops.
     pub(super) fn take_all(&mut self) -> Vec<Taken> {
         let queues = self.partitions.iter_mut().enumerate();

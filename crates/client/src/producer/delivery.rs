@@ -46,6 +46,9 @@ pub enum DeliveryError {
     /// Their transaction cannot be committed.
     #[error(transparent)]
     Aborted(#[from] TransactionAborted),
+    /// The cluster gives an idempotent producer no id.
+    #[error(transparent)]
+    NoProducerId(#[from] NoProducerId),
 }
 
 /// The broker refused a batch.
@@ -83,6 +86,14 @@ pub struct DeliveryTimedOut {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The producer was closed before the records were sent")]
 pub struct ProducerClosed;
+
+/// The cluster refuses this producer an id, without which its records cannot be sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct NoProducerId {
+    /// The cluster's error.
+    pub reason: String,
+}
 
 /// Records were dropped before they were sent, because their transaction is to be aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::accumulator::Accumulator;
-use super::delivery::{drop_waiting, fail};
+use super::delivery::{NoProducerId, drop_waiting, fail};
 use super::partition::Identity;
 use super::{Shared, sender};
 use crate::error::{ClientError, Refused};
@@ -51,7 +51,14 @@ pub(super) async fn run(shared: Arc<Shared>) {
                     accumulator.identity = Some(identity);
                     accumulator.wake_all();
                 }
-                Err(error) => tracing::debug!(%error, "Failed to get a producer id, retrying"),
+                Err(error) if error.is_retriable() => {
+                    tracing::debug!(%error, "Failed to get a producer id, retrying");
+                }
+                // Batches that wait will never have one; later ones may.
+                Err(error) => {
+                    let waiting = shared.accumulator.lock().give_up_waiting();
+                    fail(&shared, waiting, &NoProducerId { reason: error.to_string() }.into());
+                }
             }
         }
         match refresh(&shared).await {

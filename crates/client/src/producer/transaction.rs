@@ -76,7 +76,10 @@ impl TransactionCause {
             TransactionCause::Client(error) => error.error_code(),
             TransactionCause::Delivery(error) => match &**error {
                 DeliveryError::Refused(refused) => Some(refused.error_code),
-                DeliveryError::TimedOut(_) | DeliveryError::Closed(_) | DeliveryError::Aborted(_) => None,
+                DeliveryError::TimedOut(_)
+                | DeliveryError::Closed(_)
+                | DeliveryError::Aborted(_)
+                | DeliveryError::NoProducerId(_) => None,
             },
         }
     }

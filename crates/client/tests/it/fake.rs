@@ -81,6 +81,8 @@ pub struct State {
     pub max_versions: BTreeMap<i16, i16>,
     script: Script,
     next_producer_id: i64,
+    /// The error of requests for producer ids.
+    pub refuses_producer_ids: Option<ErrorCode>,
     metadata_requests: usize,
 }
 
@@ -101,6 +103,7 @@ impl Fake {
             max_versions: BTreeMap::new(),
             script: Box::new(script),
             next_producer_id: 100,
+            refuses_producer_ids: None,
             metadata_requests: 0,
         })))
     }
@@ -186,6 +189,7 @@ impl Fake {
                 }
                 state.next_producer_id += 1;
                 let answer = InitProducerIdResponse {
+                    error_code: state.refuses_producer_ids.map_or(0, ErrorCode::code),
                     producer_id: state.next_producer_id,
                     producer_epoch: 0,
                     ..InitProducerIdResponse::default()

@@ -151,6 +151,25 @@ async fn idempotent_retries_neither_lose_nor_duplicate_nor_reorder() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refused_producer_id_fails_the_records_at_once() {
+    let fake = Fake::new(1, |_| Act::Store);
+    fake.state().refuses_producer_ids = Some(ErrorCode::ClusterAuthorizationFailed);
+    let (mut producer, topic, reports) = producer(&fake, ProducerConfig::default()).await;
+    send(&mut producer, topic, None, &plain(0)).await;
+    producer.flush().await;
+    {
+        let reports = reports.lock().expect("no panic");
+        assert_eq!(reports.timed_out, 0);
+        assert!(reports.failed[0].2.contains("CLUSTER_AUTHORIZATION_FAILED"), "{:?}", reports.failed);
+    }
+    // The right was granted.
+    fake.state().refuses_producer_ids = None;
+    send(&mut producer, topic, None, &plain(1)).await;
+    producer.close().await;
+    assert_eq!(reports.lock().expect("no panic").stored, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn with_one_request_in_flight_retries_keep_the_order_without_idempotence() {
     let mut faults = seeded(3);
     let fake = Fake::new(2, move |_| match faults.random_range(0..6) {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use thalweg_client::Delivery;
+use thalweg_client::{Cluster, Delivery};
 use tokio::time::{Instant, sleep};
 
 use super::reports::Reports;
-use super::{Opening, Outlet, Waiting, failed, producer, with_headers};
+use super::{Opening, Outlet, Waiting, failed, producer, with_grant, with_headers};
 use crate::declaration::Settings;
 use crate::message::Batch;
 use crate::stage::StageError;
@@ -20,6 +20,7 @@ const FULL_PAUSE: Duration = Duration::from_millis(2);
 /// A topic, and what is on its way to it.
 pub struct Writer {
     topic: Arc<str>,
+    cluster: Cluster,
     /// How long a message is tried.
     patience: Duration,
     outlet: Option<Outlet>,
@@ -43,8 +44,9 @@ impl Writer {
         let reported = Arc::clone(&reports);
         let report = move |delivery: &Delivery<'_>| reported.delivered(delivery);
         let (cluster, with_headers) = (client.cluster(), with_headers(settings));
-        let opening = Opening::begin(cluster, client.config, Arc::clone(&topic), with_headers, report);
-        Ok(Writer { topic, patience, outlet: None, opening, reports, waiting: None })
+        let opening =
+            Opening::begin(cluster.clone(), client.config, Arc::clone(&topic), with_headers, report);
+        Ok(Writer { topic, cluster, patience, outlet: None, opening, reports, waiting: None })
     }
 
     /// The count of messages that the cluster has acknowledged.
@@ -87,6 +89,9 @@ impl Writer {
     }
 
     fn not_taken(&self, reason: impl ToString) -> StageError {
+        // This right comprises that to write with idempotence.
+        let right = format!("--topic {} --allow write", self.topic);
+        let reason = with_grant(reason, &self.cluster, &right);
         failed(format!("Topic {} did not take a message", self.topic), reason)
     }
 

@@ -320,7 +320,7 @@ async fn serve(
     let host_login = secured.as_ref().and_then(|secured| secured.host_login.clone());
     if let Some(secured) = secured {
         let (local, advertised) = node.reached_at(&advertised, &secured.host_name);
-        secured.served(local, advertised).await?;
+        secured.served(local, advertised).await;
     }
     let streams = node.host(&streams, protocol, host_login)?;
     let http = http.map(|listening| node.serve_http(listening, streams.as_ref()));

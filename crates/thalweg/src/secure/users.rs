@@ -11,8 +11,8 @@ use thalweg_client::{Admin, ClientError, Cluster, ConnectionOptions, Properties,
 use thalweg_security::sasl::scram::Hash;
 use thalweg_wire::ErrorCode;
 
-/// How long this may take, since nothing else waits for it.
-const WITHIN: Duration = Duration::from_secs(20);
+/// How long this may take: the start waits for it.
+const WITHIN: Duration = Duration::from_secs(10);
 
 /// Logins until a password counts as wrong: brokers learn of a new one a moment after the controller.
 const LOGINS: u32 = 10;

@@ -114,21 +114,25 @@ impl Secured {
 
     /// Adds missing users and keeps the certificate valid, once the node serves. Prints how to connect: `local` is an address of
     /// a broker in this process, `advertised` the one for clients.
-    pub async fn served(self, local: Option<String>, advertised: Option<String>) -> Result<()> {
+    pub async fn served(self, local: Option<String>, advertised: Option<String>) {
         if let Some(local) = local {
             users::ensure(&self.directory, &local, &self.users).await;
         }
         let is_admin_known = self.users.iter().any(|(user, _)| *user == ADMIN);
-        match advertised.filter(|_| is_admin_known) {
-            Some(advertised) => {
-                let files = self.directory.write_admin_settings(&advertised)?;
+        let files = advertised.filter(|_| is_admin_known).map(|advertised| {
+            let files = self.directory.write_admin_settings(&advertised);
+            files.map(|files| (advertised, files))
+        });
+        match files {
+            Some(Ok((advertised, files))) => {
                 let here = std::env::current_dir().unwrap_or_default();
                 tracing::info!("{}", quick_start::text(self.directory.path(), &files, &advertised, &here));
             }
+            // The directory may be read-only, and its files of use all the same.
+            Some(Err(error)) => tracing::warn!(%error, "Failed to write the settings of {ADMIN}"),
             None => tracing::info!("Secured by {}: TLS, passwords, ACLs", self.directory.path().display()),
         }
         tokio::spawn(renewal::run(self.directory, self.node, self.hosts));
-        Ok(())
     }
 }
 
