@@ -220,7 +220,8 @@ fn a_topic_that_an_invalid_entry_repeats_is_not_deleted_without_the_right() {
         vec![entry(Uuid::ZERO), entry(Uuid::ZERO)],
     ] {
         let request = DeleteTopicsRequest { topics, timeout_ms: 1000, ..Default::default() };
-        let outcome = bench.state.delete_topics_for(&user("a"), &request, 6);
+        let quota = &mut MutationQuota::unlimited();
+        let outcome = bench.state.delete_topics_for(&user("a"), &request, 6, quota);
         let response = bench.done(outcome).expect("the request is taken");
         assert!(response.responses.iter().all(|result| result.error_code != 0), "{response:?}");
         assert!(bench.state.image().topic("secret").is_some(), "{response:?}");
