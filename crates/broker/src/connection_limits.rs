@@ -2,7 +2,7 @@
 //! resolved once, when they are set.
 
 use std::net::{IpAddr, ToSocketAddrs};
-use thalweg_config::{BrokerConfig, Listener};
+use thalweg_config::{BrokerConfig, Listener, NetworkSettings};
 use thalweg_metadata::Quotas;
 use thalweg_security::quota::{ConnectionLimits, IpRates, ListenerLimits, Window};
 
@@ -15,7 +15,9 @@ const IP: &str = "ip";
 pub(crate) fn limits(config: &BrokerConfig, listeners: &[Listener]) -> ConnectionLimits {
     let network = &config.network;
     let overrides = network.max_connections_per_ip_overrides.iter().flat_map(|(host, max)| {
-        addresses(host, "max.connections.per.ip.overrides").into_iter().map(|address| (address, *max))
+        addresses(host, NetworkSettings::max_connections_per_ip_overrides.name())
+            .into_iter()
+            .map(|address| (address, *max))
     });
     let listeners = listeners.iter().filter_map(|listener| {
         let settings = config.connections.get(&listener.name)?;

@@ -44,11 +44,11 @@ mod tests {
             java: Path::new(dir).join("client.properties"),
             librdkafka: Path::new(dir).join("librdkafka.properties"),
         };
-        let of = |dir: &str| text(Path::new(dir), &files(dir), "a:1,b:2", Path::new("/home/ann"));
-        let near = of("/home/ann/data-security");
+        let of = |dir: &str| text(Path::new(dir), &files(dir), "a:1,b:2", Path::new("/ann"));
+        let near = of("/ann/data-security");
         assert!(near.contains("export THALWEG_COMMAND_CONFIG=data-security/client.properties\n"), "{near}");
         assert!(near.contains("--bootstrap-server a:1 "), "{near}");
-        let odd = of("/home/ann/bob's data");
+        let odd = of("/ann/bob's data");
         assert!(odd.contains(r"kcat -F 'bob'\''s data/librdkafka.properties' -L"), "{odd}");
     }
 }

@@ -74,8 +74,8 @@ pub fn secure(properties: &mut ServerProperties, dir: Option<&Path>, host_name: 
     let certificate = directory.node_certificate(node, &hosts, Utc::now()).with_context(prepare)?;
     let controller = controllers.first().map_or("CONTROLLER", String::as_str);
     let mut settings = directory.node_settings(&certificate.file, controller).with_context(prepare)?;
-    settings.insert("http.security.protocol".to_owned(), "SSL".to_owned());
-    settings.insert("http.authentication".to_owned(), "basic".to_owned());
+    settings.insert(HttpSettings::has_tls.name().to_owned(), "SSL".to_owned());
+    settings.insert(HttpSettings::has_login.name().to_owned(), "basic".to_owned());
     if let Some(given) = properties
         .get(StandardAuthorizerSettings::super_users.name())
         .filter(|given| !given.trim().is_empty())
@@ -153,7 +153,8 @@ fn beside_data(properties: &ServerProperties) -> Result<PathBuf> {
 }
 
 fn node_id(properties: &ServerProperties) -> Result<u32> {
-    let given = properties.get(NodeSettings::id.name()).or_else(|| properties.get("broker.id"));
+    let given =
+        properties.get(NodeSettings::id.name()).or_else(|| properties.get(NodeSettings::broker_id.name()));
     let Some(given) = given else { return Ok(1) };
     let wrong = || Usage(format!("--secure: node.id={given} is not a number from 0 on"));
     Ok(given.trim().parse().map_err(|_| wrong())?)
