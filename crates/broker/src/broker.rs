@@ -8,6 +8,7 @@ use crate::request_metrics::RequestMetrics;
 use crate::secured::SecuredListeners;
 use parking_lot::RwLock;
 use std::sync::Arc;
+use thalweg_audit::Trail;
 use thalweg_config::BrokerConfig;
 use thalweg_coordinator::group::GroupCoordinator;
 use thalweg_coordinator::transaction::{
@@ -50,6 +51,10 @@ pub struct Broker {
     pub requests: RequestMetrics,
     /// Limits on what clients use, and their use.
     pub quotas: ClientQuotas,
+    /// The audit trail, if there is one.
+    pub trail: Option<Arc<Trail>>,
+    /// The way to other brokers.
+    pub peers: Arc<Peers>,
     /// Slots for large requests, which are decided beside the runtime's workers.
     pub large_requests: Semaphore,
     /// Incremental fetch sessions.
@@ -92,6 +97,7 @@ pub struct BrokerParts {
     pub cluster_id: String,
     pub config: Arc<BrokerConfig>,
     pub secured: Arc<SecuredListeners>,
+    pub trail: Option<Arc<Trail>>,
     pub clock: Clock,
     pub request_memory: FrameMemory,
     pub answer_memory: AnswerMemory,
@@ -139,8 +145,13 @@ impl Broker {
         verifier.enable(config.transactions.verifies_partitions);
         let markers = MarkerWriter::new(Arc::clone(&partitions), Arc::clone(&groups), parts.clock.clone());
         let markers = Arc::new(markers);
-        let marker_sender =
-            MarkerSender::new(node_id, &transactions, Arc::clone(&markers), Arc::clone(&image), peers);
+        let marker_sender = MarkerSender::new(
+            node_id,
+            &transactions,
+            Arc::clone(&markers),
+            Arc::clone(&image),
+            Arc::clone(&peers),
+        );
         Arc::new(Broker {
             node_id,
             cluster_id: parts.cluster_id,
@@ -159,6 +170,8 @@ impl Broker {
             request_memory: parts.request_memory,
             answer_memory: parts.answer_memory,
             requests: RequestMetrics::new(&parts.served),
+            trail: parts.trail,
+            peers,
             quotas: ClientQuotas::new(config.network.quota_samples, config.network.quota_sample),
             large_requests: Semaphore::new(LARGE_REQUESTS_MAX),
             fetch_sessions: FetchSessions::new(config.network.fetch_session_slots),

@@ -4,6 +4,7 @@
 //! A connection to such a listener is served by the controller only, with the same limits as a client's. The quorum
 //! has one voter: while its process is down, the cluster cannot change, and the log says so at the start.
 
+use crate::audit::Watch;
 use crate::authentication::{Admission, Authenticator, Images, Session};
 use crate::authorization::ClusterRights;
 use crate::config_rules::BrokerConfigRules;
@@ -14,13 +15,16 @@ use crate::metrics::Metrics;
 use crate::opening::{self, DRAIN, StartError};
 use crate::quotas::throttle_time;
 use crate::secured::SecuredListeners;
+use crate::trails::Trails;
 use bytes::Bytes;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use thalweg_audit::Trail;
 use thalweg_config::{BrokerConfig, Listener};
 use thalweg_controller::{Controller, ControllerOptions, HandleError, Requester};
+use thalweg_log::disk::Disk;
 use thalweg_log::{Clock, LogDirs};
 use thalweg_membership::features;
 use thalweg_metadata::{BrokerId, ConfigMap, ConfigResource, Image};
@@ -48,10 +52,15 @@ impl ControllerNode {
         may_format: bool,
         (listening, secured): (Vec<Listening>, Arc<SecuredListeners>),
         connections: &ConnectionSettings,
+        trails: &Trails,
     ) -> Result<ControllerNode, StartError> {
+        trails.observe(&secured);
         let port = |name: &str| listening.iter().find(|l| l.name == name).map(Listening::port);
         let advertised = config.listeners.controller_advertised_as(&opening::host_name(), port);
-        let options = options(machine, config, log_dirs, may_format, &advertised);
+        let options = ControllerOptions {
+            witness: trails.witness(),
+            ..options(machine, config, log_dirs, may_format, &advertised)
+        };
         let rules = Arc::new(BrokerConfigRules::new(Arc::clone(config)));
         let controller = Arc::new(Controller::start(options, rules).await?);
         if !advertised.is_empty() {
@@ -80,7 +89,12 @@ impl ControllerNode {
         for listening in listening {
             // A token is for clients: at the controller it could make others.
             let authenticator = Authenticator::of(config, &listening.name, &images, &machine.clock, None);
-            let handler = ControllerHandler { controller: Arc::clone(&controller), authenticator };
+            let handler = ControllerHandler {
+                controller: Arc::clone(&controller),
+                authenticator,
+                trail: trails.trail().cloned(),
+                disk: machine.disk.clone(),
+            };
             let (settings, limits) = (connections.clone(), Arc::<Connections>::clone(&limits));
             listeners.spawn(listening.serve(handler, settings, limits, stop.clone()));
         }
@@ -169,13 +183,15 @@ fn options(
 struct ControllerHandler {
     controller: Arc<Controller>,
     authenticator: Option<Arc<Authenticator>>,
+    trail: Option<Arc<Trail>>,
+    disk: Disk,
 }
 
 impl Handler for ControllerHandler {
     type Session = Session;
 
     fn open(&self, peer: Arc<Peer>) -> Session {
-        Session::open(peer, self.authenticator.as_ref())
+        Session::open(peer, self.authenticator.as_ref(), self.trail.as_ref())
     }
 
     fn unproven(&self, session: &Session) -> Option<Unproven> {
@@ -190,7 +206,13 @@ impl Handler for ControllerHandler {
         let requester = Requester::peer(principal, session.peer().address.ip());
         let (controller, peer) = (Arc::clone(&self.controller), Arc::clone(session.peer()));
         let limited = limited(&frame);
-        Reply::Later(Box::pin(async move {
+        // What a broker forwards is recorded by the broker, which knows more of its client.
+        let watch = peek_request(&frame).ok().and_then(|prefix| {
+            let (key, version) = (ApiKey::from_i16(prefix.api_key)?, prefix.api_version);
+            // The client's name for itself is in the header, which the controller decodes.
+            Watch::begin(session.audited(None).as_ref(), key, version, &frame, &self.disk)
+        });
+        let reply = Reply::Later(Box::pin(async move {
             match controller.handle(frame, &requester).await {
                 Ok(answer) => {
                     // What an envelope holds is for the broker that sent it.
@@ -202,7 +224,11 @@ impl Handler for ControllerHandler {
                 Err(HandleError::Stopped) => Reply::Close("the controller is stopping".to_owned()),
                 Err(error) => Reply::Close(error.to_string()),
             }
-        }))
+        }));
+        match watch {
+            None => reply,
+            Some(watch) => watch.follow(reply),
+        }
     }
 }
 
@@ -228,6 +254,7 @@ pub struct ControllerServer {
     config: Arc<BrokerConfig>,
     secured: Arc<SecuredListeners>,
     clock: Clock,
+    trails: Trails,
     /// Held open, so that no other process uses them.
     _log_dirs: Arc<LogDirs>,
 }
@@ -251,6 +278,7 @@ pub async fn start_controller_on(
         opening::bind_all(machine, &config.listeners.controller, http.as_ref(), &config)?;
     let (log_dirs, found) = opening::open_logs(machine, &config, None, &Loading::default())?;
     let may_format = found.is_empty();
+    let trails = Trails::open(machine, &config, log_dirs.cluster_id())?;
     let node = ControllerNode::start(
         machine,
         &config,
@@ -258,17 +286,24 @@ pub async fn start_controller_on(
         may_format,
         (listening, Arc::clone(&secured)),
         &connections,
+        &trails,
     )
     .await?;
     Ok(ControllerServer {
         addresses: node.addresses().to_vec(),
         data_dirs: config.log.data_dirs().to_vec(),
         node_id: config.node.id,
-        metrics: Metrics::new(None, Some(Arc::clone(node.controller())), machine.clock.clone()),
+        metrics: Metrics::new(
+            None,
+            Some(Arc::clone(node.controller())),
+            trails.trail(),
+            machine.clock.clone(),
+        ),
         node,
         config,
         secured,
         clock: machine.clock.clone(),
+        trails,
         _log_dirs: log_dirs,
     })
 }
@@ -280,6 +315,7 @@ impl ControllerServer {
         let of_controller = Arc::clone(controller);
         let images: Images = Arc::new(move || of_controller.image());
         let rights = ClusterRights::of_controller(Arc::clone(controller), self.config.authorizer_rules());
+        let rights = rights.with_trail(self.trails.trail());
         HttpAccess::new(&self.config, &self.secured, &images, &self.clock, rights)
     }
 
@@ -291,6 +327,10 @@ impl ControllerServer {
 
     /// Stops. Returns whether its log was closed cleanly.
     pub fn stop(self) -> Pin<Box<dyn Future<Output = bool> + Send>> {
-        Box::pin(self.node.stop())
+        Box::pin(async move {
+            let is_clean = self.node.stop().await;
+            self.trails.close().await;
+            is_clean
+        })
     }
 }

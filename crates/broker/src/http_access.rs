@@ -4,10 +4,14 @@
 use crate::authentication::{Authenticator, Images, Passwords};
 use crate::authorization::ClusterRights;
 use crate::secured::SecuredListeners;
+use std::net::IpAddr;
 use std::sync::Arc;
-use thalweg_config::{BrokerConfig, HTTP_LISTENER};
+use thalweg_audit::{Client, Login, What};
+use thalweg_config::{AuditKind, BrokerConfig, HTTP_LISTENER};
 use thalweg_log::Clock;
 use thalweg_net::TlsListener;
+use thalweg_security::Principal;
+use thalweg_security::acl::host_address;
 
 /// Access to the HTTP listener.
 #[derive(Debug)]
@@ -21,6 +25,27 @@ pub struct HttpAccess {
 }
 
 impl HttpAccess {
+    /// Records a login in the audit trail, if there is one: by a password or a certificate, and why it failed.
+    pub fn record_login(
+        &self,
+        principal: &Principal,
+        address: IpAddr,
+        by: &'static str,
+        failure: Option<&str>,
+    ) {
+        let Some(trail) = self.rights.trail() else { return };
+        trail.record(AuditKind::Logins, || {
+            let client = Client {
+                principal: principal.to_string(),
+                host: host_address(address),
+                listener: Some(HTTP_LISTENER.to_owned()),
+                mechanism: Some(by),
+                ..Client::default()
+            };
+            (client, What::Login(Login { is_again: false, failure: failure.map(str::to_owned) }))
+        });
+    }
+
     pub(crate) fn new(
         config: &BrokerConfig,
         secured: &SecuredListeners,

@@ -7,6 +7,7 @@ use crate::broker::Broker;
 use crate::controller_node::ControllerNode;
 use crate::loading::Loading;
 use crate::opening::{StartError, bind_all, open_logs};
+use crate::trails::Trails;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_client::{Connector, Security, host_and_port};
@@ -26,6 +27,7 @@ pub(crate) struct Joined {
     pub link: ControllerLink,
     pub log_dirs: Arc<LogDirs>,
     pub found: Vec<thalweg_log::PartitionLog>,
+    pub trails: Trails,
 }
 
 /// Starts the embedded controller, or finds the quorum. Directories without a cluster id take the quorum's.
@@ -39,11 +41,19 @@ pub(crate) async fn find_controller(
         let (listening, secured) = bind_all(machine, &config.listeners.controller, None, config)?;
         let (log_dirs, found) = open_logs(machine, config, None, loading)?;
         let may_format = found.is_empty();
-        let node =
-            ControllerNode::start(machine, config, &log_dirs, may_format, (listening, secured), connections)
-                .await?;
+        let trails = Trails::open(machine, config, log_dirs.cluster_id())?;
+        let node = ControllerNode::start(
+            machine,
+            config,
+            &log_dirs,
+            may_format,
+            (listening, secured),
+            connections,
+            &trails,
+        )
+        .await?;
         let link = ControllerLink::in_process(Arc::clone(node.controller()));
-        return Ok(Joined { controller: Some(node), link, log_dirs, found });
+        return Ok(Joined { controller: Some(node), link, log_dirs, found, trails });
     }
     let options = quorum_options(config, machine.network.connector())?;
     let servers = options.servers.join(",");
@@ -53,7 +63,8 @@ pub(crate) async fn find_controller(
         None => Some(cluster_id_of(&link, servers, config.controller.initial_registration_timeout).await?),
     };
     let (log_dirs, found) = open_logs(machine, config, cluster_id, loading)?;
-    Ok(Joined { controller: None, link, log_dirs, found })
+    let trails = Trails::open(machine, config, log_dirs.cluster_id())?;
+    Ok(Joined { controller: None, link, log_dirs, found, trails })
 }
 
 /// Asks the quorum for the id of its cluster until one of its nodes answers.

@@ -6,6 +6,7 @@
 //! [`publisher`] acts on.
 
 pub mod api;
+pub mod audit;
 pub mod authentication;
 pub mod authorization;
 mod auto_topics;
@@ -26,6 +27,7 @@ mod reconfigure;
 mod request_metrics;
 mod secured;
 mod server;
+mod trails;
 
 pub use controller_node::{ControllerServer, start_controller, start_controller_on};
 pub use http_access::HttpAccess;

@@ -5,6 +5,7 @@ use crate::loading::Loading;
 use crate::secured::{SecuredListeners, TlsRefused};
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_audit::FileError;
 use thalweg_client::InvalidSetting;
 use thalweg_config::{BrokerConfig, Listener};
 use thalweg_log::{LogDirs, LogDirsOptions, TopicPartition};
@@ -33,6 +34,9 @@ pub enum StartError {
     /// The TLS of a listener cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsRefused),
+    /// The audit trail cannot be written.
+    #[error(transparent)]
+    Audit(#[from] FileError),
     /// The cluster rejects the broker.
     #[error(transparent)]
     Membership(#[from] JoinError),

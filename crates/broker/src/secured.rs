@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use thalweg_config::{BrokerConfig, Listener, TlsKeys};
-use thalweg_net::{HandshakeTurns, TlsListener};
+use thalweg_net::{CertificateObserver, HandshakeTurns, TlsListener};
 use thalweg_security::InvalidSetting;
 use thalweg_security::tls::{IncompatibleCertificate, ServerTls};
 use thalweg_watch as watch;
@@ -77,6 +77,13 @@ impl SecuredListeners {
             secured.push(Secured { listener: listener.clone(), tls, read });
         }
         Ok(SecuredListeners(secured))
+    }
+
+    /// Lets an observer hear of clients that are turned away by their certificates.
+    pub fn observe(&self, observer: &Arc<dyn CertificateObserver>) {
+        for secured in &self.0 {
+            secured.tls.observe(Arc::clone(observer));
+        }
     }
 
     /// The TLS of a listener, if it has any.

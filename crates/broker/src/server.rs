@@ -18,11 +18,13 @@ use crate::metrics::Metrics;
 use crate::opening::{DRAIN, StartError, bind_all, connection_settings, endpoint, host_name};
 use crate::publisher::Publisher;
 use crate::secured::SecuredListeners;
+use crate::trails::Trails;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_audit::Trail;
 use thalweg_config::BrokerConfig;
 use thalweg_coordinator::group::{GroupConfig, GroupCoordinator};
 use thalweg_coordinator::internal_log::{ImageTopics, InternalLog};
@@ -56,6 +58,7 @@ pub struct Server {
     /// The ids of the data directories that were online at the start.
     directories: Vec<thalweg_log::Uuid>,
     membership: Membership,
+    trails: Trails,
     /// The embedded controller, when this process has one.
     controller: Option<ControllerNode>,
     fetchers: Arc<Fetchers>,
@@ -92,10 +95,12 @@ pub async fn start_on(
     let http = config.http.as_listener();
     let (listening, secured) = bind_all(machine, &config.listeners.broker, http.as_ref(), &config)?;
     let connections = connection_settings(machine, &config);
-    let Joined { controller, link, log_dirs, found } =
+    let Joined { controller, link, log_dirs, found, mut trails } =
         joining::find_controller(machine, &config, loading, &connections).await?;
 
-    let broker = assemble(machine, &config, &log_dirs, link, &connections, Arc::clone(&secured));
+    trails.observe(&secured);
+    let broker =
+        assemble(machine, &config, &log_dirs, link, &connections, Arc::clone(&secured), trails.trail());
     let fetchers = Arc::new(Fetchers::new(Arc::clone(&broker.replication)));
     let publisher = Arc::new(Publisher::new(Arc::clone(&broker), Arc::clone(&fetchers), found));
     let options = membership_options(&config, &log_dirs, &listening);
@@ -113,6 +118,9 @@ pub async fn start_on(
     let mut addresses: Vec<_> = listening.iter().map(|l| (l.name.clone(), l.addresses())).collect();
     addresses.extend(controller.iter().flat_map(|node| node.addresses().to_vec()));
     let (stopping, listeners) = serve(&broker, listening, &connections);
+    if let Some(topic) = &config.audit.topic {
+        trails.write_topic(&broker, topic);
+    }
     let files_watched = secured.watch(stopping.subscribe());
     let mut housekeeping = JoinSet::new();
     broker.upkeep.start(&mut housekeeping);
@@ -132,8 +140,9 @@ pub async fn start_on(
         directories: log_dirs.online_ids(),
         addresses,
         data_dirs: config.log.data_dirs().to_vec(),
-        metrics: Metrics::new(Some(Arc::clone(&broker)), of_controller, broker.clock.clone()),
+        metrics: Metrics::new(Some(Arc::clone(&broker)), of_controller, trails.trail(), broker.clock.clone()),
         broker,
+        trails,
         membership,
         controller,
         fetchers,
@@ -151,6 +160,7 @@ fn assemble(
     controller: ControllerLink,
     connections: &ConnectionSettings,
     secured: Arc<SecuredListeners>,
+    trail: Option<&Arc<Trail>>,
 ) -> Arc<Broker> {
     let (partitions, image) = (Arc::new(Partitions::default()), ImageCell::new());
     let (groups, transactions) = coordinators(config, &partitions, &image, machine);
@@ -165,6 +175,7 @@ fn assemble(
         cluster_id: log_dirs.cluster_id().to_owned(),
         config: Arc::clone(config),
         secured,
+        trail: trail.cloned(),
         clock: machine.clock.clone(),
         request_memory: connections.memory.clone(),
         answer_memory: connections.answers.clone(),
@@ -337,7 +348,7 @@ impl Server {
         let broker = &self.broker;
         let of_broker = Arc::clone(broker);
         let images: Images = Arc::new(move || of_broker.image());
-        let rights = ClusterRights::of_broker(Arc::clone(broker));
+        let rights = ClusterRights::of_broker(Arc::clone(broker)).with_trail(broker.trail.as_ref());
         HttpAccess::new(&broker.config(), &broker.secured, &images, &broker.clock, rights)
     }
 
@@ -365,6 +376,8 @@ impl Server {
     }
 
     async fn shut_down(mut self) -> bool {
+        // While there are leaders. Its last events go to the file only.
+        self.trails.close_topic().await;
         if self.broker.config().controller.controlled_shutdown {
             self.membership.controlled_shutdown().await;
         }
@@ -387,6 +400,7 @@ impl Server {
         if let Some(controller) = self.controller {
             is_clean &= controller.stop().await;
         }
+        self.trails.close().await;
         is_clean
     }
 }

@@ -17,10 +17,10 @@ use super::properties::ServerProperties;
 use super::rules;
 use super::sasl::{self, SaslListener};
 use super::table::{
-    self, AccessSettings, CleanerSettings, ControllerSettings, DelegationTokenSettings, EffectiveTopicConfig,
-    GroupSettings, HttpSettings, ListenerSettings, LogSettings, MetadataLogSettings, NetworkSettings,
-    NodeSettings, ReplicationSettings, StandardAuthorizerSettings, StreamSettings, TopicSettings,
-    TransactionSettings,
+    self, AccessSettings, AuditSettings, CleanerSettings, ControllerSettings, DelegationTokenSettings,
+    EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings, LogSettings, MetadataLogSettings,
+    NetworkSettings, NodeSettings, ReplicationSettings, StandardAuthorizerSettings, StreamSettings,
+    TopicSettings, TransactionSettings,
 };
 use super::topic::TopicDefaults;
 use super::value::Value;
@@ -103,6 +103,8 @@ pub struct BrokerConfig {
     pub access: AccessSettings,
     /// The rules of the authorizer beside the ACLs.
     pub authorizer: StandardAuthorizerSettings,
+    /// The audit trail.
+    pub audit: AuditSettings,
     /// Delegation tokens.
     pub delegation_tokens: DelegationTokenSettings,
     /// Defaults of topics.
@@ -232,6 +234,7 @@ impl BrokerConfig {
             replication: ReplicationSettings::from(&values),
             access: AccessSettings::from(&values),
             authorizer: StandardAuthorizerSettings::from(&values),
+            audit: AuditSettings::from(&values),
             delegation_tokens: DelegationTokenSettings::from(&values),
             topic_defaults: TopicDefaults::new(&values),
             first_users: Vec::new(),

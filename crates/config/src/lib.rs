@@ -50,10 +50,10 @@ pub use properties::{
 pub use sasl::{SaslListener, TokenSettings};
 pub use setting::Setting;
 pub use table::{
-    AccessSettings, CleanerSettings, ControllerSettings, DelegationTokenSettings, EffectiveTopicConfig,
-    GroupSettings, HttpSettings, ListenerSettings, LogSettings, MetadataLogSettings, NetworkSettings,
-    NodeSettings, ReplicationSettings, STANDARD_AUTHORIZER_CLASS, SaslKeys, StandardAuthorizerSettings,
-    StreamSettings, TlsKeys, TopicSettings, TransactionSettings,
+    AccessSettings, AuditKind, AuditSettings, CleanerSettings, ControllerSettings, DelegationTokenSettings,
+    EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings, LogSettings, MetadataLogSettings,
+    NetworkSettings, NodeSettings, ReplicationSettings, STANDARD_AUTHORIZER_CLASS, SaslKeys,
+    StandardAuthorizerSettings, StreamSettings, TlsKeys, TopicSettings, TransactionSettings,
 };
 pub use thalweg_log::CleanupPolicy;
 pub use thalweg_record::TimestampType;

@@ -10,6 +10,7 @@ use thalweg_wire::request::{EnvelopeRequest, EnvelopeResponse};
 use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
+use crate::asker::Asker;
 use crate::dispatch::{self, HandleError};
 use crate::driver::{self, Command};
 use crate::options::{ConfigRules, ControllerOptions};
@@ -32,6 +33,8 @@ pub struct Controller {
     published: Arc<Published>,
     disk: Disk,
     large: Semaphore,
+    /// Whether the witness notes permissions.
+    notes_permissions: bool,
 }
 
 impl Controller {
@@ -43,13 +46,14 @@ impl Controller {
     ) -> Result<Controller, StartError> {
         let (node_id, cluster_id) = (options.node_id, Arc::from(options.cluster_id.as_str()));
         let disk = options.disk.clone();
+        let notes_permissions = options.witness.as_ref().is_some_and(|witness| witness.wants_permissions());
         let opened = disk.clone().spawn(move || driver::Driver::open(options, rules));
         let driver = opened.await.map_err(|_| StartError::Task)??;
         let (commands, queue) = mpsc::channel(COMMANDS_MAX);
         let published = Arc::clone(driver.published());
         tokio::spawn(driver.run(queue));
         let large = Semaphore::new(LARGE_AT_ONCE);
-        Ok(Controller { commands, node_id, cluster_id, published, disk, large })
+        Ok(Controller { commands, node_id, cluster_id, published, disk, large, notes_permissions })
     }
 
     /// The id of the node.
@@ -89,10 +93,10 @@ impl Controller {
 
     async fn handle_plain(&self, frame: Bytes, requester: &Requester) -> Result<Bytes, HandleError> {
         if !dispatch::is_large(&frame) {
-            return self.answer(dispatch::parse(frame, requester)?).await;
+            return self.answer(dispatch::parse(frame, requester, self.notes_permissions)?).await;
         }
         let _place = self.large.acquire().await.expect("the places are never closed");
-        let parsed = self.disk.work_in_place(|| dispatch::parse(frame, requester))?;
+        let parsed = self.disk.work_in_place(|| dispatch::parse(frame, requester, self.notes_permissions))?;
         self.answer(parsed).await
     }
 
@@ -109,7 +113,8 @@ impl Controller {
             return Ok(true);
         }
         let (reply, answer) = oneshot::channel();
-        let command = Command::MayUse { api, requester: requester.clone(), reply };
+        let by = Asker::new(requester.clone(), api).noting_permissions(self.notes_permissions);
+        let command = Command::MayUse { api, by, reply };
         self.commands.send(command).await.map_err(|_| HandleError::Stopped)?;
         answer.await.map_err(|_| HandleError::Stopped)
     }

@@ -23,6 +23,7 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Message, Refuse};
 
+use crate::asker::{Asker, Rulings};
 use crate::requester::Requester;
 use crate::state::{ApiError, MutationCall, Now, Outcome, Spent, State};
 
@@ -78,12 +79,12 @@ const SERVED: [(ApiKey, Access); 32] = {
     ]
 };
 
-/// Checks a requester against the table, as far as the cluster goes. An API that is not there may not be used.
-pub(crate) fn authorize(api: ApiKey, state: &State, requester: &Requester) -> Result<(), ApiError> {
+/// Checks an asker against the table, as far as the cluster goes. An API that is not there may not be used.
+pub(crate) fn authorize(api: ApiKey, state: &State, by: &Asker) -> Result<(), ApiError> {
     let access = SERVED.iter().find(|(served, _)| *served == api).map(|(_, access)| *access);
     match access {
         Some(Access::Everybody | Access::Named) => Ok(()),
-        Some(Access::Cluster(operation)) if state.may_on_cluster(requester, operation) => Ok(()),
+        Some(Access::Cluster(operation)) if state.may_on_cluster(by, operation) => Ok(()),
         Some(Access::Cluster(_)) | None => Err(ApiError::plain(ErrorCode::ClusterAuthorizationFailed)),
     }
 }
@@ -137,6 +138,8 @@ pub(crate) struct Decision {
     pub answer: Result<Bytes, EncodeError>,
     /// What it uses of the client's quota of changes.
     pub spent: Option<Spent>,
+    /// Who was allowed what, if that is to be logged or noted.
+    pub rulings: Option<Rulings>,
 }
 
 /// A request that was read, waiting for the state that decides it. It may be decided more than once.
@@ -151,18 +154,23 @@ pub(crate) enum Ask {
         is_large: bool,
     },
     /// To serve the log, which needs the log.
-    Fetch { request: FetchRequest, version: i16, correlation_id: i32, requester: Arc<Requester> },
+    Fetch {
+        request: FetchRequest,
+        version: i16,
+        correlation_id: i32,
+        by: Arc<Asker>,
+    },
     FetchSnapshot {
         request: FetchSnapshotRequest,
         version: i16,
         correlation_id: i32,
-        requester: Arc<Requester>,
+        by: Arc<Asker>,
     },
     DescribeQuorum {
         request: DescribeQuorumRequest,
         version: i16,
         correlation_id: i32,
-        requester: Arc<Requester>,
+        by: Arc<Asker>,
     },
 }
 
@@ -241,8 +249,12 @@ fn place(api: ApiKey) -> Place {
     }
 }
 
-/// Reads a frame.
-pub(crate) fn parse(frame: Bytes, requester: &Requester) -> Result<Parsed, HandleError> {
+/// Reads a frame. `notes_permissions` is of [`Witness`](crate::Witness).
+pub(crate) fn parse(
+    frame: Bytes,
+    requester: &Requester,
+    notes_permissions: bool,
+) -> Result<Parsed, HandleError> {
     let prefix = frame::peek_request(&frame)?;
     let (version, correlation_id) = (prefix.api_version, prefix.correlation_id);
     let api = ApiKey::from_i16(prefix.api_key).filter(|api| serves(*api));
@@ -266,30 +278,25 @@ pub(crate) fn parse(frame: Bytes, requester: &Requester) -> Result<Parsed, Handl
     };
     let is_large = is_large(&frame) && place(api) == Place::Anywhere;
     let mut d = Decoder::new(frame).with_elements_max(elements_max);
-    let client_id = frame::decode_request_header(&mut d, api, version)?.client_id;
-    let requester = Arc::new(requester.clone());
-    let call = Call {
-        version,
-        correlation_id,
-        is_large,
-        requester: Arc::clone(&requester),
-        client_id: client_id.unwrap_or_default(),
-    };
+    let header = frame::decode_request_header(&mut d, api, version)?;
+    let by = Asker::new(requester.clone(), api).noting_permissions(notes_permissions);
+    let by = Arc::new(by.with_client_id(header.client_id));
+    let call = Call { version, correlation_id, is_large, by: Arc::clone(&by) };
     let ask = match api {
         ApiKey::Fetch => {
-            Ask::Fetch { request: FetchRequest::decode(&mut d, version)?, version, correlation_id, requester }
+            Ask::Fetch { request: FetchRequest::decode(&mut d, version)?, version, correlation_id, by }
         }
         ApiKey::FetchSnapshot => Ask::FetchSnapshot {
             request: FetchSnapshotRequest::decode(&mut d, version)?,
             version,
             correlation_id,
-            requester,
+            by,
         },
         ApiKey::DescribeQuorum => Ask::DescribeQuorum {
             request: DescribeQuorumRequest::decode(&mut d, version)?,
             version,
             correlation_id,
-            requester,
+            by,
         },
         _ => decide(api, &mut d, call)?,
     };
@@ -302,8 +309,7 @@ struct Call {
     version: i16,
     correlation_id: i32,
     is_large: bool,
-    requester: Arc<Requester>,
-    client_id: String,
+    by: Arc<Asker>,
 }
 
 /// Authentication ends before requests get here.
@@ -313,7 +319,7 @@ fn authenticated() -> ApiError {
 }
 
 fn decide(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> {
-    let (version, by) = (call.version, Arc::clone(&call.requester));
+    let (version, by) = (call.version, Arc::clone(&call.by));
     match api {
         ApiKey::ApiVersions => plain(d, call, move |state, request: &ApiVersionsRequest, _| {
             Ok(Outcome::answer(api_versions(state, request, version)))
@@ -385,7 +391,7 @@ fn decide(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> 
 
 /// The requests which change delegation tokens, all for the one who asks.
 fn decide_of_tokens(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> {
-    let (version, by) = (call.version, Arc::clone(&call.requester));
+    let (version, by) = (call.version, Arc::clone(&call.by));
     match api {
         ApiKey::CreateDelegationToken => plain(d, call, move |s, r: &CreateDelegationTokenRequest, now| {
             Ok(s.create_delegation_token(&by, r, version, now))
@@ -418,10 +424,10 @@ where
     let request = R::decode(d, call.version)?;
     let is_large = call.is_large;
     let decide: Decide = Box::new(move |state, now| {
-        let decided = authorize(R::KEY, state, &call.requester).and_then(|()| decide(state, &request, now));
+        let decided = authorize(R::KEY, state, &call.by).and_then(|()| decide(state, &request, now));
         let Outcome { records, response } = decided.unwrap_or_else(|error| refused(&request, error, &call));
         let answer = encoded(&response, R::KEY, call.version, call.correlation_id);
-        Decision { records, answer, spent: None }
+        Decision { records, answer, spent: None, rulings: call.by.take_rulings() }
     });
     Ok(Ask::Decide { decide, is_large })
 }
@@ -442,18 +448,17 @@ where
         let mutation = MutationCall {
             api: R::KEY,
             version: call.version,
-            requester: &call.requester,
-            client_id: &call.client_id,
+            requester: call.by.requester(),
+            client_id: call.by.client_id().unwrap_or_default(),
         };
         let (mut quota, limited) = state.mutation_quota(&mutation, now);
-        let decided =
-            authorize(R::KEY, state, &call.requester).and_then(|()| decide(state, &request, &mut quota));
+        let decided = authorize(R::KEY, state, &call.by).and_then(|()| decide(state, &request, &mut quota));
         let Outcome { records, mut response } =
             decided.unwrap_or_else(|error| refused(&request, error, &call));
         response.throttle(i32::try_from(quota.throttle_ms()).unwrap_or(i32::MAX));
         let spent = limited.map(|(sharers, limit)| Spent { sharers, limit, quota });
         let answer = encoded(&response, R::KEY, call.version, call.correlation_id);
-        Decision { records, answer, spent }
+        Decision { records, answer, spent, rulings: call.by.take_rulings() }
     });
     Ok(Ask::Decide { decide, is_large })
 }

@@ -21,14 +21,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
+use crate::asker::{Asker, Rulings, Witness};
 use crate::dispatch::{Ask, Decide, Decision, HandleError, authorize, encode};
 use crate::published::Published;
 use crate::quorum::{
     AppendFailure, FetchAsk, Leader, MetadataLog, Observers, Ready, describe_quorum, encode_batch,
     fetch_snapshot,
 };
-use crate::requester::Requester;
-use crate::state::{Now, Spent, State};
+use crate::state::{ApiError, Now, Spent, State};
 
 mod drafts;
 mod opening;
@@ -43,6 +43,8 @@ use snapshots::{Snapshotting, snapshot_written};
 const PARKED_MAX: usize = 1024;
 /// Requests taken from the queue before a sync starts.
 const DECIDED_AT_ONCE_MAX: usize = 64;
+/// Decisions about one request that the task itself logs.
+const PUBLISHED_HERE_MAX: usize = 100;
 /// After a full disk, how long until writing is tried again by the controller of itself.
 const RETRY: Duration = Duration::from_secs(1);
 /// How soon a flush is tried again for which there were too many files open.
@@ -60,7 +62,7 @@ pub(crate) enum Command {
     /// Whether somebody may use an API that is about the cluster.
     MayUse {
         api: ApiKey,
-        requester: Requester,
+        by: Asker,
         reply: oneshot::Sender<bool>,
     },
     Stop(oneshot::Sender<bool>),
@@ -114,6 +116,7 @@ pub(crate) struct Driver {
     expire_tokens_at: Option<Instant>,
     sessions: SessionClock,
     clock: Clock,
+    witness: Option<Arc<dyn Witness>>,
     published: Arc<Published>,
     /// The last append found no room.
     is_full: bool,
@@ -185,9 +188,9 @@ impl Driver {
                                 return;
                             }
                             Some(Command::Ask { ask, reply }) => self.on_ask(ask, reply),
-                            Some(Command::MayUse { api, requester, reply }) => {
+                            Some(Command::MayUse { api, by, reply }) => {
                                 // The asker may be gone.
-                                let _ = reply.send(authorize(api, &self.state, &requester).is_ok());
+                                let _ = reply.send(self.authorize(api, &by).is_ok());
                             }
                         }
                         // Taken only if it is served here: the queue keeps the others.
@@ -211,15 +214,15 @@ impl Driver {
         match ask {
             Ask::Decide { decide, is_large: false } => self.on_decide(&decide, reply),
             Ask::Decide { decide, is_large: true } => self.on_large(decide, reply),
-            Ask::Fetch { request, version, correlation_id, requester } => {
-                if let Err(error) = authorize(ApiKey::Fetch, &self.state, &requester) {
+            Ask::Fetch { request, version, correlation_id, by } => {
+                if let Err(error) = self.authorize(ApiKey::Fetch, &by) {
                     let response = FetchResponse { error_code: error.code.code(), ..Default::default() };
                     return send(reply, encode(&response, ApiKey::Fetch, version, correlation_id));
                 }
                 self.on_fetch(&request, version, correlation_id, reply);
             }
-            Ask::FetchSnapshot { request, version, correlation_id, requester } => {
-                let response = match authorize(ApiKey::FetchSnapshot, &self.state, &requester) {
+            Ask::FetchSnapshot { request, version, correlation_id, by } => {
+                let response = match self.authorize(ApiKey::FetchSnapshot, &by) {
                     Ok(()) => fetch_snapshot(&request, &self.log, &self.leader, version),
                     Err(error) => {
                         FetchSnapshotResponse { error_code: error.code.code(), ..Default::default() }
@@ -227,16 +230,34 @@ impl Driver {
                 };
                 send(reply, encode(&response, ApiKey::FetchSnapshot, version, correlation_id));
             }
-            Ask::DescribeQuorum { request, version, correlation_id, requester } => {
+            Ask::DescribeQuorum { request, version, correlation_id, by } => {
                 let (api, now_ms) = (ApiKey::DescribeQuorum, self.clock.now_ms());
+                let authorized = self.authorize(api, &by);
                 let (log, observers) = (&self.log, &mut self.observers);
-                let response = match authorize(api, &self.state, &requester) {
+                let response = match authorized {
                     Ok(()) => describe_quorum(&request, log, observers, &self.leader, version, now_ms),
                     Err(error) => request.refuse(error.code, error.message.as_deref(), version),
                 };
                 send(reply, encode(&response, ApiKey::DescribeQuorum, version, correlation_id));
             }
         }
+    }
+
+    /// Whether somebody may use an API that is about the cluster.
+    fn authorize(&self, api: ApiKey, by: &Asker) -> Result<(), ApiError> {
+        let authorized = authorize(api, &self.state, by);
+        self.publish(by.take_rulings());
+        authorized
+    }
+
+    /// Logs decisions, and lets the witness note them. Many are a thread's work.
+    fn publish(&self, rulings: Option<Rulings>) {
+        let Some(rulings) = rulings else { return };
+        if rulings.len() <= PUBLISHED_HERE_MAX {
+            return rulings.publish(self.witness.as_deref());
+        }
+        let ((disk, _), witness) = (self.log.snapshot_place(), self.witness.clone());
+        drop(disk.spawn(move || rulings.publish(witness.as_deref())));
     }
 
     fn on_decide(&mut self, decide: &Decide, reply: Reply) {
@@ -248,8 +269,9 @@ impl Driver {
 
     /// Writes a decision, and answers when it is committed.
     fn carry_out(&mut self, decision: Decision, now: Now, reply: Reply) {
-        let Decision { records, answer, spent } = decision;
+        let Decision { records, answer, spent, rulings } = decision;
         self.spend(spent.as_ref());
+        self.publish(rulings);
         let frame = match answer {
             Ok(frame) => frame,
             Err(error) => return send(reply, Err(error.into())),

@@ -9,10 +9,12 @@
 //! - `driver` is the one task that owns both: it appends decisions, syncs them, and only then answers. One sync
 //!   serves all requests that arrived meanwhile.
 //! - `dispatch` is the table of the APIs that are served.
+//! - `asker` collects the decisions about a request, which the task logs once they count.
 //! - [`batches`] reads batches of metadata records, for the controller's recovery and for observers.
 //!
 //! Deliberately absent: a vote. The quorum has one member, which begins a new epoch each time it starts.
 
+mod asker;
 pub mod batches;
 mod controller;
 mod dispatch;
@@ -23,6 +25,7 @@ mod quorum;
 mod requester;
 mod state;
 
+pub use asker::Witness;
 pub use controller::Controller;
 pub use dispatch::{HandleError, serves};
 pub use options::{

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_config::{BrokerConfig, DelegationTokenSettings};
@@ -13,6 +14,8 @@ use thalweg_security::acl::Rules;
 use thalweg_security::quota::Window;
 use thalweg_security::sasl::scram::NewUser;
 use thalweg_wire::{ErrorCode, Uuid};
+
+use crate::asker::Witness;
 
 /// Options of a controller.
 #[derive(Clone, Debug)]
@@ -66,6 +69,8 @@ pub struct ControllerOptions {
     pub bootstrap_users: Vec<NewUser>,
     /// What holds whatever the ACLs say; `None` without an authorizer, which allows everything.
     pub authorizer: Option<Rules>,
+    /// Who notes the decisions of the authorizer, beside the log.
+    pub witness: Option<Arc<dyn Witness>>,
     /// Whether a new cluster may be created if there is no metadata log: not if data of one exists.
     pub may_format: bool,
     /// Through which files are opened.
@@ -108,6 +113,7 @@ impl ControllerOptions {
             bootstrap_features: BTreeMap::new(),
             bootstrap_users: config.first_users.clone(),
             authorizer: config.authorizer_rules(),
+            witness: None,
             may_format: true,
             disk: Disk::real(),
             clock: Clock::system(),

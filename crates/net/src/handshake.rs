@@ -4,11 +4,12 @@
 use super::stream::Stream;
 use super::stream::tls::TlsStream as OwnStream;
 use parking_lot::{Mutex, RwLock};
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 use thalweg_security::tls::{HandshakeFault, ServerTls, Session};
@@ -51,6 +52,13 @@ pub struct TlsListener {
     current: RwLock<Arc<ServerTls>>,
     turns: HandshakeTurns,
     failures: Mutex<Failures>,
+    observer: OnceLock<Arc<dyn CertificateObserver>>,
+}
+
+/// Hears of clients that were turned away by their certificates.
+pub trait CertificateObserver: fmt::Debug + Send + Sync {
+    /// A client of this address was turned away.
+    fn turned_away(&self, listener: &str, address: SocketAddr, reason: &HandshakeFault);
 }
 
 /// Failed handshakes since a time, and how many of them were not logged.
@@ -89,7 +97,12 @@ impl TlsListener {
     /// A listener with these settings.
     pub fn new(tls: ServerTls, turns: HandshakeTurns) -> Arc<TlsListener> {
         let (current, failures) = (RwLock::new(Arc::new(tls)), Mutex::default());
-        Arc::new(TlsListener { current, turns, failures })
+        Arc::new(TlsListener { current, turns, failures, observer: OnceLock::new() })
+    }
+
+    /// Lets an observer hear of clients that are turned away, from now on. The first one stays.
+    pub fn observe(&self, observer: Arc<dyn CertificateObserver>) {
+        self.observer.get_or_init(|| observer);
     }
 
     /// The settings for new connections.
@@ -196,6 +209,11 @@ impl TlsListener {
         // A scanner of ports, or a client that gave up.
         if matches!(reason, HandshakeEnd::Closed | HandshakeEnd::Io(_)) {
             return tracing::debug!(listener, %address, %reason, "TLS handshake ended");
+        }
+        if let (HandshakeEnd::Fault(fault), Some(observer)) = (reason, self.observer.get())
+            && fault.is_failed_login()
+        {
+            observer.turned_away(listener, address, fault);
         }
         let mut failures = self.failures.lock();
         if failures.since.is_none_or(|since| since.elapsed() >= LOGGED_WITHIN) {

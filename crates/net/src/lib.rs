@@ -28,7 +28,7 @@ mod stream;
 pub use admission::{ConnectionFigures, Connections};
 pub use answers::AnswerMemory;
 pub use connection::{ConnectionSettings, Handler, Peer, Reply, Unproven};
-pub use handshake::{HandshakeTurns, TlsListener};
+pub use handshake::{CertificateObserver, HandshakeTurns, TlsListener};
 pub use listener::{BindError, Listening, SimulatedListener, SocketOptions};
 pub use machine::Machine;
 pub use memory::FrameMemory;

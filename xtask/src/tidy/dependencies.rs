@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
 };
 
 /// A crate, and our crates that it may use in code, tests and build.
-const LAW: [(&str, &[&str]); 23] = [
+const LAW: [(&str, &[&str]); 24] = [
     (
         "thalweg",
         &[
@@ -28,10 +28,12 @@ const LAW: [(&str, &[&str]); 23] = [
             "wire",
         ],
     ),
+    ("thalweg-audit", &["config", "log", "security"]),
     ("thalweg-authority", &[]),
     (
         "thalweg-broker",
         &[
+            "audit",
             "client",
             "config",
             "controller",

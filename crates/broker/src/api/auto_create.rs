@@ -1,6 +1,7 @@
 //! Automatic topic creation: for clients, by `auto.create.topics.enable`, and for the coordinators.
 
 use super::{Call, forward};
+use crate::audit::record_auto_created;
 use crate::auto_topics::kind;
 use crate::broker::Broker;
 use std::time::Duration;
@@ -59,6 +60,11 @@ pub async fn create(broker: &Broker, names: Vec<String>, client: Option<&Call>) 
     drop(started);
 }
 
+/// Creates a topic of this broker itself, with the cluster's defaults.
+pub async fn create_own(broker: &Broker, name: &str) {
+    create(broker, vec![name.to_owned()], None).await;
+}
+
 async fn send(
     broker: &Broker,
     request: CreateTopicsRequest,
@@ -70,7 +76,10 @@ async fn send(
     };
     let version =
         broker.registered.controller.served(ApiKey::CreateTopics).map_or(NEWEST, |(_, max)| max.min(NEWEST));
-    forward::send_at(broker, call, &request, version).await.map_err(|error| error.to_string())
+    let answer =
+        forward::send_at(broker, call, &request, version).await.map_err(|error| error.to_string())?;
+    record_auto_created(call.permissions.audited(), call.key, &request, &answer);
+    Ok(answer)
 }
 
 async fn wait_for_leaders(broker: &Broker, names: &[String]) {

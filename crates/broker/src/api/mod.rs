@@ -39,13 +39,16 @@ mod sasl;
 mod transactions;
 mod write_txn_markers;
 
+use crate::audit::Watch;
 use crate::authentication::{Admission, Authenticator, Session};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
 use crate::quotas::Caller;
 use access::Access::{ByResource, Controller, Open};
 use access::{Access, cluster};
+pub(crate) use auto_create::create_own as create_own_topic;
 use bytes::Bytes;
+pub(crate) use produce::{OWN_VERSION as OWN_PRODUCE_VERSION, produce_own};
 use std::any::Any;
 use std::future::Future;
 use std::sync::Arc;
@@ -371,7 +374,7 @@ impl Handler for ApiHandler {
     type Session = Session;
 
     fn open(&self, peer: Arc<Peer>) -> Session {
-        Session::open(peer, self.authenticator.as_ref())
+        Session::open(peer, self.authenticator.as_ref(), self.broker.trail.as_ref())
     }
 
     fn unproven(&self, session: &Session) -> Option<Unproven> {
@@ -406,6 +409,8 @@ impl Handler for ApiHandler {
                 return Reply::Close(format!("the header of {:?} version {version}: {error}", api.key));
             }
         };
+        let audited = session.audited(header.client_id.as_deref());
+        let watch = Watch::begin(audited.as_ref(), api.key, version, &frame, self.broker.log_dirs.disk());
         let call = Call {
             key: api.key,
             version,
@@ -419,18 +424,21 @@ impl Handler for ApiHandler {
                 session.principal(),
                 session.host(),
                 api.key,
+                audited,
             ),
             received_at,
             frame_len: frame.len(),
             frame,
         };
         let serve = api.access.check(&call).unwrap_or(api.serve);
-        if large::is_large(&self.broker, api.key, call.frame.len()) {
-            return large::serve(&self.broker, serve, call, d);
-        }
-        match serve(&self.broker, call, d) {
-            Ok(reply) => reply,
-            Err(error) => unreadable(api.key, version, &error),
+        let reply = if large::is_large(&self.broker, api.key, call.frame.len()) {
+            large::serve(&self.broker, serve, call, d)
+        } else {
+            serve(&self.broker, call, d).unwrap_or_else(|error| unreadable(api.key, version, &error))
+        };
+        match watch {
+            None => reply,
+            Some(watch) => watch.follow(reply),
         }
     }
 }

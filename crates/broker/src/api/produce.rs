@@ -17,6 +17,7 @@
 //! order.
 
 mod large;
+mod own;
 mod refusal;
 mod verify;
 
@@ -26,6 +27,7 @@ use crate::authorization::Denials;
 use crate::broker::Broker;
 use bytes::Bytes;
 use large::Large;
+pub use own::{VERSION as OWN_VERSION, produce_own};
 use refusal::Refusal;
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,6 +4,7 @@ use super::authenticator::Authenticator;
 use super::outcome::Outcome;
 use super::session::Identity;
 use super::state::{Established, Settled, State, Talk};
+use crate::audit::AuditedConnection;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,7 @@ pub(super) enum Form {
 /// All that the answer to a message needs.
 pub(super) struct Answering {
     pub authenticator: Arc<Authenticator>,
+    pub audited: Option<Arc<AuditedConnection>>,
     pub before: Option<(Mechanism, Identity)>,
     pub mechanism: Mechanism,
     pub form: Form,
@@ -36,16 +38,24 @@ pub(super) struct Answering {
 impl Answering {
     pub(super) fn settle(self, outcome: Outcome, now: Instant) -> (Settled, Reply) {
         match outcome {
-            Outcome::Rejected(rejection) => self.reject(&rejection),
+            Outcome::Rejected { rejection, user } => self.reject(&rejection, user.as_deref()),
             Outcome::More(step, message) => {
                 let is_framed = matches!(self.form, Form::Framed { .. });
                 let talk = Talk { mechanism: self.mechanism, is_framed, step };
                 self.answer(message, 0, Settled { state: State::Message(talk), identity: None })
             }
             Outcome::Done { name, by_token, expires_ms, last } => {
-                let identity = Identity { principal: Arc::new(Principal::user(name)), by_token };
+                let identity = Identity {
+                    principal: Arc::new(Principal::user(name)),
+                    by_token,
+                    mechanism: Some(self.mechanism),
+                };
                 if let Some(rejection) = self.changed_principal(&identity) {
-                    return self.reject(&rejection);
+                    return self.reject(&rejection, Some(identity.principal.name()));
+                }
+                if let Some(audited) = &self.audited {
+                    let audited = audited.of_principal(&identity.principal, identity.mechanism);
+                    audited.logged_in(self.before.is_some());
                 }
                 let lifetime = self.lifetime(expires_ms);
                 let established = Established {
@@ -106,7 +116,11 @@ impl Answering {
         }
     }
 
-    fn reject(self, rejection: &Rejection) -> (Settled, Reply) {
+    fn reject(self, rejection: &Rejection, user: Option<&str>) -> (Settled, Reply) {
+        if let Some(audited) = &self.audited {
+            let is_again = self.before.is_some();
+            audited.login_failed(Some(self.mechanism), user, is_again, &rejection.to_string());
+        }
         let what = if self.before.is_some() { "re-authentication" } else { "authentication" };
         let mechanism = self.mechanism.name();
         let for_client = match rejection.for_client() {

@@ -12,6 +12,7 @@ use super::authenticator::Authenticator;
 use super::outcome::{Outcome, Step, bearer, other_mechanism, plain, prove, refused_token, scram};
 use super::session::Identity;
 use super::state::{Established, State, Talk};
+use crate::audit::AuditedConnection;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -41,6 +42,7 @@ pub(super) enum Verdict {
 pub(super) struct Exchange {
     authenticator: Arc<Authenticator>,
     limits: Unproven,
+    audited: Option<Arc<AuditedConnection>>,
     state: State,
     /// Who the peer was before this exchange.
     before: Option<(Mechanism, Identity)>,
@@ -50,9 +52,13 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    pub(super) fn new(authenticator: Arc<Authenticator>, limits: Unproven) -> Exchange {
+    pub(super) fn new(
+        authenticator: Arc<Authenticator>,
+        limits: Unproven,
+        audited: Option<Arc<AuditedConnection>>,
+    ) -> Exchange {
         let state = State::Initial;
-        Exchange { authenticator, limits, state, before: None, began_again_at: None, identity: None }
+        Exchange { authenticator, limits, audited, state, before: None, began_again_at: None, identity: None }
     }
 
     pub(super) fn unproven(&self) -> Option<Unproven> {
@@ -168,22 +174,23 @@ impl Exchange {
         };
         let answering = Answering {
             authenticator: Arc::clone(&self.authenticator),
+            audited: self.audited.clone(),
             before: self.before.clone(),
             mechanism: talk.mechanism,
             form,
         };
         let is_other = self.before.as_ref().is_some_and(|(before, _)| *before != talk.mechanism);
         let outcome = match (is_other, talk.step) {
-            (true, _) => Outcome::Rejected(other_mechanism(talk.mechanism, self.before.as_ref())),
-            (false, Step::Proof { server, by_token }) => {
-                prove(&self.authenticator, *server, by_token, &message)
+            (true, _) => Outcome::rejected(other_mechanism(talk.mechanism, self.before.as_ref())),
+            (false, Step::Proof { server, by_token, user }) => {
+                prove(&self.authenticator, *server, by_token, user, &message)
             }
-            (false, Step::Refused(fault)) => Outcome::Rejected(refused_token(&fault, &message)),
+            (false, Step::Refused(fault)) => Outcome::rejected(refused_token(&fault, &message)),
             (false, Step::First) => match talk.mechanism {
                 Mechanism::Plain => plain(&self.authenticator, &message),
                 Mechanism::Scram(hash) => scram(&self.authenticator, hash, &message),
                 Mechanism::OAuthBearer => match FirstMessage::parse(&message) {
-                    Err(rejection) => Outcome::Rejected(rejection),
+                    Err(rejection) => Outcome::rejected(rejection),
                     Ok(first) => match self.authenticator.verify(&first.token) {
                         Err(TokenFault::UnknownKey(_)) => return self.ask_for_keys(answering, first),
                         verified => bearer(verified, &first),
@@ -218,6 +225,9 @@ impl Exchange {
 
     fn fail_with(&mut self, answer: Option<Frame>, reason: String) -> Verdict {
         self.state = State::Failed;
+        if let Some(audited) = &self.audited {
+            audited.login_failed(None, None, self.before.is_some(), &reason);
+        }
         Verdict::Answer(delayed(self.authenticator.failure_delay(), answer, reason))
     }
 }

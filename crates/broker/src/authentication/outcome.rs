@@ -18,6 +18,8 @@ pub(super) enum Step {
     Proof {
         server: Box<Server>,
         by_token: bool,
+        /// The name of the user, or the id of the token.
+        user: String,
     },
     /// A token was refused; the client confirms that.
     Refused(TokenFault),
@@ -26,20 +28,43 @@ pub(super) enum Step {
 /// What a message leads to.
 pub(super) enum Outcome {
     More(Step, Vec<u8>),
-    Done { name: String, by_token: bool, expires_ms: Option<i64>, last: Vec<u8> },
-    Rejected(Rejection),
+    Done {
+        name: String,
+        by_token: bool,
+        expires_ms: Option<i64>,
+        last: Vec<u8>,
+    },
+    /// The client is turned away, and whom it has claimed to be, if it has said so.
+    Rejected {
+        rejection: Rejection,
+        user: Option<String>,
+    },
+}
+
+impl Outcome {
+    pub fn rejected(rejection: Rejection) -> Outcome {
+        Outcome::Rejected { rejection, user: None }
+    }
 }
 
 pub(super) fn plain(authenticator: &Authenticator, message: &[u8]) -> Outcome {
     match authenticator.users().authenticate(message) {
         Ok(name) => Outcome::Done { name, by_token: false, expires_ms: None, last: Vec::new() },
-        Err(rejection) => Outcome::Rejected(rejection),
+        Err(rejection) => Outcome::Rejected { rejection, user: claimed_user(message) },
     }
 }
 
+/// The user of a message of PLAIN (RFC 4616), whatever its password.
+fn claimed_user(message: &[u8]) -> Option<String> {
+    let user = message.split(|byte| *byte == 0).nth(1)?;
+    String::from_utf8(user.to_vec()).ok()
+}
+
 pub(super) fn scram(authenticator: &Authenticator, hash: Hash, message: &[u8]) -> Outcome {
+    let mut claimed = None;
     let begun = ClientFirst::parse(message).and_then(|first| {
-        let by_token = first.is_token;
+        let (by_token, user) = (first.is_token, first.user.clone());
+        claimed = Some(user.clone());
         let (credential, decoys) = match by_token {
             true => {
                 let credential = authenticator.token_credential(hash, &first.user);
@@ -50,11 +75,11 @@ pub(super) fn scram(authenticator: &Authenticator, hash: Hash, message: &[u8]) -
         let mut bytes = [0; NONCE_LEN];
         random(&mut bytes);
         let begun = Server::begin(hash, first, credential, &URL_SAFE_NO_PAD.encode(bytes), &decoys);
-        begun.map(|(server, answer)| (Step::Proof { server: Box::new(server), by_token }, answer))
+        begun.map(|(server, answer)| (Step::Proof { server: Box::new(server), by_token, user }, answer))
     });
     match begun {
         Ok((step, answer)) => Outcome::More(step, answer),
-        Err(rejection) => Outcome::Rejected(rejection),
+        Err(rejection) => Outcome::Rejected { rejection, user: claimed },
     }
 }
 
@@ -66,6 +91,7 @@ pub(super) fn prove(
     authenticator: &Authenticator,
     server: Server,
     by_token: bool,
+    user: String,
     message: &[u8],
 ) -> Outcome {
     let proven = server.finish(message).and_then(|(name, last)| match by_token {
@@ -75,13 +101,13 @@ pub(super) fn prove(
             Ok(Outcome::Done { name: bearer.name, by_token, expires_ms: Some(bearer.expires_ms), last })
         }
     });
-    proven.unwrap_or_else(Outcome::Rejected)
+    proven.unwrap_or_else(|rejection| Outcome::Rejected { rejection, user: Some(user) })
 }
 
 pub(super) fn bearer(verified: Result<Token, TokenFault>, first: &FirstMessage) -> Outcome {
     match verified {
         Ok(token) if first.authorization_id.as_ref().is_some_and(|id| *id != token.subject) => {
-            Outcome::Rejected(Rejection::shown(format!(
+            Outcome::rejected(Rejection::shown(format!(
                 "Authentication failed: Client requested an authorization id ({}) that is different from the token's \
                  principal name ({})",
                 first.authorization_id.as_deref().unwrap_or_default(),

@@ -2,13 +2,16 @@
 
 use super::authenticator::Authenticator;
 use super::exchange::{Exchange, Verdict};
+use crate::audit::{AuditedConnection, AuditedRequest};
 use bytes::Bytes;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_audit::Trail;
 use thalweg_net::{Peer, Reply, Unproven};
 use thalweg_security::Principal;
 use thalweg_security::acl::host_address;
+use thalweg_security::sasl::Mechanism;
 use tokio::time::Instant;
 
 /// How long a peer has to authenticate after it has connected. Kafka's clients take a few round trips.
@@ -20,6 +23,8 @@ pub(super) struct Identity {
     pub principal: Arc<Principal>,
     /// Whether by a delegation token.
     pub by_token: bool,
+    /// By which mechanism of SASL.
+    pub mechanism: Option<Mechanism>,
 }
 
 /// What is known of one connection.
@@ -28,6 +33,7 @@ pub struct Session {
     /// The peer's address as ACLs name it.
     host: Arc<str>,
     identity: Identity,
+    audited: Option<AuditedRequest>,
     /// None where nobody is asked for a name.
     exchange: Option<Box<Exchange>>,
 }
@@ -51,7 +57,12 @@ impl fmt::Debug for Session {
 
 impl Session {
     /// A connection that was just accepted, on a listener with SASL or without.
-    pub fn open(peer: Arc<Peer>, authenticator: Option<&Arc<Authenticator>>) -> Session {
+    pub fn open(
+        peer: Arc<Peer>,
+        authenticator: Option<&Arc<Authenticator>>,
+        trail: Option<&Arc<Trail>>,
+    ) -> Session {
+        let audited = trail.map(|trail| Arc::new(AuditedConnection::of(trail, &peer)));
         let exchange = authenticator.map(|authenticator| {
             let until = Instant::now() + AUTHENTICATED_WITHIN;
             let limits = Unproven {
@@ -59,13 +70,25 @@ impl Session {
                 setting: thalweg_config::SaslKeys::receive_max_bytes.name(),
                 until,
             };
-            Box::new(Exchange::new(Arc::clone(authenticator), limits))
+            Box::new(Exchange::new(Arc::clone(authenticator), limits, audited.clone()))
         });
         // Over SASL_SSL a client's certificate only lets it in.
         let principal = if exchange.is_some() { Principal::anonymous() } else { peer.principal() };
-        let identity = Identity { principal: Arc::new(principal), by_token: false };
+        let by_certificate =
+            exchange.is_none() && peer.tls.as_ref().is_some_and(|tls| tls.certificate.is_some());
+        let audited = audited.map(|audited| match by_certificate {
+            true => {
+                let audited = audited.of_certificate(&principal);
+                audited.logged_in(false);
+                audited
+            }
+            false => audited.of_principal(&principal, None),
+        });
+        let audited =
+            audited.map(|audited| AuditedRequest { connection: Arc::new(audited), client_id: None });
+        let identity = Identity { principal: Arc::new(principal), by_token: false, mechanism: None };
         let host = host_address(peer.address.ip()).into();
-        Session { peer, host, identity, exchange }
+        Session { peer, host, identity, audited, exchange }
     }
 
     /// The peer.
@@ -88,11 +111,25 @@ impl Session {
         self.identity.by_token
     }
 
+    /// A request of this client, as the audit trail names it; none without a trail.
+    pub fn audited(&mut self, client_id: Option<&str>) -> Option<AuditedRequest> {
+        let audited = self.audited.as_mut()?;
+        // It is the same in all requests of most clients.
+        if audited.client_id.as_deref() != client_id {
+            audited.client_id = client_id.map(Arc::from);
+        }
+        Some(audited.clone())
+    }
+
     /// Decides whether a frame is a request to serve.
     pub fn admit(&mut self, frame: &Bytes) -> Admission {
         let Some(exchange) = &mut self.exchange else { return Admission::Serve };
         let verdict = exchange.receive(frame, Instant::now());
         if let Some(identity) = exchange.take_identity() {
+            if let Some(audited) = &mut self.audited {
+                let connection = audited.connection.of_principal(&identity.principal, identity.mechanism);
+                audited.connection = Arc::new(connection);
+            }
             self.identity = identity;
         }
         match verdict {

@@ -1,18 +1,24 @@
 //! What somebody may do to the cluster, for requests that are none of Kafka's.
 
-use super::audit::{Decision, Logged};
 use crate::broker::Broker;
 use parking_lot::Mutex;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use thalweg_audit::{Client, Trail};
+use thalweg_config::HTTP_LISTENER;
 use thalweg_controller::Controller;
 use thalweg_metadata::Image;
 use thalweg_security::Principal;
-use thalweg_security::acl::{Authorizer, CLUSTER_NAME, Operation, ResourceType, Rules, host_address};
+use thalweg_security::acl::{
+    Authorizer, CLUSTER_NAME, Decision, Logged, Operation, ResourceType, Rules, host_address,
+};
 
 /// The rights on the cluster, by the ACLs of the latest image. Without an authorizer everybody has all of them.
-pub struct ClusterRights(Rulings);
+pub struct ClusterRights {
+    rulings: Rulings,
+    trail: Option<Arc<Trail>>,
+}
 
 /// Where the rules are.
 enum Rulings {
@@ -36,7 +42,17 @@ impl fmt::Debug for ClusterRights {
 
 impl ClusterRights {
     pub(crate) fn of_broker(broker: Arc<Broker>) -> ClusterRights {
-        ClusterRights(Rulings::Broker(broker))
+        ClusterRights { rulings: Rulings::Broker(broker), trail: None }
+    }
+
+    /// The same, with a trail of decisions.
+    pub(crate) fn with_trail(self, trail: Option<&Arc<Trail>>) -> ClusterRights {
+        ClusterRights { trail: trail.cloned(), ..self }
+    }
+
+    /// The trail, for logins.
+    pub(crate) fn trail(&self) -> Option<&Arc<Trail>> {
+        self.trail.as_ref()
     }
 
     /// By these rules, and the ACLs of the controller's image.
@@ -45,7 +61,7 @@ impl ClusterRights {
             let authorizer = Arc::new(Authorizer::new(rules, []));
             Mutex::new(Followed { image: Arc::default(), authorizer })
         });
-        ClusterRights(Rulings::Controller { controller, followed })
+        ClusterRights { rulings: Rulings::Controller { controller, followed }, trail: None }
     }
 
     /// Whether an operation on the cluster is allowed. `request` is for the log.
@@ -72,11 +88,19 @@ impl ClusterRights {
             answer: &answer,
         };
         decision.log(Logged::Both);
+        if let Some(trail) = &self.trail {
+            trail.record_decision(&decision, || Client {
+                principal: principal.to_owned(),
+                host: host.to_owned(),
+                listener: Some(HTTP_LISTENER.to_owned()),
+                ..Client::default()
+            });
+        }
         answer.is_allowed
     }
 
     fn authorizer(&self) -> Option<Arc<Authorizer>> {
-        match &self.0 {
+        match &self.rulings {
             Rulings::Broker(broker) => broker.authorizer(),
             Rulings::Controller { controller, followed } => {
                 let mut followed = followed.as_ref()?.lock();

@@ -3,7 +3,6 @@
 //! [`Permissions`] is made once for each request and asks the authorizer in force; without an authorizer everything is allowed,
 //! at the price of one branch. Which API needs what is said in the table that serves it (`api`).
 
-mod audit;
 mod cluster;
 mod permissions;
 

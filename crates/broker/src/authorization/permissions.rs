@@ -1,14 +1,20 @@
 //! The permissions of one request.
 
-use super::audit::{Decision, Logged};
+use crate::audit::AuditedRequest;
 use std::sync::Arc;
 use thalweg_security::Principal;
-use thalweg_security::acl::{Authorizer, CLUSTER_NAME, Operation, ResourceType, supported_operations};
+use thalweg_security::acl::{
+    Authorizer, CLUSTER_NAME, Decision, Logged, Operation, ResourceType, supported_operations,
+};
 use thalweg_wire::ApiKey;
 
 /// What the client of one request may do: everything, where there is no authorizer.
 #[derive(Clone, Debug)]
-pub struct Permissions(Option<Asker>);
+pub struct Permissions {
+    asker: Option<Asker>,
+    /// For the audit trail, if there is one.
+    audited: Option<AuditedRequest>,
+}
 
 /// Who asks, for what, and whom.
 #[derive(Clone, Debug)]
@@ -26,18 +32,30 @@ impl Permissions {
         principal: &Arc<Principal>,
         host: &Arc<str>,
         api: ApiKey,
+        audited: Option<AuditedRequest>,
     ) -> Permissions {
-        Permissions(authorizer.map(|authorizer| Asker {
+        let asker = authorizer.map(|authorizer| Asker {
             authorizer,
             principal: Arc::clone(principal),
             host: Arc::clone(host),
             api,
-        }))
+        });
+        Permissions { asker, audited }
+    }
+
+    /// Those of this broker itself.
+    pub fn unlimited() -> Permissions {
+        Permissions { asker: None, audited: None }
+    }
+
+    /// The request as the audit trail names it, if there is one.
+    pub fn audited(&self) -> Option<&AuditedRequest> {
+        self.audited.as_ref()
     }
 
     /// Whether there is nothing to ask.
     pub fn are_unlimited(&self) -> bool {
-        self.0.is_none()
+        self.asker.is_none()
     }
 
     /// Whether an operation on one resource is allowed.
@@ -80,7 +98,7 @@ impl Permissions {
 
     /// Whether an operation is allowed on some resource of a kind, now or once it exists.
     pub fn may_on_any(&self, operation: Operation, resource_type: ResourceType) -> bool {
-        self.0.as_ref().is_none_or(|asker| {
+        self.asker.as_ref().is_none_or(|asker| {
             let Asker { authorizer, principal, host, .. } = asker;
             authorizer.authorize_by_resource_type(principal, host, operation, resource_type).is_allowed
         })
@@ -110,12 +128,17 @@ impl Permissions {
         resource_name: &str,
         count: usize,
     ) -> bool {
-        let Some(Asker { authorizer, principal, host, api }) = &self.0 else { return true };
+        let Some(Asker { authorizer, principal, host, api }) = &self.asker else { return true };
         let answer = &authorizer.authorize(principal, host, operation, resource_type, resource_name);
         let (principal, request) = (principal.as_str(), format_args!("{api:?}"));
         let decision =
             Decision { principal, host, request, operation, resource_type, resource_name, count, answer };
         decision.log(logged);
+        if let Some(audited) = &self.audited
+            && logged.matters(answer.is_allowed)
+        {
+            audited.decided(&decision);
+        }
         answer.is_allowed
     }
 }
@@ -159,13 +182,13 @@ mod tests {
         };
         let authorizer = Arc::new(Authorizer::new(Rules::default(), acls.into_iter().map(acl)));
         let (principal, host) = (Arc::new(Principal::user("ann")), Arc::from("127.0.0.1"));
-        Permissions::of(Some(authorizer), &principal, &host, ApiKey::Metadata)
+        Permissions::of(Some(authorizer), &principal, &host, ApiKey::Metadata, None)
     }
 
     #[test]
     fn without_an_authorizer_everything_is_allowed() {
         let (principal, host) = (Arc::new(Principal::anonymous()), Arc::from("127.0.0.1"));
-        let all = Permissions::of(None, &principal, &host, ApiKey::Metadata);
+        let all = Permissions::of(None, &principal, &host, ApiKey::Metadata, None);
         assert!(all.are_unlimited() && all.may_on_cluster(Operation::ClusterAction));
         assert!(all.may_on_any(Operation::Write, ResourceType::Topic));
         let bits = |operations: &[i32]| operations.iter().fold(0, |bits, operation| bits | 1 << operation);

@@ -4,6 +4,7 @@ use super::Metrics;
 use crate::broker::Broker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use thalweg_audit::Trail;
 use thalweg_controller::ControllerFigures;
 use thalweg_coordinator::group::GroupFigures;
 use thalweg_metadata::{Image, PartitionIndex};
@@ -17,6 +18,7 @@ pub struct Figures {
     pub(super) now_ms: i64,
     pub(super) started_ms: i64,
     broker: Option<BrokerFigures>,
+    trail: Option<Arc<Trail>>,
     /// The controller's, where there is one in this process.
     pub(super) controller: Option<ControllerFigures>,
 }
@@ -50,6 +52,7 @@ impl Figures {
             now: Instant::now(),
             now_ms: metrics.clock.now_ms(),
             started_ms: metrics.started_ms,
+            trail: metrics.trail.clone(),
             broker: metrics.broker.as_ref().map(BrokerFigures::gather),
             controller: metrics.controller.as_ref().map(|controller| controller.figures()),
         }
@@ -58,6 +61,11 @@ impl Figures {
     /// The broker's, where there is one in this process.
     pub(super) fn broker(&self) -> Option<&BrokerFigures> {
         self.broker.as_ref()
+    }
+
+    /// The audit trail, where there is one.
+    pub(super) fn trail(&self) -> Option<&Trail> {
+        self.trail.as_deref()
     }
 }
 

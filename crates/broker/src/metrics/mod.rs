@@ -8,6 +8,7 @@
 //! Metrics cost nothing per record. Partitions count under their locks, requests in relaxed additions, and everything
 //! else is read in place at scrape time.
 
+mod audit;
 mod cluster;
 pub mod document;
 mod exposition;
@@ -25,6 +26,7 @@ pub use exposition::{CONTENT_TYPE, Exposition, Kind, Number, Samples};
 use crate::broker::Broker;
 use figures::Figures;
 use std::sync::Arc;
+use thalweg_audit::Trail;
 use thalweg_controller::Controller;
 use thalweg_log::Clock;
 
@@ -58,6 +60,7 @@ const CHAPTERS: &[Chapter] = &[
     Chapter { title: "Logs", families: logs::FAMILIES },
     Chapter { title: "Groups", families: groups::FAMILIES },
     Chapter { title: "The cluster", families: cluster::FAMILIES },
+    Chapter { title: "The audit trail", families: audit::FAMILIES },
     Chapter { title: "The process", families: process::FAMILIES },
 ];
 
@@ -66,6 +69,7 @@ const CHAPTERS: &[Chapter] = &[
 pub struct Metrics {
     broker: Option<Arc<Broker>>,
     controller: Option<Arc<Controller>>,
+    trail: Option<Arc<Trail>>,
     clock: Clock,
     started_ms: i64,
 }
@@ -75,10 +79,11 @@ impl Metrics {
     pub(crate) fn new(
         broker: Option<Arc<Broker>>,
         controller: Option<Arc<Controller>>,
+        trail: Option<&Arc<Trail>>,
         clock: Clock,
     ) -> Metrics {
         let started_ms = clock.now_ms();
-        Metrics { broker, controller, clock, started_ms }
+        Metrics { broker, controller, trail: trail.cloned(), clock, started_ms }
     }
 
     /// Writes all families. It reads each partition, which may take milliseconds for thousands of them.

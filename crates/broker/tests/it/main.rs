@@ -2,6 +2,7 @@
 
 mod admin;
 mod apache;
+mod audit;
 mod authorization;
 mod child;
 mod cluster;

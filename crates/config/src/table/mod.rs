@@ -32,7 +32,7 @@ pub use coordinators::{
 pub use group::{ClientMetricsKeys, GroupKeys};
 pub use log::{CleanerSettings, LogSettings};
 pub use network::{ListenerSettings, NetworkSettings, TopicSettings};
-pub use own::{HttpSettings, ProduceKeys, StreamSettings};
+pub use own::{AuditKind, AuditSettings, HttpSettings, ProduceKeys, StreamSettings};
 pub use sasl::SaslKeys;
 pub use topic::EffectiveTopicConfig;
 pub use unserved::{TieredStorageKeys, TlsKeys};
@@ -74,6 +74,7 @@ pub const BROKER_FAMILIES: &[Family] = &[
     own::HTTP,
     own::STREAMS,
     own::PRODUCE,
+    own::AUDIT,
 ];
 
 /// The families of a topic's keys.

@@ -2,8 +2,11 @@
 //!
 //! One entry per key, as in the tables of Kafka's keys. A key is added here only where Kafka has none: `table::tests` checks it.
 
+use std::path::PathBuf;
+
 use super::super::check::{
-    ANY, Check, LIST, LIST_OR_NULL, LISTEN_ADDRESS, listen_address, one_of, one_of_any_case,
+    ANY, Check, LIST, LIST_OR_NULL, LISTEN_ADDRESS, at_least, between, filled_list_of, listen_address,
+    one_of, one_of_any_case,
 };
 use super::super::key::Support::{Listener, Served};
 use super::super::setting::unless_empty;
@@ -55,6 +58,68 @@ names! {
     "thalweg.produce.validation": String = "records", PRODUCE_VALIDATION, Medium, ClusterWide, Served => validation,
         "How thoroughly a producer's batch is validated before it is stored; topics override it. `records` decompresses the batch and walks its records, as Kafka does: it refuses batches that consumers cannot read, and those with more than 128 MiB of decompressed records. `header` checks only the header and the CRC, unless the topic requires more (compaction, timestamp limits, another codec): use it for trusted producers only, because one invalid batch stops every consumer of its partition.",
         differs = "Kafka has no such key and always walks the records.";
+}
+
+settings! {
+    /// The audit trail.
+    AuditSettings, AUDIT "Audit trail";
+
+    "thalweg.audit.file": String = null, ANY, Medium, ReadOnly, Served => file: Option<PathBuf> = file,
+        "A file to which audit events are written, one JSON object per line (`docs/security.md`). Its directory must exist. Off by default; `thalweg serve --secure` writes to `audit.log` in the first data directory.",
+        differs = "Kafka has no such key; its authorizer logs decisions only.";
+    "thalweg.audit.file.max.bytes": Long[Bytes] = "104857600", at_least(4096), Low, ReadOnly, Served => file_bytes_max: u64,
+        "The size at which the audit file is renamed to `FILE.1`, `FILE.1` to `FILE.2` and so on, and a new one begins.",
+        differs = "Kafka has no such key.";
+    "thalweg.audit.file.count": Int = "10", between(1, 1000), Low, ReadOnly, Served => files_max: usize,
+        "How many audit files are kept, with the one that is written; older ones are deleted.",
+        differs = "Kafka has no such key.";
+    "thalweg.audit.topic": String = null, ANY, Medium, ReadOnly, Served => topic: Option<String> = unless_empty,
+        "A topic of the cluster to which audit events are written, as records with a JSON object each. It is created with the defaults of the cluster if it is missing. Only brokers write to it; a controller without a broker needs `thalweg.audit.file`.",
+        differs = "Kafka has no such key.";
+    "thalweg.audit.events": List = "denied,logins,administration", filled_list_of(&["denied", "allowed", "logins", "administration", "all"]), Medium, ReadOnly, Served => kinds: Vec<AuditKind> = audit_kinds,
+        "The events of the audit trail. `denied` and `allowed`: decisions of the authorizer, but not permissions of brokers to act in the cluster, nor those on the topic of the trail itself. `logins`: by SASL, client certificate or HTTP, with the reason of a failure. `administration`: changes of the cluster, and whether they succeeded. `all`: everything.",
+        differs = "Kafka has no such key.";
+    "thalweg.audit.events.per.second": Int = "1000", at_least(1), Low, ReadOnly, Served => events_per_second: u32,
+        "The most audit events in a second, for each of the four kinds of `thalweg.audit.events`, so that a flood of one kind does not hide another. More are dropped, counted in `thalweg_audit_events_dropped_total`, and reported in the trail.",
+        differs = "Kafka has no such key.";
+}
+
+/// A kind of audit events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AuditKind {
+    /// Decisions that refuse something.
+    Denied,
+    /// Decisions that grant something.
+    Allowed,
+    /// Logins, successful or not.
+    Logins,
+    /// Changes of the cluster, successful or not.
+    Administration,
+}
+
+impl AuditKind {
+    /// All kinds.
+    pub const ALL: [AuditKind; 4] =
+        [AuditKind::Denied, AuditKind::Allowed, AuditKind::Logins, AuditKind::Administration];
+
+    /// Its name in `thalweg.audit.events`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AuditKind::Denied => "denied",
+            AuditKind::Allowed => "allowed",
+            AuditKind::Logins => "logins",
+            AuditKind::Administration => "administration",
+        }
+    }
+}
+
+fn audit_kinds(names: Vec<String>) -> Vec<AuditKind> {
+    let is_named = |kind: &AuditKind| names.iter().any(|name| name == "all" || name == kind.name());
+    AuditKind::ALL.into_iter().filter(is_named).collect()
+}
+
+fn file(path: Option<String>) -> Option<PathBuf> {
+    unless_empty(path).map(PathBuf::from)
 }
 
 pub(super) const PRODUCE_VALIDATION: Check = one_of(&["records", "header"]);

@@ -48,7 +48,7 @@ fn every_broker_key_of_kafka_is_in_the_table() {
         assert_eq!(ours, theirs);
     }
     let own = || {
-        [own::HTTP, own::STREAMS, own::PRODUCE, own::REVOCATION, access::STANDARD_AUTHORIZER]
+        [own::HTTP, own::STREAMS, own::PRODUCE, own::REVOCATION, own::AUDIT, access::STANDARD_AUTHORIZER]
             .into_iter()
             .flat_map(|family| family.keys)
     };

@@ -76,17 +76,22 @@ impl Driver {
     /// Writes and answers the decision, or decides again.
     pub(super) fn on_drafted(&mut self, done: Done) {
         let Done { outcome, base, count, reply } = done;
-        let Drafted { decision, decide } = match outcome {
+        let Drafted { mut decision, decide } = match outcome {
             Ok(drafted) => drafted,
             Err(error) => return self.die(&error),
         };
         match (decide, decision.answer) {
             // It is right for the state that was copied, which is younger than the request.
-            (None, Ok(frame)) => {
-                self.spend(decision.spent.as_ref());
-                self.answer_after(base, frame, reply);
+            (None, answer) => {
+                self.publish(decision.rulings.take());
+                match answer {
+                    Ok(frame) => {
+                        self.spend(decision.spent.as_ref());
+                        self.answer_after(base, frame, reply);
+                    }
+                    Err(error) => send(reply, Err(error.into())),
+                }
             }
-            (None, Err(error)) => send(reply, Err(error.into())),
             (Some(decide), _) if self.state.next_offset() != base && count < DRAFTS_MAX => {
                 return self.begin_draft(decide, reply, count + 1);
             }

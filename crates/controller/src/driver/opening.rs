@@ -69,6 +69,7 @@ impl Driver {
             expire_tokens_at: None,
             sessions: SessionClock::new(options.broker_session_timeout, Instant::now()),
             clock: options.clock.clone(),
+            witness: options.witness.clone(),
             published: Arc::default(),
             is_full: false,
             dead: false,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use thalweg_hash::HashMap;
 use thalweg_metadata::ConfigResourceKind;
-use thalweg_security::acl::{CLUSTER_NAME, Operation, ResourceType};
+use thalweg_security::acl::{CLUSTER_NAME, Logged, Operation, ResourceType};
 use thalweg_security::quota::MutationQuota;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::alter_configs_response::AlterConfigsResourceResponse as LegacyResult;
@@ -20,63 +20,71 @@ use thalweg_wire::request::{
 };
 
 use super::{ApiError, CLUSTER_METADATA_TOPIC, Outcome, State};
+use crate::asker::Asker;
 use crate::requester::Requester;
 
 impl State {
     /// Whether somebody may do something to the cluster.
-    pub fn may_on_cluster(&self, requester: &Requester, operation: Operation) -> bool {
-        self.may(requester, operation, ResourceType::Cluster, CLUSTER_NAME)
+    pub fn may_on_cluster(&self, by: &Asker, operation: Operation) -> bool {
+        self.may(by, Logged::Both, operation, ResourceType::Cluster, CLUSTER_NAME)
     }
 
     pub(super) fn may(
         &self,
-        requester: &Requester,
+        by: &Asker,
+        logged: Logged,
         operation: Operation,
         kind: ResourceType,
         name: &str,
     ) -> bool {
-        match (&self.authorizer, requester) {
-            (None, _) | (_, Requester::ThisProcess) => true,
-            (Some(authorizer), Requester::Peer { principal, host }) => {
-                authorizer.authorize(principal, host, operation, kind, name).is_allowed
-            }
+        match &self.authorizer {
+            None => true,
+            Some(authorizer) => by.may(authorizer, logged, operation, kind, name),
         }
     }
 
     /// Whether nothing needs to be checked.
-    fn is_open_to(&self, requester: &Requester) -> bool {
-        self.authorizer.is_none() || *requester == Requester::ThisProcess
+    fn is_open_to(&self, by: &Asker) -> bool {
+        self.authorizer.is_none() || *by.requester() == Requester::ThisProcess
     }
 
-    fn may_on_topic(&self, requester: &Requester, operation: Operation, name: &str) -> bool {
-        self.may(requester, operation, ResourceType::Topic, name)
+    /// As [`State::may_on_cluster`], where a denial leaves the question to the topics.
+    fn may_on_all_topics(&self, by: &Asker, operation: Operation) -> bool {
+        self.may(by, Logged::IfAllowed, operation, ResourceType::Cluster, CLUSTER_NAME)
+    }
+
+    fn may_on_topic(&self, by: &Asker, operation: Operation, name: &str) -> bool {
+        self.may(by, Logged::Both, operation, ResourceType::Topic, name)
     }
 
     /// CreateTopics: CREATE on the cluster or on each topic; DESCRIBE_CONFIGS to learn the new topic's settings.
     pub fn create_topics_for(
         &mut self,
-        requester: &Requester,
+        by: &Asker,
         request: &CreateTopicsRequest,
         quota: &mut MutationQuota,
     ) -> Result<Outcome<CreateTopicsResponse>, ApiError> {
-        if self.is_open_to(requester) {
+        if self.is_open_to(by) {
             return self.create_topics(request, quota);
         }
+        let seen = counted(request.topics.iter().map(|topic| topic.name.as_str()));
+        // Repeated names and the metadata topic are refused as such, whoever asks.
+        let is_asked = |name: &str| name != CLUSTER_METADATA_TOPIC && seen[name] == 1;
         let mut allowed = request.clone();
-        if !self.may_on_cluster(requester, Operation::Create) {
-            let seen = counted(request.topics.iter().map(|topic| topic.name.as_str()));
-            // Repeated names and the metadata topic are refused as such, whoever asks.
+        if !self.may_on_all_topics(by, Operation::Create) {
             allowed.topics.retain(|topic| {
-                topic.name == CLUSTER_METADATA_TOPIC
-                    || seen[topic.name.as_str()] > 1
-                    || self.may_on_topic(requester, Operation::Create, &topic.name)
+                !is_asked(&topic.name) || self.may_on_topic(by, Operation::Create, &topic.name)
             });
         }
+        let (topics, describe) = (ResourceType::Topic, Operation::DescribeConfigs);
+        let may_describe = |name: &str| self.may(by, Logged::IfAllowed, describe, topics, name);
+        let asked = request.topics.iter().map(|topic| topic.name.as_str()).filter(|name| is_asked(name));
+        let describable: BTreeSet<&str> = asked.filter(|name| may_describe(name)).collect();
         let kept: BTreeSet<&str> = allowed.topics.iter().map(|topic| topic.name.as_str()).collect();
         let refused: Vec<_> = request.topics.iter().filter(|t| !kept.contains(t.name.as_str())).collect();
         let mut outcome = self.create_topics(&allowed, quota)?;
         for topic in outcome.response.topics.iter_mut().filter(|topic| topic.error_code == 0) {
-            if !self.may_on_topic(requester, Operation::DescribeConfigs, &topic.name) {
+            if !describable.contains(topic.name.as_str()) {
                 topic.topic_config_error_code = ErrorCode::TopicAuthorizationFailed.code();
                 topic.num_partitions = -1;
                 topic.replication_factor = -1;
@@ -95,12 +103,12 @@ impl State {
     /// DeleteTopics: DELETE on the cluster or on each topic. Without DESCRIBE nobody learns which topics there are.
     pub fn delete_topics_for(
         &self,
-        requester: &Requester,
+        by: &Asker,
         request: &DeleteTopicsRequest,
         version: i16,
         quota: &mut MutationQuota,
     ) -> Result<Outcome<DeleteTopicsResponse>, ApiError> {
-        if self.is_open_to(requester) || self.may_on_cluster(requester, Operation::Delete) {
+        if self.is_open_to(by) || self.may_on_all_topics(by, Operation::Delete) {
             return self.delete_topics(request, version, quota);
         }
         // An entry with a name and an id is refused as such, and repeats nothing.
@@ -108,8 +116,17 @@ impl State {
         let by_name = by_name.filter_map(|topic| topic.name.as_ref());
         let names = counted(request.topic_names.iter().chain(by_name).map(String::as_str));
         let ids = counted(request.topics.iter().filter(|topic| topic.name.is_none()).map(|t| t.topic_id));
-        let may_describe = |name: &str| self.may_on_topic(requester, Operation::Describe, name);
-        let may_delete = |name: &str| self.may_on_topic(requester, Operation::Delete, name);
+        let once = names.iter().filter(|(_, count)| **count == 1).map(|(name, _)| *name);
+        let by_id = ids.iter().filter(|(_, count)| **count == 1);
+        let by_id = by_id.filter_map(|(id, _)| self.image.topic_by_id(*id)).map(|topic| &*topic.name);
+        let asked: BTreeSet<&str> = once.chain(by_id).collect();
+        let those = |operation| {
+            let may = |name: &&str| self.may_on_topic(by, operation, name);
+            asked.iter().copied().filter(may).collect::<BTreeSet<&str>>()
+        };
+        let (describable, deletable) = (those(Operation::Describe), those(Operation::Delete));
+        let may_describe = |name: &str| describable.contains(name);
+        let may_delete = |name: &str| deletable.contains(name);
         let mut refused = Vec::new();
         let mut is_allowed_name = |name: &String| {
             let is_unknown = self.image.topic(name).is_none();
@@ -144,18 +161,18 @@ impl State {
     /// CreatePartitions: ALTER on each topic.
     pub fn create_partitions_for(
         &mut self,
-        requester: &Requester,
+        by: &Asker,
         request: &CreatePartitionsRequest,
         quota: &mut MutationQuota,
     ) -> Result<Outcome<CreatePartitionsResponse>, ApiError> {
-        if self.is_open_to(requester) {
+        if self.is_open_to(by) {
             return self.create_partitions(request, quota);
         }
         let seen = counted(request.topics.iter().map(|topic| topic.name.as_str()));
         let (mut allowed, mut refused) = (request.clone(), Vec::new());
         allowed.topics.retain(|topic| {
             let is_allowed =
-                seen[topic.name.as_str()] > 1 || self.may_on_topic(requester, Operation::Alter, &topic.name);
+                seen[topic.name.as_str()] > 1 || self.may_on_topic(by, Operation::Alter, &topic.name);
             if !is_allowed {
                 refused.push(CreatePartitionsTopicResult {
                     name: topic.name.clone(),
@@ -173,17 +190,19 @@ impl State {
     /// IncrementalAlterConfigs: as [`State::may_alter`] says, for each resource.
     pub fn incremental_alter_configs_for(
         &self,
-        requester: &Requester,
+        by: &Asker,
         request: &IncrementalAlterConfigsRequest,
     ) -> Result<Outcome<IncrementalAlterConfigsResponse>, ApiError> {
-        if self.is_open_to(requester) {
+        if self.is_open_to(by) {
             return self.incremental_alter_configs(request);
         }
         let seen = counted(request.resources.iter().map(|r| (r.resource_type, r.resource_name.as_str())));
         let (mut allowed, mut refused) = (request.clone(), Vec::new());
         allowed.resources.retain(|resource| {
             let (kind, name) = (resource.resource_type, resource.resource_name.as_str());
-            let refusal = self.may_alter(requester, kind, name).err().filter(|_| seen[&(kind, name)] == 1);
+            // Repeated ones are refused as such.
+            let is_asked = seen[&(kind, name)] == 1;
+            let refusal = is_asked.then(|| self.may_alter(by, kind, name).err()).flatten();
             let is_allowed = refusal.is_none();
             refused.extend(refusal.map(|error| AlterConfigsResourceResponse {
                 error_code: error.code.code(),
@@ -201,17 +220,19 @@ impl State {
     /// AlterConfigs: as [`State::may_alter`] says, for each resource.
     pub fn alter_configs_for(
         &self,
-        requester: &Requester,
+        by: &Asker,
         request: &AlterConfigsRequest,
     ) -> Result<Outcome<AlterConfigsResponse>, ApiError> {
-        if self.is_open_to(requester) {
+        if self.is_open_to(by) {
             return self.alter_configs(request);
         }
         let seen = counted(request.resources.iter().map(|r| (r.resource_type, r.resource_name.as_str())));
         let (mut allowed, mut refused) = (request.clone(), Vec::new());
         allowed.resources.retain(|resource| {
             let (kind, name) = (resource.resource_type, resource.resource_name.as_str());
-            let refusal = self.may_alter(requester, kind, name).err().filter(|_| seen[&(kind, name)] == 1);
+            // Repeated ones are refused as such.
+            let is_asked = seen[&(kind, name)] == 1;
+            let refusal = is_asked.then(|| self.may_alter(by, kind, name).err()).flatten();
             let is_allowed = refusal.is_none();
             refused.extend(refusal.map(|error| LegacyResult {
                 error_code: error.code.code(),
@@ -227,7 +248,7 @@ impl State {
     }
 
     /// Whether somebody may alter the settings of a resource. One of an unknown kind is refused as such, by the decision.
-    fn may_alter(&self, requester: &Requester, kind: i8, name: &str) -> Result<(), ApiError> {
+    fn may_alter(&self, by: &Asker, kind: i8, name: &str) -> Result<(), ApiError> {
         const BROKER: i8 = 4;
         const BROKER_LOGGER: i8 = 8;
         const CLIENT_METRICS: i8 = 16;
@@ -255,7 +276,7 @@ impl State {
             ),
             _ => return Ok(()),
         };
-        if self.may(requester, operation, kind, name) { Ok(()) } else { Err(ApiError::plain(code)) }
+        if self.may(by, Logged::Both, operation, kind, name) { Ok(()) } else { Err(ApiError::plain(code)) }
     }
 }
 

@@ -12,7 +12,7 @@ use thalweg_config::DelegationTokenSettings;
 use thalweg_hash::HashMap;
 use thalweg_metadata::{DelegationToken, Image, VersionedRecord};
 use thalweg_security::Principal;
-use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_security::acl::{Logged, Operation, ResourceType};
 use thalweg_wire::metadata::{DelegationTokenRecord, RemoveDelegationTokenRecord};
 use thalweg_wire::request::{
     CreateDelegationTokenRequest, CreateDelegationTokenResponse, ExpireDelegationTokenRequest,
@@ -21,6 +21,7 @@ use thalweg_wire::request::{
 use thalweg_wire::{ErrorCode, MetadataRecord, Uuid};
 
 use super::{Now, Outcome, State};
+use crate::asker::Asker;
 use crate::requester::Requester;
 
 /// The most delegation tokens of a cluster, those that have expired and are not yet removed among them.
@@ -79,12 +80,12 @@ impl State {
     /// CreateDelegationToken: for the requester, or for another user by CREATE_TOKENS on that user.
     pub fn create_delegation_token(
         &self,
-        requester: &Requester,
+        by: &Asker,
         request: &CreateDelegationTokenRequest,
         version: i16,
         now: Now,
     ) -> Outcome<CreateDelegationTokenResponse> {
-        let principal = principal_of(requester);
+        let principal = principal_of(by.requester());
         let owner = match request.owner_principal_name.as_deref().filter(|name| !name.is_empty()) {
             Some(name) => Principal::new(request.owner_principal_type.as_deref().unwrap_or_default(), name),
             None => principal.clone(),
@@ -99,7 +100,7 @@ impl State {
             response.token_requester_principal_name = principal.name().to_owned();
         }
         if owner != principal
-            && !self.may(requester, Operation::CreateTokens, ResourceType::User, owner.as_str())
+            && !self.may(by, Logged::Both, Operation::CreateTokens, ResourceType::User, owner.as_str())
         {
             let code = ErrorCode::DelegationTokenAuthorizationFailed.code();
             let refused = CreateDelegationTokenResponse { error_code: code, ..response };
@@ -167,13 +168,13 @@ impl State {
     /// RenewDelegationToken, by the owner and the renewers.
     pub fn renew_delegation_token(
         &self,
-        requester: &Requester,
+        by: &Asker,
         request: &RenewDelegationTokenRequest,
         now: Now,
     ) -> Outcome<RenewDelegationTokenResponse> {
         let renewed = self.token_by_hmac(&request.hmac).and_then(|(id, token)| {
             check_unexpired(token, now)?;
-            check_renewer(token, requester)?;
+            check_renewer(token, by.requester())?;
             let period = shorter(self.expiry_time_ms(), request.renew_period_ms);
             Ok(expiring_at(id, token, now.wall_ms.saturating_add(period)))
         });
@@ -192,12 +193,12 @@ impl State {
     /// ExpireDelegationToken, by the owner and the renewers: after a period, or at once where that is negative.
     pub fn expire_delegation_token(
         &self,
-        requester: &Requester,
+        by: &Asker,
         request: &ExpireDelegationTokenRequest,
         now: Now,
     ) -> Outcome<ExpireDelegationTokenResponse> {
         let expiring = self.token_by_hmac(&request.hmac).and_then(|(id, token)| {
-            check_renewer(token, requester)?;
+            check_renewer(token, by.requester())?;
             if request.expiry_time_period_ms < 0 {
                 return Ok((now.wall_ms, removal(id)));
             }

@@ -3,6 +3,7 @@
 mod brokers;
 mod cluster;
 mod cost;
+mod decisions;
 mod formatted;
 mod golden;
 mod kafka;

@@ -4,6 +4,7 @@
 mod authorizer;
 mod bytes;
 mod create;
+mod decision;
 mod filter;
 mod host;
 mod index;
@@ -14,6 +15,7 @@ mod trie;
 
 pub use authorizer::{Answer, Authorizer, Reason, Rules};
 pub use create::{CLUSTER_NAME, InvalidAcl, RawAcl};
+pub use decision::{AclInWords, Decision, Logged, Rule};
 pub use filter::{AclFilter, RawFilter, UnknownInFilter};
 pub use host::host_address;
 pub use operations::supported_operations;

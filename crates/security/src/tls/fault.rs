@@ -53,6 +53,24 @@ pub enum HandshakeFault {
     Protocol(String),
 }
 
+impl HandshakeFault {
+    /// Whether the client was turned away by what its certificate says, or because it has shown none: a login that failed.
+    pub fn is_failed_login(&self) -> bool {
+        match self {
+            Self::UnknownIssuer
+            | Self::Expired
+            | Self::NotValidYet
+            | Self::Revoked
+            | Self::NoRevocationList
+            | Self::ExpiredRevocationList
+            | Self::Certificate(_)
+            | Self::NoCertificate
+            | Self::Unmapped(_) => true,
+            Self::PlainText | Self::Rejected(_) | Self::NothingInCommon(_) | Self::Protocol(_) => false,
+        }
+    }
+}
+
 impl From<&Error> for HandshakeFault {
     fn from(error: &Error) -> Self {
         match error {

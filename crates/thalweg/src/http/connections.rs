@@ -121,7 +121,7 @@ async fn serve(
         };
     let routes = serving.routes.clone();
     let certified = certified.map(Principal::user);
-    let visit = Visit { access: serving.access.clone(), place, address: address.ip(), certified };
+    let visit = Visit::begin(serving.access.clone(), place, address.ip(), certified);
     let service = TowerToHyperService::new(routes.layer(from_fn_with_state(Arc::new(visit), gate::check)));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

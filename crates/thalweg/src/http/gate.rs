@@ -13,6 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
 use serde_json::json;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -26,6 +27,11 @@ use tokio::time::Instant;
 
 /// What a client is asked for, in Basic's terms.
 const CHALLENGE: &str = "Basic realm=\"Thalweg\", charset=\"UTF-8\"";
+/// What is wrong with a login is not said.
+const WRONG_LOGIN: &str = "Authentication failed: invalid user or password";
+/// The ways to log in, for the audit trail.
+const CERTIFICATE: &str = "SSL";
+const PASSWORD: &str = "BASIC";
 /// At most so much of a path is logged.
 const PATH_LOGGED: usize = 200;
 
@@ -37,6 +43,8 @@ pub(super) struct Visit {
     pub address: IpAddr,
     /// The name of the client's certificate, if it has shown one.
     pub certified: Option<Principal>,
+    /// The user who has logged in last: a password comes with each request, and is one login.
+    logged_in: Mutex<Option<String>>,
 }
 
 /// A request is not served.
@@ -67,10 +75,25 @@ pub(super) async fn check(State(visit): State<Arc<Visit>>, request: Request, nex
 }
 
 impl Visit {
+    /// A connection that was just accepted.
+    pub fn begin(
+        access: Option<Arc<HttpAccess>>,
+        place: Arc<Place>,
+        address: IpAddr,
+        certified: Option<Principal>,
+    ) -> Visit {
+        if let (Some(access), Some(certified)) = (&access, &certified)
+            && access.passwords.is_none()
+        {
+            access.record_login(certified, address, CERTIFICATE, None);
+        }
+        Visit { access, place, address, certified, logged_in: Mutex::default() }
+    }
+
     async fn admit(&self, request: &Parts) -> Result<(), Refusal> {
         let Some(access) = &self.access else { return Ok(self.place.begin()?) };
         let login = match &access.passwords {
-            Some(passwords) => Some(self.login(passwords, &request.headers).await?),
+            Some(passwords) => Some(self.login(access, passwords, &request.headers).await?),
             None => self.certified.clone(),
         };
         let is_named = login.is_some();
@@ -96,7 +119,12 @@ impl Visit {
         Ok(())
     }
 
-    async fn login(&self, passwords: &Passwords, headers: &HeaderMap) -> Result<Principal, Refusal> {
+    async fn login(
+        &self,
+        access: &HttpAccess,
+        passwords: &Passwords,
+        headers: &HeaderMap,
+    ) -> Result<Principal, Refusal> {
         let Some(shown) = headers.get(AUTHORIZATION) else {
             return Err(Refusal::NoLogin("This listener asks for a user and a password (HTTP Basic)"));
         };
@@ -107,8 +135,14 @@ impl Visit {
             return Err(Refusal::NoLogin(expected));
         };
         if passwords.verify(&user, &password).await {
-            return Ok(Principal::user(user));
+            let principal = Principal::user(user.as_str());
+            let before = self.logged_in.lock().replace(user);
+            if before.as_deref() != Some(principal.name()) {
+                access.record_login(&principal, self.address, PASSWORD, None);
+            }
+            return Ok(principal);
         }
+        access.record_login(&Principal::user(user.as_str()), self.address, PASSWORD, Some(WRONG_LOGIN));
         tracing::info!(address = %self.address, ?user, "HTTP login failed");
         // From the begin, so that the time says nothing about the user.
         tokio::time::sleep_until(began + passwords.failure_delay()).await;
@@ -137,10 +171,7 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let (status, kind, message) = match &self {
             Refusal::NoLogin(message) => (StatusCode::UNAUTHORIZED, "unauthenticated", (*message).to_owned()),
-            Refusal::WrongLogin => {
-                let message = "Authentication failed: invalid user or password";
-                (StatusCode::UNAUTHORIZED, "unauthenticated", message.to_owned())
-            }
+            Refusal::WrongLogin => (StatusCode::UNAUTHORIZED, "unauthenticated", WRONG_LOGIN.to_owned()),
             Refusal::Forbidden { principal, operation, request } => {
                 let operation = operation.name();
                 let message = format!(

@@ -94,6 +94,23 @@ fn users_may_do_what_the_administrator_lets_them() {
     succeeds(&mut secured.admin("security user remove alice"));
     let gone = secured.settings_of("alice", password.trim());
     is_refused(&mut secured.command(&gone, "topic list"), "rejects this client by SCRAM-SHA-512");
+
+    let trail =
+        || std::fs::read_to_string(secured.dir.path().join("data/audit.log")).expect("there is a trail");
+    for message in [
+        "User:admin has logged in from 127.0.0.1",
+        "User:admin has created Topic orders",
+        "User:admin has altered User alice",
+        "User:admin has created Acl User:alice",
+        "User:admin has deleted Acl User:alice",
+        "User:alice is denied DESCRIBE on Topic orders",
+        "User:alice is denied ALTER on Cluster kafka-cluster",
+        "User:alice has not altered User bob",
+        "User:alice has failed to log in from 127.0.0.1",
+    ] {
+        until(message, || trail().contains(message));
+    }
+    assert!(!trail().contains(password.trim()), "no event has a password");
 }
 
 #[test]

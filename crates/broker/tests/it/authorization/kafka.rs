@@ -4,6 +4,8 @@
 use super::{OPEN, USERS, address_of_admin, admin, allow, fill, start};
 use crate::authorization::probes::{Names, probes};
 use crate::records::Topic;
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 use thalweg_broker::api::SERVED;
@@ -15,9 +17,18 @@ use thalweg_wire::{ApiKey, Uuid};
 const JVM_OPTIONS: [&str; 4] =
     ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.awt.headless=true"];
 
+/// Decisions that grant or refuse something, and errors.
+const LOGGING: &str = r#"<Configuration>
+  <Appenders><Console name="out"><PatternLayout pattern="%m%n"/></Console></Appenders>
+  <Loggers>
+    <Root level="ERROR"><AppenderRef ref="out"/></Root>
+    <Logger name="kafka.authorizer.logger" level="DEBUG"/>
+  </Loggers>
+</Configuration>"#;
+
 /// A node of Apache Kafka that is broker and controller, as a child process.
 struct Node {
-    _dir: TempDir,
+    dir: TempDir,
     process: Child,
     clients: String,
     admin: String,
@@ -46,9 +57,11 @@ impl Node {
         }
         let properties = dir.path().join("server.properties");
         std::fs::write(&properties, text).expect("it can be written");
+        std::fs::write(dir.path().join("log4j2.xml"), LOGGING).expect("it can be written");
         let java = |class: &str| {
             let mut command = Command::new("java");
-            command.env("CLASSPATH", classpath).current_dir(dir.path()).args(JVM_OPTIONS).arg(class);
+            command.env("CLASSPATH", classpath).current_dir(dir.path()).args(JVM_OPTIONS);
+            command.arg("-Dlog4j2.configurationFile=log4j2.xml").arg(class);
             command
         };
         let mut format = java("kafka.tools.StorageTool");
@@ -60,7 +73,7 @@ impl Node {
         command.arg(&properties).stdin(Stdio::null());
         command.stderr(log.try_clone().expect("a descriptor")).stdout(log);
         let process = command.spawn().expect("java is installed");
-        let node = Node { process, clients, admin, _dir: dir };
+        let node = Node { process, clients, admin, dir };
         super::until("Apache Kafka listens", async || {
             Connection::connect(&node.clients, &ConnectionOptions::default()).await.is_ok()
         })
@@ -158,4 +171,103 @@ async fn answers_are_those_of_apache_kafka_with_the_same_acls() {
     assert!(different.is_empty(), "{} of {compared} differ:\n{}", different.len(), different.join("\n"));
     admins.iter().for_each(Connection::close);
     ours.stop().await;
+}
+
+/// The decisions about clients without a name that Kafka has logged, by API.
+fn logged(node: &Node) -> BTreeMap<String, Vec<String>> {
+    let text = std::fs::read_to_string(node.dir.path().join("log")).expect("it has a log");
+    by_api(text.lines().map(str::to_owned))
+}
+
+/// The decisions that are in a trail, in the words of Kafka's log.
+fn recorded(trail: &Path) -> BTreeMap<String, Vec<String>> {
+    let text = std::fs::read_to_string(trail).expect("there is a trail");
+    let line = |line: &str| {
+        let event: serde_json::Value = serde_json::from_str(line).expect("JSON");
+        let text = |pointer: &str| event.pointer(pointer).and_then(|text| text.as_str()).unwrap_or_default();
+        let policy = text("/actor/authorizations/0/policy/name");
+        let rule = match policy {
+            "MatchingAcl" => format!("MatchingAcl(acl={})", text("/actor/authorizations/0/policy/desc")),
+            other => other.to_owned(),
+        };
+        let decided = match text("/metadata/event_code") {
+            "authorization.denied" => "Denied",
+            "authorization.allowed" => "Allowed",
+            _ => return None,
+        };
+        Some(format!(
+            "Principal = {} is {decided} operation = {} from host = {} on resource = {}:{}:{} for request = {} with \
+             resourceRefCount = {} based on rule {rule}",
+            text("/actor/user/uid"),
+            text("/unmapped/operation"),
+            text("/src_endpoint/ip"),
+            text("/resources/0/type"),
+            text("/unmapped/pattern_type"),
+            text("/resources/0/name"),
+            text("/api/operation"),
+            event["unmapped"]["resource_ref_count"],
+        ))
+    };
+    by_api(text.lines().filter_map(line))
+}
+
+fn by_api(lines: impl Iterator<Item = String>) -> BTreeMap<String, Vec<String>> {
+    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for line in lines.filter(|line| line.starts_with("Principal = User:ANONYMOUS ")) {
+        let api = line.split("for request = ").nth(1).and_then(|rest| rest.split(' ').next());
+        found.entry(api.unwrap_or_default().to_owned()).or_default().push(line);
+    }
+    found.values_mut().for_each(|lines| lines.sort());
+    found
+}
+
+/// The decisions of the controller are Kafka's, in number and words, when it is asked for the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn decisions_of_the_controller_are_logged_as_by_apache_kafka() {
+    let Some(classpath) = crate::apache::jars() else { return };
+    let kafka = Node::start(&classpath).await;
+    let (dir, trail) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let path = trail.path().join("audit.log");
+    let audit = [
+        ("thalweg.audit.file", path.to_str().expect("UTF-8")),
+        ("thalweg.audit.events", "all"),
+        ("thalweg.audit.events.per.second", "1000000"),
+    ];
+    let ours = start(dir.path(), &audit).await;
+    let admins = [admin(&kafka.admin).await, admin(&address_of_admin(&ours)).await];
+    let names =
+        [fill(&admins[0], "topic", "group", "id").await, fill(&admins[1], "topic", "group", "id").await];
+    let id = Uuid(0x0123_4567_89ab_4def_8123_4567_89ab_cdef);
+    let missing = Names {
+        topic: Topic { name: "absent".to_owned(), id },
+        group: "absent".to_owned(),
+        id: "absent".to_owned(),
+    };
+    for acls in [SETS[0], SETS[1], SETS[5]] {
+        for admin in &admins {
+            allow(admin, acls).await;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        for key in OF_CONTROLLER {
+            let all =
+                [&names[0], &names[1]].map(|names| [probes(key, names), probes(key, &missing)].concat());
+            for (theirs, own) in all[0].iter().zip(&all[1]) {
+                theirs.ask(&kafka.clients).await;
+                own.ask(ours.address()).await;
+            }
+        }
+    }
+    admins.iter().for_each(Connection::close);
+    ours.stop().await;
+    let (expected, found) = (logged(&kafka), recorded(&path));
+    let mut compared = 0;
+    for key in OF_CONTROLLER {
+        let of = |lines: &BTreeMap<String, Vec<String>>| {
+            lines.get(&format!("{key:?}")).cloned().unwrap_or_default()
+        };
+        let (expected, found) = (of(&expected), of(&found));
+        assert_eq!(found, expected, "{key:?}");
+        compared += found.len();
+    }
+    assert!(compared > 100, "{compared} decisions");
 }

@@ -13,6 +13,7 @@ use thalweg_wire::request::{
 
 use super::*;
 use crate::Requester;
+use crate::asker::Asker;
 
 const ANY: i8 = 1;
 const TOPIC: i8 = 2;
@@ -29,6 +30,10 @@ fn bench() -> Bench {
     bench.state = State::new(&options, Arc::new(Rules), 42);
     bench.state.activate(image, offset, HashMap::default(), bench.now);
     bench
+}
+
+fn asker(name: &str) -> Asker {
+    Asker::new(user(name), thalweg_wire::ApiKey::ElectLeaders)
 }
 
 fn user(name: &str) -> Requester {
@@ -126,7 +131,7 @@ fn without_an_authorizer_there_are_no_acls_and_everything_is_allowed() {
     let request = CreateAclsRequest { creations: Vec::new() };
     let error = bench.state.create_acls(&request).expect_err("no authorizer");
     assert_eq!(error.code, ErrorCode::SecurityDisabled);
-    assert!(bench.state.may_on_cluster(&user("a"), Operation::ClusterAction));
+    assert!(bench.state.may_on_cluster(&asker("a"), Operation::ClusterAction));
     bench.apply(Vec::new());
 }
 
@@ -134,7 +139,7 @@ fn without_an_authorizer_there_are_no_acls_and_everything_is_allowed() {
 fn ask<R: Request>(bench: &mut Bench, requester: &Requester, request: &R) -> R::Response {
     let frame = frame::encode_request(request, R::MAX_VERSION, 1, None).expect("it fits");
     let frame: Bytes = frame.slice(frame::LENGTH_LEN..);
-    let parsed = dispatch::parse(frame, requester).expect("a request can be read");
+    let parsed = dispatch::parse(frame, requester, false).expect("a request can be read");
     let dispatch::Parsed::Asked(dispatch::Ask::Decide { decide, .. }) = parsed else {
         panic!("{:?} is not decided", R::KEY);
     };
@@ -221,7 +226,7 @@ fn a_topic_that_an_invalid_entry_repeats_is_not_deleted_without_the_right() {
     ] {
         let request = DeleteTopicsRequest { topics, timeout_ms: 1000, ..Default::default() };
         let quota = &mut MutationQuota::unlimited();
-        let outcome = bench.state.delete_topics_for(&user("a"), &request, 6, quota);
+        let outcome = bench.state.delete_topics_for(&asker("a"), &request, 6, quota);
         let response = bench.done(outcome).expect("the request is taken");
         assert!(response.responses.iter().all(|result| result.error_code != 0), "{response:?}");
         assert!(bench.state.image().topic("secret").is_some(), "{response:?}");

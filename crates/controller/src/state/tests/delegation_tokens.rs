@@ -11,6 +11,7 @@ use thalweg_wire::request::{
 
 use super::*;
 use crate::Requester;
+use crate::asker::Asker;
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -30,8 +31,9 @@ fn bench(secret_key: Option<DelegationTokenSecret>) -> Bench {
     bench
 }
 
-fn user(name: &str) -> Requester {
-    Requester::peer(Principal::user(name), [10, 0, 0, 1].into())
+fn user(name: &str) -> Asker {
+    let peer = Requester::peer(Principal::user(name), [10, 0, 0, 1].into());
+    Asker::new(peer, thalweg_wire::ApiKey::CreateDelegationToken)
 }
 
 fn renewers(names: &[&str]) -> Vec<CreatableRenewers> {

@@ -315,7 +315,7 @@ impl steps::Cluster for Bench {
     fn call<R: Request>(&mut self, request: R) -> R::Response {
         let version = R::MAX_VERSION;
         let frame = frame::encode_request(&request, version, 7, None).expect("a request can be written");
-        let parsed = dispatch::parse(frame.slice(frame::LENGTH_LEN..), &crate::Requester::ThisProcess)
+        let parsed = dispatch::parse(frame.slice(frame::LENGTH_LEN..), &crate::Requester::ThisProcess, false)
             .expect("a request can be read");
         let dispatch::Parsed::Asked(dispatch::Ask::Decide { decide, .. }) = parsed else {
             panic!("{:?} is not decided by the state", R::KEY)

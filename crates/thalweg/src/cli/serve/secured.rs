@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use chrono::Utc;
 use thalweg_authority::{ADMIN, AuthorityError, Directory, Founding, MECHANISM, NODE, STREAMS};
 use thalweg_config::{
-    AccessSettings, BrokerConfig, ControllerSettings, HttpSettings, ListenerSettings, LogSettings,
-    NodeSettings, ServerProperties, StandardAuthorizerSettings, StreamSettings,
+    AccessSettings, AuditSettings, BrokerConfig, ControllerSettings, HttpSettings, ListenerSettings,
+    LogSettings, NodeSettings, ServerProperties, StandardAuthorizerSettings, StreamSettings,
 };
 use thalweg_security::sasl::scram::NewUser;
 
@@ -21,6 +21,7 @@ use crate::secure::{quick_start, renewal};
 /// The origin of the settings, in errors.
 const ORIGIN: &str = "--secure";
 const DATA_DIR: &str = "./thalweg-data";
+const AUDIT_FILE: &str = "audit.log";
 const LISTEN: &str = "localhost:9092";
 const PROTOCOL: &str = "SASL_SSL";
 
@@ -86,6 +87,7 @@ pub fn secure(properties: &mut ServerProperties, dir: Option<&Path>, host_name: 
     for (key, value) in settings {
         properties.set_from(ORIGIN, &key, &value);
     }
+    keep_audit_trail(properties);
     let users = users::of(&directory, &[ADMIN, STREAMS]).with_context(prepare)?;
     let directory = Arc::new(directory);
     Ok(Secured { directory, node, hosts, users, host_name: host_name.to_owned(), host_login: None })
@@ -143,10 +145,24 @@ pub fn left_out(properties: &ServerProperties) -> Option<PathBuf> {
     (!is_secured_elsewhere && dir.join("ca.crt").exists()).then_some(dir)
 }
 
-/// The data directory's name with `-security`: inside it, Kafka's tools expect nothing but logs.
-fn beside_data(properties: &ServerProperties) -> Result<PathBuf> {
+/// An audit trail in the data directory, unless the properties name another place for it.
+fn keep_audit_trail(properties: &mut ServerProperties) {
+    let places = [AuditSettings::file.name(), AuditSettings::topic.name()];
+    if places.iter().all(|place| properties.get(place).is_none()) {
+        let path = Path::new(first_data_dir(properties)).join(AUDIT_FILE);
+        let path = path.to_str().expect("it is made of texts").to_owned();
+        properties.set_from(ORIGIN, AuditSettings::file.name(), &path);
+    }
+}
+
+fn first_data_dir(properties: &ServerProperties) -> &str {
     let given = properties.get(LogSettings::dirs.name());
-    let first = given.and_then(|dirs| dirs.split(',').next()).map_or(DATA_DIR, str::trim);
+    given.and_then(|dirs| dirs.split(',').next()).map_or(DATA_DIR, str::trim)
+}
+
+/// The data directory's name with `-security`: inside it, Kafka's tools expect no other directories than logs.
+fn beside_data(properties: &ServerProperties) -> Result<PathBuf> {
+    let first = first_data_dir(properties);
     let name = Path::new(first).file_name().and_then(|name| name.to_str());
     let name = name.with_context(|| format!("the data directory {first} has no name: give --secure=DIR"))?;
     Ok(Path::new(first).with_file_name(format!("{name}-security")))
@@ -268,6 +284,23 @@ mod tests {
         assert_eq!(both, "SASL_SSL://:9092,controller://:9093");
         let error = secured("A://:1,B://:2").expect_err("two");
         assert!(error.to_string().contains("docs/security.md"), "{error}");
+    }
+
+    #[test]
+    fn the_audit_trail_is_in_the_data_directory_unless_it_has_another_place() {
+        let of = |settings: &[(&str, &str)]| {
+            let mut properties = properties(settings);
+            keep_audit_trail(&mut properties);
+            properties.get("thalweg.audit.file").map(str::to_owned)
+        };
+        assert_eq!(of(&[]).as_deref(), Some("./thalweg-data/audit.log"));
+        assert_eq!(of(&[("log.dirs", "/one, /two")]).as_deref(), Some("/one/audit.log"));
+        assert_eq!(
+            of(&[("thalweg.audit.file", "/var/log/audit.log")]).as_deref(),
+            Some("/var/log/audit.log")
+        );
+        assert_eq!(of(&[("thalweg.audit.topic", "audit")]), None);
+        assert_eq!(of(&[("thalweg.audit.file", "")]).as_deref(), Some(""), "an empty one turns it off");
     }
 
     #[test]

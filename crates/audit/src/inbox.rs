@@ -1,0 +1,125 @@
+//! The far end of an outlet's queue: events in batches of lines, with reports of what was dropped.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use thalweg_log::Clock;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::event::Event;
+use crate::ocsf::{Origin, line, report};
+use crate::trail::{DropReason, KINDS, Shared};
+
+/// Events of one batch.
+const BATCH_MAX: usize = 512;
+/// Reports of dropped events come no more often.
+const REPORT: Duration = Duration::from_secs(1);
+
+/// Events for one outlet.
+#[derive(Debug)]
+pub struct Inbox {
+    events: mpsc::Receiver<Arc<Event>>,
+    shared: Arc<Shared>,
+    origin: Arc<Origin>,
+    clock: Clock,
+    reported_at: Option<Instant>,
+}
+
+/// Events to write.
+#[derive(Debug)]
+pub struct Batch {
+    events: Vec<Arc<Event>>,
+    dropped: Option<[u64; KINDS]>,
+    time_ms: i64,
+    origin: Arc<Origin>,
+    shared: Arc<Shared>,
+}
+
+impl Inbox {
+    pub(crate) fn new(
+        events: mpsc::Receiver<Arc<Event>>,
+        shared: Arc<Shared>,
+        origin: Origin,
+        clock: Clock,
+    ) -> Inbox {
+        Inbox { events, shared, origin: Arc::new(origin), clock, reported_at: None }
+    }
+
+    /// Waits for events, or for something to report. None when the trail is closed and everything was read.
+    pub async fn next(&mut self) -> Option<Batch> {
+        loop {
+            let mut events = Vec::new();
+            // After it has noticed drops, it waits for the next events for a while, and reports in any case.
+            let report_at = self
+                .shared
+                .has_unreported()
+                .then(|| self.reported_at.map_or_else(Instant::now, |at| at + REPORT));
+            let is_closing = self.shared.is_closing.load(Ordering::Acquire);
+            if is_closing {
+                while events.len() < BATCH_MAX
+                    && let Ok(event) = self.events.try_recv()
+                {
+                    events.push(event);
+                }
+            } else {
+                let shared = Arc::clone(&self.shared);
+                tokio::select! {
+                    biased;
+                    count = self.events.recv_many(&mut events, BATCH_MAX) => if count == 0 {
+                        // The trail is gone.
+                        self.shared.is_closing.store(true, Ordering::Release);
+                    },
+                    () = shared.noticed.notified() => continue,
+                    () = until(report_at) => {}
+                }
+            }
+            let may_report = is_closing || report_at.is_some_and(|at| at <= Instant::now());
+            let dropped = may_report.then(|| self.shared.take_unreported()).flatten();
+            if dropped.is_some() {
+                self.reported_at = Some(Instant::now());
+            }
+            if events.is_empty() && dropped.is_none() {
+                if is_closing {
+                    return None;
+                }
+                continue;
+            }
+            let (origin, shared) = (Arc::clone(&self.origin), Arc::clone(&self.shared));
+            return Some(Batch { events, dropped, time_ms: self.clock.now_ms(), origin, shared });
+        }
+    }
+}
+
+async fn until(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => tokio::time::sleep_until(instant).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Batch {
+    /// The lines, without their ends. The report of dropped events comes first.
+    pub fn lines(&self) -> impl Iterator<Item = Vec<u8>> {
+        let report = self.dropped.map(|dropped| report(&dropped, self.time_ms, &self.origin));
+        report.into_iter().chain(self.events.iter().map(|event| line(event, &self.origin)))
+    }
+
+    /// The events were written.
+    pub fn written(&self) {
+        self.shared.written.fetch_add(self.events.len() as u64, Ordering::Relaxed);
+    }
+
+    /// The events could not be written: they are dropped, and so is the report, whose counts are for the next one.
+    pub fn unwritten(&self) {
+        for event in &self.events {
+            self.shared.drop_some(event.what.kind() as usize, DropReason::Unwritten, 1);
+        }
+        for (kind, count) in self.dropped.into_iter().flatten().enumerate() {
+            if count > 0 {
+                self.shared.report_later(kind, count);
+            }
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! A trail from its near end to the files.
+
+mod files;

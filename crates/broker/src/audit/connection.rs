@@ -1,0 +1,143 @@
+//! The client of a connection, as the trail names it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use thalweg_audit::{Change, Client, Login, Tls, Trail, What};
+use thalweg_config::AuditKind;
+use thalweg_net::Peer;
+use thalweg_security::Principal;
+use thalweg_security::acl::{Decision, host_address};
+use thalweg_security::sasl::Mechanism;
+use thalweg_security::tls::{HandshakeFault, Session as TlsSession};
+
+/// How a client certificate is named among the mechanisms.
+const CERTIFICATE: &str = "SSL";
+
+/// One connection whose events go to a trail.
+#[derive(Clone, Debug)]
+pub struct AuditedConnection {
+    trail: Arc<Trail>,
+    address: SocketAddr,
+    listener: String,
+    tls: Option<Tls>,
+    /// Nobody, before it has logged in.
+    principal: String,
+    mechanism: Option<&'static str>,
+}
+
+/// One request on such a connection. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct AuditedRequest {
+    pub connection: Arc<AuditedConnection>,
+    pub client_id: Option<Arc<str>>,
+}
+
+impl AuditedConnection {
+    /// A connection that was just accepted.
+    pub fn of(trail: &Arc<Trail>, peer: &Peer) -> AuditedConnection {
+        Self::at(trail, peer.address, &peer.listener, peer.tls.as_ref())
+    }
+
+    /// A connection to a listener.
+    pub fn at(
+        trail: &Arc<Trail>,
+        address: SocketAddr,
+        listener: &str,
+        tls: Option<&TlsSession>,
+    ) -> AuditedConnection {
+        let tls = tls.map(|tls| Tls { version: tls.protocol, cipher: tls.cipher.clone() });
+        AuditedConnection {
+            trail: Arc::clone(trail),
+            address,
+            listener: listener.to_owned(),
+            tls,
+            principal: String::new(),
+            mechanism: None,
+        }
+    }
+
+    /// The trail.
+    pub fn trail(&self) -> &Arc<Trail> {
+        &self.trail
+    }
+
+    /// The same connection of somebody who has logged in, or need not.
+    pub fn of_principal(&self, principal: &Principal, mechanism: Option<Mechanism>) -> AuditedConnection {
+        let principal = principal.to_string();
+        AuditedConnection { principal, mechanism: mechanism.map(Mechanism::name), ..self.clone() }
+    }
+
+    /// The same connection of the owner of a client certificate.
+    pub fn of_certificate(&self, principal: &Principal) -> AuditedConnection {
+        AuditedConnection { mechanism: Some(CERTIFICATE), ..self.of_principal(principal, None) }
+    }
+
+    /// Records a login that succeeded.
+    pub fn logged_in(&self, is_again: bool) {
+        let login = || (self.client(None), What::Login(Login { is_again, failure: None }));
+        self.trail.record(AuditKind::Logins, login);
+    }
+
+    /// Records a login that failed, and as whom, if the client has named itself.
+    pub fn login_failed(
+        &self,
+        mechanism: Option<Mechanism>,
+        user: Option<&str>,
+        is_again: bool,
+        reason: &str,
+    ) {
+        self.trail.record(AuditKind::Logins, || {
+            let principal = user.map_or_else(String::new, |user| Principal::user(user).to_string());
+            let mechanism = mechanism.map(Mechanism::name);
+            let client = Client { principal, mechanism, ..self.client(None) };
+            (client, What::Login(Login { is_again, failure: Some(reason.to_owned()) }))
+        });
+    }
+
+    /// Records a login that failed by a client certificate.
+    pub fn certificate_refused(&self, reason: &HandshakeFault) {
+        self.trail.record(AuditKind::Logins, || {
+            let client = Client { mechanism: Some(CERTIFICATE), ..self.client(None) };
+            (client, What::Login(Login { is_again: false, failure: Some(reason.to_string()) }))
+        });
+    }
+
+    /// Records a decision.
+    pub fn decided(&self, decision: &Decision<'_>, client_id: Option<&str>) {
+        self.trail.record_decision(decision, || self.client(client_id));
+    }
+
+    /// Records a change of the cluster.
+    pub fn changed(&self, change: Change, client_id: Option<&str>) {
+        self.trail.record(AuditKind::Administration, || (self.client(client_id), What::Change(change)));
+    }
+
+    fn client(&self, client_id: Option<&str>) -> Client {
+        Client {
+            principal: self.principal.clone(),
+            host: host_address(self.address.ip()),
+            port: Some(self.address.port()),
+            listener: Some(self.listener.clone()),
+            mechanism: self.mechanism,
+            tls: self.tls.clone(),
+            client_id: client_id.map(str::to_owned),
+        }
+    }
+}
+
+impl AuditedRequest {
+    /// Records a decision about it.
+    pub fn decided(&self, decision: &Decision<'_>) {
+        self.connection.decided(decision, self.client_id.as_deref());
+    }
+
+    /// Records a change by it.
+    pub fn changed(&self, change: Change) {
+        self.connection.changed(change, self.client_id.as_deref());
+    }
+
+    /// Whether changes are recorded.
+    pub fn wants_changes(&self) -> bool {
+        self.connection.trail.wants(AuditKind::Administration)
+    }
+}

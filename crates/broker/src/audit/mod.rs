@@ -1,0 +1,10 @@
+//! What the audit trail takes from this node: who is at the other end of a connection, decisions, logins, changes of the cluster.
+//!
+//! The trail itself is `thalweg_audit`; `trails` opens and writes it.
+
+mod changes;
+mod connection;
+mod watch;
+
+pub use connection::{AuditedConnection, AuditedRequest};
+pub(crate) use watch::{Watch, record_auto_created};

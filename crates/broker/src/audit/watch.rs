@@ -1,0 +1,112 @@
+//! Follows a request that changes the cluster to its answer, and records what was changed.
+//!
+//! The request goes on in a task of its own, so that a client cannot hide a change by closing its connection early.
+
+use super::AuditedRequest;
+use super::changes::{self, Changes};
+use bytes::{Bytes, BytesMut};
+use thalweg_log::disk::Disk;
+use thalweg_net::{Frame, Reply, Segment};
+use thalweg_wire::ApiKey;
+use thalweg_wire::frame::LENGTH_LEN;
+use thalweg_wire::request::{CreateTopicsRequest, CreateTopicsResponse};
+
+/// Requests from this size on are described on a thread.
+const LARGE: usize = 16 * 1024;
+
+/// A request that changes the cluster.
+pub(crate) struct Watch {
+    request: AuditedRequest,
+    key: ApiKey,
+    version: i16,
+    frame: Bytes,
+    disk: Disk,
+}
+
+impl Watch {
+    /// Watches a request, if its changes are recorded.
+    pub fn begin(
+        request: Option<&AuditedRequest>,
+        key: ApiKey,
+        version: i16,
+        frame: &Bytes,
+        disk: &Disk,
+    ) -> Option<Watch> {
+        let request = request.filter(|request| request.wants_changes() && changes::is_change(key))?;
+        Some(Watch { request: request.clone(), key, version, frame: frame.clone(), disk: disk.clone() })
+    }
+
+    /// The reply, which is recorded before it is sent.
+    pub fn follow(self, reply: Reply) -> Reply {
+        match reply {
+            Reply::Later(answer) | Reply::Ordered(answer) => {
+                let answered = tokio::spawn(async move {
+                    let reply = Reply::Later(answer).settled().await;
+                    self.record(answer_of(&reply)).await;
+                    reply
+                });
+                Reply::Later(Box::pin(async move {
+                    match answered.await {
+                        Ok(reply) => reply,
+                        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                        Err(_) => Reply::Close("the broker stops".to_owned()),
+                    }
+                }))
+            }
+            Reply::Now(_) | Reply::Last(..) => {
+                let recorded = self.record(answer_of(&reply));
+                let recorded = tokio::spawn(recorded);
+                Reply::Later(Box::pin(async move {
+                    // Its panic is reported; the answer is as good without the event.
+                    let _ = recorded.await;
+                    reply
+                }))
+            }
+            Reply::Nothing | Reply::Close(_) => reply,
+        }
+    }
+
+    /// Records the changes by an answer without its length. None has changed nothing.
+    async fn record(self, answer: Option<Bytes>) {
+        let Some(answer) = answer else { return };
+        if self.frame.len() + answer.len() < LARGE {
+            return self.describe(answer);
+        }
+        let disk = self.disk.clone();
+        if disk.spawn(move || self.describe(answer)).await.is_err() {
+            tracing::error!("Describing a request for the audit trail panicked");
+        }
+    }
+
+    fn describe(self, answer: Bytes) {
+        let Watch { request, key, version, frame, .. } = self;
+        let Some(describe) = changes::describe(key) else { return };
+        let mut take = |change| request.changed(change);
+        describe(key, version, frame, answer, &mut Changes::of(key, &mut take));
+    }
+}
+
+/// The bytes of an answer, without its length.
+fn answer_of(reply: &Reply) -> Option<Bytes> {
+    let (Reply::Now(Frame(segments)) | Reply::Last(Frame(segments), _)) = reply else { return None };
+    let mut answer = BytesMut::new();
+    for segment in segments {
+        match segment {
+            Segment::Bytes(bytes) => answer.extend_from_slice(bytes),
+            Segment::File(_) => return None,
+        }
+    }
+    (answer.len() >= LENGTH_LEN).then(|| answer.freeze().slice(LENGTH_LEN..))
+}
+
+/// Records topics that were created because a client has named them.
+pub(crate) fn record_auto_created(
+    request: Option<&AuditedRequest>,
+    key: ApiKey,
+    asked: &CreateTopicsRequest,
+    answer: &CreateTopicsResponse,
+) {
+    let Some(request) = request.filter(|request| request.wants_changes()) else { return };
+    let mut take = |change| request.changed(change);
+    changes::create_topics(asked, answer, &mut Changes::of(key, &mut take));
+}
