@@ -10,10 +10,10 @@ use crate::opening::{StartError, bind_all, open_logs};
 use crate::trails::Trails;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_client::{Connector, Security, host_and_port};
+use thalweg_client::{Connector, host_and_port};
 use thalweg_config::{BrokerConfig, SaslKeys};
 use thalweg_log::LogDirs;
-use thalweg_membership::{ControllerLink, JoinError, QuorumOptions};
+use thalweg_membership::{ControllerLink, JoinError, OutgoingSecurity, QuorumOptions};
 use thalweg_net::ConnectionSettings;
 use thalweg_net::Machine;
 use tokio::time::Instant;
@@ -124,7 +124,7 @@ fn quorum_servers(config: &BrokerConfig) -> Vec<String> {
 
 fn quorum_options(config: &BrokerConfig, connector: &Connector) -> Result<QuorumOptions, StartError> {
     let settings = &config.controller;
-    let security = Security::take(&mut config.towards_controllers()).map_err(|mut source| {
+    let security = OutgoingSecurity::new(config.towards_controllers()).map_err(|mut source| {
         if source.key == "sasl.mechanism" {
             source.key = SaslKeys::mechanism_controller.name().to_owned();
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use thalweg_client::{Connector, FrameReader};
+use thalweg_client::{Connector, FrameReader, Properties};
 use thalweg_metadata::{Delta, Image, VersionedRecord};
 use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch, Offset};
 use thalweg_wire::frame::{decode_request_header, encode_response, peek_request};
@@ -227,7 +227,7 @@ fn link(shared: &Shared) -> ControllerLink {
         request_timeout: Duration::from_secs(30),
         client_id: "test".to_owned(),
         connector,
-        security: thalweg_client::Security::default(),
+        security: OutgoingSecurity::new(Properties::new()).expect("plain text"),
     })
 }
 

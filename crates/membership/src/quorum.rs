@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use thalweg_client::{
-    ApiVersions, ClientError, Connection, ConnectionOptions, Connector, RequestOptions, Security,
-    host_and_port,
+    ApiVersions, ClientError, Connection, ConnectionOptions, Connector, RequestOptions, host_and_port,
 };
 use thalweg_wire::data::voters_record::Voter;
 use thalweg_wire::request::{
@@ -24,6 +23,7 @@ use tokio::time::Instant;
 
 use super::error::LinkError;
 use super::leader::{Leader, LeaderInfo, LeaderSearch};
+use super::outgoing::OutgoingSecurity;
 use thalweg_watch as watch;
 
 /// How long after a failure a request is sent again.
@@ -53,7 +53,7 @@ pub struct QuorumOptions {
     /// How connections are made.
     pub connector: Connector,
     /// How they are protected.
-    pub security: Security,
+    pub security: OutgoingSecurity,
 }
 
 /// The separate connections.
@@ -269,7 +269,7 @@ impl Quorum {
             client_id: self.options.client_id.clone(),
             connect_timeout: self.options.quorum_timeout,
             request_timeout: self.options.request_timeout,
-            security: self.options.security.clone(),
+            security: self.options.security.read().await,
             ..ConnectionOptions::default()
         };
         let connection = Connection::connect_by(&self.options.connector, address, &options).await?;

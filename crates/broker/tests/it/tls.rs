@@ -390,6 +390,59 @@ async fn brokers_reach_each_other_and_the_controller_over_tls() {
     one.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_follows_its_controller_to_a_new_authority() {
+    let certificates = Certificates::new();
+    let ca = std::fs::read_to_string(certificates.path("ca.pem")).expect("the authority");
+    certificates.write("trust.pem", &ca);
+    let (keystore, truststore) = (certificates.path("broker.pem"), certificates.path("trust.pem"));
+    let controller = format!("127.0.0.1:{}", thalweg_ports::free_port());
+    let secured = [
+        ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL"),
+        ("ssl.keystore.location", keystore.as_str()),
+        ("ssl.truststore.location", truststore.as_str()),
+        ("ssl.client.auth", "required"),
+        ("default.replication.factor", "2"),
+        ("broker.heartbeat.interval.ms", "500"),
+    ];
+    let first = tempfile::tempdir().expect("a directory");
+    let listeners = format!("PLAINTEXT://127.0.0.1:0,CONTROLLER://{controller}");
+    let first_properties = [&secured[..], &[("listeners", listeners.as_str())]].concat();
+    let one = Running::start(first.path(), &first_properties).await;
+    let second = tempfile::tempdir().expect("a directory");
+    let more = [
+        ("process.roles", "broker"),
+        ("node.id", "2"),
+        ("controller.quorum.bootstrap.servers", controller.as_str()),
+    ];
+    let two = Running::start(second.path(), &[&secured[..], &more].concat()).await;
+
+    let new = certificates.authority("new-ca");
+    let both = ca + &std::fs::read_to_string(certificates.path("new-ca.pem")).expect("the new authority");
+    certificates.write("trust.pem", &both);
+    certificates.sign(&new, "broker", "broker", None);
+    one.kill().await;
+    let one = Running::start(first.path(), &first_properties).await;
+    let deadline = Instant::now() + PATIENCE;
+    while one.server().broker.image().alive_brokers().count() < 2 {
+        assert!(Instant::now() < deadline, "the broker is back");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // The controller may still count the broker from before; a record that both have shows that it is back.
+    let (topic, leader) = replicated(&one).await;
+    let leader = if leader == 1 { &one } else { &two };
+    let acknowledged = async || {
+        let answer = leader.ask_at(&produce(12, &topic, 0, -1, batch(&[b"a"])), 12).await;
+        answer.responses[0].partition_responses[0].error_code == 0
+    };
+    while !acknowledged().await {
+        assert!(Instant::now() < deadline, "both replicas have a record");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    two.stop().await;
+    one.stop().await;
+}
+
 /// A topic with two replicas in sync, and its leader.
 async fn replicated(broker: &Running) -> (Topic, i32) {
     use thalweg_wire::request::CreateTopicsRequest;

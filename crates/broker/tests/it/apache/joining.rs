@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use thalweg_broker::{StartError, start};
-use thalweg_client::Connector;
+use thalweg_client::{Connector, Properties};
 use thalweg_membership::{
-    ControllerLink, ImageListener, JoinError, Membership, MembershipOptions, QuorumOptions,
+    ControllerLink, ImageListener, JoinError, Membership, MembershipOptions, OutgoingSecurity, QuorumOptions,
 };
 use thalweg_metadata::{BrokerId, Delta, Endpoint, Image, VersionRange};
 use thalweg_wire::request::UnregisterBrokerRequest;
@@ -37,7 +37,7 @@ fn link(controllers: &Controllers) -> ControllerLink {
         request_timeout: Duration::from_secs(30),
         client_id: "test".to_owned(),
         connector: Connector::tcp(),
-        security: thalweg_client::Security::default(),
+        security: OutgoingSecurity::new(Properties::new()).expect("plain text"),
     })
 }
 
