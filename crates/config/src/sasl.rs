@@ -230,7 +230,8 @@ impl Names<'_> {
 
     fn without_users(&self, mechanism: Mechanism) -> InvalidValue {
         let reason = format!(
-            "Expected the users of {}: {} required user_NAME=\"PASSWORD\";",
+            "Expected the users of {}: {} required user_NAME=\"PASSWORD\"; (a JAAS file, of KAFKA_OPTS or \
+             java.security.auth.login.config, is not read: copy the login module of its section KafkaServer)",
             mechanism.name(),
             mechanism.login_module()
         );

@@ -138,7 +138,8 @@ impl Server {
         let mut fields = without_proof.split(',');
         let binding = fields.next().and_then(|field| field.strip_prefix("c=")).ok_or_else(invalid)?;
         let nonce = fields.next().and_then(|field| field.strip_prefix("r=")).ok_or_else(invalid)?;
-        // librdkafka 2.0 and older put their own nonce before it once more; Kafka takes that too. It is under the proof.
+        // librdkafka before 2.6.1 puts its own nonce before it once more. Kafka refuses that since 3.7.2 (CVE-2024-56128: it
+        // did not compare the nonces at all). Here all of this exchange's nonce must be there, and is under the proof.
         if !nonce.ends_with(&self.nonce) {
             return Err(Rejection::hidden("the final message answers another exchange"));
         }
