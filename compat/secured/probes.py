@@ -15,25 +15,21 @@ CLIENTS = (*IN_CI, "sarama", "kafka-python", "aiokafka")
 
 def probe(client, bootstrap, login, topic, seconds=0):
     """What a client prints, connecting as `login`: an environment of `security`."""
-    env = {**os.environ, **login, "BOOTSTRAP": bootstrap}
+    env = {**os.environ, **login, "BOOTSTRAP": bootstrap, "PROBE": f"{topic} {seconds}"}
     if client == "kcat":
         return kcat(env, topic)
-    command = [*command_of(client, login), topic, str(seconds)]
     if client in ("franz-go", "sarama"):
-        env["PROBE"] = f"{topic} {seconds}"
-        command = [BUILT / client / "suite", "-test.run", "TestProbesAConnection"]
-    output = run(command, env)
-    # Go's test runner adds its verdict.
-    return "\n".join(line for line in output.splitlines() if line != "PASS").strip()
-
-
-def command_of(client, login):
+        output = run([BUILT / client / "suite", "-test.run", "TestProbesAConnection"], env)
+        # Go's test runner adds its verdict.
+        return output.removesuffix("PASS").strip()
     if client == "java-client":
         java = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *login["SECURITY_JVM"].split()]
-        return [*java, "-cp", f"{BUILT / client}:{kafka_classpath()}", "Probe"]
-    if client == "kafkajs":
-        return ["node", BUILT / client / "probe.js"]
-    return [BUILT / client / "bin" / "python", COMPAT / client / "probe.py"]
+        program = [*java, "-cp", f"{BUILT / client}:{kafka_classpath()}", "Probe"]
+    elif client == "kafkajs":
+        program = ["node", BUILT / client / "probe.js"]
+    else:
+        program = [BUILT / client / "bin" / "python", COMPAT / client / "probe.py"]
+    return run([*program, topic, str(seconds)], env)
 
 
 def kcat(env, topic):
