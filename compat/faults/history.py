@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 
+import login
 from broker import ROOT, kafka_classpath, thalweg_binary
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from java_log import log_to_stderr
@@ -24,7 +25,7 @@ class JavaClient:
         """`arguments` gives those of the class, with its name, for a file of settings."""
         directory.mkdir(parents=True)
         properties = directory / "properties"
-        properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        properties.write_text("".join(f"{key}={value}\n" for key, value in (login.java() | settings).items()))
         command = ["java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         command += [log_to_stderr(directory / "log4j2.properties", "INFO", sender=SENDER)]
         command += ["-cp", f"{ROOT / 'target' / 'compat' / 'java-client'}:{kafka_classpath()}", *arguments(str(properties))]
@@ -175,14 +176,14 @@ def own_writer(bootstrap, topic, directory, metadata_age_ms):
     settings = {"enable.idempotence": "true", "delivery.timeout.ms": "600000", "max.block.ms": "600000"}
     settings["metadata.max.age.ms"] = str(metadata_age_ms)
     settings = [part for pair in settings.items() for part in ("--set", "=".join(pair))]
-    command = [thalweg_binary(), "produce", topic, "--partition", "0", "-b", bootstrap, *settings]
+    command = [thalweg_binary(), "produce", topic, "--partition", "0", "-b", bootstrap, *login.java_arguments(), *settings]
     return LineWriter(directory, command)
 
 
 def own_reader(bootstrap, group, topic, directory):
     """`thalweg consume` in a group."""
     command = [thalweg_binary(), "consume", topic, "--group", group, "--from-beginning", "-b", bootstrap]
-    return LineReader(directory, [*command, "--set", "session.timeout.ms=6000"])
+    return LineReader(directory, [*command, *login.java_arguments(), "--set", "session.timeout.ms=6000"])
 
 
 class Ledger:
@@ -233,7 +234,7 @@ class Member(threading.Thread):
             "log_level": 0,
             "reconnect.backoff.max.ms": 500,
         }
-        self.consumer = Consumer({"bootstrap.servers": bootstrap, "error_cb": self.on_error, **config})
+        self.consumer = Consumer({"bootstrap.servers": bootstrap, **login.librdkafka(), "error_cb": self.on_error, **config})
         self.topic = topic
         self.next = {}
         self.stopping = threading.Event()

@@ -11,10 +11,13 @@ import signal
 import subprocess
 import time
 
-from broker import answers, kafka_classpath, thalweg_binary
+import login
+from broker import answers, kafka_classpath, thalweg_binary, trusting
+from certificates import replace
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from ports import free_port, release
+from security import OF_A_CLUSTER
 
 from java_log import log_to_stderr
 
@@ -54,13 +57,17 @@ class Node:
         self.directory = cluster.directory / self.name
         self.data = self.directory / "data"
         self.directory.mkdir(parents=True)
-        self.listeners = {"PLAINTEXT": None, "INTERNAL": None} if "broker" in roles else {}
+        self.listeners = {"CLIENTS": None, "INTERNAL": None} if "broker" in roles else {}
         if "controller" in roles:
             self.listeners["CONTROLLER"] = None
         self.listeners = {name: free_port() for name in self.listeners}
         self.proxies = {name: cluster.network.listen(self.name, port) for name, port in self.listeners.items()}
         # Voters in the log are identified by their directory id.
         self.directory_id = base64.urlsafe_b64encode(b"\x01" + os.urandom(15)).decode().rstrip("=")
+        self.keystore, self.truststore = self.directory / "keystore.pem", self.directory / "truststore.pem"
+        if cluster.realm:
+            cluster.realm.authority.sign("node", self.keystore)
+            replace(self.truststore, cluster.realm.authority.ca.read_bytes())
         self.process = None
         # Whether it may be down: it was killed on purpose.
         self.is_down = True
@@ -84,12 +91,22 @@ class Node:
             "controller.listener.names": "CONTROLLER",
             **self.cluster.quorum(),
             "advertised.listeners": addresses(self.proxies),
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "INTERNAL",
+            **self.secured(),
             **self.cluster.settings,
         }
-        if self.is_broker():
-            settings["inter.broker.listener.name"] = "INTERNAL"
+        if not self.is_broker():
+            del settings["inter.broker.listener.name"]
         return settings
+
+    def secured(self):
+        """The settings of secured listeners, with certificates of the node's own."""
+        realm = self.cluster.realm
+        if not realm:
+            return {}
+        settings = realm.node_settings({"CLIENTS": ("SASL_SSL", {})}, OF_A_CLUSTER)
+        return settings | {"ssl.keystore.location": str(self.keystore), "ssl.truststore.location": str(self.truststore)}
 
     def start(self):
         """Starts the process, without waiting until it serves."""
@@ -97,11 +114,14 @@ class Node:
         properties.write_text("".join(f"{key}={value}\n" for key, value in self.settings().items()))
         with open(self.directory / "log", "ab") as log:
             if self.make == "thalweg":
-                command = [thalweg_binary(), "serve", str(properties)]
+                is_first = self.cluster.realm and self.is_controller() and not self.data.exists()
+                users = self.cluster.realm.format_options() if is_first else []
+                command = [thalweg_binary(), "serve", str(properties), *users]
             else:
                 temporary = f"-Djava.io.tmpdir={self.directory}"
                 logging = log_to_stderr(self.directory / "log4j2.properties", "INFO")
-                command = [*JVM, temporary, logging, "-cp", kafka_classpath(), "kafka.Kafka", str(properties)]
+                keys = self.cluster.realm.jvm_options() if self.cluster.realm else []
+                command = [*JVM, *keys, temporary, logging, "-cp", kafka_classpath(), "kafka.Kafka", str(properties)]
                 if not self.data.exists():
                     form = ["kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config"]
                     form = [*command[:-2], *form, str(properties), *self.cluster.format_options(self)]
@@ -153,12 +173,14 @@ class Cluster:
     """All nodes of a kind of cluster: `single`, `embedded`, `own-controller`, `apache-controllers`, `mixed`, or Kafka's own,
     `apache-single` and `apache`.
 
+    With a `realm` of `security` its listeners have TLS and logins, and an authorizer; clients log in by the environment.
     `release` is the Kafka release for which its controllers are formatted; with `dynamic` the voters are in the log
     (KIP-853), instead of the configuration.
     """
 
-    def __init__(self, kind, directory, network, settings=None, release=None, dynamic=False):
+    def __init__(self, kind, directory, network, settings=None, release=None, dynamic=False, realm=None):
         self.kind, self.directory, self.network, self.release, self.dynamic = kind, directory, network, release, dynamic
+        self.realm = realm
         self.directory.mkdir(parents=True)
         makes, first_role, controllers = KINDS[kind]
         roles = [first_role] + ["broker"] * (len(makes) - 1)
@@ -169,7 +191,7 @@ class Cluster:
         self.nodes += [Node(self, make, 1 + i, role) for i, (make, role) in enumerate(zip(makes, roles))]
         self.brokers = [node for node in self.nodes if node.is_broker()]
         self.controllers = [node for node in self.nodes if node.is_controller()]
-        self.bootstrap = ",".join(f"127.0.0.1:{node.proxies['PLAINTEXT']}" for node in self.brokers)
+        self.bootstrap = ",".join(f"127.0.0.1:{node.proxies['CLIENTS']}" for node in self.brokers)
         self.admin = None
 
     def quorum(self):
@@ -181,6 +203,8 @@ class Cluster:
     def format_options(self, node):
         """The arguments for formatting a Kafka node's directory."""
         release = ["--release-version", self.release] if self.release else []
+        if self.realm and node.is_controller():
+            release += self.realm.format_options()
         if not self.dynamic:
             return release
         if not node.is_controller():
@@ -194,7 +218,8 @@ class Cluster:
     def start(self, timeout=120):
         for node in self.nodes:
             node.start()
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, "socket.timeout.ms": 10000})
+        client = {"bootstrap.servers": self.bootstrap, **login.librdkafka()}
+        self.admin = AdminClient({**client, "log_level": 0, "socket.timeout.ms": 10000})
         self.wait("all brokers", lambda seen: len(seen.brokers) == len(self.brokers), timeout)
         return self
 
@@ -231,8 +256,9 @@ class Cluster:
     def wait_until_whole(self, timeout=120):
         """Waits for all brokers, and for all replicas of every partition to be in sync."""
         # A restarted broker answers once it has registered again; until then its old registration may look healthy.
-        ports = [node.listeners["PLAINTEXT"] for node in self.brokers]
-        self.wait("all brokers", lambda _: all(answers("127.0.0.1", port) for port in ports), timeout)
+        ports = [node.listeners["CLIENTS"] for node in self.brokers]
+        tls = trusting(self.realm.node) if self.realm else None
+        self.wait("all brokers", lambda _: all(answers("127.0.0.1", port, tls=tls) for port in ports), timeout)
 
         def whole(seen):
             partitions = [p for topic in seen.topics.values() for p in topic.partitions.values()]
@@ -244,7 +270,8 @@ class Cluster:
     def tool(self, name, *arguments):
         """The output of one of Kafka's tools."""
         command = ["java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", kafka_classpath()]
-        command += [f"org.apache.kafka.tools.{name}", "--bootstrap-server", self.bootstrap, *arguments]
+        command += [f"org.apache.kafka.tools.{name}", "--bootstrap-server", self.bootstrap]
+        command += [*login.java_arguments(), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=self.directory)
         assert done.returncode == 0, f"{name} {' '.join(arguments)}: {done.stdout}{done.stderr}"
         return done.stdout

@@ -13,9 +13,12 @@ from history import JavaReader, JavaWriter, Ledger, Member, own_reader, own_writ
 from network import Network
 from nodes import Cluster
 from replicas import compare
+from security import Realm
 
 PARTITIONS = 3
 TOPICS = {"librdkafka": PARTITIONS, "java": PARTITIONS, "own": PARTITIONS}
+# How clients of a secured cluster connect.
+LOGIN = ("SASL_SSL", "SCRAM-SHA-512")
 # The number of faults between two full checks.
 STAGE = 12
 
@@ -25,11 +28,12 @@ class Ordeal:
 
     def __init__(
         self, kind, name="", settings=None, release=None, dynamic=False, prepare=None, with_strict=False,
-        metadata_age_ms=300_000,
+        metadata_age_ms=300_000, secured=False,
     ):
         work = pathlib.Path(os.environ.get("WORK") or tempfile.mkdtemp(prefix="faults-"))
         self.directory = work / f"{kind}{name}"
-        self.cluster = Cluster(kind, self.directory, Network(), settings, release, dynamic)
+        self.realm = Realm(work / f"{kind}{name}-realm") if secured else None
+        self.cluster = Cluster(kind, self.directory, Network(), settings, release, dynamic, self.realm)
         # Preparation of the cluster before its start.
         self.prepare = prepare
         # Strict clients run only if no fault may cause errors.
@@ -37,6 +41,8 @@ class Ordeal:
         self.topics = TOPICS | (strict.TOPICS if with_strict else {})
         # The writers' maximum metadata age.
         self.metadata_age_ms = metadata_age_ms
+        # How clients log in, in the environment.
+        self.environment = {}
         self.processes = []
 
     def __enter__(self):
@@ -51,8 +57,14 @@ class Ordeal:
         say(f"{self.cluster.kind}, in {self.directory}")
         if self.prepare:
             self.prepare(self.cluster)
+        if self.realm:
+            self.log_in("admin")
         self.cluster.start()
+        if self.realm:
+            self.realm.allow_everything(self.cluster.bootstrap, "client", *LOGIN)
         self.cluster.create_topics(self.topics)
+        if self.realm:
+            self.log_in("client")
         bootstrap = self.cluster.bootstrap
         age = {"topic.metadata.refresh.interval.ms": self.metadata_age_ms}
         # With more than one in flight, librdkafka raises its epoch when a batch is refused as out of order, which happens
@@ -85,6 +97,11 @@ class Ordeal:
         }
         self.look()
 
+    def log_in(self, user):
+        """Clients that are made from now on are a user's."""
+        self.environment = self.realm.client(*LOGIN, user)
+        os.environ.update(self.environment)
+
     def __exit__(self, *_):
         self.end()
 
@@ -92,6 +109,8 @@ class Ordeal:
         for client in self.processes:
             client.kill()
         self.cluster.end()
+        for variable in self.environment:
+            os.environ.pop(variable, None)
 
     def undergo(self, faults, source):
         """Applies faults in stages; after each, the cluster must recover by itself, and its clients must continue."""

@@ -10,6 +10,7 @@ import random
 import subprocess
 import time
 
+from certificate_tests import *  # noqa: F403
 from faults import say
 from loss_tests import *  # noqa: F403
 from network import CLIENTS
