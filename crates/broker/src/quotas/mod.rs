@@ -7,7 +7,8 @@
 //!
 //! Departures from Kafka: a fetch counts its records, not the message around them; the time of a request is that of
 //! its handling, without sending and receiving; a batch larger than a consumer's whole window is delivered when
-//! nothing else was, so that no consumer stalls.
+//! nothing else was, so that no consumer stalls; a client that was throttled for bytes is held to its limit beyond the
+//! window of its rate (`thalweg_security::quota::Backlog`), where Kafka lets it burst once a window.
 
 mod clients;
 pub mod throttle_time;

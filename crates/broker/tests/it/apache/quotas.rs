@@ -62,18 +62,17 @@ async fn kafka_configs_alters_quotas_and_limits_of_connections() {
 
     // Addresses. The tool itself comes through with the rates that are set.
     let ips = ["--entity-type", "ips", "--entity-default"];
-    configs(&[&ips[..], &["--alter", "--add-config", "connection_creation_rate=100"]].concat()).await;
+    configs(&[&ips[..], &["--alter", "--add-config", "connection_creation_rate=5"]].concat()).await;
     let described = configs(&[&ips[..], &["--describe"]].concat()).await;
-    assert!(described.contains("connection_creation_rate=100.0"), "{described}");
+    assert!(described.contains("connection_creation_rate=5.0"), "{described}");
     let external = broker.server().addresses[1].1[0];
-    let mut closed = 0;
-    // Those above the rate are neither served nor closed at once.
-    for opened in 0..150 {
-        let mut raw = Raw::connect_to(external).await;
-        closed += usize::from(opened >= 100 && closed == 0 && !is_served(&mut raw).await);
+    // Those above the rate are not served.
+    let mut turned_away = 0;
+    for _ in 0..20 {
+        turned_away += usize::from(!is_served(&mut Raw::connect_to(external).await).await);
     }
-    assert_eq!(closed, 1, "150 connections in much less than a second");
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!((1..20).contains(&turned_away), "{turned_away} of twenty");
+    tokio::time::sleep(Duration::from_secs(3)).await;
     configs(&[&ips[..], &["--alter", "--delete-config", "connection_creation_rate"]].concat()).await;
 
     // A listener.
