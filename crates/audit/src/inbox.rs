@@ -8,9 +8,9 @@ use thalweg_log::Clock;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::drops::{DropReason, KINDS, Shared};
 use crate::event::Event;
 use crate::ocsf::{Origin, line, report};
-use crate::trail::{DropReason, KINDS, Shared};
 
 /// Events of one batch.
 const BATCH_MAX: usize = 512;

@@ -7,14 +7,16 @@
 //! Refuses: knowledge of requests, connections and sessions. Bounds: events in a second of each kind, events in a queue,
 //! bytes of a text in an event, bytes of a file and the number of files.
 
+mod drops;
 mod event;
 mod file;
 mod inbox;
 mod ocsf;
 mod trail;
 
+pub use drops::DropReason;
 pub use event::{Action, Change, Client, Decided, Event, Failure, Login, Tls, What};
 pub use file::{FileError, TrailFile};
 pub use inbox::{Batch, Inbox};
 pub use ocsf::Origin;
-pub use trail::{DropReason, Figures, Trail};
+pub use trail::{Figures, Trail};

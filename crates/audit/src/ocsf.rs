@@ -9,8 +9,8 @@ use serde::Serialize;
 use thalweg_config::AuditKind;
 use thalweg_security::acl::Operation;
 
+use crate::drops::KINDS;
 use crate::event::{Action, Change, Client, Decided, Event, Login, What};
-use crate::trail::KINDS;
 
 const SCHEMA: &str = "1.3.0";
 const PRODUCT: &str = "Thalweg";
@@ -262,7 +262,7 @@ fn decision<'a>(client: &'a Client, decided: &'a Decided, origin: &'a Origin) ->
             ..actor(client)
         }),
         api: Some(api(&decided.request)),
-        resources: Some([Resource { r#type: *resource_type, name: resource_name }]),
+        resources: Some([Resource { r#type: resource_type, name: resource_name }]),
         unmapped: Some(unmapped),
         ..base
     }
@@ -285,7 +285,7 @@ fn administration<'a>(client: &'a Client, change: &'a Change, origin: &'a Origin
     Line {
         actor: Some(actor(client)),
         api: Some(api(request)),
-        resources: Some([Resource { r#type: *resource_type, name: resource_name }]),
+        resources: Some([Resource { r#type: resource_type, name: resource_name }]),
         unmapped: Some(Unmapped { detail: detail.as_deref(), ..unmapped(client) }),
         ..base
     }

@@ -157,12 +157,7 @@ impl Broker {
             cluster_id: parts.cluster_id,
             clock: parts.clock,
             secured: parts.secured,
-            connections: Connections::new(
-                connection_limits::window(&config),
-                connection_limits::limits(&config, &config.listeners.broker),
-                Some(config.listeners.inter_broker.clone()),
-                log_dirs.disk().descriptors().clone(),
-            ),
+            connections: connection_limits::connections(&config, log_dirs.disk().descriptors()),
             log_dirs,
             partitions,
             producer_ids: ProducerIds::new(Arc::clone(&registered)),

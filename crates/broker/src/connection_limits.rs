@@ -2,8 +2,11 @@
 //! resolved once, when they are set.
 
 use std::net::{IpAddr, ToSocketAddrs};
+use std::sync::Arc;
 use thalweg_config::{BrokerConfig, Listener, NetworkSettings};
+use thalweg_log::disk::Descriptors;
 use thalweg_metadata::Quotas;
+use thalweg_net::Connections;
 use thalweg_security::quota::{ConnectionLimits, IpRates, ListenerLimits, Window};
 
 /// The quota of addresses.
@@ -31,6 +34,13 @@ pub(crate) fn limits(config: &BrokerConfig, listeners: &[Listener]) -> Connectio
         per_ip_overrides: overrides.collect(),
         listeners: listeners.collect(),
     }
+}
+
+/// The connections of a broker's listeners: none yet.
+pub(crate) fn connections(config: &BrokerConfig, descriptors: &Descriptors) -> Arc<Connections> {
+    let limits = limits(config, &config.listeners.broker);
+    let between_brokers = Some(config.listeners.inter_broker.clone());
+    Connections::new(window(config), limits, between_brokers, descriptors.clone())
 }
 
 /// The window of rates.
