@@ -166,6 +166,6 @@ fn worst<'a>(endings: impl IntoIterator<Item = Ending<'a>>) -> Ending<'a> {
 }
 
 /// Requests' entries by name.
-fn by_name<'a, T>(entries: &'a [T], name: fn(&T) -> &str) -> BTreeMap<&'a str, &'a T> {
+fn by_name<T>(entries: &[T], name: fn(&T) -> &str) -> BTreeMap<&str, &T> {
     entries.iter().map(|entry| (name(entry), entry)).collect()
 }
