@@ -118,7 +118,7 @@ def new_token(cluster):
     token, secret, owner = made.splitlines()[-1].split()[:3]
     assert owner == "User:client", made
     # Apache Kafka answers before its broker knows the token.
-    until(lambda: token in tokens("--describe"), "the token")
+    until(lambda: token in tokens("--describe", "--owner-principal", owner), "the token")
     return token, secret
 
 
