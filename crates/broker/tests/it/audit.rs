@@ -128,8 +128,8 @@ async fn denials_logins_and_changes_are_in_the_file_once_each() {
     let by_acl = only(&lines, "authorization.denied", "ledger");
     let policy = &by_acl["actor"]["authorizations"][0]["policy"];
     assert_eq!(policy["name"], "MatchingAcl");
-    let acl = "StandardAcl(resourceType=TOPIC, resourceName=ledger, patternType=LITERAL, principal=User:ANONYMOUS, host=*, \
-               operation=WRITE, permissionType=DENY)";
+    let acl = "StandardAcl[resourceType=TOPIC, resourceName=ledger, patternType=LITERAL, principal=User:ANONYMOUS, host=*, \
+               operation=WRITE, permissionType=DENY]";
     assert_eq!(policy["desc"], acl);
 
     let created = only(&lines, "administration", "orders");

@@ -128,8 +128,8 @@ impl fmt::Display for AclInWords<'_> {
         let acl = self.0;
         write!(
             f,
-            "StandardAcl(resourceType={}, resourceName={}, patternType={}, principal={}, host={}, operation={}, \
-             permissionType={})",
+            "StandardAcl[resourceType={}, resourceName={}, patternType={}, principal={}, host={}, operation={}, \
+             permissionType={}]",
             acl.resource_type.name(),
             acl.resource_name,
             acl.pattern_type.name(),
@@ -210,8 +210,8 @@ mod tests {
              Topic:LITERAL:payments for request = Fetch with resourceRefCount = 3 based on rule DefaultDeny"
         );
         assert!(text(true, Reason::Acl(Arc::new(acl))).ends_with(
-            "based on rule MatchingAcl(acl=StandardAcl(resourceType=TOPIC, resourceName=pay, patternType=PREFIXED, \
-             principal=User:ann, host=*, operation=ALL, permissionType=ALLOW))"
+            "based on rule MatchingAcl(acl=StandardAcl[resourceType=TOPIC, resourceName=pay, patternType=PREFIXED, \
+             principal=User:ann, host=*, operation=ALL, permissionType=ALLOW])"
         ));
         assert!(text(true, Reason::SuperUser).ends_with("based on rule SuperUser"));
     }
