@@ -32,7 +32,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "harness"), str(HERE.parent / "raw")]
 
 from broker import TARGETS, Broker, kafka_classpath, thalweg_binary  # noqa: E402
-from certificates import make_certificates  # noqa: E402
+from pki import make_certificates  # noqa: E402
 from peer import Peer, Scram  # noqa: E402
 from ports import free_port  # noqa: E402
 from wire import Connection  # noqa: E402

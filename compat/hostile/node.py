@@ -14,7 +14,7 @@ import pathlib
 import subprocess
 import time
 
-from certificates import make_certificates, openssl
+from pki import make_certificates, openssl
 from broker import SUITE_SETTINGS, Broker, BrokerFailed, answers, thalweg_binary
 from ports import free_port
 
