@@ -52,9 +52,9 @@ pub struct Tls {
 pub enum What {
     /// The authorizer has decided.
     Decision(Decided),
-    /// Somebody has tried to log in.
+    /// An attempt to log in.
     Login(Login),
-    /// Somebody has tried to change the cluster.
+    /// An attempt to change the cluster.
     Change(Change),
 }
 
@@ -111,7 +111,7 @@ pub struct Login {
     pub failure: Option<String>,
 }
 
-/// A change of the cluster that somebody has asked for.
+/// A requested change of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The API.

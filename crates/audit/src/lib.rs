@@ -1,7 +1,7 @@
 //! The audit trail: decisions, logins and changes of the cluster, as JSON lines in files and in a topic.
 //!
 //! [`Trail::record`] takes an event from the task that causes it: it never waits, and drops what exceeds the bounds. Each
-//! outlet has a queue of its own. [`Inbox`] is the far end of one, and turns events into lines; it reports what was dropped.
+//! outlet has its own queue. [`Inbox`] is the far end of one, and turns events into lines; it reports what was dropped.
 //! [`TrailFile`] is the outlet to files; that to a topic is the broker's, which knows how records are produced.
 //!
 //! Refuses: knowledge of requests, connections and sessions. Bounds: events in a second of each kind, events in a queue,

@@ -20,7 +20,7 @@ pub struct AuditedConnection {
     address: SocketAddr,
     listener: String,
     tls: Option<Tls>,
-    /// Nobody, before it has logged in.
+    /// None before the login.
     principal: String,
     mechanism: Option<&'static str>,
 }

@@ -7,7 +7,7 @@ use thalweg_wire::request::*;
 
 const TOPIC: &str = "Topic";
 
-/// Topics that somebody has asked for, also by naming them where that creates them.
+/// Topics that a client asks for, or names where that creates them.
 pub(in crate::audit) fn create_topics(
     request: &CreateTopicsRequest,
     answer: &CreateTopicsResponse,
