@@ -107,7 +107,7 @@ impl Controller {
         }
     }
 
-    /// Whether somebody may use an API that is about the cluster.
+    /// Whether the requester may use an API that is about the cluster.
     async fn ask_whether(&self, api: ApiKey, requester: &Requester) -> Result<bool, HandleError> {
         if *requester == Requester::ThisProcess {
             return Ok(true);

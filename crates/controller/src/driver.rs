@@ -59,7 +59,7 @@ pub(crate) enum Command {
         ask: Ask,
         reply: Reply,
     },
-    /// Whether somebody may use an API that is about the cluster.
+    /// Whether the requester may use an API that is about the cluster.
     MayUse {
         api: ApiKey,
         by: Asker,
@@ -243,7 +243,7 @@ impl Driver {
         }
     }
 
-    /// Whether somebody may use an API that is about the cluster.
+    /// Whether the requester may use an API that is about the cluster.
     fn authorize(&self, api: ApiKey, by: &Asker) -> Result<(), ApiError> {
         let authorized = authorize(api, &self.state, by);
         self.publish(by.take_rulings());

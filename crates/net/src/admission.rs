@@ -36,7 +36,7 @@ struct State {
     quotas: ConnectionQuotas,
     slots: HashMap<u64, Slot>,
     next_id: u64,
-    /// Connections that were told to end, and have not yet.
+    /// Connections that were asked to end and are still open.
     ending: usize,
     delayed: usize,
     figures: ConnectionFigures,

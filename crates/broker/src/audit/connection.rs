@@ -61,7 +61,7 @@ impl AuditedConnection {
         &self.trail
     }
 
-    /// The same connection of somebody who has logged in, or need not.
+    /// The same connection once it is authenticated, or needs no login.
     pub fn of_principal(&self, principal: &Principal, mechanism: Option<Mechanism>) -> AuditedConnection {
         let principal = principal.to_string();
         AuditedConnection { principal, mechanism: mechanism.map(Mechanism::name), ..self.clone() }

@@ -1,6 +1,6 @@
 //! Follows a request that changes the cluster to its answer, and records what was changed.
 //!
-//! The request goes on in a task of its own, so that a client cannot hide a change by closing its connection early.
+//! The request continues in a separate task, so that a client cannot hide a change by closing its connection early.
 
 use super::AuditedRequest;
 use super::changes::{self, Changes};

@@ -15,7 +15,7 @@ use thalweg_security::sasl::oauth::{Token, TokenFault, TokenRules};
 use thalweg_security::sasl::plain::Users;
 use thalweg_security::sasl::scram::{Credential, DecoyForm, Hash};
 
-/// Among how many users the next one of the same mechanism is looked for: each has two at most.
+/// Entries searched for the next user of the same mechanism: a user has two at most.
 const NEIGHBOURS_MAX: usize = 8;
 
 /// The cluster's image, in which users and tokens are.

@@ -68,7 +68,7 @@ impl State {
             return self.create_topics(request, quota);
         }
         let seen = counted(request.topics.iter().map(|topic| topic.name.as_str()));
-        // Repeated names and the metadata topic are refused as such, whoever asks.
+        // Repeated names and the metadata topic are refused as such, with or without a right.
         let is_asked = |name: &str| name != CLUSTER_METADATA_TOPIC && seen[name] == 1;
         let mut allowed = request.clone();
         if !self.may_on_all_topics(by, Operation::Create) {
