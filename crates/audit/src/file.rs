@@ -2,6 +2,9 @@
 //!
 //! A line is written whole or, after a failure, overwritten by the next: the position moves only when a batch is in the file.
 //! Files are not synced; they survive the end of the process, as acknowledged records do.
+//!
+//! They name users and addresses, so only the process's user may read them (mode 0600). Files from before keep the rights of
+//! their group, which an administrator may have given to a collector; other users lose theirs.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -83,6 +86,7 @@ impl TrailFile {
         if parent.is_some_and(|parent| !disk.exists(parent)) {
             return Err(error(FileReason::NoDirectory));
         }
+        warn_of_open_directory(disk, parent.unwrap_or(Path::new(".")));
         let lock = disk.lock(&suffixed(path, "lock")).map_err(|io| error(io.into()))?;
         let lock = lock.ok_or_else(|| error(FileReason::InUse))?;
         let mut first = [BEGIN];
@@ -92,6 +96,7 @@ impl TrailFile {
             return Err(error(FileReason::Foreign));
         }
         let open = open.cut_torn_line().map_err(|io| error(io.into()))?;
+        (0..settings.files_max).for_each(|number| close_to_others(disk, &numbered(path, number)));
         Ok(TrailFile {
             disk: disk.clone(),
             path: path.to_owned(),
@@ -142,15 +147,11 @@ impl TrailFile {
     /// Renames the files, the oldest first, which makes place.
     fn rotate(&mut self) -> io::Result<()> {
         self.open = None;
-        let numbered = |number: usize| match number {
-            0 => self.path.clone(),
-            _ => suffixed(&self.path, &number.to_string()),
-        };
-        self.disk.remove(&numbered(self.files_max - 1))?;
+        self.disk.remove(&numbered(&self.path, self.files_max - 1))?;
         for number in (0..self.files_max - 1).rev() {
-            let from = numbered(number);
+            let from = numbered(&self.path, number);
             if self.disk.exists(&from) {
-                self.disk.rename(&from, &numbered(number + 1))?;
+                self.disk.rename(&from, &numbered(&self.path, number + 1))?;
             }
         }
         Ok(())
@@ -185,9 +186,36 @@ impl TrailFile {
 }
 
 fn open(disk: &Disk, path: &Path) -> io::Result<Open> {
-    let file = disk.open_or_create(path)?;
+    let file = disk.open_or_create_private(path)?;
     let position = file.len()?;
     Ok(Open { file, position })
+}
+
+/// Whoever may write to a directory may remove the trail from it.
+fn warn_of_open_directory(disk: &Disk, dir: &Path) {
+    if disk.is_open_to_others(dir).is_ok_and(|is_open| is_open) {
+        let path = dir.display();
+        tracing::warn!(%path, "Every user may remove the audit trail from its directory: chmod o-w the directory");
+    }
+}
+
+/// Protects a file from before.
+fn close_to_others(disk: &Disk, path: &Path) {
+    if !disk.exists(path) {
+        return;
+    }
+    if let Err(error) = disk.close_to_others(path) {
+        let path = path.display();
+        tracing::warn!(%path, %error, "Other users may read the audit trail, and its mode cannot be changed: chmod o= the file");
+    }
+}
+
+/// The file, or an older one by its number.
+fn numbered(path: &Path, number: usize) -> PathBuf {
+    match number {
+        0 => path.to_owned(),
+        _ => suffixed(path, &number.to_string()),
+    }
 }
 
 fn suffixed(path: &Path, suffix: &str) -> PathBuf {

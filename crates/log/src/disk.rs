@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,6 +34,15 @@ pub const GATHER_MAX: usize = 1024;
 
 /// The largest block size of common file systems: up to this many bytes may be allocated for the end of a file.
 const BLOCK_BYTES_MAX: u64 = 64 * 1024;
+
+/// The rights of a new file, before the process's mask is applied, and of one that only the process's user may read.
+const SHARED_MODE: u32 = 0o666;
+const PRIVATE_MODE: u32 = 0o600;
+/// The bits of a mode that give rights to all other users, the one that lets them write, and the one that lets them
+/// replace only their own files in a directory.
+const OTHERS: u32 = 0o007;
+const OTHERS_WRITE: u32 = 0o002;
+const STICKY: u32 = 0o1000;
 
 /// The reported capacity of a disk in memory.
 const MEMORY_BYTES: u64 = 1 << 40;
@@ -148,24 +157,37 @@ impl Disk {
 
     /// Opens a file for reading and writing; fails when it is missing.
     pub fn open(&self, path: &Path) -> io::Result<LogFile> {
-        self.open_with(path, false)
+        self.open_with(path, None)
     }
 
     /// Opens a file for reading and writing, creating it when it is missing.
     pub fn open_or_create(&self, path: &Path) -> io::Result<LogFile> {
+        self.create_with(path, SHARED_MODE)
+    }
+
+    /// As [`Disk::open_or_create`], but only the process's user may read and write a file that is created.
+    pub fn open_or_create_private(&self, path: &Path) -> io::Result<LogFile> {
+        self.create_with(path, PRIVATE_MODE)
+    }
+
+    fn create_with(&self, path: &Path, mode: u32) -> io::Result<LogFile> {
         if self.faults.is_some() && !path.exists() {
             self.check_faults(path, |faults| faults.before_create())?;
         }
-        self.open_with(path, true)
+        self.open_with(path, Some(mode))
     }
 
+    /// Opens a file, and creates one with the mode, if there is a mode.
     #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
-    fn open_with(&self, path: &Path, create: bool) -> io::Result<LogFile> {
+    fn open_with(&self, path: &Path, mode: Option<u32>) -> io::Result<LogFile> {
+        let create = mode.is_some();
         if let Some(memory) = &self.memory {
             return Ok(LogFile(Open::Memory(memory.open(path, create)?)));
         }
         self.check_faults(path, |faults| faults.before_open())?;
-        let file = fs::OpenOptions::new().read(true).write(true).create(create).truncate(false).open(path)?;
+        let mut options = fs::OpenOptions::new();
+        options.read(true).write(true).create(create).truncate(false).mode(mode.unwrap_or(SHARED_MODE));
+        let file = options.open(path)?;
         let faults = self.faults.clone().filter(|faults| faults.covers(path));
         Ok(LogFile(Open::File { file, faults, _open: self.descriptors.open_file() }))
     }
@@ -241,6 +263,26 @@ impl Disk {
     /// Whether a file or directory of this name exists.
     pub fn exists(&self, path: &Path) -> bool {
         self.memory.as_ref().map_or_else(|| path.exists(), |memory| memory.exists(path))
+    }
+
+    /// Takes all rights of other users from a file; those of its user and group stay. A disk in memory has no users.
+    pub fn close_to_others(&self, path: &Path) -> io::Result<()> {
+        if self.memory.is_some() {
+            return Ok(());
+        }
+        let mode = fs::metadata(path)?.permissions().mode();
+        if mode & OTHERS == 0 {
+            return Ok(());
+        }
+        fs::set_permissions(path, fs::Permissions::from_mode(mode & !OTHERS))
+    }
+
+    /// Whether every user may replace the files in a directory.
+    pub fn is_open_to_others(&self, dir: &Path) -> io::Result<bool> {
+        if self.memory.is_some() {
+            return Ok(false);
+        }
+        Ok(fs::metadata(dir)?.permissions().mode() & (OTHERS_WRITE | STICKY) == OTHERS_WRITE)
     }
 
     /// The names in a directory, in no order. Names that are not UTF-8 are none of ours and are left out.

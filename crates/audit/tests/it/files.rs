@@ -156,6 +156,32 @@ async fn a_trail_goes_on_behind_its_last_whole_line() {
     assert_eq!(users(&lines(&path)), ["old", "new"]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_users_cannot_read_the_trail() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("audit.log");
+    let mode = |name: &str| {
+        let facts = std::fs::metadata(dir.path().join(name)).expect(name);
+        facts.permissions().mode() & 0o777
+    };
+    // From before: one that everyone may read, and one that a collector's group may.
+    for (name, mode) in [("audit.log.1", 0o644), ("audit.log.2", 0o640)] {
+        let path = dir.path().join(name);
+        std::fs::write(&path, "{}\n").expect("written");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
+    }
+    let bounds = [("thalweg.audit.file.max.bytes", "4096"), ("thalweg.audit.file.count", "5")];
+    let (trail, writing) = begin(&Disk::real(), &path, &bounds);
+    assert_eq!([mode("audit.log"), mode("audit.log.1"), mode("audit.log.2")], [0o600, 0o640, 0o640]);
+    for number in 0..15 {
+        log_in(&trail, &format!("user-{number}"));
+    }
+    end(trail, writing).await;
+    assert!(dir.path().join("audit.log.3").exists(), "it was rotated");
+    assert_eq!([mode("audit.log"), mode("audit.log.1")], [0o600, 0o600]);
+}
+
 #[test]
 fn what_cannot_be_a_trail_is_refused_by_the_name_of_the_setting() {
     let dir = tempfile::tempdir().expect("a temporary directory");
