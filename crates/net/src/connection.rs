@@ -40,6 +40,11 @@ const ROUND_MAX: Duration = Duration::from_millis(10);
 const READ_MAX: usize = 4 * 1024 * 1024;
 /// Time for a peer to receive the last answers when the broker stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// Time for a peer to read an answer that ends its connection, and to close.
+const LAST_ANSWER_READ: Duration = Duration::from_millis(500);
+/// How much of what such a peer still sends is dropped, and how much at once.
+const DROPPED_MAX: usize = 64 * 1024;
+const DROPPED_AT_ONCE: usize = 4 * 1024;
 /// A connection that has been quiet for so long gives its buffer back.
 const QUIET: Duration = Duration::from_secs(1);
 /// Interval for trying a socket that reports no room: it reports room only when much of its buffer is free, which a
@@ -173,6 +178,9 @@ pub(super) enum Disconnect {
     Io(#[from] io::Error),
     #[error("{0}")]
     Refused(String),
+    /// The last answer has the reason for the peer.
+    #[error("{0}")]
+    Answered(String),
 }
 
 pub(super) struct Connection<H: Handler> {
@@ -250,6 +258,9 @@ impl<H: Handler> Connection<H> {
                 }
             };
             if let Err(reason) = round {
+                if matches!(reason, Disconnect::Answered(_)) {
+                    self.linger().await;
+                }
                 self.stream.close();
                 return reason;
             }
@@ -268,7 +279,7 @@ impl<H: Handler> Connection<H> {
         }
         refused?;
         if let Some(reason) = self.last.take() {
-            return Err(Disconnect::Refused(reason));
+            return Err(Disconnect::Answered(reason));
         }
         if was_unproven && self.unproven.is_none() {
             // Whatever comes next, the time to authenticate does not count any more.
@@ -286,6 +297,30 @@ impl<H: Handler> Connection<H> {
             return Ok(());
         }
         self.wait().await
+    }
+
+    /// Waits for the peer to read the last answer and to close. kafka-python drops an answer that it reads together with
+    /// the end of the connection, and a close with unread bytes would make the system drop the answer on its way.
+    async fn linger(&mut self) {
+        let Self { stream, stopping, .. } = self;
+        let closed = async {
+            let (mut dropped, mut left) = (Vec::<u8>::with_capacity(DROPPED_AT_ONCE), DROPPED_MAX);
+            while left > 0 && stream.readable().await.is_ok() {
+                dropped.clear();
+                match stream.try_read_buf(&mut dropped) {
+                    Ok(0) => return,
+                    Ok(read) => left = left.saturating_sub(read),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(_) => return,
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = stopped(stopping) => {}
+            () = closed => {}
+            () = sleep(LAST_ANSWER_READ) => {}
+        }
     }
 
     /// Sends the answers that are ready.

@@ -325,6 +325,7 @@ async fn serve<H: Handler>(stream: Stream, address: SocketAddr, serving: Serving
     match connection.run().await {
         reason @ (Disconnect::FrameLength(_)
         | Disconnect::Refused(_)
+        | Disconnect::Answered(_)
         | Disconnect::TooSlow
         | Disconnect::Unread) => tracing::warn!(%address, %reason, "Closed a connection"),
         reason => tracing::debug!(%address, %reason, "Connection ended"),

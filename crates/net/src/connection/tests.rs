@@ -122,3 +122,30 @@ async fn the_last_answer_is_behind_the_others_and_ends_the_connection() {
     assert_eq!(receive(&mut peer).await.as_deref(), Some(&b"last"[..]));
     assert_eq!(receive(&mut peer).await, None);
 }
+
+#[tokio::test]
+async fn the_end_does_not_overtake_the_last_answer() {
+    let mut peer = connect(Duration::from_secs(20)).await;
+    let begun = Instant::now();
+    send(&mut peer, b"last").await;
+    // A close with unread bytes would reset the connection, and the answer would be lost.
+    peer.write_all(&[7; 20_000]).await.expect("it reads");
+    sleep(Duration::from_millis(100)).await;
+    assert_eq!(receive(&mut peer).await.as_deref(), Some(&b"last"[..]));
+    assert_eq!(receive(&mut peer).await, None);
+    assert!(begun.elapsed() >= LAST_ANSWER_READ, "the peer has time to close");
+}
+
+#[tokio::test]
+async fn peers_that_close_behind_the_last_answer_are_not_waited_for() {
+    const PEERS: u32 = 10;
+    let begun = Instant::now();
+    for _ in 0..PEERS {
+        let mut peer = connect(Duration::from_secs(20)).await;
+        send(&mut peer, b"last").await;
+        assert_eq!(receive(&mut peer).await.as_deref(), Some(&b"last"[..]));
+        peer.shutdown().await.expect("it is open");
+        assert_eq!(receive(&mut peer).await, None);
+    }
+    assert!(begun.elapsed() < PEERS * LAST_ANSWER_READ, "{:?}", begun.elapsed());
+}
