@@ -1,8 +1,9 @@
 //! The audit trail: what a client does, and may not do, is in the file and in the topic, once.
 
-use crate::records::{Topic, batch, fetch_partition, fetched_bytes, produce, values_of};
+use crate::records::{Topic, batch, fetch, fetch_partition, fetched_bytes, produce, values_of};
 use crate::running::{Running, configuration};
 use crate::sasl::log_in;
+use crate::tls::{self, Certificates};
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
@@ -10,8 +11,7 @@ use thalweg_broker::metrics::Exposition;
 use thalweg_client::Connection;
 use thalweg_wire::frame::encode_request;
 use thalweg_wire::request::create_acls_request::AclCreation;
-use thalweg_wire::request::create_topics_request::CreatableTopic;
-use thalweg_wire::request::metadata_request::MetadataRequestTopic;
+use thalweg_wire::request::create_topics_request::{CreatableReplicaAssignment, CreatableTopic};
 use thalweg_wire::request::*;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -68,6 +68,30 @@ fn by_name(name: &str) -> Topic {
 fn lines(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).expect("there is a file");
     text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
+}
+
+/// The events in a topic; none while it cannot be read.
+async fn events(connection: &Connection, topic: &str) -> Vec<Value> {
+    let fetch = fetch(12, &by_name(topic), vec![fetch_partition(0, 0)]);
+    let mut answer = connection.send_at(&fetch, 12).await.expect("an answer");
+    let data = answer.responses.remove(0).partitions.remove(0);
+    if data.error_code != 0 {
+        return Vec::new();
+    }
+    let values = values_of(&fetched_bytes(&data)).into_iter();
+    values.map(|(_, value)| serde_json::from_slice(&value).expect("JSON")).collect()
+}
+
+/// The same, once there is one of a kind about a resource.
+async fn events_with(connection: &Connection, topic: &str, code: &str, name: &str) -> Vec<Value> {
+    for _ in 0..400 {
+        let found = events(connection, topic).await;
+        if !about(&found, code, name).is_empty() {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("no event {code} about {name} in {topic}");
 }
 
 /// The lines of a kind about a resource or a user.
@@ -225,42 +249,137 @@ async fn a_flood_of_denials_is_bounded_and_what_is_missing_is_counted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_in_a_topic_are_read_by_its_consumers_and_cause_no_others() {
     let dir = tempfile::tempdir().expect("a directory");
-    let events = ("thalweg.audit.events", "all");
-    let broker = start(dir.path(), &[("thalweg.audit.topic", "audit"), events]).await;
+    let all = ("thalweg.audit.events", "all");
+    let broker = start(dir.path(), &[("thalweg.audit.topic", "audit"), all]).await;
     let administrator = admin(&broker).await;
     assert_eq!(try_to_produce(&broker, &by_name("orders")).await, 29);
-    let read = async || {
-        let topic = MetadataRequestTopic { name: Some("audit".to_owned()), ..Default::default() };
-        let request = MetadataRequest { topics: Some(vec![topic]), ..Default::default() };
-        let known = administrator.send(&request).await.expect("an answer").topics.remove(0);
-        if known.error_code != 0 {
-            return Vec::new();
+    let found = events_with(&administrator, "audit", "authorization.denied", "orders").await;
+    assert_eq!(only(&found, "authorization.denied", "orders")["unmapped"]["operation"], "WRITE");
+    // Reading the trail, and writing it, is no event: nothing more comes.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let before = events(&administrator, "audit").await.len();
+    for _ in 0..5 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(events(&administrator, "audit").await.len(), before);
+    }
+    administrator.close();
+    broker.stop().await;
+}
+
+/// A broker of a cluster whose events go to the topic `audit`: it joins a controller, or has it.
+async fn member(dir: &Path, node_id: &str, controller: Option<&str>) -> Running {
+    let mut properties = vec![("node.id", node_id), ("thalweg.audit.topic", "audit")];
+    match controller {
+        None => properties.extend([
+            ("process.roles", "broker,controller"),
+            ("listeners", "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"),
+        ]),
+        Some(address) => {
+            properties.extend([("process.roles", "broker"), ("controller.quorum.bootstrap.servers", address)])
         }
-        let topic = Topic { name: "audit".to_owned(), id: known.topic_id };
-        let fetch = crate::records::fetch(12, &topic, vec![fetch_partition(0, 0)]);
-        let mut answer = administrator.send_at(&fetch, 12).await.expect("an answer");
-        let data = answer.responses.remove(0).partitions.remove(0);
-        let values = values_of(&fetched_bytes(&data)).into_iter();
-        values.map(|(_, value)| serde_json::from_slice(&value).expect("JSON")).collect::<Vec<Value>>()
-    };
-    let mut found = Vec::new();
-    for _ in 0..200 {
-        found = read().await;
-        if !about(&found, "authorization.denied", "orders").is_empty() {
+    }
+    Running::start(dir, &properties).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_reach_a_topic_of_another_broker_and_are_counted_while_it_is_away() {
+    let dirs = [(); 3].map(|()| tempfile::tempdir().expect("a directory"));
+    let first = member(dirs[0].path(), "1", None).await;
+    let controller = tls::address(&first, "CONTROLLER");
+    let second = member(dirs[1].path(), "2", Some(&controller)).await;
+    let third = member(dirs[2].path(), "3", Some(&controller)).await;
+    let all_are_alive = || first.server().broker.image().alive_brokers().count() == 3;
+    for _ in 0..400 {
+        if all_are_alive() {
             break;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert_eq!(only(&found, "authorization.denied", "orders")["unmapped"]["operation"], "WRITE");
-    // Reading the trail, and writing it, is no event: nothing more comes.
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    let before = read().await.len();
-    for _ in 0..5 {
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!(read().await.len(), before);
+    let assignments = vec![CreatableReplicaAssignment { partition_index: 0, broker_ids: vec![2] }];
+    let topic = CreatableTopic {
+        name: "audit".to_owned(),
+        num_partitions: -1,
+        replication_factor: -1,
+        assignments,
+        ..Default::default()
+    };
+    let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 5000, ..Default::default() };
+    let created = first.ask(&request).await.topics.remove(0);
+    assert_eq!(created.error_code, 0, "{:?}", created.error_message);
+
+    for (broker, id, name) in [(&first, "1", "by-first"), (&third, "3", "by-third")] {
+        assert_eq!(broker.ask(&creation(name)).await.topics[0].error_code, 0);
+        let found = events_with(second.connection(), "audit", "administration", name).await;
+        assert_eq!(only(&found, "administration", name)["dst_endpoint"]["uid"], id);
     }
-    administrator.close();
+
+    second.stop().await;
+    assert_eq!(first.ask(&creation("meanwhile")).await.topics[0].error_code, 0, "the broker goes on");
+    let of =
+        "thalweg_audit_events_dropped_total{outlet=\"topic\",kind=\"administration\",reason=\"unwritten\"}";
+    for _ in 0..300 {
+        if metric(&metrics(&first), of) > 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!((metric(&metrics(&first), of), metric(&metrics(&third), of)), (1, 0));
+
+    let second = member(dirs[1].path(), "2", Some(&controller)).await;
+    assert_eq!(first.ask(&creation("after")).await.topics[0].error_code, 0);
+    let found = events_with(second.connection(), "audit", "administration", "after").await;
+    assert_eq!(about(&found, "administration", "meanwhile").len(), 0, "it was dropped");
+    let reported = async || {
+        let found = events(second.connection(), "audit").await;
+        found.iter().filter_map(|line| line["unmapped"]["dropped"]["administration"].as_u64()).sum::<u64>()
+    };
+    for _ in 0..100 {
+        if reported().await > 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(reported().await, 1);
+    for broker in [third, second, first] {
+        broker.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logins_by_client_certificate_are_in_the_file() {
+    let certificates = Certificates::new();
+    let (data, trail) =
+        (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
+    let path = trail.path().join("audit.log");
+    let broker =
+        certificates.start(data.path(), &[("thalweg.audit.file", path.to_str().expect("UTF-8"))]).await;
+    let required = tls::address(&broker, "REQUIRED");
+    let ask = async |own: Option<&str>| tls::ask(&required, &certificates.options("ca.pem", own, &[])).await;
+    ask(Some("client.pem")).await.expect("its certificate is good").close();
+    for own in [Some("stranger.pem"), Some("expired.pem"), None] {
+        assert!(ask(own).await.is_err(), "{own:?}");
+    }
     broker.stop().await;
+
+    let lines = lines(&path);
+    let accepted = only(&lines, "login.succeeded", "CN=client");
+    assert_eq!((&accepted["auth_protocol"], &accepted["class_uid"]), (&"SSL".into(), &3002.into()));
+    assert_eq!(accepted["user"]["uid"], "User:CN=client");
+    assert_eq!(accepted["dst_endpoint"]["interface_name"], "REQUIRED");
+    assert_eq!(accepted["unmapped"]["tls_version"], "TLSv1.3");
+    let failed: Vec<_> =
+        lines.iter().filter(|line| line["metadata"]["event_code"] == "login.failed").collect();
+    for words in ["signed by none that ssl.truststore.location trusts", "has expired", "shows no certificate"]
+    {
+        let with_it = failed.iter().filter(|line| {
+            line["status_detail"].as_str().is_some_and(|detail| detail.contains(words))
+                && line["auth_protocol"] == "SSL"
+                && line["dst_endpoint"]["interface_name"] == "REQUIRED"
+                && line["src_endpoint"]["ip"] == "127.0.0.1"
+        });
+        assert_eq!(with_it.count(), 1, "{words}: {lines:#?}");
+    }
+    assert_eq!(failed.len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -19,12 +19,12 @@ use tokio::time::{Instant, timeout};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Certificates of a test, in files.
-struct Certificates {
+pub(crate) struct Certificates {
     dir: tempfile::TempDir,
 }
 
 impl Certificates {
-    fn new() -> Certificates {
+    pub(crate) fn new() -> Certificates {
         let certificates = Certificates { dir: tempfile::tempdir().expect("a temporary directory") };
         let ca = certificates.authority("ca");
         certificates.authority("other-ca");
@@ -67,7 +67,12 @@ impl Certificates {
     }
 
     /// A client's options: the authority that it trusts, and its certificate.
-    fn options(&self, trusted: &str, own: Option<&str>, more: &[(&str, &str)]) -> ConnectionOptions {
+    pub(crate) fn options(
+        &self,
+        trusted: &str,
+        own: Option<&str>,
+        more: &[(&str, &str)],
+    ) -> ConnectionOptions {
         let mut properties = Properties::new();
         properties.set("security.protocol", "SSL");
         properties.set("ssl.truststore.location", &self.path(trusted));
@@ -80,7 +85,7 @@ impl Certificates {
         ConnectionOptions::take(&mut properties, "test").expect("valid settings")
     }
 
-    async fn start(&self, data: &Path, more: &[(&str, &str)]) -> Running {
+    pub(crate) async fn start(&self, data: &Path, more: &[(&str, &str)]) -> Running {
         let (keystore, truststore) = (self.path("broker.pem"), self.path("ca.pem"));
         let mut properties = vec![
             (
@@ -101,13 +106,13 @@ impl Certificates {
     }
 }
 
-fn address(broker: &Running, listener: &str) -> String {
+pub(crate) fn address(broker: &Running, listener: &str) -> String {
     let addresses = &broker.server().addresses;
     addresses.iter().find(|(name, _)| name == listener).expect("a listener").1[0].to_string()
 }
 
 /// Connects and asks once: with TLS 1.3, a server refuses a client's certificate after the handshake.
-async fn ask(address: &str, options: &ConnectionOptions) -> Result<Connection, ClientError> {
+pub(crate) async fn ask(address: &str, options: &ConnectionOptions) -> Result<Connection, ClientError> {
     let connection = Connection::connect(address, options).await?;
     connection.send(&MetadataRequest::default()).await?;
     Ok(connection)

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::Signal;
+use serde_json::Value;
 use tempfile::TempDir;
 use thalweg_client::TlsFault;
 use tokio::net::TcpStream;
@@ -160,6 +161,66 @@ async fn a_client_certificate_is_a_login() {
         Err(fault) => assert_eq!(fault, TlsFault::ClientCertificate),
     }
     until("a line about the missing certificate", || node.said().contains("the client shows no certificate"));
+}
+
+#[tokio::test]
+async fn logins_over_http_are_in_the_audit_trail() {
+    let (authority, trail) = (Authority::new(), tempfile::tempdir().expect("a directory"));
+    authority.sign("client scraper");
+    let start = |dir: &TempDir, name: &str, settings: &[&str]| {
+        let path = trail.path().join(name);
+        let file = format!("thalweg.audit.file={}", path.display());
+        let common = [AUTHORIZER, SUPER_USERS, file.as_str()];
+        (authority.node(dir.path(), &[&common[..], settings].concat()), path)
+    };
+    let events = |path: &Path, code: &str| -> Vec<Value> {
+        let text = std::fs::read_to_string(path).expect("there is a trail");
+        assert!(!text.contains(PASSWORD) && !text.contains("guess"), "no passwords");
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        lines
+            .filter(|line| line["metadata"]["event_code"] == code)
+            .filter(|line| line["dst_endpoint"]["interface_name"] == "HTTP")
+            .collect()
+    };
+
+    let dir = tempfile::tempdir().expect("a directory");
+    let (mut node, path) = start(&dir, "passwords.log", &["http.authentication=basic"]);
+    set_password(&node, "ann", PASSWORD);
+    let mut client = authority.connect(&node).await;
+    for _ in 0..3 {
+        assert_eq!(status(&mut client, "GET", "/metrics", &login("ann", PASSWORD)).await, 403);
+    }
+    let mut client = authority.connect(&node).await;
+    assert_eq!(status(&mut client, "GET", "/metrics", &login("mallory", "guess")).await, 401);
+    node.end(Signal::TERM);
+    let [accepted] = &events(&path, "login.succeeded")[..] else { panic!("one for a connection") };
+    assert_eq!((&accepted["user"]["uid"], &accepted["auth_protocol"]), (&"User:ann".into(), &"BASIC".into()));
+    let [failed] = &events(&path, "login.failed")[..] else { panic!("one") };
+    assert_eq!(
+        (&failed["user"]["uid"], &failed["src_endpoint"]["ip"]),
+        (&"User:mallory".into(), &"127.0.0.1".into())
+    );
+    let denied = events(&path, "authorization.denied");
+    assert!(denied.iter().all(|line| line["api"]["operation"] == "GET /metrics"), "{denied:?}");
+
+    let dir = tempfile::tempdir().expect("a directory");
+    let required = "listener.name.http.ssl.client.auth=required";
+    let (mut node, path) = start(&dir, "certificates.log", &[required]);
+    let (ca, own) = (authority.text_of("ca.crt"), authority.text_of("scraper.pem"));
+    let settings = [("ssl.truststore.location", ca.as_str()), ("ssl.keystore.location", own.as_str())];
+    let mut client = HttpClient::connect(&node.http, &settings).await.expect("a handshake");
+    assert_eq!(status(&mut client, "GET", "/metrics", "").await, 403);
+    // Without a certificate; a client of TLS 1.3 learns it behind its own handshake.
+    if let Ok(mut client) = HttpClient::connect(&node.http, &settings[..1]).await {
+        assert!(client.ask("GET", "/metrics", "").await.is_none());
+    }
+    until("a line about the missing certificate", || node.said().contains("the client shows no certificate"));
+    node.end(Signal::TERM);
+    let [accepted] = &events(&path, "login.succeeded")[..] else { panic!("one for a connection") };
+    assert_eq!(accepted["auth_protocol"], "SSL");
+    assert!(accepted["user"]["name"].as_str().is_some_and(|name| name.contains("scraper")), "{accepted}");
+    let [failed] = &events(&path, "login.failed")[..] else { panic!("one") };
+    assert!(failed["status_detail"].as_str().is_some_and(|why| why.contains("no certificate")), "{failed}");
 }
 
 #[tokio::test]
