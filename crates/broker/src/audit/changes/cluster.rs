@@ -127,29 +127,14 @@ pub(super) fn update_features(
     }
 }
 
-pub(super) fn unregister_broker(
-    request: &UnregisterBrokerRequest,
-    answer: &UnregisterBrokerResponse,
+/// A broker or a voter is added or removed.
+pub(super) fn node(
+    action: Action,
+    kind: &'static str,
+    id: i32,
+    (code, message): (i16, Option<&String>),
     changes: &mut Changes<'_>,
 ) {
-    let ending = (answer.error_code, answer.error_message.as_deref());
-    changes.note(Action::Delete, "Broker", &request.broker_id.to_string(), String::new(), ending);
-}
-
-pub(super) fn add_voter(
-    request: &AddRaftVoterRequest,
-    answer: &AddRaftVoterResponse,
-    changes: &mut Changes<'_>,
-) {
-    let ending = (answer.error_code, answer.error_message.as_deref());
-    changes.note(Action::Create, "Voter", &request.voter_id.to_string(), String::new(), ending);
-}
-
-pub(super) fn remove_voter(
-    request: &RemoveRaftVoterRequest,
-    answer: &RemoveRaftVoterResponse,
-    changes: &mut Changes<'_>,
-) {
-    let ending = (answer.error_code, answer.error_message.as_deref());
-    changes.note(Action::Delete, "Voter", &request.voter_id.to_string(), String::new(), ending);
+    let ending = (code, message.map(String::as_str));
+    changes.note(action, kind, &id.to_string(), String::new(), ending);
 }

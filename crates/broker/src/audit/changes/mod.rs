@@ -117,15 +117,39 @@ pub(super) fn describe(key: ApiKey) -> Option<Describe> {
         ApiKey::UpdateFeatures => {
             |k, v, r, a, c| with::<UpdateFeaturesRequest>(k, v, r, a, c, cluster::update_features)
         }
-        ApiKey::UnregisterBroker => {
-            |k, v, r, a, c| with::<UnregisterBrokerRequest>(k, v, r, a, c, cluster::unregister_broker)
-        }
-        ApiKey::AddRaftVoter => {
-            |k, v, r, a, c| with::<AddRaftVoterRequest>(k, v, r, a, c, cluster::add_voter)
-        }
-        ApiKey::RemoveRaftVoter => {
-            |k, v, r, a, c| with::<RemoveRaftVoterRequest>(k, v, r, a, c, cluster::remove_voter)
-        }
+        ApiKey::UnregisterBroker => |k, v, r, a, c| {
+            with::<UnregisterBrokerRequest>(k, v, r, a, c, |r, a, c| {
+                cluster::node(
+                    Action::Delete,
+                    "Broker",
+                    r.broker_id,
+                    (a.error_code, a.error_message.as_ref()),
+                    c,
+                );
+            });
+        },
+        ApiKey::AddRaftVoter => |k, v, r, a, c| {
+            with::<AddRaftVoterRequest>(k, v, r, a, c, |r, a, c| {
+                cluster::node(
+                    Action::Create,
+                    "Voter",
+                    r.voter_id,
+                    (a.error_code, a.error_message.as_ref()),
+                    c,
+                );
+            });
+        },
+        ApiKey::RemoveRaftVoter => |k, v, r, a, c| {
+            with::<RemoveRaftVoterRequest>(k, v, r, a, c, |r, a, c| {
+                cluster::node(
+                    Action::Delete,
+                    "Voter",
+                    r.voter_id,
+                    (a.error_code, a.error_message.as_ref()),
+                    c,
+                );
+            });
+        },
         _ => return None,
     })
 }
