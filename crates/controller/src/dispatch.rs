@@ -1,111 +1,39 @@
-//! The table of served APIs: versions, decoding of frames into decisions, encoding of refusals.
+//! Frames into decisions: versions, decoding, and the encoding of answers and refusals.
+
+mod about;
+mod served;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use thalweg_metadata::VersionedRecord;
-use thalweg_security::acl::Operation;
 use thalweg_security::quota::MutationQuota;
 use thalweg_wire::frame::{self, LENGTH_LEN};
-use thalweg_wire::request::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
-use thalweg_wire::request::describe_cluster_response::DescribeClusterBroker;
 use thalweg_wire::request::{
     AddRaftVoterRequest, AllocateProducerIdsRequest, AlterClientQuotasRequest, AlterConfigsRequest,
     AlterPartitionReassignmentsRequest, AlterPartitionRequest, AlterUserScramCredentialsRequest,
     ApiVersionsRequest, ApiVersionsResponse, AssignReplicasToDirsRequest, BrokerHeartbeatRequest,
     BrokerRegistrationRequest, CreateAclsRequest, CreateDelegationTokenRequest, CreatePartitionsRequest,
     CreatePartitionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteAclsRequest,
-    DeleteTopicsRequest, DeleteTopicsResponse, DescribeClusterRequest, DescribeClusterResponse,
-    DescribeQuorumRequest, ElectLeadersRequest, EnvelopeRequest, ExpireDelegationTokenRequest, FetchRequest,
-    FetchSnapshotRequest, IncrementalAlterConfigsRequest, ListPartitionReassignmentsRequest,
-    RemoveRaftVoterRequest, RenewDelegationTokenRequest, SaslAuthenticateRequest, SaslHandshakeRequest,
-    UnregisterBrokerRequest, UpdateFeaturesRequest,
+    DeleteTopicsRequest, DeleteTopicsResponse, DescribeClusterRequest, DescribeQuorumRequest,
+    ElectLeadersRequest, ExpireDelegationTokenRequest, FetchRequest, FetchSnapshotRequest,
+    IncrementalAlterConfigsRequest, ListPartitionReassignmentsRequest, RemoveRaftVoterRequest,
+    RenewDelegationTokenRequest, SaslAuthenticateRequest, SaslHandshakeRequest, UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
 };
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Message, Refuse};
+
+use about::{api_version, api_versions, describe_cluster};
+pub use served::serves;
+pub(crate) use served::{AROUND_MAX, authorize, check_envelope};
+use served::{Place, elements_max, place};
 
 use crate::asker::{Asker, Rulings};
 use crate::requester::Requester;
 use crate::state::{ApiError, MutationCall, Now, Outcome, Spent, State};
 
-/// What the requester of an API must be allowed to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Access {
-    /// Nothing: everybody may ask.
-    Everybody,
-    /// An operation on the cluster.
-    Cluster(Operation),
-    /// Operations on what the request names: `state::authorization` checks them.
-    Named,
-}
-
-/// The APIs, in the order of their keys, which is that of ApiVersions. Each says who may use it.
-const SERVED: [(ApiKey, Access); 32] = {
-    use Access::{Cluster, Everybody, Named};
-    use Operation::{Alter, AlterConfigs, ClusterAction, Describe};
-    [
-        (ApiKey::Fetch, Cluster(ClusterAction)),
-        (ApiKey::SaslHandshake, Everybody),
-        (ApiKey::ApiVersions, Everybody),
-        (ApiKey::CreateTopics, Named),
-        (ApiKey::DeleteTopics, Named),
-        (ApiKey::CreateAcls, Cluster(Alter)),
-        (ApiKey::DeleteAcls, Cluster(Alter)),
-        (ApiKey::AlterConfigs, Named),
-        (ApiKey::SaslAuthenticate, Everybody),
-        (ApiKey::CreatePartitions, Named),
-        (ApiKey::CreateDelegationToken, Named),
-        (ApiKey::RenewDelegationToken, Named),
-        (ApiKey::ExpireDelegationToken, Named),
-        (ApiKey::ElectLeaders, Cluster(Alter)),
-        (ApiKey::IncrementalAlterConfigs, Named),
-        (ApiKey::AlterPartitionReassignments, Cluster(Alter)),
-        (ApiKey::ListPartitionReassignments, Cluster(Describe)),
-        (ApiKey::AlterClientQuotas, Cluster(AlterConfigs)),
-        (ApiKey::AlterUserScramCredentials, Cluster(Alter)),
-        (ApiKey::DescribeQuorum, Cluster(Describe)),
-        (ApiKey::AlterPartition, Cluster(ClusterAction)),
-        (ApiKey::UpdateFeatures, Cluster(Alter)),
-        (ApiKey::Envelope, Cluster(ClusterAction)),
-        (ApiKey::FetchSnapshot, Cluster(ClusterAction)),
-        // Unlike on a broker.
-        (ApiKey::DescribeCluster, Cluster(Alter)),
-        (ApiKey::BrokerRegistration, Cluster(ClusterAction)),
-        (ApiKey::BrokerHeartbeat, Cluster(ClusterAction)),
-        (ApiKey::UnregisterBroker, Cluster(Alter)),
-        (ApiKey::AllocateProducerIds, Cluster(ClusterAction)),
-        (ApiKey::AssignReplicasToDirs, Cluster(ClusterAction)),
-        (ApiKey::AddRaftVoter, Cluster(Alter)),
-        (ApiKey::RemoveRaftVoter, Cluster(Alter)),
-    ]
-};
-
-/// Checks an asker against the table, as far as the cluster goes. An API that is not there may not be used.
-pub(crate) fn authorize(api: ApiKey, state: &State, by: &Asker) -> Result<(), ApiError> {
-    let access = SERVED.iter().find(|(served, _)| *served == api).map(|(_, access)| *access);
-    match access {
-        Some(Access::Everybody | Access::Named) => Ok(()),
-        Some(Access::Cluster(operation)) if state.may_on_cluster(by, operation) => Ok(()),
-        Some(Access::Cluster(_)) | None => Err(ApiError::plain(ErrorCode::ClusterAuthorizationFailed)),
-    }
-}
-
-/// Elements that the arrays of one request may have in all. Clients' requests make a bounded number of records.
-const ELEMENTS_MAX: usize = 1_000_000;
-/// As [`ELEMENTS_MAX`], for requests of brokers whose records are as many as their elements.
-const ELEMENTS_OF_BROKERS_MAX: usize = 100_000;
-/// As [`ELEMENTS_MAX`], for requests served on the task itself: it decides nothing else meanwhile. A broker has fewer
-/// directories, listeners and features.
-const ELEMENTS_ON_TASK_MAX: usize = 10_000;
-/// As [`ELEMENTS_MAX`], for the envelope of a request and its principal. Neither has an array.
-pub(crate) const AROUND_MAX: usize = 1_000;
-
 /// Frames from this length on are read beside the workers, and decided beside the controller's task.
 const LARGE: usize = 16 * 1024;
-
-/// Whether the controller serves an API.
-pub fn serves(api: ApiKey) -> bool {
-    SERVED.iter().any(|(served, _)| *served == api)
-}
 
 /// A frame was not answered.
 #[derive(Debug, thiserror::Error)]
@@ -220,35 +148,6 @@ pub(crate) fn is_large(frame: &Bytes) -> bool {
     frame.len() >= LARGE
 }
 
-/// Where a request can be decided.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
-    /// From any copy of the state.
-    Anywhere,
-    /// By the controller's task alone: it is about the log, or about sessions, of which no copy may differ.
-    Task,
-}
-
-fn place(api: ApiKey) -> Place {
-    match api {
-        ApiKey::CreateTopics
-        | ApiKey::DeleteTopics
-        | ApiKey::CreatePartitions
-        | ApiKey::AlterConfigs
-        | ApiKey::IncrementalAlterConfigs
-        | ApiKey::ElectLeaders
-        | ApiKey::AlterPartitionReassignments
-        | ApiKey::ListPartitionReassignments
-        | ApiKey::AlterClientQuotas
-        | ApiKey::AlterPartition
-        | ApiKey::AssignReplicasToDirs
-        | ApiKey::AlterUserScramCredentials
-        | ApiKey::CreateAcls
-        | ApiKey::DeleteAcls => Place::Anywhere,
-        _ => Place::Task,
-    }
-}
-
 /// Reads a frame. `notes_permissions` is of [`Witness`](crate::Witness).
 pub(crate) fn parse(
     frame: Bytes,
@@ -269,15 +168,8 @@ pub(crate) fn parse(
         return encode(&response, api, 0, correlation_id).map(Parsed::Answered);
     }
     check_version(api, version)?;
-    let elements_max = match place(api) {
-        Place::Task => ELEMENTS_ON_TASK_MAX,
-        Place::Anywhere if matches!(api, ApiKey::AlterPartition | ApiKey::AssignReplicasToDirs) => {
-            ELEMENTS_OF_BROKERS_MAX
-        }
-        Place::Anywhere => ELEMENTS_MAX,
-    };
     let is_large = is_large(&frame) && place(api) == Place::Anywhere;
-    let mut d = Decoder::new(frame).with_elements_max(elements_max);
+    let mut d = Decoder::new(frame).with_elements_max(elements_max(api));
     let header = frame::decode_request_header(&mut d, api, version)?;
     let by = Asker::new(requester.clone(), api).noting_permissions(notes_permissions);
     let by = Arc::new(by.with_client_id(header.client_id));
@@ -485,112 +377,3 @@ macro_rules! throttled {
 }
 
 throttled! { CreatePartitionsResponse CreateTopicsResponse DeleteTopicsResponse }
-
-fn api_version(api: ApiKey) -> ApiVersion {
-    let (min_version, max_version) = api.versions();
-    ApiVersion { api_key: api as i16, min_version, max_version }
-}
-
-fn api_versions(state: &State, request: &ApiVersionsRequest, version: i16) -> ApiVersionsResponse {
-    let named = |text: &str| {
-        let inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
-        let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-        edge(text.chars().next()) && edge(text.chars().last()) && text.chars().all(inner)
-    };
-    if version >= 3 && !(named(&request.client_software_name) && named(&request.client_software_version)) {
-        return ApiVersionsResponse { error_code: ErrorCode::InvalidRequest.code(), ..Default::default() };
-    }
-    // Before version 4 Java clients cannot read a range that starts at 0 (KAFKA-17011).
-    let supported = state.supported_features().iter().filter(|(_, range)| version >= 4 || range.min > 0);
-    ApiVersionsResponse {
-        api_keys: SERVED.into_iter().map(|(api, _)| api_version(api)).collect(),
-        supported_features: supported
-            .map(|(name, range)| SupportedFeatureKey {
-                name: name.clone(),
-                min_version: range.min,
-                max_version: range.max,
-            })
-            .collect(),
-        finalized_features_epoch: state.image().offset(),
-        finalized_features: state
-            .finalized_features()
-            .into_iter()
-            .map(|(name, level)| FinalizedFeatureKey {
-                name,
-                max_version_level: level,
-                min_version_level: level,
-            })
-            .collect(),
-        ..Default::default()
-    }
-}
-
-/// DescribeCluster of a controller: controllers, not brokers (KIP-919).
-fn describe_cluster(
-    state: &State,
-    request: &DescribeClusterRequest,
-) -> Result<Outcome<DescribeClusterResponse>, ApiError> {
-    const BROKERS: i8 = 1;
-    const CONTROLLERS: i8 = 2;
-    match request.endpoint_type {
-        CONTROLLERS => {}
-        BROKERS => {
-            let message = "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type \
-                           BROKER";
-            return Err(ApiError::new(ErrorCode::MismatchedEndpointType, message));
-        }
-        other => {
-            let message = format!("Unsupported endpoint type {other}");
-            return Err(ApiError::new(ErrorCode::UnsupportedEndpointType, message));
-        }
-    }
-    let mut brokers = Vec::new();
-    for controller in state.image().cluster().controllers.values() {
-        if let Some(endpoint) = controller.endpoints.first() {
-            brokers.push(DescribeClusterBroker {
-                broker_id: controller.id,
-                host: endpoint.host.clone(),
-                port: i32::from(endpoint.port),
-                ..Default::default()
-            });
-        }
-    }
-    Ok(Outcome::answer(DescribeClusterResponse {
-        endpoint_type: CONTROLLERS,
-        cluster_id: state.cluster_id.clone(),
-        controller_id: state.node_id,
-        brokers,
-        ..Default::default()
-    }))
-}
-
-/// Whether the content of an envelope may be forwarded, and for whom it is.
-pub(crate) fn check_envelope(envelope: &EnvelopeRequest) -> Result<Requester, ErrorCode> {
-    let client = Requester::of_envelope(envelope)?;
-    let prefix = frame::peek_request(&envelope.request_data).map_err(|_| ErrorCode::InvalidRequest)?;
-    match ApiKey::from_i16(prefix.api_key) {
-        Some(
-            ApiKey::CreateTopics
-            | ApiKey::DeleteTopics
-            | ApiKey::CreatePartitions
-            | ApiKey::AlterConfigs
-            | ApiKey::IncrementalAlterConfigs
-            | ApiKey::ElectLeaders
-            | ApiKey::AlterPartitionReassignments
-            | ApiKey::ListPartitionReassignments
-            | ApiKey::AlterClientQuotas
-            | ApiKey::AlterUserScramCredentials
-            | ApiKey::CreateAcls
-            | ApiKey::DeleteAcls
-            | ApiKey::CreateDelegationToken
-            | ApiKey::RenewDelegationToken
-            | ApiKey::ExpireDelegationToken
-            | ApiKey::UpdateFeatures
-            | ApiKey::UnregisterBroker
-            | ApiKey::DescribeQuorum
-            | ApiKey::AddRaftVoter
-            | ApiKey::RemoveRaftVoter,
-        ) => Ok(client),
-        _ => Err(ErrorCode::InvalidRequest),
-    }
-}
