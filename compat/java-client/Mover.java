@@ -2,7 +2,6 @@ import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.atomic.AtomicBoolean;
 
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
@@ -21,8 +20,6 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * compat/confluent-kafka/mover.py is the same on librdkafka, and documents arguments and output.
  */
 final class Mover {
-    private static final AtomicBoolean stopping = new AtomicBoolean();
-
     private final String source;
     private final String sink;
     private final KafkaProducer<byte[], byte[]> producer;
@@ -110,20 +107,12 @@ final class Mover {
     }
 
     public static void main(String[] arguments) throws Exception {
-        Thread main = Thread.currentThread();
-        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
-            stopping.set(true);
-            try {
-                main.join();
-            } catch (InterruptedException interrupted) {
-                Thread.currentThread().interrupt();
-            }
-        }));
-        while (!stopping.get()) {
+        Stop stop = Stop.onSignal();
+        while (!stop.isAsked()) {
             Mover mover = new Mover(arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
             try {
                 mover.begin();
-                while (!stopping.get()) {
+                while (!stop.isAsked()) {
                     mover.move();
                 }
             } catch (KafkaException failure) {

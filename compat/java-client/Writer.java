@@ -1,6 +1,5 @@
 import java.io.FileInputStream;
 import java.util.Properties;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.LockSupport;
 
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -18,21 +17,12 @@ import org.apache.kafka.common.serialization.StringSerializer;
  */
 final class Writer {
     private static final long INTERVAL_NS = 1_000_000_000 / 300;
-    private static final AtomicBoolean stopping = new AtomicBoolean();
 
     private Writer() {
     }
 
     public static void main(String[] arguments) throws Exception {
-        Thread main = Thread.currentThread();
-        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
-            stopping.set(true);
-            try {
-                main.join();
-            } catch (InterruptedException interrupted) {
-                Thread.currentThread().interrupt();
-            }
-        }));
+        Stop stop = Stop.onSignal();
         Properties settings = new Properties();
         try (FileInputStream file = new FileInputStream(arguments[2])) {
             settings.load(file);
@@ -41,7 +31,7 @@ final class Writer {
         StringSerializer text = new StringSerializer();
         try (KafkaProducer<String, String> producer = new KafkaProducer<>(settings, text, text)) {
             long due = System.nanoTime();
-            for (long number = 0; !stopping.get(); number++) {
+            for (long number = 0; !stop.isAsked(); number++) {
                 send(producer, arguments[1], Long.toString(number));
                 due += INTERVAL_NS;
                 LockSupport.parkNanos(due - System.nanoTime());
