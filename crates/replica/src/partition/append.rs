@@ -1,7 +1,7 @@
 //! Appending to a partition that is led here.
 
 use super::intake::{self, OpeningBudget, Taken};
-use super::{AppendError, Partition};
+use super::{AppendError, Partition, RoleError};
 use bytes::Bytes;
 use thalweg_log::{AppendInfo, AppendOptions, AppendOrigin, EndMarker, VerificationGuard};
 use thalweg_record::{
@@ -69,11 +69,7 @@ impl Partition {
         now_ms: i64,
         budget: &mut OpeningBudget,
     ) -> Result<Option<Appended>, AppendError> {
-        let settings = {
-            let state = self.state.lock();
-            state.check_leader(None)?;
-            std::sync::Arc::clone(&state.settings)
-        };
+        let settings = self.leader_settings.read().clone().ok_or(RoleError::NotLeader)?;
         let taken = intake::take(records, &settings, now_ms, budget)?;
         let records = match &taken {
             None => return Ok(None),

@@ -50,7 +50,7 @@ pub use watch::Snapshot;
 use crate::context::ReplicaContext;
 use flush::Flushing;
 use lock::StateLock;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use role::{Follower, Role};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -82,6 +82,8 @@ pub struct Partition {
     outgoing: Outgoing,
     /// The offsets of the log, for looks without the lock.
     published: Arc<PublishedOffsets>,
+    /// What a producer's batch is validated by before the lock is taken; `None` where this broker does not lead.
+    leader_settings: RwLock<Option<Arc<EffectiveTopicConfig>>>,
     /// Incremented when waiting requests must check again for a reason other than offsets, such as a new role.
     generation: AtomicU64,
 }
@@ -155,6 +157,7 @@ impl Partition {
             flushing: Flushing::default(),
             outgoing: Outgoing::default(),
             published,
+            leader_settings: RwLock::new(None),
             generation: AtomicU64::new(0),
         };
         partition.apply(registration);
@@ -231,6 +234,7 @@ impl Partition {
             }
         }
         if role_changes {
+            self.publish_settings(&state);
             self.begin_generation(&mut state);
         }
     }
@@ -240,6 +244,7 @@ impl Partition {
         let mut state = self.state.lock();
         state.settings = Arc::clone(settings);
         state.log.set_config(log);
+        self.publish_settings(&state);
         // Fewer replicas may be enough now.
         state.raise_high_watermark(&self.context);
     }
@@ -248,12 +253,18 @@ impl Partition {
     pub fn retire(&self) {
         let mut state = self.state.lock();
         state.role = Role::Retired;
+        self.publish_settings(&state);
         self.begin_generation(&mut state);
     }
 
     /// Makes all waiting requests look again: the broker is stopping.
     pub fn wake(&self) {
         self.begin_generation(&mut self.state.lock());
+    }
+
+    /// Publishes the settings, or that this broker does not lead, for validation without the lock.
+    fn publish_settings(&self, state: &State) {
+        *self.leader_settings.write() = state.leader().map(|_| Arc::clone(&state.settings));
     }
 
     /// Makes all waiting requests look again.
