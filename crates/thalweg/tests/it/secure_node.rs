@@ -1,10 +1,13 @@
 //! `serve --secure` and the commands of `security`, as their user runs them.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
+use rcgen::{CertificateParams, DnType, Issuer, KeyPair, date_time_ymd};
 use serde_json::Value;
 use tempfile::TempDir;
+use thalweg_client::{Connection, ConnectionOptions, Properties};
+use thalweg_wire::request::MetadataRequest;
 
 use super::binary::{run, run_with_input, thalweg, until};
 use super::node::Node;
@@ -306,4 +309,63 @@ fn a_node_of_another_machine_joins_by_an_exported_directory() {
         described.contains("Isr: 1,2") || described.contains("Isr: 2,1")
     });
     drop(second);
+}
+
+/// The certificate that a listener shows, in PEM; none without openssl.
+fn shown_certificate(address: &str, ca: &Path) -> Option<String> {
+    let mut openssl = Command::new("openssl");
+    openssl.args(["s_client", "-connect", address, "-CAfile"]).arg(ca).stdin(Stdio::null());
+    let output = openssl.output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (_, rest) = text.split_once("-----BEGIN CERTIFICATE-----\n")?;
+    let (body, _) = rest.split_once("-----END CERTIFICATE-----")?;
+    Some(body.to_owned())
+}
+
+#[tokio::test]
+#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+async fn a_certificate_that_ends_soon_is_signed_again_while_the_node_runs() {
+    let secured = Secured::start();
+    let security = secured.dir.path().join("data-security");
+    let (file, ca) = (security.join("node-1.pem"), security.join("ca.crt"));
+    let read = |name: &str| std::fs::read_to_string(security.join(name)).expect(name);
+    let plain = |pem: &str| pem.replace("\r\n", "\n");
+    let Some(first) = shown_certificate(&secured.node.address, &ca) else {
+        eprintln!("SKIPPED: a renewed certificate on a listener: install openssl");
+        return;
+    };
+    assert!(plain(&read("node-1.pem")).contains(&first), "the listener shows the file's");
+    let mut properties = Properties::new();
+    for (key, value) in read("client.properties").lines().filter_map(|line| line.split_once('=')) {
+        if key != "bootstrap.servers" {
+            properties.set(key, value);
+        }
+    }
+    let options = ConnectionOptions::take(&mut properties, "test").expect("valid settings");
+    let old = Connection::connect(&secured.node.address, &options).await.expect("the administrator");
+
+    // One of the same authority and key that ends in a few days.
+    let key = KeyPair::from_pem(&read("ca.key")).expect("the key of the authority");
+    let issuer = Issuer::from_ca_cert_pem(&read("ca.crt"), key).expect("the authority");
+    let mut params = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()]).expect("names");
+    params.distinguished_name.push(DnType::CommonName, "node-1");
+    let soon = chrono::Utc::now() + chrono::Duration::days(20);
+    let part = |format: &str| soon.format(format).to_string().parse::<u16>().expect("a number");
+    let small = |number: u16| u8::try_from(number).expect("small");
+    params.not_after = date_time_ymd(i32::from(part("%Y")), small(part("%m")), small(part("%d")));
+    let own = KeyPair::from_pem(&read("node-1.key")).expect("the key of the node");
+    let ending = params.signed_by(&own, &issuer).expect("a certificate").pem();
+    std::fs::write(&file, format!("{}{ending}{}", own.serialize_pem(), read("ca.crt"))).expect("written");
+
+    until("it is signed again", || secured.node.said().contains("Signed this node's certificate again"));
+    let renewed = plain(&read("node-1.pem"));
+    assert!(!renewed.contains(&first) && !renewed.contains(&plain(&ending)), "it is another one");
+    until("new connections get it", || {
+        let shown = shown_certificate(&secured.node.address, &ca).expect("a handshake");
+        renewed.contains(&shown)
+    });
+    let answer = old.send(&MetadataRequest::default()).await.expect("an old connection is kept");
+    assert_eq!(answer.brokers.len(), 1);
+    let new = Connection::connect(&secured.node.address, &options).await.expect("a new one is trusted");
+    new.close();
 }
