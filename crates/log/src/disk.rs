@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 mod descriptors;
 mod faults;
 mod memory;
+mod slow;
 mod waits;
 
 use descriptors::OpenFile;
@@ -26,6 +27,7 @@ pub use descriptors::{Descriptors, OpenConnection, TooFewDescriptors, lacks_desc
 pub use faults::Faults;
 pub use memory::{Draw, MemoryDisk};
 use memory::{MemoryFile, MemoryLock};
+use slow::{Operation, timed};
 pub(crate) use waits::check as check_may_wait;
 pub use waits::{NoWaits, WaitsAllowed, allow_waits};
 
@@ -491,7 +493,7 @@ impl LogFile {
                 return Ok(allowed);
             }
         }
-        Ok(rustix::io::pwritev(file, pieces, position)?)
+        Ok(timed(Operation::Write, file, || rustix::io::pwritev(file, pieces, position))?)
     }
 
     /// Cuts or extends the file. Cutting to the present length gives preallocated space back.
@@ -537,7 +539,7 @@ impl LogFile {
                 if let Some(faults) = faults {
                     faults.before_sync()?;
                 }
-                file.sync_data()
+                timed(Operation::Sync, file, || file.sync_data())
             }
             Open::Memory(memory) => memory.sync_data(),
         }
