@@ -81,6 +81,31 @@ public final class JavaTools extends Suite {
         check(configs(entity, "--describe", "--all").good().out().contains("log.retention.ms="), "all settings");
     }
 
+    public void configsChangeTheLevelsOfLoggers() throws Exception {
+        String listed = Tool.run("ClusterTool", "list-endpoints", "--bootstrap-server", BOOTSTRAP).good().out();
+        String node = listed.lines().skip(1).findFirst().orElseThrow().split("\\s+")[0];
+        String[] entity = {"--entity-type", "broker-loggers", "--entity-name", node};
+        String described = configs(entity, "--describe").good().out();
+        check(described.contains("root=INFO sensitive=false synonyms={}"), described);
+        // A logger besides the root that has the level of the root: the kinds of brokers have others.
+        String logger = described.lines().map(String::strip).filter(line -> line.contains("=INFO sensitive="))
+                .map(line -> line.substring(0, line.indexOf('='))).filter(name -> !name.equals("root"))
+                .findFirst().orElseThrow();
+        configs(entity, "--alter", "--add-config", logger + "=DEBUG").good();
+        until("the level", () -> configs(entity, "--describe").out().contains(logger + "=DEBUG"));
+        configs(entity, "--alter", "--delete-config", logger).good();
+        until("that of the root", () -> configs(entity, "--describe").out().contains(logger + "=INFO"));
+        Tool.Outcome unknown = configs(entity, "--alter", "--add-config", "no.such.logger=DEBUG");
+        check(unknown.status() != 0 && (unknown.out() + unknown.err()).contains("no.such.logger"),
+                unknown.out() + unknown.err());
+        Tool.Outcome loud = configs(entity, "--alter", "--add-config", logger + "=LOUD");
+        check(loud.status() != 0 && (loud.out() + loud.err()).contains("Valid log levels are DEBUG, ERROR, FATAL, INFO, TRACE, WARN"),
+                loud.out() + loud.err());
+        Tool.Outcome root = configs(entity, "--alter", "--delete-config", "root");
+        check(root.status() != 0 && (root.out() + root.err()).contains("Removing the log level of the root logger is not allowed"),
+                root.out() + root.err());
+    }
+
     public void configsKeepCredentialsOfAUser() throws Exception {
         String user = unique("user");
         String[] entity = {"--entity-type", "users", "--entity-name", user};
