@@ -8,8 +8,9 @@ use crate::request_metrics::RequestMetrics;
 use crate::secured::SecuredListeners;
 use parking_lot::RwLock;
 use std::sync::Arc;
+use std::time::Duration;
 use thalweg_audit::Trail;
-use thalweg_config::BrokerConfig;
+use thalweg_config::{BrokerConfig, Loggers};
 use thalweg_coordinator::group::GroupCoordinator;
 use thalweg_coordinator::transaction::{
     MarkerSender, MarkerWriter, ProducerIds, TransactionCoordinator, Verifier,
@@ -53,6 +54,10 @@ pub struct Broker {
     pub quotas: ClientQuotas,
     /// The audit trail, if there is one.
     pub trail: Option<Arc<Trail>>,
+    /// The loggers of this process, if their levels can be changed.
+    pub loggers: Option<Arc<Loggers>>,
+    /// How long a request may take before it is logged.
+    pub slow_request: Option<Duration>,
     /// The way to other brokers.
     pub peers: Arc<Peers>,
     /// Slots for large requests, which are decided beside the runtime's workers.
@@ -98,6 +103,7 @@ pub struct BrokerParts {
     pub config: Arc<BrokerConfig>,
     pub secured: Arc<SecuredListeners>,
     pub trail: Option<Arc<Trail>>,
+    pub loggers: Option<Arc<Loggers>>,
     pub clock: Clock,
     pub request_memory: FrameMemory,
     pub answer_memory: AnswerMemory,
@@ -166,6 +172,8 @@ impl Broker {
             answer_memory: parts.answer_memory,
             requests: RequestMetrics::new(&parts.served),
             trail: parts.trail,
+            loggers: parts.loggers,
+            slow_request: config.log_lines.slow_request,
             peers,
             quotas: ClientQuotas::new(config.network.quota_samples, config.network.quota_sample),
             large_requests: Semaphore::new(LARGE_REQUESTS_MAX),

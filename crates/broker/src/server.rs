@@ -25,7 +25,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_audit::Trail;
-use thalweg_config::BrokerConfig;
+use thalweg_config::{BrokerConfig, Loggers};
 use thalweg_coordinator::group::{GroupConfig, GroupCoordinator};
 use thalweg_coordinator::internal_log::{ImageTopics, InternalLog};
 use thalweg_coordinator::transaction::{TransactionConfig, TransactionCoordinator};
@@ -69,16 +69,18 @@ pub struct Server {
 
 /// Starts a broker: with an embedded controller, or as a member of a quorum of controllers elsewhere.
 pub async fn start(config: BrokerConfig) -> Result<Server, StartError> {
-    start_watched(config, &Loading::default()).await
+    start_watched(config, &Loading::default(), None).await
 }
 
-/// Starts a broker like [`start`]; `loading` shows the progress meanwhile. Boxed, so that this crate compiles it, and all
+/// Starts a broker like [`start`]; `loading` shows the progress meanwhile, `loggers` are those of this process. Boxed, so that this crate compiles it, and all
 /// tasks that it spawns: the body of an `async fn` is compiled in the crate that awaits it.
 pub fn start_watched(
     config: BrokerConfig,
     loading: &Loading,
+    loggers: Option<Arc<Loggers>>,
 ) -> Pin<Box<dyn Future<Output = Result<Server, StartError>> + Send + '_>> {
-    Box::pin(async move { start_on(&Machine::real(), config, loading).await })
+    let machine = Machine { loggers, ..Machine::real() };
+    Box::pin(async move { start_on(&machine, config, loading).await })
 }
 
 /// Starts a broker as [`start_watched`] does, on a machine of the caller's choice.
@@ -176,6 +178,7 @@ fn assemble(
         config: Arc::clone(config),
         secured,
         trail: trail.cloned(),
+        loggers: machine.loggers.clone(),
         clock: machine.clock.clone(),
         request_memory: connections.memory.clone(),
         answer_memory: connections.answers.clone(),

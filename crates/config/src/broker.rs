@@ -18,9 +18,9 @@ use super::rules;
 use super::sasl::{self, SaslListener};
 use super::table::{
     self, AccessSettings, AuditSettings, CleanerSettings, ControllerSettings, DelegationTokenSettings,
-    EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings, LogSettings, MetadataLogSettings,
-    NetworkSettings, NodeSettings, ReplicationSettings, StandardAuthorizerSettings, StreamSettings,
-    TopicSettings, TransactionSettings,
+    EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings, LogLineSettings, LogSettings,
+    MetadataLogSettings, NetworkSettings, NodeSettings, ReplicationSettings, StandardAuthorizerSettings,
+    StreamSettings, TopicSettings, TransactionSettings,
 };
 use super::topic::TopicDefaults;
 use super::value::Value;
@@ -105,6 +105,8 @@ pub struct BrokerConfig {
     pub authorizer: StandardAuthorizerSettings,
     /// The audit trail.
     pub audit: AuditSettings,
+    /// Log lines.
+    pub log_lines: LogLineSettings,
     /// Delegation tokens.
     pub delegation_tokens: DelegationTokenSettings,
     /// Defaults of topics.
@@ -235,6 +237,7 @@ impl BrokerConfig {
             access: AccessSettings::from(&values),
             authorizer: StandardAuthorizerSettings::from(&values),
             audit: AuditSettings::from(&values),
+            log_lines: LogLineSettings::from(&values),
             delegation_tokens: DelegationTokenSettings::from(&values),
             topic_defaults: TopicDefaults::new(&values),
             first_users: Vec::new(),

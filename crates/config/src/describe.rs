@@ -20,6 +20,8 @@ pub enum ConfigSource {
     StaticBroker = 4,
     /// Set nowhere.
     Default = 5,
+    /// The level of a logger.
+    BrokerLogger = 6,
     /// Set for a subscription to clients' metrics.
     ClientMetrics = 7,
     /// Set for the group.

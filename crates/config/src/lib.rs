@@ -19,6 +19,7 @@ mod internal_topic;
 mod java_properties;
 mod key;
 mod listener;
+mod loggers;
 mod node;
 mod outgoing;
 mod properties;
@@ -42,6 +43,7 @@ pub use http::HTTP_LISTENER;
 pub use internal_topic::InternalTopic;
 pub use key::{ConfigKey, ConfigType, Importance, Support, Unit, UpdateMode};
 pub use listener::{Listener, Listeners, SecurityProtocol};
+pub use loggers::{LOGGERS, LogLevel, LogLevels, Logger, LoggerChange, LoggerError, Loggers, ROOT_LOGGER};
 pub use node::{Roles, Voter};
 pub use properties::{
     BadAssignment, BadLine, LoadError, PlacedError, ReadFailed, RefusedConfig, ServerProperties, Warning,
@@ -51,9 +53,9 @@ pub use sasl::{SaslListener, TokenSettings};
 pub use setting::Setting;
 pub use table::{
     AccessSettings, AuditKind, AuditSettings, CleanerSettings, ControllerSettings, DelegationTokenSettings,
-    EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings, LogSettings, MetadataLogSettings,
-    NetworkSettings, NodeSettings, ReplicationSettings, STANDARD_AUTHORIZER_CLASS, SaslKeys,
-    StandardAuthorizerSettings, StreamSettings, TlsKeys, TopicSettings, TransactionSettings,
+    EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings, LogLineSettings, LogSettings,
+    MetadataLogSettings, NetworkSettings, NodeSettings, ReplicationSettings, STANDARD_AUTHORIZER_CLASS,
+    SaslKeys, StandardAuthorizerSettings, StreamSettings, TlsKeys, TopicSettings, TransactionSettings,
 };
 pub use thalweg_log::CleanupPolicy;
 pub use thalweg_record::TimestampType;

@@ -60,6 +60,7 @@ fn source_name(source: ConfigSource) -> &'static str {
         ConfigSource::StaticBroker => "STATIC_BROKER_CONFIG",
         ConfigSource::Default => "DEFAULT_CONFIG",
         ConfigSource::ClientMetrics => "CLIENT_METRICS_CONFIG",
+        ConfigSource::BrokerLogger => "DYNAMIC_BROKER_LOGGER_CONFIG",
         ConfigSource::Group => "GROUP_CONFIG",
     }
 }

@@ -97,6 +97,7 @@ impl SimMachine {
             clock: self.clock.clone(),
             disk: Disk::in_memory(Arc::clone(&self.disk)),
             network: self.network.of_broker(self.id),
+            loggers: None,
         };
         let properties = properties.clone();
         self.start(now_ms, move |seen, stopped| run_node(machine, properties, seen, stopped));

@@ -9,8 +9,6 @@ mod consume;
 pub mod failure;
 mod group;
 mod lab;
-mod log_filter;
-mod log_limit;
 mod perf;
 mod probe;
 mod produce;
@@ -20,6 +18,7 @@ mod stream;
 mod table;
 mod topic;
 
+use crate::logging;
 use clap::{Parser, Subcommand};
 use indicatif::MultiProgress;
 
@@ -87,7 +86,7 @@ impl Cli {
         if let Command::Stream(stream) = &self.command {
             return stream.run(&bars);
         }
-        failure::log_to_standard_error("warn", &bars);
+        logging::begin_for_tool(&bars);
         // One thread: a tool's cost should be its own work, not switching between threads.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(self.run_tool(&bars))

@@ -3,6 +3,7 @@
 mod cli;
 mod hosting;
 mod http;
+mod logging;
 mod secure;
 
 use std::process::ExitCode;

@@ -5,10 +5,9 @@
 //! synonyms, version 3 types and documentation. Only a broker itself describes its configuration.
 //!
 //! Departures: a resource that is named again with the same keys is described once (Kafka repeats it); a broker's keys that
-//! are not served appear only when they are set; the documentation is our own; there are no loggers whose level could be
-//! changed, so those of a broker are an empty list.
+//! are not served appear only when they are set; the documentation is our own.
 
-use super::Call;
+use super::{Call, loggers};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
 use thalweg_config::describe::{DescribedConfig, WantedKeys};
@@ -122,7 +121,10 @@ fn describe(
             Ok(broker.config().describe_broker(wanted))
         }
         ConfigResourceKind::BrokerLogger if name.is_empty() => invalid("Broker id must not be empty"),
-        ConfigResourceKind::BrokerLogger => check_broker(broker, name, "").map(|()| Vec::new()),
+        ConfigResourceKind::BrokerLogger => {
+            check_broker(broker, name, "")?;
+            Ok(loggers::describe(broker, wanted))
+        }
         ConfigResourceKind::ClientMetrics if name.is_empty() => {
             invalid("Client metrics subscription name must not be empty")
         }

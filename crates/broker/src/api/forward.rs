@@ -5,6 +5,7 @@
 //! is answered from the image. So that a client which makes a change and then asks this broker sees the change, the
 //! answer waits a little until the image shows it; Kafka's broker answers at once.
 
+use super::slow::{self, Stage};
 use super::{Api, Call};
 use crate::broker::Broker;
 use bytes::Bytes;
@@ -72,6 +73,7 @@ where
             Ok(answer)
         };
         let (asked, spent) = broker.quotas.timed(asked).await;
+        slow::note(&broker, &call, Stage::Controller, call.received_at);
         let failure = match asked {
             Ok(answer) => {
                 call.answered(&broker);

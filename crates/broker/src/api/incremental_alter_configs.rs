@@ -1,12 +1,12 @@
 //! IncrementalAlterConfigs (key 44), versions 0 and 1 (KIP-339; 1 is flexible): changes single keys of resources:
 //! set, delete, append to lists, subtract from lists.
 //!
-//! Checked here and sent on as AlterConfigs is; the controller decides whether the client may. Departures: an operation that does not exist is answered for its resource
-//! alone, where Kafka fails the whole request; the levels of loggers (KIP-412) cannot be changed, so every logger is
-//! answered as one that does not exist.
+//! Checked here and sent on as AlterConfigs is; the controller decides whether the client may. The levels of loggers (KIP-412)
+//! are this broker's own, and are changed here. Departure: an operation that does not exist is answered for its resource
+//! alone, where Kafka fails the whole request.
 
 use super::alter_configs::{Verdict, Verdicts, check_own, node_id};
-use super::{Call, forward};
+use super::{Call, forward, loggers};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub async fn handle(
     let verdicts = Verdicts::decide(
         &request.resources,
         |resource| (resource.resource_type, resource.resource_name.as_str()),
-        |resource| check(&broker, &call.permissions, resource),
+        |resource| check(&broker, &call.permissions, resource, request.validate_only),
     );
     let rest = IncrementalAlterConfigsRequest { resources: verdicts.rest(request.resources), ..request };
     let answers = if rest.resources.is_empty() {
@@ -61,6 +61,7 @@ fn check(
     broker: &Broker,
     permissions: &Permissions,
     resource: &AlterConfigsResource,
+    validate_only: bool,
 ) -> Result<Option<Verdict>, Verdict> {
     let alterations = alterations(resource)?;
     let name = resource.resource_name.as_str();
@@ -80,11 +81,8 @@ fn check(
                 let message = format!("Unexpected node id. Expected {}, but received {name}", broker.node_id);
                 return Err(Verdict::invalid(message));
             }
-            let missing = alterations.first().map(|alteration| {
-                let message = format!("Logger {} does not exist!", alteration.name);
-                Verdict::new(ErrorCode::InvalidConfig, message)
-            });
-            Ok(Some(missing.unwrap_or(Verdict::FINE)))
+            loggers::alter(broker, alterations, validate_only)?;
+            Ok(Some(Verdict::FINE))
         }
         ConfigResourceKind::Topic | ConfigResourceKind::ClientMetrics | ConfigResourceKind::Group => Ok(None),
         ConfigResourceKind::Unknown(kind) => Err(Verdict::invalid(format!("Unknown resource type {kind}"))),

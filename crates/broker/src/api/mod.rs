@@ -32,10 +32,12 @@ mod init_producer_id;
 mod large;
 mod list_config_resources;
 mod list_offsets;
+mod loggers;
 mod metadata;
 mod offset_for_leader_epoch;
 mod produce;
 mod sasl;
+mod slow;
 mod transactions;
 mod write_txn_markers;
 
@@ -49,6 +51,7 @@ use access::{Access, cluster};
 pub(crate) use auto_create::create_own as create_own_topic;
 use bytes::Bytes;
 pub(crate) use produce::{OWN_VERSION as OWN_PRODUCE_VERSION, produce_own};
+use slow::Stage;
 use std::any::Any;
 use std::future::Future;
 use std::sync::Arc;
@@ -323,6 +326,7 @@ where
     let mut response = answer(broker, &call, request);
     broker.quotas.charge_time(&call.caller(), || call.received_at.elapsed(), &mut response);
     call.answered_with(broker, &response);
+    slow::note(broker, &call, Stage::Handling, call.received_at);
     Ok(call.reply::<R>(&response))
 }
 
@@ -347,6 +351,7 @@ where
         let (mut response, spent) = broker.quotas.timed(answer).await;
         broker.quotas.charge_time(&call.caller(), || spent, &mut response);
         call.answered_with(&broker, &response);
+        slow::note(&broker, &call, Stage::Answer, call.received_at);
         call.reply::<R>(&response)
     })))
 }

@@ -22,6 +22,7 @@ mod refusal;
 mod verify;
 
 use super::elsewhere::{self, Named};
+use super::slow::{self, Stage};
 use super::{Call, large as beside};
 use crate::authorization::Denials;
 use crate::broker::Broker;
@@ -163,6 +164,7 @@ fn acknowledge(
     mut response: ProduceResponse,
     waits: Vec<(Place, Durable)>,
 ) -> Reply {
+    slow::note(broker, &call, Stage::Handling, call.received_at);
     if acks == 0 {
         count(broker, &call, &response);
         return without_answer(&response);
@@ -170,7 +172,8 @@ fn acknowledge(
     if waits.is_empty() {
         return answer(broker, &call, response);
     }
-    let deadline = Instant::now() + timeout;
+    let began = Instant::now();
+    let deadline = began + timeout;
     let broker = Arc::clone(broker);
     Reply::Ordered(Box::pin(async move {
         for ((topic, partition), wait) in waits {
@@ -180,6 +183,7 @@ fn acknowledge(
                 entry.error_code = error.code().code();
             }
         }
+        slow::note(&broker, &call, Stage::Replicas, began);
         answer(&broker, &call, response)
     }))
 }

@@ -32,7 +32,7 @@ pub use coordinators::{
 pub use group::{ClientMetricsKeys, GroupKeys};
 pub use log::{CleanerSettings, LogSettings};
 pub use network::{ListenerSettings, NetworkSettings, TopicSettings};
-pub use own::{AuditKind, AuditSettings, HttpSettings, ProduceKeys, StreamSettings};
+pub use own::{AuditKind, AuditSettings, HttpSettings, LogLineSettings, ProduceKeys, StreamSettings};
 pub use sasl::SaslKeys;
 pub use topic::EffectiveTopicConfig;
 pub use unserved::{TieredStorageKeys, TlsKeys};
@@ -75,6 +75,7 @@ pub const BROKER_FAMILIES: &[Family] = &[
     own::STREAMS,
     own::PRODUCE,
     own::AUDIT,
+    own::LOG_LINES,
 ];
 
 /// The families of a topic's keys.

@@ -3,13 +3,14 @@
 //! One entry per key, as in the tables of Kafka's keys. A key is added here only where Kafka has none: `table::tests` checks it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::super::check::{
     ANY, Check, LIST, LIST_OR_NULL, LISTEN_ADDRESS, at_least, between, filled_list_of, listen_address,
     one_of, one_of_any_case,
 };
 use super::super::key::Support::{Listener, Served};
-use super::super::setting::unless_empty;
+use super::super::setting::{millis_unless_negative, unless_empty};
 use super::declare::{family, names, settings};
 
 settings! {
@@ -65,7 +66,7 @@ settings! {
     AuditSettings, AUDIT "Audit trail";
 
     "thalweg.audit.file": String = null, ANY, Medium, ReadOnly, Served => file: Option<PathBuf> = file,
-        "A file to which audit events are written, one JSON object per line (`docs/security.md`). Its directory must exist. Off by default; `thalweg serve --secure` writes to `audit.log` in the first data directory.",
+        "A file to which audit events are written, one JSON object per line (`docs/security.md`). Its directory must exist. The file is created with mode 0600. Off by default; `thalweg serve --secure` writes to `audit.log` in the first data directory.",
         differs = "Kafka has no such key; its authorizer logs decisions only.";
     "thalweg.audit.file.max.bytes": Long[Bytes] = "104857600", at_least(4096), Low, ReadOnly, Served => file_bytes_max: u64,
         "The size at which the audit file is renamed to `FILE.1`, `FILE.1` to `FILE.2` and so on, and a new one begins.",
@@ -82,6 +83,18 @@ settings! {
     "thalweg.audit.events.per.second": Int = "1000", at_least(1), Low, ReadOnly, Served => events_per_second: u32,
         "The most audit events in a second, for each of the four kinds of `thalweg.audit.events`, so that a flood of one kind does not hide another. More are dropped, counted in `thalweg_audit_events_dropped_total`, and reported in the trail.",
         differs = "Kafka has no such key.";
+}
+
+settings! {
+    /// Log lines.
+    LogLineSettings, LOG_LINES "Log lines";
+
+    "thalweg.log.format": String = "text", one_of(&["text", "json"]), Low, ReadOnly, Served => is_json: bool = is_json,
+        "The form of the lines on standard error: `text` for people, `json` for programs, one object a line with `timestamp`, `level`, `target`, `message` and `fields` (`docs/logging.md`). `thalweg serve --log-format` sets it, too.",
+        differs = "Kafka has no such key; the file of log4j2 describes its logs.";
+    "thalweg.log.slow.request.ms": Long[Ms] = "10000", ANY, Low, ReadOnly, Served => slow_request: Option<Duration> = millis_unless_negative,
+        "How long a request may take before it is logged, with its API, client and what it waited for. Requests that wait by their nature (Fetch, JoinGroup, SyncGroup) are not logged for that. `-1` logs none.",
+        differs = "Kafka has no such key; its request log at level DEBUG has all requests.";
 }
 
 /// A kind of audit events.
@@ -130,6 +143,10 @@ fn listener(address: Option<String>) -> Option<(String, u16)> {
 
 fn is_ssl(protocol: String) -> bool {
     protocol.eq_ignore_ascii_case("SSL")
+}
+
+fn is_json(format: String) -> bool {
+    format == "json"
 }
 
 fn is_basic(scheme: String) -> bool {

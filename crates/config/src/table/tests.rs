@@ -48,9 +48,17 @@ fn every_broker_key_of_kafka_is_in_the_table() {
         assert_eq!(ours, theirs);
     }
     let own = || {
-        [own::HTTP, own::STREAMS, own::PRODUCE, own::REVOCATION, own::AUDIT, access::STANDARD_AUTHORIZER]
-            .into_iter()
-            .flat_map(|family| family.keys)
+        [
+            own::HTTP,
+            own::STREAMS,
+            own::PRODUCE,
+            own::REVOCATION,
+            own::AUDIT,
+            own::LOG_LINES,
+            access::STANDARD_AUTHORIZER,
+        ]
+        .into_iter()
+        .flat_map(|family| family.keys)
     };
     for key in own() {
         assert!(golden.iter().all(|line| line[1] != key.name), "{} is a key of Kafka's", key.name);

@@ -1,10 +1,9 @@
 //! Reporting of failed commands.
 
-use std::io::{self, IsTerminal, Write};
+use std::io;
 use std::process::ExitCode;
 
-use super::log_limit;
-use indicatif::MultiProgress;
+use crate::logging;
 use thalweg_client::{BootstrapError, ClientError, InvalidProperty, InvalidSetting};
 use thalweg_config::{BadAssignment, RefusedConfig};
 use thalweg_lab::perf::PerfError;
@@ -15,11 +14,6 @@ use thalweg_stream::NotExactlyOnce;
 use thalweg_stream::deployment::WrongProperty;
 use thalweg_stream::language::Complaints;
 use thalweg_wire::ApiKey;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
-
-use super::log_filter;
 
 /// Arguments that do not go together, or have no meaning.
 #[derive(Debug, thiserror::Error)]
@@ -47,8 +41,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_broken_pipe) {
         return ExitCode::SUCCESS;
     }
-    // Standard error may be closed.
-    let _ = writeln!(io::stderr(), "thalweg: {}{}", causes(error), hint(error));
+    logging::say(&format!("{}{}", causes(error), hint(error)));
     match error.downcast_ref::<Unhealthy>() {
         Some(unhealthy) => ExitCode::from(unhealthy.code),
         None if is_usage(error) => ExitCode::from(2),
@@ -107,37 +100,4 @@ fn is_usage(error: &anyhow::Error) -> bool {
             || cause.is::<NotExactlyOnce>()
             || cause.downcast_ref::<PerfError>().is_some_and(PerfError::is_usage)
     })
-}
-
-/// Logs lines of this level or above to standard error, or those selected by `RUST_LOG`. Bars are hidden while a line
-/// is written.
-pub fn log_to_standard_error(level: &str, bars: &MultiProgress) {
-    let asked = std::env::var_os(EnvFilter::DEFAULT_ENV).unwrap_or_default();
-    let (filter, complaints) = log_filter::read(&asked.to_string_lossy(), level);
-    for complaint in complaints {
-        // Standard error may be closed.
-        let _ = writeln!(io::stderr(), "thalweg: {complaint}");
-    }
-    // https://no-color.org
-    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let colours = io::stderr().is_terminal() && !unwanted;
-    let bars = bars.clone();
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(move || AboveBars(bars.clone()))
-        .with_ansi(colours)
-        .with_target(false);
-    tracing_subscriber::registry().with(filter).with(log_limit::layer()).with(lines).init();
-}
-
-/// Standard error, above the bars that may be drawn there.
-struct AboveBars(MultiProgress);
-
-impl Write for AboveBars {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.suspend(|| io::stderr().write(line))
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        io::stderr().flush()
-    }
 }

@@ -5,11 +5,11 @@ mod first_users;
 mod secured;
 
 use super::failure::Usage;
-use super::log_limit;
 use crate::hosting::{self, Streams};
 use crate::http::{self, HttpListening, HttpServer};
+use crate::logging::{self, LogFormat};
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use first_users::first_users;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use secured::Secured;
@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use thalweg_broker::metrics::Metrics;
 use thalweg_broker::{ControllerServer, Loading, Server, StartError};
 use thalweg_config::{
-    BrokerConfig, ListenerSettings, Listeners, LogSettings, SecurityProtocol, ServerProperties,
-    StreamSettings, WarningKind,
+    BrokerConfig, ListenerSettings, Listeners, LogLevel, LogLineSettings, LogSettings, Loggers,
+    SecurityProtocol, ServerProperties, StreamSettings, WarningKind,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -65,15 +65,37 @@ pub struct Serve {
     /// made in DIR where they are missing [default: the data directory's name with -security]
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true)]
     secure: Option<Option<PathBuf>>,
+    /// The form of log lines (thalweg.log.format) [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<LogFormatName>,
+}
+
+/// The form of log lines, as `thalweg.log.format` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LogFormatName {
+    /// For people
+    Text,
+    /// One JSON object a line
+    Json,
 }
 
 impl Serve {
     /// Serves until SIGTERM or SIGINT.
     pub fn run(&self, bars: &MultiProgress) -> Result<()> {
         let started = now();
-        super::failure::log_to_standard_error("info", bars);
+        if self.log_format == Some(LogFormatName::Json) {
+            // Also if the properties cannot be read.
+            logging::say_json();
+        }
+        let properties = self.properties()?;
+        let format = match properties.get(LogLineSettings::is_json.name()) {
+            Some("json") => LogFormat::Json,
+            _ => LogFormat::Text,
+        };
+        let loggers = logging::begin(LogLevel::Info, format, bars);
+        logging::log_panics(format);
         tracing::info!("Thalweg {} starts, process {}", env!("CARGO_PKG_VERSION"), std::process::id());
-        let (config, secured) = self.config()?;
+        let (config, secured) = self.config(properties)?;
         for warning in exposure::warnings(&config) {
             tracing::warn!("{warning}");
         }
@@ -87,8 +109,8 @@ impl Serve {
             .build()
             .context("Cannot start the runtime")?;
         let bars = bars.clone();
-        let served =
-            runtime.block_on(async move { tokio::spawn(serve(config, secured, started, bars)).await? });
+        let served = runtime
+            .block_on(async move { tokio::spawn(serve(config, secured, started, bars, loggers)).await? });
         if served.as_ref().is_err_and(|error| error.is::<StoppedEarly>()) {
             // A thread may be in the middle of a recovery, which the next start does again.
             runtime.shutdown_background();
@@ -96,7 +118,8 @@ impl Serve {
         served
     }
 
-    fn config(&self) -> Result<(BrokerConfig, Option<Secured>)> {
+    /// The properties of the file, changed by options.
+    fn properties(&self) -> Result<ServerProperties> {
         let mut properties = match &self.properties {
             Some(path) => ServerProperties::load(path)?,
             None => ServerProperties::default(),
@@ -111,6 +134,14 @@ impl Serve {
         for assignment in &self.set {
             properties.assign("--set", assignment).with_context(|| format!("--set {assignment}"))?;
         }
+        if let Some(format) = self.log_format {
+            let format = if format == LogFormatName::Json { "json" } else { "text" };
+            properties.set_from("--log-format", LogLineSettings::is_json.name(), format);
+        }
+        Ok(properties)
+    }
+
+    fn config(&self, mut properties: ServerProperties) -> Result<(BrokerConfig, Option<Secured>)> {
         let secured = self.secure.as_ref().map(|dir| {
             let host_name = rustix::system::uname();
             secured::secure(&mut properties, dir.as_deref(), &host_name.nodename().to_string_lossy())
@@ -195,9 +226,13 @@ enum Node {
 }
 
 impl Node {
-    async fn start(config: BrokerConfig, loading: &Loading) -> Result<Node, StartError> {
+    async fn start(
+        config: BrokerConfig,
+        loading: &Loading,
+        loggers: Arc<Loggers>,
+    ) -> Result<Node, StartError> {
         if config.node.roles.broker {
-            return Ok(Node::Broker(thalweg_broker::start_watched(config, loading).await?));
+            return Ok(Node::Broker(thalweg_broker::start_watched(config, loading, Some(loggers)).await?));
         }
         Ok(Node::Controller(thalweg_broker::start_controller(config).await?))
     }
@@ -295,6 +330,7 @@ async fn serve(
     secured: Option<Secured>,
     started: Instant,
     bars: MultiProgress,
+    loggers: Arc<Loggers>,
 ) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -304,9 +340,9 @@ async fn serve(
     let advertised = config.listeners.clone();
     let loading = Arc::new(Loading::default());
     let shown = tokio::spawn(show(Arc::clone(&loading), bars));
-    tokio::spawn(log_limit::report());
+    tokio::spawn(logging::limit::report());
     // On its own task, because it blocks while it opens logs.
-    let starting = tokio::spawn(async move { Node::start(config, &loading).await });
+    let starting = tokio::spawn(async move { Node::start(config, &loading, loggers).await });
     let node = tokio::select! {
         node = starting => node?.map_err(anyhow::Error::from),
         _ = terminate.recv() => Err(StoppedEarly.into()),
@@ -386,7 +422,7 @@ async fn stop(running: Served, mut terminate: Signal, mut interrupt: Signal) -> 
     };
     tokio::select! {
         is_clean = running.stop() => {
-            log_limit::report_rest();
+            logging::limit::report_rest();
             if !is_clean {
                 bail!(NOT_IN_ORDER);
             }

@@ -13,7 +13,7 @@ mod verbs;
 use clap::Subcommand;
 use indicatif::MultiProgress;
 
-use crate::cli::failure;
+use crate::logging;
 
 /// Run streams: one line from source to sink.
 #[derive(Subcommand, Debug)]
@@ -58,7 +58,7 @@ impl Stream {
             Stream::Check(check) => check.run(),
             Stream::Modules(modules) => modules.run(),
             hosted => {
-                failure::log_to_standard_error("warn", bars);
+                logging::begin_for_tool(bars);
                 tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(hosted.ask())
             }
         }

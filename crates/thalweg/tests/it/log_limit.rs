@@ -4,7 +4,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use rustix::process::Signal;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
 
+use super::binary::until;
 use super::node::Node;
 
 /// Each of these frames closes its connection with a warning.
@@ -49,4 +52,36 @@ fn malformed_frames_do_not_fill_the_log() {
     let (warnings, is_counted, said) = last;
     assert!((1..=20).contains(&warnings), "{warnings} lines for {} frames", ROUNDS * FRAMES.len());
     assert!(is_counted, "what was left out is not counted: {said}");
+}
+
+#[tokio::test]
+async fn many_addresses_do_not_fill_the_log_either() {
+    const ADDRESSES: u16 = 200;
+    const EACH: usize = 20;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let mut node = Node::start(dir.path(), &[]);
+    let broker = node.address.parse().expect("an address");
+    for number in 1..=ADDRESSES {
+        let from = format!("127.{}.{}.{}:0", number % 7 + 1, number % 256, number % 251 + 1);
+        for _ in 0..EACH {
+            let socket = TcpSocket::new_v4().expect("a socket");
+            socket.bind(from.parse().expect("an address")).expect("all of 127.0.0.0/8 is this machine");
+            let mut stream = socket.connect(broker).await.expect("it listens");
+            stream.write_all(FRAMES[0]).await.expect("it reads");
+            // It closes the connection without an answer.
+            let _ = stream.read(&mut [0]).await;
+        }
+    }
+    node.end(Signal::TERM);
+    until("the count", || node.said().contains("Stopped cleanly"));
+    let said = node.said();
+    let written =
+        said.lines().filter(|line| line.contains("Closed a connection") && line.contains("address=")).count();
+    let counts: Vec<_> = said.lines().filter(|line| line.contains("Closed a connection: and ")).collect();
+    assert!((20..=250).contains(&written), "{written} lines");
+    let [count] = &counts[..] else { panic!("one line for all addresses: {counts:?}") };
+    let (_, rest) = count.split_once(": and ").expect("a count");
+    let suppressed: usize = rest.split(' ').next().and_then(|count| count.parse().ok()).expect("a number");
+    assert_eq!(suppressed + written, usize::from(ADDRESSES) * EACH, "{count}");
+    assert!(count.contains(" sources in the last "), "{count}");
 }

@@ -13,6 +13,7 @@ mod lab_drivers;
 mod lab_secured;
 mod lab_worker;
 mod log_limit;
+mod logging;
 mod node;
 mod replicated;
 mod secure_node;

@@ -16,8 +16,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::console::Lines;
 use super::text::{Text, name};
-use crate::cli::failure;
 use crate::http::{self, HttpListening, HttpServer};
+use crate::logging;
 
 /// Refresh interval of the progress line.
 const DRAWN_EVERY: Duration = Duration::from_millis(500);
@@ -72,7 +72,7 @@ impl Run {
         let plan = self.text.plan()?;
         let deployment = self.text.deployment(&plan)?;
         let (plan, over) = self.text.laid(plan, &deployment)?;
-        failure::log_to_standard_error("warn", bars);
+        logging::begin_for_tool(bars);
         let threads = std::thread::available_parallelism().map_or(2, |count| count.get().max(2));
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
