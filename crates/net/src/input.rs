@@ -196,7 +196,8 @@ impl Input {
             return large.has_room();
         }
         let (len, frame) = (self.buffered().len(), self.frame_len());
-        let usual = if self.is_busy { BLOCK_LARGE } else { BLOCK_SMALL };
+        // With room for two, a read brings the next frame with the rest of this one, and both are answered at once.
+        let usual = if self.is_busy { BLOCK_LARGE.max((2 * frame).min(BLOCK_MAX)) } else { BLOCK_SMALL };
         let wanted = usual.max(frame).max(len + 1);
         if let Some(block) = &mut self.block
             && block.size() >= wanted
