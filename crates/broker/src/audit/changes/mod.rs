@@ -117,6 +117,13 @@ pub(super) fn describe(key: ApiKey) -> Option<Describe> {
         ApiKey::UpdateFeatures => {
             |k, v, r, a, c| with::<UpdateFeaturesRequest>(k, v, r, a, c, cluster::update_features)
         }
+        key => return describe_node(key),
+    })
+}
+
+/// The same for requests about one node.
+fn describe_node(key: ApiKey) -> Option<Describe> {
+    Some(match key {
         ApiKey::UnregisterBroker => |k, v, r, a, c| {
             with::<UnregisterBrokerRequest>(k, v, r, a, c, |r, a, c| {
                 cluster::node(
