@@ -29,7 +29,7 @@ const EXPECTED: [&str; 14] = [
 ];
 
 /// Other allowed entries.
-const ALLOWED: [&str; 10] = [
+const ALLOWED: [&str; 11] = [
     ".cargo",
     ".ci",
     ".github",
@@ -38,13 +38,25 @@ const ALLOWED: [&str; 10] = [
     "Dockerfile",
     "clippy.toml",
     "compat",
+    "deploy",
     "examples",
     "workloads",
 ];
 
 /// The folders of the root: a path that starts with one of them refers to the repository.
-pub const FOLDERS: [&str; 10] =
-    [".cargo", ".ci", ".github", "compat", "crates", "docs", "examples", "scripts", "workloads", "xtask"];
+pub const FOLDERS: [&str; 11] = [
+    ".cargo",
+    ".ci",
+    ".github",
+    "compat",
+    "crates",
+    "deploy",
+    "docs",
+    "examples",
+    "scripts",
+    "workloads",
+    "xtask",
+];
 
 fn check(tree: &Tree) -> Vec<Finding> {
     let present: BTreeSet<_> = tree.paths().filter_map(|path| path.split('/').next()).collect();
