@@ -1,0 +1,147 @@
+"""The clusters that the chart and the compose file describe, started from them without Kubernetes or Docker: each pod or
+service is a host with an address of its own, Thalweg's as containers of the image, Apache Kafka's as processes of its jars.
+
+Ports that are published to the machine are left out: clients run beside the nodes.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+
+import yaml
+
+import artefacts
+from broker import kafka_classpath
+from container import Container, Image, Network
+from suite import until
+
+START_S_MAX = 90
+
+
+class Cluster:
+    """Hosts, and what they run. `thalweg` has the arguments and settings of each broker or controller of Thalweg, `kafka` the
+    environment of each of Apache Kafka."""
+
+    def __init__(self, folder, thalweg, kafka, aliases):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True)
+        self.thalweg, self.kafka = thalweg, kafka
+        self.names = [*thalweg, *kafka]
+        self.aliases = aliases
+        self.brokers = [name for name in thalweg if "controller" not in name]
+        self.containers, self.processes = {}, {}
+
+    def works(self):
+        """Starts it: records are written and read, and it goes on without a broker and without one of several controllers."""
+        image = Image(artefacts.image(), self.folder / "image")
+        with Network(self.folder, self.names) as network:
+            aliases = "".join(f"{network.addresses[name]} {alias}\n" for name, alias in self.aliases.items())
+            network.hosts.write_text(network.hosts.read_text() + aliases)
+            try:
+                self._start(image, network)
+                self._check()
+            except BaseException:
+                for log in sorted(self.folder.glob("*/log")):
+                    print(f"-- {log}\n{log.read_text(errors='replace')[-2000:]}", flush=True)
+                raise
+            finally:
+                for container in self.containers.values():
+                    container.end()
+                for process in self.processes.values():
+                    process.kill()
+                    process.wait()
+
+    def _start(self, image, network):
+        for name, environment in self.kafka.items():
+            self.processes[name] = start_kafka(self.folder / name, environment, network, name)
+        for name, (arguments, settings) in self.thalweg.items():
+            config = None
+            if settings:
+                config = self.folder / f"{name}.properties"
+                config.write_text(settings)
+                config.chmod(0o644)
+            self.containers[name] = Container(image, network, name, self.folder / name, config).start(arguments)
+
+    def _check(self):
+        first, second, third = (self.containers[name] for name in self.brokers)
+        create = ["topic", "create", "orders", "--partitions", "3", "--replication-factor", "3"]
+        until(lambda: self._says(first, create), "a topic with three replicas", timeout=START_S_MAX, pause=1)
+        until(third.is_healthy, "the last broker is healthy", timeout=START_S_MAX)
+        done = first.run(["/usr/bin/thalweg", "produce", "orders"], text="one\n")
+        assert done.returncode == 0, done.stdout
+        read = ["consume", "orders", "--from-beginning", "--max-messages", "1"]
+        assert "one" in self._says(second, read).splitlines()
+        assert third.stop(60) == 0, (third.folder / "log").read_text()[-2000:]
+        if len(self.kafka) > 1:
+            process = self.processes[next(iter(self.kafka))]
+            process.kill()
+            process.wait()
+        until(lambda: self._says(first, ["topic", "create", "others"]), "a topic after the loss", timeout=60, pause=1)
+        done = first.run(["/usr/bin/thalweg", "produce", "orders"], text="two\n")
+        assert done.returncode == 0, done.stdout
+        read = ["consume", "orders", "--from-beginning", "--max-messages", "2"]
+        assert sorted(self._says(second, read).splitlines()) == ["one", "two"]
+
+    @staticmethod
+    def _says(container, command):
+        """The output of a command of the binary, or nothing if it fails."""
+        done = container.run(["/usr/bin/thalweg", *command])
+        return done.stdout or "done" if done.returncode == 0 else ""
+
+
+class Compose(Cluster):
+    """The services of a compose file."""
+
+    def __init__(self, path, folder):
+        document = yaml.safe_load(pathlib.Path(path).read_text())
+        thalweg, kafka = {}, {}
+        for name, service in document["services"].items():
+            if service["image"].startswith("thalweg:"):
+                (config,) = service["configs"]
+                thalweg[name] = (service["command"], document["configs"][config["source"]]["content"])
+            else:
+                defaults = lambda value: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
+                kafka[name] = {key: defaults(value) for key, value in service["environment"].items()}
+        super().__init__(folder, thalweg, kafka, {})
+
+
+class Chart(Cluster):
+    """The pods of a rendered chart."""
+
+    def __init__(self, objects, folder):
+        settings = {
+            part["metadata"]["name"]: part["data"]["server.properties"] for part in objects if part["kind"] == "ConfigMap"
+        }
+        thalweg, aliases = {}, {}
+        for part in objects:
+            if part["kind"] != "StatefulSet":
+                continue
+            name, spec = part["metadata"]["name"], part["spec"]
+            (container,) = spec["template"]["spec"]["containers"]
+            for index in range(spec["replicas"]):
+                pod = f"{name}-{index}"
+                values = {"POD_NAME": pod, "POD_INDEX": str(index)}
+                expand = lambda text: re.sub(r"\$\((\w+)\)", lambda found: values[found[1]], text)
+                thalweg[pod] = ([expand(text) for text in container["args"]], settings.get(name))
+                aliases[pod] = f"{pod}.{spec['serviceName']}.streams.svc"
+        super().__init__(folder, thalweg, {}, aliases)
+
+
+def start_kafka(folder, environment, network, host):
+    """Starts what the image apache/kafka starts: KAFKA_ variables are properties, CLUSTER_ID formats the directory."""
+    folder.mkdir()
+    variables = {key: value for key, value in environment.items() if key.startswith("KAFKA_")}
+    heap = variables.pop("KAFKA_HEAP_OPTS", "-Xmx256m").split()
+    properties = {key.removeprefix("KAFKA_").replace("_", ".").lower(): value for key, value in variables.items()}
+    properties["log.dirs"] = str(folder / "data")
+    file = folder / "server.properties"
+    file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    java = ["java", *heap, "-cp", kafka_classpath()]
+    artefacts.run([*java, "kafka.tools.StorageTool", "format", "--cluster-id", environment["CLUSTER_ID"], "--config", file])
+    inside = f'mount --bind "{network.hosts}" /etc/hosts && exec "$@"'
+    space = ["ip", "netns", "exec", network.space(host), "unshare", "--mount", "sh", "-c", inside, "sh"]
+    with open(folder / "log", "ab") as log:
+        return subprocess.Popen(
+            [*space, *java, "kafka.Kafka", str(file)], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ
+        )

@@ -1,0 +1,202 @@
+"""Packages as their users meet them: installed in a clean Debian that boots with systemd, run as a container, rendered as a
+chart, started as the cluster of the compose file. Nightly only; machines and containers need root.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+
+import yaml
+
+import artefacts
+import clusters
+from artefacts import ROOT, TOOLS, run
+from container import Container, Image, Network
+from suite import Skip, main, until
+
+WORK = pathlib.Path(os.environ.get("WORK") or tempfile.mkdtemp(prefix="packages-"))
+EXPOSURE_MAX = 2.0
+IMAGE_BYTES_MAX = 30_000_000
+# From the package to a record seen, on a machine that has booted.
+FIRST_RECORD_S_MAX = 60
+KUBERNETES = ("1.28", "1.31", "1.36")
+
+
+def needs_root():
+    if os.geteuid() != 0:
+        raise Skip("needs root: machines and containers have namespaces of their own")
+
+
+def test_the_unit_is_hardened():
+    unit = ROOT / "deploy" / "debian" / "thalweg.service"
+    said = run(["systemd-analyze", "security", "--offline=true", "--no-pager", unit]).stdout
+    exposure = float(re.search(r"Overall exposure level for thalweg.service: ([0-9.]+)", said)[1])
+    assert exposure <= EXPOSURE_MAX, said
+
+
+def test_the_binary_is_static():
+    head = run(["readelf", "--program-headers", "--dynamic", artefacts.binary()]).stdout
+    assert "INTERP" not in head and "NEEDED" not in head, head
+
+
+def test_the_deb_has_no_faults():
+    # The manual's pages need a command that prints them.
+    run(["lintian", "--fail-on", "error,warning", "--suppress-tags", "no-manual-page", "--allow-root", artefacts.deb()])
+
+
+def test_the_deb_and_the_image_are_the_same_twice():
+    for make in ("deb", "image"):
+        first, second = (artefacts.script(make, artefacts.binary(), WORK / f"again{at}") for at in range(2))
+        assert pathlib.Path(first).read_bytes() == pathlib.Path(second).read_bytes(), make
+
+
+def test_a_debian_machine_installs_upgrades_removes_and_purges():
+    needs_root()
+    packages = WORK / "machine"
+    packages.mkdir()
+    shutil.copy(pathlib.Path(__file__).with_name("debian-machine"), packages)
+    shutil.copy(artefacts.deb(), packages)
+    shutil.copy(artefacts.deb(), packages / "first.deb")
+    for page in ("start", "operate"):
+        (packages / f"{page}.sh").write_text("".join(f"{line} || return\n" for line in package_commands(page)))
+    shutil.copy(artefacts.deb("0.1.1"), packages / "next.deb")
+    unit = pathlib.Path(__file__).with_name("debian-machine.service")
+    boot = ["systemd-nspawn", "--register=no", "--keep-unit", "--private-network", "--volatile=overlay", "--quiet"]
+    boot += ["-D", artefacts.debian_root(), f"--bind={packages}:/packages"]
+    boot += [f"--bind-ro={unit}:/run/systemd/system/checks.service", "--boot", "systemd.wants=checks.service"]
+    done = subprocess.run([*map(str, boot)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900)
+    results = packages / "results"
+    said = results.read_text() if results.exists() else done.stdout[-2000:] + done.stderr[-2000:]
+    print(said, flush=True)
+    lines = [line for line in said.splitlines() if re.match("(ok|FAIL) ", line)]
+    assert lines and lines[-1] == "ok finished", said
+    failed = [line for line in lines if line.startswith("FAIL")]
+    assert not failed, "; ".join(failed)
+    seconds = int(re.search(r"^milliseconds ([0-9]+)", said, re.M)[1]) / 1000
+    assert seconds <= FIRST_RECORD_S_MAX, f"{seconds} s from the package to a record"
+
+
+def package_commands(page):
+    """The lines of a page that need the package installed."""
+    blocks = re.findall(r"^```sh package\n(.*?)^```$", (ROOT / "docs" / f"{page}.md").read_text(), re.M | re.S)
+    assert blocks, f"docs/{page}.md has no commands for a machine with the package"
+    return "".join(blocks).splitlines()
+
+
+def test_an_image_is_valid_and_small():
+    path = artefacts.image()
+    assert path.stat().st_size <= IMAGE_BYTES_MAX, path.stat().st_size
+    run(["skopeo", "copy", "--quiet", "--insecure-policy", f"oci-archive:{path}", f"dir:{WORK}/copied"])
+    config = json.loads(run(["skopeo", "inspect", "--config", f"oci-archive:{path}"]).stdout)["config"]
+    assert config["User"] == "10001:10001" and config["Volumes"] == {"/var/lib/thalweg": {}}, config
+    # The older form of archives, which `docker load` of every version takes.
+    run(["skopeo", "copy", "--quiet", "--insecure-policy", f"docker-archive:{path}", f"dir:{WORK}/copied-again"])
+    with tarfile.open(path) as layout:
+        assert {"index.json", "manifest.json", "oci-layout"} <= set(layout.getnames())
+
+
+def test_a_container_serves_and_keeps_its_data():
+    needs_root()
+    image = Image(artefacts.image(), WORK / "image")
+    with Network(WORK, ["one"]) as network:
+        container = Container(image, network, "one", WORK / "one").start()
+        try:
+            until(container.is_healthy, "it is healthy", timeout=30)
+            status = pathlib.Path(f"/proc/{container.pid()}/status").read_text()
+            assert re.search(r"^Uid:\s+10001\s+10001", status, re.M), status
+            assert re.search(r"^CapEff:\s+0+$", status, re.M) and re.search(r"^NoNewPrivs:\s+1$", status, re.M), status
+            written = container.run(["/usr/bin/thalweg", "produce", "greetings"], text="hello\n")
+            assert written.returncode == 0, written.stdout
+            assert container.stop() == 0, (container.folder / "log").read_text()
+            assert not container.is_healthy(), "a stopped node is not healthy"
+            container.start()
+            until(container.is_healthy, "it is healthy again", timeout=30)
+            read = container.run(
+                ["/usr/bin/thalweg", "consume", "greetings", "--from-beginning", "--max-messages", "1"]
+            )
+            assert "hello" in read.stdout.splitlines(), read.stdout
+        finally:
+            container.end()
+
+
+def chart(*values, kubernetes="1.31", accepted=True):
+    """The objects of the chart, rendered with values."""
+    command = [TOOLS / "helm", "template", "release", ROOT / "deploy/helm/thalweg", "--namespace", "streams"]
+    command += ["--kube-version", kubernetes, *(part for value in values for part in ("--set-json", value))]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
+    if not accepted:
+        assert done.returncode != 0, done.stdout
+        return done.stderr
+    assert done.returncode == 0, done.stderr
+    return [part for part in yaml.safe_load_all(done.stdout) if part]
+
+
+APACHE = 'controllers={"kind":"apache","clusterId":"MkU3OEVBNTcwNTJENDM2Qk"}'
+EVERYTHING = ['tls={"enabled":true,"secretName":"certificates"}', 'networkPolicy={"enabled":true}', APACHE]
+
+
+def test_the_chart_is_valid():
+    run([TOOLS / "helm", "lint", "--strict", ROOT / "deploy/helm/thalweg"])
+    for version in KUBERNETES:
+        for name, values in {"default": [], "everything": EVERYTHING}.items():
+            rendered = WORK / f"{name}-{version}.yaml"
+            rendered.write_text(yaml.safe_dump_all(chart(*values, kubernetes=version)))
+            validate = ROOT / "target/compat/packages/bin/kubernetes-validate"
+            run([validate, "--strict", "--kubernetes-version", version, rendered])
+
+
+def test_the_chart_refuses_values_that_cannot_work():
+    for value, reason in {
+        'tls={"enabled":true}': "tls.secretName",
+        'controllers={"kind":"apache"}': "controllers.clusterId",
+        'controllers={"kind":"external"}': "controllers.bootstrapServers",
+        "brokers=1": "default.replication.factor",
+        "brokers=0": "brokers",
+        "replicas=3": "replicas",
+    }.items():
+        said = chart(value, accepted=False)
+        assert reason in said, f"{value}: {said}"
+
+
+def test_the_chart_is_what_it_promises():
+    objects = {(part["kind"], part["metadata"]["name"]): part for part in chart(*EVERYTHING)}
+    brokers = objects["StatefulSet", "release-thalweg-broker"]["spec"]
+    assert brokers["updateStrategy"]["type"] == "RollingUpdate" and brokers["replicas"] == 3
+    pod = brokers["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] and pod["terminationGracePeriodSeconds"] >= 60
+    (container,) = pod["containers"]
+    assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert objects["PodDisruptionBudget", "release-thalweg-broker"]["spec"]["maxUnavailable"] == 1
+    assert objects["Service", "release-thalweg-brokers"]["spec"]["clusterIP"] == "None"
+    settings = objects["ConfigMap", "release-thalweg-broker"]["data"]["server.properties"]
+    assert "\nlisteners=SSL://0.0.0.0:9092\n" in settings and "ssl.keystore.location=" in settings, settings
+
+
+def test_the_chart_starts_a_cluster():
+    """The pods of the chart as containers of the image, with their arguments, settings and names."""
+    needs_root()
+    clusters.Chart(chart(), WORK / "chart").works()
+
+
+def test_the_compose_file_is_valid():
+    run([TOOLS / "compose-load", ROOT / "deploy/compose/compose.yaml"])
+
+
+def test_the_compose_file_starts_a_cluster():
+    """Its services on hosts of their own: the image of Thalweg, and Apache Kafka's controllers from its jars."""
+    needs_root()
+    clusters.Compose(ROOT / "deploy/compose/compose.yaml", WORK / "compose").works()
+
+
+def test_the_formula_is_ruby():
+    run(["ruby", "-c", ROOT / "deploy/homebrew/thalweg.rb"])
+
+
+main(globals(), parallel=1)
