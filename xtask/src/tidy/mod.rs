@@ -5,6 +5,7 @@
 //! about words skip this folder.
 
 mod chance;
+mod commands;
 mod dependencies;
 mod documents;
 mod function_size;
@@ -49,7 +50,7 @@ struct Rule {
     check: fn(&Tree) -> Result<Vec<Finding>>,
 }
 
-const RULES: [Rule; 15] = [
+const RULES: [Rule; 16] = [
     dependencies::RULE,
     workspace_table::RULE,
     rooms::RULE,
@@ -64,6 +65,7 @@ const RULES: [Rule; 15] = [
     machines::RULE,
     settings::RULE,
     documents::RULE,
+    commands::RULE,
     root::RULE,
 ];
 

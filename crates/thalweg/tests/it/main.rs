@@ -15,6 +15,8 @@ mod lab_worker;
 mod log_limit;
 mod logging;
 mod node;
+mod packaged;
+mod pages;
 mod replicated;
 mod secure_node;
 mod secured;

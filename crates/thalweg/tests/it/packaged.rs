@@ -1,0 +1,21 @@
+//! The settings that packages bring: the binary takes all of them, without a warning.
+
+use std::path::Path;
+
+use super::node::Node;
+
+const DEPLOY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
+
+#[test]
+fn settings_of_packages_raise_no_warning() {
+    for file in ["debian/server.properties", "oci/server.properties"] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = Path::new(DEPLOY).join(file);
+        let path = path.to_str().expect("text");
+        // Only what the machine of a test does not have differs: the data directory and the ports.
+        let mut node = Node::start_with(dir.path(), &[path], &["listeners=PLAINTEXT://127.0.0.1:0"]);
+        node.end(rustix::process::Signal::TERM);
+        let said = node.said();
+        assert!(!said.contains(" WARN ") && !said.contains(" ERROR "), "{file}: {said}");
+    }
+}
