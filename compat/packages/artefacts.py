@@ -26,8 +26,8 @@ def binary():
 
 
 @functools.cache
-def deb(version="0.1.0"):
-    return pathlib.Path(script("deb", binary(), PLACE, VERSION=version))
+def deb(**variables):
+    return pathlib.Path(script("deb", binary(), PLACE, **variables))
 
 
 @functools.cache

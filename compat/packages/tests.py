@@ -64,7 +64,7 @@ def test_a_debian_machine_installs_upgrades_removes_and_purges():
     shutil.copy(artefacts.deb(), packages / "first.deb")
     for page in ("start", "operate"):
         (packages / f"{page}.sh").write_text("".join(f"{line} || return\n" for line in package_commands(page)))
-    shutil.copy(artefacts.deb("0.1.1"), packages / "next.deb")
+    shutil.copy(artefacts.deb(VERSION="999.0.0"), packages / "next.deb")
     unit = pathlib.Path(__file__).with_name("debian-machine.service")
     boot = ["systemd-nspawn", "--register=no", "--keep-unit", "--private-network", "--volatile=overlay", "--quiet"]
     boot += ["-D", artefacts.debian_root(), f"--bind={packages}:/packages"]
