@@ -1,4 +1,4 @@
-//! Documents name only existing files.
+//! Documents name only existing files, and the table of contents names every page.
 
 use super::root::FOLDERS;
 use super::tree::Tree;
@@ -9,6 +9,9 @@ pub const RULE: Rule = Rule {
     reason: "a document that names missing files, or is too long to read, misleads",
     check: |tree| Ok(check(tree)),
 };
+
+/// The table of contents of the documentation site: every page directly in docs/.
+const CONTENTS: &str = "docs/SUMMARY.md";
 
 const ARCHITECTURE_LINES_MAX: usize = 400;
 
@@ -28,6 +31,14 @@ fn check(tree: &Tree) -> Vec<Finding> {
                 findings.extend(links(line).filter(|link| !link_exists(tree, path, link)).map(gone));
             }
         }
+    }
+    if let Some(contents) = tree.text(CONTENTS) {
+        let linked: Vec<_> = contents.lines().flat_map(links).collect();
+        let pages = tree.texts().filter_map(|(path, _)| path.strip_prefix("docs/"));
+        let pages =
+            pages.filter(|page| page.ends_with(".md") && !page.contains('/') && *page != "SUMMARY.md");
+        let left_out = pages.filter(|page| !linked.contains(page));
+        findings.extend(left_out.map(|page| Finding::new(CONTENTS, 0, format!("leaves out docs/{page}"))));
     }
     let lines = tree.text("ARCHITECTURE.md").map_or(0, |text| text.lines().count());
     if lines > ARCHITECTURE_LINES_MAX {
@@ -109,6 +120,12 @@ mod tests {
             "[a](a.md) [b](../scripts/demo) [c](gone.md#x) [d](https://example.org/x) [e](#e) [f](../../x)\n";
         let gone = ["gone.md", "../../x"].map(|name| format!("names {name}, which does not exist"));
         assert_eq!(findings("docs/b.md", text), gone);
+    }
+
+    #[test]
+    fn the_contents_have_every_page() {
+        assert_eq!(findings(CONTENTS, "- [A](a.md)\n"), [""; 0]);
+        assert_eq!(findings(CONTENTS, "# Summary\n"), ["leaves out docs/a.md"]);
     }
 
     #[test]
