@@ -2,6 +2,7 @@
 chart, started as the cluster of the compose file. Nightly only; machines and containers need root.
 """
 
+import hashlib
 import json
 import os
 import pathlib
@@ -195,8 +196,29 @@ def test_the_compose_file_starts_a_cluster():
     clusters.Compose(ROOT / "deploy/compose/compose.yaml", WORK / "compose").works()
 
 
-def test_the_formula_is_ruby():
-    run(["ruby", "-c", ROOT / "deploy/homebrew/thalweg.rb"])
+def test_a_release_is_whole_and_signed():
+    if run(["git", "-C", ROOT, "status", "--porcelain"]).stdout:
+        raise Skip("a signed release needs a work tree without changes")
+    key, out = WORK / "key", WORK / "release"
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key])
+    variables = {"BINARY": str(artefacts.binary()), "SIGNING_KEY": str(key), "RELEASE_URL": "https://releases.example"}
+    run([ROOT / "scripts/release", out], env={**os.environ, **variables}, timeout=1200)
+    (archive,) = out.glob("*.tar.gz")
+    formula = (out / "thalweg.rb").read_text()
+    run(["ruby", "-c", out / "thalweg.rb"])
+    assert hashlib.sha256(archive.read_bytes()).hexdigest() in formula and "https://releases.example/" in formula, formula
+    # The commands of the start page, which refuse a changed file and a changed list.
+    signers = WORK / "allowed_signers"
+    signers.write_text("release@thalweg " + key.with_suffix(".pub").read_text())
+    verify = ["ssh-keygen", "-Y", "verify", "-f", signers, "-I", "release@thalweg", "-n", "thalweg-release"]
+    verify += ["-s", out / "SHA256SUMS.sig"]
+    sums = out / "SHA256SUMS"
+    run(verify, stdin=sums.open())
+    run(["sha256sum", "--check", "--ignore-missing", "SHA256SUMS"], cwd=out)
+    archive.write_bytes(archive.read_bytes()[:-1])
+    assert subprocess.run(["sha256sum", "--status", "--check", "SHA256SUMS"], cwd=out).returncode != 0
+    sums.write_text(sums.read_text().replace("a", "b", 1))
+    assert subprocess.run(list(map(str, verify)), stdin=sums.open(), capture_output=True).returncode != 0
 
 
 main(globals(), parallel=1)
