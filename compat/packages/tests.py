@@ -73,7 +73,8 @@ def test_a_debian_machine_installs_upgrades_removes_and_purges():
     done = subprocess.run([*map(str, boot)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=900)
     results = packages / "results"
     said = results.read_text() if results.exists() else done.stdout[-2000:] + done.stderr[-2000:]
-    print(said, flush=True)
+    # Indented: compat/run takes other lines for results of tests.
+    print("".join(f"  {line}\n" for line in said.splitlines()), flush=True)
     lines = [line for line in said.splitlines() if re.match("(ok|FAIL) ", line)]
     assert lines and lines[-1] == "ok finished", said
     failed = [line for line in lines if line.startswith("FAIL")]
