@@ -8,12 +8,14 @@
 //! - [`run`] combines them: interleaved repetitions, search for saturation, verdict.
 //! - [`tune`] tries settings step by step and keeps improvements.
 //! - [`result`] is the output; [`report`] shows it in a browser, [`terminal`] on a terminal.
+//! - `cgroup` knows the limits on this process, and sets those of its children.
 //! - [`sample`] observes processes and machine, [`machine`] describes it, [`warm`] reserves memory.
 //! - [`doctor`] examines a host and its brokers.
 //! - [`null_server`] is the reference for calibrating the lab.
 //! - [`evidence`] proves that acknowledged records are in the log.
 
 pub mod calibrate;
+mod cgroup;
 pub mod doctor;
 pub mod evidence;
 pub mod figures;

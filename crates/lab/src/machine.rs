@@ -1,8 +1,8 @@
 //! The description of the machine: what a reader needs to judge a figure, and what `lab compare` checks.
 
-pub(crate) mod cgroup;
 pub(crate) mod mount;
 
+use crate::cgroup;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -15,10 +15,11 @@ mod properties;
 mod readiness;
 mod security;
 
-pub use bootstrap::connect;
+pub use bootstrap::{connect, reach};
 pub use error::{
     BrokerDied, BrokerNotReady, ConnectError, DirectoryFailed, FormatFailed, InvalidBrokers, JarsNotFetched,
-    JavaMissing, JavaTooOld, MavenMissing, NotStarted, PortTaken, PropertyOwned, TargetError, TooFewBrokers,
+    JavaMissing, JavaTooOld, LimitsExceeded, MavenMissing, NoControlGroups, NotStarted, PortTaken,
+    PropertyOwned, TargetError, TooFewBrokers,
 };
 pub use jars::{KAFKA_VERSION, KafkaJars, kafka_jars};
 pub use local::{ControllerKind, LocalCluster, LocalNode, LocalOptions};

@@ -19,7 +19,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use tokio::time::Instant;
 
-use crate::machine::cgroup;
+use crate::cgroup;
 use crate::sample::proc;
 
 /// Free memory to leave alone, so that the page cache of a repetition's data is not evicted.

@@ -51,7 +51,8 @@ pub use mistake::{
 };
 pub use page::{describe, key_table, tables};
 pub use point::{
-    Clients, ClusterSpec, Extent, Keys, Load, Measure, Payload, Point, RecordSpec, Topics, Unit, Verify,
+    Clients, ClusterSpec, Extent, Keys, Load, Measure, NodeLimits, Payload, Point, RecordSpec, Topics, Unit,
+    Verify,
 };
 pub use scale::scaled;
 pub use security::{ClusterSecurity, SaslMechanism, SecurityProtocol};

@@ -3,7 +3,8 @@
 use rustix::process::{Resource, getrlimit};
 
 use super::{Advice, size};
-use crate::machine::{cgroup, chosen, line};
+use crate::cgroup;
+use crate::machine::{chosen, line};
 use crate::sample::proc::{self, CpuTicks};
 
 const HOST: &str = "host";

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | asked rate | a rate was requested, and at least 98 % of it was accepted |
 //! | disk | a disk was busy for at least 90 % of the time, or processors waited for disks for at least 20 % of theirs |
+//! | broker CPU | nodes are limited (`cluster.node_cpus`), and one used at least 90 % of its limit |
 //! | machine CPU, generator CPU, broker CPU | at least 92 % of all processors was busy: clients used more than 60 % of the lab's part, brokers did, or neither; also machine CPU if other processes used more than the lab |
 //! | generator CPU | a thread of a client was busy for at least 90 % of the time |
 //! | stream CPU | the same without a cluster: the stream is measured |
@@ -29,6 +30,8 @@ const MACHINE_BUSY_MIN: f64 = 0.92;
 const IO_WAIT_MIN: f64 = 0.20;
 /// The share of the lab's processor usage that counts as most.
 const MOST: f64 = 0.60;
+/// Processors used by a process, above which threads without any usage were not sampled.
+const THREADLESS: f64 = 0.02;
 /// The share of the requested rate.
 const TAKEN_MIN: f64 = 0.98;
 
@@ -81,6 +84,7 @@ impl Finding {
 fn finding(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding {
     asked_rate(point, repetition)
         .or_else(|| disk(repetition))
+        .or_else(|| node(point, repetition))
         .or_else(|| processors(repetition, machine))
         .or_else(|| thread(point, repetition))
         .or_else(|| network(repetition, machine))
@@ -176,6 +180,19 @@ fn processors(repetition: &Repetition, machine: &Machine) -> Option<Finding> {
     Some(Finding::new(limit, reason))
 }
 
+/// A node that used all of its limit: less than the machine has.
+fn node(point: &Point, repetition: &Repetition) -> Option<Finding> {
+    let limit = f64::from(point.cluster.node.cpu_millis?) / 1000.0;
+    let of_nodes = repetition.processes.iter().filter(|used| is_one_of(&used.name, &BROKERS));
+    let used =
+        |used: &crate::result::ProcessUse| (used.user_s + used.system_s) / repetition.measured_s.max(0.001);
+    let most = of_nodes.max_by(|a, b| used(a).total_cmp(&used(b)))?;
+    (used(most) >= limit * BUSY_MIN).then(|| {
+        let reason = format!("{} used {:.2} processors of its limit of {limit}", most.name, used(most));
+        Finding::new("broker CPU", reason)
+    })
+}
+
 fn thread(point: &Point, repetition: &Repetition) -> Option<Finding> {
     // Without a cluster, the stream is measured.
     let of_clients = if point.cluster.brokers == 0 { "stream CPU" } else { "generator CPU" };
@@ -215,13 +232,22 @@ fn one_partition(point: &Point, repetition: &Repetition) -> Option<Finding> {
 
 fn nothing_at_its_end(repetition: &Repetition) -> Vec<String> {
     let busiest = |prefixes: &[&str]| {
-        let of_them = repetition.processes.iter().filter(|used| is_one_of(&used.name, prefixes));
-        of_them.map(|used| used.busiest_thread).fold(0.0, f64::max) * 100.0
+        let of_them = || repetition.processes.iter().filter(|used| is_one_of(&used.name, prefixes));
+        let most = of_them().map(|used| used.busiest_thread).fold(0.0, f64::max);
+        let used = of_them().map(|used| used.user_s + used.system_s).fold(0.0, f64::max);
+        // A repetition shorter than the interval of sampling threads has no share of theirs, but that of their process.
+        match most > 0.0 || used < THREADLESS * repetition.measured_s {
+            true => format!("{:.0} %", most * 100.0),
+            false => format!(
+                "unknown (its process used {:.2} processors)",
+                used / repetition.measured_s.max(0.001)
+            ),
+        }
     };
     let disk = repetition.host.disks.iter().map(|disk| disk.busy).fold(0.0, f64::max) * 100.0;
     vec![format!(
-        "nothing was saturated: all processors {:.0} % busy, the busiest thread of clients {:.0} % and of brokers \
-         {:.0} %, disks {disk:.0} %",
+        "nothing was seen saturated: all processors {:.0} % busy, the busiest thread of clients {} and of brokers {}, \
+         disks {disk:.0} %",
         repetition.host.cpu_busy * 100.0,
         busiest(&CLIENTS),
         busiest(&BROKERS)
@@ -329,6 +355,34 @@ mod tests {
             (by_network.limit.as_str(), by_network.no_headline.len()),
             ("broker CPU", 0),
             "{by_network:?}"
+        );
+    }
+
+    #[test]
+    fn a_node_at_its_limit_is_the_limit() {
+        let of = |cpu_s: f64| {
+            let mut point = point();
+            point.topics.partitions = 6;
+            point.cluster.node.cpu_millis = Some(100);
+            let one = || Repetition { processes: vec![used("broker-1", cpu_s, 0.1)], ..calm(100.0) };
+            verdict(&point, &[one(), one()])
+        };
+        let found = of(0.96);
+        assert_eq!(found.limit, "broker CPU");
+        assert_eq!(found.reasons, ["broker-1 used 0.10 processors of its limit of 0.1"]);
+        assert_eq!(of(0.5).limit, "unknown");
+    }
+
+    #[test]
+    fn threads_that_were_not_sampled_are_not_said_to_be_idle() {
+        let short = limit(|r| {
+            r.measured_s = 0.25;
+            r.processes = vec![used("broker-1", 0.2, 0.0), used("consumer-0", 0.001, 0.0)];
+        });
+        let said = &short.reasons[0];
+        assert!(
+            said.contains("clients 0 % and of brokers unknown (its process used 0.80 processors)"),
+            "{said}"
         );
     }
 

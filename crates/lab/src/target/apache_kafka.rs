@@ -34,6 +34,9 @@ const JVM_OPTIONS: [&str; 7] = [
     "-Djava.awt.headless=true",
 ];
 
+/// The smallest heap: Kafka needs it to start.
+const HEAP_MB_MIN: u32 = 192;
+
 /// JVM options for the short-lived formatting tool.
 const TOOL_OPTIONS: [&str; 3] = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
 
@@ -74,14 +77,17 @@ async fn launch(
     let controllers = if spec.brokers >= 3 { 3 } else { 1 };
     let (mut brokers, plan, secured) =
         launch::lay_out(KIND, Software::ApacheKafka, controllers, spec, settings, options)?;
-    let jvm = Jvm::new(jars, options.heap_mb, brokers.dir())?;
+    let jvm = Jvm { processors: processors(spec), ..Jvm::new(jars, heap_mb(spec, options), brokers.dir())? };
     let new = NewCluster { id: None, first_user: secured.first_user.as_deref() };
     format(&mut brokers, &plan.nodes, new, jars, options.start_timeout).await?;
+    brokers.limit(spec.node)?;
     for node in &plan.nodes {
         brokers.spawn(&node.name(), jvm.command(node), &node.dir.join("broker.log"))?;
     }
     brokers.set_controllers(plan.controllers());
     let negotiated = readiness::wait(&brokers, &plan, &secured.client, options.start_timeout).await?;
+
+    let held = brokers.hold()?;
 
     let first = &plan.nodes[0];
     let mut command = vec![jars.java.display().to_string()];
@@ -98,7 +104,10 @@ async fn launch(
             kind: KIND.to_owned(),
             version: format!("Apache Kafka {}", jars.kafka_version),
             command,
-            notes: notes(&plan, spec, settings, jars, options),
+            notes: notes(&plan, spec, settings, jars, heap_mb(spec, options))
+                .into_iter()
+                .chain(held)
+                .collect(),
         },
         bootstrap: plan.bootstrap(),
     };
@@ -109,6 +118,8 @@ async fn launch(
 pub(super) struct Jvm<'a> {
     jars: &'a KafkaJars,
     heap_mb: u32,
+    /// The processors that it counts on; none for those that it finds.
+    processors: Option<u32>,
     /// The option for the logging configuration.
     logging: String,
 }
@@ -119,12 +130,13 @@ impl<'a> Jvm<'a> {
         let path = dir.join("log4j2.properties");
         let logging = format!("-Dlog4j2.configurationFile={}", path.display());
         std::fs::write(&path, LOGGING).map_err(|source| DirectoryFailed { path, source })?;
-        Ok(Jvm { jars, heap_mb, logging })
+        Ok(Jvm { jars, heap_mb, processors: None, logging })
     }
 
     fn options(&self) -> Vec<String> {
         let heap = [format!("-Xms{}m", self.heap_mb), format!("-Xmx{}m", self.heap_mb)];
-        heap.into_iter().chain(JVM_OPTIONS.map(str::to_owned)).collect()
+        let processors = self.processors.map(|count| format!("-XX:ActiveProcessorCount={count}"));
+        heap.into_iter().chain(JVM_OPTIONS.map(str::to_owned)).chain(processors).collect()
     }
 
     /// The command of a node.
@@ -134,6 +146,20 @@ impl<'a> Jvm<'a> {
         command.args(self.options()).arg(&self.logging).arg("kafka.Kafka").arg(node.properties_file());
         command
     }
+}
+
+/// The heap of a node: of limited memory a quarter, as a JVM would take by itself, the rest for its threads and cached pages.
+fn heap_mb(spec: &ClusterSpec, options: &StartOptions) -> u32 {
+    match spec.node.memory_mb {
+        Some(memory_mb) => options.heap_mb.min((memory_mb / 4).max(HEAP_MB_MIN)),
+        None => options.heap_mb,
+    }
+}
+
+/// The processors of a limited node, rounded up, as a JVM counts them. A node below one processor is given one until it is ready,
+/// so that it would count right; the option also fixes it for later.
+fn processors(spec: &ClusterSpec) -> Option<u32> {
+    spec.node.cpu_millis.map(|millis| millis.div_ceil(1000))
 }
 
 /// The temporary directory of a broker's JVM.
@@ -193,7 +219,7 @@ fn notes(
     spec: &ClusterSpec,
     settings: &BTreeMap<String, String>,
     jars: &KafkaJars,
-    options: &StartOptions,
+    heap_mb: u32,
 ) -> Vec<String> {
     let mut notes = properties::notes(&spec.properties, settings);
     notes.push(match (plan.nodes.len(), plan.controllers()) {
@@ -205,7 +231,7 @@ fn notes(
     });
     notes.push(format!(
         "{}; a heap of {} MB per broker; jars from {}",
-        jars.java_version, options.heap_mb, jars.origin
+        jars.java_version, heap_mb, jars.origin
     ));
     notes
 }

@@ -1,14 +1,14 @@
 //! The target `--bootstrap`: a running cluster. The lab changes nothing but the topics that it creates.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use thalweg_client::{ConnectionOptions, Properties};
 use thalweg_wire::request::DescribeClusterRequest;
 
-use super::Cluster;
-use super::TargetInfo;
 use super::error::{ConnectError, TargetError, TooFewBrokers};
 use super::security::Negotiated;
+use super::{Cluster, TargetInfo, TargetSpec};
 use crate::workload::ClusterSpec;
 
 /// Connects to a cluster with the client properties of its target. Properties of producers and consumers only are ignored.
@@ -19,6 +19,51 @@ pub async fn connect(
     let options = connection_options(servers, properties)?;
     let failed = |source| ConnectError::Client { bootstrap: servers.join(","), source };
     thalweg_client::Cluster::connect(servers, &options).await.map_err(failed)
+}
+
+/// How long a server may take to accept a connection before a run.
+const REACH_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a server that accepts connections may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Checks that a running cluster is there: within a second one of its servers accepts connections, and then one answers as a
+/// broker to the target's properties. Clusters that the lab starts need no check.
+pub async fn reach(target: &TargetSpec) -> Result<(), ConnectError> {
+    let TargetSpec::Bootstrap { servers, properties } = target else { return Ok(()) };
+    accepts(servers).await?;
+    let options = ConnectionOptions {
+        connect_timeout: ANSWER_TIMEOUT,
+        request_timeout: ANSWER_TIMEOUT,
+        ..connection_options(servers, properties)?
+    };
+    let failed = |source| ConnectError::Client { bootstrap: servers.join(","), source };
+    thalweg_client::Cluster::connect(servers, &options).await.map(drop).map_err(failed)
+}
+
+/// Whether any server accepts connections.
+async fn accepts(servers: &[String]) -> Result<(), ConnectError> {
+    let mut tries = tokio::task::JoinSet::new();
+    for (place, server) in servers.iter().cloned().enumerate() {
+        tries.spawn(async move {
+            let tried = tokio::time::timeout(REACH_TIMEOUT, tokio::net::TcpStream::connect(&server)).await;
+            match tried {
+                Ok(Ok(_)) => Ok(()),
+                Ok(Err(error)) => Err((place, format!("{server}: {error}"))),
+                Err(_) => Err((place, format!("{server}: no answer within {} s", REACH_TIMEOUT.as_secs()))),
+            }
+        });
+    }
+    let mut reasons = Vec::new();
+    while let Some(tried) = tries.join_next().await {
+        match tried.expect("connecting does not panic") {
+            Ok(()) => return Ok(()),
+            Err(reason) => reasons.push(reason),
+        }
+    }
+    reasons.sort();
+    let reasons: Vec<String> = reasons.into_iter().map(|(_, reason)| reason).collect();
+    Err(ConnectError::Unreachable { bootstrap: servers.join(","), reasons: reasons.join("; ") })
 }
 
 /// The options of connections to a cluster whose target has these client properties.
@@ -75,6 +120,9 @@ pub(super) async fn find(
             "The workload asks for {asked}; the client settings for this cluster say {}",
             security.protocol
         ));
+    }
+    if !spec.node.is_none() {
+        notes.push(format!("Limits of the workload for each node, not applied: {}", spec.node.describe()));
     }
     if !spec.properties.is_empty() {
         let list: Vec<String> = spec.properties.iter().map(|(key, value)| format!("{key}={value}")).collect();

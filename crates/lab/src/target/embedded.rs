@@ -33,6 +33,7 @@ async fn launch(
     program: &Path,
 ) -> Result<(Cluster, Brokers), TargetError> {
     let (mut brokers, plan, secured) = launch::lay_out(KIND, Software::Thalweg, 1, spec, settings, options)?;
+    brokers.limit(spec.node)?;
     let mut logs = Vec::new();
     let mut first = None;
     for node in &plan.nodes {
@@ -54,7 +55,9 @@ async fn launch(
     }
     let negotiated = readiness::wait(&brokers, &plan, &secured.client, options.start_timeout).await?;
 
+    let held = brokers.hold()?;
     let mut notes = properties::notes(&spec.properties, settings);
+    notes.extend(held);
     if plan.nodes.len() > 1 {
         notes.push(format!("KRaft: {} brokers; broker 1 is also the only controller", plan.nodes.len()));
     }

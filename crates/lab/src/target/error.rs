@@ -9,6 +9,7 @@ use thalweg_client::{ClientError, InvalidSetting};
 
 use super::BROKERS_MAX;
 use super::jars::KAFKA_VERSION;
+pub use crate::cgroup::NoControlGroups;
 
 /// Why a target could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +53,12 @@ pub enum TargetError {
     /// The brokers did not become ready in time.
     #[error(transparent)]
     BrokerNotReady(#[from] BrokerNotReady),
+    /// The nodes cannot be limited here.
+    #[error(transparent)]
+    NoControlGroups(#[from] NoControlGroups),
+    /// The nodes' limits exceed the machine.
+    #[error(transparent)]
+    LimitsExceeded(#[from] LimitsExceeded),
     /// A certificate could not be made.
     #[error(transparent)]
     Authority(#[from] AuthorityError),
@@ -83,6 +90,23 @@ pub struct PortTaken {
     pub listener: Option<String>,
     /// The system's error.
     pub source: io::Error,
+}
+
+/// The nodes may together use more than the machine has, so that their limits would not hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{brokers} nodes of {limits} need {asked}, but this machine has {found}, and the clients need some, too: use a point with \
+     smaller nodes, or a larger machine"
+)]
+pub struct LimitsExceeded {
+    /// The nodes.
+    pub brokers: u32,
+    /// The limits of each.
+    pub limits: String,
+    /// What they need together.
+    pub asked: String,
+    /// What there is.
+    pub found: String,
 }
 
 /// A running cluster has fewer brokers than the point needs.
@@ -226,6 +250,16 @@ pub struct BrokerNotReady {
 /// A cluster does not answer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ConnectError {
+    /// No server accepts connections.
+    #[error(
+        "No server of {bootstrap} can be reached: {reasons}. Check the address, and that the cluster runs"
+    )]
+    Unreachable {
+        /// Its address.
+        bootstrap: String,
+        /// The cause for each server.
+        reasons: String,
+    },
     /// No broker answers.
     #[error("Cannot connect to {bootstrap}: {source}")]
     Client {

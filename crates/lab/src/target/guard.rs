@@ -10,22 +10,30 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 /// The guard's script: `group N` registers a process group to end, `forget` clears all groups, which have ended, `remove DIR`
-/// registers a directory to remove, and `release` cancels everything.
+/// registers a directory to remove, `limit DIR` a control group, and `release` cancels everything.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP
 groups=
 dirs=
+limits=
 while read -r word what; do
   case $word in
     group) groups="$groups $what" ;;
     forget) groups= ;;
     remove) dirs="$dirs$what
 " ;;
+    limit) limits="$limits$what
+" ;;
     release) exit 0 ;;
   esac
 done
 for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
 printf %s "$dirs" | while read -r dir; do rm -rf -- "$dir"; done
+# A control group is busy until its last process is gone.
+printf %s "$limits" | while read -r dir; do
+  tries=0
+  while [ -d "$dir" ] && ! rmdir -- "$dir" 2>/dev/null && [ $tries -lt 100 ]; do sleep 0.05; tries=$((tries+1)); done
+done
 "#;
 
 /// The guard's process. Dropped without [`Guard::release`], it acts.
@@ -51,12 +59,21 @@ impl Guard {
 
     /// Registers a directory to remove.
     pub(super) fn remove(&mut self, dir: &Path) -> io::Result<()> {
+        self.say_path("remove", dir)
+    }
+
+    /// Registers the directory of a control group, which is removed after the process groups have ended.
+    pub(super) fn limit(&mut self, dir: &Path) -> io::Result<()> {
+        self.say_path("limit", dir)
+    }
+
+    fn say_path(&mut self, word: &str, dir: &Path) -> io::Result<()> {
         // A line break would truncate the path, and the wrong directory would be removed.
         if !dir.is_absolute() || dir.to_str().is_none_or(|path| path.contains('\n')) {
             let message = "the path must be absolute, in UTF-8 and without line breaks";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        self.say(&format!("remove {}\n", dir.display()))
+        self.say(&format!("{word} {}\n", dir.display()))
     }
 
     /// Registers a process group to end.

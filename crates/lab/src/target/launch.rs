@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::error::TargetError;
+use super::error::{LimitsExceeded, TargetError};
 use super::plan::{Controllers, Plan, Software};
 use super::process::Brokers;
 use super::security::Secured;
@@ -30,6 +30,33 @@ pub(super) fn is_port_taken(log: &str) -> bool {
     log.to_ascii_lowercase().contains("address already in use")
 }
 
+/// Refuses limits that the machine cannot give to all nodes at once: they would share it, unlimited.
+pub(super) fn check_limits(spec: &ClusterSpec) -> Result<(), LimitsExceeded> {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let memory = rustix::system::sysinfo();
+    let memory_mb = (u64::from(memory.mem_unit) * memory.totalram as u64) >> 20;
+    exceeds(spec, cpus as u64, memory_mb)
+}
+
+fn exceeds(spec: &ClusterSpec, cpus: u64, memory_mb: u64) -> Result<(), LimitsExceeded> {
+    let of_all = |limit: Option<u32>| u64::from(limit.unwrap_or(0)) * u64::from(spec.brokers);
+    let (cpu_millis, mb) = (of_all(spec.node.cpu_millis), of_all(spec.node.memory_mb));
+    let exceeded = |asked: String, found: String| LimitsExceeded {
+        brokers: spec.brokers,
+        limits: spec.node.describe(),
+        asked,
+        found,
+    };
+    if cpu_millis > cpus * 1000 {
+        let asked = format!("{} processors", cpu_millis as f64 / 1000.0);
+        return Err(exceeded(asked, cpus.to_string()));
+    }
+    match mb > memory_mb {
+        true => Err(exceeded(format!("{mb} MB of memory"), format!("{memory_mb} MB"))),
+        false => Ok(()),
+    }
+}
+
 /// Creates the directories and properties files of brokers, of which the first `controllers` are also controllers. Starts none.
 pub(super) fn lay_out(
     kind: &str,
@@ -39,6 +66,7 @@ pub(super) fn lay_out(
     settings: &BTreeMap<String, String>,
     options: &StartOptions,
 ) -> Result<(Brokers, Plan, Secured), TargetError> {
+    check_limits(spec)?;
     let mut brokers = Brokers::beginning(&options.work_dir, kind)?;
     for dir in properties::dirs_elsewhere(&spec.properties, brokers.dir()) {
         brokers.make_dir(dir)?;
@@ -51,4 +79,25 @@ pub(super) fn lay_out(
     settings.extend(secured.node.clone());
     plan.write(|_| settings.clone(), |node| properties::log_dirs(&spec.properties, &node.dir))?;
     Ok((brokers, plan, secured))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::NodeLimits;
+
+    #[test]
+    fn limits_beyond_the_machine_are_refused_by_what_it_lacks() {
+        let node = NodeLimits { cpu_millis: Some(2000), memory_mb: Some(8192) };
+        let spec = ClusterSpec { node, ..ClusterSpec::plaintext(3, BTreeMap::new()) };
+        assert_eq!(exceeds(&spec, 6, 24_576), Ok(()));
+        let text = exceeds(&spec, 4, 24_576).expect_err("too few processors").to_string();
+        assert!(
+            text.starts_with("3 nodes of 2 CPU, 8,192 MB need 6 processors, but this machine has 4,"),
+            "{text}"
+        );
+        let text = exceeds(&spec, 6, 20_000).expect_err("too little memory").to_string();
+        assert!(text.contains("need 24576 MB of memory, but this machine has 20000 MB"), "{text}");
+        assert_eq!(exceeds(&ClusterSpec::plaintext(9, BTreeMap::new()), 1, 1), Ok(()), "no limits");
+    }
 }

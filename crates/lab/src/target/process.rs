@@ -10,14 +10,19 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::time::Instant;
 
-use super::error::{BrokerDied, DirectoryFailed, NotStarted};
+use super::error::{BrokerDied, DirectoryFailed, NotStarted, TargetError};
 use super::guard::Guard;
+use crate::cgroup::Groups;
+use crate::workload::NodeLimits;
 
 /// Number of log lines in an error.
 const TAIL_LINES: usize = 20;
 
 /// Bytes of a log that are read for its tail.
 const TAIL_BYTES: usize = 256 << 10;
+
+/// Processor time of a starting node, in thousandths of a processor, if its limit is lower.
+const STARTING_CPU_MILLIS: u32 = 1000;
 
 /// Interval of checking a stopping process.
 const POLL: Duration = Duration::from_millis(20);
@@ -35,6 +40,8 @@ pub(super) struct Brokers {
     dirs: Vec<PathBuf>,
     /// None for a running cluster.
     guard: Option<Guard>,
+    /// The limits of each process that is started from now on.
+    limits: Option<(NodeLimits, Groups)>,
 }
 
 /// One broker.
@@ -51,7 +58,14 @@ struct BrokerProcess {
 impl Brokers {
     /// No brokers: a running cluster.
     pub(super) fn none() -> Brokers {
-        Brokers { processes: Vec::new(), majority: 0, home: None, dirs: Vec::new(), guard: None }
+        Brokers {
+            processes: Vec::new(),
+            majority: 0,
+            home: None,
+            dirs: Vec::new(),
+            guard: None,
+            limits: None,
+        }
     }
 
     /// No brokers yet, with a new directory below `work_dir`.
@@ -112,10 +126,47 @@ impl Brokers {
         Ok(())
     }
 
+    /// Limits each process that is started from now on. Until [`Brokers::hold`], those with less than a processor get one: a start
+    /// would take minutes.
+    pub(super) fn limit(&mut self, limits: NodeLimits) -> Result<(), TargetError> {
+        if !limits.is_none() {
+            self.limits = Some((limits, Groups::find()?));
+        }
+        Ok(())
+    }
+
+    /// Holds all processes to their limits. Returns how, for readers of the result, if there are limits.
+    pub(super) fn hold(&self) -> Result<Option<String>, TargetError> {
+        let Some((limits, groups)) = &self.limits else { return Ok(None) };
+        if let Some(millis) = limits.cpu_millis.filter(|millis| *millis < STARTING_CPU_MILLIS) {
+            groups.set_cpu(millis)?;
+        }
+        let version = groups.version();
+        Ok(Some(format!(
+            "Each node is limited to {} by control groups, version {version}",
+            limits.describe()
+        )))
+    }
+
+    /// The command within a new group, if there are limits.
+    fn limited(&mut self, name: &str, command: Command) -> Result<Command, TargetError> {
+        let cluster = self.home.as_deref().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+        let name = format!("thalweg-lab-{cluster}-{name}");
+        let Some((limits, groups)) = &mut self.limits else { return Ok(command) };
+        let cpu_millis = limits.cpu_millis.map(|millis| millis.max(STARTING_CPU_MILLIS));
+        for dir in groups.make(&name, cpu_millis, limits.memory_mb.map(|mb| u64::from(mb) << 20))? {
+            if let Some(guard) = &mut self.guard {
+                guard.limit(&dir).map_err(|source| DirectoryFailed { path: dir.clone(), source })?;
+            }
+        }
+        Ok(groups.within(&command))
+    }
+
     /// Starts a broker, with its output appended to `log`. It leads a process group: Ctrl-C on the terminal goes to the lab
     /// only, which stops its brokers cleanly.
-    pub(super) fn spawn(&mut self, name: &str, mut command: Command, log: &Path) -> Result<(), NotStarted> {
+    pub(super) fn spawn(&mut self, name: &str, command: Command, log: &Path) -> Result<(), TargetError> {
         let program = PathBuf::from(command.get_program());
+        let mut command = self.limited(name, command)?;
         let failed = |source| NotStarted { program: program.clone(), source };
         let child = command
             .stdin(Stdio::null())
@@ -133,7 +184,7 @@ impl Brokers {
             controls: false,
         });
         match &mut self.guard {
-            Some(guard) => guard.group(pid).map_err(failed),
+            Some(guard) => Ok(guard.group(pid).map_err(failed)?),
             None => Ok(()),
         }
     }
@@ -250,7 +301,10 @@ impl Brokers {
         for broker in self.processes.drain(..) {
             broker.kill();
         }
-        let mut odd = Vec::new();
+        let mut odd = match &mut self.limits {
+            Some((_, groups)) => groups.remove(),
+            None => Vec::new(),
+        };
         for dir in self.dirs.drain(..) {
             if let Err(error) = std::fs::remove_dir_all(&dir)
                 && error.kind() != io::ErrorKind::NotFound

@@ -1,7 +1,7 @@
 //! The built-in workloads: a first look, the latency of replicated records, and those of published reports.
 
 /// Name and text of each, in list order.
-const WORKLOADS: [(&str, &str); 12] = [
+const WORKLOADS: [(&str, &str); 13] = [
     ("quick", include_str!("../../../../workloads/quick.toml")),
     ("ibm-resilient", include_str!("../../../../workloads/ibm-resilient.toml")),
     ("ibm-fast", include_str!("../../../../workloads/ibm-fast.toml")),
@@ -11,6 +11,7 @@ const WORKLOADS: [(&str, &str); 12] = [
     ("xd-direct", include_str!("../../../../workloads/xd-direct.toml")),
     ("xd-stream", include_str!("../../../../workloads/xd-stream.toml")),
     ("aiven-saturation", include_str!("../../../../workloads/aiven-saturation.toml")),
+    ("aiven-plans", include_str!("../../../../workloads/aiven-plans.toml")),
     ("queue-kafka", include_str!("../../../../workloads/queue-kafka.toml")),
     ("replicated-latency", include_str!("../../../../workloads/replicated-latency.toml")),
     ("replicated-scale", include_str!("../../../../workloads/replicated-scale.toml")),

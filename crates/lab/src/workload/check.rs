@@ -80,7 +80,12 @@ impl Rules<'_> {
     /// Streams in memory have no consumers, and nothing to read back.
     fn no_cluster(&mut self, point: &Point) {
         let without = "without a cluster (cluster.brokers = 0)";
-        for key in ["cluster.security_protocol", "cluster.sasl_mechanism"] {
+        for key in [
+            "cluster.security_protocol",
+            "cluster.sasl_mechanism",
+            "cluster.node_cpus",
+            "cluster.node_memory_mb",
+        ] {
             if self.is_set(key) {
                 self.refuse(key, format!("has no effect {without}"), "remove it");
             }

@@ -12,8 +12,8 @@ use super::key::{self, Key};
 use super::layer::{Layer, POINTS_MAX, unknown};
 use super::mistake::{InvalidFile, Mistake, Position};
 use super::{
-    Clients, ClusterSecurity, ClusterSpec, Extent, Keys, Load, Measure, Payload, Point, Published,
-    RecordSpec, Topics, Unit, Workload,
+    Clients, ClusterSecurity, ClusterSpec, Extent, Keys, Load, Measure, NodeLimits, Payload, Point,
+    Published, RecordSpec, Topics, Unit, Workload,
 };
 use crate::figures::Figures;
 
@@ -321,6 +321,14 @@ fn point(layer: &Layer, folder: &Path) -> Point {
                 values.word("cluster.security_protocol").unwrap_or_default(),
                 values.word("cluster.sasl_mechanism"),
             ),
+            node: NodeLimits {
+                cpu_millis: values
+                    .get("cluster.node_cpus")
+                    .map(|_| (values.number("cluster.node_cpus", 0.0) * 1000.0).round() as u32),
+                memory_mb: values
+                    .get("cluster.node_memory_mb")
+                    .map(|_| values.whole("cluster.node_memory_mb", 0)),
+            },
             properties: values.properties("cluster"),
         },
         topics: Topics {

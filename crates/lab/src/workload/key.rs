@@ -150,6 +150,8 @@ pub(super) const POINT: &[Key] = keys! {
     "cluster.brokers" Kind::Whole(0, 1000), "1", "brokers", "The number of brokers; 0 for none, for streams in memory with the driver `stream`. A point is not measured on targets with too few brokers.";
     "cluster.security_protocol" Kind::Word(&["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]), "\"PLAINTEXT\"", "", "How clients talk to brokers that the lab starts, and these to each other; certificates and passwords are made for the run. A running cluster (`--bootstrap`) is as it is: its client settings say how.";
     "cluster.sasl_mechanism" Kind::Word(&["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]), "\"SCRAM-SHA-512\"", "", "For `SASL_PLAINTEXT` and `SASL_SSL`: how clients and brokers log in.";
+    "cluster.node_cpus" Kind::Number(0.01, 1024.0), "none", "processors", "The processor time that each node may use, such as 0.5; none for all of the machine. Control groups limit nodes that the lab starts; a machine that cannot refuses the point. A running cluster (`--bootstrap`) is as it is.";
+    "cluster.node_memory_mb" Kind::Whole(256, 16_777_216), "none", "2^20 bytes", "The memory that each node may use, with the cached pages of its files; none for all of the machine. A JVM gets a quarter as its heap, at least 192 MB, unless it has the lab's 1,024 MB already.";
     "cluster.properties" Kind::Properties, "empty", "", "Broker properties that differ from the defaults.";
     "topics.count" Kind::Whole(1, PARTITIONS_MAX), "1", "topics", "The number of topics. Producers write to them in turn.";
     "topics.partitions" Kind::Whole(1, PARTITIONS_MAX), "1", "partitions", "The partitions of each topic; at most 100,000 in total.";

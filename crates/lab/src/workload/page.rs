@@ -70,8 +70,9 @@ fn points(workload: &Workload) -> String {
         let Point { label, cluster, topics, extent, repetitions, .. } = point;
         let _ = writeln!(
             out,
-            "| {label} | {}{} | {} x {}, {} | {} | {} | {} | {} | {} | {} s, {}, {repetitions} times |",
+            "| {label} | {}{}{} | {} x {}, {} | {} | {} | {} | {} | {} | {} s, {}, {repetitions} times |",
             cluster.brokers,
+            if cluster.node.is_none() { String::new() } else { format!(" of {}", cluster.node.describe()) },
             security(cluster.security),
             topics.count,
             topics.partitions,

@@ -83,14 +83,42 @@ pub struct ClusterSpec {
     /// How clients and brokers talk, in a cluster that the lab starts.
     #[serde(default)]
     pub security: ClusterSecurity,
+    /// What each node may use of the machine, in a cluster that the lab starts.
+    #[serde(default, skip_serializing_if = "NodeLimits::is_none")]
+    pub node: NodeLimits,
     /// Broker properties that differ from the defaults.
     pub properties: BTreeMap<String, String>,
 }
 
 impl ClusterSpec {
-    /// Brokers that talk without TLS and logins.
+    /// Brokers that talk without TLS and logins, and may use the whole machine.
     pub fn plaintext(brokers: u32, properties: BTreeMap<String, String>) -> ClusterSpec {
-        ClusterSpec { brokers, security: ClusterSecurity::default(), properties }
+        let (security, node) = (ClusterSecurity::default(), NodeLimits::default());
+        ClusterSpec { brokers, security, node, properties }
+    }
+}
+
+/// What each node may use of the machine: a plan of a provider.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeLimits {
+    /// Thousandths of a processor; none for no limit.
+    pub cpu_millis: Option<u32>,
+    /// Memory in units of 2^20 bytes, with the pages of its files; none for no limit.
+    pub memory_mb: Option<u32>,
+}
+
+impl NodeLimits {
+    /// Whether nothing is limited.
+    pub fn is_none(&self) -> bool {
+        *self == NodeLimits::default()
+    }
+
+    /// As text, such as `0.5 CPU, 1,024 MB`.
+    pub fn describe(&self) -> String {
+        let cpu = self.cpu_millis.map(|millis| format!("{} CPU", f64::from(millis) / 1000.0));
+        let memory = self.memory_mb.map(|mb| format!("{} MB", crate::quantity::count(u64::from(mb))));
+        let limits: Vec<String> = cpu.into_iter().chain(memory).collect();
+        limits.join(", ")
     }
 }
 

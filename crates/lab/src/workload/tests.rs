@@ -146,7 +146,8 @@ fn unknown_keys() {
         "unknown key; did you mean topics.partitions?",
     );
     let beside = "unknown key; use one of cluster.brokers, cluster.security_protocol, \
-                  cluster.sasl_mechanism, cluster.properties";
+                  cluster.sasl_mechanism, \
+             cluster.node_cpus, cluster.node_memory_mb, cluster.properties";
     assert_mistake("cluster.nodes = 3\n", 3, 9, "cluster.nodes", beside);
     let found = mistakes("[publication]\nauthor = \"A\"\n");
     assert_eq!((found[0].0, found[0].2.as_str()), (4, "publication.author"));

@@ -121,7 +121,7 @@ async fn secured_brokers_talk_to_each_other_and_refuse_strangers() {
     let work = tempfile::tempdir().expect("a directory");
     let options = StartOptions { heap_mb: 256, ..StartOptions::new(work.path()) };
     let security = ClusterSecurity::new(SecurityProtocol::SaslSsl, None);
-    let spec = ClusterSpec { brokers: 2, security, properties: BTreeMap::new() };
+    let spec = ClusterSpec { security, ..ClusterSpec::plaintext(2, BTreeMap::new()) };
     let running = target::start(&TargetSpec::ApacheKafka, &spec, &options).await;
     let running = running.unwrap_or_else(|error| panic!("Apache Kafka did not start: {error}"));
     let cluster = running.cluster().clone();

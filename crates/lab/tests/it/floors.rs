@@ -10,6 +10,7 @@ const FLOORS: &[&str] = &[
     "figures",
     "histogram",
     "pacer",
+    "cgroup",
     // Workloads and targets.
     "workload",
     "payload",

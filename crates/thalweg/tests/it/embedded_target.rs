@@ -95,7 +95,7 @@ async fn secured_brokers_refuse_strangers_and_leave_no_secrets_behind() {
     ] {
         let security = ClusterSecurity::new(protocol, mechanism);
         let properties = BTreeMap::from([("ssl.client.auth".to_owned(), "required".to_owned())]);
-        let spec = ClusterSpec { brokers, security, properties };
+        let spec = ClusterSpec { security, ..ClusterSpec::plaintext(brokers, properties) };
         let running = target::start(&TargetSpec::Embedded, &spec, &options(work.path())).await;
         let running = running.unwrap_or_else(|error| panic!("{}: {error}", protocol.name()));
         let cluster = running.cluster().clone();

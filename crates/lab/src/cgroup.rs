@@ -1,4 +1,9 @@
-//! Limits of processors and memory from this process's control groups. Versions 1 and 2.
+//! Control groups, of versions 1 and 2: the limits of processors and memory on this process, and in `limits` those on its children.
+
+mod limits;
+
+pub(crate) use limits::Groups;
+pub use limits::NoControlGroups;
 
 use std::path::{Path, PathBuf};
 
