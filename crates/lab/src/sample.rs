@@ -17,8 +17,10 @@ use series::{Series, Units};
 /// The sampling interval.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// Threads are sampled every fifth time: a JVM has a hundred of them.
+/// The threads of a process with many of them are sampled every fifth time: a JVM has a hundred.
 const THREADS_EVERY: u64 = 5;
+/// More threads are many.
+const THREADS_FEW: usize = 32;
 
 /// Usage within an interval.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -114,6 +116,7 @@ fn watch(shared: &Shared) -> Series {
             pid,
             began: None,
             is_gone: false,
+            threads: 0,
         }));
         look_once(&mut series, &mut watched, &disks, is_over || number % THREADS_EVERY == 0);
         if is_over {
@@ -137,6 +140,8 @@ struct Watched {
     /// Its start time, in ticks; none before the first sample.
     began: Option<u64>,
     is_gone: bool,
+    /// The number of its threads, when they were last sampled.
+    threads: usize,
 }
 
 fn look_once(series: &mut Series, watched: &mut [Watched], disks: &[String], with_threads: bool) {
@@ -151,8 +156,10 @@ fn look_once(series: &mut Series, watched: &mut [Watched], disks: &[String], wit
             continue;
         };
         series.push_process(&one.name, one.pid, at_us, seen);
-        if with_threads {
-            series.push_threads(&one.name, one.pid, at_us, look::threads(one.pid));
+        if with_threads || one.threads <= THREADS_FEW {
+            let threads = look::threads(one.pid);
+            one.threads = threads.len();
+            series.push_threads(&one.name, one.pid, at_us, threads);
         }
     }
 }

@@ -17,6 +17,10 @@ pub(crate) struct Window {
     pub(crate) from_us: u64,
     /// End of the measurement; the maximum if unknown.
     pub(crate) to_us: u64,
+    /// Whether answers after the end are left out. At a fixed rate they belong to records of the end, as those at the beginning do
+    /// to records of the warm-up: without them, the rate is that of the records that were accepted. At the maximum rate the time
+    /// until the last answer counts, too.
+    pub(crate) closes: bool,
 }
 
 impl Window {
@@ -26,7 +30,12 @@ impl Window {
             StopWhen::Seconds(seconds) => measure_from_us.saturating_add((seconds.max(0.0) * 1e6) as u64),
             StopWhen::Records(_) | StopWhen::Told => u64::MAX,
         };
-        Window { start_us: at_us, from_us: measure_from_us, to_us }
+        Window { start_us: at_us, from_us: measure_from_us, to_us, closes: false }
+    }
+
+    /// The same for records at a fixed rate, if they are.
+    pub(crate) fn paced(self, is_paced: bool) -> Window {
+        Window { closes: is_paced && self.to_us != u64::MAX, ..self }
     }
 
     /// Whether latencies of records intended at this time count.
@@ -55,7 +64,7 @@ pub(crate) type SharedCounts = Arc<Mutex<Counts>>;
 impl Counts {
     /// Empty. The window is set by the lab's start command.
     pub(crate) fn shared() -> SharedCounts {
-        let never = Window { start_us: u64::MAX, from_us: u64::MAX, to_us: u64::MAX };
+        let never = Window { start_us: u64::MAX, from_us: u64::MAX, to_us: u64::MAX, closes: false };
         Arc::new(Mutex::new(Counts {
             window: never,
             acknowledged: 0,
@@ -81,10 +90,13 @@ impl Counts {
         self.acknowledged += records;
         self.interval.0 += records;
         self.interval.1 += bytes;
-        if at_us >= self.window.from_us {
+        if at_us >= self.window.from_us && !(self.window.closes && at_us >= self.window.to_us) {
             self.measured.records += records;
             self.measured.bytes += bytes;
-            self.measured.to_us = self.measured.to_us.max(at_us);
+            self.measured.to_us = match self.window.closes {
+                true => self.window.to_us,
+                false => self.measured.to_us.max(at_us),
+            };
         }
     }
 
@@ -198,6 +210,21 @@ mod tests {
         assert_eq!(report.measured, span);
         let latency = latency.expect("some");
         assert_eq!((latency.count, latency.p50_us), (3, 700));
+    }
+
+    #[test]
+    fn a_fixed_rate_is_reached_although_the_last_answers_come_late() {
+        let all = [Counts::shared()];
+        let window = Window::new(0, 1_000_000, StopWhen::Seconds(1.0)).paced(true);
+        lock(&all[0]).measure(window);
+        // A record every 100 ms, acknowledged 250 ms later.
+        for record in 0..20 {
+            lock(&all[0]).done(1, 10, record * 100_000 + 250_000);
+        }
+        let (report, _) = report(&all);
+        let span = Span { from_us: 1_000_000, to_us: 2_000_000, records: 10, bytes: 100 };
+        assert_eq!((report.measured, report.acknowledged), (span, 20));
+        assert!(!Window::new(0, 10, StopWhen::Told).paced(true).closes, "its end is unknown");
     }
 
     #[test]

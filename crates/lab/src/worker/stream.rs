@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn the_measurement_lies_between_the_first_and_the_last_line() {
-        let window = Window { start_us: 0, from_us: 1000, to_us: 2000 };
+        let window = Window { start_us: 0, from_us: 1000, to_us: 2000, closes: false };
         let mut tally = Tally::new(2, window);
         for (at, records, at_us) in
             [(0, 5, 900), (0, 10, 1010), (1, 7, 1005), (0, 60, 1900), (1, 7, 1990), (0, 99, 2100)]

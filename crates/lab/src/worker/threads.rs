@@ -173,7 +173,8 @@ impl Worker<'_> {
                 outcome = done.recv() => brought.push(outcome.ok_or_else(|| WorkerError::driver(ThreadEnded))??),
                 command = link.command() => match command {
                     Some(Command::Start { at_us, measure_from_us }) => {
-                        let window = Window::new(at_us, measure_from_us, self.assignment.stop);
+                        let window = Window::new(at_us, measure_from_us, self.assignment.stop)
+                            .paced(self.assignment.records_per_s.is_some());
                         self.counts.iter().for_each(|counts| lock(counts).measure(window));
                         self.signals.send_replace(Word::Begin(window));
                         since_us = at_us;

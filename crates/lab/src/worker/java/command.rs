@@ -250,7 +250,7 @@ mod tests {
         let plan = Plan::new(&consume, &jars()).expect("possible");
         let line = plan.arguments(&consume, 0).join(" ");
         assert!(line.contains("--include t\\.1|u --hide-header --timeout 10000"), "{line}");
-        let window = |from_us| Window { start_us: 10, from_us, to_us: u64::MAX };
+        let window = |from_us| Window { start_us: 10, from_us, to_us: u64::MAX, closes: false };
         assert_eq!(records(&produce, window(10)), 501);
         assert_eq!(records(&produce, window(20)), RECORDS_ENDLESS, "a warm-up comes first");
     }
