@@ -1,25 +1,30 @@
-//! A result as one self-contained page: no script, no requests, light and dark, for screen and paper.
+//! A result as one self-contained page: no script, no requests, light and dark, for screen and paper. It begins with the answer,
+//! then shows what the run scaled, then everything that the answer rests on.
 //!
 //! All text from the result is escaped, and the page's policy forbids scripts and requests, so that a hostile name stays a
 //! name.
 
+mod answer;
 mod chart;
 mod headline;
 mod latency;
 mod markdown;
 mod palette;
 mod saturation;
+mod scaling;
 mod settings;
 mod tables;
 mod text;
 mod throughput;
 mod timeline;
 
+pub use answer::{Answer, answer};
 pub use markdown::markdown;
 pub use throughput::cumulative_bars;
 
 use crate::quantity;
-use crate::result::{Comparison, RunResult, State, WorkloadResult};
+use crate::result::{METHOD, RunResult, State, WorkloadResult};
+use answer::{Compared, compared, of_workload};
 use palette::Palette;
 use text::folded;
 pub(crate) use text::{clean, escape};
@@ -29,23 +34,30 @@ const STYLE: &str = include_str!("report/style.css");
 /// The page of a result.
 pub fn html(run: &RunResult) -> String {
     let palette = Palette::of(run);
-    let comparisons = headline::comparisons(run, &palette);
+    let all = compared(run);
     let names: Vec<&str> = run.workloads.iter().map(|workload| workload.workload.name.as_str()).collect();
     let mut body = header(run, &names);
     body += "<main>";
     let cards: String = run
         .workloads
         .iter()
-        .map(|workload| headline::cards(workload, &palette.within(workload), &comparisons))
+        .map(|workload| headline::cards(workload, &palette.within(workload), &all))
         .collect();
     if cards.is_empty() {
         body += "<p class=\"banner\">Nothing was measured.</p>";
     } else {
-        body +=
-            &format!("<section id=\"headlines\"><div class=\"cards\">{cards}</div>{}</section>", reading());
+        let charts = main_charts(run, &palette);
+        let charts = match charts.is_empty() {
+            true => String::new(),
+            false => format!("<div class=\"figures main\">{charts}</div>"),
+        };
+        body += &format!(
+            "<section id=\"headlines\">{charts}<div class=\"cards\">{cards}</div>{}</section>",
+            reading()
+        );
     }
     for (number, workload) in run.workloads.iter().enumerate() {
-        body += &section(number, workload, &palette.within(workload));
+        body += &section(number, workload, &palette.within(workload), &all, names.len() > 1);
     }
     body += &format!(
         "<section id=\"again\"><h2>Repeat it</h2>{}</section>\
@@ -53,8 +65,30 @@ pub fn html(run: &RunResult) -> String {
         settings::command(run),
         settings::machine(run)
     );
-    body += &comparison_method(&comparisons);
+    if !all.is_empty() {
+        body += &format!("<footer><p>How systems are compared: {}</p></footer>", escape(METHOD));
+    }
     page(&format!("Thalweg lab: {}", names.join(", ")), &body)
+}
+
+/// What the workloads scale: their figures over it, or else their searches for saturation.
+fn main_charts(run: &RunResult, palette: &Palette) -> String {
+    let of = |alone: bool| -> Vec<String> {
+        let charts = run.workloads.iter().map(|workload| {
+            let palette = palette.within(workload);
+            match scaling::markup(workload, &palette, alone) {
+                none if none.is_empty() => saturation::main(workload, &palette, alone),
+                charts => charts,
+            }
+        });
+        charts.filter(|charts| !charts.is_empty()).collect()
+    };
+    let side_by_side = of(false).concat();
+    // A chart without a neighbour takes the width of the page.
+    match side_by_side.matches("<figure").count() {
+        1 => of(true).concat(),
+        _ => side_by_side,
+    }
 }
 
 /// A page with the style of the reports around the markup `body`.
@@ -79,15 +113,17 @@ fn header(run: &RunResult, names: &[&str]) -> String {
         machine.kernel.clone(),
     ];
     let on: Vec<String> = on.into_iter().filter(|text| !text.is_empty()).collect();
+    let said = answer(run);
+    let class = if said.is_quotable { "answer" } else { "answer grey" };
+    let measured: Vec<String> = names.iter().map(|name| format!("<b>{}</b>", escape(name))).collect();
     let mut markup = format!(
-        "<header><p class=\"brand\">Thalweg lab</p><h1>{}</h1><p class=\"sub\">Measured {} to {}<br>{}</p>",
-        match names.is_empty() {
-            true => "An empty run".to_owned(),
-            false => names
-                .iter()
-                .map(|name| format!("<span>{}</span>", escape(name)))
-                .collect::<Vec<_>>()
-                .join(" · "),
+        "<header><p class=\"brand\">Thalweg lab</p><h1 class=\"{class}\">{}</h1><p class=\"basis\">{}</p>\
+         <p class=\"sub\">{}{} to {}<br>{}</p>",
+        escape(&said.sentence),
+        escape(&said.basis),
+        match measured.is_empty() {
+            true => String::new(),
+            false => format!("{} · ", measured.join(", ")),
         },
         escape(&moment(&run.began_at)),
         escape(&moment(&run.ended_at)),
@@ -127,7 +163,9 @@ fn reading() -> String {
     let text = "<ul>\
         <li>A figure is the mean of the repetitions; ± is their coefficient of variation, and whiskers reach from the \
         minimum to the maximum.</li>\
-        <li>Hollow bars and figures in brackets are not quotable; the verdict says why.</li>\
+        <li>Grey figures, hollow bars and dots, and figures in brackets are not quotable; the badge says why. A ratio may be \
+        quotable although its figures vary: systems take turns, and what changes on the machine affects both of a pair.</li>\
+        <li>“At least” and “at most” are the weaker ends of 95 % intervals, rounded towards no difference.</li>\
         <li>Latencies count from the intended send time of a record, so that a stall of the cluster counts for \
         every delayed record. At the maximum rate they are mostly time in the producer's own queue.</li>\
         <li>Percentiles come from the merged histograms of all repetitions, never from averages. MB are 2<sup>20</sup> bytes.</li>\
@@ -135,7 +173,13 @@ fn reading() -> String {
     folded("How to read this page", text, false)
 }
 
-fn section(number: usize, workload: &WorkloadResult, palette: &Palette) -> String {
+fn section(
+    number: usize,
+    workload: &WorkloadResult,
+    palette: &Palette,
+    all: &[Compared],
+    is_one_of_several: bool,
+) -> String {
     let scale = match workload.workload.scale {
         1.0 => String::new(),
         scale => format!(
@@ -147,8 +191,20 @@ fn section(number: usize, workload: &WorkloadResult, palette: &Palette) -> Strin
         same if same == workload.workload.title => String::new(),
         description => format!("<p>{}</p>", escape(description)),
     };
+    let said = match is_one_of_several {
+        true => {
+            let said = of_workload(workload, all);
+            let class = if said.is_quotable { "said" } else { "said grey" };
+            format!(
+                "<p class=\"{class}\">{} <small>{}</small></p>",
+                escape(&said.sentence),
+                escape(&said.basis)
+            )
+        }
+        false => String::new(),
+    };
     let mut markup = format!(
-        "<section class=\"workload\" id=\"w{number}\"><h2>{}</h2><p class=\"lead\">{}</p>{description}{scale}",
+        "<section class=\"workload\" id=\"w{number}\"><h2>{}</h2><p class=\"lead\">{}</p>{said}{description}{scale}",
         escape(&workload.workload.name),
         escape(&workload.workload.title),
     );
@@ -171,13 +227,4 @@ fn section(number: usize, workload: &WorkloadResult, palette: &Palette) -> Strin
         settings::points(workload)
     );
     markup
-}
-
-fn comparison_method(comparisons: &[Comparison]) -> String {
-    match comparisons.first() {
-        Some(comparison) => {
-            format!("<footer><p>How targets are compared: {}</p></footer>", escape(&comparison.method))
-        }
-        None => String::new(),
-    }
 }

@@ -7,19 +7,24 @@ mod compare;
 mod evidence;
 mod file;
 mod measured;
+mod objection;
 pub mod openmessaging;
 mod subject;
+mod system;
 mod usage;
 
 pub(crate) use compare::two_sided_95;
 pub use compare::{
-    Comparison, Difference, Judgement, METHOD, NotComparable, Pair, Pairing, PointName, Ratio, Refused,
-    compare,
+    Comparison, Difference, Judgement, METHOD, NotComparable, PAIRS_MIN, Pair, Pairing, PointName, Ratio,
+    Refused, Values, compare, ratio_of, values,
 };
 pub use evidence::{Check, Evidence, PartitionEvidence, ReplicaEvidence};
 pub use file::{ReadError, WriteError, read, write, write_whole};
 pub use measured::{Knee, PointResult, Repetition, Spread, Step, Summary, Verdict};
+pub use objection::Objection;
+pub(crate) use objection::{GENERATOR, ONCE, varies};
 pub use subject::Subject;
+pub use system::system;
 pub use usage::{DiskUse, HostUse, ProcessUse, Sample};
 
 pub use crate::figures::{FIGURES, Figure, FigureUnit, Figures};

@@ -7,10 +7,30 @@ mod scale;
 mod ticks;
 
 pub(super) use bar::{Bar, Bars, Group, Part};
-pub(super) use line::{Axis, Band, Chart, Line, Mark};
+pub(super) use line::{Axis, Band, Chart, Dot, Line, Mark};
 pub(super) use ticks::nice_ceiling;
 
 use std::fmt::Write;
+
+use super::text::escape;
+
+/// The size of a chart without neighbours, on a wide screen.
+const WIDE: (f64, f64) = (760.0, 310.0);
+
+/// A main chart with its caption. `alone` if no other chart stands beside it: it then has another size on a wide screen, so that
+/// its text has the same size there as on a phone.
+pub(super) fn main_figure(caption: &str, chart: &Chart, alone: bool) -> String {
+    let caption = escape(caption);
+    match alone {
+        true => format!(
+            "<figure class=\"alone\"><figcaption>{caption}</figcaption><div class=\"wide\">{}</div>\
+             <div class=\"narrow\">{}</div></figure>",
+            chart.svg_of(WIDE),
+            chart.svg()
+        ),
+        false => format!("<figure><figcaption>{caption}</figcaption>{}</figure>", chart.svg()),
+    }
+}
 
 /// Appends formatted text; writing to a `String` cannot fail.
 fn put(to: &mut String, text: std::fmt::Arguments<'_>) {

@@ -1,11 +1,10 @@
-//! Headline figures, in large print if the verdict allows it; otherwise the reason.
+//! Headline figures in large print; in grey, with a badge and the reason, if they may not be quoted.
 
+use super::answer::Compared;
 use super::palette::{Palette, Series};
-use super::text::escape;
+use super::text::{badge, badge_with, escape};
 use crate::quantity;
-use crate::result::{
-    Comparison, Figure, Judgement, Pairing, PointResult, Ratio, RunResult, Subject, WorkloadResult, compare,
-};
+use crate::result::{Figure, FigureUnit, PointResult, Subject, WorkloadResult, system};
 
 impl Subject {
     /// A title.
@@ -47,11 +46,24 @@ pub(super) fn obstacles(point: &PointResult) -> Vec<String> {
     {
         found.push(failure.clone());
     }
-    found.extend(point.verdict.no_headline.iter().cloned());
+    found.extend(point.verdict.no_headline.iter().map(|reason| in_words(reason)));
     if contradicted(point) {
         found.push("the evidence indicates lost records".to_owned());
     }
     found
+}
+
+/// A reason that begins with the name of a figure in results, with its words instead.
+fn in_words(reason: &str) -> String {
+    let figure = reason.split_once(' ').and_then(|(name, rest)| Some((Figure::named(name)?, rest)));
+    match figure {
+        Some((figure, rest)) if figure.unit == FigureUnit::RecordsPerSecond => format!("the rate {rest}"),
+        Some((figure, rest)) if figure.unit == FigureUnit::LatencyUs => {
+            format!("latency {} {rest}", figure.title)
+        }
+        Some((figure, rest)) => format!("{} {rest}", figure.title),
+        None => reason.to_owned(),
+    }
 }
 
 /// Whether the evidence contradicts that nothing was lost.
@@ -62,21 +74,8 @@ pub(super) fn contradicted(point: &PointResult) -> bool {
     })
 }
 
-/// All pairs of targets of a run, compared by name.
-pub(super) fn comparisons(run: &RunResult, palette: &Palette) -> Vec<Comparison> {
-    let targets = palette.targets();
-    let mut all = Vec::new();
-    for (place, first) in targets.iter().enumerate() {
-        for second in &targets[place + 1..] {
-            let pairing = Pairing::Targets { a: (*second).to_owned(), b: (*first).to_owned() };
-            all.extend(compare(run, run, &pairing));
-        }
-    }
-    all
-}
-
 /// The cards of a workload: one per subject, for its best point.
-pub(super) fn cards(workload: &WorkloadResult, palette: &Palette, comparisons: &[Comparison]) -> String {
+pub(super) fn cards(workload: &WorkloadResult, palette: &Palette, compared: &[Compared]) -> String {
     let mut markup = String::new();
     for subject in Subject::ALL {
         let points: Vec<&PointResult> =
@@ -85,7 +84,7 @@ pub(super) fn cards(workload: &WorkloadResult, palette: &Palette, comparisons: &
             let mut same: Vec<&PointResult> =
                 points.into_iter().filter(|point| point.point.label == best.point.label).collect();
             same.sort_by_key(|point| palette.order(point));
-            markup += &card(workload, subject, &same, palette, comparisons);
+            markup += &card(workload, subject, &same, palette, compared);
         }
     }
     markup
@@ -114,7 +113,7 @@ fn card(
     subject: Subject,
     points: &[&PointResult],
     palette: &Palette,
-    comparisons: &[Comparison],
+    compared: &[Compared],
 ) -> String {
     let first = points[0];
     let mut markup = format!(
@@ -127,75 +126,68 @@ fn card(
     for point in points {
         let mut series = palette.of_point(point).clone();
         if one_driver {
-            series.name.clone_from(&series.target);
+            series.name = system(&series.target).to_owned();
         }
         markup += &line(subject, point, &series);
     }
-    if points.iter().all(|point| obstacles(point).is_empty()) {
-        for ratio in ratios(workload, subject, first, comparisons) {
-            markup += &format!("<p class=\"ratio\">{}</p>", escape(&ratio));
-        }
+    let here = |one: &&Compared| one.workload == workload.workload.name && one.label == first.point.label;
+    for one in compared.iter().filter(here) {
+        markup += &ratio(one, one_driver);
     }
     markup + "</article>"
 }
 
 fn line(subject: Subject, point: &PointResult, series: &Series) -> String {
     let obstacles = obstacles(point);
-    let value = subject.value(point);
-    let figure = match (value, obstacles.is_empty()) {
-        (Some(value), true) => {
+    let value = subject.value(point).filter(|value| value.is_finite());
+    let class = if obstacles.is_empty() { "big" } else { "big grey" };
+    let mut figure = match value {
+        Some(value) => {
             let spread = point.summary.figures.get(subject.figure(&point.summary));
             let spread = match spread {
                 Some(spread) if spread.count > 1 => format!("± {}", quantity::percent(spread.variation)),
                 _ => "one repetition".to_owned(),
             };
-            format!("<b class=\"big\">{}</b> <small>{spread}</small>", escape(&subject.text(value)))
+            format!("<b class=\"{class}\">{}</b> <small>{spread}</small>", escape(&subject.text(value)))
         }
-        (_, false) => format!("<span class=\"why\">No headline: {}</span>", escape(&obstacles.join("; "))),
-        (None, true) => "<span class=\"why\">No headline: nothing was measured</span>".to_owned(),
+        None => "<b class=\"big grey\">–</b>".to_owned(),
     };
+    if !obstacles.is_empty() {
+        figure += &badge(&obstacles);
+    } else if value.is_none() {
+        figure += &badge(&["nothing was measured".to_owned()]);
+    }
     format!("<div class=\"headline\">{}<div>{figure}</div></div>", series.markup())
 }
 
-fn ratios(
-    workload: &WorkloadResult,
-    subject: Subject,
-    point: &PointResult,
-    comparisons: &[Comparison],
-) -> Vec<String> {
-    let mut lines = Vec::new();
-    for pair in comparisons.iter().flat_map(|comparison| &comparison.pairs) {
-        let same = pair.a.workload == workload.workload.name
-            && pair.a.label == point.point.label
-            && pair.a.driver == point.driver;
-        let ratio = pair.ratios.iter().find(|ratio| ratio.figure == subject.figure(&point.summary));
-        if let (true, Some(ratio)) = (same, ratio) {
-            lines.push(sentence(&pair.b.target, &pair.a.target, ratio));
-        }
-    }
-    lines
+/// The reasons against a ratio that its figures do not have.
+fn own_reasons(one: &Compared) -> Vec<String> {
+    let of_figure = |reason: &str| {
+        [&one.ours, &one.theirs]
+            .into_iter()
+            .any(|target| reason.strip_prefix(system(target)).is_some_and(|rest| rest.starts_with(": ")))
+    };
+    let own: Vec<String> = one.obstacles.iter().filter(|reason| !of_figure(reason)).cloned().collect();
+    if own.is_empty() { vec!["for the reasons above".to_owned()] } else { own }
 }
 
-fn sentence(ours: &str, theirs: &str, ratio: &Ratio) -> String {
-    let times = quantity::number(ratio.ratio);
-    let of = match Figure::named(&ratio.figure) {
-        Some(figure) if figure.unit.more_is_better() => "",
-        _ => "the time of ",
-    };
-    match (ratio.judgement, ratio.interval) {
-        (Judgement::NoDifference, Some((low, high))) => format!(
-            "{ours} and {theirs}: no difference beyond the noise (ratio {times}, 95 % interval {} to {})",
-            quantity::number(low),
-            quantity::number(high)
-        ),
-        (judgement, Some((low, high))) => format!(
-            "{ours} is {}: {times} times {of}{theirs} (95 % interval {} to {})",
-            judgement.words(),
-            quantity::number(low),
-            quantity::number(high)
-        ),
-        (_, None) => {
-            format!("{ours}: {times} times {of}{theirs}; with fewer than 3 repetitions there is no interval")
+/// The ratio of two systems. Where it may not be quoted, the reasons that the figures above have not given yet.
+fn ratio(one: &Compared, one_driver: bool) -> String {
+    let by = if one_driver { String::new() } else { format!(" ({})", one.driver.words()) };
+    let names = format!("{} to {}{by}", system(&one.ours), system(&one.theirs));
+    let times = quantity::digits(one.ratio, 3);
+    let (class, more) = match one.obstacles.is_empty() {
+        true => {
+            let (low, high) = one.interval;
+            let how = match one.pairs {
+                0 => String::new(),
+                pairs => format!(", {pairs} pairs"),
+            };
+            let interval =
+                format!("95 % interval {} to {}{how}", quantity::digits(low, 3), quantity::digits(high, 3));
+            ("ratio", format!("<small>{}</small>", escape(&interval)))
         }
-    }
+        false => ("ratio grey", badge_with(&one.obstacles, &own_reasons(one))),
+    };
+    format!("<p class=\"{class}\">{}: <b>{}</b> {more}</p>", escape(&names), escape(&times))
 }

@@ -85,6 +85,7 @@ fn panel(way: &str, drawn: &[(&PointResult, Curve)], palette: &Palette) -> Strin
                 log: false,
                 tick: percentile,
                 ticks: std::iter::once(NINES_FROM).chain((1..=nines as u32).map(f64::from)).collect(),
+                names: Vec::new(),
             },
             y: Axis {
                 title: "both axes are logarithmic".to_owned(),
@@ -92,10 +93,12 @@ fn panel(way: &str, drawn: &[(&PointResult, Curve)], palette: &Palette) -> Strin
                 log: true,
                 tick: quantity_of_tick,
                 ticks: Vec::new(),
+                names: Vec::new(),
             },
             bands: Vec::new(),
             lines: lines.collect(),
             marks: Vec::new(),
+            dots: Vec::new(),
         };
         charts += &format!(
             "<figure><figcaption>{}{}</figcaption>{}</figure>",

@@ -1,21 +1,22 @@
 //! The results of a run as Markdown tables, for a README or wiki.
 
+use super::answer::{Compared, answer, at_most, compared};
 use super::headline::obstacles;
 use super::palette::Palette;
 use super::text::clean;
 use crate::quantity;
-use crate::result::{PointResult, RunResult, State, Subject, WorkloadResult};
+use crate::result::{PointResult, RunResult, State, Subject, WorkloadResult, system};
 
-/// A table per workload: a row per point (and driver, if there are several), a column per target, and the ratio of the first
-/// target to the second. Figures that are not quotable are in brackets and have no ratio.
+/// The answer, then a table per workload: a row per point (and driver, if there are several), a column per system, and the bound
+/// of the ratio of the first system to the second. Figures that are not quotable are in brackets; a ratio may be, even if its
+/// figures vary too much, because pairs cancel what both have in common.
 pub fn markdown(run: &RunResult) -> String {
     let palette = Palette::of(run);
-    let mut text = String::new();
+    let (said, all) = (answer(run), compared(run));
+    let mut text = format!("**{}** {}\n", cell(&said.sentence), cell(&said.basis));
     for workload in &run.workloads {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        text += &table(workload, &palette.within(workload));
+        text.push('\n');
+        text += &table(workload, &palette.within(workload), &all);
     }
     if let State::Partial { why } = &run.state {
         text += &format!("\nThis run is incomplete: {}\n", cell(why));
@@ -23,7 +24,7 @@ pub fn markdown(run: &RunResult) -> String {
     text
 }
 
-fn table(workload: &WorkloadResult, palette: &Palette) -> String {
+fn table(workload: &WorkloadResult, palette: &Palette, all: &[Compared]) -> String {
     let targets = palette.targets();
     let mut rows: Vec<(&str, &'static str, Vec<&PointResult>)> = Vec::new();
     for point in &workload.points {
@@ -38,7 +39,7 @@ fn table(workload: &WorkloadResult, palette: &Palette) -> String {
     let title = format!("{}: {}", workload.workload.name, workload.workload.title);
     let mut head = vec![cell(&title), "figure".to_owned()];
     for target in &targets {
-        head.extend([cell(target), "broker CPU".to_owned()]);
+        head.extend([cell(system(target)), "broker CPU".to_owned()]);
     }
     if compares {
         head.extend(["ratio".to_owned(), "of CPU".to_owned()]);
@@ -56,16 +57,16 @@ fn table(workload: &WorkloadResult, palette: &Palette) -> String {
             });
         }
         if compares {
-            let both = of(targets[0]).zip(of(targets[1]));
-            let both = both.filter(|(a, b)| obstacles(a).is_empty() && obstacles(b).is_empty());
-            let ratio = |value: &dyn Fn(&PointResult) -> Option<f64>| {
-                let of_both = both.and_then(|(a, b)| Some(value(a)? / value(b)?));
-                of_both
-                    .filter(|ratio| ratio.is_finite())
-                    .map(|ratio| quantity::digits(ratio, 2))
-                    .unwrap_or_default()
+            let here = |one: &&Compared| {
+                one.workload == workload.workload.name
+                    && one.label == label
+                    && one.driver == points[0].driver
+                    && one.obstacles.is_empty()
             };
-            cells.extend([ratio(&|point| subject.value(point)), ratio(&processor_us)]);
+            cells.extend(match all.iter().find(here) {
+                Some(one) => [one.bound(), one.cpu.map(|(_, high)| at_most(high)).unwrap_or_default()],
+                None => [String::new(), String::new()],
+            });
         }
         text += &line(&cells);
     }

@@ -1,7 +1,7 @@
 //! Colours and lines. A target has one colour on the whole page, a driver one kind of line; the colours, for light and dark, are
 //! in `style.css`.
 
-use crate::result::{PointResult, RunResult, WorkloadResult};
+use crate::result::{PointResult, RunResult, WorkloadResult, system};
 use crate::worker::Driver;
 
 /// Number of colours in `style.css`.
@@ -14,7 +14,7 @@ pub(super) struct Series {
     pub target: String,
     /// The driver.
     pub driver: Driver,
-    /// Its name: the target, and the driver if the workload has several.
+    /// Its name: the system, and the driver if the workload has several.
     pub name: String,
     /// Its classes: `s0` to `s5` for the colour, `d0` to `d3` for the line.
     pub class: String,
@@ -73,8 +73,8 @@ impl Palette {
         };
         let named = |series: &Series| Series {
             name: match drivers.len() {
-                1 => series.target.clone(),
-                _ => format!("{} · {}", series.target, series.driver.words()),
+                1 => system(&series.target).to_owned(),
+                _ => format!("{} · {}", system(&series.target), client(series.driver)),
             },
             ..series.clone()
         };
@@ -122,6 +122,14 @@ impl Series {
 fn add<T: PartialEq>(to: &mut Vec<T>, value: T) {
     if !to.contains(&value) {
         to.push(value);
+    }
+}
+
+/// A driver beside the name of a system, which may be that of the driver, too.
+fn client(driver: Driver) -> &'static str {
+    match driver {
+        Driver::Thalweg => "own client",
+        other => other.words(),
     }
 }
 

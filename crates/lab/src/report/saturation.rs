@@ -1,6 +1,6 @@
 //! The search for saturation: accepted rate and processor usage at each step, and the knee.
 
-use super::chart::{Axis, Band, Chart, Line, Mark, nice_ceiling};
+use super::chart::{Axis, Band, Chart, Line, Mark, main_figure, nice_ceiling};
 use super::palette::{Palette, Series};
 use super::text::escape;
 use crate::quantity;
@@ -32,6 +32,23 @@ pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
         markup += "</div>";
     }
     markup
+}
+
+/// The first search of a workload, as its main chart. `alone` if no other chart stands beside it.
+pub(super) fn main(workload: &WorkloadResult, palette: &Palette, alone: bool) -> String {
+    let Some(first) = workload.points.iter().find(|point| !point.steps.is_empty()) else {
+        return String::new();
+    };
+    let label = first.point.label.as_str();
+    let mut same: Vec<&PointResult> = workload
+        .points
+        .iter()
+        .filter(|point| point.point.label == label && !point.steps.is_empty())
+        .collect();
+    same.sort_by_key(|point| palette.order(point));
+    let caption =
+        format!("{} · {label}: records per second at each step of the search", workload.workload.name);
+    main_figure(&caption, &rates(&same, palette), alone)
 }
 
 fn figure(caption: &str, chart: &Chart) -> String {
@@ -124,10 +141,12 @@ fn rates(points: &[&PointResult], palette: &Palette) -> Chart {
             log: false,
             tick: quantity::round,
             ticks: Vec::new(),
+            names: Vec::new(),
         },
         bands,
         lines,
         marks,
+        dots: Vec::new(),
     }
 }
 
@@ -141,6 +160,7 @@ fn x_axis(asked: bool, top: f64) -> Axis {
             true => Vec::new(),
             false => producers(top),
         },
+        names: Vec::new(),
     }
 }
 
@@ -172,6 +192,7 @@ fn shares(point: &PointResult, series: &Series) -> Chart {
             log: false,
             tick: quantity::percent,
             ticks: vec![0.0, 0.25, 0.5, 0.75, 1.0],
+            names: Vec::new(),
         },
         bands: Vec::new(),
         lines: vec![
@@ -179,5 +200,6 @@ fn shares(point: &PointResult, series: &Series) -> Chart {
             line("producers", "dashed", |step| step.producer_cpu_share),
         ],
         marks: Vec::new(),
+        dots: Vec::new(),
     }
 }

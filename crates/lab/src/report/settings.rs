@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::text::{escape, facts, folded};
 use crate::quantity;
-use crate::result::{RunResult, TargetInfo, WorkloadResult};
+use crate::result::{RunResult, TargetInfo, WorkloadResult, system};
 
 /// The machine and the measured systems.
 pub(super) fn machine(run: &RunResult) -> String {
@@ -72,7 +72,7 @@ fn target(name: &str, info: &TargetInfo, securities: &[String]) -> String {
     }
     pairs.extend(securities.iter().map(|security| ("security".to_owned(), security.clone())));
     pairs.extend(info.notes.iter().map(|note| ("note".to_owned(), note.clone())));
-    format!("<h4>{}</h4>{}", escape(name), facts(&pairs))
+    format!("<h4>{}</h4>{}", escape(system(name)), facts(&pairs))
 }
 
 /// All settings of all points.

@@ -2,7 +2,7 @@
 
 use super::headline::obstacles;
 use super::palette::Palette;
-use super::text::{escape, table};
+use super::text::{badge, escape, table};
 use crate::quantity;
 use crate::result::{Evidence, Figure, PointResult, Spread, WorkloadResult};
 use crate::worker::Driver;
@@ -42,7 +42,12 @@ fn some_figures(workload: &WorkloadResult, palette: &Palette, of: &[(&str, &str)
     let mut heads = vec!["point", "measured"];
     heads.extend(shown.iter().map(|(_, head)| *head));
     let rows = rows(workload, palette, |point| {
-        shown.iter().map(|(name, _)| cell(name, point.summary.figures.get(*name))).collect()
+        let is_quotable = obstacles(point).is_empty();
+        let cell = |name: &str| match cell(name, point.summary.figures.get(name)) {
+            figure if is_quotable || figure.is_empty() => figure,
+            figure => format!("<span class=\"grey\">{figure}</span>"),
+        };
+        shown.iter().map(|(name, _)| cell(name)).collect()
     });
     table(&heads, 2, &rows)
 }
@@ -97,7 +102,7 @@ pub(super) fn verdicts(workload: &WorkloadResult, palette: &Palette) -> String {
         let obstacles = obstacles(point);
         let quotable = match obstacles.is_empty() {
             true => "<span class=\"good\">✓ quotable</span>".to_owned(),
-            false => format!("<span class=\"bad\">✗ not quotable</span><br>{}", list(&obstacles)),
+            false => badge(&obstacles),
         };
         let limit = match point.verdict.limit.as_str() {
             "" => "unknown",

@@ -29,7 +29,9 @@ pub(crate) fn clean(text: &str) -> String {
 /// label; columns from `numbers_from` on are right-aligned.
 pub(super) fn table(heads: &[&str], numbers_from: usize, rows: &[Vec<String>]) -> String {
     let class = |column: usize| if column >= numbers_from { " class=\"n\"" } else { "" };
-    let mut markup = "<div class=\"scroll\"><table><thead><tr>".to_owned();
+    let mut markup =
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"table\"><table><thead><tr>"
+            .to_owned();
     for (column, head) in heads.iter().enumerate() {
         markup += &format!("<th scope=\"col\"{}>{}</th>", class(column), escape(head));
     }
@@ -59,6 +61,23 @@ pub(super) fn facts(pairs: &[(String, String)]) -> String {
         markup += &format!("<dt>{}</dt><dd>{}</dd>", escape(name), escape(value));
     }
     markup + "</dl>"
+}
+
+/// The badge of a figure that may not be quoted, with the reasons on hover, and as text below it.
+pub(super) fn badge(reasons: &[String]) -> String {
+    badge_with(reasons, reasons)
+}
+
+/// The same, with other text below it than on hover.
+pub(super) fn badge_with(hover: &[String], below: &[String]) -> String {
+    let escaped = |reasons: &[String], between: &str| {
+        reasons.iter().map(|reason| escape(reason)).collect::<Vec<String>>().join(between)
+    };
+    format!(
+        " <span class=\"badge\" title=\"{}\">not quotable</span><span class=\"why\">{}</span>",
+        escaped(hover, "; "),
+        escaped(below, "<br>")
+    )
 }
 
 /// A section that is collapsed on screen and open in print.

@@ -58,10 +58,27 @@ fn bars(title: &str, points: &[&PointResult], name: &str, palette: &Palette) -> 
                 Some(spread) if spread.count > 1 => format!("± {}", quantity::percent(spread.variation)),
                 _ => String::new(),
             },
+            tip: spread.map_or_else(String::new, |spread| reach(spread, point)),
             hollow: !obstacles(point).is_empty(),
         })
     });
     Bars { title: title.to_owned(), groups, tick: quantity::round }.markup()
+}
+
+/// The extent of the repetitions, and why the figure may not be quoted.
+fn reach(spread: &Spread, point: &PointResult) -> String {
+    let extent = match spread.count {
+        0 | 1 => "one repetition".to_owned(),
+        count => format!(
+            "{} to {} in {count} repetitions",
+            quantity::number(spread.min),
+            quantity::number(spread.max)
+        ),
+    };
+    match obstacles(point).first() {
+        Some(why) => format!("{extent}; not quotable: {why}"),
+        None => extent,
+    }
 }
 
 fn missing(point: &PointResult) -> String {
@@ -73,10 +90,10 @@ fn missing(point: &PointResult) -> String {
 
 /// Processor time, which explains rates limited by the clients. Per record, or per GiB if records differ in size.
 fn processor_time(points: &[&PointResult], palette: &Palette) -> String {
-    const PARTS: [(&str, &str); 3] = [
-        ("broker_cpu_us_per_record", ""),
-        ("producer_cpu_us_per_record", "mid"),
-        ("consumer_cpu_us_per_record", "light"),
+    const PARTS: [(&str, &str, &str); 3] = [
+        ("broker_cpu_us_per_record", "", "brokers"),
+        ("producer_cpu_us_per_record", "mid", "producers"),
+        ("consumer_cpu_us_per_record", "light", "consumers"),
     ];
     let by_size = sizes(points) > 1;
     let groups = grouped(points, palette, |point| {
@@ -84,22 +101,27 @@ fn processor_time(points: &[&PointResult], palette: &Palette) -> String {
         let factor = if by_size { f64::from(1 << 30) / size / 1e6 } else { 1.0 };
         let mean = |name: &str| point.summary.figures.get(name).map(|spread| spread.mean * factor);
         let mean = |name: &str| mean(name).filter(|value| value.is_finite());
-        let found: Vec<(f64, &'static str)> =
-            PARTS.iter().filter_map(|(name, class)| mean(name).map(|value| (value, *class))).collect();
-        let sum: f64 = found.iter().map(|(value, _)| value).sum();
+        let found: Vec<(f64, &'static str, &'static str)> = PARTS
+            .iter()
+            .filter_map(|(name, class, who)| mean(name).map(|value| (value, *class, *who)))
+            .collect();
+        let sum: f64 = found.iter().map(|(value, ..)| value).sum();
         let places = match sum {
             s if s >= 99.5 => 0,
             s if s >= 9.95 => 1,
             _ => 2,
         };
-        let texts: Vec<String> = found.iter().map(|(value, _)| format!("{value:.places$}")).collect();
+        let texts: Vec<String> = found.iter().map(|(value, ..)| format!("{value:.places$}")).collect();
+        let tip: Vec<String> =
+            found.iter().map(|(value, _, who)| format!("{who} {value:.places$}")).collect();
         (!found.is_empty()).then(|| Bar {
             name: palette.of_point(point).name.clone(),
             class: palette.of_point(point).class.clone(),
-            parts: found.iter().map(|(value, class)| Part { value: *value, class }).collect(),
+            parts: found.iter().map(|(value, class, _)| Part { value: *value, class }).collect(),
             whisker: None,
             value: texts.join(" + "),
             remark: String::new(),
+            tip: tip.join(", "),
             hollow: false,
         })
     });
@@ -155,6 +177,14 @@ pub fn cumulative_bars<T: AsRef<str>>(steps: &[(T, f64, f64)]) -> String {
             remark: match before {
                 Some(before) if before > 0.0 => format!("{:+.1} %", (value / before - 1.0) * 100.0),
                 _ => String::new(),
+            },
+            tip: match *error > 0.0 {
+                true => format!(
+                    "{} to {}",
+                    quantity::number((value - error).round()),
+                    quantity::number((value + error).round())
+                ),
+                false => String::new(),
             },
             hollow: false,
         });

@@ -86,10 +86,6 @@ fn figure(chart: &Chart) -> String {
     format!("<figure><figcaption>{}</figcaption>{}</figure>", escape(&chart.title), chart.svg())
 }
 
-fn seconds() -> fn(f64) -> String {
-    |value| quantity::count(value.round() as u64)
-}
-
 fn chart(title: &str, unit: &str, lines: Vec<Line>) -> Chart {
     let points = || lines.iter().flat_map(|line| &line.points);
     let x_top = points().map(|(x, _)| *x).fold(1.0, f64::max);
@@ -100,8 +96,10 @@ fn chart(title: &str, unit: &str, lines: Vec<Line>) -> Chart {
             title: "seconds since the measurement began".to_owned(),
             domain: (0.0, x_top),
             log: false,
-            tick: seconds(),
+            // A short run has ticks of less than a second.
+            tick: quantity::round,
             ticks: Vec::new(),
+            names: Vec::new(),
         },
         y: Axis {
             title: unit.to_owned(),
@@ -109,10 +107,12 @@ fn chart(title: &str, unit: &str, lines: Vec<Line>) -> Chart {
             log: false,
             tick: quantity::round,
             ticks: Vec::new(),
+            names: Vec::new(),
         },
         bands: Vec::new(),
         lines,
         marks: Vec::new(),
+        dots: Vec::new(),
     }
 }
 

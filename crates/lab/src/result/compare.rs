@@ -8,11 +8,11 @@ mod student;
 pub(crate) use student::two_sided_95;
 
 pub use difference::{Difference, NotComparable};
-pub use ratio::{Judgement, METHOD, Ratio};
+pub use ratio::{Judgement, METHOD, PAIRS_MIN, Ratio, Values, ratio_of};
 
 use serde::{Deserialize, Serialize};
 
-use super::{PointResult, RunResult, WorkloadResult};
+use super::{PointResult, Repetition, RunResult, WorkloadResult};
 use crate::figures::FIGURES;
 use crate::worker::Driver;
 
@@ -164,14 +164,25 @@ fn pair_up(
         comparison.refused.push(Refused { a: name_a, b: name_b, differences });
         return;
     }
-    let ratios = FIGURES.iter();
-    let ratios =
-        ratios.filter_map(|figure| ratio::ratio(figure, &values(a, figure.name), &values(b, figure.name)));
+    let ratios = FIGURES
+        .iter()
+        .filter_map(|figure| ratio_of(figure, &values(&a.repetitions, &b.repetitions, figure.name)));
     comparison.pairs.push(Pair { a: name_a, b: name_b, ratios: ratios.collect() });
 }
 
-fn values(point: &PointResult, figure: &str) -> Vec<f64> {
-    point.repetitions.iter().filter_map(|repetition| repetition.figures.value(figure)).collect()
+/// The values of a figure in two series of repetitions, paired if these took turns.
+pub fn values(a: &[Repetition], b: &[Repetition], figure: &str) -> Values {
+    let value = |repetition: &Repetition| repetition.figures.value(figure);
+    match took_turns(a, b) {
+        true => Values::Paired(a.iter().zip(b).filter_map(|(a, b)| Some((value(a)?, value(b)?))).collect()),
+        false => Values::Apart(a.iter().filter_map(value).collect(), b.iter().filter_map(value).collect()),
+    }
+}
+
+/// Whether both repetitions of each pair began before those of the next.
+fn took_turns(a: &[Repetition], b: &[Repetition]) -> bool {
+    let turns: Vec<(u64, u64)> = a.iter().zip(b).map(|(a, b)| (a.began_at_us, b.began_at_us)).collect();
+    turns.len() > 1 && turns.windows(2).all(|turn| turn[0].0.max(turn[0].1) < turn[1].0.min(turn[1].1))
 }
 
 fn name(workload: &WorkloadResult, point: &PointResult) -> PointName {

@@ -36,11 +36,16 @@ impl Subject {
 
     /// The name of the main figure. A latency is end to end if consumers were measured.
     pub fn figure(self, summary: &Summary) -> &'static str {
+        self.figure_if(|name| summary.figures.contains_key(name))
+    }
+
+    /// The same, where `has` says which figures were measured.
+    pub fn figure_if(self, has: impl Fn(&str) -> bool) -> &'static str {
         match self {
             Subject::Knee | Subject::Produce => "produced_records_per_s",
             Subject::Consume => "consumed_records_per_s",
             Subject::Drain => "drain_s",
-            Subject::Latency if summary.figures.contains_key("end_to_end_p99_us") => "end_to_end_p99_us",
+            Subject::Latency if has("end_to_end_p99_us") => "end_to_end_p99_us",
             Subject::Latency => "acknowledge_p99_us",
         }
     }

@@ -1,7 +1,7 @@
 //! The clusters of a run: one per target, kept while points need the same kind. Clusters of several targets run side by side if
 //! memory allows; an idle broker costs almost nothing, a start costs minutes.
 
-use crate::result::TargetInfo;
+use crate::result::{TargetInfo, system};
 use crate::target::{self, RunningCluster, StartOptions, TargetError, TargetSpec};
 use crate::worker::Driver;
 use crate::workload::{ClusterSpec, Measure};
@@ -63,7 +63,12 @@ impl Clusters {
         if wanted.brokers > 0 && !matches!(spec, TargetSpec::Bootstrap { .. }) {
             let brokers = if wanted.brokers == 1 { "broker" } else { "brokers" };
             let protocol = wanted.security.protocol.name();
-            say(&format!("Starting {}: {} {brokers}, {protocol}", name(spec), wanted.brokers));
+            let limits = match wanted.node.is_none() {
+                true => String::new(),
+                false => format!(" of {}", wanted.node.describe()),
+            };
+            let name = name(spec);
+            say(&format!("Starting {}: {} {brokers}{limits}, {protocol}", system(&name), wanted.brokers));
         }
         let cluster = target::start(spec, wanted, &self.options).await?;
         self.running[target] = Some(Running { spec: wanted.clone(), cluster, warm: Vec::new() });

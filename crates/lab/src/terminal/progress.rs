@@ -8,6 +8,7 @@ use std::time::Duration;
 use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 
 use crate::quantity;
+use crate::result::system;
 use crate::worker::{Driver, Interval, Role};
 
 /// Without a terminal, minimum interval of lines with figures.
@@ -32,7 +33,7 @@ pub struct PointAt {
 
 impl std::fmt::Display for PointAt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} · {} · {} · {}", self.workload, self.label, self.target, self.driver.words())?;
+        write!(f, "{} · {} · {} · {}", self.workload, self.label, system(&self.target), self.driver.words())?;
         match self.repetitions {
             0 | 1 => Ok(()),
             all => write!(f, " · repetition {} of {all}", self.repetition),
@@ -318,10 +319,10 @@ mod tests {
             lines,
             [
                 "Starting 3 brokers",
-                "[1/2] ibm-fast · 3 brokers · embedded · thalweg · repetition 1 of 2",
+                "[1/2] ibm-fast · 3 brokers · Thalweg · thalweg · repetition 1 of 2",
                 "    produced 2,000,000 records/s, 244 MB/s · p50 800 µs, p99 2.10 ms, max 9.00 ms",
                 "    2,000,000 records/s",
-                "[2/2] ibm-fast · 3 brokers · embedded · thalweg · repetition 2 of 2",
+                "[2/2] ibm-fast · 3 brokers · Thalweg · thalweg · repetition 2 of 2",
                 "    produced 2,000,000 records/s, 244 MB/s · p50 800 µs, p99 2.10 ms, max 9.00 ms",
                 "    2,000,000 records/s",
             ]

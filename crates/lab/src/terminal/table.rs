@@ -3,14 +3,18 @@
 use std::collections::BTreeSet;
 
 use crate::quantity;
-use crate::report::clean;
-use crate::result::{Check, Comparison, Figure, Judgement, PointResult, RunResult, State};
+use crate::report::{self, clean};
+use crate::result::{Check, Comparison, Figure, Judgement, PointResult, RunResult, State, system};
 
-/// The results of a run: a row per point, target and driver, and below which figures are not quotable and why. With `colours` for
+/// The results of a run: its answer, a row per point, target and driver, and below which figures are not quotable and why. With `colours` for
 /// a terminal.
 pub fn table(run: &RunResult, colours: bool) -> String {
     let paint = Paint { colours };
-    let mut text = String::new();
+    let said = report::answer(run);
+    let mut text = format!("\n{}\n", paint.bold(&said.sentence));
+    if !said.basis.is_empty() {
+        text += &format!("{}\n", said.basis);
+    }
     for workload in &run.workloads {
         let name = &workload.workload.name;
         let scale = match workload.workload.scale {
@@ -21,7 +25,7 @@ pub fn table(run: &RunResult, colours: bool) -> String {
             &format!("\n{}{scale}\n", paint.bold(&format!("{name}: {}", clean(&workload.workload.title))));
         let mut grid = Grid::new(&[
             "point",
-            "target",
+            "system",
             "driver",
             "records/s",
             "±",
@@ -131,7 +135,7 @@ fn cells(point: &PointResult, mark: String) -> Vec<String> {
     };
     vec![
         clean(&point.point.label),
-        clean(&point.target),
+        clean(system(&point.target)),
         point.driver.words().to_owned(),
         rate.map(|rate| quantity::number(rate.mean.round())).unwrap_or_default(),
         spread,

@@ -33,6 +33,8 @@ pub struct Behaviour {
 /// A result of three workloads on two targets.
 pub fn run(seed: u64) -> RunResult {
     let mut made = Made { random: SmallRng::seed_from_u64(seed), number: 0 };
+    let mut workloads = vec![made.ibm_fast(), made.ibm_payload(), made.queue_kafka(), made.saturation()];
+    workloads.iter_mut().for_each(take_turns);
     RunResult {
         schema: SCHEMA.to_owned(),
         began_at: "2026-11-22T04:00:00.000Z".to_owned(),
@@ -54,7 +56,26 @@ pub fn run(seed: u64) -> RunResult {
         lab_version: "thalweg 0.1.0 (dfc02f0)".to_owned(),
         machine: machine(),
         targets: targets(),
-        workloads: vec![made.ibm_fast(), made.ibm_payload(), made.queue_kafka(), made.saturation()],
+        workloads,
+    }
+}
+
+/// Moves the repetitions of each point to where they would be had its targets and drivers taken turns.
+fn take_turns(workload: &mut WorkloadResult) {
+    let contenders = workload.points.len() as u64;
+    for (place, repetition) in workload
+        .points
+        .iter_mut()
+        .enumerate()
+        .flat_map(|(place, point)| point.repetitions.iter_mut().map(move |one| (place as u64, one)))
+    {
+        let turn = u64::from(repetition.number) * contenders + place;
+        let began_at_us = BEGAN_US + turn * 60_000_000;
+        let moved = |at_us: u64| at_us - repetition.began_at_us + began_at_us;
+        let intervals = repetition.produced.iter_mut().chain(&mut repetition.consumed);
+        intervals.for_each(|interval| interval.at_us = moved(interval.at_us));
+        repetition.samples.iter_mut().for_each(|sample| sample.at_us = moved(sample.at_us));
+        repetition.began_at_us = began_at_us;
     }
 }
 

@@ -37,6 +37,49 @@ fn written(root: &Path, page: &str) -> (String, usize) {
     (whole + rest, tables)
 }
 
+/// The results of the lab among those that are kept.
+fn results(root: &Path) -> Vec<PathBuf> {
+    let all = std::fs::read_dir(root.join("docs/results")).expect("the folder is there");
+    let all = all.map(|entry| entry.expect("it can be read").path());
+    let mut found: Vec<PathBuf> = all
+        .filter(|path| path.extension().is_some_and(|is| is == "json"))
+        .filter(|path| std::fs::read_to_string(path).expect("text").contains("\"thalweg-lab-result/"))
+        .collect();
+    found.sort();
+    found
+}
+
+/// Results of earlier versions are fixtures: what they lack has a default, and what they say is understood.
+#[test]
+fn every_result_that_is_kept_is_read_and_has_its_page() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let all = results(&root);
+    assert!(all.len() >= 8, "{all:?}");
+    for path in all {
+        let name = path.display();
+        let run = result::read(&path).unwrap_or_else(|error| panic!("{error}"));
+        let said = report::answer(&run);
+        let page = report::html(&run);
+        assert!(page.contains(&format!(">{}</h1>", said.sentence)), "{name}: {said:?}");
+        assert!(
+            page.contains("class=\"figures main\"") || run.workloads[0].workload.points.len() < 2,
+            "{name} has no main chart"
+        );
+        assert!(!page.contains("NaN"), "{name}");
+        assert!(report::markdown(&run).contains(&said.sentence), "{name}");
+    }
+}
+
+#[test]
+fn the_first_version_of_a_result_has_the_answer_of_its_pairs() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let run = result::read(&root.join("docs/results/2026-11-22-lab.json")).expect("it is kept");
+    let said = report::answer(&run);
+    // Three pairs: 3 brokers of ibm-fast. All others have two.
+    assert!(said.sentence.starts_with("Thalweg carries at least ") && said.is_quotable, "{said:?}");
+    assert!(said.basis.contains("ibm-fast, 3 brokers, in 3 turns"), "{said:?}");
+}
+
 #[test]
 fn tables_are_those_of_the_results_that_they_name() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

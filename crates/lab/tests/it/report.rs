@@ -14,7 +14,7 @@ fn the_page_asks_for_nothing_and_runs_nothing() {
 }
 
 #[test]
-fn a_figure_that_may_not_be_quoted_gives_way_to_its_reason() {
+fn a_figure_that_may_not_be_quoted_is_grey_with_its_reason() {
     let mut run = fixture::run(7);
     let workload = &mut run.workloads[0];
     workload.points.retain(|point| point.target == "apache-kafka" && point.point.label == "6 brokers");
@@ -23,10 +23,19 @@ fn a_figure_that_may_not_be_quoted_gives_way_to_its_reason() {
     let headlines =
         |page: &str| page.split("<section class=\"workload\"").next().unwrap_or_default().to_owned();
     let refused = headlines(&report::html(&run));
-    assert!(refused.contains("No headline: the spread over 3 repetitions is 14 %"), "{refused}");
-    assert!(!refused.contains(&thalweg_lab::quantity::short(rate)), "{refused}");
+    let rate = thalweg_lab::quantity::short(rate);
+    assert!(refused.contains(&format!("<b class=\"big grey\">{rate}</b>")), "{refused}");
+    let badge = "<span class=\"badge\" title=\"the spread over 3 repetitions is 14 %, more than 10 %\">not quotable</span>";
+    assert!(refused.contains(badge), "on hover: {refused}");
+    assert!(
+        refused.contains("<span class=\"why\">the spread over 3 repetitions is 14 %"),
+        "in text: {refused}"
+    );
+    assert!(refused.contains("No figure of Apache Kafka may be quoted from this run."), "{refused}");
     run.workloads[0].points[0].verdict.no_headline.clear();
-    assert!(headlines(&report::html(&run)).contains(&thalweg_lab::quantity::short(rate)));
+    let quoted = headlines(&report::html(&run));
+    assert!(quoted.contains(&format!("<b class=\"big\">{rate}</b>")), "{quoted}");
+    assert!(quoted.contains(&format!("Apache Kafka carries {rate} records per second.")), "{quoted}");
 }
 
 #[test]
@@ -38,8 +47,11 @@ fn in_markdown_what_may_not_be_quoted_is_in_brackets_and_without_ratio() {
     points.retain(|point| point.driver == driver && point.point.label == "3 brokers");
     run.workloads[0].points.iter_mut().for_each(|point| point.verdict.no_headline.clear());
     let quoted = report::markdown(&run);
-    let row = |text: &str| text.lines().nth(2).expect("head, rule, row").to_owned();
-    assert!(!row(&quoted).contains('(') && !row(&quoted).ends_with("|  |  |"), "{quoted}");
+    let row = |text: &str| text.lines().nth(4).expect("answer, blank, head, rule, row").to_owned();
+    assert!(
+        !row(&quoted).contains('(') && row(&quoted).contains("| ≥ 1.") && row(&quoted).contains("| ≤ 0."),
+        "{quoted}"
+    );
     run.workloads[0].points[0].verdict.no_headline.push("the run is too short".to_owned());
     run.workloads[0].points[0].point.label = "3 | brokers".to_owned();
     run.workloads[0].points[1].point.label = "3 | brokers".to_owned();
@@ -59,7 +71,7 @@ fn records_that_were_lost_stand_out_and_forbid_the_headline() {
     run.workloads.truncate(1);
     let page = report::html(&run);
     assert!(page.contains("✗ 1,234 acknowledged records are not in the log"));
-    assert!(page.contains("No headline: the evidence indicates lost records"));
+    assert!(page.contains("title=\"the evidence indicates lost records\">not quotable"));
     assert!(!page.contains("✓ quotable"));
 }
 
@@ -72,7 +84,7 @@ fn a_single_lost_record_forbids_the_headline() {
     assert!(!report::html(&fixture::run(7)).contains("indicates lost records"));
     let page = report::html(&run);
     assert!(page.contains("Affected results: 1."));
-    assert!(page.contains("✗ not quotable</span><br>the evidence indicates lost records"));
+    assert!(page.contains("not quotable</span><span class=\"why\">the evidence indicates lost records"));
     assert!(page.contains("<span class=\"bad\">✗ 1</span>"));
 }
 
@@ -84,7 +96,7 @@ fn an_empty_run_and_a_run_of_failures_have_their_pages() {
         (point.steps, point.knee) = (Vec::new(), None);
         point.failure = Some("broker-1 died".to_owned());
     }
-    assert!(report::html(&run).contains("No headline: broker-1 died"));
+    assert!(report::html(&run).contains("title=\"broker-1 died\">not quotable"));
     run.workloads.clear();
     assert!(report::html(&run).contains("Nothing was measured."));
 }
@@ -117,4 +129,73 @@ fn a_study_is_drawn_step_by_step() {
     let steps = [("out of the box", 410_000.0, 9_000.0), ("16 partitions", 800_000.0, 20_000.0)];
     let bars = report::cumulative_bars(&steps);
     assert!(bars.contains("16 partitions") && bars.contains("+95.1 %") && bars.contains("800,000"), "{bars}");
+}
+
+#[test]
+fn page_table_and_markdown_begin_with_the_same_sentence() {
+    let run = fixture::run(7);
+    let said = report::answer(&run);
+    assert!(said.is_quotable && said.sentence.starts_with("Thalweg carries at least 1."), "{said:?}");
+    assert!(said.sentence.contains(" times what Apache Kafka does, at "), "{said:?}");
+    let page = report::html(&run);
+    let first =
+        page.split("<h1").nth(1).and_then(|rest| rest.split_once('>')).map(|(_, rest)| rest.to_owned());
+    assert!(first.is_some_and(|rest| rest.starts_with(&format!("{}</h1>", said.sentence))));
+    let table = thalweg_lab::terminal::table(&run, false);
+    assert!(table.trim_start().starts_with(&said.sentence), "{table}");
+    assert!(report::markdown(&run).starts_with(&format!("**{}**", said.sentence)));
+}
+
+#[test]
+fn systems_have_their_names() {
+    let run = fixture::run(7);
+    let rendered = report::html(&run);
+    // The command that repeats the run names targets as arguments do.
+    let shown = rendered.replace("<dd>embedded</dd>", "").replace("<dd>apache-kafka</dd>", "");
+    for target in ["embedded", "apache-kafka"] {
+        assert!(!shown.contains(target), "{target} is on the page");
+        assert!(!report::markdown(&run).contains(target));
+    }
+}
+
+#[test]
+fn the_main_chart_has_what_is_scaled_on_its_axis() {
+    let mut run = fixture::run(7);
+    run.workloads.truncate(2);
+    let page = report::html(&run);
+    let main = page
+        .split("figures main")
+        .nth(1)
+        .and_then(|rest| rest.split("class=\"cards\"").next())
+        .expect("charts");
+    assert!(
+        main.contains("ibm-fast · Records produced per second") && main.contains(">brokers</text>"),
+        "{main}"
+    );
+    assert!(
+        main.contains("ibm-payload · MB produced per second")
+            && main.contains(">record size in bytes, logarithmic</text>")
+    );
+    assert!(main.contains("<text") && main.contains(">Thalweg, 3 brokers: "), "values on hover");
+    assert!(main.contains(">not quotable: the spread over 3"), "and why one may not be quoted");
+    run.workloads.remove(1);
+    assert!(report::html(&run).contains("figure class=\"alone\""), "one chart takes the page's width");
+}
+
+#[test]
+fn a_short_run_has_a_time_axis_of_parts_of_a_second() {
+    let mut run = fixture::run(7);
+    run.workloads.truncate(1);
+    for repetition in run.workloads[0].points.iter_mut().flat_map(|point| &mut point.repetitions) {
+        let began_at_us = repetition.began_at_us;
+        repetition.samples.clear();
+        for (place, interval) in (1..).zip(repetition.produced.iter_mut().chain(&mut repetition.consumed)) {
+            interval.at_us = began_at_us + place * 10_000;
+        }
+    }
+    let page = report::html(&run);
+    let chart = page.split("Produced: records per second").nth(2).expect("a chart");
+    let chart = chart.split("</svg>").next().expect("an end");
+    assert!(chart.contains(">0.5</text>"), "{chart}");
+    assert_eq!(chart.matches(">0</text>").count(), 2, "one on each axis: {chart}");
 }

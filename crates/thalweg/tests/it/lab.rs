@@ -138,7 +138,7 @@ fn a_short_run_yields_a_whole_result_that_can_be_shown_compared_and_run_again() 
     assert_ends_with(&output, 0);
     assert!(text(&output.stderr).contains("Estimated run: 1 point, about 0:"), "{}", text(&output.stderr));
     let (table, page) = (text(&output.stdout), place.out().join("report.html"));
-    assert!(table.contains("embedded") && table.contains("report.html"), "{table}");
+    assert!(table.contains("Thalweg") && table.contains("report.html"), "{table}");
     assert!(std::fs::read_to_string(page).expect("a report").contains("</html>"));
     place.assert_nothing_is_left();
 

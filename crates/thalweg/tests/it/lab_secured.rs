@@ -20,7 +20,7 @@ fn the_same_workload_runs_in_the_clear_and_over_tls_with_logins() {
     let output = ran(place.run(&drivers));
     assert_ends_with(&output, 0);
     assert!(
-        text(&output.stderr).contains("Starting embedded: 1 broker, SASL_SSL"),
+        text(&output.stderr).contains("Starting Thalweg: 1 broker, SASL_SSL"),
         "{}",
         text(&output.stderr)
     );

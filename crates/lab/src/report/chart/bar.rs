@@ -38,6 +38,8 @@ pub(crate) struct Bar {
     pub value: String,
     /// Small text after the value, such as the spread.
     pub remark: String,
+    /// Text on hover; empty for none.
+    pub tip: String,
     /// Not quotable: the bar is hollow.
     pub hollow: bool,
 }
@@ -106,10 +108,12 @@ fn row(markup: &mut String, bar: &Bar, scale: Scale, ticks: &[f64]) {
     put(
         markup,
         format_args!(
-            "<div class=\"row\"><span class=\"who\"><i class=\"dot {class}\"></i>{name}</span>\
+            "<div class=\"row{grey}\" title=\"{tip}\"><span class=\"who\"><i class=\"dot {class}\"></i>{name}</span>\
              <svg class=\"track\" role=\"img\" aria-label=\"{name}: {value}\">",
             class = escape(&bar.class),
             value = escape(&bar.value),
+            grey = if bar.hollow { " grey" } else { "" },
+            tip = escape(&bar.tip),
         ),
     );
     for tick in ticks {

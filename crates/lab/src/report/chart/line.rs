@@ -1,17 +1,20 @@
-//! Line charts with each line labelled at its end, so that no legend is needed.
+//! Line charts with each line labelled at its end, so that no legend is needed. Points show their values on hover, by style alone:
+//! the page has no scripts. The same values are in its tables, for the keyboard and for screen readers.
 
 use super::put;
 use super::scale::Scale;
 use super::ticks;
 use crate::report::text::escape;
 
-const WIDTH: f64 = 440.0;
-const HEIGHT: f64 = 236.0;
+/// The usual size.
+pub(crate) const SIZE: (f64, f64) = (440.0, 236.0);
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 38.0;
 const LEFT: f64 = 54.0;
 /// Minimum distance of two labels.
 const NAME_GAP: f64 = 13.0;
+/// Points of a line that say their values; of more, every second, third and so on does.
+const HOVERS_MAX: usize = 60;
 
 /// An axis.
 pub(crate) struct Axis {
@@ -25,6 +28,8 @@ pub(crate) struct Axis {
     pub tick: fn(f64) -> String,
     /// Tick positions; empty for round values.
     pub ticks: Vec<f64>,
+    /// Text of the ticks 0, 1, 2 and so on, for an axis of names; empty for an axis of values.
+    pub names: Vec<String>,
 }
 
 /// A line.
@@ -52,6 +57,20 @@ pub(crate) struct Mark {
     pub text: String,
 }
 
+/// A figure: a point with its spread and its text on hover.
+pub(crate) struct Dot {
+    /// Where.
+    pub x: f64,
+    /// Where.
+    pub y: f64,
+    /// Its classes; `grey` if it may not be quoted.
+    pub class: String,
+    /// Minimum and maximum.
+    pub spread: Option<(f64, f64)>,
+    /// The text on hover, by lines.
+    pub tip: Vec<String>,
+}
+
 /// A highlighted range of the x axis.
 pub(crate) struct Band {
     /// Its range.
@@ -74,12 +93,15 @@ pub(crate) struct Chart {
     pub lines: Vec<Line>,
     /// On top of the lines.
     pub marks: Vec<Mark>,
+    /// On top of all. If there are any, lines say no values.
+    pub dots: Vec<Dot>,
 }
 
 struct Frame {
     x: Scale,
     y: Scale,
     right: f64,
+    floor: f64,
 }
 
 impl Axis {
@@ -92,6 +114,7 @@ impl Axis {
 
     fn ticks(&self) -> Vec<f64> {
         match (self.ticks.is_empty(), self.log) {
+            _ if !self.names.is_empty() => (0..self.names.len()).map(|place| place as f64).collect(),
             (false, _) => self.ticks.clone(),
             (true, true) => ticks::log(self.domain.0, self.domain.1),
             (true, false) => ticks::linear(self.domain.1, 4),
@@ -100,13 +123,20 @@ impl Axis {
 }
 
 impl Chart {
-    /// The markup.
+    /// The markup, in the usual size.
     pub fn svg(&self) -> String {
+        self.svg_of(SIZE)
+    }
+
+    /// The markup. Text has the same size in charts of any width.
+    pub fn svg_of(&self, (width, height): (f64, f64)) -> String {
         let longest = self.lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0);
-        let right = WIDTH - (longest as f64 * 6.8 + 12.0).clamp(16.0, 190.0);
-        let frame = Frame { x: self.x.scale((LEFT, right)), y: self.y.scale((HEIGHT - BOTTOM, TOP)), right };
+        let right = width - (longest as f64 * 6.8 + 12.0).clamp(16.0, width * 0.44);
+        let named = if self.x.names.iter().any(|name| name.contains(", ")) { 13.0 } else { 0.0 };
+        let floor = height - BOTTOM - named;
+        let frame = Frame { x: self.x.scale((LEFT, right)), y: self.y.scale((floor, TOP)), right, floor };
         let mut svg = format!(
-            "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
+            "<svg class=\"chart\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">",
             escape(&self.title)
         );
         self.axes(&mut svg, &frame);
@@ -118,7 +148,7 @@ impl Chart {
                     "<rect class=\"band {}\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{:.1}\"/>",
                     escape(&band.class),
                     (to - from).max(1.0),
-                    HEIGHT - BOTTOM - TOP
+                    frame.floor - TOP
                 ),
             );
         }
@@ -129,11 +159,31 @@ impl Chart {
         for mark in &self.marks {
             self.mark(&mut svg, mark, &frame);
         }
+        for dot in &self.dots {
+            figure(&mut svg, dot, &frame);
+        }
+        // Last, so that nothing covers them.
+        self.hovers(&mut svg, &frame);
         svg + "</svg>"
     }
 
+    fn hovers(&self, svg: &mut String, frame: &Frame) {
+        for dot in &self.dots {
+            hover(svg, frame, (dot.x, dot.y), &dot.tip);
+        }
+        if !self.dots.is_empty() {
+            return;
+        }
+        for line in self.lines.iter().filter(|line| !line.name.is_empty()) {
+            for (x, y) in line.points.iter().step_by(line.points.len().div_ceil(HOVERS_MAX).max(1)) {
+                let tip = format!("{}: {} at {}", line.name, (self.y.tick)(*y), (self.x.tick)(*x));
+                hover(svg, frame, (*x, *y), &[tip]);
+            }
+        }
+    }
+
     fn axes(&self, svg: &mut String, frame: &Frame) {
-        let floor = HEIGHT - BOTTOM;
+        let floor = frame.floor;
         for tick in self.y.ticks() {
             let (y, text) = (frame.y.at(tick), escape(&(self.y.tick)(tick)));
             put(
@@ -148,16 +198,28 @@ impl Chart {
             );
         }
         for tick in self.x.ticks() {
-            let (x, text) = (frame.x.at(tick), escape(&(self.x.tick)(tick)));
+            let x = frame.x.at(tick);
             put(
                 svg,
                 format_args!(
-                    "<line class=\"axis\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{floor:.1}\" y2=\"{:.1}\"/>\
-                     <text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{text}</text>",
-                    floor + 4.0,
-                    floor + 15.0
+                    "<line class=\"axis\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{floor:.1}\" y2=\"{:.1}\"/>",
+                    floor + 4.0
                 ),
             );
+            let text = match self.x.names.get(tick as usize) {
+                Some(name) => name.clone(),
+                None => (self.x.tick)(tick),
+            };
+            for (number, part) in text.splitn(2, ", ").enumerate() {
+                put(
+                    svg,
+                    format_args!(
+                        "<text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                        floor + 15.0 + 12.0 * number as f64,
+                        escape(part)
+                    ),
+                );
+            }
         }
         put(
             svg,
@@ -168,7 +230,8 @@ impl Chart {
                 frame.right,
                 escape(&self.y.title),
                 frame.right,
-                HEIGHT - 5.0,
+                floor + BOTTOM - 5.0
+                    + if self.x.names.iter().any(|name| name.contains(", ")) { 13.0 } else { 0.0 },
                 escape(&self.x.title)
             ),
         );
@@ -183,7 +246,9 @@ impl Chart {
             }
         }
         ends.sort_by(|a, b| a.0.total_cmp(&b.0));
-        for (y, (_, line)) in apart(&ends.iter().map(|end| end.0).collect::<Vec<f64>>()).iter().zip(&ends) {
+        for (y, (_, line)) in
+            apart(&ends.iter().map(|end| end.0).collect::<Vec<f64>>(), frame.floor).iter().zip(&ends)
+        {
             put(
                 svg,
                 format_args!(
@@ -235,13 +300,49 @@ fn draw(svg: &mut String, line: &Line, frame: &Frame) {
     }
 }
 
+/// A figure's dot, with a whisker from its minimum to its maximum.
+fn figure(svg: &mut String, dot: &Dot, frame: &Frame) {
+    let (x, y, class) = (frame.x.at(dot.x), frame.y.at(dot.y), escape(&dot.class));
+    if let Some((low, high)) = dot.spread {
+        let (low, high) = (frame.y.at(low), frame.y.at(high));
+        put(
+            svg,
+            format_args!(
+                "<line class=\"reach {class}\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{low:.1}\" y2=\"{high:.1}\"/>"
+            ),
+        );
+    }
+    put(svg, format_args!("<circle class=\"figure {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\"/>"));
+}
+
+/// Text that appears on hover, in the chart.
+fn hover(svg: &mut String, frame: &Frame, (x, y): (f64, f64), tip: &[String]) {
+    const LINE: f64 = 13.0;
+    let (x, y) = (frame.x.at(x), frame.y.at(y));
+    let (anchor, at) = match x > (LEFT + frame.right) / 2.0 {
+        true => ("end", x + 6.0),
+        false => ("start", x - 6.0),
+    };
+    let height = LINE * tip.len() as f64;
+    let first = if y - height - 4.0 > 0.0 { y - height + 3.0 } else { y + 20.0 };
+    put(svg, format_args!("<g class=\"hover\"><circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"8\"/>"));
+    for (number, line) in tip.iter().enumerate() {
+        let y = first + LINE * number as f64;
+        put(
+            svg,
+            format_args!("<text x=\"{at:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>", escape(line)),
+        );
+    }
+    *svg += "</g>";
+}
+
 /// Sorted positions, moved as little as needed so that each is [`NAME_GAP`] from the next and all fit.
-fn apart(wanted: &[f64]) -> Vec<f64> {
+fn apart(wanted: &[f64], floor: f64) -> Vec<f64> {
     let mut places = wanted.to_vec();
     for place in 1..places.len() {
         places[place] = places[place].max(places[place - 1] + NAME_GAP);
     }
-    let mut lowest = HEIGHT - BOTTOM;
+    let mut lowest = floor;
     for place in places.iter_mut().rev() {
         *place = place.min(lowest);
         lowest = *place - NAME_GAP;
@@ -255,8 +356,8 @@ mod tests {
 
     #[test]
     fn names_of_close_lines_do_not_cover_each_other() {
-        let places = apart(&[50.0, 51.0, 52.0, 197.0, 198.0]);
+        let places = apart(&[50.0, 51.0, 52.0, 197.0, 198.0], 198.0);
         assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= NAME_GAP - 1e-9), "{places:?}");
-        assert!(places.iter().all(|place| *place <= HEIGHT - BOTTOM), "{places:?}");
+        assert!(places.iter().all(|place| *place <= 198.0), "{places:?}");
     }
 }

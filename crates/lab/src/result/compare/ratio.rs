@@ -1,19 +1,26 @@
-//! The ratio of a figure in two results, with its statistical significance.
+//! The ratio of a figure in two results, with its confidence interval.
+//!
+//! Repetitions of targets that took turns are paired, the n-th of one with the n-th of the other: what changed on the machine
+//! between two turns affects both and cancels out. The ratio is the geometric mean of the pairs' ratios, and its interval is
+//! Student's on their logarithms. Repetitions of different runs, and those of targets that were measured one after the other,
+//! have no pairs: the ratio divides geometric means, and its interval is Welch's.
 
 use serde::{Deserialize, Serialize};
 
 use super::student;
 use crate::figures::{Figure, FigureUnit};
 
-/// Minimum repetitions per side for an interval: the standard deviation of two means little.
-pub(super) const REPETITIONS_MIN: usize = 3;
+/// Minimum pairs, or repetitions per side, for an interval: the standard deviation of two means little.
+pub const PAIRS_MIN: usize = 3;
 /// Differences below this are ignored: histograms have three digits.
 const RESOLUTION: f64 = 0.002;
 
 /// The statistical method, as text.
-pub const METHOD: &str = "Each ratio divides the geometric mean of the second result's repetitions by that of the first. Its 95 % \
-    confidence interval is Welch's, on the logarithms; with fewer than 3 repetitions on a side there \
-    is none. A difference counts if the interval excludes 1. About one in twenty comparisons of equals \
+pub const METHOD: &str = "Targets of one run take turns, so that their repetitions are pairs, the n-th of one with the n-th of \
+    the other. Each ratio is the geometric mean of the ratios of the pairs; its 95 % confidence interval is Student's, on their \
+    logarithms. With fewer than 3 pairs there is none. Where there are no pairs, as between two runs, each ratio divides \
+    geometric means, and its interval is Welch's, on the logarithms, from 3 repetitions a side on. \"At least\" and \"at most\" \
+    are the ends of the interval. A difference counts if the interval excludes 1. About one in twenty comparisons of equals \
     differs by chance.";
 
 /// The ratio of a figure, second result by first.
@@ -29,12 +36,23 @@ pub struct Ratio {
     pub repetitions_a: usize,
     /// Repetitions with the figure in the second result.
     pub repetitions_b: usize,
+    /// The pairs, if the repetitions took turns; otherwise 0.
+    pub pairs: usize,
     /// `b / a`.
     pub ratio: f64,
-    /// The 95 % confidence interval; none with fewer than 3 repetitions on a side.
+    /// The 95 % confidence interval; none with fewer than [`PAIRS_MIN`] pairs, or repetitions on a side.
     pub interval: Option<(f64, f64)>,
     /// The judgement.
     pub judgement: Judgement,
+}
+
+/// A figure's values in both results, as far as they have it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Of repetitions that took turns: the first result's and the second's.
+    Paired(Vec<(f64, f64)>),
+    /// Of independent repetitions.
+    Apart(Vec<f64>, Vec<f64>),
 }
 
 /// The judgement of a ratio: the second result relative to the first.
@@ -70,21 +88,41 @@ impl Judgement {
 }
 
 /// None if a side lacks the figure, or it is zero.
-pub(super) fn ratio(figure: &Figure, a: &[f64], b: &[f64]) -> Option<Ratio> {
-    let (logs_a, logs_b) = (logarithms(a)?, logarithms(b)?);
+pub fn ratio_of(figure: &Figure, values: &Values) -> Option<Ratio> {
+    let (logs_a, logs_b) = match values {
+        Values::Paired(pairs) => {
+            let (a, b): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+            (logarithms(&a)?, logarithms(&b)?)
+        }
+        Values::Apart(a, b) => (logarithms(a)?, logarithms(b)?),
+    };
     let (mean_a, mean_b) = (mean(&logs_a), mean(&logs_b));
     let difference = mean_b - mean_a;
-    let half = half_width(&logs_a, &logs_b);
+    let (pairs, half) = match values {
+        Values::Paired(pairs) => {
+            let logs: Vec<f64> = logs_a.iter().zip(&logs_b).map(|(a, b)| b - a).collect();
+            (pairs.len(), half_width_of_pairs(&logs))
+        }
+        Values::Apart(..) => (0, half_width(&logs_a, &logs_b)),
+    };
     Some(Ratio {
         figure: figure.name.to_owned(),
         a: mean_a.exp(),
         b: mean_b.exp(),
-        repetitions_a: a.len(),
-        repetitions_b: b.len(),
+        repetitions_a: logs_a.len(),
+        repetitions_b: logs_b.len(),
+        pairs,
         ratio: difference.exp(),
         interval: half.map(|half| ((difference - half).exp(), (difference + half).exp())),
         judgement: judge(figure.unit, difference, half),
     })
+}
+
+impl Ratio {
+    /// Half of the interval as a share of the ratio, such as 0.1 for ± 10 %; none without an interval.
+    pub fn half_width(&self) -> Option<f64> {
+        self.interval.map(|(low, high)| (high / low).sqrt() - 1.0)
+    }
 }
 
 fn judge(unit: FigureUnit, difference: f64, half: Option<f64>) -> Judgement {
@@ -110,9 +148,15 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
+/// Half of Student's 95 % interval for the mean of the pairs' logarithmic ratios.
+fn half_width_of_pairs(logs: &[f64]) -> Option<f64> {
+    let freedom = logs.len().checked_sub(1)? as f64;
+    (logs.len() >= PAIRS_MIN).then(|| student::two_sided_95(freedom) * squared_error(logs).sqrt())
+}
+
 /// Half of Welch's 95 % interval for the difference of two means with unequal variances.
 fn half_width(a: &[f64], b: &[f64]) -> Option<f64> {
-    if a.len() < REPETITIONS_MIN || b.len() < REPETITIONS_MIN {
+    if a.len() < PAIRS_MIN || b.len() < PAIRS_MIN {
         return None;
     }
     let (error_a, error_b) = (squared_error(a), squared_error(b));
@@ -139,7 +183,8 @@ mod tests {
     use super::*;
 
     fn of(name: &str, a: &[f64], b: &[f64]) -> Ratio {
-        ratio(Figure::named(name).expect("a figure"), a, b).expect("values")
+        let values = Values::Apart(a.to_vec(), b.to_vec());
+        ratio_of(Figure::named(name).expect("a figure"), &values).expect("values")
     }
 
     #[test]
@@ -162,9 +207,10 @@ mod tests {
     #[test]
     fn what_is_nil_or_missing_has_no_ratio() {
         let figure = Figure::named("drain_s").expect("a figure");
-        assert_eq!(ratio(figure, &[], &[1.0]), None);
-        assert_eq!(ratio(figure, &[0.0], &[1.0]), None);
-        assert_eq!(ratio(figure, &[f64::NAN], &[1.0]), None);
+        for first in [vec![], vec![0.0], vec![f64::NAN]] {
+            assert_eq!(ratio_of(figure, &Values::Apart(first, vec![1.0])), None);
+        }
+        assert_eq!(ratio_of(figure, &Values::Paired(Vec::new())), None);
     }
 
     #[test]
@@ -190,5 +236,48 @@ mod tests {
             .count();
         let share = held as f64 / f64::from(rounds);
         assert!((0.93..0.975).contains(&share), "{share}");
+    }
+
+    fn paired(pairs: &[(f64, f64)]) -> Ratio {
+        let figure = Figure::named("produced_records_per_s").expect("a figure");
+        ratio_of(figure, &Values::Paired(pairs.to_vec())).expect("values")
+    }
+
+    #[test]
+    fn what_changes_for_both_of_a_pair_cancels_out() {
+        let twice = paired(&[(100.0, 201.0), (50.0, 100.0), (20.0, 39.8)]);
+        let (low, high) = twice.interval.expect("three pairs");
+        assert!(low > 1.97 && high < 2.03, "{twice:?}");
+        let apart = of("produced_records_per_s", &[100.0, 50.0, 20.0], &[201.0, 100.0, 39.8]);
+        assert!(
+            apart.interval.expect("three each").0 < 0.5,
+            "unpaired, the same values say nothing: {apart:?}"
+        );
+        assert_eq!(paired(&[(1.0, 2.0), (1.0, 2.0)]).interval, None, "two pairs");
+        assert!((twice.half_width().expect("an interval") - ((high / low).sqrt() - 1.0)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn intervals_of_pairs_contain_the_true_ratio_nineteen_times_in_twenty() {
+        let mut random = SmallRng::seed_from_u64(20_261_125);
+        let mut noise = |spread: f64| -> f64 {
+            let normal: f64 = (0..12).map(|_| random.random::<f64>()).sum::<f64>() - 6.0;
+            (normal * spread).exp()
+        };
+        for pairs in [3, 5, 10] {
+            let rounds = 2000;
+            let held = (0..rounds)
+                .filter(|_| {
+                    let turns = (0..pairs).map(|_| {
+                        let machine = noise(0.3);
+                        (100.0 * machine * noise(0.05), 120.0 * machine * noise(0.05))
+                    });
+                    let (low, high) = paired(&turns.collect::<Vec<_>>()).interval.expect("enough");
+                    (low..=high).contains(&1.2)
+                })
+                .count();
+            let share = held as f64 / f64::from(rounds);
+            assert!((0.935..0.965).contains(&share), "{pairs} pairs: {share}");
+        }
     }
 }

@@ -7,7 +7,7 @@
 
 use super::others_share;
 use crate::quantity;
-use crate::result::{Knee, Machine, Repetition, Subject, Summary};
+use crate::result::{GENERATOR, Knee, Machine, ONCE, Repetition, Subject, Summary, varies};
 use crate::run::saturation::fell_behind;
 use crate::workload::{Load, Point};
 
@@ -35,23 +35,18 @@ pub(super) fn objections(
         return vec!["nothing was measured".to_owned()];
     }
     if repetitions.len() < 2 {
-        against.push("there is only one repetition, so the variation is unknown".to_owned());
+        against.push(ONCE.to_owned());
     }
     let figure = Subject::of(point).figure(summary);
     if let Some(spread) = summary.figures.get(figure).filter(|spread| spread.variation > VARIATION_MAX) {
-        against.push(format!(
-            "{figure} varies by {:.1} % over {} repetitions; the limit is {:.0} %",
-            spread.variation * 100.0,
-            spread.count,
-            VARIATION_MAX * 100.0
-        ));
+        against.push(varies(figure, spread.variation, spread.count, VARIATION_MAX));
     }
     let shortest = repetitions.iter().map(|repetition| repetition.measured_s).fold(f64::INFINITY, f64::min);
     if shortest < MEASURED_S_MIN * (1.0 - MEASURED_TOLERANCE) {
         against.push(format!("a repetition took only {shortest:.2} s; the minimum is {MEASURED_S_MIN:.0} s"));
     }
     if limit == "generator CPU" {
-        against.push("the generator was the limit: the target may sustain more".to_owned());
+        against.push(GENERATOR.to_owned());
     }
     let steal = repetitions.iter().map(|repetition| repetition.host.cpu_steal).fold(0.0, f64::max);
     if steal > STEAL_MAX {

@@ -1,0 +1,126 @@
+//! The pairs of figures of a run: of each point, the first system beside each other one.
+
+use super::words::at_least;
+use crate::quantity;
+use crate::report::headline::obstacles;
+use crate::report::palette::Palette;
+use crate::result::{
+    Figure, Objection, PAIRS_MIN, PointResult, Ratio, RunResult, Subject, WorkloadResult, ratio_of, values,
+};
+use crate::worker::Driver;
+
+/// A figure of two systems.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::report) struct Compared {
+    pub workload: String,
+    pub label: String,
+    pub driver: Driver,
+    pub subject: Subject,
+    /// The target whose figure is divided.
+    pub ours: String,
+    /// The target whose figure divides.
+    pub theirs: String,
+    pub ratio: f64,
+    /// The 95 % interval of the ratio; the ratio itself, twice, if there is none.
+    pub interval: (f64, f64),
+    /// The pairs that it rests on; 0 for independent repetitions.
+    pub pairs: usize,
+    /// The interval of the ratio of broker processor time per record.
+    pub cpu: Option<(f64, f64)>,
+    /// Why the ratio may not be quoted; empty if it may.
+    pub obstacles: Vec<String>,
+}
+
+impl Compared {
+    /// The end of the interval that claims less, as a bound: `≥ 4.1` of a rate, `≤ 0.24` of a time.
+    pub fn bound(&self) -> String {
+        match self.subject {
+            Subject::Latency | Subject::Drain => at_most(self.interval.1),
+            _ if self.interval.0 >= 1.0 => format!("≥ {}", at_least(self.interval.0)),
+            _ => format!("≥ {}", quantity::digits(self.interval.0, 2)),
+        }
+    }
+
+    /// Its place in the run.
+    pub fn name(&self, with_workload: bool) -> String {
+        match with_workload {
+            true => format!("{}, {}", self.workload, self.label),
+            false => self.label.clone(),
+        }
+    }
+}
+
+/// A share, rounded up, as a bound.
+pub(in crate::report) fn at_most(share: f64) -> String {
+    let unit = 10f64.powf(share.max(f64::MIN_POSITIVE).log10().floor() - 1.0);
+    format!("≤ {}", quantity::digits((share / unit - 1e-9).ceil() * unit, 2))
+}
+
+/// All of a run.
+pub(in crate::report) fn compared(run: &RunResult) -> Vec<Compared> {
+    let palette = Palette::of(run);
+    let targets = palette.targets();
+    let mut all = Vec::new();
+    for (place, ours) in targets.iter().enumerate() {
+        for theirs in &targets[place + 1..] {
+            for workload in &run.workloads {
+                all.extend(of_workload(workload, ours, theirs));
+            }
+        }
+    }
+    all
+}
+
+fn of_workload(workload: &WorkloadResult, ours: &str, theirs: &str) -> Vec<Compared> {
+    let points = || workload.points.iter();
+    let pairs = points().filter(|point| point.target == ours).filter_map(|a| {
+        let same =
+            |b: &&PointResult| b.target == theirs && b.point.label == a.point.label && b.driver == a.driver;
+        Some((a, points().find(same)?))
+    });
+    pairs.filter_map(|(a, b)| of_points(workload, a, b)).collect()
+}
+
+fn of_points(workload: &WorkloadResult, a: &PointResult, b: &PointResult) -> Option<Compared> {
+    let subject = Subject::of(&a.point);
+    let of = |name: &str| -> Option<Ratio> {
+        ratio_of(Figure::named(name)?, &values(&b.repetitions, &a.repetitions, name))
+    };
+    let main = of(subject.figure(&a.summary))?;
+    let cpu = of("broker_cpu_us_per_record").and_then(|ratio| ratio.interval);
+    let figure = Figure::named(&main.figure)?;
+    let is_ours_better = (main.ratio > 1.0) == figure.unit.more_is_better();
+    let mut obstacles = Vec::new();
+    if main.interval.is_none() {
+        let found = a.repetitions.len().min(b.repetitions.len());
+        obstacles.push(format!("a ratio needs {PAIRS_MIN} repetitions of each, in turns; there are {found}"));
+    }
+    for (point, is_better) in [(a, is_ours_better), (b, !is_ours_better)] {
+        let name = crate::result::system(&point.target);
+        obstacles.extend(against(point, is_better).into_iter().map(|why| format!("{name}: {why}")));
+    }
+    Some(Compared {
+        workload: workload.workload.name.clone(),
+        label: a.point.label.clone(),
+        driver: a.driver,
+        subject,
+        ours: a.target.clone(),
+        theirs: b.target.clone(),
+        ratio: main.ratio,
+        interval: main.interval.unwrap_or((main.ratio, main.ratio)),
+        pairs: main.pairs,
+        cpu,
+        obstacles,
+    })
+}
+
+/// The objections to a figure that also forbid a ratio. An interval accounts for variation, and a better system that the clients
+/// held back is at least as good as the ratio says.
+fn against(point: &PointResult, is_better: bool) -> Vec<String> {
+    let counts = |text: &String| match Objection::of(text) {
+        Objection::Varies | Objection::Once => false,
+        Objection::Generator => !is_better,
+        Objection::Other => true,
+    };
+    obstacles(point).into_iter().filter(counts).collect()
+}

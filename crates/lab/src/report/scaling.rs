@@ -1,0 +1,356 @@
+//! The main chart of a workload: its figure over what it scales, such as brokers, plans or the size of records.
+
+use super::chart::{Axis, Chart, Dot, Line, main_figure, nice_ceiling};
+use super::headline::obstacles;
+use super::latency::{log_domain, quantity_of_tick};
+use super::palette::{Palette, Series};
+use crate::quantity;
+use crate::result::{PointResult, Subject, WorkloadResult};
+use crate::workload::{Load, Point};
+
+/// From this ratio of the largest to the smallest value on, an axis is logarithmic: small values would lie on the floor.
+const LOG_FROM: f64 = 25.0;
+/// The characters of a reason on hover.
+const REASON_MAX: usize = 48;
+
+/// What a workload scales.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scaled {
+    Plan,
+    Size,
+    Brokers,
+    Rate,
+    Partitions,
+    Consumers,
+    Producers,
+}
+
+impl Scaled {
+    /// In the order of preference: of those that grow together, the first is what the others follow.
+    const ALL: [Scaled; 7] = [
+        Scaled::Plan,
+        Scaled::Size,
+        Scaled::Brokers,
+        Scaled::Rate,
+        Scaled::Partitions,
+        Scaled::Consumers,
+        Scaled::Producers,
+    ];
+
+    fn title(self) -> &'static str {
+        match self {
+            Scaled::Plan => "plan",
+            Scaled::Size => "record size in bytes",
+            Scaled::Brokers => "brokers",
+            Scaled::Rate => "requested records per second",
+            Scaled::Partitions => "partitions",
+            Scaled::Consumers => "consumers",
+            Scaled::Producers => "producers",
+        }
+    }
+
+    /// The value of a point; none if it has none. Plans have no order but that of the workload.
+    fn value(self, point: &Point) -> Option<f64> {
+        Some(match self {
+            Scaled::Plan => return None,
+            Scaled::Size => f64::from(point.records.size_bytes),
+            Scaled::Brokers => f64::from(point.cluster.brokers),
+            Scaled::Rate => match point.load {
+                Load::Rate { records_per_s } => records_per_s,
+                _ => return None,
+            },
+            Scaled::Partitions => f64::from(point.topics.count) * f64::from(point.topics.partitions),
+            Scaled::Consumers => f64::from(point.consumers.count),
+            Scaled::Producers => f64::from(point.producers.count),
+        })
+    }
+}
+
+/// The charts of a workload: one for each kind of figure that it scales. Empty if it scales nothing. `alone` if no other chart
+/// stands beside them.
+pub(super) fn markup(workload: &WorkloadResult, palette: &Palette, alone: bool) -> String {
+    Subject::ALL.into_iter().map(|subject| of_subject(workload, subject, palette, alone)).collect()
+}
+
+fn of_subject(workload: &WorkloadResult, subject: Subject, palette: &Palette, alone: bool) -> String {
+    let points: Vec<&PointResult> =
+        workload.points.iter().filter(|point| Subject::of(&point.point) == subject).collect();
+    families(&points)
+        .into_iter()
+        .map(|(name, family)| of_family(workload, subject, (&name, &family), palette, alone))
+        .collect()
+}
+
+/// Points that differ in what they scale alone. At fixed rates that grow with the brokers, those with the same rate for each
+/// broker belong together.
+fn families<'a>(points: &[&'a PointResult]) -> Vec<(String, Vec<&'a PointResult>)> {
+    let each = |point: &PointResult| match point.point.load {
+        Load::Rate { records_per_s } => {
+            Some((records_per_s / f64::from(point.point.cluster.brokers)).round())
+        }
+        _ => None,
+    };
+    let mut found: Vec<(f64, Vec<&PointResult>)> = Vec::new();
+    for &point in points {
+        let Some(each) = each(point) else { return vec![(String::new(), points.to_vec())] };
+        match found.iter_mut().find(|(known, _)| *known == each) {
+            Some((_, family)) => family.push(point),
+            None => found.push((each, vec![point])),
+        }
+    }
+    let scales_brokers =
+        |family: &Vec<&PointResult>| places(family).is_some_and(|places| places.scaled == Scaled::Brokers);
+    match found.iter().filter(|(_, family)| scales_brokers(family)).count() {
+        0 => vec![(String::new(), points.to_vec())],
+        _ => found
+            .into_iter()
+            .map(|(each, family)| (format!(", {} for each broker", quantity::number(each)), family))
+            .collect(),
+    }
+}
+
+fn of_family(
+    workload: &WorkloadResult,
+    subject: Subject,
+    (name, points): (&str, &[&PointResult]),
+    palette: &Palette,
+    alone: bool,
+) -> String {
+    let Some(places) = places(points) else { return String::new() };
+    let chart = chart(subject, points, &places, palette);
+    if chart.dots.is_empty() {
+        return String::new();
+    }
+    let caption = format!("{} · {}{name}", workload.workload.name, chart.title);
+    main_figure(&caption, &chart, alone)
+}
+
+/// The places of points on the x axis.
+struct Places {
+    scaled: Scaled,
+    /// By label.
+    x: Vec<(String, f64)>,
+}
+
+impl Places {
+    fn of(&self, point: &PointResult) -> f64 {
+        self.x.iter().find(|(label, _)| *label == point.point.label).map_or(0.0, |(_, x)| *x)
+    }
+}
+
+/// What points scale: the first that differs for each label.
+fn places(points: &[&PointResult]) -> Option<Places> {
+    let mut labels: Vec<&Point> = Vec::new();
+    for point in points {
+        if !labels.iter().any(|known| known.label == point.point.label) {
+            labels.push(&point.point);
+        }
+    }
+    if labels.len() < 2 {
+        return None;
+    }
+    Scaled::ALL.into_iter().find_map(|scaled| {
+        let x: Option<Vec<(String, f64)>> = match scaled {
+            Scaled::Plan => {
+                let planned = labels.iter().all(|point| !point.cluster.node.is_none());
+                let named =
+                    labels.iter().enumerate().map(|(place, point)| (point.label.clone(), place as f64));
+                planned.then(|| named.collect())
+            }
+            _ => labels.iter().map(|point| Some((point.label.clone(), scaled.value(point)?))).collect(),
+        };
+        let x = x?;
+        let mut values: Vec<f64> = x.iter().map(|(_, x)| *x).collect();
+        values.sort_by(f64::total_cmp);
+        values.windows(2).all(|pair| pair[0] < pair[1]).then_some(Places { scaled, x })
+    })
+}
+
+fn chart(subject: Subject, points: &[&PointResult], places: &Places, palette: &Palette) -> Chart {
+    // Records of different sizes are compared by their bytes.
+    let by_bytes = places.scaled == Scaled::Size && !matches!(subject, Subject::Latency | Subject::Drain);
+    let figure = |point: &PointResult| match (by_bytes, subject) {
+        (true, Subject::Consume) => "consumed_mb_per_s",
+        (true, _) => "produced_mb_per_s",
+        (false, subject) => subject.figure(&point.summary),
+    };
+    let mut lines = Vec::new();
+    let mut dots = Vec::new();
+    for series in palette.series() {
+        let own = points.iter().filter(|point| palette.of_point(point) == series);
+        let found = own.filter_map(|point| {
+            let spread = point.summary.figures.get(figure(point))?;
+            let y = if by_bytes { spread.mean } else { subject.value(point)? };
+            let reach = (spread.count > 1).then_some((spread.min, spread.max));
+            (y.is_finite() && y > 0.0).then(|| (places.of(point), y, reach, *point))
+        });
+        let mut found: Vec<_> = found.collect();
+        found.sort_by(|a, b| a.0.total_cmp(&b.0));
+        if found.is_empty() {
+            continue;
+        }
+        lines.push(Line {
+            name: series.name.clone(),
+            class: series.class.clone(),
+            points: found.iter().map(|(x, y, ..)| (*x, *y)).collect(),
+            dots: false,
+        });
+        dots.extend(found.into_iter().map(|(x, y, spread, point)| {
+            let text = match by_bytes {
+                true => format!("{} MB/s", quantity::number(y)),
+                false => subject.text(y),
+            };
+            dot((x, y), spread, point, series, &text)
+        }));
+    }
+    let ys = || dots.iter().map(|dot| dot.y);
+    let (least, most) = (ys().fold(f64::INFINITY, f64::min), ys().fold(0.0, f64::max));
+    let reach = dots.iter().filter_map(|dot| dot.spread).map(|spread| spread.1).fold(most, f64::max);
+    let is_time = matches!(subject, Subject::Latency | Subject::Drain);
+    let y_log = (is_time || most / least > LOG_FROM) && subject != Subject::Drain;
+    let title = match (by_bytes, subject) {
+        (true, Subject::Consume) => "MB consumed per second (2²⁰ bytes)",
+        (true, _) => "MB produced per second (2²⁰ bytes)",
+        (false, subject) => points.first().map_or("", |point| subject.title(point)),
+    };
+    let unit = match (by_bytes, subject) {
+        (true, _) => "MB/s",
+        (false, Subject::Latency) => "p99",
+        (false, Subject::Drain) => "seconds",
+        (false, _) => "records/s",
+    };
+    Chart {
+        title: title.to_owned(),
+        x: x_axis(places),
+        y: Axis {
+            title: if y_log { format!("{unit}, logarithmic") } else { unit.to_owned() },
+            domain: if y_log { log_domain(ys()) } else { (0.0, nice_ceiling(reach * 1.02)) },
+            log: y_log,
+            tick: if subject == Subject::Latency { quantity_of_tick } else { quantity::round },
+            ticks: Vec::new(),
+            names: Vec::new(),
+        },
+        bands: Vec::new(),
+        lines,
+        marks: Vec::new(),
+        dots,
+    }
+}
+
+fn x_axis(places: &Places) -> Axis {
+    let values = || places.x.iter().map(|(_, x)| *x);
+    let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    let log =
+        matches!(places.scaled, Scaled::Size | Scaled::Rate) || (least > 0.0 && most / least > LOG_FROM);
+    let mut ticks: Vec<f64> = values().collect();
+    ticks.sort_by(f64::total_cmp);
+    let names = match places.scaled {
+        Scaled::Plan => places.x.iter().map(|(label, _)| label.clone()).collect(),
+        _ => Vec::new(),
+    };
+    Axis {
+        title: if log {
+            format!("{}, logarithmic", places.scaled.title())
+        } else {
+            places.scaled.title().to_owned()
+        },
+        domain: match (places.scaled, log) {
+            (Scaled::Plan, _) => (-0.5, most + 0.5),
+            (_, true) => (least / 1.2, most * 1.2),
+            (_, false) => (0.0, most * 1.05),
+        },
+        log,
+        tick: quantity::round,
+        // A few values are marked, each; more have round marks.
+        ticks: if log { Vec::new() } else { ticks },
+        names,
+    }
+}
+
+fn dot(
+    (x, y): (f64, f64),
+    spread: Option<(f64, f64)>,
+    point: &PointResult,
+    series: &Series,
+    text: &str,
+) -> Dot {
+    let mut tip = vec![format!("{}, {}: {text}", series.name, point.point.label)];
+    let obstacles = obstacles(point);
+    if let Some(reason) = obstacles.first() {
+        tip.push(format!("not quotable: {}", shortened(reason)));
+    }
+    let class = if obstacles.is_empty() { series.class.clone() } else { format!("{} grey", series.class) };
+    Dot { x, y, class, spread, tip }
+}
+
+fn shortened(text: &str) -> String {
+    match text.chars().count() > REASON_MAX {
+        true => text.chars().take(REASON_MAX - 1).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::{Summary, Verdict};
+    use crate::worker::Driver;
+
+    fn points(change: impl Fn(usize, &mut Point)) -> Vec<PointResult> {
+        let made = (0..3).map(|number| {
+            let mut point = crate::workload::load("ibm-payload", None).expect("built in").points[0].clone();
+            point.label = format!("point {number}");
+            change(number, &mut point);
+            PointResult {
+                point,
+                target: "embedded".to_owned(),
+                driver: Driver::Thalweg,
+                client: String::new(),
+                security: None,
+                repetitions: Vec::new(),
+                summary: Summary::default(),
+                steps: Vec::new(),
+                knee: None,
+                verdict: Verdict::default(),
+                failure: None,
+            }
+        });
+        made.collect()
+    }
+
+    fn scaled(change: impl Fn(usize, &mut Point)) -> Option<Scaled> {
+        let points = points(change);
+        places(&points.iter().collect::<Vec<_>>()).map(|places| places.scaled)
+    }
+
+    #[test]
+    fn the_thing_that_differs_for_each_point_is_scaled() {
+        assert_eq!(scaled(|_, _| ()), None);
+        assert_eq!(scaled(|n, point| point.records.size_bytes = 1 << n), Some(Scaled::Size));
+        let brokers = |n: usize, point: &mut Point| {
+            point.cluster.brokers = n as u32 + 1;
+            point.topics.partitions = 2 * (n as u32 + 1);
+        };
+        assert_eq!(scaled(brokers), Some(Scaled::Brokers), "partitions follow");
+        let rates = |n: usize, point: &mut Point| {
+            point.cluster.brokers = 1 + n as u32 / 2;
+            point.load = Load::Rate { records_per_s: 10f64.powi(n as i32) };
+        };
+        assert_eq!(scaled(rates), Some(Scaled::Rate), "two points have one broker");
+    }
+
+    #[test]
+    fn rates_that_grow_with_the_brokers_make_a_family() {
+        let names = |each: fn(usize) -> f64| {
+            let points = points(|n, point| {
+                point.cluster.brokers = 3 * (n as u32 % 2 + 1);
+                point.load = Load::Rate { records_per_s: f64::from(point.cluster.brokers) * each(n) };
+            });
+            let found = families(&points.iter().collect::<Vec<_>>());
+            found.into_iter().map(|(name, family)| (name, family.len())).collect::<Vec<_>>()
+        };
+        let (two, one) = (", 10,000 for each broker".to_owned(), ", 40,000 for each broker".to_owned());
+        assert_eq!(names(|n| if n < 2 { 10_000.0 } else { 40_000.0 }), [(two, 2), (one, 1)]);
+        assert_eq!(names(|n| 1000.0 * (n as f64 + 1.0)), [(String::new(), 3)]);
+    }
+}
