@@ -2,8 +2,8 @@
 //!
 //! `walk` is the state machine of a run. The modules are in layers, and each uses only those above it in this list:
 //!
-//! - [`saturation`], [`summary`], [`verdict`], `figures` and `plan` decide without side effects, and so does `contender`: one
-//!   target with one driver at one point, and its next step.
+//! - [`saturation`], [`summary`], [`verdict`], `figures` and `plan` decide without side effects, and so do `contender`: one
+//!   target with one driver at one point, and its next step, and `precision`: whether contenders need more repetitions.
 //! - `fleet` and `course` control workers; `topics`, `memory` and `clusters` create and remove resources; `repetition` combines
 //!   them.
 //! - `resources` owns what a run has created, and its clean-up.
@@ -16,6 +16,7 @@
 //! - Before its first counted repetition, each contender has a warm-up, of two seconds or a quarter of its records at most, with
 //!   the same settings: JVMs compile and caches fill. It is not read back. A cluster that has done the same for another point is
 //!   warm and needs none.
+//! - Where the ratio of two targets is not known precisely enough, both get more repetitions, in turns.
 //! - A contender that cannot run a point is marked as failed, and the run continues.
 //! - The result so far is written after each point. An interrupted run keeps its complete repetitions and the reason of its end.
 
@@ -31,6 +32,7 @@ mod fleet;
 mod interrupt;
 mod memory;
 mod plan;
+mod precision;
 mod reading_back;
 mod repetition;
 mod resources;
@@ -45,7 +47,7 @@ pub use clock::rfc_3339;
 pub(crate) use duel::Duel;
 pub use error::Failure;
 pub use interrupt::{Interrupt, Interrupter, interrupt};
-pub use plan::{Options, drivers_of, repetitions};
+pub use plan::{Options, Precision, drivers_of, repetitions};
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -186,6 +188,7 @@ pub(crate) mod testing {
             workloads: names.iter().map(|name| workload::load(name, None).expect("built in")).collect(),
             targets,
             drivers: vec![Driver::Thalweg],
+            precision: None,
             seed: 1,
             work_dir: "/".into(),
             binary: "/bin/true".into(),

@@ -4,7 +4,9 @@ use super::plan::{expected_bytes, is_search, seed_of, warm_up_unit};
 use super::saturation::{Next, Outcome, Search, Trial, fell_behind};
 use super::summary::summarize;
 use super::verdict::judge_result;
-use crate::result::{Knee, Machine, Negotiated, PointResult, ProcessUse, Repetition, Step, Summary, Verdict};
+use crate::result::{
+    Knee, Machine, Negotiated, PointResult, ProcessUse, Repetition, Step, Subject, Summary, Verdict,
+};
 use crate::target::Cluster;
 use crate::terminal::PointAt;
 use crate::worker::Driver;
@@ -50,6 +52,8 @@ pub(super) struct Contender {
     failure: Option<String>,
     reasons: Vec<String>,
     bytes: u64,
+    /// Repetitions beyond those of the point.
+    more: u32,
 }
 
 impl Contender {
@@ -85,7 +89,32 @@ impl Contender {
             knee: None,
             failure: None,
             reasons: Vec::new(),
+            more: 0,
         }
+    }
+
+    /// Gives it another repetition, after all others.
+    pub(super) fn go_on(&mut self) {
+        if matches!(self.stage, Stage::Over) && self.failure.is_none() {
+            self.more += 1;
+            self.stage = Stage::Measuring;
+        }
+    }
+
+    /// The number of its counted repetitions.
+    fn wanted(&self) -> u32 {
+        self.asked.repetitions.max(1) + self.more
+    }
+
+    /// Its counted repetitions so far.
+    pub(super) fn repetitions(&self) -> &[Repetition] {
+        &self.repetitions
+    }
+
+    /// The name of its main figure.
+    pub(super) fn figure(&self) -> &'static str {
+        let measured = |name: &str| self.repetitions.iter().any(|one| one.figures.value(name).is_some());
+        Subject::of(&self.asked).figure_if(measured)
     }
 
     /// Whether repetitions are left.
@@ -182,7 +211,7 @@ impl Contender {
             target: self.target_name.clone(),
             driver: self.driver,
             repetition,
-            repetitions: if repetition == 0 { 0 } else { self.asked.repetitions.max(1) },
+            repetitions: if repetition == 0 { 0 } else { self.wanted() },
         }
     }
 
@@ -206,7 +235,7 @@ impl Contender {
             Stage::Measuring => {
                 repetition.number = self.repetitions.len() as u32;
                 self.repetitions.push(repetition);
-                if self.repetitions.len() >= self.asked.repetitions.max(1) as usize {
+                if self.repetitions.len() >= self.wanted() as usize {
                     self.stage = Stage::Over;
                 }
             }

@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use super::plan::{Options, Planned, expected_bytes, is_search, points, warm_up_s, warm_up_unit};
+use super::plan::{
+    Options, Planned, expected_bytes, is_search, points, repetitions_of, warm_up_s, warm_up_unit,
+};
 use super::reading_back::{stamps, time_max};
 use crate::quantity;
 use crate::target::TargetSpec;
@@ -71,7 +73,8 @@ pub fn estimate(options: &Options) -> Estimate {
                 add(start_s, Some(start_s));
             }
             for driver in planned.drivers {
-                let (seconds, most) = of_point(point, *driver, planned.warms_up);
+                let counted = repetitions_of(options, point);
+                let (seconds, most) = of_point(point, counted, *driver, planned.warms_up);
                 add(seconds, most);
             }
         }
@@ -95,7 +98,7 @@ fn start_s(target: &TargetSpec, brokers: u32) -> f64 {
 }
 
 /// All repetitions of a point: estimate and maximum.
-fn of_point(point: &Point, driver: Driver, warms_up: bool) -> (f64, Option<f64>) {
+fn of_point(point: &Point, counted: u32, driver: Driver, warms_up: bool) -> (f64, Option<f64>) {
     let measured_s = measured_s(point);
     let mut around_s = AROUND_S + warm_up_s(point, driver);
     if driver == Driver::Java {
@@ -108,7 +111,7 @@ fn of_point(point: &Point, driver: Driver, warms_up: bool) -> (f64, Option<f64>)
     if point.measure != Measure::Consume {
         around_s += expected_bytes(point) as f64 * WARM_SHARE / WARM_BYTES_PER_S;
     }
-    let counted = f64::from(point.repetitions.max(1));
+    let counted = f64::from(counted);
     let steps = if is_search(&point.load) { SEARCH_STEPS } else { 0.0 };
     let first =
         Point { extent: Extent { unit: warm_up_unit(point, driver), ..point.extent }, ..point.clone() };

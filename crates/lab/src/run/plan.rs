@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::result::Machine;
+use crate::result::{Machine, PAIRS_MIN};
 use crate::target::TargetSpec;
 use crate::worker::Driver;
 use crate::workload::{ClusterSpec, Load, Measure, Point, Unit, Workload};
@@ -20,6 +20,20 @@ const KAFKA_BYTES: u64 = 2 << 30;
 /// Assumed memory of a broker of this binary.
 const EMBEDDED_BYTES: u64 = 256 << 20;
 
+/// How precisely ratios are wanted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Precision {
+    /// Half of the interval as a share of the ratio, such as 0.1 for ± 10 %.
+    pub half_width: f64,
+    /// The most repetitions of a point.
+    pub repetitions_max: u32,
+}
+
+impl Precision {
+    /// ± 10 %, with at most ten repetitions.
+    pub const DEFAULT: Precision = Precision { half_width: 0.1, repetitions_max: 10 };
+}
+
 /// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -29,6 +43,8 @@ pub struct Options {
     pub targets: Vec<TargetSpec>,
     /// The drivers; empty for those that each workload names.
     pub drivers: Vec<Driver>,
+    /// How precisely the ratios of targets are wanted; none for the workloads' numbers of repetitions.
+    pub precision: Option<Precision>,
     /// The seed of payloads and keys.
     pub seed: u64,
     /// Where brokers have their directories.
@@ -70,10 +86,21 @@ pub fn repetitions(options: &Options) -> u64 {
     points(options)
         .map(|planned| {
             let contenders = options.targets_of(planned.point).len() * planned.drivers.len();
-            let repetitions = u64::from(planned.point.repetitions.max(1)) + u64::from(planned.warms_up);
-            repetitions * contenders as u64
+            let counted = repetitions_of(options, planned.point);
+            (u64::from(counted) + u64::from(planned.warms_up)) * contenders as u64
         })
         .sum()
+}
+
+/// The counted repetitions of a point; with a precision, as few as a ratio of targets needs.
+pub(super) fn repetitions_of(options: &Options, point: &Point) -> u32 {
+    let asked = point.repetitions.max(1);
+    match options.precision {
+        Some(precision) if options.targets_of(point).len() > 1 => {
+            asked.max(precision.repetitions_max.min(PAIRS_MIN as u32))
+        }
+        _ => asked,
+    }
 }
 
 /// A point in a run.

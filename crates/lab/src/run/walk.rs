@@ -10,8 +10,9 @@
 //! - A round is the set of contenders that are measured together, for one point. They alternate by repetition: each starts with a
 //!   warm-up, then come the trials of a search, then the counted repetitions. [`Contender`] decides which comes next.
 //! - A contender that fails leaves its round; the others continue.
+//! - When no contender of a round wants more, those whose ratios are not known precisely enough get another repetition.
 //! - At an interrupt or panic in any state, the step is dropped, which kills its workers, and [`Resources`] removes what it has
-//!   created. After an interrupt, the round is reported as far as it came.
+//!   created. After an interrupt, the round is reported as far as it came, with a repetition whose clean-up was interrupted.
 //! - At the end of the plan the clusters keep running, for a plan that continues later; [`Walk::tear_down`] stops them.
 
 use std::any::Any;
@@ -27,6 +28,7 @@ use super::contender::Contender;
 use super::error::Failure;
 use super::interrupt::Interrupt;
 use super::plan::Options;
+use super::precision::unsettled;
 use super::repetition::{self, Prepared, Setting, Taken, in_a_line};
 use super::resources::Resources;
 use super::topics;
@@ -121,8 +123,8 @@ enum State {
     Prepare(Turn),
     /// Starts the workers and follows them to the end: a warm-up, a trial of a search, or a counted repetition.
     Measure(Turn, Box<Prepared>),
-    /// Removes what the repetition has created, and records its outcome.
-    CleanUp(Turn, Box<Result<Taken, Failure>>),
+    /// Removes what the repetition has created, and records its outcome: what was measured, or this failure.
+    CleanUp(Turn, Option<Failure>),
     /// Passes on the results of the round.
     Report,
     /// The plan has ended.
@@ -144,6 +146,8 @@ pub(super) struct Walk<'a> {
     targets: BTreeMap<String, TargetInfo>,
     resources: Resources,
     round: Round,
+    /// A repetition that is measured, but not recorded yet, and its contender: an interrupted clean-up does not lose it.
+    measured: Option<(usize, Taken)>,
     /// The current repetition, as the progress display knows it.
     begun: Option<PointAt>,
     /// Distinguishes the topics of this run from others on the same cluster.
@@ -165,6 +169,7 @@ impl<'a> Walk<'a> {
             targets: BTreeMap::new(),
             resources: Resources::new(options.targets.len(), start),
             round: Round::together(Vec::new()),
+            measured: None,
             begun: None,
             id: topics::base_36(now_us()),
             serial: 0,
@@ -236,9 +241,16 @@ impl<'a> Walk<'a> {
                 let taken =
                     self.with_setting(&turn, async |setting| repetition::measure(&setting, *prepared).await);
                 let taken = taken.await;
-                State::CleanUp(turn, Box::new(taken))
+                let failure = match taken {
+                    Ok(taken) => {
+                        self.measured = Some((turn.contender, taken));
+                        None
+                    }
+                    Err(failure) => Some(failure),
+                };
+                State::CleanUp(turn, failure)
             }
-            State::CleanUp(turn, taken) => self.clean_up(turn, *taken).await,
+            State::CleanUp(turn, failure) => self.clean_up(turn, failure).await,
             State::Report => {
                 let round = std::mem::replace(&mut self.round, Round::together(Vec::new()));
                 let results = round.contenders.into_iter().map(|contender| contender.result(&self.machine));
@@ -256,10 +268,18 @@ impl<'a> Walk<'a> {
                 let progress = self.progress;
                 self.resources.clusters.stop_others(target, &|line| progress.log(line));
             }
-            match group.turn(|place| contenders[place].wants_more()) {
-                Some(contender) => return State::ClusterUp(contender),
-                None => groups.pop_front(),
+            if let Some(contender) = group.turn(|place| contenders[place].wants_more()) {
+                return State::ClusterUp(contender);
+            }
+            let unsettled = match (group.alone, self.options.precision) {
+                (None, Some(precision)) => unsettled(contenders, &group.members, precision),
+                // Without turns there are no pairs.
+                _ => Vec::new(),
             };
+            match unsettled.is_empty() {
+                true => drop(groups.pop_front()),
+                false => unsettled.into_iter().for_each(|place| contenders[place].go_on()),
+            }
         }
         State::Report
     }
@@ -315,40 +335,46 @@ impl<'a> Walk<'a> {
         };
         match prepared {
             Ok(prepared) => State::Measure(turn, Box::new(prepared)),
-            Err(failure) => State::CleanUp(turn, Box::new(Err(failure))),
+            Err(failure) => State::CleanUp(turn, Some(failure)),
         }
     }
 
-    async fn clean_up(&mut self, turn: Turn, taken: Result<Taken, Failure>) -> State {
+    async fn clean_up(&mut self, turn: Turn, failure: Option<Failure>) -> State {
         self.progress.phase("deleting the topics");
-        let written_bytes = taken.as_ref().map_or(0, |taken| taken.repetition.evidence.bytes_on_disk);
-        let taken = match (taken, self.resources.end_repetition(written_bytes).await) {
+        let measured = self.measured.as_ref();
+        let written_bytes = measured.map_or(0, |(_, taken)| taken.repetition.evidence.bytes_on_disk);
+        let failure = match (failure, self.resources.end_repetition(written_bytes).await) {
             // The death of its broker explains more than the repetition's own error.
-            (_, Err(died @ Failure::BrokerDied(_))) => Err(died),
-            (Ok(taken), removed) => removed.map(|()| taken),
-            (Err(failure), _) => Err(failure),
+            (_, Err(died @ Failure::BrokerDied(_))) => Some(died),
+            (None, removed) => removed.err(),
+            (failure, _) => failure,
         };
-        let taken = match taken {
-            Ok(taken) => taken,
-            Err(failure) => {
-                tokio::time::sleep(INTERRUPT_GRACE).await;
-                self.note_failure(turn.contender, &failure);
-                return State::Turn;
-            }
-        };
-        if let Some(at) = self.begun.take() {
-            self.progress.point_ended(&at, &in_a_line(&taken.repetition));
+        if let Some(failure) = failure {
+            tokio::time::sleep(INTERRUPT_GRACE).await;
+            self.measured = None;
+            self.note_failure(turn.contender, &failure);
+            return State::Turn;
         }
-        let contender = &mut self.round.contenders[turn.contender];
-        contender.taken(taken.repetition, taken.client, cpus());
+        self.record();
+        let contender = &self.round.contenders[turn.contender];
         if !contender.has_failed() {
             self.resources.clusters.note_warm(contender.target, contender.kind(), contender.bytes());
         }
         State::Turn
     }
 
+    /// Records the repetition that is measured, if there is one.
+    fn record(&mut self) {
+        let Some((place, taken)) = self.measured.take() else { return };
+        if let Some(at) = self.begun.take() {
+            self.progress.point_ended(&at, &in_a_line(&taken.repetition));
+        }
+        self.round.contenders[place].taken(taken.repetition, taken.client, cpus());
+    }
+
     /// Removes what an abandoned step has created.
     async fn abandon(&mut self) {
+        self.record();
         if let Some(at) = self.begun.take() {
             self.progress.point_ended(&at, "interrupted");
         }

@@ -139,6 +139,10 @@ fn a_short_run_yields_a_whole_result_that_can_be_shown_compared_and_run_again() 
     assert!(text(&output.stderr).contains("Estimated run: 1 point, about 0:"), "{}", text(&output.stderr));
     let (table, page) = (text(&output.stdout), place.out().join("report.html"));
     assert!(table.contains("Thalweg") && table.contains("report.html"), "{table}");
+    assert!(
+        table.trim_start().starts_with("No figure of Thalweg may be quoted"),
+        "a second is too short: {table}"
+    );
     assert!(std::fs::read_to_string(page).expect("a report").contains("</html>"));
     place.assert_nothing_is_left();
 
@@ -255,6 +259,109 @@ fn a_java_that_is_not_there_is_named_and_the_other_target_is_measured() {
     assert_eq!((points[0].target.as_str(), points[1].target.as_str()), ("apache-kafka", "embedded"));
     assert!(points[0].failure.as_ref().is_some_and(|why| why.contains("Java")), "{:?}", points[0].failure);
     assert_eq!((points[1].failure.as_ref(), points[1].repetitions.len()), (None, 1));
+    place.assert_nothing_is_left();
+}
+
+#[test]
+fn a_cluster_that_is_not_there_is_said_once_within_a_moment() {
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+    let place = Place::with(&workload(1.0, "producers.count = [1, 2]").replace("only", "{producers.count}"));
+    for command in ["run small.toml --out out", "tune small.toml --out out"] {
+        let server = format!("127.0.0.1:{port}");
+        let arguments: Vec<&str> = command.split(' ').chain(["--bootstrap", &server]).collect();
+        let began = Instant::now();
+        let output = ran(place.lab(&arguments));
+        assert!(began.elapsed() < Duration::from_secs(3), "it took {:?}", began.elapsed());
+        assert_ends_with(&output, 1);
+        let error = text(&output.stderr);
+        assert!(error.contains(&format!("No server of {server} can be reached")), "{error}");
+        assert_eq!(error.matches("can be reached").count(), 1, "{error}");
+        assert!(!place.out().exists(), "nothing is made for nothing");
+    }
+}
+
+#[test]
+fn a_rate_is_reached_in_a_short_run() {
+    let _alone = alone();
+    let rate = "load = { kind = \"rate\", records_per_s = 2000 }\nproducers.properties = { linger.ms = 40 }";
+    let place = Place::with(&workload(1.0, rate));
+    assert_ends_with(&ran(place.run(&["--repetitions", "2"])), 0);
+    for repetition in place.point().repetitions {
+        // The answers of the last 40 ms come after the end: counted until the last one, a short run would miss its rate.
+        let rate = repetition.figures.produced_records_per_s.expect("produced");
+        assert!((1960.0..2040.0).contains(&rate), "{rate} of 2000");
+        assert!((repetition.measured_s - 1.0).abs() < 1e-6, "{}", repetition.measured_s);
+    }
+    place.assert_nothing_is_left();
+}
+
+#[test]
+fn nodes_are_held_to_their_limits_and_their_groups_are_removed() {
+    let _alone = alone();
+    let limits = "cluster = { node_cpus = 0.2, node_memory_mb = 512 }";
+    let place = Place::with(&workload(2.0, limits));
+    let output = ran(place.run(&["--repetitions", "1"]));
+    let point = place.point();
+    if let Some(failure) = point.failure {
+        assert_ends_with(&output, 1);
+        assert!(failure.contains("control groups"), "{failure}");
+        let skipped = format!("SKIPPED: nodes with limits: {failure}");
+        writeln!(std::io::stderr(), "{skipped}").expect("standard error is open");
+        return;
+    }
+    assert_ends_with(&output, 0);
+    let repetition = &point.repetitions[0];
+    let broker = repetition.processes.iter().find(|used| used.name == "broker-1").expect("a broker");
+    let used = (broker.user_s + broker.system_s) / repetition.measured_s;
+    assert!(used < 0.24, "{used} processors");
+    assert_eq!(point.verdict.limit, "broker CPU", "{:?}", point.verdict);
+    let notes = &place.result().targets["embedded"].notes;
+    let said = "Each node is limited to 0.2 CPU, 512 MB by control groups, version ";
+    assert!(notes.iter().any(|note| note.starts_with(said)), "{notes:?}");
+    place.assert_nothing_is_left();
+    assert_eq!(control_groups(), [""; 0]);
+
+    // The guard removes them, too.
+    let place = Place::with(&workload(60.0, limits));
+    let mut run = place.run(&[]).spawn().expect("the binary starts");
+    under_way(&place, &mut run);
+    assert_ne!(control_groups(), [""; 0], "the method finds them");
+    signal(run.id(), Signal::KILL);
+    end(run);
+    let began = Instant::now();
+    while !control_groups().is_empty() && began.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(control_groups(), [""; 0]);
+}
+
+/// The control groups of embedded brokers. Runs of this test program have the machine one at a time.
+fn control_groups() -> Vec<String> {
+    fn below(dir: &Path, depth: u32, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            let is_dir = entry.file_type().is_ok_and(|is| is.is_dir());
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if is_dir && name.starts_with("thalweg-lab-embedded-") {
+                found.push(entry.path().display().to_string());
+            } else if is_dir && depth > 0 {
+                below(&entry.path(), depth - 1, found);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    below(Path::new("/sys/fs/cgroup"), 8, &mut found);
+    found
+}
+
+#[test]
+fn limits_that_a_machine_cannot_give_are_refused_with_what_it_lacks() {
+    let _alone = alone();
+    let place = Place::with(&workload(1.0, "cluster = { brokers = 9, node_cpus = 1000 }"));
+    let output = ran(place.run(&[]));
+    assert_ends_with(&output, 1);
+    let failure = place.point().failure.expect("it was not measured");
+    assert!(failure.contains("9 nodes of 1000 CPU need 9000 processors, but this machine has "), "{failure}");
     place.assert_nothing_is_left();
 }
 

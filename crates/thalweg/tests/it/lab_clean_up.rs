@@ -207,6 +207,24 @@ fn a_measurement_that_is_interrupted_leaves_no_topic_and_keeps_whole_repetitions
 }
 
 #[test]
+fn a_clean_up_that_is_interrupted_keeps_the_repetition_that_it_follows() {
+    let _alone = alone();
+    let place = Place::with(&workload(1.0, ""));
+    let mut command = place.run(&["--repetitions", "3"]);
+    command.env("RUST_LOG", "warn,thalweg_lab=debug").stderr(error_file(&place));
+    let mut run = command.spawn().expect("the binary starts");
+    // The clean-up of the warm-up, then that of the first repetition: its files are gone half a second after it begins.
+    await_state(&mut run, &place, "a clean-up", || said(&place).matches("Deleting topics").count() == 2);
+    signal(run.id(), Signal::INT);
+    assert_interrupted(&end(run), &place);
+    let repetitions = place.point().repetitions;
+    assert_eq!(repetitions.len(), 1, "{}", said(&place));
+    assert!(repetitions[0].figures.produced_records_per_s.is_some());
+    assert_eq!(repetitions[0].evidence.acknowledged, repetitions[0].evidence.in_log);
+    place.assert_nothing_is_left();
+}
+
+#[test]
 fn a_contender_that_fails_leaves_the_others_their_turns() {
     let _alone = alone();
     let foreign = Foreign::start();

@@ -43,7 +43,8 @@ impl Rerun {
         let workloads = before.workloads.into_iter().map(|run| run.workload).collect();
         let (targets, drivers) = (run.targets.specs()?, run.drivers.all());
         // Keep the arguments, so that the new result can be repeated, too.
-        let wanted = Wanted { place: &self.place, omb_result: run.omb_result.omb_result };
+        let wanted =
+            Wanted { place: &self.place, omb_result: run.omb_result.omb_result, precision: run.precision() };
         measure(workloads, targets, drivers, before.seed, wanted, before.arguments).await
     }
 

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use thalweg_lab::quantity;
 use thalweg_lab::run::estimate::estimate;
-use thalweg_lab::run::{Options, drivers_of, repetitions, run};
-use thalweg_lab::target::TargetSpec;
+use thalweg_lab::run::{Options, Precision, drivers_of, repetitions, run};
+use thalweg_lab::target::{TargetSpec, reach};
 use thalweg_lab::terminal::Progress;
 use thalweg_lab::worker::Driver;
 use thalweg_lab::workload::{self, STAMP_BYTES, Verify, Workload};
@@ -47,6 +48,8 @@ pub struct Run {
     /// Repetitions of each point [default: set by the workload].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     repetitions: Option<u32>,
+    #[command(flatten)]
+    precision: PrecisionArguments,
     /// The random seed of payloads and keys.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
@@ -65,6 +68,33 @@ pub struct Run {
     pub omb_result: OmbResult,
     #[command(flatten)]
     pub place: Place,
+}
+
+/// How long repetitions go on.
+#[derive(Args, Debug, Clone, Copy)]
+pub struct PrecisionArguments {
+    /// With several targets: repetitions go on until the 95 % interval of their paired ratio is within this many percent of it,
+    /// or --repetitions-max is reached.
+    #[arg(long, value_name = "PERCENT", default_value_t = Precision::DEFAULT.half_width * 100.0, value_parser = percent)]
+    precision: f64,
+    /// The most repetitions of each point [default: 10, or --repetitions if it is given].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repetitions_max: Option<u32>,
+}
+
+impl PrecisionArguments {
+    /// The precision, for a given number of repetitions.
+    fn of(&self, repetitions: Option<u32>) -> Precision {
+        let most = self.repetitions_max.or(repetitions).unwrap_or(Precision::DEFAULT.repetitions_max);
+        Precision { half_width: self.precision / 100.0, repetitions_max: most }
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.trim_end_matches('%').trim().parse().ok();
+    percent
+        .filter(|percent| (0.1..=100.0).contains(percent))
+        .ok_or_else(|| "use a number from 0.1 to 100".to_owned())
 }
 
 /// The driver file of the OpenMessaging Benchmark.
@@ -135,10 +165,19 @@ impl Run {
             targets,
             self.drivers.all(),
             self.seed,
-            Wanted { place: &self.place, omb_result: self.omb_result.omb_result },
+            Wanted {
+                place: &self.place,
+                omb_result: self.omb_result.omb_result,
+                precision: self.precision(),
+            },
             arguments::of_process(),
         )
         .await
+    }
+
+    /// How precisely the ratios of targets are wanted.
+    pub fn precision(&self) -> Precision {
+        self.precision.of(self.repetitions)
     }
 
     fn load(&self, name: &str) -> anyhow::Result<Workload> {
@@ -180,6 +219,8 @@ pub struct Wanted<'a> {
     pub place: &'a Place,
     /// Results for the tools of the OpenMessaging Benchmark, too.
     pub omb_result: bool,
+    /// How precisely the ratios of targets are wanted.
+    pub precision: Precision,
 }
 
 /// Performs a run and writes its report.
@@ -194,6 +235,9 @@ pub async fn measure(
     for driver in workloads.iter().flat_map(|workload| drivers_of(&drivers, workload)) {
         driver.check()?;
     }
+    for target in &targets {
+        reach(target).await?;
+    }
     let place = wanted.place;
     let names: Vec<&str> = workloads.iter().map(|workload| workload.name.as_str()).collect();
     let output = Output::make(place.out.as_deref(), &names)?;
@@ -203,6 +247,7 @@ pub async fn measure(
         workloads,
         targets,
         drivers,
+        precision: Some(wanted.precision),
         seed,
         work_dir: work_dir.path().to_owned(),
         binary: binary()?,
@@ -211,7 +256,15 @@ pub async fn measure(
         lab_version: lab_version(),
     };
     let progress = Progress::new(repetitions(&options));
-    progress.log(&format!("Estimated run: {}", estimate(&options)));
+    let more = match options.targets.len() {
+        0 | 1 => String::new(),
+        _ => format!(
+            "; repetitions go on, up to {}, until ratios are known to ± {} %",
+            wanted.precision.repetitions_max,
+            quantity::round(wanted.precision.half_width * 100.0)
+        ),
+    };
+    progress.log(&format!("Estimated run: {}{more}", estimate(&options)));
     let result = run(&options, &heard, &progress).await;
     progress.finish();
     drop(work_dir);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use thalweg_lab::result::{State, write_whole};
 use thalweg_lab::run::Options;
+use thalweg_lab::target::reach;
 use thalweg_lab::terminal::Progress;
 use thalweg_lab::tune;
 use thalweg_lab::worker::Driver;
@@ -74,6 +75,7 @@ impl Tune {
             )
             .into());
         };
+        reach(target).await?;
         let output = Output::make(self.place.out.as_deref(), &["tune", &loaded.name])?;
         let work_dir = output.work_dir(self.place.work_dir.as_deref())?;
         let heard = interrupt::listen()?;
@@ -82,6 +84,7 @@ impl Tune {
             // A change of broker settings needs a second cluster beside that of the best.
             targets: vec![target.clone(), target.clone()],
             drivers: vec![self.driver],
+            precision: None,
             seed: self.seed,
             work_dir: work_dir.path().to_owned(),
             binary: binary()?,
