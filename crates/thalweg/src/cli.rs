@@ -7,8 +7,10 @@ mod cluster;
 mod connect;
 mod consume;
 pub mod failure;
+mod global;
 mod group;
 mod lab;
+mod output;
 mod perf;
 mod probe;
 mod produce;
@@ -17,9 +19,12 @@ mod serve;
 mod stream;
 mod table;
 mod topic;
+mod yaml;
+
+use std::ffi::OsString;
 
 use crate::logging;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use indicatif::MultiProgress;
 
 /// An event streaming platform in one binary that speaks Kafka's wire protocol.
@@ -38,9 +43,12 @@ Examples:
   thalweg lab run quick                      how many events per second this machine carries
   thalweg stream run 'time | log'            a line from source to sink
 
-Every command but serve, stream and cluster up talks to any cluster that speaks Kafka's protocol: see --bootstrap-server."
+Every command but serve, stream and cluster up talks to any cluster that speaks Kafka's protocol: see --bootstrap-server.
+--format table|json|yaml of each command with a result may also stand before the command."
 )]
 pub struct Cli {
+    #[command(flatten)]
+    global: global::Global,
     #[command(subcommand)]
     command: Command,
 }
@@ -71,6 +79,16 @@ enum Command {
 }
 
 impl Cli {
+    /// Reads the arguments of the process, or another's.
+    pub fn read(
+        arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Cli, clap::Error> {
+        let mut command = Cli::command();
+        let matches = command.try_get_matches_from_mut(arguments)?;
+        global::refuse_without_effect(&mut command, &matches)?;
+        Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    }
+
     /// Runs the command.
     pub fn run(&self) -> anyhow::Result<()> {
         // Nothing is drawn if standard error is not a terminal.
@@ -119,7 +137,6 @@ impl Cli {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_arguments_are_well_formed() {
@@ -139,7 +156,7 @@ mod tests {
              --num-headers 2 --record-header-size -1",
             "thalweg e2e-latency b:1 topic 100 all 20",
         ] {
-            if let Err(error) = Cli::try_parse_from(line.split_whitespace()) {
+            if let Err(error) = Cli::read(line.split_whitespace()) {
                 panic!("{line}: {error}");
             }
         }
@@ -157,7 +174,7 @@ mod tests {
             "thalweg topic create",
             "thalweg consume t --from-beginning --offset 3",
         ] {
-            let error = Cli::try_parse_from(line.split_whitespace()).expect_err(line);
+            let error = Cli::read(line.split_whitespace()).expect_err(line);
             assert_eq!(error.exit_code(), 2, "{line}");
         }
     }

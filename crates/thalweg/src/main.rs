@@ -8,14 +8,13 @@ mod secure;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use mimalloc::MiMalloc;
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    let command = cli::Cli::parse();
+    let command = cli::Cli::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
     match command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => cli::failure::report(&error),

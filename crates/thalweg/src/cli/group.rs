@@ -2,7 +2,6 @@
 
 mod describe;
 
-use std::io::Write;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -15,7 +14,8 @@ use tokio::time::Instant;
 
 use super::connect::Connect;
 use super::failure::Failed;
-use super::table::{align, row};
+use super::output::{Column, Outcomes, Output};
+use super::table::printable;
 
 /// List, describe and delete consumer groups.
 #[derive(Subcommand, Debug)]
@@ -47,18 +47,19 @@ pub struct List {
     /// Show state, type and protocol too.
     #[arg(long)]
     state: bool,
-    /// Print one JSON array instead of lines.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
+
+const COLUMNS: [Column<'_>; 4] =
+    [("GROUP", "group"), ("TYPE", "type"), ("PROTOCOL", "protocol_type"), ("STATE", "state")];
 
 impl List {
     async fn run(&self) -> anyhow::Result<()> {
         let cluster = self.connect.cluster().await?;
         let Listed { groups, missing } = listed(&cluster).await?;
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            let groups: Vec<serde_json::Value> = groups
+        if self.state || !self.output.is_table() {
+            let rows: Vec<serde_json::Value> = groups
                 .iter()
                 .map(|group| {
                     json!({
@@ -69,17 +70,10 @@ impl List {
                     })
                 })
                 .collect();
-            writeln!(out, "{}", json!(groups))?;
-        } else if self.state {
-            let mut rows = vec![row(["GROUP", "TYPE", "PROTOCOL", "STATE"])];
-            rows.extend(groups.iter().map(|group| {
-                row([&group.group_id, &group.group_type, &group.protocol_type, &group.group_state])
-            }));
-            write!(out, "{}", align(&rows))?;
+            self.output.rows(&COLUMNS, &rows)?;
         } else {
-            for group in groups {
-                writeln!(out, "{}", group.group_id)?;
-            }
+            let names = groups.iter().map(|group| format!("{}\n", printable(&group.group_id)));
+            self.output.show(&(), |_| Ok(names.collect()))?;
         }
         Ok(missing.map_or(Ok(()), Err)?)
     }
@@ -158,16 +152,22 @@ pub struct Delete {
     /// The groups.
     #[arg(required = true, value_name = "GROUP")]
     groups: Vec<String>,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Delete {
     async fn run(&self) -> anyhow::Result<()> {
         let cluster = self.connect.cluster().await?;
-        for group in &self.groups {
-            patiently(async || delete(&cluster, group).await).await?;
-            writeln!(std::io::stdout(), "Deleted group {group}.")?;
-        }
-        Ok(())
+        let delete_all = async |outcomes: &mut Outcomes<'_>| {
+            for group in &self.groups {
+                patiently(async || delete(&cluster, group).await).await?;
+                let outcome = json!({ "group": group, "outcome": "deleted" });
+                outcomes.add(&outcome, &format!("Deleted group {group}."))?;
+            }
+            Ok(())
+        };
+        self.output.outcomes(delete_all).await
     }
 }
 

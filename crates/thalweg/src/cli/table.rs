@@ -1,23 +1,50 @@
-//! Aligned columns.
+//! Aligned columns. Names and texts in them are those of other people: what would move the cursor or reorder text is
+//! shown as an escape.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use unicode_width::UnicodeWidthStr;
 
 /// Rows with their columns aligned to the left, two spaces between them.
 pub fn align(rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<Cow<'_, str>>> =
+        rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.width()).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths) {
             line.push_str(cell);
-            line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + 2));
+            line.extend(std::iter::repeat_n(' ', width - cell.width() + 2));
         }
         text.push_str(line.trim_end());
         text.push('\n');
     }
     text
+}
+
+/// A text with escapes for control characters, and for marks of direction, which show a text in another order than its own.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_odd = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(is_odd) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_odd(c) {
+            true => write!(shown, "{}", c.escape_default()).expect("a string takes everything"),
+            false => shown.push(c),
+        }
+    }
+    Cow::Owned(shown)
 }
 
 /// A row of texts.
@@ -31,7 +58,14 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let rows = [row(["GROUP", "LAG"]), row(["g", "17"]), row(["lönger-name", "-"])];
-        assert_eq!(align(&rows), "GROUP        LAG\ng            17\nlönger-name  -\n");
+        let rows = [row(["GROUP", "LAG"]), row(["g", "17"]), row(["lönger-name", "-"]), row(["流", "1"])];
+        let expected = "GROUP        LAG\ng            17\nlönger-name  -\n流           1\n";
+        assert_eq!(align(&rows), expected);
+    }
+
+    #[test]
+    fn names_cannot_move_the_cursor() {
+        let rows = [row(["a\u{1b}[2Jb\n", "x\u{202e}y"])];
+        assert_eq!(align(&rows), "a\\u{1b}[2Jb\\n  x\\u{202e}y\n");
     }
 }

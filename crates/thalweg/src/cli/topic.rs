@@ -4,8 +4,6 @@ mod alter;
 mod create;
 mod describe;
 
-use std::io::Write;
-
 use clap::{Args, Subcommand};
 use serde_json::json;
 use thalweg_client::{Metadata, Refused};
@@ -14,6 +12,7 @@ use thalweg_wire::request::delete_topics_request::DeleteTopicState;
 
 use super::connect::Connect;
 use super::failure::Usage;
+use super::output::{Outcomes, Output};
 
 /// Time that the controller has for an administrative request.
 const ADMIN_TIMEOUT_MS: i32 = 30_000;
@@ -54,24 +53,15 @@ pub struct List {
     /// Hide Kafka's internal topics, such as __consumer_offsets.
     #[arg(long)]
     exclude_internal: bool,
-    /// Print one JSON array instead of lines.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl List {
     async fn run(&self) -> anyhow::Result<()> {
         let metadata = self.connect.cluster().await?.refresh_all().await?;
         let names = names(&metadata, !self.exclude_internal);
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            writeln!(out, "{}", json!(names))?;
-        } else {
-            for name in names {
-                writeln!(out, "{name}")?;
-            }
-        }
-        Ok(())
+        self.output.show(&names, |_| Ok(names.iter().map(|name| format!("{name}\n")).collect()))
     }
 }
 
@@ -91,10 +81,16 @@ pub struct Delete {
     /// Do not fail when a topic does not exist.
     #[arg(long)]
     if_exists: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Delete {
     async fn run(&self) -> anyhow::Result<()> {
+        self.output.outcomes(async |outcomes| self.delete(outcomes).await).await
+    }
+
+    async fn delete(&self, outcomes: &mut Outcomes<'_>) -> anyhow::Result<()> {
         let cluster = self.connect.cluster().await?;
         let any = cluster.any().await?;
         let mut request =
@@ -119,7 +115,8 @@ impl Delete {
             Refused::check(deleted.error_code, deleted.error_message.as_deref(), || {
                 format!("Deleting topic {name}")
             })?;
-            writeln!(std::io::stdout(), "Deleted topic {name}.")?;
+            let outcome = json!({ "topic": name, "outcome": "deleted" });
+            outcomes.add(&outcome, &format!("Deleted topic {name}."))?;
         }
         Ok(())
     }

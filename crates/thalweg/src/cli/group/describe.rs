@@ -1,7 +1,6 @@
 //! `group describe`: a group's committed offsets by partition, its members, and its lag.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 
 use clap::Args;
 use serde_json::json;
@@ -15,7 +14,8 @@ use thalweg_wire::request::{ConsumerGroupDescribeRequest, DescribeGroupsRequest}
 use super::{Listed, listed, patiently};
 use crate::cli::connect::Connect;
 use crate::cli::failure::Usage;
-use crate::cli::table::{align, row};
+use crate::cli::output::{Output, Style};
+use crate::cli::table::{printable, row};
 
 /// Describe groups: members, partitions, offsets and lag.
 #[derive(Args, Debug)]
@@ -34,9 +34,8 @@ pub struct Describe {
     /// Show the members instead of the partitions.
     #[arg(long)]
     members: bool,
-    /// Print one JSON array instead of tables.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// A group.
@@ -75,21 +74,17 @@ impl Describe {
         for group in groups {
             described.push(patiently(async || describe(&cluster, group.clone()).await).await?);
         }
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            let groups: Vec<serde_json::Value> = described.iter().map(Described::json).collect();
-            writeln!(out, "{}", json!(groups))?;
-            return Ok(missing.map_or(Ok(()), Err)?);
-        }
-        for (index, group) in described.iter().enumerate() {
-            if index > 0 {
-                writeln!(out)?;
-            }
-            writeln!(out, "{}", group.head())?;
-            let rows = if self.members { group.member_rows() } else { group.partition_rows() };
-            write!(out, "{}", align(&rows))?;
-        }
+        let documents: Vec<serde_json::Value> = described.iter().map(Described::json).collect();
+        self.output.show(&documents, |style| {
+            let texts: Vec<String> = described.iter().map(|group| self.text(group, style)).collect();
+            Ok(texts.join("\n"))
+        })?;
         Ok(missing.map_or(Ok(()), Err)?)
+    }
+
+    fn text(&self, group: &Described, style: Style) -> String {
+        let rows = if self.members { group.member_rows() } else { group.partition_rows() };
+        format!("{}\n{}", printable(&group.head()), style.table(&rows))
     }
 }
 

@@ -29,20 +29,12 @@ pub struct Report {
     /// The output file, for one result [default: beside the result].
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The format.
-    #[arg(long, value_enum, default_value_t = Format::Html)]
-    format: Format,
+    /// The format: a page for a browser, or a table per workload, with figures that are not quotable in brackets.
+    // Of the same type as --format of other commands, which may stand before the command.
+    #[arg(long, value_name = "FORMAT", value_parser = ["html", "markdown"], default_value = "html")]
+    format: String,
     #[command(flatten)]
     omb: OmbResult,
-}
-
-/// The formats of a report.
-#[derive(clap::ValueEnum, Clone, Copy, Debug)]
-enum Format {
-    /// A page for a browser.
-    Html,
-    /// A table per workload; figures that are not quotable are in brackets.
-    Markdown,
 }
 
 impl Report {
@@ -66,9 +58,9 @@ impl Report {
                 writeln!(std::io::stderr(), "{}", path.display())?;
             }
         }
-        let (page, extension) = match self.format {
-            Format::Html => (report::html(&run), "html"),
-            Format::Markdown => (report::markdown(&run), "md"),
+        let (page, extension) = match self.format.as_str() {
+            "markdown" => (report::markdown(&run), "md"),
+            _ => (report::html(&run), "html"),
         };
         let path = self.output.clone().unwrap_or_else(|| result.with_extension(extension));
         let mut out = std::io::stdout().lock();

@@ -1,8 +1,7 @@
 //! `topic alter`: more partitions, other settings.
 
-use std::io::Write;
-
 use clap::Args;
+use serde_json::json;
 use thalweg_client::{Cluster, Refused};
 use thalweg_wire::request::create_partitions_request::{CreatePartitionsAssignment, CreatePartitionsTopic};
 use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
@@ -11,6 +10,7 @@ use thalweg_wire::request::{CreatePartitionsRequest, IncrementalAlterConfigsRequ
 use super::{ADMIN_TIMEOUT_MS, assignment, pair};
 use crate::cli::connect::Connect;
 use crate::cli::failure::Usage;
+use crate::cli::output::Output;
 
 /// Kafka's number of the resource type "topic".
 pub(super) const TOPIC_RESOURCE: i8 = 2;
@@ -43,6 +43,8 @@ pub struct Alter {
     /// Only check whether it could be done.
     #[arg(long)]
     validate_only: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Alter {
@@ -60,9 +62,12 @@ impl Alter {
         if !configs.is_empty() {
             self.alter_configs(&cluster, configs).await?;
         }
-        let done = if self.validate_only { "Could alter" } else { "Altered" };
-        writeln!(std::io::stdout(), "{done} topic {}.", self.topic)?;
-        Ok(())
+        let (done, outcome) = match self.validate_only {
+            true => ("Could alter", "could be altered"),
+            false => ("Altered", "altered"),
+        };
+        let outcome = json!([{ "topic": self.topic, "outcome": outcome }]);
+        self.output.show(&outcome, |_| Ok(format!("{done} topic {}.\n", self.topic)))
     }
 
     fn configs(&self) -> Result<Vec<AlterableConfig>, Usage> {

@@ -1,8 +1,7 @@
 //! `topic create`.
 
-use std::io::Write;
-
 use clap::Args;
+use serde_json::json;
 use thalweg_client::Refused;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::CreateTopicsRequest;
@@ -12,6 +11,7 @@ use thalweg_wire::request::create_topics_request::{
 
 use super::{ADMIN_TIMEOUT_MS, assignment, pair};
 use crate::cli::connect::Connect;
+use crate::cli::output::{Outcomes, Output};
 
 /// Create topics.
 #[derive(Args, Debug)]
@@ -44,11 +44,17 @@ pub struct Create {
     /// Only check whether it could be done.
     #[arg(long)]
     validate_only: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Create {
     /// Creates the topics.
     pub async fn run(&self) -> anyhow::Result<()> {
+        self.output.outcomes(async |outcomes| self.create(outcomes).await).await
+    }
+
+    async fn create(&self, outcomes: &mut Outcomes<'_>) -> anyhow::Result<()> {
         let topic = self.topic()?;
         let cluster = self.connect.cluster().await?;
         let topics = self.topics.iter().map(|name| CreatableTopic { name: name.clone(), ..topic.clone() });
@@ -66,8 +72,12 @@ impl Create {
             Refused::check(created.error_code, created.error_message.as_deref(), || {
                 format!("Creating topic {name}")
             })?;
-            let done = if self.validate_only { "Could create" } else { "Created" };
-            writeln!(std::io::stdout(), "{done} topic {name}.")?;
+            let (done, outcome) = match self.validate_only {
+                true => ("Could create", "could be created"),
+                false => ("Created", "created"),
+            };
+            let outcome = json!({ "topic": name, "outcome": outcome });
+            outcomes.add(&outcome, &format!("{done} topic {name}."))?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! `topic describe`.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::fmt::Write;
 
 use clap::Args;
 use serde_json::json;
@@ -13,7 +13,9 @@ use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 use super::alter::TOPIC_RESOURCE;
 use super::names;
 use crate::cli::connect::Connect;
+use crate::cli::output::Output;
 use crate::cli::probe;
+use crate::cli::table::printable;
 
 /// Kafka's number of the source "set on the topic".
 const SOURCE_TOPIC: i8 = 1;
@@ -30,9 +32,8 @@ pub struct Describe {
     /// Show all settings, not only those that were set on the topic.
     #[arg(long)]
     all_configs: bool,
-    /// Print one JSON array instead of lines.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 type Configs = BTreeMap<String, Option<String>>;
@@ -49,24 +50,19 @@ impl Describe {
         let named =
             partitions.flat_map(|partition| partition.leader.into_iter().chain(partition.isr.clone()));
         probe::warn_of_silent(&cluster, named.collect()).await;
-        let mut out = std::io::stdout().lock();
-        let mut described = Vec::new();
+        let (mut described, mut text) = (Vec::new(), String::new());
         for name in names(&metadata, true) {
             let topic = &metadata.topics[name];
             if let Some(error) = topic.error {
                 Refused::check(error.code(), None, || format!("Topic {name}"))?;
             }
             let configs = self.configs(&cluster, name).await?;
-            if self.json {
-                described.push(topic_json(topic, &configs));
-            } else {
-                write_topic(&mut out, topic, &configs)?;
+            match self.output.is_table() {
+                true => write_topic(&mut text, topic, &configs)?,
+                false => described.push(topic_json(topic, &configs)),
             }
         }
-        if self.json {
-            writeln!(out, "{}", json!(described))?;
-        }
-        Ok(())
+        self.output.show(&described, |_| Ok(text))
     }
 
     async fn configs(&self, cluster: &Cluster, topic: &str) -> anyhow::Result<Configs> {
@@ -95,9 +91,10 @@ impl Describe {
 }
 
 /// The format of kafka-topics, which users know.
-fn write_topic(out: &mut impl Write, topic: &TopicMetadata, configs: &Configs) -> std::io::Result<()> {
+fn write_topic(out: &mut impl Write, topic: &TopicMetadata, configs: &Configs) -> std::fmt::Result {
+    let shown = |value: &Option<String>| printable(value.as_deref().unwrap_or("")).into_owned();
     let configs: Vec<String> =
-        configs.iter().map(|(name, value)| format!("{name}={}", value.as_deref().unwrap_or(""))).collect();
+        configs.iter().map(|(name, value)| format!("{name}={}", shown(value))).collect();
     let replication_factor = topic.partitions.first().map_or(0, |partition| partition.replicas.len());
     writeln!(
         out,

@@ -1,0 +1,78 @@
+//! Options before or after any command. Each command declares those that it knows, and shows them in its help; they are
+//! accepted before the command, too. Refuses an option that the command would ignore.
+
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command};
+
+use super::output::FORMATS;
+
+/// The options. Those of a command have the same ids, and take these values.
+#[derive(Args, Debug)]
+pub struct Global {
+    #[arg(long, value_name = "FORMAT", value_parser = FORMATS, global = true, hide = true)]
+    format: Option<String>,
+    #[arg(long, conflicts_with = "format", global = true, hide = true)]
+    json: bool,
+}
+
+/// Their ids.
+const OPTIONS: [&str; 2] = ["format", "json"];
+
+/// Fails if an option was given to a command that does not have it.
+pub fn refuse_without_effect(root: &mut Command, matches: &ArgMatches) -> Result<(), clap::Error> {
+    let (mut path, mut command, mut matches) = (Vec::new(), &*root, matches);
+    while let Some((name, below)) = matches.subcommand() {
+        let Some(found) = command.find_subcommand(name) else { return Ok(()) };
+        path.push(name.to_owned());
+        (command, matches) = (found, below);
+    }
+    let has = |id: &str| command.get_arguments().any(|known| known.get_id() == id && !known.is_hide_set());
+    let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    let Some(id) = OPTIONS.into_iter().find(|id| is_given(id) && !has(id)) else { return Ok(()) };
+    let why = match has("json") {
+        true => "it has --json",
+        false => "it prints no result that could have another format",
+    };
+    let text = format!("--{id} has no effect on `{}`: {why}", path.join(" "));
+    Err(root.error(ErrorKind::UnknownArgument, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::Cli;
+
+    fn read(line: &str) -> Result<Cli, clap::Error> {
+        Cli::read(line.split_whitespace())
+    }
+
+    #[test]
+    fn a_format_may_stand_before_or_after_the_command() {
+        for line in [
+            "thalweg topic list --format yaml",
+            "thalweg --format yaml topic list",
+            "thalweg topic --format yaml list",
+        ] {
+            let shown = format!("{:?}", read(line).expect(line).command);
+            assert!(shown.contains("format: Some(\"yaml\")"), "{line}: {shown}");
+        }
+        for line in ["thalweg --json topic list", "thalweg topic list --json"] {
+            let shown = format!("{:?}", read(line).expect(line).command);
+            assert!(shown.contains("json: true"), "{line}: {shown}");
+        }
+    }
+
+    #[test]
+    fn an_option_that_would_be_ignored_is_refused() {
+        for line in
+            ["thalweg serve --format json", "thalweg --json serve", "thalweg lab --format yaml worker"]
+        {
+            let error = read(line).expect_err(line);
+            assert_eq!(error.exit_code(), 2, "{line}");
+            assert!(error.to_string().contains("has no effect on `"), "{line}: {error}");
+        }
+        for line in ["thalweg topic list --json --format yaml", "thalweg topic list --format xml"] {
+            assert_eq!(read(line).expect_err(line).exit_code(), 2, "{line}");
+        }
+    }
+}
