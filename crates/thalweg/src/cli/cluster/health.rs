@@ -1,6 +1,7 @@
 //! The health of a cluster, from the answers of its parts: the problems listed by a status, and the exit code.
 
 use crate::cli::failure::Unhealthy;
+use crate::cli::output::Style;
 
 use super::report::{BrokerStatus, PartitionStatus, Reach, Status, Unavailable};
 
@@ -28,6 +29,15 @@ impl Health {
             Health::Degraded => "degraded",
             Health::Unavailable => "unavailable",
             Health::Unreachable => "unreachable",
+        }
+    }
+
+    /// Its name, in a colour on a terminal.
+    pub fn shown(self, style: Style) -> String {
+        match self {
+            Health::Healthy => style.good(self.name()),
+            Health::Degraded => style.doubtful(self.name()),
+            Health::Unavailable | Health::Unreachable => style.bad(self.name()),
         }
     }
 

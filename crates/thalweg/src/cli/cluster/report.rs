@@ -1,6 +1,7 @@
 //! The result of `cluster status` as tables for people; `json` has the same for programs.
 
 use super::health::{Health, SILENT_MS};
+use crate::cli::output::Style;
 use crate::cli::table::{align, row};
 
 /// Partitions that a table names; the JSON names all.
@@ -244,20 +245,20 @@ impl Status {
     }
 
     /// For people.
-    pub fn to_text(&self) -> String {
+    pub fn to_text(&self, style: Style) -> String {
         let mut text = format!(
             "Cluster {}: {}, {}, {}\nHealth: {}\n",
             self.cluster_id,
             counted(self.brokers.len(), "broker"),
             counted(self.topics, "topic"),
             counted(self.partitions.len(), "partition"),
-            self.health().name(),
+            self.health().shown(style),
         );
         for problem in self.problems() {
-            text.push_str(&format!("  {}: {}\n", problem.health.name(), problem.text));
+            text.push_str(&format!("  {}: {}\n", problem.health.shown(style), problem.text));
         }
         text.push('\n');
-        text.push_str(&align(&self.broker_rows()));
+        text.push_str(&style.table(&self.broker_rows()));
         text.push('\n');
         text.push_str(&self.reach_text());
         for (title, found) in [

@@ -1,7 +1,6 @@
 //! `cluster status`: asks every broker of a cluster for its state.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
@@ -21,6 +20,7 @@ use super::report::{PartitionStatus, Quorum, QuorumNode, Reassignment, Role, Sta
 use super::views::Views;
 use crate::cli::connect::Connect;
 use crate::cli::failure::Unhealthy;
+use crate::cli::output::Output;
 use crate::cli::probe::{Answers, probe};
 
 /// Topics whose settings one request asks for.
@@ -54,9 +54,8 @@ Examples:
 pub struct Show {
     #[command(flatten)]
     connect: Connect,
-    /// Print one JSON object with all partitions instead of tables.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     /// Time limit for the answer of each broker, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     timeout_ms: u64,
@@ -67,26 +66,19 @@ impl Show {
     pub async fn run(&self) -> anyhow::Result<()> {
         let (bootstrap, options) = self.connect.addresses()?;
         let within = Duration::from_millis(self.timeout_ms);
-        let mut out = std::io::stdout().lock();
         let status = match ask(&bootstrap, &options, within).await? {
             Ok(status) => status,
             Err(why) => {
                 let health = Health::Unreachable;
-                if self.json {
-                    let not_reached: BTreeMap<_, _> = why.iter().cloned().collect();
-                    let json = json!({ "health": health.name(), "brokers": [], "not_reached": not_reached });
-                    writeln!(out, "{json}")?;
-                }
+                let not_reached: BTreeMap<_, _> = why.iter().cloned().collect();
+                let document = json!({ "health": health.name(), "brokers": [], "not_reached": not_reached });
+                self.output.show(&document, |_| Ok(String::new()))?;
                 let texts: Vec<String> = why.into_iter().map(|(_, why)| why).collect();
                 let why = format!("No broker answers: {}", texts.join("; "));
                 return Err(Unhealthy { code: health.exit_code(), why }.into());
             }
         };
-        if self.json {
-            writeln!(out, "{}", status.to_json())?;
-        } else {
-            out.write_all(status.to_text().as_bytes())?;
-        }
+        self.output.show(&status.to_json(), |style| Ok(status.to_text(style)))?;
         Ok(status.judge()?)
     }
 }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
 use thalweg_authority::{ADMIN, Directory, Founding, STREAMS};
 use thalweg_lab::target::{ControllerKind, LocalCluster, LocalNode, LocalOptions, Software};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::failure::{Failed, Usage};
-use crate::cli::table::{align, row};
+use crate::cli::output::{Column, Output};
 use crate::secure::quick_start;
 use crate::secure::users::{self, Users};
 
@@ -59,6 +60,8 @@ pub struct Up {
     /// Set a property of every node, for example num.partitions=6; can be repeated.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// The controllers of a local cluster.
@@ -85,28 +88,34 @@ impl Up {
             started = LocalCluster::start(&options) => started?,
             () = signalled(&mut terminate, &mut interrupt) => return Ok(()),
         };
-        let mut out = std::io::stdout();
         let here = std::env::current_dir().unwrap_or_default();
         let bootstrap = cluster.bootstrap();
         let connect = match &secured {
             Some(secured) => secured.connect(&bootstrap, &here).await?,
             None => connect(&bootstrap),
         };
-        out.write_all(
-            format!("{}\n{connect}\nCtrl-C stops all nodes cleanly.\n", table(&cluster, &here)).as_bytes(),
-        )?;
-        out.flush()?;
+        let nodes: Vec<Value> = cluster.nodes().iter().map(|node| document(node, &here)).collect();
+        self.output.show(&json!({ "bootstrap_servers": bootstrap, "nodes": nodes }), |style| {
+            let nodes = style.rows(&COLUMNS, &nodes)?;
+            Ok(format!("{nodes}\n{connect}\nCtrl-C stops all nodes cleanly.\n"))
+        })?;
+        let mut out = std::io::stdout();
         tokio::select! {
             () = signalled(&mut terminate, &mut interrupt) => {}
             () = all_ended(&cluster) => return Err(Failed("all nodes have ended".to_owned()).into()),
         }
-        writeln!(out, "Stopping")?;
+        if self.output.is_table() {
+            writeln!(out, "Stopping")?;
+        }
         let odd = tokio::select! {
             odd = cluster.stop() => odd,
             // Dropping it kills running processes.
             () = signalled(&mut terminate, &mut interrupt) => vec!["killed by a second signal".to_owned()],
         };
         if odd.is_empty() {
+            if !self.output.is_table() {
+                return Ok(());
+            }
             writeln!(out, "Stopped cleanly; the data is in {}", self.dir.display())?;
             return Ok(());
         }
@@ -190,12 +199,14 @@ impl Secured {
     }
 }
 
-/// The nodes.
-fn table(cluster: &LocalCluster, here: &Path) -> String {
-    let mut rows = vec![row(["NODE", "ID", "CLIENTS", "CONTROLLER", "PROCESS", "DIRECTORY"])];
-    rows.extend(cluster.nodes().iter().map(|node| cells(node, here)));
-    align(&rows)
-}
+const COLUMNS: [Column<'_>; 6] = [
+    ("NODE", "name"),
+    ("ID", "id"),
+    ("CLIENTS", "broker"),
+    ("CONTROLLER", "controller"),
+    ("PROCESS", "pid"),
+    ("DIRECTORY", "directory"),
+];
 
 /// How to connect to a cluster without security.
 fn connect(bootstrap: &[String]) -> String {
@@ -207,18 +218,17 @@ fn connect(bootstrap: &[String]) -> String {
     )
 }
 
-fn cells(node: &LocalNode, here: &Path) -> Vec<String> {
-    let or_dash = |address: &Option<String>| address.clone().unwrap_or_else(|| "-".to_owned());
+fn document(node: &LocalNode, here: &Path) -> Value {
     let software = match node.software {
         Software::Thalweg => "",
         Software::ApacheKafka => " (Apache Kafka)",
     };
-    vec![
-        format!("{}{software}", node.name),
-        node.id.to_string(),
-        or_dash(&node.broker),
-        or_dash(&node.controller),
-        node.pid.to_string(),
-        node.dir.strip_prefix(here).unwrap_or(&node.dir).display().to_string(),
-    ]
+    json!({
+        "name": format!("{}{software}", node.name),
+        "id": node.id,
+        "broker": node.broker,
+        "controller": node.controller,
+        "pid": node.pid,
+        "directory": node.dir.strip_prefix(here).unwrap_or(&node.dir),
+    })
 }

@@ -8,6 +8,7 @@ use thalweg_lab::worker::Driver;
 
 use super::run::binary;
 use crate::cli::failure::Failed;
+use crate::cli::output::Output;
 
 /// Measure the lab itself, against a server with a known service time.
 ///
@@ -26,9 +27,8 @@ pub struct Calibrate {
     /// Fewer records and longer service times, for a quick check and small machines.
     #[arg(long)]
     reduced: bool,
-    /// Print one JSON object instead of a table.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Calibrate {
@@ -47,12 +47,7 @@ impl Calibrate {
             let _ = writeln!(stderr, "{line}");
         });
         let calibration = calibration.await?;
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            writeln!(out, "{}", serde_json::to_string_pretty(&calibration)?)?;
-        } else {
-            writeln!(out, "{calibration}")?;
-        }
+        self.output.show(&calibration, |_| Ok(format!("{calibration}\n")))?;
         let faults = calibration.faults();
         if faults.is_empty() { Ok(()) } else { Err(Failed(faults.join("; ")).into()) }
     }

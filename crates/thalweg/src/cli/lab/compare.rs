@@ -1,6 +1,5 @@
 //! `lab compare`.
 
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -8,6 +7,7 @@ use thalweg_lab::result::Pairing;
 use thalweg_lab::{result, terminal};
 
 use crate::cli::failure::Usage;
+use crate::cli::output::Output;
 
 /// Compare two results: ratios with their confidence.
 ///
@@ -28,9 +28,8 @@ pub struct Compare {
     /// Compare a target of the first result with another of the second.
     #[arg(long, value_name = "TARGET,TARGET")]
     targets: Option<String>,
-    /// Print one JSON object instead of tables.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Compare {
@@ -49,13 +48,6 @@ impl Compare {
             },
         };
         let comparison = result::compare(&a, &b, &pairing)?;
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            writeln!(out, "{}", serde_json::to_string_pretty(&comparison)?)?;
-        } else {
-            let colours = out.is_terminal();
-            write!(out, "{}", terminal::comparison(&comparison, colours))?;
-        }
-        Ok(())
+        self.output.show(&comparison, |style| Ok(terminal::comparison(&comparison, style.has_colours())))
     }
 }

@@ -1,6 +1,5 @@
 //! `lab doctor`.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -8,6 +7,7 @@ use thalweg_lab::doctor::{examine, text};
 use thalweg_lab::target::TargetSpec;
 
 use super::targets::RunningCluster;
+use crate::cli::output::Output;
 
 /// Width of the text if there is no terminal.
 const WIDTH: usize = 100;
@@ -27,9 +27,8 @@ pub struct Doctor {
     work_dir: PathBuf,
     #[command(flatten)]
     cluster: RunningCluster,
-    /// Print one JSON array instead of text.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Doctor {
@@ -41,14 +40,7 @@ impl Doctor {
             _ => None,
         };
         let advice = examine(&self.work_dir, brokers).await;
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            writeln!(out, "{}", serde_json::to_string_pretty(&advice)?)?;
-        } else {
-            let width =
-                std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).unwrap_or(WIDTH);
-            write!(out, "{}", text(&advice, width))?;
-        }
-        Ok(())
+        let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).unwrap_or(WIDTH);
+        self.output.show(&advice, |_| Ok(text(&advice, width)))
     }
 }

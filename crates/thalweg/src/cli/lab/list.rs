@@ -1,20 +1,19 @@
 //! `lab list`.
 
-use std::io::Write;
-
 use clap::Args;
 use serde_json::json;
 use thalweg_lab::workload;
 
-use crate::cli::table::{align, row};
+use crate::cli::output::{Column, Output};
 
 /// List the built-in workloads.
 #[derive(Args, Debug)]
 pub struct List {
-    /// Print one JSON array instead of lines.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
+
+const COLUMNS: [Column<'_>; 3] = [("NAME", "name"), ("POINTS", "points"), ("TITLE", "title")];
 
 impl List {
     /// Lists them.
@@ -23,21 +22,15 @@ impl List {
         for name in workload::names() {
             workloads.push(workload::load(name, None)?);
         }
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            let listed: Vec<_> = workloads
-                .iter()
-                .map(|workload| json!({ "name": workload.name, "title": workload.title, "points": workload.points.len() }))
-                .collect();
-            writeln!(out, "{}", json!(listed))?;
-            return Ok(());
-        }
-        let mut rows = vec![row(["NAME", "POINTS", "TITLE"])];
-        rows.extend(workloads.iter().map(|workload| {
-            vec![workload.name.clone(), workload.points.len().to_string(), workload.title.clone()]
-        }));
-        write!(out, "{}", align(&rows))?;
-        writeln!(out, "\n`thalweg lab show NAME` describes a workload, `thalweg lab run NAME` runs it.")?;
-        Ok(())
+        let listed: Vec<_> = workloads
+            .iter()
+            .map(|workload| json!({ "name": workload.name, "title": workload.title, "points": workload.points.len() }))
+            .collect();
+        self.output.show(&listed, |style| {
+            let rows = style.rows(&COLUMNS, &listed)?;
+            Ok(format!(
+                "{rows}\n`thalweg lab show NAME` describes a workload, `thalweg lab run NAME` runs it.\n"
+            ))
+        })
     }
 }

@@ -1,6 +1,6 @@
 //! Where a run stores its result, and its final output.
 
-use std::io::{IsTerminal, Write};
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -72,21 +72,18 @@ impl Output {
     pub fn finish(&self, run: &RunResult, wanted: Wanted<'_>) -> anyhow::Result<()> {
         let page = self.file(REPORT);
         let written = self.write(run, &page, wanted);
-        let mut out = std::io::stdout().lock();
-        if wanted.place.json {
-            writeln!(out, "{}", serde_json::to_string(run)?)?;
-        } else {
-            let colours = out.is_terminal();
-            writeln!(out, "{}", terminal::table(run, colours))?;
-        }
-        // The summary is printed even if the files cannot be written.
-        let for_omb = written?;
-        if !wanted.place.json {
-            writeln!(out, "Report: {}\nResult: {}", page.display(), self.result().display())?;
-            for path in for_omb {
-                writeln!(out, "Result for the OpenMessaging Benchmark: {}", path.display())?;
+        wanted.place.output.show(run, |style| {
+            let mut text = format!("{}\n", terminal::table(run, style.has_colours()));
+            // The summary is printed even if the files cannot be written.
+            if let Ok(for_omb) = &written {
+                writeln!(text, "Report: {}\nResult: {}", page.display(), self.result().display())?;
+                for path in for_omb {
+                    writeln!(text, "Result for the OpenMessaging Benchmark: {}", path.display())?;
+                }
             }
-        }
+            Ok(text)
+        })?;
+        written?;
         verdict(run)
     }
 

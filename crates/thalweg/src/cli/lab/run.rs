@@ -15,6 +15,7 @@ use super::output::{Output, WorkDir};
 use super::targets::{Drivers, SecurityArguments, Targets};
 use super::{arguments, interrupt};
 use crate::cli::failure::Usage;
+use crate::cli::output;
 
 /// Run workloads on targets, and write a report.
 ///
@@ -144,9 +145,8 @@ pub struct Place {
     /// The directory for the brokers' data, on the disk to measure [default: below --out].
     #[arg(long, value_name = "DIR")]
     pub work_dir: Option<PathBuf>,
-    /// Print the result as JSON instead of a table.
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: output::Output,
 }
 
 impl Run {

@@ -6,6 +6,7 @@ use clap::Args;
 use thalweg_lab::workload;
 
 use super::run::OmbDriver;
+use crate::cli::output::Output;
 
 /// Show what a workload does: its points, settings and published figures.
 #[derive(Args, Debug)]
@@ -18,12 +19,11 @@ pub struct Show {
     /// A built-in workload, or a file.
     #[arg(value_name = "NAME|FILE")]
     workload: String,
-    /// Print all its points as one JSON object, with all defaults.
-    #[arg(long, conflicts_with = "toml")]
-    json: bool,
     /// Print the file of a built-in workload.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "format"])]
     toml: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     omb: OmbDriver,
 }
@@ -33,17 +33,13 @@ impl Show {
     pub fn run(&self) -> anyhow::Result<()> {
         self.omb.check(&[&self.workload])?;
         let loaded = self.omb.load(&self.workload, None)?;
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            writeln!(out, "{}", serde_json::to_string_pretty(&loaded)?)?;
-        } else if self.toml {
-            match workload::source(&self.workload) {
-                Some(source) => write!(out, "{source}")?,
-                None => write!(out, "{}", std::fs::read_to_string(&self.workload)?)?,
-            }
-        } else {
-            write!(out, "{}", workload::describe(&loaded))?;
+        if self.toml {
+            let source = match workload::source(&self.workload) {
+                Some(source) => source.to_owned(),
+                None => std::fs::read_to_string(&self.workload)?,
+            };
+            return Ok(std::io::stdout().lock().write_all(source.as_bytes())?);
         }
-        Ok(())
+        self.output.show(&loaded, |_| Ok(workload::describe(&loaded)))
     }
 }

@@ -1,6 +1,5 @@
 //! `lab tune`.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -113,13 +112,10 @@ impl Tune {
         let json = serde_json::to_string_pretty(study)?;
         write(&result, &json)?;
         write(&page, &tune::html(study))?;
-        let mut out = std::io::stdout().lock();
-        if self.place.json {
-            writeln!(out, "{json}")?;
-        } else {
-            write!(out, "\n{}", tune::table(study))?;
-            writeln!(out, "\nReport: {}\nResult: {}", page.display(), result.display())?;
-        }
+        self.place.output.show(study, |_| {
+            let (table, page, result) = (tune::table(study), page.display(), result.display());
+            Ok(format!("\n{table}\nReport: {page}\nResult: {result}\n"))
+        })?;
         match &study.state {
             State::Complete => Ok(()),
             State::Partial { why } => Err(Failed(format!("the study is incomplete: {why}")).into()),

@@ -1,16 +1,14 @@
 //! `security acl`: add, list, remove.
 
-use std::io::Write;
-
 use clap::{Args, Subcommand, ValueEnum};
-use serde_json::json;
+use serde_json::{Value, json};
 use thalweg_client::Admin;
 use thalweg_security::Principal;
 use thalweg_security::acl::{Acl, AclFilter, Operation, PatternType, Permission, ResourceType};
 
 use crate::cli::connect::Connect;
 use crate::cli::failure::{Failed, Usage};
-use crate::cli::table::{align, row};
+use crate::cli::output::{Column, Output};
 
 /// The name of the one resource of the type CLUSTER.
 const CLUSTER: &str = "kafka-cluster";
@@ -118,6 +116,8 @@ pub struct Add {
     /// Only for peers with this address.
     #[arg(long, default_value = "*")]
     host: String,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Add {
@@ -146,7 +146,7 @@ impl Add {
             }
         }
         Admin::new(self.connect.cluster().await?).create_acls(&acls).await?;
-        Ok(())
+        self.output.show(&documents(&acls), |_| Ok(String::new()))
     }
 }
 
@@ -224,9 +224,8 @@ pub struct List {
     connect: Connect,
     #[command(flatten)]
     filter: Filter,
-    /// Print one JSON array instead of lines.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl List {
@@ -237,7 +236,7 @@ impl List {
         for filter in &filters {
             acls.extend(admin.describe_acls(filter).await?);
         }
-        print(&acls, self.json)
+        self.output.rows(&COLUMNS, &documents(&acls))
     }
 }
 
@@ -254,9 +253,8 @@ pub struct Remove {
     /// Remove every ACL there is. Without this, something must say which.
     #[arg(long)]
     all: bool,
-    /// Print one JSON array instead of lines.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Remove {
@@ -277,41 +275,33 @@ impl Remove {
         if removed.is_empty() {
             return Err(Failed("no ACL matches".to_owned()).into());
         }
-        print(&removed, self.json)
+        self.output.rows(&COLUMNS, &documents(&removed))
     }
 }
 
-fn print(acls: &[Acl], as_json: bool) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    if as_json {
-        let acls = acls.iter().map(|acl| {
-            json!({
-                "resource_type": acl.resource_type.name(),
-                "resource_name": acl.resource_name,
-                "pattern_type": acl.pattern_type.name(),
-                "principal": acl.principal,
-                "host": acl.host,
-                "operation": acl.operation.name(),
-                "permission": acl.permission.name(),
-            })
-        });
-        writeln!(out, "{}", acls.collect::<serde_json::Value>())?;
-        return Ok(());
-    }
-    let mut rows = vec![row(["RESOURCE", "NAME", "PATTERN", "PRINCIPAL", "HOST", "OPERATION", "PERMISSION"])];
-    rows.extend(acls.iter().map(|acl| {
-        row([
-            acl.resource_type.name(),
-            &acl.resource_name,
-            acl.pattern_type.name(),
-            &acl.principal,
-            &acl.host,
-            acl.operation.name(),
-            acl.permission.name(),
-        ])
-    }));
-    write!(out, "{}", align(&rows))?;
-    Ok(())
+const COLUMNS: [Column<'_>; 7] = [
+    ("RESOURCE", "resource_type"),
+    ("NAME", "resource_name"),
+    ("PATTERN", "pattern_type"),
+    ("PRINCIPAL", "principal"),
+    ("HOST", "host"),
+    ("OPERATION", "operation"),
+    ("PERMISSION", "permission"),
+];
+
+fn documents(acls: &[Acl]) -> Vec<Value> {
+    let document = |acl: &Acl| {
+        json!({
+            "resource_type": acl.resource_type.name(),
+            "resource_name": acl.resource_name,
+            "pattern_type": acl.pattern_type.name(),
+            "principal": acl.principal,
+            "host": acl.host,
+            "operation": acl.operation.name(),
+            "permission": acl.permission.name(),
+        })
+    };
+    acls.iter().map(document).collect()
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
 //! `security certificate`: sign certificates.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use chrono::Utc;
 use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
 use thalweg_authority::{Authority, Directory, Founding, NODE, Purpose, STREAMS};
 
 use crate::cli::failure::Usage;
+use crate::cli::output::Output;
 
 /// The prefix of names for nodes of a secured cluster: `node-2` is that of `node.id=2`.
 const NODE_PREFIX: &str = "node-";
@@ -34,6 +35,8 @@ pub struct Sign {
     /// The authority's directory.
     #[arg(long, value_name = "DIR", default_value = "thalweg-data-security")]
     dir: PathBuf,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// Sign a certificate into DIR/NAME.pem, with its key: a keystore of type PEM.
@@ -78,11 +81,17 @@ impl Sign {
         let authority = Authority::open_or_create(&self.dir)
             .with_context(|| format!("The authority in {}", self.dir.display()))?;
         let pem = authority.sign(&self.name, purpose, hosts)?;
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "ssl.keystore.type=PEM\nssl.keystore.location={}", pem.display())?;
-        let ca = authority.certificate_file();
-        writeln!(out, "ssl.truststore.type=PEM\nssl.truststore.location={}", ca.display())?;
-        Ok(())
+        let (pem, ca) = (pem.display(), authority.certificate_file());
+        let text = format!(
+            "ssl.keystore.type=PEM\nssl.keystore.location={pem}\nssl.truststore.type=PEM\nssl.truststore.location={}\n",
+            ca.display()
+        );
+        let settings: Map<String, Value> = text
+            .lines()
+            .filter_map(|line| line.split_once('='))
+            .map(|(key, value)| (key.to_owned(), json!(value)))
+            .collect();
+        self.output.show(&settings, |_| Ok(text))
     }
 }
 
@@ -112,16 +121,15 @@ impl SignNode {
         }
         let directory = Directory::open(dir, Founding::Refused, id)?;
         directory.export(id, &self.hosts, to, Utc::now())?;
+        let document = json!({ "node": id, "directory": to });
         let to = to.display();
-        let mut out = std::io::stdout().lock();
-        writeln!(
-            out,
+        let text = format!(
             "{to} has what node {id} needs: its certificate, ca.crt, and the passwords of {NODE} and {STREAMS}. Keep it secret. \
              Copy it to the node's machine, and start the node there:\n\n  \
              thalweg serve --secure={to} --set node.id={id} --listen {host}:9092 \\\n    \
-             --set process.roles=broker --set controller.quorum.bootstrap.servers=HOST:9093\n",
+             --set process.roles=broker --set controller.quorum.bootstrap.servers=HOST:9093\n\n",
             host = self.hosts[0],
-        )?;
-        Ok(())
+        );
+        self.sign.output.show(&document, |_| Ok(text))
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Tokens are named by their ids: what logs in is never an argument, which every user of the machine could see.
 
-use std::io::Write;
 use std::time::Duration;
 
 use base64::Engine;
@@ -16,7 +15,7 @@ use thalweg_security::Principal;
 use super::acl::check_principal;
 use crate::cli::connect::Connect;
 use crate::cli::failure::{Failed, Usage};
-use crate::cli::table::{align, row};
+use crate::cli::output::{Column, Output};
 
 const MODULE: &str = "org.apache.kafka.common.security.scram.ScramLoginModule";
 
@@ -68,9 +67,8 @@ pub struct Create {
     /// The mechanism of the printed settings.
     #[arg(long, default_value = "SCRAM-SHA-512", value_parser = ["SCRAM-SHA-256", "SCRAM-SHA-512"])]
     mechanism: String,
-    /// Print one JSON object instead of settings.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Create {
@@ -82,24 +80,23 @@ impl Create {
         };
         let admin = Admin::new(self.connect.cluster().await?);
         let token = admin.create_delegation_token(&new).await?;
-        let (mut out, hmac) = (std::io::stdout().lock(), STANDARD.encode(&token.hmac));
-        if self.json {
-            let mut shown = shown(&token);
-            shown["hmac"] = json!(hmac);
-            writeln!(out, "{shown}")?;
-            return Ok(());
-        }
-        let DelegationToken { id, owner, expires_ms, max_ms, .. } = &token;
-        writeln!(
-            out,
-            "# token {id} of {owner}: expires {}, renewable until {}",
+        let hmac = STANDARD.encode(&token.hmac);
+        let mut document = document(&token);
+        document["hmac"] = json!(hmac);
+        self.output.show(&document, |_| Ok(self.settings(&token, &hmac)))
+    }
+
+    /// The settings that log in with the token.
+    fn settings(&self, token: &DelegationToken, hmac: &str) -> String {
+        let DelegationToken { id, owner, expires_ms, max_ms, .. } = token;
+        format!(
+            "# token {id} of {owner}: expires {}, renewable until {}\n\
+             sasl.mechanism={}\n\
+             sasl.jaas.config={MODULE} required username=\"{id}\" password=\"{hmac}\" tokenauth=\"true\";\n",
             time(*expires_ms),
-            time(*max_ms)
-        )?;
-        writeln!(out, "sasl.mechanism={}", self.mechanism)?;
-        let jaas = format!("{MODULE} required username=\"{id}\" password=\"{hmac}\" tokenauth=\"true\";");
-        writeln!(out, "sasl.jaas.config={jaas}")?;
-        Ok(())
+            time(*max_ms),
+            self.mechanism,
+        )
     }
 }
 
@@ -111,9 +108,8 @@ pub struct List {
     /// Only tokens that these own, asked for, or may renew; can be repeated.
     #[arg(long = "owner", value_name = "PRINCIPAL")]
     owners: Vec<String>,
-    /// Print one JSON array instead of lines.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl List {
@@ -123,29 +119,19 @@ impl List {
         let admin = Admin::new(self.connect.cluster().await?);
         let owners = (!owners.is_empty()).then_some(owners.as_slice());
         let tokens = admin.describe_delegation_tokens(owners).await?;
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            let tokens: Vec<_> = tokens.iter().map(shown).collect();
-            writeln!(out, "{}", json!(tokens))?;
-            return Ok(());
-        }
-        let mut rows = vec![row(["TOKEN", "OWNER", "REQUESTER", "RENEWERS", "EXPIRES", "RENEWABLE UNTIL"])];
-        rows.extend(tokens.iter().map(|token| {
-            let renewers: Vec<&str> = token.renewers.iter().map(Principal::as_str).collect();
-            let renewers = if renewers.is_empty() { "-".to_owned() } else { renewers.join(",") };
-            row([
-                &token.id,
-                token.owner.as_str(),
-                token.requester.as_str(),
-                &renewers,
-                &time(token.expires_ms),
-                &time(token.max_ms),
-            ])
-        }));
-        write!(out, "{}", align(&rows))?;
-        Ok(())
+        let tokens: Vec<_> = tokens.iter().map(document).collect();
+        self.output.rows(&COLUMNS, &tokens)
     }
 }
+
+const COLUMNS: [Column<'_>; 6] = [
+    ("TOKEN", "id"),
+    ("OWNER", "owner"),
+    ("REQUESTER", "requester"),
+    ("RENEWERS", "renewers"),
+    ("EXPIRES", "expires"),
+    ("RENEWABLE UNTIL", "renewable_until"),
+];
 
 /// Renew a token. Prints when it expires.
 #[derive(Args, Debug)]
@@ -157,6 +143,8 @@ pub struct Renew {
     /// For how long; default: the cluster's period.
     #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u32).range(1..))]
     hours: Option<u32>,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Renew {
@@ -164,8 +152,9 @@ impl Renew {
         let admin = Admin::new(self.connect.cluster().await?);
         let token = find(&admin, &self.token).await?;
         let expires_ms = admin.renew_delegation_token(token.hmac, self.hours.map(hours)).await?;
-        writeln!(std::io::stdout(), "{}", time(expires_ms))?;
-        Ok(())
+        let expires = time(expires_ms);
+        let document = json!({ "id": self.token, "expires": expires });
+        self.output.show(&document, |_| Ok(format!("{expires}\n")))
     }
 }
 
@@ -179,6 +168,8 @@ pub struct Expire {
     /// After how long; default: at once.
     #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u32).range(1..))]
     hours: Option<u32>,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Expire {
@@ -186,7 +177,8 @@ impl Expire {
         let admin = Admin::new(self.connect.cluster().await?);
         let token = find(&admin, &self.token).await?;
         admin.expire_delegation_token(token.hmac, self.hours.map(hours)).await?;
-        Ok(())
+        let outcome = json!([{ "id": self.token, "outcome": "expires" }]);
+        self.output.show(&outcome, |_| Ok(String::new()))
     }
 }
 
@@ -207,7 +199,7 @@ fn hours(hours: u32) -> Duration {
 }
 
 /// A token without its secret.
-fn shown(token: &DelegationToken) -> serde_json::Value {
+fn document(token: &DelegationToken) -> serde_json::Value {
     json!({
         "id": token.id,
         "owner": token.owner.as_str(),

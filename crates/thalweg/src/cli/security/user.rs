@@ -1,6 +1,6 @@
 //! `security user`: add, list, remove.
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::{IsTerminal, Read};
 use std::num::NonZeroU32;
 
 use anyhow::Context;
@@ -13,7 +13,8 @@ use thalweg_security::sasl::scram::Hash;
 
 use crate::cli::connect::Connect;
 use crate::cli::failure::{Failed, Usage};
-use crate::cli::table::{align, row};
+use crate::cli::output::Output;
+use crate::cli::table::row;
 
 /// Users with passwords.
 #[derive(Subcommand, Debug)]
@@ -78,6 +79,8 @@ pub struct Add {
     /// How often the password is hashed, 4096 to 16384.
     #[arg(long, value_name = "NUMBER", default_value_t = SCRAM_ITERATIONS)]
     iterations: NonZeroU32,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Add {
@@ -90,10 +93,10 @@ impl Add {
         for mechanism in &self.mechanism {
             admin.set_password(&self.name, (*mechanism).into(), &password, self.iterations).await?;
         }
-        if !self.password_stdin {
-            writeln!(std::io::stdout(), "{password}")?;
-        }
-        Ok(())
+        let mechanisms: Vec<&str> = self.mechanism.iter().map(|one| name((*one).into())).collect();
+        let made = (!self.password_stdin).then_some(password);
+        let document = json!({ "user": self.name, "mechanisms": mechanisms, "password": made });
+        self.output.show(&document, |_| Ok(made.map_or_else(String::new, |password| format!("{password}\n"))))
     }
 }
 
@@ -118,38 +121,26 @@ fn read_password() -> anyhow::Result<String> {
 pub struct List {
     #[command(flatten)]
     connect: Connect,
-    /// Print one JSON object instead of lines.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl List {
     async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let users = admin.describe_users(None).await?;
-        let mut out = std::io::stdout().lock();
-        if self.json {
-            let users: serde_json::Map<String, serde_json::Value> = users
-                .into_iter()
-                .map(|(user, credentials)| {
-                    let named = credentials
-                        .into_iter()
-                        .map(|(hash, iterations)| json!({"mechanism": name(hash), "iterations": iterations}));
-                    (user, named.collect())
-                })
-                .collect();
-            writeln!(out, "{}", serde_json::Value::Object(users))?;
-            return Ok(());
-        }
         let mut rows = vec![row(["USER", "MECHANISM", "ITERATIONS"])];
+        let mut documents = serde_json::Map::new();
         for (user, credentials) in &users {
-            let of_user = credentials
+            for (hash, iterations) in credentials {
+                rows.push(row([user, name(*hash), &iterations.to_string()]));
+            }
+            let named = credentials
                 .iter()
-                .map(|(hash, iterations)| row([user, name(*hash), &iterations.to_string()]));
-            rows.extend(of_user);
+                .map(|(hash, iterations)| json!({ "mechanism": name(*hash), "iterations": iterations }));
+            documents.insert(user.clone(), named.collect());
         }
-        write!(out, "{}", align(&rows))?;
-        Ok(())
+        self.output.show(&documents, |style| Ok(style.table(&rows)))
     }
 }
 
@@ -168,10 +159,13 @@ pub struct Remove {
     /// Only the credential of this mechanism.
     #[arg(long, value_enum)]
     mechanism: Option<Mechanism>,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Remove {
     async fn run(&self) -> anyhow::Result<()> {
+        let mut outcomes = Vec::new();
         let admin = Admin::new(self.connect.cluster().await?);
         let known = admin.describe_users(Some(&self.users)).await?;
         for (user, credentials) in known {
@@ -183,8 +177,9 @@ impl Remove {
             }
             for hash in removed {
                 admin.remove_credential(&user, hash).await?;
+                outcomes.push(json!({ "user": user, "mechanism": name(hash), "outcome": "removed" }));
             }
         }
-        Ok(())
+        self.output.show(&outcomes, |_| Ok(String::new()))
     }
 }

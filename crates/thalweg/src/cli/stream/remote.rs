@@ -20,6 +20,7 @@ use thalweg_client::{Properties, Security, TlsFault};
 use tokio::net::TcpStream;
 
 use crate::cli::failure::{Failed, Usage};
+use crate::cli::output::Output;
 
 /// The password of --user, in the environment.
 const PASSWORD: &str = "THALWEG_PASSWORD";
@@ -61,9 +62,8 @@ pub struct Remote {
     /// With https: the certificates to trust (PEM, PKCS12 or JKS). Default: those of --command-config, or the system's.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// Print the answer as JSON.
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// A server's address, and how to speak to it.

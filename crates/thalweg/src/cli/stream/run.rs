@@ -16,6 +16,8 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::console::Lines;
 use super::text::{Text, name};
+use crate::cli::failure::Usage;
+use crate::cli::output::Output;
 use crate::http::{self, HttpListening, HttpServer};
 use crate::logging;
 
@@ -46,11 +48,10 @@ pub struct Run {
     /// Serve the streams' figures over HTTP, for `thalweg stream top --server http://HOST:PORT` and Prometheus (/metrics).
     #[arg(long, value_name = "HOST:PORT", value_parser = http_address)]
     http: Option<HttpAddress>,
-    /// Print a JSON report at the end, and the output of stages to standard error.
-    #[arg(long)]
-    json: bool,
-    /// With --json: also print a report at this interval, such as 1s or 500ms, one per line.
-    #[arg(long, value_name = "TIME", requires = "json", value_parser = every)]
+    #[command(flatten)]
+    output: Output,
+    /// With --json or --format yaml: also print a report at this interval, such as 1s or 500ms, one per line.
+    #[arg(long, value_name = "TIME", value_parser = every)]
     every: Option<Duration>,
 }
 
@@ -69,6 +70,9 @@ fn every(text: &str) -> Result<Duration, String> {
 impl Run {
     /// Runs the streams.
     pub fn run(&self, bars: &MultiProgress) -> anyhow::Result<()> {
+        if self.every.is_some() && self.output.is_table() {
+            return Err(Usage("--every has no effect without --json or --format yaml".to_owned()).into());
+        }
         let plan = self.text.plan()?;
         let deployment = self.text.deployment(&plan)?;
         let (plan, over) = self.text.laid(plan, &deployment)?;
@@ -80,7 +84,7 @@ impl Run {
             .enable_all()
             .build()?;
         let ended = runtime.block_on(async {
-            let console = Arc::new(Lines { bars: bars.clone(), to_standard_error: self.json });
+            let console = Arc::new(Lines { bars: bars.clone(), to_standard_error: !self.output.is_table() });
             let options = RunOptions {
                 on_error: deployment.on_error.clone(),
                 cluster: self.text.cluster(),
@@ -121,14 +125,11 @@ impl Run {
     }
 
     fn report(&self, figures: &Figures) -> anyhow::Result<()> {
-        if self.json {
-            let mut out = std::io::stdout().lock();
-            match self.every {
-                Some(_) => serde_json::to_writer(&mut out, &figures.to_json())?,
-                None => serde_json::to_writer_pretty(&mut out, &figures.to_json())?,
-            }
-            writeln!(out)?;
-            return Ok(());
+        if !self.output.is_table() {
+            return match self.every {
+                Some(_) => self.output.next(&figures.to_json()),
+                None => self.output.show(&figures.to_json(), |_| Ok(String::new())),
+            };
         }
         for stream in figures.streams.iter().filter(|stream| stream.bad > 0) {
             tracing::warn!(stream = &*stream.name, count = stream.bad, "Skipped bad messages");

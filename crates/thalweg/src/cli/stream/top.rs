@@ -63,13 +63,12 @@ impl Top {
             let now = self.look().await?;
             let mut rows = now.since(&before);
             rows.retain(|row| self.names.is_empty() || self.names.contains(&row.stream));
-            match self.remote.json {
-                true => writeln!(
-                    std::io::stdout(),
-                    "{}",
-                    json!({ "stages": rows.iter().map(Row::to_json).collect::<Vec<Value>>() })
-                )?,
-                false => screen.show(&rows, &now)?,
+            match self.remote.output.is_table() {
+                true => screen.show(&rows, &now)?,
+                false => {
+                    let stages: Vec<Value> = rows.iter().map(Row::to_json).collect();
+                    self.remote.output.next(&json!({ "stages": stages }))?;
+                }
             }
             before = now;
             left -= 1;

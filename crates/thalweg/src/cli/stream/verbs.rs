@@ -1,7 +1,5 @@
 //! `stream create`, `deploy`, `undeploy`, `destroy`, `list` and `status`: streams that a broker hosts.
 
-use std::io::Write;
-
 use axum::http::Method;
 use clap::Args;
 use serde_json::{Value, json};
@@ -9,6 +7,7 @@ use serde_json::{Value, json};
 use super::remote::Remote;
 use super::rows::{Basis, Sample, cells};
 use crate::cli::failure::Failed;
+use crate::cli::output::Style;
 use crate::cli::table::{align, row};
 
 /// Create a stream on a broker that hosts streams.
@@ -109,33 +108,33 @@ impl Named {
     /// Prints its status.
     pub async fn status(&self) -> anyhow::Result<()> {
         let answer = self.remote.ask(Method::GET, &format!("/streams/{}", self.name), None).await?;
-        if self.remote.json {
-            return print_json(&answer);
-        }
-        let mut rows =
-            vec![row(["Stream", &text(&answer["name"])]), row(["Definition", &text(&answer["definition"])])];
-        rows.push(row(["State", &text(&answer["state"])]));
-        for (title, field) in [("Reason", "reason"), ("Node", "node")] {
-            if !answer[field].is_null() {
-                rows.push(row([title, &text(&answer[field])]));
-            }
-        }
-        let properties = answer["properties"].as_object().into_iter().flatten();
-        let properties: Vec<String> =
-            properties.map(|(key, value)| format!("{key}={}", text(value))).collect();
-        if !properties.is_empty() {
-            rows.push(row(["Properties", &properties.join(",")]));
-        }
-        rows.extend(findings(&answer));
-        let mut out = std::io::stdout().lock();
-        out.write_all(align(&rows).as_bytes())?;
-        let sample = Sample::of(&json!({ "streams": [answer] }));
-        if !sample.is_empty() {
-            // Figures since the start, because there is no earlier sample.
-            write!(out, "\n{}", align(&cells(&sample.since(&Sample::default()), Basis::Totals)))?;
-        }
-        Ok(())
+        self.remote.output.show(&answer, |style| Ok(status_text(&answer, style)))
     }
+}
+
+fn status_text(answer: &Value, style: Style) -> String {
+    let mut rows =
+        vec![row(["Stream", &text(&answer["name"])]), row(["Definition", &text(&answer["definition"])])];
+    rows.push(row(["State", &text(&answer["state"])]));
+    for (title, field) in [("Reason", "reason"), ("Node", "node")] {
+        if !answer[field].is_null() {
+            rows.push(row([title, &text(&answer[field])]));
+        }
+    }
+    let properties = answer["properties"].as_object().into_iter().flatten();
+    let properties: Vec<String> = properties.map(|(key, value)| format!("{key}={}", text(value))).collect();
+    if !properties.is_empty() {
+        rows.push(row(["Properties", &properties.join(",")]));
+    }
+    rows.extend(findings(answer));
+    let mut shown = align(&rows);
+    let sample = Sample::of(&json!({ "streams": [answer] }));
+    if !sample.is_empty() {
+        // Figures since the start, because there is no earlier sample.
+        shown.push('\n');
+        shown.push_str(&style.table(&cells(&sample.since(&Sample::default()), Basis::Totals)));
+    }
+    shown
 }
 
 /// How many counts by key are printed.
@@ -186,9 +185,6 @@ impl List {
     /// Lists the streams.
     pub async fn run(&self) -> anyhow::Result<()> {
         let answer = self.remote.ask(Method::GET, "/streams", None).await?;
-        if self.remote.json {
-            return print_json(&answer);
-        }
         let mut rows = vec![row(["STREAM", "STATE", "NODE", "DEFINITION"])];
         for stream in answer["streams"].as_array().into_iter().flatten() {
             let node = if stream["node"].is_null() { "-".to_owned() } else { text(&stream["node"]) };
@@ -196,7 +192,7 @@ impl List {
             let definition = text(&stream["definition"]).split_whitespace().collect::<Vec<_>>().join(" ");
             rows.push(row([&text(&stream["name"]), &text(&stream["state"]), &node, &definition]));
         }
-        Ok(std::io::stdout().lock().write_all(align(&rows).as_bytes())?)
+        self.remote.output.show(&answer, |style| Ok(style.table(&rows)))
     }
 }
 
@@ -204,23 +200,18 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-fn print_json(answer: &Value) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, answer)?;
-    Ok(writeln!(out)?)
-}
-
 /// Prints the result, or fails if the stream failed afterwards.
 fn print_result(remote: &Remote, answer: &Value, done: &str) -> anyhow::Result<()> {
-    if remote.json {
-        print_json(answer)?;
-    }
-    match answer["state"].as_str() {
+    let state = answer["state"].as_str();
+    remote.output.show(answer, |_| {
+        Ok(match state {
+            Some("failed") => String::new(),
+            Some("undeploying") => format!("{done}; messages in flight are still being delivered\n"),
+            _ => format!("{done}\n"),
+        })
+    })?;
+    match state {
         Some("failed") => Err(Failed(format!("{done}, but it failed: {}", text(&answer["reason"]))).into()),
-        _ if remote.json => Ok(()),
-        Some("undeploying") => {
-            Ok(writeln!(std::io::stdout(), "{done}; messages in flight are still being delivered")?)
-        }
-        _ => Ok(writeln!(std::io::stdout(), "{done}")?),
+        _ => Ok(()),
     }
 }

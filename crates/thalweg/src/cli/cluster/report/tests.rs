@@ -1,6 +1,7 @@
 //! The display of a cluster's status, and its health.
 
 use super::*;
+use crate::cli::output::Style;
 
 fn partition(index: i32, leader: Option<i32>, isr: &[i32], min_isr: usize) -> PartitionStatus {
     PartitionStatus {
@@ -58,7 +59,7 @@ fn problems(status: &Status) -> Vec<String> {
 fn healthy_clusters_are_shown_in_few_lines() {
     let status = status(vec![partition(0, Some(1), &[1, 2, 3], 2)]);
     assert_eq!(
-        status.to_text(),
+        status.to_text(Style::PLAIN),
         "Cluster 4L6g3nShT-eMCtK--X86sw: 2 brokers, 1 topic, 1 partition\n\
          Health: healthy\n\
          \n\
@@ -98,7 +99,11 @@ fn partitions_are_selected_by_their_problems() {
     assert_eq!(found("under_min_isr"), [2]);
     assert_eq!(found("under_replicated"), [1, 2, 3]);
     assert_eq!(json["reassignments"]["error"], "it is not served");
-    assert!(status.to_text().contains("Reassignments: unknown (it is not served)\n"), "{}", status.to_text());
+    assert!(
+        status.to_text(Style::PLAIN).contains("Reassignments: unknown (it is not served)\n"),
+        "{}",
+        status.to_text(Style::PLAIN)
+    );
     assert_eq!(
         problems(&status),
         [
@@ -116,7 +121,7 @@ fn a_leader_that_does_not_answer_is_none() {
     (lost.leader_answers, lost.live_isr) = (false, vec![1, 3]);
     let mut status = status(vec![lost]);
     status.brokers[1].reach = Reach::NotReached("Cannot connect to localhost:9093".to_owned());
-    let text = status.to_text();
+    let text = status.to_text(Style::PLAIN);
     for part in [
         "Health: unavailable\n  unavailable: 1 of 1 partitions without a leader that answers\n",
         "2       localhost:9093  -     not reached  1        3\n",
@@ -177,7 +182,7 @@ fn differing_brokers_are_shown_with_their_differences() {
     status.differing = vec![Differing { broker: 2, behind, brokers: vec![3] }];
     let line = "  broker 2: 2 partitions missing or with an earlier leader, such as orders-0; disagrees on whether brokers \
                 3 are alive\n";
-    assert!(status.to_text().contains(line), "{}", status.to_text());
+    assert!(status.to_text(Style::PLAIN).contains(line), "{}", status.to_text(Style::PLAIN));
 }
 
 #[test]
@@ -191,7 +196,7 @@ fn a_replica_that_is_being_added_is_not_missed_yet() {
 #[test]
 fn a_table_ends_after_some_rows_and_says_so() {
     let partitions = (0..30).map(|index| partition(index, None, &[1], 1)).collect();
-    let text = status(partitions).to_text();
+    let text = status(partitions).to_text(Style::PLAIN);
     assert!(text.contains("Partitions without a leader that answers: 30\n"), "{text}");
     assert!(text.contains("  and 10 more; --json has them all\n"), "{text}");
 }
