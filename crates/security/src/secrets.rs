@@ -7,7 +7,10 @@ pub const HIDDEN: &str = "[hidden]";
 pub fn is_secret(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     let parts = ["password", "secret", "jaas", "token", "credential"];
-    parts.iter().any(|part| key.contains(part)) || ["ssl.keystore.key", "ssl.key.pem"].contains(&key.as_str())
+    // Those of a listener have its name before them.
+    let keys = ["ssl.keystore.key", "ssl.key.pem"];
+    parts.iter().any(|part| key.contains(part))
+        || keys.iter().any(|of_a_listener| key.ends_with(of_a_listener))
 }
 
 #[cfg(test)]
@@ -23,6 +26,7 @@ mod tests {
             "ssl.key.password",
             "ssl.keystore.key",
             "listener.name.internal.scram-sha-512.sasl.jaas.config",
+            "listener.name.internal.ssl.keystore.key",
         ] {
             assert!(is_secret(key), "{key}");
         }
