@@ -4,16 +4,19 @@
 //! the cluster.
 
 mod cluster;
+pub mod completion;
 mod connect;
 mod consume;
 pub mod failure;
 mod global;
 mod group;
 mod lab;
+mod man;
 mod output;
 mod perf;
 mod probe;
 mod produce;
+mod profile;
 mod security;
 mod serve;
 mod stream;
@@ -76,6 +79,38 @@ enum Command {
     ProducerPerfTest(thalweg_lab::perf::ProducerPerformance),
     ConsumerPerfTest(thalweg_lab::perf::ConsumerPerformance),
     E2eLatency(thalweg_lab::perf::EndToEndLatency),
+    #[command(subcommand)]
+    Profile(profile::ProfileCommand),
+    Completion(completion::Completion),
+    Man(man::Man),
+}
+
+impl Command {
+    /// Whether a profile has an effect on it.
+    fn uses_profile(&self) -> bool {
+        match self {
+            Command::Cluster(cluster) => cluster.connects(),
+            Command::Topic(_)
+            | Command::Group(_)
+            | Command::Produce(_)
+            | Command::Consume(_)
+            | Command::Security(_)
+            | Command::Stream(_) => true,
+            Command::Serve(_)
+            | Command::Lab(_)
+            | Command::ProducerPerfTest(_)
+            | Command::ConsumerPerfTest(_)
+            | Command::E2eLatency(_)
+            | Command::Profile(_)
+            | Command::Completion(_)
+            | Command::Man(_) => false,
+        }
+    }
+}
+
+/// All commands with their arguments.
+pub fn command() -> clap::Command {
+    global::hide_without_effect(Cli::command())
 }
 
 impl Cli {
@@ -83,7 +118,7 @@ impl Cli {
     pub fn read(
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Cli, clap::Error> {
-        let mut command = Cli::command();
+        let mut command = command();
         let matches = command.try_get_matches_from_mut(arguments)?;
         global::refuse_without_effect(&mut command, &matches)?;
         Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
@@ -93,6 +128,9 @@ impl Cli {
     pub fn run(&self) -> anyhow::Result<()> {
         // Nothing is drawn if standard error is not a terminal.
         let bars = MultiProgress::new();
+        if self.command.uses_profile() {
+            profile::activate(self.global.profile.as_deref())?;
+        }
         if let Command::Serve(serve) = &self.command {
             return serve.run(&bars);
         }
@@ -130,6 +168,9 @@ impl Cli {
             Command::E2eLatency(test) => {
                 perf::run(test.is_json(), bars, async |output| test.run(output).await).await
             }
+            Command::Profile(profile) => profile.run(),
+            Command::Completion(completion) => completion.run(),
+            Command::Man(man) => man.run(),
         }
     }
 }
@@ -140,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_arguments_are_well_formed() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]

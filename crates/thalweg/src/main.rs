@@ -14,6 +14,7 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
+    cli::completion::answer();
     let command = cli::Cli::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
     match command.run() {
         Ok(()) => ExitCode::SUCCESS,

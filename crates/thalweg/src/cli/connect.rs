@@ -1,11 +1,14 @@
 //! Arguments common to all tools: the cluster and the client settings.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
 use thalweg_client::{Cluster, ConnectionOptions, Properties};
+
+use super::profile;
 
 /// Time limit for creating a missing topic. Shorter than `max.block.ms`, because a person waits.
 pub const TOPIC_WAIT: Duration = Duration::from_secs(10);
@@ -13,39 +16,95 @@ pub const TOPIC_WAIT: Duration = Duration::from_secs(10);
 /// The brokers of `thalweg serve`.
 const BOOTSTRAP_SERVER: &str = "localhost:9092";
 
+/// The variables that stand for options.
+const BOOTSTRAP_VARIABLE: &str = "THALWEG_BOOTSTRAP_SERVER";
+const CONFIG_VARIABLE: &str = "THALWEG_COMMAND_CONFIG";
+/// The setting with the brokers.
+const BOOTSTRAP: &str = "bootstrap.servers";
+
 /// The cluster and the client settings.
-#[derive(Args, Debug, Clone)]
+#[derive(Args, Debug, Clone, Default)]
 pub struct Connect {
-    /// Bootstrap brokers [default: bootstrap.servers of --command-config, or localhost:9092].
-    #[arg(long, short = 'b', value_name = "HOST:PORT,...", env = "THALWEG_BOOTSTRAP_SERVER", global = false)]
+    /// Bootstrap brokers [default: those of --command-config or of the profile, or localhost:9092].
+    #[arg(long, short = 'b', value_name = "HOST:PORT,...", env = BOOTSTRAP_VARIABLE)]
     bootstrap_server: Option<String>,
-    /// A properties file with client settings.
-    #[arg(long, value_name = "FILE", env = "THALWEG_COMMAND_CONFIG")]
+    /// A properties file with client settings, in place of the profile's.
+    #[arg(long, value_name = "FILE", env = CONFIG_VARIABLE)]
     command_config: Option<PathBuf>,
     /// A client setting, for example request.timeout.ms=5000; can be repeated. Overrides --command-config.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }
 
+/// Where the value of a setting is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Nothing says otherwise.
+    Default,
+    /// The profile of this name.
+    Profile(String),
+    /// A properties file.
+    File(PathBuf),
+    /// An environment variable.
+    Environment(&'static str),
+    /// An option.
+    Option(&'static str),
+}
+
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Source::Default => f.write_str("default"),
+            Source::Profile(name) => write!(f, "profile {name}"),
+            Source::File(path) => write!(f, "{}", path.display()),
+            Source::Environment(name) => write!(f, "environment variable {name}"),
+            Source::Option(name) => write!(f, "option {name}"),
+        }
+    }
+}
+
+/// Settings with their sources; the later of a name counts.
+pub type Sourced = BTreeMap<String, (String, Source)>;
+
 impl Connect {
+    /// As if these options were given.
+    pub fn new(bootstrap_server: Option<String>, command_config: Option<PathBuf>) -> Connect {
+        Connect { bootstrap_server, command_config, settings: Vec::new() }
+    }
+
+    /// The properties file of the options.
+    pub fn command_config(&self) -> Option<&Path> {
+        self.command_config.as_deref()
+    }
+
     /// All settings.
     pub fn properties(&self) -> anyhow::Result<Properties> {
-        let mut properties = match &self.command_config {
-            Some(path) => {
-                let text = std::fs::read_to_string(path)
-                    .with_context(|| format!("Cannot read --command-config {}", path.display()))?;
-                Properties::parse(&text)
-            }
-            None => Properties::new(),
-        };
-        for setting in &self.settings {
-            properties.set_text(setting)?;
-        }
-        match &self.bootstrap_server {
-            Some(servers) => properties.set("bootstrap.servers", servers),
-            None => properties.set_default("bootstrap.servers", BOOTSTRAP_SERVER),
+        let mut properties = Properties::new();
+        for (key, (value, _)) in self.sourced()? {
+            properties.set(&key, &value);
         }
         Ok(properties)
+    }
+
+    /// All settings, each with its source: options, then the environment, then the profile, then defaults.
+    pub fn sourced(&self) -> anyhow::Result<Sourced> {
+        let mut all = Sourced::new();
+        all.insert(BOOTSTRAP.to_owned(), (BOOTSTRAP_SERVER.to_owned(), Source::Default));
+        all.extend(client_settings(self.command_config.as_deref())?);
+        let from_variable = is_from_variable(self.bootstrap_server.as_deref(), BOOTSTRAP_VARIABLE);
+        if let Some(servers) = self.bootstrap_server.clone().filter(|_| from_variable) {
+            all.insert(BOOTSTRAP.to_owned(), (servers, Source::Environment(BOOTSTRAP_VARIABLE)));
+        }
+        for setting in &self.settings {
+            let mut one = Properties::new();
+            one.set_text(setting)?;
+            let (key, value) = entries(&one).remove(0);
+            all.insert(key, (value, Source::Option("--set")));
+        }
+        if let Some(servers) = self.bootstrap_server.clone().filter(|_| !from_variable) {
+            all.insert(BOOTSTRAP.to_owned(), (servers, Source::Option("--bootstrap-server")));
+        }
+        Ok(all)
     }
 
     /// The brokers to connect to first, and how, for a tool that administers a cluster.
@@ -62,6 +121,48 @@ impl Connect {
         let (bootstrap, options) = self.addresses()?;
         Ok(Cluster::connect(&bootstrap, &options).await?)
     }
+}
+
+/// Whether clap took the value of an option from its environment variable.
+fn is_from_variable(value: Option<&str>, variable: &str) -> bool {
+    value.is_some() && std::env::var(variable).ok().as_deref() == value
+}
+
+/// The client settings of a file, or without one those of the profile: its file, its settings, its brokers. The file takes
+/// the place of the profile's settings as a whole, because half of a login is none; brokers it need not name.
+pub fn client_settings(file: Option<&Path>) -> anyhow::Result<Sourced> {
+    let profile = profile::active();
+    let of_profile = || Source::Profile(profile.name.clone());
+    let mut all = Sourced::new();
+    if let Some(path) = &profile.command_config
+        && file.is_none()
+    {
+        let settings = read(path).with_context(|| format!("The profile {}", profile.name))?;
+        all.extend(settings.into_iter().map(|(key, value)| (key, (value, Source::File(path.clone())))));
+    }
+    if file.is_none() {
+        let settings = profile.settings.clone().into_iter();
+        all.extend(settings.map(|(key, value)| (key, (value, of_profile()))));
+    }
+    if let Some(servers) = &profile.bootstrap_server {
+        all.insert(BOOTSTRAP.to_owned(), (servers.clone(), of_profile()));
+    }
+    if let Some(path) = file {
+        let settings = read(path)?.into_iter();
+        all.extend(settings.map(|(key, value)| (key, (value, Source::File(path.to_owned())))));
+    }
+    Ok(all)
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<(String, String)>> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("Cannot read --command-config {}", path.display()))?;
+    Ok(entries(&Properties::parse(&text)))
+}
+
+fn entries(properties: &Properties) -> Vec<(String, String)> {
+    let entry = |key: &str| Some((key.to_owned(), properties.get(key)?.to_owned()));
+    properties.rest().filter_map(entry).collect()
 }
 
 /// Warns of settings without effect.

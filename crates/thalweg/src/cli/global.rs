@@ -3,9 +3,10 @@
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, Command};
+use clap::{Arg, ArgMatches, Args, Command};
 
 use super::output::FORMATS;
+use super::profile;
 
 /// The options. Those of a command have the same ids, and take these values.
 #[derive(Args, Debug)]
@@ -14,10 +15,34 @@ pub struct Global {
     format: Option<String>,
     #[arg(long, conflicts_with = "format", global = true, hide = true)]
     json: bool,
+    /// The profile with the defaults of connections; none for no profile [default: the one in use].
+    #[arg(long, value_name = "NAME", env = profile::VARIABLE, global = true, help_heading = "Global options")]
+    pub profile: Option<String>,
 }
 
 /// Their ids.
-const OPTIONS: [&str; 2] = ["format", "json"];
+const OPTIONS: [&str; 3] = ["format", "json", PROFILE];
+const PROFILE: &str = "profile";
+/// Commands that no profile has an effect on.
+const WITHOUT_PROFILE: [&str; 8] = [
+    "serve",
+    "lab",
+    "producer-perf-test",
+    "consumer-perf-test",
+    "e2e-latency",
+    "profile",
+    "completion",
+    "man",
+];
+
+/// Hides the option for a profile where it would have no effect.
+pub fn hide_without_effect(command: Command) -> Command {
+    let hide = |command: Command| {
+        command.arg(Arg::new(PROFILE).long(PROFILE).value_name("NAME").global(true).hide(true))
+    };
+    let command = command.mut_subcommand("cluster", |cluster| cluster.mut_subcommand("up", hide));
+    WITHOUT_PROFILE.into_iter().fold(command, |command, name| command.mut_subcommand(name, hide))
+}
 
 /// Fails if an option was given to a command that does not have it.
 pub fn refuse_without_effect(root: &mut Command, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -30,9 +55,10 @@ pub fn refuse_without_effect(root: &mut Command, matches: &ArgMatches) -> Result
     let has = |id: &str| command.get_arguments().any(|known| known.get_id() == id && !known.is_hide_set());
     let is_given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
     let Some(id) = OPTIONS.into_iter().find(|id| is_given(id) && !has(id)) else { return Ok(()) };
-    let why = match has("json") {
-        true => "it has --json",
-        false => "it prints no result that could have another format",
+    let why = match id {
+        PROFILE => "it connects to no cluster of a profile",
+        _ if has("json") => "it has --json",
+        _ => "it prints no result that could have another format",
     };
     let text = format!("--{id} has no effect on `{}`: {why}", path.join(" "));
     Err(root.error(ErrorKind::UnknownArgument, text))

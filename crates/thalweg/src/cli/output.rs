@@ -11,6 +11,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::profile;
 use super::table::align;
 use super::yaml;
 
@@ -31,7 +32,7 @@ pub enum Format {
 /// The options of a command that has a result.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Output {
-    /// Print the result as a table, as JSON or as YAML [default: table].
+    /// Print the result as a table, as JSON or as YAML [default: that of the profile, or table].
     #[arg(long, value_name = "FORMAT", value_parser = FORMATS)]
     format: Option<String>,
     /// Short for --format json.
@@ -45,7 +46,8 @@ pub type Column<'a> = (&'a str, &'a str);
 impl Output {
     /// The format.
     pub fn format(&self) -> Format {
-        match self.format.as_deref() {
+        let default = || profile::active().format.as_deref();
+        match self.format.as_deref().or_else(default) {
             _ if self.json => Format::Json,
             Some("json") => Format::Json,
             Some("yaml") => Format::Yaml,

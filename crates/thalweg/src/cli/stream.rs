@@ -12,6 +12,7 @@ mod verbs;
 
 use clap::Subcommand;
 use indicatif::MultiProgress;
+pub use remote::Http;
 
 use crate::logging;
 

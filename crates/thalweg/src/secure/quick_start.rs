@@ -13,6 +13,7 @@ pub fn text(dir: &Path, files: &ClientFiles, bootstrap: &str, here: &Path) -> St
         "Secured by {dir}: TLS, passwords, ACLs. User {ADMIN} may do everything:\n\
          \n\
          \x20 export THALWEG_COMMAND_CONFIG={java}\n\
+         \x20 thalweg profile create local --use --command-config {java}     # or this, for good\n\
          \x20 thalweg topic create orders\n\
          \x20 thalweg security user add alice                # prints a password\n\
          \x20 thalweg security acl add User:alice --topic orders --allow read,write\n\

@@ -16,6 +16,10 @@ pub fn thalweg(line: &str) -> Command {
     command
         .env_remove("THALWEG_BOOTSTRAP_SERVER")
         .env_remove("THALWEG_COMMAND_CONFIG")
+        .env_remove("THALWEG_SERVER")
+        .env_remove("THALWEG_PROFILE")
+        // The profiles of the user who runs the tests are theirs.
+        .env("THALWEG_CONFIG", "/nonexistent/config.toml")
         .env_remove("RUST_LOG")
         .stdin(Stdio::null());
     command

@@ -2,6 +2,7 @@
 
 mod binary;
 mod cluster;
+mod completion;
 mod embedded_target;
 mod failures;
 mod http;
@@ -17,6 +18,8 @@ mod logging;
 mod node;
 mod packaged;
 mod pages;
+mod output;
+mod profile;
 mod replicated;
 mod secure_node;
 mod secured;

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::time::Duration;
 
@@ -19,9 +19,13 @@ use serde_json::Value;
 use thalweg_client::{Properties, Security, TlsFault};
 use tokio::net::TcpStream;
 
+use crate::cli::connect::client_settings;
 use crate::cli::failure::{Failed, Usage};
 use crate::cli::output::Output;
+use crate::cli::profile;
 
+/// The default of --server.
+const SERVER: &str = "http://localhost:9090";
 /// The password of --user, in the environment.
 const PASSWORD: &str = "THALWEG_PASSWORD";
 /// Timeout: an undeployment waits for messages in flight.
@@ -41,18 +45,23 @@ const WRONG: [&str; 6] = [
 /// The host, the login, and the output format.
 #[derive(Args, Debug, Clone)]
 pub struct Remote {
-    /// The http.listener of a broker that hosts streams. With https, a trusted authority and the login may come from
-    /// --command-config, as for the other tools; with http only a login by --user is sent, and only to this machine.
-    #[arg(
-        long,
-        value_name = "http[s]://HOST:PORT",
-        env = "THALWEG_SERVER",
-        default_value = "http://localhost:9090"
-    )]
-    server: String,
+    #[command(flatten)]
+    http: Http,
     /// With https: a properties file with client settings, such as ssl.truststore.location and sasl.jaas.config.
     #[arg(long, value_name = "FILE", env = "THALWEG_COMMAND_CONFIG")]
     command_config: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: Output,
+}
+
+/// The HTTP server of a node, and the login there.
+#[derive(Args, Debug, Clone)]
+pub struct Http {
+    /// The http.listener of a node; for streams, of a broker that hosts them. With https, a trusted authority and the login
+    /// may come from --command-config, as for the other tools; with http only a login by --user is sent, and only to this
+    /// machine [default: server of the profile, or http://localhost:9090].
+    #[arg(long, value_name = "http[s]://HOST:PORT", env = "THALWEG_SERVER")]
+    server: Option<String>,
     /// Log in as this user. The password is in --password-file, or in the environment as THALWEG_PASSWORD.
     #[arg(long, value_name = "NAME", env = "THALWEG_USER")]
     user: Option<String>,
@@ -62,8 +71,6 @@ pub struct Remote {
     /// With https: the certificates to trust (PEM, PKCS12 or JKS). Default: those of --command-config, or the system's.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    #[command(flatten)]
-    pub output: Output,
 }
 
 /// A server's address, and how to speak to it.
@@ -76,18 +83,58 @@ struct Server {
 }
 
 impl Remote {
+    /// Sends a request, and reads the answer.
+    pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+        let config = self.command_config.as_deref();
+        let (uri, status, body) = self.http.exchange(method, path, body, config).await?;
+        read(&uri, status, &body)
+    }
+}
+
+impl Http {
+    /// The file with the password of --user.
+    pub fn password_file(&self) -> Option<&Path> {
+        self.password_file.as_deref()
+    }
+
+    fn server(&self) -> &str {
+        let default = || profile::active().server.as_deref();
+        self.server.as_deref().or_else(default).unwrap_or(SERVER)
+    }
+
+    /// The login of the profile is for its server only.
+    fn user(&self) -> Option<&str> {
+        let of_profile = profile::active().user.as_deref().filter(|_| self.server.is_none());
+        self.user.as_deref().or(of_profile)
+    }
+
     fn not_reached(&self) -> String {
         format!(
             "Cannot reach {} (use the http.listener of a broker with streams.enabled=true, not a listener for clients; \
              with http.security.protocol=SSL its address begins with https://)",
-            self.server
+            self.server()
         )
     }
 
-    /// Sends a request, and reads the answer.
-    pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
-        let server = self.parse()?;
-        let base = self.server.trim_end_matches('/');
+    /// Gets a page as text.
+    pub async fn text(&self, path: &str, config: Option<&Path>) -> anyhow::Result<String> {
+        let (uri, status, body) = self.exchange(Method::GET, path, None, config).await?;
+        match status.is_success() {
+            true => Ok(String::from_utf8_lossy(&body).into_owned()),
+            false => Err(Failed(format!("{uri} answers {status}")).into()),
+        }
+    }
+
+    /// Sends a request. `config` has client settings for https.
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        config: Option<&Path>,
+    ) -> anyhow::Result<(String, StatusCode, Bytes)> {
+        let server = self.parse(config)?;
+        let base = self.server().trim_end_matches('/');
         let uri = format!("{base}{path}");
         let body = body.map(ToString::to_string).unwrap_or_default();
         let host = base.split_once("://").map_or(base, |(_, host)| host);
@@ -108,7 +155,7 @@ impl Remote {
             let right = "log in with --user and --password-file, or with https by --command-config";
             return Err(Failed(format!("{uri} asks for a login: {right}")).into());
         }
-        read(&uri, status, &body)
+        Ok((uri, status, body))
     }
 
     async fn send(
@@ -131,7 +178,7 @@ impl Remote {
             let status = answer.status();
             let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
             let body =
-                body.map_err(|error| Failed(format!("{}: cannot read the answer: {error}", self.server)))?;
+                body.map_err(|error| Failed(format!("{}: cannot read the answer: {error}", self.server())))?;
             anyhow::Ok((status, body.to_bytes()))
         };
         let (mut connection, mut exchange) = (pin!(connection), pin!(exchange));
@@ -144,12 +191,13 @@ impl Remote {
     }
 
     fn tls_failed(&self, fault: &TlsFault) -> Failed {
-        Failed(format!("{}: {fault} (--ca names the certificates to trust)", self.server))
+        Failed(format!("{}: {fault} (--ca names the certificates to trust)", self.server()))
     }
 
-    fn parse(&self) -> anyhow::Result<Server> {
-        let wrong = || Usage(format!("--server {}: use http://HOST:PORT or https://HOST:PORT", self.server));
-        let uri: Uri = self.server.parse().map_err(|_| wrong())?;
+    fn parse(&self, config: Option<&Path>) -> anyhow::Result<Server> {
+        let wrong =
+            || Usage(format!("--server {}: use http://HOST:PORT or https://HOST:PORT", self.server()));
+        let uri: Uri = self.server().parse().map_err(|_| wrong())?;
         let has_tls = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
@@ -161,52 +209,50 @@ impl Remote {
         }
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = uri.port_u16().unwrap_or(if has_tls { 443 } else { 80 });
-        let given = self.user.as_ref().map(|user| anyhow::Ok((user.clone(), self.password(user)?)));
+        let user = self.user();
+        let given = user.map(|user| anyhow::Ok((user.to_owned(), self.password(user)?)));
         let given: Option<(String, String)> = given.transpose()?;
-        if self.user.as_ref().is_some_and(|user| user.contains(':')) {
+        if user.is_some_and(|user| user.contains(':')) {
             return Err(Usage("--user: HTTP Basic cannot carry a name with a colon".to_owned()).into());
         }
         if !has_tls {
             if given.is_some() && !is_loopback(&host) {
-                let problem = format!("{} would get the password in plain text: use https://", self.server);
+                let problem = format!("{} would get the password in plain text: use https://", self.server());
                 return Err(Usage(problem).into());
             }
             let login = given.map(|(user, password)| basic(&user, &password));
             return Ok(Server { host, port, security: Security::default(), login });
         }
-        let security = self.security(given.is_some())?;
+        let security = self.security(config, given.is_some())?;
         let given = given.as_ref().map(|(user, password)| (user.as_str(), password.as_str()));
         let login = given.or(security.password()).map(|(user, password)| basic(user, password));
         Ok(Server { host, port, security, login })
     }
 
     /// TLS, and the login of --command-config unless another one is given.
-    fn security(&self, has_login: bool) -> anyhow::Result<Security> {
-        let mut properties = match &self.command_config {
-            Some(path) => {
-                let text = std::fs::read_to_string(path)
-                    .with_context(|| format!("Cannot read --command-config {}", path.display()))?;
-                Properties::parse(&text)
-            }
-            None => Properties::new(),
-        };
-        let trusted = self.ca.as_ref().map(|file| file.to_str().context("--ca is not UTF-8"));
+    fn security(&self, config: Option<&Path>, has_login: bool) -> anyhow::Result<Security> {
+        let mut properties = Properties::new();
+        for (key, (value, _)) in client_settings(config)? {
+            properties.set(&key, &value);
+        }
+        let ca = self.ca.as_ref().or(profile::active().ca.as_ref());
+        let trusted = ca.map(|file| file.to_str().context("--ca is not UTF-8"));
         Ok(Security::take_https(&mut properties, trusted.transpose()?, !has_login)?)
     }
 
     fn password(&self, user: &str) -> anyhow::Result<String> {
-        match &self.password_file {
-            Some(file) => {
+        let of_profile = profile::active().password_file.as_ref().filter(|_| self.user.is_none());
+        match (&self.password_file, std::env::var(PASSWORD), of_profile) {
+            (Some(file), _, _) | (None, Err(_), Some(file)) => {
                 let text = std::fs::read_to_string(file)
                     .with_context(|| format!("Cannot read --password-file {}", file.display()))?;
                 Ok(text.trim_end_matches(['\r', '\n']).to_owned())
             }
-            None => std::env::var(PASSWORD).map_err(|_| {
-                Usage(format!(
-                    "--user {user} needs its password: --password-file, or {PASSWORD} in the environment"
-                ))
-                .into()
-            }),
+            (None, Ok(password), _) => Ok(password),
+            (None, Err(_), None) => {
+                let right = format!("--password-file, or {PASSWORD} in the environment");
+                Err(Usage(format!("--user {user} needs its password: {right}")).into())
+            }
         }
     }
 }

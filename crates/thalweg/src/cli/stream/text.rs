@@ -12,6 +12,8 @@ use thalweg_stream::plan::Plan;
 use thalweg_stream::transport::{Lies, Topics, Transport};
 use thalweg_stream::{Cluster, Guarantee, OnError};
 
+use crate::cli::profile;
+
 /// The transport between stages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Between {
@@ -57,16 +59,16 @@ pub struct Text {
     /// [default: at-least-once].
     #[arg(long, value_name = "GUARANTEE")]
     guarantee: Option<Guarantee>,
-    /// The bootstrap servers for topics between stages and for a topic of bad messages.
+    /// The bootstrap servers for topics between stages and for a topic of bad messages [default: those of the profile, or
+    /// localhost:9092].
     #[arg(
         long,
         short = 'b',
         value_name = "HOST:PORT,...",
         env = "THALWEG_BOOTSTRAP_SERVER",
-        default_value = "localhost:9092",
         value_parser = brokers
     )]
-    bootstrap_server: String,
+    bootstrap_server: Option<String>,
     /// A file of client properties, such as those for TLS and SASL, for topics between stages and a topic of bad messages; the
     /// format is that of a kafka stage's --properties.
     #[arg(long, value_name = "FILE", value_parser = NonEmptyStringValueParser::new())]
@@ -97,7 +99,17 @@ impl Text {
 
     /// The cluster for the transport and dead letters.
     pub fn cluster(&self) -> Cluster {
-        Cluster { bootstrap: self.bootstrap_server.clone(), properties: self.transport_properties.clone() }
+        let profile = profile::active();
+        let of_profile = || profile.command_config.as_ref().map(|path| path.display().to_string());
+        let bootstrap = self.bootstrap_server.clone().or_else(|| profile.bootstrap_server.clone());
+        if !profile.settings.is_empty() && self.transport_properties.is_none() {
+            let right = "use its command-config, or --transport-properties";
+            tracing::warn!("Settings of profile {} have no effect on streams: {right}", profile.name);
+        }
+        Cluster {
+            bootstrap: bootstrap.unwrap_or_else(|| "localhost:9092".to_owned()),
+            properties: self.transport_properties.clone().or_else(of_profile),
+        }
     }
 
     /// --properties, overridden by other options.

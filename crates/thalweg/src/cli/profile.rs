@@ -1,0 +1,68 @@
+//! Profiles: named defaults of the options that connect to a cluster, in one configuration file.
+//!
+//! What a command uses is decided in this order: its options, the environment, the profile, the default. The profile is
+//! the one of `--profile` or `THALWEG_PROFILE`, or else the one that the file says is in use. `serve` and the lab know no
+//! profiles: no file in a home directory should change a server or a measurement.
+
+mod commands;
+mod file;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+pub use commands::{ProfileCommand, document};
+use file::ConfigFile;
+
+/// The environment variable that selects a profile.
+pub const VARIABLE: &str = "THALWEG_PROFILE";
+/// The name that selects none.
+pub const NONE: &str = "none";
+
+/// The defaults of a profile. Fields are named after the options that they replace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// Its name; empty without a profile.
+    pub name: String,
+    /// `bootstrap-server`.
+    pub bootstrap_server: Option<String>,
+    /// `command-config`: a properties file with client settings.
+    pub command_config: Option<PathBuf>,
+    /// `settings`: client settings, which override those of the file.
+    pub settings: BTreeMap<String, String>,
+    /// `server`: the HTTP address of a node.
+    pub server: Option<String>,
+    /// `user`: the login there.
+    pub user: Option<String>,
+    /// `password-file`: the file with its password.
+    pub password_file: Option<PathBuf>,
+    /// `ca`: the certificates to trust there.
+    pub ca: Option<PathBuf>,
+    /// `format` of results.
+    pub format: Option<String>,
+}
+
+/// The profile of this process.
+static ACTIVE: OnceLock<Profile> = OnceLock::new();
+
+/// Chooses the profile of this process: the named one, or else the one that the configuration file says is in use.
+pub fn activate(named: Option<&str>) -> anyhow::Result<()> {
+    let profile = match named {
+        Some(NONE) => Profile::default(),
+        Some(name) => ConfigFile::read()?.profile(name)?,
+        None => ConfigFile::read()?.in_use()?,
+    };
+    // Only the first choice counts; a process makes one.
+    let _ = ACTIVE.set(profile);
+    Ok(())
+}
+
+/// The names of all profiles; none where the file cannot be read.
+pub fn names() -> Vec<String> {
+    ConfigFile::read().map(|file| file.names()).unwrap_or_default()
+}
+
+/// The profile of this process, empty without one.
+pub fn active() -> &'static Profile {
+    ACTIVE.get_or_init(Profile::default)
+}
