@@ -7,6 +7,7 @@ mod cluster;
 pub mod completion;
 mod connect;
 mod consume;
+mod debug;
 pub mod failure;
 mod global;
 mod group;
@@ -81,6 +82,8 @@ enum Command {
     E2eLatency(thalweg_lab::perf::EndToEndLatency),
     #[command(subcommand)]
     Profile(profile::ProfileCommand),
+    #[command(subcommand)]
+    Debug(debug::DebugCommand),
     Completion(completion::Completion),
     Man(man::Man),
 }
@@ -95,7 +98,8 @@ impl Command {
             | Command::Produce(_)
             | Command::Consume(_)
             | Command::Security(_)
-            | Command::Stream(_) => true,
+            | Command::Stream(_)
+            | Command::Debug(_) => true,
             Command::Serve(_)
             | Command::Lab(_)
             | Command::ProducerPerfTest(_)
@@ -169,6 +173,7 @@ impl Cli {
                 perf::run(test.is_json(), bars, async |output| test.run(output).await).await
             }
             Command::Profile(profile) => profile.run(),
+            Command::Debug(debug) => debug.run().await,
             Command::Completion(completion) => completion.run(),
             Command::Man(man) => man.run(),
         }

@@ -8,6 +8,7 @@ mod up;
 mod views;
 
 use clap::Subcommand;
+pub use status::state;
 
 /// Start a local cluster of several brokers, or show the health of a cluster.
 #[derive(Subcommand, Debug)]
@@ -19,6 +20,11 @@ pub enum Cluster {
 }
 
 impl Cluster {
+    /// Whether it connects to a cluster that it does not start.
+    pub fn connects(&self) -> bool {
+        matches!(self, Cluster::Status(_))
+    }
+
     /// Runs the command.
     pub async fn run(&self) -> anyhow::Result<()> {
         match self {

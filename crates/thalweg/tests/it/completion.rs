@@ -106,6 +106,7 @@ fn every_command_has_a_manual_page() {
     let create = page("thalweg-topic-create.1");
     assert!(create.contains("replication\\-factor") && create.contains("Examples:"), "{create}");
     page("thalweg-security-acl-add.1");
+    page("thalweg-debug-bundle.1");
     let hidden = dir.path().join("man1/thalweg-lab-worker.1");
     assert!(!hidden.exists(), "internal commands have no page");
     let Ok(shown) =

@@ -3,6 +3,7 @@
 mod binary;
 mod cluster;
 mod completion;
+mod debug_bundle;
 mod embedded_target;
 mod failures;
 mod http;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use thalweg_client::{ClientError, Connection, ConnectionOptions, Refused};
 use thalweg_config::EffectiveTopicConfig;
 use thalweg_wire::ErrorCode;
@@ -19,7 +19,7 @@ use super::health::Health;
 use super::report::{PartitionStatus, Quorum, QuorumNode, Reassignment, Role, Status, Unavailable};
 use super::views::Views;
 use crate::cli::connect::Connect;
-use crate::cli::failure::Unhealthy;
+use crate::cli::failure::{Failed, Unhealthy};
 use crate::cli::output::Output;
 use crate::cli::probe::{Answers, probe};
 
@@ -73,14 +73,29 @@ impl Show {
                 let not_reached: BTreeMap<_, _> = why.iter().cloned().collect();
                 let document = json!({ "health": health.name(), "brokers": [], "not_reached": not_reached });
                 self.output.show(&document, |_| Ok(String::new()))?;
-                let texts: Vec<String> = why.into_iter().map(|(_, why)| why).collect();
-                let why = format!("No broker answers: {}", texts.join("; "));
-                return Err(Unhealthy { code: health.exit_code(), why }.into());
+                return Err(Unhealthy { code: health.exit_code(), why: unreachable(why) }.into());
             }
         };
         self.output.show(&status.to_json(), |style| Ok(status.to_text(style)))?;
         Ok(status.judge()?)
     }
+}
+
+/// The state of a cluster as a document; fails if no broker answers.
+pub async fn state(
+    bootstrap: &[String],
+    options: &ConnectionOptions,
+    within: Duration,
+) -> anyhow::Result<Value> {
+    match ask(bootstrap, options, within).await? {
+        Ok(status) => Ok(status.to_json()),
+        Err(why) => Err(Failed(unreachable(why)).into()),
+    }
+}
+
+fn unreachable(why: NotReached) -> String {
+    let texts: Vec<String> = why.into_iter().map(|(_, why)| why).collect();
+    format!("No broker answers: {}", texts.join("; "))
 }
 
 /// The addresses that did not answer, each with why.
