@@ -68,6 +68,8 @@ class Node:
         if cluster.realm:
             cluster.realm.authority.sign("node", self.keystore)
             replace(self.truststore, cluster.realm.authority.ca.read_bytes())
+        # What it runs, if it is Thalweg's and not the binary under test.
+        self.binary = None
         self.process = None
         # Whether it may be down: it was killed on purpose.
         self.is_down = True
@@ -116,7 +118,7 @@ class Node:
             if self.make == "thalweg":
                 is_first = self.cluster.realm and self.is_controller() and not self.data.exists()
                 users = self.cluster.realm.format_options() if is_first else []
-                command = [thalweg_binary(), "serve", str(properties), *users]
+                command = [self.binary or thalweg_binary(), "serve", str(properties), *users]
             else:
                 temporary = f"-Djava.io.tmpdir={self.directory}"
                 logging = log_to_stderr(self.directory / "log4j2.properties", "INFO")

@@ -19,6 +19,7 @@ from ordeal import PARTITIONS, Ordeal
 from replicas import batches
 from suite import NIGHTLY, Skip, each, main, until
 from transaction_tests import *  # noqa: F403
+from upgrade_tests import *  # noqa: F403
 from writer import HURRIED_S, UNHURRIED_S, read_all
 
 FAULTS = int(os.environ.get("FAULTS", "80" if NIGHTLY else "6"))
