@@ -91,24 +91,19 @@ enum Command {
 impl Command {
     /// Whether a profile has an effect on it.
     fn uses_profile(&self) -> bool {
-        match self {
-            Command::Cluster(cluster) => cluster.connects(),
-            Command::Topic(_)
-            | Command::Group(_)
-            | Command::Produce(_)
-            | Command::Consume(_)
-            | Command::Security(_)
-            | Command::Stream(_)
-            | Command::Debug(_) => true,
+        let is_without = matches!(
+            self,
             Command::Serve(_)
-            | Command::Lab(_)
-            | Command::ProducerPerfTest(_)
-            | Command::ConsumerPerfTest(_)
-            | Command::E2eLatency(_)
-            | Command::Profile(_)
-            | Command::Completion(_)
-            | Command::Man(_) => false,
-        }
+                | Command::Cluster(cluster::Cluster::Up(_))
+                | Command::Lab(_)
+                | Command::ProducerPerfTest(_)
+                | Command::ConsumerPerfTest(_)
+                | Command::E2eLatency(_)
+                | Command::Profile(_)
+                | Command::Completion(_)
+                | Command::Man(_)
+        );
+        !is_without
     }
 }
 

@@ -20,11 +20,6 @@ pub enum Cluster {
 }
 
 impl Cluster {
-    /// Whether it connects to a cluster that it does not start.
-    pub fn connects(&self) -> bool {
-        matches!(self, Cluster::Status(_))
-    }
-
     /// Runs the command.
     pub async fn run(&self) -> anyhow::Result<()> {
         match self {
