@@ -1,7 +1,6 @@
 //! The command line: one subcommand per file.
 //!
-//! Exit codes: 0 for success, 1 for a failure, 2 for invalid arguments. `cluster status` has more, by the health of
-//! the cluster.
+//! Exit codes are in the help text below, and decided in `failure`.
 
 mod cluster;
 pub mod completion;
@@ -48,7 +47,17 @@ Examples:
   thalweg stream run 'time | log'            a line from source to sink
 
 Every command but serve, stream and cluster up talks to any cluster that speaks Kafka's protocol: see --bootstrap-server.
---format table|json|yaml of each command with a result may also stand before the command."
+--format table|json|yaml of each command with a result may also stand before the command.
+
+Exit codes:
+  0  success
+  1  failure
+  2  invalid arguments or settings
+  3  cluster status: the cluster is degraded
+  4  cluster status: the cluster is unavailable
+  5  no broker answers
+  6  refused: the login failed, or an ACL does not allow it
+  7  what was named, such as a topic or a group, does not exist"
 )]
 pub struct Cli {
     #[command(flatten)]

@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitCode;
 
 use crate::logging;
-use thalweg_client::{BootstrapError, ClientError, InvalidProperty, InvalidSetting};
+use thalweg_client::{BootstrapError, ClientError, ConsumerError, InvalidProperty, InvalidSetting, Refused};
 use thalweg_config::{BadAssignment, RefusedConfig};
 use thalweg_lab::perf::PerfError;
 use thalweg_lab::result::ReadError;
@@ -13,7 +13,7 @@ use thalweg_lab::workload::WorkloadError;
 use thalweg_stream::NotExactlyOnce;
 use thalweg_stream::deployment::WrongProperty;
 use thalweg_stream::language::Complaints;
-use thalweg_wire::ApiKey;
+use thalweg_wire::{ApiKey, ErrorCode};
 
 /// Arguments that do not go together, or have no meaning.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +24,11 @@ pub struct Usage(pub String);
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Failed(pub String);
+
+/// A server asks for a login, or does not accept it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Denied(pub String);
 
 /// The command ran, and its result has a special exit code.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +50,52 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     match error.downcast_ref::<Unhealthy>() {
         Some(unhealthy) => ExitCode::from(unhealthy.code),
         None if is_usage(error) => ExitCode::from(2),
-        None => ExitCode::FAILURE,
+        None => ExitCode::from(error.chain().find_map(kind).unwrap_or(1)),
+    }
+}
+
+/// No broker answers; the same as that of `cluster status`.
+pub const UNREACHABLE: u8 = 5;
+/// The login failed, or an ACL does not allow it.
+const REFUSED: u8 = 6;
+/// What was named does not exist.
+const NOT_FOUND: u8 = 7;
+
+/// The exit code of an error of a cluster, if it has its own.
+fn kind(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
+    if cause.is::<Denied>() {
+        return Some(REFUSED);
+    }
+    let of_perf = || match cause.downcast_ref::<PerfError>()? {
+        PerfError::Client(error) | PerfError::Consumer(ConsumerError::Client(error)) => Some(error),
+        _ => None,
+    };
+    let of_consumer = || match cause.downcast_ref::<ConsumerError>()? {
+        ConsumerError::Client(error) => Some(error),
+        _ => None,
+    };
+    let code = match cause.downcast_ref::<ClientError>().or_else(of_consumer).or_else(of_perf) {
+        Some(ClientError::ConnectFailed(_) | ClientError::ConnectTimedOut(_) | ClientError::Handshake(_)) => {
+            return Some(UNREACHABLE);
+        }
+        Some(ClientError::Authentication(_)) => return Some(REFUSED),
+        Some(error) => error.error_code()?,
+        None => cause.downcast_ref::<Refused>()?.error_code,
+    };
+    match code {
+        ErrorCode::TopicAuthorizationFailed
+        | ErrorCode::GroupAuthorizationFailed
+        | ErrorCode::ClusterAuthorizationFailed
+        | ErrorCode::TransactionalIdAuthorizationFailed
+        | ErrorCode::DelegationTokenAuthorizationFailed
+        | ErrorCode::SaslAuthenticationFailed => Some(REFUSED),
+        ErrorCode::UnknownTopicOrPartition
+        | ErrorCode::UnknownTopicId
+        | ErrorCode::GroupIdNotFound
+        | ErrorCode::ResourceNotFound
+        | ErrorCode::DelegationTokenNotFound
+        | ErrorCode::TransactionalIdNotFound => Some(NOT_FOUND),
+        _ => None,
     }
 }
 

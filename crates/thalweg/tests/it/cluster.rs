@@ -359,7 +359,7 @@ fn a_secured_cluster_stays_secured() {
     // The addresses are in the file.
     ask("topic create orders --replication-factor 2");
     let (code, _, error) = run(thalweg("topic list --bootstrap-server").arg(&up.brokers()[0].clients));
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(5));
     assert!(error.contains("TLS listener"), "{error}");
     up.stop();
     let up = Up::start(dir.path(), "--brokers 2");

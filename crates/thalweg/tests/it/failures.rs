@@ -1,5 +1,5 @@
 //! Failures are reported at once, in one line on standard error, with the right exit code: 1 for a failure, 2 for
-//! invalid arguments.
+//! invalid arguments, 5 if no broker answers, 7 if there is no such topic or group.
 use thalweg_ports::free_port;
 
 use crate::binary::{Broker, run, run_with_input, thalweg, until};
@@ -78,7 +78,7 @@ fn a_closed_port_is_named() {
     let free = format!("127.0.0.1:{}", free_port());
     for mut command in commands(&free) {
         let (code, out, error) = run(&mut command);
-        assert_eq!((code, out.as_str()), (Some(1), ""), "{command:?}: {error}");
+        assert_eq!((code, out.as_str()), (Some(5), ""), "{command:?}: {error}");
         assert!(error.starts_with(&format!("thalweg: Cannot connect to {free}: ")), "{command:?}: {error}");
         assert_eq!(error.lines().count(), 1, "{command:?}: {error}");
     }
@@ -95,7 +95,7 @@ fn servers_of_other_protocols_are_recognised() {
         let address = answering(answer);
         for mut command in commands(&address) {
             let (code, out, error) = run(&mut command);
-            assert_eq!((code, out.as_str()), (Some(1), ""), "{command:?}: {error}");
+            assert_eq!((code, out.as_str()), (Some(5), ""), "{command:?}: {error}");
             let expected = format!("thalweg: {address} did not answer like a Kafka broker: {expected}\n");
             assert_eq!(error, expected, "{command:?}");
         }
@@ -108,7 +108,7 @@ fn a_server_that_says_nothing_is_not_waited_for_longer_than_the_setup_may_take()
     let address = silent.local_addr().expect("an address").to_string();
     let mut command = thalweg("topic list --set socket.connection.setup.timeout.ms=200 --bootstrap-server");
     let (code, _, error) = run(command.arg(&address));
-    assert_eq!(code, Some(1), "{error}");
+    assert_eq!(code, Some(5), "{error}");
     assert!(error.contains("did not answer like a Kafka broker: no answer within 200 ms"), "{error}");
 }
 
@@ -134,7 +134,7 @@ fn a_topic_or_group_that_does_not_exist_is_named() {
     ] {
         let mut command = thalweg(line);
         let (code, _, error) = run(command.env("THALWEG_BOOTSTRAP_SERVER", &broker.address));
-        assert_eq!((code, error), (Some(1), format!("thalweg: {expected}")), "{line}");
+        assert_eq!((code, error), (Some(7), format!("thalweg: {expected}")), "{line}");
     }
     let mut created = thalweg("topic create t");
     let (code, out, error) = run(created.env("THALWEG_BOOTSTRAP_SERVER", &broker.address));

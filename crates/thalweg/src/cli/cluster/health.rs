@@ -1,6 +1,6 @@
 //! The health of a cluster, from the answers of its parts: the problems listed by a status, and the exit code.
 
-use crate::cli::failure::Unhealthy;
+use crate::cli::failure::{self, Unhealthy};
 use crate::cli::output::Style;
 
 use super::report::{BrokerStatus, PartitionStatus, Reach, Status, Unavailable};
@@ -47,7 +47,7 @@ impl Health {
             Health::Healthy => 0,
             Health::Degraded => 3,
             Health::Unavailable => 4,
-            Health::Unreachable => 5,
+            Health::Unreachable => failure::UNREACHABLE,
         }
     }
 }

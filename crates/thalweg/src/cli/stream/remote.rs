@@ -20,7 +20,7 @@ use thalweg_client::{Properties, Security, TlsFault};
 use tokio::net::TcpStream;
 
 use crate::cli::connect::client_settings;
-use crate::cli::failure::{Failed, Usage};
+use crate::cli::failure::{Denied, Failed, Usage};
 use crate::cli::output::Output;
 use crate::cli::profile;
 
@@ -153,7 +153,7 @@ impl Http {
             asked.map_err(|_| Failed(format!("{uri}: no answer within {ANSWER_TIMEOUT:?}")))??;
         if status == StatusCode::UNAUTHORIZED && server.login.is_none() {
             let right = "log in with --user and --password-file, or with https by --command-config";
-            return Err(Failed(format!("{uri} asks for a login: {right}")).into());
+            return Err(Denied(format!("{uri} asks for a login: {right}")).into());
         }
         Ok((uri, status, body))
     }
