@@ -4,7 +4,7 @@
 //! being able to read it brings a warning. Refuses unknown fields, and says which are known.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,7 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, Value, value};
 use super::{NONE, Profile};
 use crate::cli::failure::Usage;
 use crate::cli::output::FORMATS;
+use crate::logging;
 
 /// The environment variable with another path.
 const VARIABLE: &str = "THALWEG_CONFIG";
@@ -334,11 +335,8 @@ fn is_public(metadata: &std::fs::Metadata) -> bool {
 
 fn warn(path: &Path) {
     let path = path.display();
-    // A profile is chosen before there is a log; and standard error may be closed.
-    let _ = writeln!(
-        std::io::stderr(),
-        "thalweg: {path} has secrets, and other users may read it: `chmod 600 {path}`"
-    );
+    // A profile is chosen before there is a log.
+    logging::say(&format!("{path} has secrets, and other users may read it: `chmod 600 {path}`"));
 }
 
 fn no_home() -> Usage {
