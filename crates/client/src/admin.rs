@@ -1,4 +1,5 @@
-//! Administrative requests as methods: topics, configurations, groups, records, leaders, users, ACLs.
+//! Administrative requests as methods: topics, configurations, groups, records, leaders, reassignments, log directories,
+//! transactions, quotas, features, the quorum, users, ACLs.
 //!
 //! Each request is sent to the broker that serves it: changes of the cluster to the controller (with KRaft, any
 //! broker forwards them), groups to their coordinators, records to the leaders. Retriable errors, such as a
@@ -7,10 +8,18 @@
 
 mod acls;
 mod configs;
+mod features;
+mod group_offsets;
 mod groups;
+mod log_dirs;
+mod nodes;
 mod partitions;
+mod quorum;
+mod quotas;
+mod reassignments;
 mod tokens;
 mod topics;
+mod transactions;
 mod users;
 
 use std::collections::BTreeMap;
@@ -21,13 +30,30 @@ use thalweg_wire::Request;
 use crate::cluster::Cluster;
 use crate::connection::RequestOptions;
 use crate::error::{ClientError, Refused};
+use crate::offsets::TopicPartition;
 use crate::retry::Retry;
 
-pub use configs::{ConfigChange, ConfigEntry, ConfigOperation, ConfigResource};
-pub use groups::{GroupDescription, GroupListing, GroupMember};
+pub use configs::{
+    ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigResourceKind, ConfigSource,
+    DescribeConfigs,
+};
+pub use features::{Feature, FeatureChange, FeatureUpdate, Features};
+pub use group_offsets::ShareOffset;
+pub use groups::{
+    GroupDescription, GroupFilter, GroupKind, GroupListing, GroupMember, MemberToRemove, StreamsTask,
+    StreamsTaskRole, Subtopology,
+};
+pub use log_dirs::{LogDir, LogDirReplica, Replica};
 pub use partitions::Election;
+pub use quorum::{ControllerEndpoint, QuorumDescription, QuorumReplica};
+pub use quotas::{QuotaChanges, QuotaEntity, QuotaEntityKind, QuotaFilter, QuotaMatch, Quotas};
+pub use reassignments::PartitionReassignment;
 pub use tokens::{DelegationToken, NewDelegationToken};
 pub use topics::{ClusterDescription, CreatedTopic, NewTopic};
+pub use transactions::{
+    AbortTransaction, ActiveProducer, FencedProducer, TransactionDescription, TransactionFilter,
+    TransactionListing,
+};
 pub use users::{SCRAM_ITERATIONS, UserCredentials};
 
 /// The result of each item.
@@ -104,6 +130,15 @@ impl Admin {
             let _ = self.cluster.refresh(&[], false).await;
         }
     }
+}
+
+/// The partitions of each topic, as requests name them.
+fn by_topic<'a>(partitions: impl Iterator<Item = &'a TopicPartition>) -> BTreeMap<&'a str, Vec<i32>> {
+    let mut topics: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
+    for at in partitions {
+        topics.entry(&at.topic).or_default().push(at.partition);
+    }
+    topics
 }
 
 fn refused(code: i16, message: Option<&str>, what: impl FnOnce() -> String) -> Result<(), ClientError> {

@@ -4,6 +4,7 @@
 //! ended. Requests that a broker may hold for a while (Fetch, JoinGroup) need a connection of their own, because a
 //! broker answers one request of a connection at a time: [`Cluster::dedicated`]. Nothing happens in the background.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ use crate::stream::Connector;
 /// The first version of FindCoordinator that finds several coordinators at once.
 const FIND_COORDINATORS_FROM: i16 = 4;
 
+/// Keys that one request for several coordinators names.
+const KEYS_PER_REQUEST: usize = 1000;
+
 /// Poll interval while waiting for a topic.
 const TOPIC_RETRY: Duration = Duration::from_millis(100);
 
@@ -33,6 +37,16 @@ pub enum CoordinatorKind {
     Group,
     /// The transactions of a transactional id.
     Transaction,
+}
+
+impl CoordinatorKind {
+    /// As FindCoordinator names it.
+    fn code(self) -> i8 {
+        match self {
+            CoordinatorKind::Group => 0,
+            CoordinatorKind::Transaction => 1,
+        }
+    }
 }
 
 /// A cluster. Clones share connections and metadata.
@@ -262,10 +276,7 @@ impl Cluster {
         let any = self.any().await?;
         let several =
             any.versions().newest(ApiKey::FindCoordinator, i16::MAX) >= Some(FIND_COORDINATORS_FROM);
-        let key_type = match kind {
-            CoordinatorKind::Group => 0,
-            CoordinatorKind::Transaction => 1,
-        };
+        let key_type = kind.code();
         let request = match several {
             true => FindCoordinatorRequest {
                 key_type,
@@ -278,6 +289,42 @@ impl Cluster {
         };
         let response = any.send(&request).await?;
         Ok(coordinator_address(response, kind, key)?)
+    }
+
+    /// The addresses of the coordinators of several groups or transactional ids, by one request for many of them where
+    /// the broker can answer it.
+    pub(crate) async fn find_coordinators(
+        &self,
+        kind: CoordinatorKind,
+        keys: &[String],
+    ) -> Result<BTreeMap<String, Result<String, ClientError>>, ClientError> {
+        let any = self.any().await?;
+        let newest = any.versions().newest(ApiKey::FindCoordinator, i16::MAX);
+        let mut found = BTreeMap::new();
+        if newest < Some(FIND_COORDINATORS_FROM) {
+            for key in keys {
+                found.insert(key.clone(), self.find_coordinator(kind, key).await);
+            }
+            return Ok(found);
+        }
+        for keys in keys.chunks(KEYS_PER_REQUEST) {
+            let request = FindCoordinatorRequest {
+                key_type: kind.code(),
+                coordinator_keys: keys.to_vec(),
+                ..FindCoordinatorRequest::default()
+            };
+            let response = any.send(&request).await?;
+            Refused::check(response.error_code, response.error_message.as_deref(), || {
+                format!("Coordinators of {} keys", keys.len())
+            })?;
+            for one in response.coordinators {
+                let key = one.key.clone();
+                let response = FindCoordinatorResponse { coordinators: vec![one], ..Default::default() };
+                let address = coordinator_address(response, kind, &key).map_err(ClientError::from);
+                found.insert(key, address);
+            }
+        }
+        Ok(found)
     }
 
     /// A new unshared connection to an address, for requests that the broker may hold for a while.

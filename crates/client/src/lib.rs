@@ -5,7 +5,8 @@
 //! - [`Producer`] sends records at a cost per record of varints and a copy, idempotently, and in transactions by both of
 //!   Kafka's protocols.
 //! - [`Consumer`] reads partitions, or a share of a group's, one fetch ahead of the caller; eagerly or cooperatively.
-//! - [`Admin`] creates, describes, alters and deletes topics, configurations, groups, offsets and records.
+//! - [`Admin`] does what Kafka's Admin does: topics, configurations, groups, offsets, reassignments, transactions, quotas
+//!   and more, with an error for each object.
 //! - [`Cluster`] knows the brokers, the leaders and the coordinators, and keeps connections that its users share.
 //! - [`Connection`] sends typed requests over any byte stream, many at a time, at the newest version both sides speak.
 //! - [`Security`] is TLS and SASL, by Kafka's settings; [`Properties`] are those settings as text.
@@ -157,9 +158,14 @@ mod versions;
 
 pub use address::bootstrap_servers;
 pub use admin::{
-    Admin, ClusterDescription, ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, CreatedTopic,
-    DelegationToken, Election, GroupDescription, GroupListing, GroupMember, NewDelegationToken, NewTopic,
-    Outcomes, SCRAM_ITERATIONS, UserCredentials,
+    AbortTransaction, ActiveProducer, Admin, ClusterDescription, ConfigChange, ConfigEntry, ConfigOperation,
+    ConfigResource, ConfigResourceKind, ConfigSource, ControllerEndpoint, CreatedTopic, DelegationToken,
+    DescribeConfigs, Election, Feature, FeatureChange, FeatureUpdate, Features, FencedProducer,
+    GroupDescription, GroupFilter, GroupKind, GroupListing, GroupMember, LogDir, LogDirReplica,
+    MemberToRemove, NewDelegationToken, NewTopic, Outcomes, PartitionReassignment, QuorumDescription,
+    QuorumReplica, QuotaChanges, QuotaEntity, QuotaEntityKind, QuotaFilter, QuotaMatch, Quotas, Replica,
+    SCRAM_ITERATIONS, ShareOffset, StreamsTask, StreamsTaskRole, Subtopology, TransactionDescription,
+    TransactionFilter, TransactionListing, UserCredentials,
 };
 pub use byte_stream::ByteStream;
 pub use cluster::{Cluster, CoordinatorKind, WeakCluster};

@@ -19,9 +19,9 @@ use crate::connection::Connection;
 use crate::error::{ClientError, Refused, VersionMismatch};
 
 /// The last versions of OffsetCommit and OffsetFetch that name topics by their names.
-const NAMES_UNTIL: i16 = 9;
+pub(crate) const NAMES_UNTIL: i16 = 9;
 /// The first version of OffsetFetch that asks for several groups.
-const FETCH_GROUPS_FROM: i16 = 8;
+pub(crate) const FETCH_GROUPS_FROM: i16 = 8;
 
 /// A partition of a topic.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -52,8 +52,14 @@ pub enum OffsetSpec {
     Latest,
     /// The log start offset.
     Earliest,
-    /// The record with the largest timestamp.
+    /// The record with the largest timestamp; from version 7 on.
     MaxTimestamp,
+    /// The log start offset on local disk; from version 8 on. Without tiered storage, the same as `Earliest`.
+    EarliestLocal,
+    /// The end of tiered storage; from version 9 on.
+    LatestTiered,
+    /// The first offset that is not in tiered storage yet; from version 11 on.
+    EarliestPendingUpload,
     /// The first record at or after this time, in milliseconds since 1970.
     At(i64),
 }
@@ -64,6 +70,9 @@ impl OffsetSpec {
             OffsetSpec::Latest => -1,
             OffsetSpec::Earliest => -2,
             OffsetSpec::MaxTimestamp => -3,
+            OffsetSpec::EarliestLocal => -4,
+            OffsetSpec::LatestTiered => -5,
+            OffsetSpec::EarliestPendingUpload => -6,
             OffsetSpec::At(ms) => ms,
         }
     }

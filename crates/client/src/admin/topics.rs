@@ -1,6 +1,6 @@
 //! Topics and the cluster that holds them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_wire::Uuid;
 use thalweg_wire::request::create_partitions_request::CreatePartitionsTopic;
@@ -49,6 +49,9 @@ pub struct CreatedTopic {
     pub replication_factor: i16,
 }
 
+/// The first version of DescribeCluster that includes fenced brokers (KIP-1073).
+const FENCED_FROM: i16 = 2;
+
 /// The cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterDescription {
@@ -58,6 +61,8 @@ pub struct ClusterDescription {
     pub controller_id: Option<i32>,
     /// Its brokers.
     pub brokers: Vec<BrokerAddress>,
+    /// The brokers among them that are registered but fenced: stopped, or not caught up. Reported from version 2 on.
+    pub fenced: BTreeSet<i32>,
 }
 
 impl Admin {
@@ -152,9 +157,13 @@ impl Admin {
 
     /// Describes the cluster.
     pub async fn describe_cluster(&self) -> Result<ClusterDescription, ClientError> {
-        let request = DescribeClusterRequest::default();
-        let response = self.cluster.send_any(&request).await?;
+        let connection = self.cluster.any().await?;
+        let include_fenced_brokers = connection.version_of::<DescribeClusterRequest>()? >= FENCED_FROM;
+        let request = DescribeClusterRequest { include_fenced_brokers, ..Default::default() };
+        let response = connection.send(&request).await?;
         refused(response.error_code, response.error_message.as_deref(), || "The cluster".to_owned())?;
+        let fenced = response.brokers.iter().filter(|broker| broker.is_fenced);
+        let fenced = fenced.map(|broker| broker.broker_id).collect();
         let brokers = response.brokers.into_iter().map(|broker| BrokerAddress {
             id: broker.broker_id,
             host: broker.host,
@@ -165,6 +174,7 @@ impl Admin {
             cluster_id: response.cluster_id,
             controller_id: (response.controller_id >= 0).then_some(response.controller_id),
             brokers: brokers.collect(),
+            fenced,
         })
     }
 }

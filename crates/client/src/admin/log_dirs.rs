@@ -1,0 +1,141 @@
+//! The log directories of brokers, and the replicas in them (KIP-113).
+
+use std::collections::BTreeMap;
+
+use thalweg_wire::request::alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic};
+use thalweg_wire::request::describe_log_dirs_request::DescribableLogDirTopic;
+use thalweg_wire::request::{AlterReplicaLogDirsRequest, DescribeLogDirsRequest};
+
+use super::{Admin, Outcomes, by_topic, refused};
+use crate::error::ClientError;
+use crate::offsets::TopicPartition;
+
+/// A log directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogDir {
+    /// The size of its file system in bytes, if the broker reports it.
+    pub total_bytes: Option<i64>,
+    /// The free space of its file system in bytes, if the broker reports it.
+    pub usable_bytes: Option<i64>,
+    /// Whether it takes no new replicas.
+    pub is_cordoned: bool,
+    /// Its replicas. One that moves here is beside that in the other directory.
+    pub replicas: BTreeMap<TopicPartition, LogDirReplica>,
+}
+
+/// A replica in a log directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogDirReplica {
+    /// Its size in bytes.
+    pub bytes: i64,
+    /// How far it is behind: the high watermark, or for a moving replica the other's end.
+    pub lag: i64,
+    /// Whether it is still to take the place of a replica in another directory.
+    pub is_future: bool,
+}
+
+/// The replica of a partition on a broker.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Replica {
+    /// The broker.
+    pub broker: i32,
+    /// The partition.
+    pub at: TopicPartition,
+}
+
+impl Admin {
+    /// The log directories of brokers, these or all, by path. With partitions, only their replicas are described.
+    pub async fn describe_log_dirs(
+        &self,
+        brokers: Option<&[i32]>,
+        partitions: Option<&[TopicPartition]>,
+    ) -> Result<Outcomes<i32, Outcomes<String, LogDir>>, ClientError> {
+        let request = |_| DescribeLogDirsRequest {
+            topics: partitions.map(|partitions| {
+                let topics = by_topic(partitions.iter()).into_iter();
+                let topics = topics.map(|(topic, partitions)| DescribableLogDirTopic {
+                    topic: topic.to_owned(),
+                    partitions,
+                });
+                topics.collect()
+            }),
+        };
+        self.ask_brokers(brokers, request, |broker, response| {
+            refused(response.error_code, None, || format!("Log directories of broker {broker}"))?;
+            let known = |bytes: i64| (bytes >= 0).then_some(bytes);
+            let dirs = response.results.into_iter().map(|dir| {
+                let what = || format!("Log directory {} of broker {broker}", dir.log_dir);
+                let outcome = refused(dir.error_code, None, what);
+                let mut replicas = BTreeMap::new();
+                for topic in dir.topics {
+                    for partition in topic.partitions {
+                        let at = TopicPartition::new(topic.name.as_str(), partition.partition_index);
+                        let replica = LogDirReplica {
+                            bytes: partition.partition_size,
+                            lag: partition.offset_lag,
+                            is_future: partition.is_future_key,
+                        };
+                        replicas.insert(at, replica);
+                    }
+                }
+                let described = LogDir {
+                    total_bytes: known(dir.total_bytes),
+                    usable_bytes: known(dir.usable_bytes),
+                    is_cordoned: dir.is_cordoned,
+                    replicas,
+                };
+                (dir.log_dir, outcome.map(|()| described))
+            });
+            Ok(dirs.collect())
+        })
+        .await
+    }
+
+    /// Moves replicas to other log directories of their brokers, by absolute path. Progress is in
+    /// [`Admin::describe_log_dirs`].
+    pub async fn alter_replica_log_dirs(
+        &self,
+        moves: &BTreeMap<Replica, String>,
+    ) -> Result<Outcomes<Replica>, ClientError> {
+        let mut brokers: Vec<i32> = moves.keys().map(|replica| replica.broker).collect();
+        brokers.dedup();
+        let request = |broker| {
+            let mut dirs: BTreeMap<&str, Vec<&TopicPartition>> = BTreeMap::new();
+            for (replica, path) in moves.iter().filter(|(replica, _)| replica.broker == broker) {
+                dirs.entry(path).or_default().push(&replica.at);
+            }
+            let dirs = dirs.into_iter().map(|(path, partitions)| {
+                let topics = by_topic(partitions.into_iter()).into_iter();
+                let topics = topics
+                    .map(|(name, partitions)| AlterReplicaLogDirTopic { name: name.to_owned(), partitions });
+                AlterReplicaLogDir { path: path.to_owned(), topics: topics.collect() }
+            });
+            AlterReplicaLogDirsRequest { dirs: dirs.collect() }
+        };
+        let answers = self
+            .ask_brokers(Some(&brokers), request, |broker, response| {
+                let mut outcomes = Outcomes::new();
+                for topic in response.results {
+                    for partition in topic.partitions {
+                        let at = TopicPartition::new(topic.topic_name.as_str(), partition.partition_index);
+                        let what = || format!("Moving the replica of {at} on broker {broker}");
+                        let outcome = refused(partition.error_code, None, what);
+                        outcomes.insert(Replica { broker, at }, outcome);
+                    }
+                }
+                Ok(outcomes)
+            })
+            .await?;
+        let mut outcomes = Outcomes::new();
+        for (broker, answer) in answers {
+            match answer {
+                Ok(of_broker) => outcomes.extend(of_broker),
+                Err(error) => {
+                    let asked = moves.keys().filter(|replica| replica.broker == broker);
+                    outcomes.extend(asked.map(|replica| (replica.clone(), Err(error.clone()))));
+                }
+            }
+        }
+        Ok(outcomes)
+    }
+}

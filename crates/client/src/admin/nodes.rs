@@ -1,0 +1,290 @@
+//! Which broker answers a request: the coordinators of groups and transactional ids, the leaders of partitions, or each
+//! broker. A request for many objects is split by broker, sent to all of them at the same time, and repeated for
+//! the objects whose error passes, within the time of a call.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use thalweg_wire::{ErrorCode, Request};
+use tokio::task::JoinSet;
+
+use super::{Admin, GRACE, Outcomes};
+use crate::cluster::{Cluster, CoordinatorKind};
+use crate::connection::{Connection, RequestOptions};
+use crate::coordinator::version_up_to;
+use crate::error::{BrokerUnknown, ClientError, Refused};
+use crate::offsets::TopicPartition;
+use crate::retry::Retry;
+
+/// Groups or transactional ids that one request names. Kafka has no limit, but a large answer holds up the broker.
+const KEYS_PER_REQUEST: usize = 500;
+
+/// A broker, by what is known of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Node {
+    Id(i32),
+    Address(String),
+}
+
+impl Node {
+    async fn connection(&self, cluster: &Cluster) -> Result<Connection, ClientError> {
+        match self {
+            Node::Id(id) => cluster.broker(*id).await,
+            Node::Address(address) => cluster.connection_to(address).await,
+        }
+    }
+}
+
+/// Objects without a final outcome so far.
+struct Pending<K, T> {
+    retry: Retry,
+    left: BTreeSet<K>,
+    outcomes: Outcomes<K, T>,
+}
+
+impl<K: Ord + Clone, T> Pending<K, T> {
+    fn new(retry: Retry, keys: impl IntoIterator<Item = K>) -> Pending<K, T> {
+        Pending { retry, left: keys.into_iter().collect(), outcomes: Outcomes::new() }
+    }
+
+    /// Takes outcomes; waits and returns true if some objects are worth another attempt.
+    async fn again(&mut self, outcomes: Outcomes<K, T>) -> bool {
+        self.outcomes.extend(outcomes);
+        let outcomes = &self.outcomes;
+        let failure = |key: &K| outcomes.get(key)?.as_ref().err();
+        self.left.retain(|key| failure(key).is_some_and(ClientError::is_retriable));
+        let first = self.left.iter().find_map(failure);
+        let Some(pause) = first.and_then(|error| self.retry.pause_after(error)) else { return false };
+        tokio::time::sleep(pause).await;
+        true
+    }
+}
+
+/// An object that the answer does not mention.
+fn left_out(what: String) -> ClientError {
+    let message = Some("the broker's answer leaves it out".to_owned());
+    Refused { what, error_code: ErrorCode::UnknownServerError, message }.into()
+}
+
+impl Admin {
+    /// Sends requests at versions up to `newest`, all at the same time; returns the answers with their labels.
+    async fn send_all<L, R>(
+        &self,
+        requests: impl IntoIterator<Item = (L, Node, R)>,
+        newest: i16,
+    ) -> Vec<(L, Result<R::Response, ClientError>)>
+    where
+        L: Send + 'static,
+        R: Request + Send + Sync + 'static,
+        R::Response: Send + 'static,
+    {
+        let timeout = Some(self.timeout + GRACE);
+        let mut sent = JoinSet::new();
+        for (label, node, request) in requests {
+            let cluster = self.cluster.clone();
+            sent.spawn(async move {
+                let answer = async {
+                    let connection = node.connection(&cluster).await?;
+                    let version = Some(version_up_to::<R>(&connection, newest)?);
+                    connection.send_with(&request, RequestOptions { version, timeout }).await
+                };
+                (label, answer.await)
+            });
+        }
+        sent.join_all().await
+    }
+
+    /// Asks the coordinators of groups or transactional ids, each for all of its own at once.
+    pub(super) async fn ask_coordinators<R, T>(
+        &self,
+        kind: CoordinatorKind,
+        keys: &[String],
+        request: impl Fn(Vec<String>) -> R,
+        read: impl Fn(R::Response) -> Outcomes<String, T>,
+    ) -> Outcomes<String, T>
+    where
+        R: Request + Send + Sync + 'static,
+        R::Response: Send + 'static,
+    {
+        self.ask_coordinators_up_to(kind, keys, i16::MAX, request, read).await
+    }
+
+    /// As [`Admin::ask_coordinators`], at versions up to `newest`.
+    pub(super) async fn ask_coordinators_up_to<R, T>(
+        &self,
+        kind: CoordinatorKind,
+        keys: &[String],
+        newest: i16,
+        request: impl Fn(Vec<String>) -> R,
+        read: impl Fn(R::Response) -> Outcomes<String, T>,
+    ) -> Outcomes<String, T>
+    where
+        R: Request + Send + Sync + 'static,
+        R::Response: Send + 'static,
+    {
+        let mut pending = Pending::new(self.retry(), keys.iter().cloned());
+        loop {
+            let left: Vec<String> = pending.left.iter().cloned().collect();
+            let outcomes = self.ask_coordinators_once((kind, newest), left, &request, &read).await;
+            if !pending.again(outcomes).await {
+                return pending.outcomes;
+            }
+        }
+    }
+
+    async fn ask_coordinators_once<R, T>(
+        &self,
+        (kind, newest): (CoordinatorKind, i16),
+        keys: Vec<String>,
+        request: &impl Fn(Vec<String>) -> R,
+        read: &impl Fn(R::Response) -> Outcomes<String, T>,
+    ) -> Outcomes<String, T>
+    where
+        R: Request + Send + Sync + 'static,
+        R::Response: Send + 'static,
+    {
+        let mut outcomes = Outcomes::new();
+        let mut by_address: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        match self.cluster.find_coordinators(kind, &keys).await {
+            Ok(found) => {
+                for (key, address) in found {
+                    match address {
+                        Ok(address) => by_address.entry(address).or_default().push(key),
+                        Err(error) => drop(outcomes.insert(key, Err(error))),
+                    }
+                }
+            }
+            Err(error) => {
+                outcomes.extend(keys.iter().map(|key| (key.clone(), Err(error.clone()))));
+                return outcomes;
+            }
+        }
+        let requests = by_address.into_iter().flat_map(|(address, keys)| {
+            let chunks: Vec<Vec<String>> = keys.chunks(KEYS_PER_REQUEST).map(<[String]>::to_vec).collect();
+            chunks.into_iter().map(move |keys| (keys, Node::Address(address.clone())))
+        });
+        let requests = requests.map(|(keys, node)| (keys.clone(), node, request(keys)));
+        for (keys, answer) in self.send_all(requests, newest).await {
+            match answer {
+                Ok(response) => {
+                    outcomes.extend(read(response));
+                    for key in keys {
+                        let what = || match kind {
+                            CoordinatorKind::Group => format!("Group {key}"),
+                            CoordinatorKind::Transaction => format!("Transactional id {key}"),
+                        };
+                        outcomes.entry(key.clone()).or_insert_with(|| Err(left_out(what())));
+                    }
+                }
+                Err(error) => outcomes.extend(keys.into_iter().map(|key| (key, Err(error.clone())))),
+            }
+        }
+        outcomes
+    }
+
+    /// Asks the leaders of partitions, each for all of its own at once. `what` begins the sentence of an error.
+    pub(super) async fn ask_leaders<V, R, T>(
+        &self,
+        items: &BTreeMap<TopicPartition, V>,
+        what: &str,
+        request: impl Fn(&[(TopicPartition, V)]) -> R,
+        read: impl Fn(R::Response) -> Outcomes<TopicPartition, T>,
+    ) -> Result<Outcomes<TopicPartition, T>, ClientError>
+    where
+        V: Clone,
+        R: Request + Send + Sync + 'static,
+        R::Response: Send + 'static,
+    {
+        let mut pending = Pending::new(self.retry(), items.keys().cloned());
+        loop {
+            let left = pending.left.iter().map(|at| (at.clone(), items[at].clone())).collect();
+            let outcomes = self.ask_leaders_once(left, what, &request, &read).await?;
+            if !pending.again(outcomes).await {
+                return Ok(pending.outcomes);
+            }
+        }
+    }
+
+    async fn ask_leaders_once<V, R, T>(
+        &self,
+        items: Vec<(TopicPartition, V)>,
+        what: &str,
+        request: &impl Fn(&[(TopicPartition, V)]) -> R,
+        read: &impl Fn(R::Response) -> Outcomes<TopicPartition, T>,
+    ) -> Result<Outcomes<TopicPartition, T>, ClientError>
+    where
+        R: Request + Send + Sync + 'static,
+        R::Response: Send + 'static,
+    {
+        let mut topics: Vec<String> = items.iter().map(|(at, _)| at.topic.to_string()).collect();
+        topics.dedup();
+        let metadata = self.cluster.refresh(&topics, false).await?;
+        let mut outcomes = Outcomes::new();
+        let mut by_leader: BTreeMap<i32, Vec<(TopicPartition, V)>> = BTreeMap::new();
+        for (at, value) in items {
+            match metadata.leader(&at.topic, at.partition) {
+                Some(leader) => by_leader.entry(leader).or_default().push((at, value)),
+                None => {
+                    let topic = metadata.topics.get(&*at.topic);
+                    let missing = || topic.is_some_and(|topic| topic.partition(at.partition).is_none());
+                    let error_code = match topic.and_then(|topic| topic.error) {
+                        Some(error) => error,
+                        None if missing() => ErrorCode::UnknownTopicOrPartition,
+                        None => ErrorCode::LeaderNotAvailable,
+                    };
+                    let refused = Refused { what: format!("{what} {at}"), error_code, message: None };
+                    outcomes.insert(at, Err(refused.into()));
+                }
+            }
+        }
+        let requests = by_leader.into_iter().map(|(leader, items)| {
+            let request = request(&items);
+            let partitions: Vec<TopicPartition> = items.into_iter().map(|(at, _)| at).collect();
+            (partitions, Node::Id(leader), request)
+        });
+        for (partitions, answer) in self.send_all(requests, i16::MAX).await {
+            match answer {
+                Ok(response) => {
+                    outcomes.extend(read(response));
+                    for at in partitions {
+                        let error = || Err(left_out(format!("{what} {at}")));
+                        outcomes.entry(at.clone()).or_insert_with(error);
+                    }
+                }
+                Err(error) => outcomes.extend(partitions.into_iter().map(|at| (at, Err(error.clone())))),
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Asks brokers, these or all, each its own request.
+    pub(super) async fn ask_brokers<R, T>(
+        &self,
+        brokers: Option<&[i32]>,
+        request: impl Fn(i32) -> R,
+        read: impl Fn(i32, R::Response) -> Result<T, ClientError>,
+    ) -> Result<Outcomes<i32, T>, ClientError>
+    where
+        R: Request + Send + Sync + 'static,
+        R::Response: Send + 'static,
+    {
+        let metadata = self.cluster.refresh(&[], false).await?;
+        let all: Vec<i32> = metadata.brokers.keys().copied().collect();
+        let mut pending = Pending::new(self.retry(), brokers.unwrap_or(&all).iter().copied());
+        // The cluster does not learn of a broker that it does not know by asking again.
+        let unknown = pending.left.iter().filter(|id| !metadata.brokers.contains_key(id));
+        let unknown: Vec<i32> = unknown.copied().collect();
+        for id in unknown {
+            pending.left.remove(&id);
+            pending.outcomes.insert(id, Err(BrokerUnknown { id }.into()));
+        }
+        loop {
+            let requests: Vec<(i32, Node, R)> =
+                pending.left.iter().map(|&id| (id, Node::Id(id), request(id))).collect();
+            let answers = self.send_all(requests, i16::MAX).await.into_iter();
+            let outcomes = answers.map(|(id, answer)| (id, answer.and_then(|response| read(id, response))));
+            if !pending.again(outcomes.collect()).await {
+                return Ok(pending.outcomes);
+            }
+        }
+    }
+}

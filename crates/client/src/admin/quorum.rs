@@ -1,0 +1,147 @@
+//! The controller quorum (KIP-595, KIP-853), and the brokers that it knows.
+
+use std::collections::BTreeMap;
+
+use thalweg_wire::request::add_raft_voter_request::Listener;
+use thalweg_wire::request::describe_quorum_request::{PartitionData, TopicData};
+use thalweg_wire::request::describe_quorum_response::ReplicaState;
+use thalweg_wire::request::{
+    AddRaftVoterRequest, DescribeQuorumRequest, RemoveRaftVoterRequest, UnregisterBrokerRequest,
+};
+use thalweg_wire::{ErrorCode, Uuid};
+
+use super::{Admin, refused};
+use crate::error::{ClientError, Refused};
+
+const METADATA_TOPIC: &str = "__cluster_metadata";
+
+/// The controller quorum.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuorumDescription {
+    /// The active controller.
+    pub leader_id: Option<i32>,
+    /// Its epoch.
+    pub leader_epoch: i32,
+    /// The end of the committed metadata.
+    pub high_watermark: i64,
+    /// The controllers that vote.
+    pub voters: Vec<QuorumReplica>,
+    /// The nodes that only read: brokers, and controllers that are no voters yet.
+    pub observers: Vec<QuorumReplica>,
+    /// The endpoints of controllers, from version 2 on.
+    pub nodes: BTreeMap<i32, Vec<ControllerEndpoint>>,
+}
+
+/// A replica of the metadata log. Times are milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuorumReplica {
+    /// Its node id.
+    pub id: i32,
+    /// The id of its directory; zero where the protocol or quorum has none.
+    pub directory_id: Uuid,
+    /// The end of its log, or -1.
+    pub log_end_offset: i64,
+    /// When it last asked the leader.
+    pub last_fetch_ms: Option<i64>,
+    /// When it last had everything.
+    pub last_caught_up_ms: Option<i64>,
+}
+
+/// An endpoint of a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerEndpoint {
+    /// The name of its listener.
+    pub listener: String,
+    /// The host.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl Admin {
+    /// Describes the controller quorum.
+    pub async fn describe_quorum(&self) -> Result<QuorumDescription, ClientError> {
+        let partitions = vec![PartitionData { partition_index: 0 }];
+        let topics = vec![TopicData { topic_name: METADATA_TOPIC.to_owned(), partitions }];
+        let request = DescribeQuorumRequest { topics };
+        let what = || "Describing the quorum".to_owned();
+        let check = |code: i16, message: Option<&str>| Refused::check(code, message, what);
+        let response = self
+            .change(&request, |response| check(response.error_code, response.error_message.as_deref()))
+            .await?;
+        let Some(partition) = response.topics.into_iter().flat_map(|topic| topic.partitions).next() else {
+            let message = Some("the answer is empty".to_owned());
+            return Err(Refused { what: what(), error_code: ErrorCode::UnknownServerError, message }.into());
+        };
+        refused(partition.error_code, partition.error_message.as_deref(), what)?;
+        let nodes = response.nodes.into_iter().map(|node| {
+            let listeners = node.listeners.into_iter().map(|listener| ControllerEndpoint {
+                listener: listener.name,
+                host: listener.host,
+                port: listener.port,
+            });
+            (node.node_id, listeners.collect())
+        });
+        let replicas = |states: Vec<ReplicaState>| states.into_iter().map(replica).collect();
+        Ok(QuorumDescription {
+            leader_id: (partition.leader_id >= 0).then_some(partition.leader_id),
+            leader_epoch: partition.leader_epoch,
+            high_watermark: partition.high_watermark,
+            voters: replicas(partition.current_voters),
+            observers: replicas(partition.observers),
+            nodes: nodes.collect(),
+        })
+    }
+
+    /// Adds a controller to the voters. It must run, and have caught up as an observer.
+    pub async fn add_voter(
+        &self,
+        id: i32,
+        directory_id: Uuid,
+        endpoints: &[ControllerEndpoint],
+    ) -> Result<(), ClientError> {
+        let listeners = endpoints.iter().map(|endpoint| Listener {
+            name: endpoint.listener.clone(),
+            host: endpoint.host.clone(),
+            port: endpoint.port,
+        });
+        let request = AddRaftVoterRequest {
+            cluster_id: None,
+            timeout_ms: self.timeout_ms(),
+            voter_id: id,
+            voter_directory_id: directory_id,
+            listeners: listeners.collect(),
+            ..AddRaftVoterRequest::default()
+        };
+        let response = self.change(&request, |_| Ok(())).await?;
+        let what = || format!("Adding controller {id} to the voters");
+        refused(response.error_code, response.error_message.as_deref(), what)
+    }
+
+    /// Removes a controller from the voters.
+    pub async fn remove_voter(&self, id: i32, directory_id: Uuid) -> Result<(), ClientError> {
+        let request =
+            RemoveRaftVoterRequest { cluster_id: None, voter_id: id, voter_directory_id: directory_id };
+        let response = self.change(&request, |_| Ok(())).await?;
+        let what = || format!("Removing controller {id} from the voters");
+        refused(response.error_code, response.error_message.as_deref(), what)
+    }
+
+    /// Removes the registration of a broker that has stopped for good.
+    pub async fn unregister_broker(&self, id: i32) -> Result<(), ClientError> {
+        let response = self.change(&UnregisterBrokerRequest { broker_id: id }, |_| Ok(())).await?;
+        let what = || format!("Removing the registration of broker {id}");
+        refused(response.error_code, response.error_message.as_deref(), what)
+    }
+}
+
+fn replica(state: ReplicaState) -> QuorumReplica {
+    let known = |ms: i64| (ms >= 0).then_some(ms);
+    QuorumReplica {
+        id: state.replica_id,
+        directory_id: state.replica_directory_id,
+        log_end_offset: state.log_end_offset,
+        last_fetch_ms: known(state.last_fetch_timestamp),
+        last_caught_up_ms: known(state.last_caught_up_timestamp),
+    }
+}
