@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use thalweg_client::{
-    Admin, Cluster, CommittedOffset, ConfigChange, ConfigOperation, ConfigResource, ConnectionOptions,
-    Consumer, Election, NewTopic, OffsetSpec, Outcomes, Polled, ProducerConfig, TopicPartition,
+    AbortTransaction, Admin, Cluster, CommittedOffset, ConfigChange, ConfigOperation, ConfigResource,
+    ConfigResourceKind, ConfigSource, ConnectionOptions, Consumer, DescribeConfigs, Election, FeatureChange,
+    FeatureUpdate, GroupFilter, GroupKind, MemberToRemove, NewTopic, OffsetSpec, Outcomes, Polled, Producer,
+    ProducerConfig, ProducerRecord, QuotaChanges, QuotaEntity, QuotaEntityKind, QuotaFilter, QuotaMatch,
+    Replica, TopicPartition, TransactionFilter,
 };
 use thalweg_record::Offset;
 use thalweg_wire::ErrorCode;
@@ -22,6 +25,184 @@ async fn a_cluster_is_administered() {
     configurations_are_changed(&admin, &kafka).await;
     groups_and_their_offsets_are_seen_and_set(&admin, &kafka).await;
     records_are_deleted_and_leaders_elected(&admin, &kafka).await;
+    quotas_are_set_and_described(&admin).await;
+    groups_are_asked_for_together(&admin, &kafka).await;
+    brokers_describe_what_they_hold(&admin, &kafka).await;
+    the_quorum_and_its_features_are_described(&admin).await;
+    transactions_are_seen_fenced_and_aborted(&admin, &kafka).await;
+}
+
+/// A broker may answer before it has seen a change.
+async fn eventually<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    for _ in 0..200 {
+        if let Some(found) = ask().await {
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{what} did not come about");
+}
+
+async fn quotas_are_set_and_described(admin: &Admin) {
+    let user = QuotaEntity(BTreeMap::from([(QuotaEntityKind::User, Some("alice".to_owned()))]));
+    let clients = QuotaEntity(BTreeMap::from([(QuotaEntityKind::ClientId, None)]));
+    let quota = |value| QuotaChanges::from([("producer_byte_rate".to_owned(), value)]);
+    let wrong = QuotaEntity(BTreeMap::from([(QuotaEntityKind::Ip, Some("not an address".to_owned()))]));
+    let changes = BTreeMap::from([
+        (user.clone(), quota(Some(1024.0))),
+        (clients.clone(), quota(Some(2048.0))),
+        (wrong.clone(), QuotaChanges::from([("connection_creation_rate".to_owned(), Some(1.0))])),
+    ]);
+    let altered = admin.alter_quotas(&changes, false).await.expect("an answer");
+    altered[&user].as_ref().expect("set");
+    altered[&clients].as_ref().expect("set");
+    altered[&wrong].as_ref().expect_err("no address");
+    let all = eventually("quotas", async || {
+        let found = admin.describe_quotas(&QuotaFilter::default()).await.expect("an answer");
+        (found.len() >= 2).then_some(found)
+    });
+    assert_eq!(all.await[&user]["producer_byte_rate"], 1024.0);
+    let parts = BTreeMap::from([(QuotaEntityKind::ClientId, QuotaMatch::Default)]);
+    let found = admin.describe_quotas(&QuotaFilter { parts, strict: true }).await.expect("an answer");
+    assert_eq!(found.keys().collect::<Vec<_>>(), [&clients]);
+    let changes = BTreeMap::from([(user.clone(), quota(None)), (clients.clone(), quota(None))]);
+    for outcome in admin.alter_quotas(&changes, false).await.expect("an answer").into_values() {
+        outcome.expect("removed");
+    }
+    eventually("no quotas", async || {
+        let found = admin.describe_quotas(&QuotaFilter::default()).await.expect("an answer");
+        found.is_empty().then_some(())
+    })
+    .await;
+}
+
+async fn groups_are_asked_for_together(admin: &Admin, kafka: &Kafka) {
+    let topic = create(kafka, "of-many", 1).await;
+    let at = TopicPartition::new(topic.as_str(), 0);
+    let groups: Vec<String> = (0..30).map(|number| format!("many-{number}")).collect();
+    for group in &groups {
+        let offsets = BTreeMap::from([(at.clone(), CommittedOffset::new(Offset(7)))]);
+        admin.alter_group_offsets(group, &offsets).await.expect("set");
+    }
+    let asked: Vec<String> = groups.iter().cloned().chain(["nobody".to_owned()]).collect();
+    let described = admin.describe_groups(&asked).await;
+    assert_eq!(described.len(), 31);
+    assert_eq!(error_of(&described, &"nobody".to_owned()), Some(ErrorCode::GroupIdNotFound));
+    assert_eq!(described[&groups[3]].as_ref().expect("described").kind, GroupKind::Classic);
+    let offsets = admin.list_offsets_of_groups(&groups).await;
+    assert_eq!(offsets[&groups[29]].as_ref().expect("offsets")[&at].offset, Offset(7));
+    let filter = GroupFilter { states: vec!["Empty".to_owned()], kinds: vec![GroupKind::Classic] };
+    let listed = admin.list_groups_by_broker(&filter).await.expect("an answer");
+    let names: Vec<&String> =
+        listed.values().flat_map(|groups| groups.as_ref().expect("listed")).map(|one| &one.group).collect();
+    assert!(groups.iter().all(|group| names.contains(&group)));
+    let none = MemberToRemove::Instance("none".to_owned());
+    let removed = admin.remove_members(&groups[0], std::slice::from_ref(&none), Some("a test")).await;
+    let removed = removed.expect("an answer");
+    assert_eq!(error_of(&removed, &none), Some(ErrorCode::UnknownMemberId));
+    for (_, outcome) in admin.delete_groups(&groups).await {
+        outcome.expect("deleted");
+    }
+}
+
+async fn brokers_describe_what_they_hold(admin: &Admin, kafka: &Kafka) {
+    let topic = create(kafka, "held", 1).await;
+    let at = TopicPartition::new(topic.as_str(), 0);
+    let cluster = admin.describe_cluster().await.expect("an answer");
+    let id = cluster.brokers[0].id;
+    assert!(cluster.fenced.is_empty());
+    let dirs = admin.describe_log_dirs(None, Some(std::slice::from_ref(&at))).await.expect("an answer");
+    let dirs = dirs[&id].as_ref().expect("described");
+    let held: Vec<_> =
+        dirs.values().filter(|dir| dir.as_ref().is_ok_and(|dir| dir.replicas.contains_key(&at))).collect();
+    assert_eq!(held.len(), 1);
+    let moves = BTreeMap::from([(Replica { broker: id, at: at.clone() }, "/no/such/dir".to_owned())]);
+    let moved = admin.alter_replica_log_dirs(&moves).await.expect("an answer");
+    assert_eq!(
+        moved.values().next().expect("one").as_ref().expect_err("refused").error_code(),
+        Some(ErrorCode::LogDirNotFound)
+    );
+    let missing =
+        admin.clone().with_timeout(Duration::from_secs(1)).describe_log_dirs(Some(&[77]), None).await;
+    missing.expect("an answer")[&77].as_ref().expect_err("there is no such broker");
+    let wanted = DescribeConfigs {
+        names: Some(vec!["segment.bytes".to_owned()]),
+        synonyms: true,
+        documentation: true,
+    };
+    let resource = ConfigResource::Topic(topic);
+    let described =
+        admin.describe_configs_with(std::slice::from_ref(&resource), &wanted).await.expect("an answer");
+    let entries = described[&resource].as_ref().expect("described");
+    let entry = &entries["segment.bytes"];
+    assert_eq!((entries.len(), entry.source, entry.value_type), (1, ConfigSource::Default, Some("INT")));
+    assert!(entry.documentation.as_ref().is_some_and(|text| !text.is_empty()) && !entry.synonyms.is_empty());
+    let listed = admin.list_config_resources(&[ConfigResourceKind::Brokers]).await.expect("an answer");
+    assert!(listed.contains(&ConfigResource::Broker(id)));
+    assert!(admin.list_reassignments(None).await.expect("an answer").is_empty());
+    let targets = BTreeMap::from([(at.clone(), None)]);
+    let cancelled = admin.alter_reassignments(&targets).await.expect("an answer");
+    assert_eq!(error_of(&cancelled, &at), Some(ErrorCode::NoReassignmentInProgress));
+    let refused = admin.unregister_broker(77).await.expect_err("there is no such broker");
+    assert_eq!(refused.error_code(), Some(ErrorCode::BrokerIdNotRegistered));
+}
+
+async fn the_quorum_and_its_features_are_described(admin: &Admin) {
+    let quorum = admin.describe_quorum().await.expect("an answer");
+    assert!(quorum.leader_id.is_some() && quorum.high_watermark > 0);
+    assert!(quorum.voters.iter().any(|voter| Some(voter.id) == quorum.leader_id));
+    let features = admin.describe_features().await.expect("an answer");
+    let version = features.features["metadata.version"];
+    assert!(version.supported.is_some_and(|(min, max)| (min..=max).contains(&version.level)));
+    let name = "metadata.version".to_owned();
+    let update = FeatureUpdate { level: 999, change: FeatureChange::Upgrade };
+    let updated = admin.update_features(&BTreeMap::from([(name.clone(), update)]), true).await;
+    updated.expect("an answer")[&name].as_ref().expect_err("no broker supports it");
+}
+
+async fn transactions_are_seen_fenced_and_aborted(admin: &Admin, kafka: &Kafka) {
+    let topic = create(kafka, "paid", 1).await;
+    let id = format!("payer-{}", std::process::id());
+    let config = ProducerConfig { transactional_id: Some(id.clone()), ..ProducerConfig::default() };
+    let mut producer = Producer::connect(&kafka.bootstrap, config, |_| {}).await.expect("connected");
+    let to = producer.topic(&topic).await.expect("a topic");
+    producer.init_transactions().await.expect("initialised");
+    producer.begin_transaction().expect("begun");
+    let record = ProducerRecord {
+        topic: to,
+        partition: Some(0),
+        timestamp: 1_700_000_000_000,
+        key: None,
+        value: Some(b"v"),
+        headers: &[],
+        sent_at: tokio::time::Instant::now(),
+        number: 0,
+    };
+    producer.send(&record).await.expect("sent");
+    producer.flush().await;
+    let at = TopicPartition::new(topic.as_str(), 0);
+    let ids = [id.clone()];
+    let described = admin.describe_transactions(&ids).await;
+    let described = described[&id].as_ref().expect("described");
+    assert_eq!((&*described.state, &*described.partitions), ("Ongoing", std::slice::from_ref(&at)));
+    let filter = TransactionFilter { producer_ids: vec![described.producer_id], ..Default::default() };
+    let listed = admin.list_transactions(&filter).await.expect("an answer");
+    let listed: Vec<_> = listed.into_values().flat_map(|listed| listed.expect("listed")).collect();
+    assert_eq!((listed.len(), &*listed[0].transactional_id), (1, &*id));
+    let producers = admin.describe_producers(std::slice::from_ref(&at)).await.expect("an answer");
+    let active = producers[&at].as_ref().expect("described")[0].clone();
+    assert_eq!((active.producer_id, active.transaction_start), (described.producer_id, Some(0)));
+    let abort = AbortTransaction {
+        at: at.clone(),
+        producer_id: active.producer_id,
+        producer_epoch: i16::try_from(active.producer_epoch).expect("an epoch"),
+        coordinator_epoch: active.coordinator_epoch.max(0),
+    };
+    admin.abort_transaction(&abort).await.expect("aborted");
+    let producers = admin.describe_producers(std::slice::from_ref(&at)).await.expect("an answer");
+    assert_eq!(producers[&at].as_ref().expect("described")[0].transaction_start, None);
+    let fenced = admin.fence_producers(&ids).await;
+    assert_eq!(fenced[&id].as_ref().expect("fenced").producer_id, active.producer_id);
 }
 
 fn error_of<K: Ord, T: std::fmt::Debug>(outcomes: &Outcomes<K, T>, key: &K) -> Option<ErrorCode> {
