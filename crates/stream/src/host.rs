@@ -288,16 +288,20 @@ impl Host {
         Plan::read_hosted(text, name, &around)
     }
 
+    /// The definition of a stream. The error proposes a similar name.
     fn known(&self, name: &str) -> Result<Definition, HostError> {
-        let state = self.state();
-        match state.streams.get(name) {
-            Some(known) => Ok(known.definition.clone()),
-            None => {
-                let names = state.streams.keys().map(|name| &**name);
-                let meant = language::closest(name, names).map(str::to_owned);
-                Err(HostError::NoSuchStream { name: name.to_owned(), meant })
-            }
-        }
+        self.known_exactly(name).map_err(|_| {
+            let state = self.state();
+            let names = state.streams.keys().map(|name| &**name);
+            let meant = language::closest(name, names).map(str::to_owned);
+            HostError::NoSuchStream { name: name.to_owned(), meant }
+        })
+    }
+
+    /// As `known`, for what stops or deletes a stream: it proposes no other victim.
+    fn known_exactly(&self, name: &str) -> Result<Definition, HostError> {
+        let known = self.state().streams.get(name).map(|known| known.definition.clone());
+        known.ok_or_else(|| HostError::NoSuchStream { name: name.to_owned(), meant: None })
     }
 
     /// The status of all streams, by name.

@@ -124,7 +124,7 @@ impl Host {
     pub async fn undeploy(&self, name: &str) -> Result<(), HostError> {
         let mut writer = self.0.writer.lock().await;
         self.catch_up().await?;
-        let mut definition = self.known(name)?;
+        let mut definition = self.known_exactly(name)?;
         if definition.deployed.take().is_none() {
             return Err(HostError::Conflict(format!("The stream {name} is not deployed")));
         }
@@ -138,7 +138,7 @@ impl Host {
     pub async fn destroy(&self, name: &str) -> Result<(), HostError> {
         let mut writer = self.0.writer.lock().await;
         self.catch_up().await?;
-        self.known(name)?;
+        self.known_exactly(name)?;
         let tapping = self.tapping(name);
         if !tapping.is_empty() {
             let reason =

@@ -118,6 +118,13 @@ fn the_command_line_creates_deploys_undeploys_and_destroys() {
     assert_eq!(host.state("ticks"), "undeployed");
     said(&["deploy", "ticks"]);
     until("more ticks", || lines(&file) > drained);
+    for (verb, error) in [
+        ("status", "thalweg: There is no stream tocks; did you mean ticks?\n"),
+        ("undeploy", "thalweg: There is no stream tocks\n"),
+        ("destroy", "thalweg: There is no stream tocks\n"),
+    ] {
+        assert_eq!(host.stream(&[verb, "tocks"]), (Some(2), String::new(), error.to_owned()));
+    }
     let told: Value = serde_json::from_str(&said(&["destroy", "ticks", "--json"])).expect("JSON");
     assert_eq!(told["state"], "destroyed");
     let listed: Value = serde_json::from_str(&said(&["list", "--json"])).expect("JSON");
