@@ -23,6 +23,7 @@ mod loggers;
 mod node;
 mod outgoing;
 mod properties;
+mod removed;
 mod rules;
 mod sasl;
 mod setting;

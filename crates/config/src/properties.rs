@@ -12,6 +12,7 @@ use thiserror::Error;
 use super::error::{ConfigError, InvalidConfig};
 use super::java_properties::{self, Malformed};
 use super::key::{ConfigKey, Support};
+use super::removed;
 use super::rules;
 use super::table::{self, LISTENER_PREFIX, SASL_FAMILY};
 use super::values::Values;
@@ -194,7 +195,10 @@ fn warning(name: &str, value: &str) -> Option<Warning> {
         None if name.starts_with(LISTENER_PREFIX) => {
             WarningKind::Unserved("settings for a single listener are not served yet")
         }
-        None => WarningKind::Unknown { similar: similar_key(name) },
+        None => match removed::advice(name) {
+            Some(advice) => WarningKind::Removed(advice),
+            None => WarningKind::Unknown { similar: similar_key(name) },
+        },
     };
     Some(Warning { name: name.to_owned(), kind })
 }
@@ -234,6 +238,8 @@ pub enum WarningKind {
         /// A known key with similar spelling.
         similar: Option<&'static str>,
     },
+    /// A setting of older Kafka: what to do instead.
+    Removed(&'static str),
     /// Not supported: the reason.
     Unserved(&'static str),
     /// No effect: the reason.
@@ -248,6 +254,7 @@ impl fmt::Display for Warning {
                 write!(f, "{name}: unknown key; did you mean {similar}?")
             }
             WarningKind::Unknown { similar: None } => write!(f, "{name}: unknown key"),
+            WarningKind::Removed(advice) => write!(f, "{name} is a setting of older Kafka: {advice}"),
             WarningKind::Unserved(reason) => write!(f, "{name}: {reason}"),
             WarningKind::WithoutEffect(reason) => write!(f, "{name} has no effect: {reason}"),
         }

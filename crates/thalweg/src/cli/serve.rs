@@ -160,6 +160,9 @@ impl Serve {
                     tracing::warn!("Unknown property {key}; did you mean {similar}?");
                 }
                 WarningKind::Unknown { similar: None } => tracing::warn!("Unknown property {key}"),
+                WarningKind::Removed(advice) => {
+                    tracing::warn!("Property {key} is of an older Kafka: {advice}");
+                }
                 WarningKind::Unserved(reason) => tracing::warn!("Property {key} is not served: {reason}"),
                 WarningKind::WithoutEffect(reason) => {
                     tracing::info!("Property {key} has no effect: {reason}")
