@@ -2,26 +2,36 @@
 //!
 //! Exit codes are in the help text below, and decided in `failure`.
 
+mod broker;
 mod cluster;
 pub mod completion;
+mod config;
 mod connect;
 mod consume;
 mod debug;
 pub mod failure;
+mod feature;
 mod global;
 mod group;
 mod lab;
 mod man;
+mod moment;
+mod moving;
 mod output;
+mod partitions;
 mod perf;
 mod probe;
 mod produce;
 mod profile;
+mod quorum;
+mod quota;
 mod security;
 mod serve;
+mod settle;
 mod stream;
 mod table;
 mod topic;
+mod transaction;
 mod yaml;
 
 use std::ffi::OsString;
@@ -78,6 +88,18 @@ enum Command {
     Group(group::Group),
     Produce(produce::Produce),
     Consume(consume::Consume),
+    #[command(subcommand)]
+    Transaction(transaction::Transaction),
+    #[command(subcommand)]
+    Broker(broker::Broker),
+    #[command(subcommand)]
+    Config(config::Config),
+    #[command(subcommand)]
+    Quota(quota::Quota),
+    #[command(subcommand)]
+    Feature(feature::Feature),
+    #[command(subcommand)]
+    Quorum(quorum::Quorum),
     #[command(subcommand)]
     Security(security::Security),
     /// Measure how many events a cluster carries, how it scales, and what limits it.
@@ -166,6 +188,12 @@ impl Cli {
             Command::Stream(stream) => stream.run(bars),
             Command::Produce(produce) => produce.run().await,
             Command::Consume(consume) => consume.run().await,
+            Command::Transaction(transaction) => transaction.run().await,
+            Command::Broker(broker) => broker.run().await,
+            Command::Config(config) => config.run().await,
+            Command::Quota(quota) => quota.run().await,
+            Command::Feature(feature) => feature.run().await,
+            Command::Quorum(quorum) => quorum.run().await,
             Command::Security(security) => security.run().await,
             Command::ProducerPerfTest(test) => {
                 perf::run(test.is_json(), bars, async |output| test.run(output).await).await

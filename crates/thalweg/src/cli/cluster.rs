@@ -16,6 +16,7 @@ pub enum Cluster {
     /// Start a cluster of brokers on this machine, until Ctrl-C.
     Up(up::Up),
     /// Show the health of a cluster: brokers, partitions, quorum. The exit code is the health.
+    #[command(visible_alias = "health")]
     Status(status::Show),
 }
 

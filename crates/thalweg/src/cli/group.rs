@@ -1,6 +1,9 @@
-//! `group`: list, describe, delete.
+//! `group`: list, describe, reset, delete; of every kind.
 
 mod describe;
+mod members;
+mod offsets;
+mod reset;
 
 use std::time::Duration;
 
@@ -17,13 +20,20 @@ use super::failure::Failed;
 use super::output::{Column, Outcomes, Output};
 use super::table::printable;
 
-/// List, describe and delete consumer groups.
+/// List, describe, reset and delete groups: classic, consumer, share and streams groups.
 #[derive(Subcommand, Debug)]
 pub enum Group {
     /// List the groups of all brokers.
     List(List),
     /// Describe groups: members, partitions, offsets and lag.
     Describe(describe::Describe),
+    /// Change where a group reads on: earliest, latest, an offset, a time, a shift, another group, a file.
+    #[command(visible_alias = "seek")]
+    Reset(reset::Reset),
+    /// Delete committed offsets of topics.
+    DeleteOffsets(offsets::DeleteOffsets),
+    /// Remove members from a classic group.
+    RemoveMembers(members::RemoveMembers),
     /// Delete groups that have no members, with their offsets.
     Delete(Delete),
 }
@@ -34,6 +44,9 @@ impl Group {
         match self {
             Group::List(list) => list.run().await,
             Group::Describe(describe) => describe.run().await,
+            Group::Reset(reset) => reset.run().await,
+            Group::DeleteOffsets(delete) => delete.run().await,
+            Group::RemoveMembers(remove) => remove.run().await,
             Group::Delete(delete) => delete.run().await,
         }
     }
@@ -47,6 +60,12 @@ pub struct List {
     /// Show state, type and protocol too.
     #[arg(long)]
     state: bool,
+    /// Only groups of this type: classic, consumer, share or streams; can be repeated.
+    #[arg(long = "type", value_name = "TYPE", value_parser = ["classic", "consumer", "share", "streams"])]
+    types: Vec<String>,
+    /// Only groups in this state, such as Stable or Empty; can be repeated.
+    #[arg(long = "in-state", value_name = "STATE")]
+    states: Vec<String>,
     #[command(flatten)]
     output: Output,
 }
@@ -57,7 +76,13 @@ const COLUMNS: [Column<'_>; 4] =
 impl List {
     async fn run(&self) -> anyhow::Result<()> {
         let cluster = self.connect.cluster().await?;
-        let Listed { groups, missing } = listed(&cluster).await?;
+        let Listed { mut groups, missing } = listed(&cluster).await?;
+        let is_one = |wanted: &[String], name: &str| {
+            wanted.is_empty() || wanted.iter().any(|one| one.eq_ignore_ascii_case(name))
+        };
+        groups.retain(|group| {
+            is_one(&self.types, &group.group_type) && is_one(&self.states, &group.group_state)
+        });
         if self.state || !self.output.is_table() {
             let rows: Vec<serde_json::Value> = groups
                 .iter()

@@ -1,8 +1,13 @@
-//! `topic`: create, list, describe, alter, delete.
+//! `topic`: create, list, describe, alter, delete; partitions, their replicas, leaders and oldest records.
 
 mod alter;
 mod create;
 mod describe;
+mod elect;
+mod grow;
+mod moves;
+mod offsets;
+mod trim;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -14,10 +19,12 @@ use super::connect::Connect;
 use super::failure::Usage;
 use super::output::{Outcomes, Output};
 
+pub use moves::{all as all_partitions, places};
+
 /// Time that the controller has for an administrative request.
 const ADMIN_TIMEOUT_MS: i32 = 30_000;
 
-/// Create, list, describe, change and delete topics.
+/// Create, list, describe, change, move and delete topics.
 #[derive(Subcommand, Debug)]
 pub enum Topic {
     /// Create topics.
@@ -30,6 +37,21 @@ pub enum Topic {
     Delete(Delete),
     /// Add partitions to a topic, or change its settings.
     Alter(alter::Alter),
+    /// Add partitions to topics.
+    Grow(grow::Grow),
+    /// Show offsets of partitions: first, next, at a time.
+    Offsets(offsets::Offsets),
+    /// Delete the oldest records of partitions.
+    Trim(trim::Trim),
+    /// Move partitions to other brokers.
+    #[command(visible_alias = "reassign")]
+    Move(moves::Move),
+    /// Show the partitions that move.
+    Moves(moves::Moves),
+    /// Cancel moves of partitions.
+    CancelMoves(moves::CancelMoves),
+    /// Elect leaders of partitions.
+    Elect(elect::Elect),
 }
 
 impl Topic {
@@ -41,6 +63,13 @@ impl Topic {
             Topic::Describe(describe) => describe.run().await,
             Topic::Delete(delete) => delete.run().await,
             Topic::Alter(alter) => alter.run().await,
+            Topic::Grow(grow) => grow.run().await,
+            Topic::Offsets(offsets) => offsets.run().await,
+            Topic::Trim(trim) => trim.run().await,
+            Topic::Move(moves) => moves.run().await,
+            Topic::Moves(moves) => moves.run().await,
+            Topic::CancelMoves(cancel) => cancel.run().await,
+            Topic::Elect(elect) => elect.run().await,
         }
     }
 }

@@ -254,6 +254,68 @@ fn dead_brokers_are_seen_at_once_and_the_exit_code_says_how_bad_it_is() {
 }
 
 #[test]
+fn partitions_move_and_a_broker_leaves() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let cluster = Up::start(dir.path(), "--brokers 3");
+    let address = cluster.brokers()[0].clients.clone();
+    let ended = |line: &str| run(thalweg(line).env("THALWEG_BOOTSTRAP_SERVER", &address));
+    let says = |line: &str| {
+        let (code, out, error) = ended(line);
+        assert_eq!(code, Some(0), "{line}: {error}");
+        (out, error)
+    };
+    let document = |line: &str| -> Value { serde_json::from_str(&says(line).0).expect("JSON") };
+    let registered = || -> Vec<i64> {
+        let brokers = document("broker list --json");
+        brokers.as_array().expect("a list").iter().filter_map(|broker| broker["id"].as_i64()).collect()
+    };
+    let ids = registered();
+    let [a, b, c] = ids[..] else { panic!("three brokers: {ids:?}") };
+    says(&format!("topic create orders --replica-assignment {a}:{b},{b}:{a},{a}:{b}"));
+    let perf = "producer-perf-test --topic orders --num-records 20000 --record-size 1000 --throughput -1";
+    says(&format!("{perf} --bootstrap-server {address}"));
+    let replicas = || {
+        let topics = document("topic describe orders --json");
+        let partitions = topics[0]["partitions"].as_array().expect("partitions").clone();
+        let ids = |partition: &Value| -> Vec<i64> {
+            partition["replicas"].as_array().expect("ids").iter().filter_map(Value::as_i64).collect()
+        };
+        partitions.iter().map(ids).collect::<Vec<_>>()
+    };
+    // A plan changes nothing.
+    let to = format!("topic move orders --to-brokers {a},{b},{c}");
+    let plan = document(&format!("{to} --json"));
+    assert_eq!(plan.as_array().map(Vec::len), Some(2), "the third broker gets its share: {plan}");
+    assert_eq!(replicas(), [[a, b], [b, a], [a, b]]);
+    let (_, error) = says(&format!("{to} --execute --throttle 50000000 --wait"));
+    assert!(error.ends_with("The moves are done.\n"), "{error}");
+    let moved = replicas();
+    assert_eq!(moved.iter().flatten().filter(|id| **id == c).count(), 2, "{moved:?}");
+    let settings = says("topic describe orders").0;
+    assert!(!settings.contains("throttled"), "the throttle is gone: {settings}");
+    // A cancelled move leaves the partition where it was.
+    let (code, _, error) = ended(&format!("topic move orders:0 --replicas {a},77 --execute"));
+    assert_eq!(code, Some(1), "{error}");
+    // A broker leaves. Internal topics have replicas on it, too.
+    let leaves = format!("broker decommission {c} --execute --wait");
+    says(&leaves);
+    assert!(replicas().iter().flatten().all(|id| *id != c), "{:?}", replicas());
+    let (code, _, error) = ended(&format!("broker unregister {c}"));
+    assert_eq!(code, Some(1));
+    assert!(error.contains("runs: stop it first"), "{error}");
+    says("topic elect orders:0 orders:1 --json");
+    let pid = cluster.nodes.iter().find(|node| node.name.ends_with(&c.to_string())).map(|node| node.pid);
+    let pid = pid.unwrap_or_else(|| panic!("broker {c}: {:?}", cluster.nodes));
+    signal(pid, Signal::TERM);
+    let deadline = now() + PATIENCE;
+    while ended(&format!("broker unregister {c}")).0 != Some(0) {
+        assert!(now() < deadline, "its registration stays");
+        pause();
+    }
+    assert_eq!(registered(), [a, b]);
+}
+
+#[test]
 fn nodes_do_not_outlive_a_cluster_that_is_killed() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut up = Up::start(dir.path(), "--brokers 2");

@@ -4,6 +4,8 @@ mod binary;
 mod cluster;
 mod completion;
 mod debug_bundle;
+mod commands;
+mod commands_kafka;
 mod embedded_target;
 mod failures;
 mod http;

@@ -5,13 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::Args;
 use serde_json::json;
 use thalweg_client::{
-    Cluster, CommittedOffset, Connection, CoordinatorKind, ListedOffset, OffsetSpec, Refused, TopicPartition,
-    committed, read_assignment,
+    Admin, ClientError, Cluster, GroupKind, ListedOffset, OffsetSpec, StreamsTask, TopicPartition,
 };
-use thalweg_wire::ErrorCode;
-use thalweg_wire::request::{ConsumerGroupDescribeRequest, DescribeGroupsRequest};
+use thalweg_record::Offset;
 
-use super::{Listed, listed, patiently};
+use super::{COORDINATOR_WAIT, Listed, listed, patiently};
 use crate::cli::connect::Connect;
 use crate::cli::failure::Usage;
 use crate::cli::output::{Output, Style};
@@ -41,10 +39,12 @@ pub struct Describe {
 /// A group.
 struct Described {
     group: String,
+    kind: GroupKind,
     state: String,
     protocol: String,
     members: Vec<Member>,
-    offsets: BTreeMap<TopicPartition, CommittedOffset>,
+    /// Where it reads on.
+    offsets: BTreeMap<TopicPartition, Offset>,
     ends: BTreeMap<TopicPartition, ListedOffset>,
 }
 
@@ -54,6 +54,20 @@ struct Member {
     client_id: String,
     host: String,
     assigned: Vec<TopicPartition>,
+    /// Those of a streams group.
+    tasks: Vec<StreamsTask>,
+}
+
+impl Member {
+    /// What it works on, as texts: partitions, or the tasks of a streams group.
+    fn work(&self) -> Vec<String> {
+        let partitions = self.assigned.iter().map(ToString::to_string);
+        let tasks = self
+            .tasks
+            .iter()
+            .map(|task| format!("{}_{} {}", task.subtopology, task.partition, task.role.name()));
+        partitions.chain(tasks).collect()
+    }
 }
 
 impl Describe {
@@ -89,9 +103,15 @@ impl Describe {
 }
 
 async fn describe(cluster: &Cluster, group: String) -> anyhow::Result<Described> {
-    let coordinator = cluster.coordinator(CoordinatorKind::Group, &group).await?;
-    let mut described = membership(&coordinator, group).await?;
-    described.offsets = committed(&coordinator, &described.group, None, false).await?;
+    let admin = Admin::new(cluster.clone()).with_timeout(COORDINATOR_WAIT);
+    let mut described = membership(&admin, group).await?;
+    described.offsets = match described.kind {
+        GroupKind::Share => share_offsets(&admin, &described.group).await?,
+        _ => {
+            let committed = admin.list_group_offsets(&described.group, None).await?;
+            committed.into_iter().map(|(at, committed)| (at, committed.offset)).collect()
+        }
+    };
     let partitions = described.partitions();
     let topics: BTreeSet<String> = partitions.iter().map(|at| at.topic.to_string()).collect();
     cluster.refresh(&topics.into_iter().collect::<Vec<_>>(), false).await?;
@@ -107,72 +127,35 @@ async fn describe(cluster: &Cluster, group: String) -> anyhow::Result<Described>
     Ok(described)
 }
 
-/// State and members, of either kind of group.
-async fn membership(coordinator: &Connection, group: String) -> anyhow::Result<Described> {
-    let request = DescribeGroupsRequest { groups: vec![group.clone()], ..DescribeGroupsRequest::default() };
-    let response = coordinator.send(&request).await?;
-    let Some(classic) = response.groups.into_iter().next() else {
-        anyhow::bail!("{} leaves group {group} out of its answer", coordinator.peer());
+async fn share_offsets(admin: &Admin, group: &str) -> anyhow::Result<BTreeMap<TopicPartition, Offset>> {
+    let listed = admin.list_share_group_offsets(group).await?.into_iter();
+    let offsets = listed.map(|(at, offset)| Ok((at, offset?.start)));
+    Ok(offsets.collect::<Result<_, ClientError>>()?)
+}
+
+/// State and members, of any kind of group.
+async fn membership(admin: &Admin, group: String) -> anyhow::Result<Described> {
+    let found = admin.describe_groups(std::slice::from_ref(&group)).await.remove(&group);
+    let Some(found) = found else { anyhow::bail!("No broker describes group {group}") };
+    let found = found?;
+    let protocol_type = match found.protocol_type.is_empty() && !found.members.is_empty() {
+        true => found.kind.name(),
+        false => &found.protocol_type,
     };
-    let elsewhere = classic.error_code == ErrorCode::GroupIdNotFound.code() || classic.group_state == "Dead";
-    if elsewhere && coordinator.version_of::<ConsumerGroupDescribeRequest>().is_ok() {
-        return next_generation(coordinator, group).await;
-    }
-    Refused::check(classic.error_code, classic.error_message.as_deref(), || format!("Group {group}"))?;
-    if classic.group_state == "Dead" {
-        let refused = Refused {
-            what: format!("Group {group}"),
-            error_code: ErrorCode::GroupIdNotFound,
-            message: Some("there is no such group".to_owned()),
-        };
-        return Err(refused.into());
-    }
-    let members = classic.members.into_iter().map(|member| Member {
+    let protocol = format!("{protocol_type} {}", found.protocol).trim().to_owned();
+    let members = found.members.into_iter().map(|member| Member {
         id: member.member_id,
         instance_id: member.group_instance_id,
         client_id: member.client_id,
         host: member.client_host,
-        // Groups of other kinds, such as Connect's, have their own assignment format.
-        assigned: read_assignment(member.member_assignment).unwrap_or_default(),
+        assigned: member.assignment,
+        tasks: member.tasks,
     });
     Ok(Described {
         group,
-        state: classic.group_state,
-        protocol: format!("{} {}", classic.protocol_type, classic.protocol_data).trim().to_owned(),
-        members: members.collect(),
-        offsets: BTreeMap::new(),
-        ends: BTreeMap::new(),
-    })
-}
-
-/// A group of the protocol of KIP-848.
-async fn next_generation(coordinator: &Connection, group: String) -> anyhow::Result<Described> {
-    let request = ConsumerGroupDescribeRequest {
-        group_ids: vec![group.clone()],
-        ..ConsumerGroupDescribeRequest::default()
-    };
-    let response = coordinator.send(&request).await?;
-    let Some(found) = response.groups.into_iter().next() else {
-        anyhow::bail!("{} leaves group {group} out of its answer", coordinator.peer());
-    };
-    Refused::check(found.error_code, found.error_message.as_deref(), || format!("Group {group}"))?;
-    let members = found.members.into_iter().map(|member| {
-        let assigned = member.assignment.topic_partitions.into_iter().flat_map(|topic| {
-            let name: std::sync::Arc<str> = topic.topic_name.into();
-            topic.partitions.into_iter().map(move |partition| TopicPartition::new(name.clone(), partition))
-        });
-        Member {
-            id: member.member_id,
-            instance_id: member.instance_id,
-            client_id: member.client_id,
-            host: member.client_host,
-            assigned: assigned.collect(),
-        }
-    });
-    Ok(Described {
-        group,
-        state: found.group_state,
-        protocol: format!("consumer {}", found.assignor_name),
+        kind: found.kind,
+        state: found.state,
+        protocol,
         members: members.collect(),
         offsets: BTreeMap::new(),
         ends: BTreeMap::new(),
@@ -199,7 +182,7 @@ impl Described {
     }
 
     fn lag(&self, at: &TopicPartition) -> Option<i64> {
-        Some(self.ends.get(at)?.offset - self.offsets.get(at)?.offset)
+        Some(self.ends.get(at)?.offset - *self.offsets.get(at)?)
     }
 
     fn partition_rows(&self) -> Vec<Vec<String>> {
@@ -221,7 +204,7 @@ impl Described {
                 self.group.clone(),
                 at.topic.to_string(),
                 at.partition.to_string(),
-                text(self.offsets.get(&at).map(|committed| committed.offset.to_string())),
+                text(self.offsets.get(&at).map(ToString::to_string)),
                 text(self.ends.get(&at).map(|end| end.offset.to_string())),
                 text(self.lag(&at).map(|lag| lag.to_string())),
                 text(reader.map(|member| member.id.clone())),
@@ -243,7 +226,7 @@ impl Described {
             "PARTITIONS",
         ])];
         for member in &self.members {
-            let assigned: Vec<String> = member.assigned.iter().map(ToString::to_string).collect();
+            let assigned = member.work();
             rows.push(vec![
                 self.group.clone(),
                 member.id.clone(),
@@ -265,7 +248,7 @@ impl Described {
                 json!({
                     "topic": &*at.topic,
                     "partition": at.partition,
-                    "current_offset": self.offsets.get(&at).map(|committed| committed.offset.0),
+                    "current_offset": self.offsets.get(&at).map(|offset| offset.0),
                     "log_end_offset": self.ends.get(&at).map(|end| end.offset.0),
                     "lag": self.lag(&at),
                     "member_id": self.reader(&at).map(|member| &member.id),
@@ -281,12 +264,13 @@ impl Described {
                     "group_instance_id": member.instance_id,
                     "client_id": member.client_id,
                     "host": member.host,
-                    "partitions": member.assigned.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                    "partitions": member.work(),
                 })
             })
             .collect();
         json!({
             "group": self.group,
+            "type": self.kind.name(),
             "state": self.state,
             "protocol": self.protocol,
             "partitions": partitions,
@@ -303,6 +287,7 @@ mod tests {
     fn a_group_without_a_protocol_has_no_dangling_comma() {
         let mut group = Described {
             group: "g".to_owned(),
+            kind: GroupKind::Classic,
             state: "Empty".to_owned(),
             protocol: String::new(),
             members: Vec::new(),

@@ -1,0 +1,104 @@
+//! Times and durations on the command line.
+
+use std::time::Duration;
+
+use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
+
+use super::failure::Usage;
+
+/// Milliseconds since 1970 of a time: ISO 8601 with or without a zone (then UTC), a date, or the number itself.
+pub fn time_ms(text: &str) -> Result<i64, Usage> {
+    if let Ok(ms) = text.parse::<i64>() {
+        return Ok(ms);
+    }
+    if let Ok(time) =
+        DateTime::parse_from_rfc3339(text).or_else(|_| DateTime::parse_from_str(text, "%FT%T%.f%z"))
+    {
+        return Ok(time.timestamp_millis());
+    }
+    if let Ok(time) = NaiveDateTime::parse_from_str(text, "%FT%T%.f") {
+        return Ok(time.and_utc().timestamp_millis());
+    }
+    let midnight = NaiveDate::parse_from_str(text, "%F").ok().and_then(|date| date.and_hms_opt(0, 0, 0));
+    midnight.map(|time| time.and_utc().timestamp_millis()).ok_or_else(|| {
+        Usage(format!(
+            "{text:?} is not a time: expected for example 2026-11-25T04:30:00Z, 2026-11-25, or milliseconds since 1970"
+        ))
+    })
+}
+
+/// A duration: `90s`, `15m`, `12h`, `7d`, or ISO 8601 as Kafka's tools take it, `P7DT12H`.
+pub fn duration(text: &str) -> Result<Duration, Usage> {
+    let wrong =
+        || Usage(format!("{text:?} is not a duration: expected for example 90s, 15m, 12h, 7d, or P7DT12H"));
+    let seconds = match text.strip_prefix('P') {
+        Some(rest) => {
+            let (days, time) = rest.split_once('T').unwrap_or((rest, ""));
+            parts(days, &[('D', 86_400)]).ok_or_else(wrong)?
+                + parts(time, &[('H', 3600), ('M', 60), ('S', 1)]).ok_or_else(wrong)?
+        }
+        None => parts(text, &[('d', 86_400), ('h', 3600), ('m', 60), ('s', 1)]).ok_or_else(wrong)?,
+    };
+    if text.len() < 2 || text == "PT" {
+        return Err(wrong());
+    }
+    Ok(Duration::from_secs(seconds))
+}
+
+/// The seconds of numbers with units, in the order of `units`.
+fn parts(mut text: &str, units: &[(char, u64)]) -> Option<u64> {
+    let (mut total, mut units) = (0u64, units.iter());
+    while !text.is_empty() {
+        let end = text.find(|c: char| !c.is_ascii_digit())?;
+        let (number, rest) = text.split_at(end);
+        let unit = rest.chars().next()?;
+        let (_, seconds) = units.find(|(name, _)| *name == unit)?;
+        total = total.checked_add(number.parse::<u64>().ok()?.checked_mul(*seconds)?)?;
+        text = &rest[unit.len_utf8()..];
+    }
+    Some(total)
+}
+
+/// A time for people: UTC, to the second.
+pub fn shown(ms: i64) -> String {
+    DateTime::<Utc>::from_timestamp_millis(ms)
+        .map_or_else(|| ms.to_string(), |time| time.format("%FT%TZ").to_string())
+}
+
+/// The time now, in milliseconds since 1970.
+pub fn now_ms() -> i64 {
+    Utc::now().timestamp_millis()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_utc_unless_they_say_otherwise() {
+        for text in [
+            "2023-11-14T22:13:20Z",
+            "2023-11-14T22:13:20.000",
+            "2023-11-14T23:13:20+01:00",
+            "2023-11-14T23:13:20.000+0100",
+            "1700000000000",
+        ] {
+            assert_eq!(time_ms(text).expect(text), 1_700_000_000_000, "{text}");
+        }
+        assert_eq!(time_ms("2023-11-14").expect("a date"), 1_699_920_000_000);
+        assert_eq!(shown(1_700_000_000_000), "2023-11-14T22:13:20Z");
+        assert!(time_ms("yesterday").is_err());
+    }
+
+    #[test]
+    fn durations_are_short_or_iso() {
+        let seconds = |text: &str| duration(text).map(|duration| duration.as_secs()).ok();
+        assert_eq!(seconds("90s"), Some(90));
+        assert_eq!(seconds("1d12h"), Some(129_600));
+        assert_eq!(seconds("P1DT12H"), Some(129_600));
+        assert_eq!(seconds("PT5M"), Some(300));
+        for wrong in ["", "5", "s", "PT", "P", "1x", "5m1h", "-1s", "99999999999999999999d"] {
+            assert_eq!(seconds(wrong), None, "{wrong}");
+        }
+    }
+}

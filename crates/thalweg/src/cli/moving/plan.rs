@@ -1,0 +1,194 @@
+//! Where replicas go: pure. Replicas on allowed brokers stay, as far as brokers are left with about the same number
+//! of them; the others go to the brokers with the fewest, in other racks where that is possible.
+
+use std::collections::BTreeMap;
+
+use thalweg_client::TopicPartition;
+
+/// The replicas of each partition.
+pub type Assignment = BTreeMap<TopicPartition, Vec<i32>>;
+
+/// A broker that may get replicas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its id.
+    pub id: i32,
+    /// `broker.rack`.
+    pub rack: Option<String>,
+}
+
+/// There are fewer brokers than a partition has replicas.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{at} needs {factor} brokers for its replicas, and there are {brokers}")]
+pub struct TooFewBrokers {
+    /// The partition.
+    pub at: TopicPartition,
+    /// Its replicas.
+    pub factor: usize,
+    /// The brokers.
+    pub brokers: usize,
+}
+
+/// Spreads partitions over places, each with `factor` replicas, or as many as it has.
+pub fn spread(
+    current: &Assignment,
+    places: &[Place],
+    factor: Option<usize>,
+) -> Result<Assignment, TooFewBrokers> {
+    let mut plan = Plan { places, load: places.iter().map(|place| (place.id, 0)).collect() };
+    let mut planned = Assignment::new();
+    for (at, replicas) in current {
+        let factor = factor.unwrap_or(replicas.len());
+        if factor > places.len() {
+            return Err(TooFewBrokers { at: at.clone(), factor, brokers: places.len() });
+        }
+        let stay: Vec<i32> =
+            replicas.iter().copied().filter(|id| plan.load.contains_key(id)).take(factor).collect();
+        for id in &stay {
+            *plan.load.entry(*id).or_default() += 1;
+        }
+        planned.insert(at.clone(), stay);
+    }
+    for (at, replicas) in &mut planned {
+        let factor = factor.unwrap_or_else(|| current[at].len());
+        while replicas.len() < factor {
+            let id = plan.next(replicas).expect("there are at least as many places as replicas");
+            *plan.load.entry(id).or_default() += 1;
+            replicas.push(id);
+        }
+    }
+    plan.level(&mut planned);
+    Ok(planned)
+}
+
+struct Plan<'a> {
+    places: &'a [Place],
+    /// Replicas of each place, of the planned partitions.
+    load: BTreeMap<i32, usize>,
+}
+
+impl Plan<'_> {
+    fn rack(&self, id: i32) -> Option<&str> {
+        self.places.iter().find(|place| place.id == id)?.rack.as_deref()
+    }
+
+    /// The best place for another replica: in a rack without one, with the fewest replicas.
+    fn next(&self, replicas: &[i32]) -> Option<i32> {
+        let free = self.places.iter().filter(|place| !replicas.contains(&place.id));
+        let best = free.min_by_key(|place| {
+            let shared =
+                place.rack.is_some() && replicas.iter().any(|id| self.rack(*id) == place.rack.as_deref());
+            (shared, self.load[&place.id], place.id)
+        });
+        best.map(|place| place.id)
+    }
+
+    /// Moves single replicas from the fullest place to the emptiest, until they differ by one at the most.
+    fn level(&mut self, planned: &mut Assignment) {
+        // Each move brings two places closer, so this ends; the bound is for a reader who doubts it.
+        for _ in 0..planned.values().map(Vec::len).sum::<usize>() {
+            let Some((&full, &most)) = self.load.iter().max_by_key(|(id, load)| (**load, -**id)) else {
+                return;
+            };
+            let mut emptier: Vec<(usize, i32)> = self
+                .load
+                .iter()
+                .filter(|(_, load)| **load + 1 < most)
+                .map(|(id, load)| (*load, *id))
+                .collect();
+            emptier.sort_unstable();
+            let moved = emptier.into_iter().find_map(|(_, to)| {
+                let replicas = planned.values_mut().rev().find(|replicas| {
+                    replicas.contains(&full)
+                        && !replicas.contains(&to)
+                        && self.keeps_racks(replicas, full, to)
+                })?;
+                let index = replicas.iter().position(|id| *id == full)?;
+                replicas[index] = to;
+                Some(to)
+            });
+            let Some(to) = moved else { return };
+            *self.load.entry(full).or_default() -= 1;
+            *self.load.entry(to).or_default() += 1;
+        }
+    }
+
+    /// Whether the replicas are in as many racks if one of them moves.
+    fn keeps_racks(&self, replicas: &[i32], from: i32, to: i32) -> bool {
+        let racks = |ids: &mut dyn Iterator<Item = i32>| {
+            let racks: std::collections::BTreeSet<Option<&str>> = ids.map(|id| self.rack(id)).collect();
+            racks.len()
+        };
+        let after = racks(&mut replicas.iter().map(|id| if *id == from { to } else { *id }));
+        after >= racks(&mut replicas.iter().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(racks: &[(i32, &str)]) -> Vec<Place> {
+        racks.iter().map(|(id, rack)| Place { id: *id, rack: Some((*rack).to_owned()) }).collect()
+    }
+
+    fn anywhere(ids: &[i32]) -> Vec<Place> {
+        ids.iter().map(|id| Place { id: *id, rack: None }).collect()
+    }
+
+    fn assignment(replicas: &[&[i32]]) -> Assignment {
+        let partitions = (0..).zip(replicas);
+        partitions.map(|(index, ids)| (TopicPartition::new("t", index), ids.to_vec())).collect()
+    }
+
+    fn loads(planned: &Assignment) -> BTreeMap<i32, usize> {
+        let mut loads = BTreeMap::new();
+        for id in planned.values().flatten() {
+            *loads.entry(*id).or_default() += 1;
+        }
+        loads
+    }
+
+    #[test]
+    fn what_is_level_already_stays() {
+        let current = assignment(&[&[1, 2], &[2, 3], &[3, 1]]);
+        assert_eq!(spread(&current, &anywhere(&[1, 2, 3]), None).expect("a plan"), current);
+    }
+
+    #[test]
+    fn only_the_replicas_of_a_broker_that_leaves_move() {
+        let current = assignment(&[&[1, 2], &[2, 3], &[3, 1]]);
+        let planned = spread(&current, &anywhere(&[1, 2, 4]), None).expect("a plan");
+        assert_eq!(planned, assignment(&[&[1, 2], &[2, 4], &[1, 4]]));
+    }
+
+    #[test]
+    fn a_new_broker_gets_its_share() {
+        let current = assignment(&[&[1, 2], &[2, 1], &[1, 2], &[2, 1], &[1, 2], &[2, 1]]);
+        let planned = spread(&current, &anywhere(&[1, 2, 3]), None).expect("a plan");
+        assert_eq!(loads(&planned), BTreeMap::from([(1, 4), (2, 4), (3, 4)]));
+        for replicas in planned.values() {
+            assert!(replicas[0] != replicas[1], "{planned:?}");
+        }
+    }
+
+    #[test]
+    fn replicas_go_to_other_racks() {
+        let brokers = places(&[(1, "a"), (2, "a"), (3, "b"), (4, "b")]);
+        let current = assignment(&[&[1], &[2], &[3], &[4]]);
+        let planned = spread(&current, &brokers, Some(2)).expect("a plan");
+        for replicas in planned.values() {
+            let rack = |id: i32| if id < 3 { "a" } else { "b" };
+            assert_ne!(rack(replicas[0]), rack(replicas[1]), "{planned:?}");
+        }
+        assert_eq!(loads(&planned), BTreeMap::from([(1, 2), (2, 2), (3, 2), (4, 2)]));
+    }
+
+    #[test]
+    fn fewer_replicas_keep_the_first_and_too_few_brokers_are_an_error() {
+        let current = assignment(&[&[1, 2, 3]]);
+        assert_eq!(spread(&current, &anywhere(&[1, 2, 3]), Some(1)).expect("a plan"), assignment(&[&[1]]));
+        let error = spread(&current, &anywhere(&[1, 2]), None).expect_err("too few");
+        assert_eq!(error.to_string(), "t-0 needs 3 brokers for its replicas, and there are 2");
+    }
+}

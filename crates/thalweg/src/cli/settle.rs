@@ -1,0 +1,49 @@
+//! The outcomes of a request for several objects: those that succeeded are printed, the others are the error.
+
+use std::fmt::Display;
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::failure::Failed;
+use super::output::Outcomes;
+
+/// Errors that are shown in full; a thousand of the same kind help nobody.
+const ERRORS_MAX: usize = 10;
+
+/// Adds the outcome of each object that succeeded, as `describe` puts it; fails if others did not.
+pub fn settle<K, T, D: Serialize>(
+    done: &mut Outcomes<'_>,
+    results: thalweg_client::Outcomes<K, T>,
+    mut describe: impl FnMut(&K, T) -> (D, String),
+) -> anyhow::Result<()> {
+    let mut errors = Vec::new();
+    for (key, result) in results {
+        match result {
+            Ok(value) => {
+                let (outcome, sentence) = describe(&key, value);
+                done.add(&outcome, &sentence)?;
+            }
+            Err(error) => errors.push(error),
+        }
+    }
+    fail_with(&errors)
+}
+
+/// Fails if there are errors.
+pub fn fail_with<E: Display>(errors: &[E]) -> anyhow::Result<()> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let mut texts: Vec<String> = errors.iter().take(ERRORS_MAX).map(ToString::to_string).collect();
+    if errors.len() > ERRORS_MAX {
+        texts.push(format!("and {} more errors", errors.len() - ERRORS_MAX));
+    }
+    Err(Failed(texts.join("; ")).into())
+}
+
+/// Says on standard error that nothing has changed.
+pub fn dry_run() {
+    // Standard error may be closed.
+    let _ = writeln!(std::io::stderr(), "Dry run: nothing has changed. --execute does it.");
+}
