@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use thalweg_record::{
-    Batch, BatchError, ControlRecordType, DecompressBuffer, LeaderEpoch, Offset, Record, RecordError,
-    batches, verify,
+    Batch, BatchError, BatchHeader, ControlRecordType, DecompressBuffer, LeaderEpoch, Offset, Record,
+    RecordError, batches, verify,
 };
 use thalweg_wire::request::fetch_response::AbortedTransaction;
 
@@ -72,6 +72,16 @@ impl Chunk {
         buffer: &mut DecompressBuffer,
         mut each: impl FnMut(&Record<'_>) -> ControlFlow<()>,
     ) -> Result<(), ChunkError> {
+        self.walk(buffer, false, |_, record| each(record))
+    }
+
+    /// As [`Chunk::for_each`], with the header of each record's batch. With `control`, control records are not passed over.
+    pub fn walk(
+        &self,
+        buffer: &mut DecompressBuffer,
+        control: bool,
+        mut each: impl FnMut(&BatchHeader, &Record<'_>) -> ControlFlow<()>,
+    ) -> Result<(), ChunkError> {
         let mut aborted = Aborted::new(&self.aborted);
         for batch in batches(&self.bytes) {
             let batch = match batch {
@@ -86,16 +96,19 @@ impl Chunk {
             let header = &batch.header;
             if header.attributes.is_control() {
                 aborted.control(&batch, buffer);
-                continue;
+                if !control {
+                    continue;
+                }
             }
-            if aborted.hides(&batch) || header.last_offset() < self.start {
+            let is_hidden = !header.attributes.is_control() && aborted.hides(&batch);
+            if is_hidden || header.last_offset() < self.start {
                 continue;
             }
             let records_error =
                 |source| ChunkError::Records { at: self.at.clone(), base: header.base_offset, source };
             for record in batch.records(buffer).map_err(records_error)? {
                 let record = record.map_err(records_error)?;
-                if record.offset >= self.start && each(&record).is_break() {
+                if record.offset >= self.start && each(header, &record).is_break() {
                     return Ok(());
                 }
             }
@@ -231,6 +244,29 @@ mod tests {
         .concat();
         assert_eq!(values(&chunk(0, bytes.clone(), &[(7, 2)])), ["kept", "other", "plain", "again"]);
         assert_eq!(values(&chunk(0, bytes, &[])), ["kept", "aborted", "other", "plain", "again"]);
+    }
+
+    #[test]
+    fn control_records_are_walked_on_request() {
+        let bytes = [
+            batch(0, 7, &["a"], None),
+            batch(1, 7, &[], Some(ControlRecordType::Commit)),
+            batch(2, -1, &["b"], None),
+        ]
+        .concat();
+        let walked = |control| {
+            let mut walked = Vec::new();
+            let each = |header: &BatchHeader, record: &Record<'_>| {
+                walked.push((record.offset.0, header.producer_id.0, header.attributes.is_control()));
+                ControlFlow::Continue(())
+            };
+            chunk(0, bytes.clone(), &[])
+                .walk(&mut DecompressBuffer::default(), control, each)
+                .expect("readable");
+            walked
+        };
+        assert_eq!(walked(true), [(0, 7, false), (1, 7, true), (2, -1, false)]);
+        assert_eq!(walked(false), [(0, 7, false), (2, -1, false)]);
     }
 
     #[test]
