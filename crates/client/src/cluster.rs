@@ -148,6 +148,11 @@ impl Cluster {
         &self.0.options
     }
 
+    /// What keeps failing, if the options have [`Waits`](crate::Waits).
+    pub fn trouble(&self) -> Option<String> {
+        self.0.options.waits.as_ref()?.trouble()
+    }
+
     /// Requests the brokers and these topics. The answer replaces their metadata, except for partitions with a newer
     /// leader epoch from another broker; other topics do not change. With `create`, brokers that allow it create the
     /// topics that do not exist. Errors of single topics and partitions are in the answer.
@@ -179,9 +184,11 @@ impl Cluster {
                 Some(topic) if topic.error.is_none() && !topic.partitions.is_empty() => return Ok(()),
                 topic => topic.and_then(|topic| topic.error).unwrap_or(ErrorCode::UnknownTopicOrPartition),
             };
+            let refused = Refused { what: format!("Topic {name}"), error_code, message: None };
             if !error_code.is_retriable() || Instant::now() >= deadline {
-                return Err(Refused { what: format!("Topic {name}"), error_code, message: None }.into());
+                return Err(refused.into());
             }
+            self.0.options.failed(name, &refused);
             tokio::time::sleep(TOPIC_RETRY.min(within)).await;
         }
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use thalweg_wire::{Request, frame};
+use thalweg_wire::{ApiKey, Request, frame};
 use tokio::io::{AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::Instant;
@@ -125,8 +125,12 @@ impl Connection {
         options: &'a ConnectionOptions,
     ) -> Connecting<'a> {
         Box::pin(async move {
-            let stream = connector.connect(address, options).await?;
-            Connection::start(stream, address, options).await
+            let _wait = options.waits.as_ref().map(|waits| waits.connection(address));
+            let started = async {
+                let stream = connector.connect(address, options).await?;
+                Connection::start(stream, address, options).await
+            };
+            options.ended(address, started.await)
         })
     }
 
@@ -227,8 +231,12 @@ impl Connection {
         let version = self.version_for::<R>(options.version)?;
         let (frame, correlation_id) = self.encode(request, version)?;
         let timeout = options.timeout.unwrap_or(shared.options.request_timeout);
+        // A broker may hold a fetch back for what its timeout has beyond the usual.
+        let held = timeout.saturating_sub(shared.options.request_timeout);
+        let held = if R::KEY == ApiKey::Fetch { held } else { Duration::ZERO };
+        let _wait = shared.options.waits.as_ref().map(|waits| waits.answer(&shared.peer, R::KEY, held));
         let answer = match tokio::time::timeout(timeout, self.exchange(frame, correlation_id)).await {
-            Ok(answer) => answer?,
+            Ok(answer) => shared.options.ended(&shared.peer, answer)?,
             Err(_) => {
                 shared.link.close(CloseReason::RequestTimedOut { api: R::KEY, timeout });
                 let peer = Arc::clone(&shared.peer);

@@ -420,6 +420,7 @@ impl Consumer {
             // The next round starts a fetcher of that broker.
             Fetched::Redirected => {}
             Fetched::Stale(error) => {
+                self.config.connection.failed("fetch", &error);
                 tracing::debug!(%error, "Fetch failed, refreshing leaders");
                 self.refresh_soon();
             }
@@ -454,7 +455,7 @@ impl Consumer {
         for (at, start) in partitions {
             assignment.add(at, start, &metadata);
         }
-        if assignment.lacks_leader() {
+        if assignment.without_leader().is_some() {
             self.refresh_at = Instant::now();
         }
         self.positions_at = Instant::now();

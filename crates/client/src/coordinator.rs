@@ -118,6 +118,7 @@ impl Coordinator {
                 }
             };
             self.doubt(&error);
+            self.cluster.options().failed(&self.key, &error);
             match retry.pause_after(&error) {
                 Some(pause) => tokio::time::sleep(pause).await,
                 None => return Err(error),

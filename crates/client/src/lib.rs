@@ -155,6 +155,7 @@ mod retry;
 mod security;
 mod stream;
 mod versions;
+mod waits;
 
 pub use address::bootstrap_servers;
 pub use admin::{
@@ -198,3 +199,4 @@ pub use security::tls::TlsSession;
 pub use stream::{Connector, write_all_vectored};
 pub use thalweg_security::{HIDDEN, is_secret};
 pub use versions::ApiVersions;
+pub use waits::{Awaited, Waits};

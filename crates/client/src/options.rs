@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use crate::error::ClientError;
 use crate::properties::{InvalidSetting, Properties};
 use crate::security::Security;
+use crate::waits::Waits;
 
 /// Limits and timeouts of a connection. The defaults are those of Kafka's clients, if they have one.
 #[derive(Clone, Debug)]
@@ -20,6 +22,8 @@ pub struct ConnectionOptions {
     pub frame_bytes_max: usize,
     /// `security.protocol` and its settings. A stream that is taken over is taken to be encrypted already.
     pub security: Security,
+    /// Where connections and their users report what they wait for, and what fails.
+    pub waits: Option<Waits>,
 }
 
 impl Default for ConnectionOptions {
@@ -31,11 +35,30 @@ impl Default for ConnectionOptions {
             in_flight_max: 64,
             frame_bytes_max: 256 << 20,
             security: Security::default(),
+            waits: None,
         }
     }
 }
 
 impl ConnectionOptions {
+    /// Reports the outcome for a peer.
+    pub(crate) fn ended<T>(&self, peer: &str, outcome: Result<T, ClientError>) -> Result<T, ClientError> {
+        if let Some(waits) = &self.waits {
+            match &outcome {
+                Ok(_) => waits.succeeded(peer),
+                Err(error) => waits.failed(peer, error),
+            }
+        }
+        outcome
+    }
+
+    /// Reports a failure that is retried.
+    pub(crate) fn failed(&self, subject: &str, error: &impl ToString) {
+        if let Some(waits) = &self.waits {
+            waits.failed(subject, error);
+        }
+    }
+
     /// Takes the settings that producers and consumers share out of `properties`; `kind` names the client when it has
     /// no `client.id`.
     pub fn take(properties: &mut Properties, kind: &str) -> Result<ConnectionOptions, InvalidSetting> {

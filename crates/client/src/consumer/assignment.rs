@@ -248,9 +248,10 @@ impl Assignment {
         self.partitions.values().filter_map(|reading| reading.broker(now)).collect()
     }
 
-    /// Whether the leader of any partition is unknown.
-    pub(super) fn lacks_leader(&self) -> bool {
-        self.partitions.values().any(|reading| reading.leader.is_none())
+    /// A partition whose leader is unknown.
+    pub(super) fn without_leader(&self) -> Option<TopicPartition> {
+        let found = self.partitions.iter().find(|(_, reading)| reading.leader.is_none());
+        found.map(|(at, _)| at.clone())
     }
 
     /// Records were fetched up to `next`. False when they are not wanted any more.

@@ -263,6 +263,7 @@ impl Member {
                 }
             };
             let again = self.judge(error)?;
+            self.config.connection.failed("group", &again);
             tracing::debug!(error = %again, "Rejoining the group");
             tokio::time::sleep(self.backoff.next()).await;
         }

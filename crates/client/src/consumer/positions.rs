@@ -91,7 +91,10 @@ impl Consumer {
             let known = match self.committed(&partitions).await {
                 Ok(known) => known,
                 // The next round retries.
-                Err(ConsumerError::Client(error)) if error.is_retriable() => return Ok(()),
+                Err(ConsumerError::Client(error)) if error.is_retriable() => {
+                    self.config.connection.failed("offsets", &error);
+                    return Ok(());
+                }
                 Err(error) => return Err(error),
             };
             for (at, version) in committed {
@@ -126,7 +129,11 @@ impl Consumer {
                 }
                 Some(Ok(found)) => self.shared.assignment.lock().found(&at, version, found.offset, false),
                 Some(Err(error)) if !error.is_retriable() => return Err(error.clone().into()),
-                Some(Err(_)) | None => self.refresh_soon(),
+                Some(Err(error)) => {
+                    self.config.connection.failed("offsets", error);
+                    self.refresh_soon();
+                }
+                None => self.refresh_soon(),
             }
         }
         Ok(())

@@ -80,6 +80,7 @@ impl Consumer {
         let metadata = match answer {
             Ok(metadata) => metadata,
             Err(error) if error.is_retriable() => {
+                self.config.connection.failed("metadata", &error);
                 self.refresh_at = Instant::now() + self.backoff.next();
                 return Ok(());
             }
@@ -88,8 +89,11 @@ impl Consumer {
         let lacks_leader = {
             let mut assignment = self.shared.assignment.lock();
             assignment.apply(&metadata);
-            assignment.lacks_leader()
+            assignment.without_leader()
         };
+        if let Some(at) = lacks_leader.as_ref() {
+            self.config.connection.failed("leaders", &format!("partition {at} has no leader"));
+        }
         self.shared.changed.notify_waiters();
         let subscribed = self.subscription.topics(&metadata, self.config.exclude_internal_topics);
         if of_all {
@@ -99,7 +103,7 @@ impl Consumer {
             group.membership.compare(&metadata);
         }
         self.refresh_at = now
-            + match lacks_leader {
+            + match lacks_leader.is_some() {
                 true => self.backoff.next(),
                 false => {
                     let again = missing(&topics, &metadata, self.config.retry_backoff);

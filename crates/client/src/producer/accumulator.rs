@@ -75,6 +75,8 @@ pub(super) struct Accumulator {
     pub(super) flushing: bool,
     /// Whether the producer is about to end.
     pub(super) closing: bool,
+    /// What has kept batches from being stored lately.
+    pub(super) trouble: Option<String>,
     /// Whether the caller waits for memory.
     starving: bool,
     used_bytes: usize,
@@ -98,6 +100,7 @@ impl Accumulator {
             begun: Arc::default(),
             flushing: false,
             closing: false,
+            trouble: None,
             starving: false,
             used_bytes: 0,
             free: Vec::new(),
@@ -322,7 +325,7 @@ impl Accumulator {
             {
                 let batch = queue.queue.pop_front().expect("it was just looked at");
                 queue.gave_up(&batch);
-                let error = timed_out(config, queue, &batch, None);
+                let error = timed_out(config, queue, &batch, self.trouble.clone());
                 if let Some(transaction) = &mut self.transaction {
                     transaction.batch_failed(&error, batch.sequence.is_some());
                 }
@@ -407,6 +410,12 @@ impl Accumulator {
 
     /// Whether a partition that has batches has no leader that is known.
     pub(super) fn misses_leader(&self) -> bool {
-        self.partitions.iter().any(|queue| queue.leader.is_none() && !queue.queue.is_empty())
+        self.without_leader().is_some()
+    }
+
+    /// A partition with batches and without a leader.
+    pub(super) fn without_leader(&self) -> Option<String> {
+        let queue = self.partitions.iter().find(|queue| queue.leader.is_none() && !queue.queue.is_empty());
+        queue.map(|queue| format!("partition {}-{} has no leader", queue.topic, queue.partition))
     }
 }

@@ -53,6 +53,8 @@ pub(super) async fn run(shared: Arc<Shared>) {
                 }
                 Err(error) if error.is_retriable() => {
                     tracing::debug!(%error, "Failed to get a producer id, retrying");
+                    shared.config.connection.failed("producer id", &error);
+                    shared.accumulator.lock().trouble = Some(error.to_string());
                 }
                 // Batches that wait will never have one; later ones may.
                 Err(error) => {
@@ -62,8 +64,19 @@ pub(super) async fn run(shared: Arc<Shared>) {
             }
         }
         match refresh(&shared).await {
-            Ok(_) => refreshed = Instant::now(),
-            Err(error) => tracing::debug!(%error, "Failed to get metadata, retrying"),
+            Ok(_) => {
+                refreshed = Instant::now();
+                let mut accumulator = shared.accumulator.lock();
+                if let Some(why) = accumulator.without_leader() {
+                    shared.config.connection.failed("leaders", &why);
+                    accumulator.trouble = Some(why);
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "Failed to get metadata, retrying");
+                shared.config.connection.failed("metadata", &error);
+                shared.accumulator.lock().trouble = Some(error.to_string());
+            }
         }
         start_senders(&shared, &mut senders, &mut sending);
     }

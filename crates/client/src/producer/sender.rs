@@ -75,6 +75,7 @@ pub(super) async fn run(shared: Arc<Shared>, broker: i32, wake: Arc<Notify>) {
         tracing::debug!(broker, error = %failure, "Connection to the broker was closed");
         let ended: Vec<Taken> = flights.into_iter().flat_map(|flight: Flight| flight.batches).collect();
         let message = failure.to_string();
+        shared.accumulator.lock().trouble = Some(message.clone());
         let outcomes = ended.into_iter().map(|taken| {
             let outcome =
                 Outcome::Failed { error_code: ErrorCode::NetworkException, message: Some(message.clone()) };
@@ -102,11 +103,17 @@ async fn session(
         accumulator.brokers.get(&broker).map(|broker| broker.address.clone()).unwrap_or_default()
     };
     let options = &shared.config.connection;
-    let stream = shared.cluster.connector().connect(&address, options).await?;
-    let peer: Arc<str> = address.into();
-    let (reader, mut writer) = tokio::io::split(stream);
-    let mut frames = FrameReader::new(reader, options.frame_bytes_max);
-    let negotiated = negotiate(&mut frames, &mut writer, &peer, options).await?;
+    let peer: Arc<str> = address.as_str().into();
+    let wait = options.waits.as_ref().map(|waits| waits.connection(&address));
+    let opened = async {
+        let stream = shared.cluster.connector().connect(&address, options).await?;
+        let (reader, mut writer) = tokio::io::split(stream);
+        let mut frames = FrameReader::new(reader, options.frame_bytes_max);
+        let negotiated = negotiate(&mut frames, &mut writer, &peer, options).await?;
+        Ok::<_, ClientError>((frames, writer, negotiated))
+    };
+    let (mut frames, mut writer, negotiated) = options.ended(&address, opened.await)?;
+    drop(wait);
     let newest = negotiated.versions.pick::<ProduceRequest>(&peer)?;
     let versions = Versions { newest, explicit: newest.min(EXPLICIT_UNTIL) };
     let link = Link { shared, broker, peer, versions, negotiated, wake, next_correlation_id: 1 };
@@ -449,7 +456,10 @@ fn settle(shared: &Shared, outcomes: Vec<(Taken, Outcome)>) {
     for (taken, outcome) in outcomes {
         match outcome {
             Outcome::Stored(offset) => {
-                shared.accumulator.lock().partitions[taken.partition].ended(&taken.batch, true);
+                let mut accumulator = shared.accumulator.lock();
+                accumulator.trouble = None;
+                accumulator.partitions[taken.partition].ended(&taken.batch, true);
+                drop(accumulator);
                 ended.push((taken, Ok(offset)));
             }
             Outcome::Failed { error_code, message } => {
@@ -507,7 +517,11 @@ fn failed(
                 accumulator.identity = None;
             }
         }
+        let why = message.as_deref().map(|message| format!(" ({message})")).unwrap_or_default();
+        let why = format!("{}-{}: {error_code}{why}", queue.topic, queue.partition);
+        config.connection.failed("produce", &why);
         queue.retry(taken.batch, now + backoff_after(config.retry_backoff, Some(error_code)));
+        accumulator.trouble = Some(why);
         drop(guard);
         shared.housekeeper.notify_one();
         return None;

@@ -155,8 +155,8 @@ fn a_partition_without_a_leader_is_read_when_it_has_one() {
     let mut assignment = reading(&[0]);
     let before = target(&assignment, 0).expect("it is read");
     assignment.leader_lost(&before);
-    assert!(assignment.lacks_leader() && target(&assignment, 0).is_none());
+    assert!(assignment.without_leader().is_some() && target(&assignment, 0).is_none());
     assignment.apply(&metadata());
-    assert!(!assignment.lacks_leader());
+    assert!(assignment.without_leader().is_none());
     assert_eq!(target(&assignment, 0), Some(before));
 }
