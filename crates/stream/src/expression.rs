@@ -12,8 +12,9 @@
 //! | `sequence` | its number, counted by its source |
 //!
 //! An expression is compiled once, which finds the fields it needs: only those are parsed, in place. A field that is passed on
-//! unchanged, as in `{"id": payload.id}`, is copied without parsing.
+//! unchanged, as in `{"id": payload.id}`, is copied without parsing. Common conditions bypass the evaluator (`direct`).
 
+mod direct;
 mod needs;
 mod parse;
 mod view;
@@ -28,6 +29,7 @@ use cel::{Context, Env, IdedExpr, Value};
 
 use crate::json::NotJson;
 use crate::message::Message;
+use direct::{Answer, Condition};
 use needs::Needs;
 use view::View;
 
@@ -44,6 +46,9 @@ pub struct Expression {
     text: String,
     tree: IdedExpr,
     needs: Needs,
+    uses_headers: bool,
+    /// The same condition without the evaluator, if it has a common shape.
+    direct: Option<Condition>,
 }
 
 /// A text that is not a valid expression.
@@ -92,8 +97,14 @@ impl Expression {
     /// Compiles an expression.
     pub fn compile(text: &str) -> Result<Expression, NoExpression> {
         let tree = parse::tree(text)?;
-        let needs = Needs::of(&tree)?;
-        Ok(Expression { text: text.to_owned(), tree, needs })
+        let (needs, uses_headers) = Needs::of(&tree)?;
+        let direct = Condition::of(&tree);
+        Ok(Expression { text: text.to_owned(), tree, needs, uses_headers, direct })
+    }
+
+    /// Whether it looks at `headers`: without that, they need not be set in the message.
+    pub fn uses_headers(&self) -> bool {
+        self.uses_headers
     }
 
     /// The text.
@@ -103,6 +114,32 @@ impl Expression {
 
     /// Evaluates a condition.
     pub fn test(&self, message: &Message<'_>) -> Result<bool, NoValue> {
+        match self.answer(message)? {
+            Answer::True => Ok(true),
+            Answer::False => Ok(false),
+            Answer::NoValue | Answer::Unknown => self.evaluate(message),
+        }
+    }
+
+    /// Evaluates a condition for a search: none if it has no value for the message. Cheaper than [`Expression::test`] where many
+    /// messages lack a field, because it gives no reason.
+    pub fn matches(&self, message: &Message<'_>) -> Option<bool> {
+        match self.answer(message) {
+            Ok(Answer::True) => Some(true),
+            Ok(Answer::False) => Some(false),
+            Ok(Answer::Unknown) => self.evaluate(message).ok(),
+            Ok(Answer::NoValue) | Err(_) => None,
+        }
+    }
+
+    fn answer(&self, message: &Message<'_>) -> Result<Answer, NoValue> {
+        match &self.direct {
+            Some(condition) => Ok(condition.answer(&View::new(&self.needs, message)?)),
+            None => Ok(Answer::Unknown),
+        }
+    }
+
+    fn evaluate(&self, message: &Message<'_>) -> Result<bool, NoValue> {
         self.with(message, |_, context| {
             let value = Value::resolve_val(&self.tree, context).map_err(|error| self.failed(error))?;
             let found = value.downcast_ref::<CelBool>().map(|found| *found.inner());

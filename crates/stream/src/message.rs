@@ -8,7 +8,7 @@ mod headers;
 
 use bytes::{Bytes, BytesMut};
 
-pub use headers::{Header, Headers};
+pub use headers::{Header, HeaderBuffer, Headers};
 
 /// Maximum messages that a source puts into a batch: few enough to keep the slots in the L1 cache.
 pub const BATCH_MESSAGES_MAX: usize = 512;

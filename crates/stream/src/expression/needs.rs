@@ -85,16 +85,17 @@ pub enum Needs {
 }
 
 impl Needs {
-    /// Collects what the tree needs; fails at the first unknown name.
-    pub fn of(tree: &IdedExpr) -> Result<Needs, String> {
-        let mut search = Search { needs: Needs::Nothing, bound: Vec::new() };
+    /// Collects what the tree needs, and whether it needs the headers; fails at the first unknown name.
+    pub fn of(tree: &IdedExpr) -> Result<(Needs, bool), String> {
+        let mut search = Search { needs: Needs::Nothing, headers: false, bound: Vec::new() };
         search.visit(tree)?;
-        Ok(search.needs)
+        Ok((search.needs, search.headers))
     }
 }
 
 struct Search<'a> {
     needs: Needs,
+    headers: bool,
     /// Variables of enclosing macros, such as `x` in `list.exists(x, x > 1)`.
     bound: Vec<&'a str>,
 }
@@ -185,6 +186,7 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         if VARIABLES.contains(&name) {
+            self.headers |= name == "headers";
             return Ok(());
         }
         let meant = closest(name, VARIABLES).map_or(format!("payload.{name}"), str::to_owned);

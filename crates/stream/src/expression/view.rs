@@ -89,6 +89,22 @@ impl<'a> View<'a> {
         Some(value)
     }
 
+    /// The message.
+    pub fn message(&self) -> &Message<'a> {
+        &self.message
+    }
+
+    /// The needed members that are there; none if `payload` is needed as a whole.
+    pub fn members(&self) -> Option<impl Iterator<Item = Raw<'a>>> {
+        let found = match &self.found {
+            Found::Whole(_) => return None,
+            Found::Nothing => &[][..],
+            Found::Few(found) => &found[..],
+            Found::Many(found) => found,
+        };
+        Some(found.iter().filter_map(|raw| *raw))
+    }
+
     /// The parse error, if any.
     pub fn unreadable(&self) -> Option<&Unreadable> {
         self.unreadable.get()

@@ -59,6 +59,21 @@ impl<'a> Headers<'a> {
     }
 }
 
+/// The headers of a message that is in no batch. Reused from message to message.
+#[derive(Debug, Default)]
+pub struct HeaderBuffer(BytesMut);
+
+impl HeaderBuffer {
+    /// Replaces its content.
+    pub fn fill<'h>(&mut self, headers: impl IntoIterator<Item = Header<'h>>) -> Headers<'_> {
+        self.0.clear();
+        for header in headers {
+            header.write(&mut self.0);
+        }
+        Headers(&self.0)
+    }
+}
+
 /// Splits off bytes after their length, which is stored larger by `more`.
 fn cut(bytes: &[u8], more: usize) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
