@@ -11,12 +11,13 @@ pub const RULE: Rule = Rule {
 };
 
 /// A crate, and our crates that it may use in code, tests and build.
-const LAW: [(&str, &[&str]); 24] = [
+const LAW: [(&str, &[&str]); 25] = [
     (
         "thalweg",
         &[
             "authority",
             "broker",
+            "browse",
             "client",
             "config",
             "lab",
@@ -51,6 +52,7 @@ const LAW: [(&str, &[&str]); 24] = [
             "wire",
         ],
     ),
+    ("thalweg-browse", &["client", "record", "stream", "wire"]),
     ("thalweg-client", &["hash", "ports", "record", "security", "wire"]),
     ("thalweg-config", &["client", "log", "metadata", "record", "security"]),
     ("thalweg-controller", &["config", "hash", "log", "metadata", "ports", "record", "security", "wire"]),

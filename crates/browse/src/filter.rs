@@ -1,0 +1,192 @@
+//! The condition of a search: cheap tests on bytes first, an expression last.
+
+use std::sync::Arc;
+
+use memchr::memmem::Finder;
+use thalweg_record::{Headers, Record};
+use thalweg_stream::expression::{Expression, NoExpression};
+use thalweg_stream::message::{Header, HeaderBuffer, Message};
+
+use crate::masking::TopicMasks;
+
+/// A test of a text.
+#[derive(Clone, Debug)]
+pub enum TextTest {
+    /// It equals these bytes.
+    Equals(Vec<u8>),
+    /// It contains these bytes.
+    Contains(Box<Finder<'static>>),
+}
+
+impl TextTest {
+    /// Whether it contains this text.
+    pub fn contains(text: &str) -> TextTest {
+        TextTest::Contains(Box::new(Finder::new(text.as_bytes()).into_owned()))
+    }
+
+    /// Whether it equals this text.
+    pub fn equals(text: &str) -> TextTest {
+        TextTest::Equals(text.as_bytes().to_vec())
+    }
+
+    fn holds(&self, bytes: Option<&[u8]>) -> bool {
+        match (self, bytes) {
+            (_, None) => false,
+            (TextTest::Equals(wanted), Some(bytes)) => wanted == bytes,
+            (TextTest::Contains(finder), Some(bytes)) => finder.find(bytes).is_some(),
+        }
+    }
+}
+
+/// A test of a header.
+#[derive(Clone, Debug)]
+pub struct HeaderTest {
+    /// Its name.
+    pub name: String,
+    /// A test of its value; none if it need only be there.
+    pub value: Option<TextTest>,
+}
+
+/// The condition. Empty parts hold for every message.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// The key.
+    pub key: Option<TextTest>,
+    /// The value.
+    pub value: Option<TextTest>,
+    /// Headers, all of them.
+    pub headers: Vec<HeaderTest>,
+    /// The earliest timestamp, in milliseconds since 1970.
+    pub from_ms: Option<i64>,
+    /// The timestamp that is too late.
+    pub until_ms: Option<i64>,
+    /// An expression that is true.
+    pub expression: Option<Arc<Expression>>,
+}
+
+/// The result for one message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It matches.
+    Match,
+    /// It does not match.
+    NoMatch,
+    /// The expression has no value for it, because it is no JSON, or lacks a field.
+    NoValue,
+}
+
+/// A message as a condition sees it: decoded and masked.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    /// The key.
+    pub key: Option<&'a [u8]>,
+    /// The value.
+    pub value: Option<&'a [u8]>,
+    /// The headers, before masking.
+    pub headers: Headers<'a>,
+    /// The timestamp, in milliseconds since 1970.
+    pub timestamp: i64,
+    /// The offset.
+    pub offset: i64,
+    /// The masks of headers.
+    pub masks: Option<&'a TopicMasks>,
+}
+
+impl<'a> Candidate<'a> {
+    /// A record without masks.
+    pub fn of(record: &Record<'a>) -> Candidate<'a> {
+        Candidate {
+            key: record.key,
+            value: record.value,
+            headers: record.headers,
+            timestamp: record.timestamp,
+            offset: record.offset.0,
+            masks: None,
+        }
+    }
+
+    /// The headers, masked.
+    pub fn headers(&self) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + use<'a> {
+        let masks = self.masks;
+        self.headers.map(move |header| {
+            let mask = masks.and_then(|masks| masks.header(header.key));
+            (header.key, header.value.map(|value| mask.unwrap_or(value)))
+        })
+    }
+}
+
+/// Memory that is used again from message to message.
+#[derive(Debug, Default)]
+pub struct Scratch(HeaderBuffer);
+
+impl Filter {
+    /// The filter of an expression.
+    pub fn expression(text: &str) -> Result<Filter, NoExpression> {
+        Ok(Filter { expression: Some(Arc::new(Expression::compile(text)?)), ..Filter::default() })
+    }
+
+    /// Whether every message matches.
+    pub fn is_empty(&self) -> bool {
+        self.key.is_none()
+            && self.value.is_none()
+            && self.headers.is_empty()
+            && self.from_ms.is_none()
+            && self.until_ms.is_none()
+            && self.expression.is_none()
+    }
+
+    /// Whether a timestamp is in range. The only test that needs no content.
+    #[inline]
+    pub fn takes_time(&self, timestamp: i64) -> bool {
+        self.from_ms.is_none_or(|from| timestamp >= from)
+            && self.until_ms.is_none_or(|until| timestamp < until)
+    }
+
+    /// Tests a message.
+    #[inline]
+    pub fn test(&self, candidate: &Candidate<'_>, scratch: &mut Scratch) -> Outcome {
+        let holds = self.takes_time(candidate.timestamp)
+            && self.key.as_ref().is_none_or(|test| test.holds(candidate.key))
+            && self.value.as_ref().is_none_or(|test| test.holds(candidate.value))
+            && self.headers.iter().all(|test| has_header(candidate, test));
+        match &self.expression {
+            _ if !holds => Outcome::NoMatch,
+            None => Outcome::Match,
+            Some(expression) => match expression.matches(&message(candidate, expression, scratch)) {
+                Some(true) => Outcome::Match,
+                Some(false) => Outcome::NoMatch,
+                None => Outcome::NoValue,
+            },
+        }
+    }
+
+    /// Why the expression has no value for a message.
+    pub fn reason(&self, candidate: &Candidate<'_>, scratch: &mut Scratch) -> Option<String> {
+        let expression = self.expression.as_ref()?;
+        expression.test(&message(candidate, expression, scratch)).err().map(|error| error.to_string())
+    }
+}
+
+fn has_header(candidate: &Candidate<'_>, test: &HeaderTest) -> bool {
+    candidate.headers().any(|(name, value)| {
+        name == test.name.as_bytes() && test.value.as_ref().is_none_or(|test| test.holds(value))
+    })
+}
+
+fn message<'a>(candidate: &Candidate<'a>, expression: &Expression, scratch: &'a mut Scratch) -> Message<'a> {
+    let headers = match expression.uses_headers() && candidate.headers.len() > 0 {
+        true => scratch.0.fill(candidate.headers().filter_map(|(name, value)| {
+            // A name that is no text has no name in an expression.
+            Some(Header { name: std::str::from_utf8(name).ok()?, value })
+        })),
+        false => Default::default(),
+    };
+    Message {
+        value: candidate.value.unwrap_or_default(),
+        is_null: candidate.value.is_none(),
+        key: candidate.key,
+        headers,
+        time_ms: candidate.timestamp,
+        sequence: u64::try_from(candidate.offset).unwrap_or(0),
+    }
+}

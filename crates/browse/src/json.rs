@@ -1,0 +1,240 @@
+//! JSON as text: checked strictly once, then walked. Numbers, escapes and order stay as they were written, which a tree would lose.
+//!
+//! The walks rely on the check: valid JSON is unambiguous, so that a mask finds every member that any reader would find.
+
+use serde::de::IgnoredAny;
+
+/// What indentation may add to a text, relative to it. Deep nesting of small values would grow a hundredfold.
+const GROWTH_MAX: usize = 8;
+/// Texts of this size may grow beyond that.
+const GROWTH_FREE_BYTES: usize = 16 << 10;
+
+/// The text, if it is strictly valid JSON.
+pub fn valid(bytes: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    serde_json::from_str::<IgnoredAny>(text).ok()?;
+    Some(text)
+}
+
+/// Indents valid JSON; none if it would grow too much.
+pub fn pretty(text: &str) -> Option<String> {
+    let limit = text.len().saturating_mul(GROWTH_MAX).max(GROWTH_FREE_BYTES);
+    let mut out = String::with_capacity(text.len() * 2);
+    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
+    let mut rest = text.char_indices().peekable();
+    let line = |out: &mut String, depth: usize| {
+        out.push('\n');
+        out.extend(std::iter::repeat_n("  ", depth));
+    };
+    while let Some((_, c)) = rest.next() {
+        if out.len() > limit {
+            return None;
+        }
+        if in_string {
+            out.push(c);
+            (in_string, escaped) = match c {
+                _ if escaped => (true, false),
+                '\\' => (true, true),
+                '"' => (false, false),
+                _ => (true, false),
+            };
+            continue;
+        }
+        match c {
+            ' ' | '\n' | '\r' | '\t' => {}
+            '"' => {
+                out.push(c);
+                in_string = true;
+            }
+            '{' | '[' => {
+                out.push(c);
+                while rest.next_if(|(_, c)| c.is_ascii_whitespace()).is_some() {}
+                if let Some((_, close)) = rest.next_if(|(_, c)| matches!(c, '}' | ']')) {
+                    out.push(close);
+                } else {
+                    depth += 1;
+                    line(&mut out, depth);
+                }
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                line(&mut out, depth);
+                out.push(c);
+            }
+            ',' => {
+                out.push(c);
+                line(&mut out, depth);
+            }
+            ':' => out.push_str(": "),
+            c => out.push(c),
+        }
+    }
+    Some(out)
+}
+
+/// Which members of objects are replaced.
+pub trait Choose {
+    /// Whether the value at this path is replaced. Names of members, and indexes of elements as text.
+    fn is_chosen(&self, path: &[String]) -> bool;
+}
+
+/// Copies valid JSON to `out`, with chosen values replaced by `replacement`, itself JSON.
+pub fn replace(text: &str, choose: &impl Choose, replacement: &str, out: &mut Vec<u8>) {
+    let mut walk = Walk { text: text.as_bytes(), at: 0, path: Vec::new(), choose, replacement, out };
+    walk.value(true);
+    walk.blank(true);
+}
+
+struct Walk<'a, C> {
+    text: &'a [u8],
+    at: usize,
+    path: Vec<String>,
+    choose: &'a C,
+    replacement: &'a str,
+    out: &'a mut Vec<u8>,
+}
+
+impl<C: Choose> Walk<'_, C> {
+    fn peek(&self) -> u8 {
+        self.text.get(self.at).copied().unwrap_or(0)
+    }
+
+    fn copy(&mut self, from: usize, keep: bool) {
+        if keep {
+            self.out.extend_from_slice(&self.text[from..self.at]);
+        }
+    }
+
+    fn blank(&mut self, keep: bool) {
+        let from = self.at;
+        while self.peek().is_ascii_whitespace() {
+            self.at += 1;
+        }
+        self.copy(from, keep);
+    }
+
+    fn byte(&mut self, keep: bool) {
+        let from = self.at;
+        self.at = (self.at + 1).min(self.text.len());
+        self.copy(from, keep);
+    }
+
+    fn string(&mut self, keep: bool) -> &[u8] {
+        let from = self.at;
+        self.at += 1;
+        while self.at < self.text.len() && self.peek() != b'"' {
+            self.at += if self.peek() == b'\\' { 2 } else { 1 };
+        }
+        self.at = (self.at + 1).min(self.text.len());
+        self.copy(from, keep);
+        &self.text[from..self.at]
+    }
+
+    /// A value; the text is valid, so it is what its first byte says. The check has bounded the depth.
+    fn value(&mut self, keep: bool) {
+        self.blank(keep);
+        match self.peek() {
+            b'"' => {
+                self.string(keep);
+            }
+            open @ (b'{' | b'[') => {
+                self.byte(keep);
+                self.blank(keep);
+                let mut index = 0usize;
+                while self.at < self.text.len() && !matches!(self.peek(), b'}' | b']') {
+                    // A name that no reader can read is hidden with its value.
+                    let mut is_unreadable = false;
+                    if open == b'{' {
+                        let name = serde_json::from_slice::<String>(self.string(keep));
+                        is_unreadable = name.is_err();
+                        self.path.push(name.unwrap_or_default());
+                        self.blank(keep);
+                        self.byte(keep);
+                    } else {
+                        self.path.push(index.to_string());
+                        index += 1;
+                    }
+                    self.blank(keep);
+                    let hide = keep && (is_unreadable || self.choose.is_chosen(&self.path));
+                    if hide {
+                        self.out.extend_from_slice(self.replacement.as_bytes());
+                    }
+                    self.value(keep && !hide);
+                    self.path.pop();
+                    self.blank(keep);
+                    if self.peek() == b',' {
+                        self.byte(keep);
+                        self.blank(keep);
+                    }
+                }
+                self.byte(keep);
+            }
+            _ => {
+                let from = self.at;
+                while !matches!(self.peek(), 0 | b',' | b'}' | b']') && !self.peek().is_ascii_whitespace() {
+                    self.at += 1;
+                }
+                self.copy(from, keep);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Named(&'static str);
+
+    impl Choose for Named {
+        fn is_chosen(&self, path: &[String]) -> bool {
+            path.last().is_some_and(|name| name == self.0)
+        }
+    }
+
+    fn replaced(text: &str) -> String {
+        let mut out = Vec::new();
+        replace(valid(text.as_bytes()).expect("valid"), &Named("card"), "\"***\"", &mut out);
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn chosen_members_are_replaced_wherever_they_are_and_however_they_are_written() {
+        for (text, expected) in [
+            (r#"{"card": 4711, "a": 1.50}"#, r#"{"card": "***", "a": 1.50}"#),
+            (
+                r#" { "a" : [ {"card":{"card":[1,"]"]}} , 2 ] , "card":"x\"y" } "#,
+                r#" { "a" : [ {"card":"***"} , 2 ] , "card":"***" } "#,
+            ),
+            (
+                r#"{"c\u0061rd":[1,2],"card":null,"card":true}"#,
+                r#"{"c\u0061rd":"***","card":"***","card":"***"}"#,
+            ),
+            (r#"{"a":"card","b":{}, "c":[]}"#, r#"{"a":"card","b":{}, "c":[]}"#),
+            ("[{}, []]", "[{}, []]"),
+            ("7", "7"),
+            (r#""card""#, r#""card""#),
+        ] {
+            assert_eq!(replaced(text), expected);
+            assert!(valid(replaced(text).as_bytes()).is_some());
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_is_not_taken_for_it() {
+        for text in [&b"{"[..], b"{'a':1}", b"{\"a\":1}x", b"\xff", b"\"\xff\"", b"{\"a\":1,}", b"", b"NaN"] {
+            assert_eq!(valid(text), None);
+        }
+        assert_eq!(valid("[".repeat(100_000).as_bytes()), None);
+    }
+
+    #[test]
+    fn pretty_keeps_every_value_and_does_not_grow_without_bound() {
+        let text = r#"{"a":[1.0,12345678901234567890123,{"b":"x, {y}: \" z"}],"c":{},"d":[ ]}"#;
+        let shown = pretty(text).expect("it is small");
+        let expected = "{\n  \"a\": [\n    1.0,\n    12345678901234567890123,\n    {\n      \"b\": \"x, {y}: \\\" z\"\n    }\n  ],\n  \"c\": {},\n  \"d\": []\n}";
+        assert_eq!(shown, expected);
+        let deep = "[".repeat(100) + &"1,".repeat(100_000) + "1" + &"]".repeat(100);
+        assert_eq!(pretty(&deep), None);
+    }
+}

@@ -1,0 +1,191 @@
+//! A message that was found: bounded copies of its parts, and the facts of its batch.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use thalweg_record::{
+    BatchHeader, Compression, ControlRecordType, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Record,
+    TimestampType,
+};
+
+/// The most headers that are kept.
+pub const HEADERS_MAX: usize = 100;
+/// The most bytes that are kept of a header's name or value.
+const HEADER_BYTES_MAX: usize = 4 << 10;
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Its topic.
+    pub topic: Arc<str>,
+    /// Its partition.
+    pub partition: i32,
+    /// Its offset.
+    pub offset: Offset,
+    /// Its timestamp, in milliseconds since 1970; -1 if there is none.
+    pub timestamp: i64,
+    /// The key.
+    pub key: Option<Content>,
+    /// The value; none is a tombstone.
+    pub value: Option<Content>,
+    /// The headers, in order.
+    pub headers: Vec<MessageHeader>,
+    /// Further headers that were not kept.
+    pub headers_omitted: usize,
+    /// Whether rules hide parts of this topic's messages.
+    pub is_masked: bool,
+    /// The batch.
+    pub batch: BatchFacts,
+}
+
+/// A key or value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    /// The bytes, or the first of them: decoded, if `schema` says so.
+    pub bytes: Bytes,
+    /// The size of all of them.
+    pub whole_bytes: usize,
+    /// How it was decoded, or why it was not.
+    pub schema: Option<SchemaNote>,
+}
+
+/// What a schema registry has to do with a key or value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchemaNote {
+    /// The schema's id.
+    pub id: u32,
+    /// Its type: AVRO, PROTOBUF, JSON.
+    pub kind: String,
+    /// Why the bytes are not decoded.
+    pub problem: Option<String>,
+}
+
+/// A header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageHeader {
+    /// Its name, with invalid UTF-8 replaced.
+    pub name: String,
+    /// Its value.
+    pub value: Option<Content>,
+}
+
+/// A control record's meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlKind {
+    /// A known kind.
+    Known(ControlRecordType),
+    /// Another.
+    Unknown,
+}
+
+impl ControlKind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            ControlKind::Known(ControlRecordType::Abort) => "abort",
+            ControlKind::Known(ControlRecordType::Commit) => "commit",
+            ControlKind::Known(ControlRecordType::LeaderChange) => "leader change",
+            ControlKind::Known(ControlRecordType::SnapshotHeader) => "snapshot header",
+            ControlKind::Known(ControlRecordType::SnapshotFooter) => "snapshot footer",
+            ControlKind::Known(ControlRecordType::KRaftVersion) => "KRaft version",
+            ControlKind::Known(ControlRecordType::KRaftVoters) => "KRaft voters",
+            ControlKind::Unknown => "unknown",
+        }
+    }
+}
+
+/// The facts of a message's batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchFacts {
+    /// The offset of its first record.
+    pub base_offset: Offset,
+    /// How many records it has.
+    pub records: i32,
+    /// Its size, compressed.
+    pub size_bytes: usize,
+    /// The codec; none if unknown.
+    pub compression: Option<Compression>,
+    /// Who set the timestamp.
+    pub timestamp_type: TimestampType,
+    /// The epoch of the leader that wrote it.
+    pub leader_epoch: LeaderEpoch,
+    /// The idempotent producer; none otherwise.
+    pub producer: Option<(ProducerId, ProducerEpoch)>,
+    /// The record's sequence, with an idempotent producer.
+    pub sequence: Option<i32>,
+    /// Whether it belongs to a transaction.
+    pub is_transactional: bool,
+    /// The meaning of a control record.
+    pub control: Option<ControlKind>,
+}
+
+impl BatchFacts {
+    pub(crate) fn of(header: &BatchHeader, record: &Record<'_>) -> BatchFacts {
+        let control = header.attributes.is_control().then(|| {
+            let kind = record.key.and_then(|key| ControlRecordType::parse_key(key).ok().flatten());
+            kind.map_or(ControlKind::Unknown, ControlKind::Known)
+        });
+        let producer = (header.producer_id.0 >= 0).then_some((header.producer_id, header.producer_epoch));
+        BatchFacts {
+            base_offset: header.base_offset,
+            records: header.record_count,
+            size_bytes: header.size_bytes(),
+            compression: header.attributes.compression().ok(),
+            timestamp_type: header.attributes.timestamp_type(),
+            leader_epoch: header.leader_epoch,
+            producer,
+            sequence: (record.sequence >= 0).then_some(record.sequence),
+            is_transactional: header.attributes.is_transactional(),
+            control,
+        }
+    }
+
+    /// The name of the timestamp's type, as Kafka's tools print it.
+    pub fn timestamp_name(&self) -> &'static str {
+        match self.timestamp_type {
+            TimestampType::CreateTime => "CreateTime",
+            TimestampType::LogAppendTime => "LogAppendTime",
+        }
+    }
+}
+
+impl Content {
+    /// A copy of at most `bytes_max` bytes.
+    pub(crate) fn copy(bytes: &[u8], bytes_max: usize) -> Content {
+        let kept = Bytes::copy_from_slice(&bytes[..bytes.len().min(bytes_max)]);
+        Content { bytes: kept, whole_bytes: bytes.len(), schema: None }
+    }
+
+    /// How many bytes were not kept.
+    pub fn omitted_bytes(&self) -> usize {
+        self.whole_bytes - self.bytes.len()
+    }
+}
+
+impl Message {
+    /// Copies the headers, masked.
+    pub(crate) fn copy_headers<'a>(
+        &mut self,
+        headers: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+        bytes_max: usize,
+    ) {
+        let bytes_max = bytes_max.min(HEADER_BYTES_MAX);
+        for (name, value) in headers {
+            if self.headers.len() == HEADERS_MAX {
+                self.headers_omitted += 1;
+                continue;
+            }
+            let name = String::from_utf8_lossy(&name[..name.len().min(HEADER_BYTES_MAX)]).into_owned();
+            self.headers
+                .push(MessageHeader { name, value: value.map(|value| Content::copy(value, bytes_max)) });
+        }
+    }
+
+    /// The bytes that it holds.
+    pub fn size_bytes(&self) -> u64 {
+        let size =
+            |content: &Option<Content>| content.as_ref().map_or(0, |content| content.bytes.len() as u64);
+        let headers = self.headers.iter().map(|header| header.name.len() as u64 + size(&header.value));
+        size(&self.key) + size(&self.value) + headers.sum::<u64>()
+    }
+}

@@ -1,0 +1,82 @@
+//! One message, sent on behalf of a person.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use thalweg_client::{
+    ClientError, Cluster, Delivery, DeliveryError, Producer, ProducerConfig, ProducerRecord, SendError,
+};
+use thalweg_record::{Header, Offset};
+use tokio::time::Instant;
+
+/// A message to send.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NewMessage {
+    /// The topic, which must exist.
+    pub topic: String,
+    /// The partition; otherwise the key decides, and without a key the producer.
+    pub partition: Option<i32>,
+    /// The key.
+    pub key: Option<Vec<u8>>,
+    /// The value; none for a tombstone.
+    pub value: Option<Vec<u8>>,
+    /// The headers, in order.
+    pub headers: Vec<(String, Option<Vec<u8>>)>,
+    /// The timestamp, in milliseconds since 1970.
+    pub timestamp: i64,
+}
+
+/// Where a message was stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Produced {
+    /// The partition.
+    pub partition: i32,
+    /// The offset.
+    pub offset: Offset,
+}
+
+/// Reasons why a message was not stored.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ProduceError {
+    /// The topic.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// It cannot be sent.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// It was not stored.
+    #[error(transparent)]
+    Delivery(#[from] DeliveryError),
+}
+
+/// Sends a message, and waits until it is stored. `config` says with which acknowledgements and for how long.
+pub async fn produce(
+    cluster: Cluster,
+    config: ProducerConfig,
+    message: &NewMessage,
+) -> Result<Produced, ProduceError> {
+    cluster.wait_for_topic(&message.topic, false, std::time::Duration::ZERO).await?;
+    let outcome = Arc::<Mutex<Option<Result<Produced, DeliveryError>>>>::default();
+    let reported = Arc::clone(&outcome);
+    let mut producer = Producer::new(cluster, config, move |delivery: &Delivery<'_>| {
+        let produced = delivery.result.map(|offset| Produced { partition: delivery.partition, offset });
+        *reported.lock() = Some(produced.map_err(Clone::clone));
+    });
+    let topic = producer.topic(&message.topic).await?;
+    let headers: Vec<Header<'_>> =
+        message.headers.iter().map(|(name, value)| Header::new(name, value.as_deref())).collect();
+    let record = ProducerRecord {
+        topic,
+        partition: message.partition,
+        timestamp: message.timestamp,
+        key: message.key.as_deref(),
+        value: message.value.as_deref(),
+        headers: &headers,
+        sent_at: Instant::now(),
+        number: 0,
+    };
+    producer.send(&record).await?;
+    producer.close().await;
+    let outcome = outcome.lock().take();
+    Ok(outcome.expect("a closed producer has reported every record")?)
+}

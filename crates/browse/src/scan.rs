@@ -1,0 +1,241 @@
+//! The scan of fetched batches, on threads of its own: decode, mask, test, copy the matches.
+//!
+//! A thread scans chunk after chunk, and passes matches on in pieces, so that a chunk with millions of matches needs no more
+//! memory than one with few. Every record checks whether the search has ended.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use thalweg_client::{Chunk, TopicPartition};
+use thalweg_record::{BatchHeader, DecompressBuffer, Offset, Record};
+use tokio::sync::mpsc;
+
+use crate::filter::{Candidate, Filter, Outcome, Scratch};
+use crate::masking::TopicMasks;
+use crate::message::{BatchFacts, Content, Message, SchemaNote};
+use crate::registry::{Decoded, Decoder};
+
+/// Matches are passed on when so many, or so many bytes of them, have gathered.
+const PIECE_MATCHES: usize = 64;
+const PIECE_BYTES: u64 = 256 << 10;
+
+/// What is common to all scans of a search.
+pub struct Plan {
+    pub filter: Filter,
+    pub masks: Option<TopicMasks>,
+    pub decoder: Option<Decoder>,
+    pub control: bool,
+    pub message_bytes: usize,
+    /// No chunk needs to return more matches.
+    pub matches: Option<usize>,
+    /// Set when the search ends.
+    pub cancelled: Arc<AtomicBool>,
+}
+
+/// A chunk to scan, up to an offset.
+pub struct Job {
+    pub chunk: Chunk,
+    pub end: Option<Offset>,
+}
+
+/// What a scan passes on.
+pub enum Found {
+    /// Some matches.
+    Matches(Vec<Message>),
+    /// The chunk was scanned.
+    Done(Scanned),
+}
+
+/// The figures of a scanned chunk.
+#[derive(Clone, Debug, Default)]
+pub struct Scanned {
+    pub records: u64,
+    pub bytes: u64,
+    /// Records for which the expression has no value, and why, for the first of them.
+    pub without_value: u64,
+    pub reason: Option<String>,
+    /// Records before [`Scanned::next`] were scanned.
+    pub at: Option<TopicPartition>,
+    pub next: Offset,
+    /// The batches could not be read.
+    pub failed: Option<String>,
+}
+
+/// Scans until there are no more jobs.
+pub fn run(plan: &Plan, mut jobs: mpsc::Receiver<Job>, to: &mpsc::Sender<Found>) {
+    let mut scan = Scan {
+        plan,
+        to,
+        buffer: DecompressBuffer::default(),
+        scratch: Scratch::default(),
+        masked: Vec::new(),
+        key: Decoded::default(),
+        value: Decoded::default(),
+        matches: Vec::new(),
+        matches_bytes: 0,
+        left: 0,
+        is_closed: false,
+        figures: Scanned::default(),
+    };
+    while let Some(job) = jobs.blocking_recv() {
+        let figures = scan.chunk(&job);
+        if scan.is_closed || to.blocking_send(Found::Done(figures)).is_err() {
+            return;
+        }
+    }
+}
+
+struct Scan<'a> {
+    plan: &'a Plan,
+    to: &'a mpsc::Sender<Found>,
+    buffer: DecompressBuffer,
+    scratch: Scratch,
+    masked: Vec<u8>,
+    key: Decoded,
+    value: Decoded,
+    matches: Vec<Message>,
+    matches_bytes: u64,
+    /// Further matches that the chunk may return.
+    left: usize,
+    is_closed: bool,
+    figures: Scanned,
+}
+
+impl Scan<'_> {
+    fn chunk(&mut self, job: &Job) -> Scanned {
+        let chunk = &job.chunk;
+        self.left = self.plan.matches.unwrap_or(usize::MAX);
+        self.figures = Scanned { at: Some(chunk.at.clone()), next: chunk.next, ..Scanned::default() };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let walked = chunk.walk(&mut buffer, self.plan.control, |header, record| {
+            if self.left == 0
+                || job.end.is_some_and(|end| record.offset >= end)
+                || self.plan.cancelled.load(Ordering::Relaxed)
+            {
+                self.figures.next = record.offset;
+                return ControlFlow::Break(());
+            }
+            self.record(&chunk.at, header, record);
+            if self.is_closed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        self.buffer = buffer;
+        self.pass_on();
+        let mut figures = std::mem::take(&mut self.figures);
+        figures.failed = walked.err().map(|error| error.to_string());
+        figures
+    }
+
+    fn record(&mut self, at: &TopicPartition, header: &BatchHeader, record: &Record<'_>) {
+        self.figures.records += 1;
+        self.figures.bytes +=
+            (record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len)) as u64;
+        if header.attributes.is_control() {
+            let candidate = Candidate::of(record);
+            let found = self.copy(at, header, record, &candidate, None, None);
+            self.push(found);
+            return;
+        }
+        if !self.plan.filter.takes_time(record.timestamp) {
+            return;
+        }
+        let mut candidate = Candidate { masks: self.plan.masks.as_ref(), ..Candidate::of(record) };
+        // Taken for the time of this call, so that the candidate can borrow them.
+        let (mut key, mut value, mut masked) = (
+            std::mem::take(&mut self.key),
+            std::mem::take(&mut self.value),
+            std::mem::take(&mut self.masked),
+        );
+        let (mut key_note, mut value_note) = (None, None);
+        if let Some(decoder) = &self.plan.decoder {
+            (candidate.key, key_note) = decoded(decoder, record.key, &mut key);
+            (candidate.value, value_note) = decoded(decoder, record.value, &mut value);
+        }
+        if let Some(masks) = &self.plan.masks {
+            if let (Some(mask), Some(_)) = (masks.key(), candidate.key) {
+                candidate.key = Some(mask);
+                key_note = None;
+            }
+            if let Some(plain) = candidate.value
+                && masks.value(plain, &mut masked)
+            {
+                candidate.value = Some(&masked);
+            }
+        }
+        match self.plan.filter.test(&candidate, &mut self.scratch) {
+            Outcome::Match => {
+                let found = self.copy(at, header, record, &candidate, key_note, value_note);
+                self.push(found);
+            }
+            Outcome::NoMatch => {}
+            Outcome::NoValue => {
+                self.figures.without_value += 1;
+                if self.figures.reason.is_none() {
+                    self.figures.reason = self.plan.filter.reason(&candidate, &mut self.scratch);
+                }
+            }
+        }
+        (self.key, self.value, self.masked) = (key, value, masked);
+    }
+
+    fn copy(
+        &self,
+        at: &TopicPartition,
+        header: &BatchHeader,
+        record: &Record<'_>,
+        candidate: &Candidate<'_>,
+        key: Option<SchemaNote>,
+        value: Option<SchemaNote>,
+    ) -> Message {
+        let bytes_max = self.plan.message_bytes;
+        let content =
+            |bytes: &[u8], schema: Option<SchemaNote>| Content { schema, ..Content::copy(bytes, bytes_max) };
+        let mut message = Message {
+            topic: Arc::clone(&at.topic),
+            partition: at.partition,
+            offset: record.offset,
+            timestamp: record.timestamp,
+            key: candidate.key.map(|bytes| content(bytes, key)),
+            value: candidate.value.map(|bytes| content(bytes, value)),
+            headers: Vec::new(),
+            headers_omitted: 0,
+            is_masked: self.plan.masks.is_some(),
+            batch: BatchFacts::of(header, record),
+        };
+        message.copy_headers(candidate.headers(), bytes_max);
+        message
+    }
+
+    fn push(&mut self, found: Message) {
+        self.left -= 1;
+        self.matches_bytes += found.size_bytes();
+        self.matches.push(found);
+        if self.matches.len() >= PIECE_MATCHES || self.matches_bytes >= PIECE_BYTES {
+            self.pass_on();
+        }
+    }
+
+    fn pass_on(&mut self) {
+        if !self.matches.is_empty() {
+            self.matches_bytes = 0;
+            let piece = Found::Matches(std::mem::take(&mut self.matches));
+            self.is_closed |= self.to.blocking_send(piece).is_err();
+        }
+    }
+}
+
+/// The decoded form of a key or value, if it names a schema.
+fn decoded<'a>(
+    decoder: &Decoder,
+    bytes: Option<&'a [u8]>,
+    out: &'a mut Decoded,
+) -> (Option<&'a [u8]>, Option<SchemaNote>) {
+    match bytes {
+        Some(bytes) => {
+            let note = decoder.decode(bytes, out);
+            let is_decoded = note.as_ref().is_some_and(|note| note.problem.is_none());
+            (Some(if is_decoded { &out.json } else { bytes }), note)
+        }
+        None => (None, None),
+    }
+}

@@ -1,0 +1,486 @@
+//! A running search: one task that fetches, threads that scan, a channel of events.
+//!
+//! Chunks go to the threads in turn, and their results are taken in the same turn, so matches of a partition come in its order.
+//! Every queue is bounded: a reader that does not take its events stops the scan, and that stops the fetches.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use thalweg_client::{
+    Cluster, Consumer, ConsumerConfig, ConsumerError, OffsetReset, Polled, StartAt, TopicPartition,
+};
+use thalweg_record::Offset;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::masking::Masking;
+use crate::message::Message;
+use crate::places::{self, PlaceError, Range};
+use crate::query::{InvalidQuery, Query};
+use crate::registry::{Decoder, Registry};
+use crate::scan::{self, Found, Job, Plan, Scanned};
+
+/// Events that wait for the reader.
+const EVENTS_MAX: usize = 16;
+/// Chunks that wait for a thread, each of up to [`FETCH_PARTITION_BYTES`].
+const JOBS_AHEAD: usize = 2;
+/// Fetches are large: a search reads everything.
+const FETCH_BYTES: i32 = 16 << 20;
+const FETCH_PARTITION_BYTES: i32 = 4 << 20;
+/// The interval of progress events.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+/// A search that gets nothing for so long says so.
+const SILENCE: Duration = Duration::from_secs(2);
+/// The pause before a failed question is asked again.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// Something that a search reports.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Some matches, in the order of their partitions.
+    Matches(Vec<Message>),
+    /// How far it is. Sent a few times a second.
+    Progress(Progress),
+    /// What it waits for.
+    Waiting(String),
+    /// The last event.
+    Ended(Ended),
+}
+
+/// The end of a search.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Why.
+    pub why: Why,
+    /// How far it was.
+    pub progress: Progress,
+}
+
+/// Why a search ended.
+#[derive(Clone, Debug)]
+pub enum Why {
+    /// Everything was read.
+    Complete,
+    /// There are as many matches as allowed.
+    Matches,
+    /// The matches have as many bytes as allowed.
+    Bytes,
+    /// It took as long as allowed.
+    Time,
+    /// It failed.
+    Failed(SearchError),
+}
+
+/// Errors that end a search.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SearchError {
+    /// The places to read are not known.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// Reading failed.
+    #[error(transparent)]
+    Consumer(#[from] ConsumerError),
+    /// Fetched batches cannot be read.
+    #[error("{reason}")]
+    Unreadable {
+        /// Which, and why.
+        reason: String,
+    },
+    /// A thread could not be started.
+    #[error("No thread could be started to scan: {reason}")]
+    NoThread {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// How far a search is.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Records that were looked at.
+    pub records: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+    /// Matches.
+    pub matches: u64,
+    /// Bytes of the matches, as far as they are kept.
+    pub match_bytes: u64,
+    /// Records for which the expression has no value.
+    pub without_value: u64,
+    /// Why, for one of them.
+    pub without_value_reason: Option<String>,
+    /// Time since the start.
+    pub elapsed: Duration,
+    /// Each partition.
+    pub partitions: Vec<PartitionProgress>,
+}
+
+/// How far a search is in a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartitionProgress {
+    /// The partition.
+    pub partition: i32,
+    /// Where it started.
+    pub start: Offset,
+    /// The next offset to look at.
+    pub position: Offset,
+    /// The offset to stop before; none for a live tail.
+    pub end: Option<Offset>,
+    /// The log start offset at the start.
+    pub earliest: Offset,
+    /// The end of the partition at the start.
+    pub latest: Offset,
+}
+
+impl PartitionProgress {
+    fn is_done(&self) -> bool {
+        self.end.is_some_and(|end| self.position >= end)
+    }
+}
+
+/// A running search. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Search {
+    events: mpsc::Receiver<Event>,
+    cancelled: Arc<AtomicBool>,
+    task: AbortHandle,
+}
+
+impl Search {
+    /// Starts a search, on the current runtime. `masking` hides parts of messages before anything else sees them.
+    pub fn start(
+        cluster: Cluster,
+        query: Query,
+        masking: &Masking,
+        registry: Option<Arc<Registry>>,
+    ) -> Result<Search, InvalidQuery> {
+        query.check()?;
+        let (to, events) = mpsc::channel(EVENTS_MAX);
+        let cancelled = Arc::<AtomicBool>::default();
+        let plan = Arc::new(Plan {
+            filter: query.filter.clone(),
+            masks: masking.of(&query.topic),
+            decoder: registry.map(|registry| Decoder::new(registry, Handle::current())),
+            control: query.control,
+            message_bytes: query.limits.message_bytes,
+            matches: query.limits.matches,
+            cancelled: Arc::clone(&cancelled),
+        });
+        let driver = Driver {
+            cluster,
+            query,
+            plan,
+            to,
+            began: Instant::now(),
+            progress: Progress::default(),
+            ranges: BTreeMap::new(),
+            heard_at: Instant::now(),
+        };
+        let task = tokio::spawn(Box::pin(driver.run())).abort_handle();
+        Ok(Search { events, cancelled, task })
+    }
+
+    /// The next event; none after the last.
+    pub async fn next(&mut self) -> Option<Event> {
+        self.events.recv().await
+    }
+}
+
+impl Drop for Search {
+    fn drop(&mut self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+        self.task.abort();
+    }
+}
+
+struct Driver {
+    cluster: Cluster,
+    query: Query,
+    plan: Arc<Plan>,
+    to: mpsc::Sender<Event>,
+    began: Instant,
+    progress: Progress,
+    ranges: BTreeMap<TopicPartition, PartitionProgress>,
+    /// When something was last heard from the cluster.
+    heard_at: Instant,
+}
+
+/// The reader of the events has gone.
+struct Gone;
+
+/// A thread that scans, and its queues.
+struct Scanner {
+    jobs: mpsc::Sender<Job>,
+    found: mpsc::Receiver<Found>,
+}
+
+/// The threads, and whose turn it is.
+struct Scanners {
+    all: Vec<Scanner>,
+    /// Numbers of the next job, and of the next result.
+    next_job: usize,
+    next_result: usize,
+}
+
+impl Scanners {
+    fn start(plan: &Arc<Plan>, count: usize) -> Result<Scanners, SearchError> {
+        let all = (0..count.max(1)).map(|_| {
+            let (jobs, of_jobs) = mpsc::channel(JOBS_AHEAD);
+            let (to, found) = mpsc::channel(1);
+            let plan = Arc::clone(plan);
+            // Expressions may be nested deeply.
+            let thread = std::thread::Builder::new()
+                .name("browse-scan".to_owned())
+                .stack_size(thalweg_stream::STACK_BYTES)
+                .spawn(move || scan::run(&plan, of_jobs, &to));
+            thread.map_err(|error| SearchError::NoThread { reason: error.to_string() })?;
+            Ok(Scanner { jobs, found })
+        });
+        Ok(Scanners { all: all.collect::<Result<_, SearchError>>()?, next_job: 0, next_result: 0 })
+    }
+
+    /// Whether a job would not wait for room.
+    fn has_room(&self) -> bool {
+        self.all[self.next_job % self.all.len()].jobs.capacity() > 0
+    }
+
+    fn is_idle(&self) -> bool {
+        self.next_job == self.next_result
+    }
+
+    async fn push(&mut self, job: Job) {
+        let turn = self.next_job % self.all.len();
+        self.next_job += 1;
+        // A thread ends only after its results are not taken any more.
+        let _ = self.all[turn].jobs.send(job).await;
+    }
+
+    /// The next result, in the order of the jobs.
+    async fn next(&mut self) -> Option<Found> {
+        let turn = self.next_result % self.all.len();
+        let found = self.all[turn].found.recv().await;
+        if !matches!(found, Some(Found::Matches(_))) {
+            self.next_result += 1;
+        }
+        found
+    }
+}
+
+impl Driver {
+    async fn run(mut self) {
+        let why = match self.query.limits.time {
+            Some(time) => match tokio::time::timeout(time, self.drive()).await {
+                Ok(why) => why,
+                Err(_) => Ok(Why::Time),
+            },
+            None => self.drive().await,
+        };
+        // Scans in progress are of no use any more.
+        self.plan.cancelled.store(true, Ordering::Relaxed);
+        let Ok(why) = why else { return };
+        let progress = self.snapshot();
+        let _ = self.to.send(Event::Ended(Ended { why, progress })).await;
+    }
+
+    async fn drive(&mut self) -> Result<Why, Gone> {
+        let ranges = loop {
+            match places::find(&self.cluster, &self.query).await {
+                Ok(ranges) => break ranges,
+                Err(error) if error.is_retriable() => {
+                    self.say(Event::Waiting(error.to_string())).await?;
+                    tokio::time::sleep(RETRY).await;
+                }
+                Err(error) => return Ok(Why::Failed(error.into())),
+            }
+        };
+        self.heard_at = Instant::now();
+        self.ranges = ranges.iter().map(|(at, range)| (at.clone(), progress_of(at, range))).collect();
+        let mut consumer = match self.consumer().await {
+            Ok(consumer) => consumer,
+            Err(error) => return Ok(Why::Failed(error.into())),
+        };
+        let mut scanners = match Scanners::start(&self.plan, self.query.limits.threads) {
+            Ok(scanners) => scanners,
+            Err(error) => return Ok(Why::Failed(error)),
+        };
+        self.read(&mut consumer, &mut scanners).await
+    }
+
+    async fn consumer(&self) -> Result<Consumer, ConsumerError> {
+        let config = ConsumerConfig {
+            auto_commit: None,
+            // Starts are within the log. What retention deletes meanwhile is passed over.
+            offset_reset: OffsetReset::Earliest,
+            fetch_bytes_max: FETCH_BYTES,
+            partition_fetch_bytes_max: FETCH_PARTITION_BYTES,
+            read_committed: self.query.read_committed,
+            create_topics: false,
+            connection: self.cluster.options().clone(),
+            ..ConsumerConfig::default()
+        };
+        let mut consumer = Consumer::new(self.cluster.clone(), config);
+        let open = self.ranges.iter().filter(|(_, range)| !range.is_done());
+        let starts = open.map(|(at, range)| (at.clone(), StartAt::Offset(range.position)));
+        consumer.assign(starts.collect()).await?;
+        Ok(consumer)
+    }
+
+    /// Reads and scans until the end.
+    async fn read(&mut self, consumer: &mut Consumer, scanners: &mut Scanners) -> Result<Why, Gone> {
+        let mut progress_at = Instant::now() + PROGRESS_INTERVAL;
+        // Offsets that were handed to the scanners.
+        let mut handed: BTreeMap<TopicPartition, Offset> = BTreeMap::new();
+        loop {
+            let is_all_handed = self.ranges.iter().all(|(at, range)| {
+                range.is_done()
+                    || range.end.is_some_and(|end| handed.get(at).is_some_and(|next| *next >= end))
+            });
+            if is_all_handed && scanners.is_idle() {
+                return Ok(Why::Complete);
+            }
+            if Instant::now() >= progress_at {
+                progress_at = Instant::now() + PROGRESS_INTERVAL;
+                self.report_progress(scanners.is_idle()).await?;
+            }
+            let is_idle = scanners.is_idle();
+            let may_fetch = !is_all_handed && scanners.has_room();
+            tokio::select! {
+                biased;
+                found = scanners.next(), if !is_idle => match found {
+                    Some(Found::Matches(matches)) => {
+                        if let Some(why) = self.matches(matches).await? {
+                            return Ok(why);
+                        }
+                    }
+                    Some(Found::Done(scanned)) => {
+                        if let Some(error) = self.scanned(scanned) {
+                            return Ok(Why::Failed(error));
+                        }
+                    }
+                    None => {
+                        let reason = "a scanning thread has ended".to_owned();
+                        return Ok(Why::Failed(SearchError::Unreadable { reason }));
+                    }
+                },
+                polled = consumer.poll(PROGRESS_INTERVAL), if may_fetch => match polled {
+                    Ok(Polled::Chunk(chunk)) => {
+                        self.heard_at = Instant::now();
+                        let end = self.ranges.get(&chunk.at).and_then(|range| range.end);
+                        handed.insert(chunk.at.clone(), chunk.next);
+                        if end.is_some_and(|end| chunk.next >= end) {
+                            // Nothing more is needed of it.
+                            consumer.pause(std::slice::from_ref(&chunk.at));
+                        }
+                        if end.is_none_or(|end| chunk.start < end) {
+                            scanners.push(Job { chunk, end }).await;
+                        } else if let Some(range) = self.ranges.get_mut(&chunk.at) {
+                            range.position = chunk.next;
+                        }
+                    }
+                    Ok(_) => {}
+                    Err(error) if error.is_retriable() => {
+                        self.say(Event::Waiting(error.to_string())).await?;
+                        tokio::time::sleep(RETRY).await;
+                    }
+                    Err(error) => return Ok(Why::Failed(error.into())),
+                },
+                () = tokio::time::sleep_until(progress_at) => {}
+            }
+        }
+    }
+
+    async fn matches(&mut self, mut matches: Vec<Message>) -> Result<Option<Why>, Gone> {
+        let limits = self.query.limits;
+        let mut why = None;
+        if let Some(allowed) = limits.matches {
+            let left =
+                usize::try_from((allowed as u64).saturating_sub(self.progress.matches)).unwrap_or(usize::MAX);
+            if matches.len() >= left {
+                matches.truncate(left);
+                why = Some(Why::Matches);
+            }
+        }
+        let mut count = 0;
+        for message in &matches {
+            self.progress.match_bytes += message.size_bytes();
+            count += 1;
+            if limits.bytes.is_some_and(|bytes| self.progress.match_bytes >= bytes) {
+                why = Some(Why::Bytes);
+                break;
+            }
+        }
+        matches.truncate(count);
+        self.progress.matches += count as u64;
+        if let Some(last) = matches.last().filter(|_| why.is_some()) {
+            let at = TopicPartition::new(Arc::clone(&last.topic), last.partition);
+            if let Some(range) = self.ranges.get_mut(&at) {
+                range.position = Offset(last.offset.0 + 1);
+            }
+        }
+        if !matches.is_empty() {
+            self.say(Event::Matches(matches)).await?;
+        }
+        Ok(why)
+    }
+
+    fn scanned(&mut self, scanned: Scanned) -> Option<SearchError> {
+        self.progress.records += scanned.records;
+        self.progress.bytes += scanned.bytes;
+        self.progress.without_value += scanned.without_value;
+        if self.progress.without_value_reason.is_none() {
+            self.progress.without_value_reason = scanned.reason;
+        }
+        if let Some(range) = scanned.at.and_then(|at| self.ranges.get_mut(&at)) {
+            range.position = scanned.next;
+        }
+        scanned.failed.map(|reason| SearchError::Unreadable { reason })
+    }
+
+    async fn report_progress(&mut self, is_idle: bool) -> Result<(), Gone> {
+        let progress = self.snapshot();
+        self.say(Event::Progress(progress)).await?;
+        // A live tail may have nothing to read. A bounded search has.
+        let behind = self.ranges.iter().find(|(_, range)| range.end.is_some() && !range.is_done());
+        if is_idle
+            && self.heard_at.elapsed() >= SILENCE
+            && let Some((at, range)) = behind
+        {
+            let cause = self.cluster.trouble().map(|trouble| format!(": {trouble}")).unwrap_or_default();
+            let end = range.end.unwrap_or(range.latest);
+            let text = format!("records of {at} from offset {} to {end}{cause}", range.position);
+            self.heard_at = Instant::now();
+            self.say(Event::Waiting(text)).await?;
+        } else if behind.is_none()
+            && let Some(trouble) = self.cluster.trouble()
+            && self.heard_at.elapsed() >= SILENCE
+        {
+            self.heard_at = Instant::now();
+            self.say(Event::Waiting(trouble)).await?;
+        }
+        Ok(())
+    }
+
+    fn snapshot(&self) -> Progress {
+        let partitions = self.ranges.values().copied().collect();
+        Progress { elapsed: self.began.elapsed(), partitions, ..self.progress.clone() }
+    }
+
+    async fn say(&self, event: Event) -> Result<(), Gone> {
+        self.to.send(event).await.map_err(|_| Gone)
+    }
+}
+
+fn progress_of(at: &TopicPartition, range: &Range) -> PartitionProgress {
+    PartitionProgress {
+        partition: at.partition,
+        start: range.start,
+        position: range.start,
+        end: range.end,
+        earliest: range.earliest,
+        latest: range.latest,
+    }
+}

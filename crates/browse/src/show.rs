@@ -1,0 +1,201 @@
+//! Messages as text for people, and as JSON for programs. Bounded: a key or value is shown as far as it was kept, less in hex.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use crate::json;
+use crate::message::{Content, Message};
+
+/// The most bytes that are shown in hex: a byte takes four characters.
+const HEX_BYTES_MAX: usize = 4 << 10;
+/// Bytes per line of hex.
+const HEX_LINE: usize = 16;
+
+/// A form of a key or value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// JSON if it is valid, else text if it is readable, else hex.
+    Auto,
+    /// Indented JSON; as text if it is not valid.
+    Json,
+    /// Text, with invalid UTF-8 replaced.
+    Text,
+    /// Offset, bytes and characters.
+    Hex,
+}
+
+impl Form {
+    /// The form of a name.
+    pub fn from_name(name: &str) -> Option<Form> {
+        Some(match name {
+            "auto" => Form::Auto,
+            "json" => Form::Json,
+            "text" => Form::Text,
+            "hex" => Form::Hex,
+            _ => return None,
+        })
+    }
+}
+
+/// A key or value as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The text. Not escaped for any page.
+    pub text: String,
+    /// Its form: `json`, `text` or `hex`.
+    pub form: &'static str,
+    /// Bytes that are not shown.
+    pub omitted_bytes: usize,
+}
+
+/// Shows a key or value.
+pub fn show(content: &Content, form: Form) -> Shown {
+    let bytes = &content.bytes[..];
+    let is_whole = content.omitted_bytes() == 0;
+    let shown = |text, form| Shown { text, form, omitted_bytes: content.omitted_bytes() };
+    let as_json = || {
+        let text = json::valid(bytes).filter(|_| is_whole)?;
+        // A text of one word is not what people call JSON.
+        let is_structure = text.trim_start().starts_with(['{', '[']);
+        (form == Form::Json || is_structure).then(|| json::pretty(text).unwrap_or_else(|| text.to_owned()))
+    };
+    match form {
+        Form::Hex => hex(content),
+        Form::Text => shown(String::from_utf8_lossy(bytes).into_owned(), "text"),
+        Form::Json | Form::Auto => match as_json() {
+            Some(text) => shown(text, "json"),
+            None if form == Form::Json || is_readable(bytes, is_whole) => {
+                shown(String::from_utf8_lossy(bytes).into_owned(), "text")
+            }
+            None => hex(content),
+        },
+    }
+}
+
+/// Whether bytes are text that a person can read. What was cut off may have cut a character.
+fn is_readable(bytes: &[u8], is_whole: bool) -> bool {
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) if !is_whole && error.error_len().is_none() => {
+            std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) => return false,
+    };
+    !text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
+}
+
+fn hex(content: &Content) -> Shown {
+    let bytes = &content.bytes[..content.bytes.len().min(HEX_BYTES_MAX)];
+    let mut text = String::new();
+    for (line, bytes) in bytes.chunks(HEX_LINE).enumerate() {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{:08x} ", line * HEX_LINE);
+        for at in 0..HEX_LINE {
+            let gap = if at % 8 == 0 { " " } else { "" };
+            let _ = match bytes.get(at) {
+                Some(byte) => write!(text, "{gap}{byte:02x} "),
+                None => write!(text, "{gap}   "),
+            };
+        }
+        text.push_str(" |");
+        text.extend(bytes.iter().map(|&byte| match byte {
+            b' '..=b'~' => char::from(byte),
+            _ => '.',
+        }));
+        text.push_str("|\n");
+    }
+    Shown { text, form: "hex", omitted_bytes: content.whole_bytes - bytes.len() }
+}
+
+/// A message as JSON: text where the bytes are UTF-8, else `{"base64": ...}`.
+pub fn to_json(message: &Message) -> Value {
+    let batch = &message.batch;
+    let headers =
+        message.headers.iter().map(|header| json!({"key": header.name, "value": optional(&header.value)}));
+    let mut json = json!({
+        "topic": &*message.topic,
+        "partition": message.partition,
+        "offset": message.offset.0,
+        "timestamp": message.timestamp,
+        "timestampType": batch.timestamp_name(),
+        "headers": headers.collect::<Vec<_>>(),
+        "key": optional(&message.key),
+        "value": optional(&message.value),
+        "batch": {
+            "baseOffset": batch.base_offset.0,
+            "records": batch.records,
+            "sizeBytes": batch.size_bytes,
+            "compression": batch.compression.map(|codec| codec.to_string()),
+            "leaderEpoch": batch.leader_epoch.0,
+            "producerId": batch.producer.map(|(id, _)| id.0),
+            "producerEpoch": batch.producer.map(|(_, epoch)| epoch.0),
+            "sequence": batch.sequence,
+            "transactional": batch.is_transactional,
+            "control": batch.control.map(|kind| kind.name()),
+        },
+    });
+    let sides = [("key", &message.key), ("value", &message.value)];
+    for (name, content) in sides.into_iter().filter_map(|(name, content)| Some((name, content.as_ref()?))) {
+        if content.omitted_bytes() > 0 {
+            json[format!("{name}Bytes")] = content.whole_bytes.into();
+        }
+        if let Some(note) = &content.schema {
+            json[format!("{name}Schema")] =
+                json!({"id": note.id, "type": note.kind, "problem": note.problem});
+        }
+    }
+    if message.headers_omitted > 0 {
+        json["headersOmitted"] = message.headers_omitted.into();
+    }
+    if message.is_masked {
+        json["masked"] = true.into();
+    }
+    json
+}
+
+fn optional(content: &Option<Content>) -> Value {
+    let Some(content) = content else { return Value::Null };
+    match std::str::from_utf8(&content.bytes) {
+        Ok(text) => text.into(),
+        Err(error) if content.omitted_bytes() > 0 && error.error_len().is_none() => {
+            String::from_utf8_lossy(&content.bytes[..error.valid_up_to()]).into()
+        }
+        Err(_) => {
+            use base64::Engine;
+            json!({"base64": base64::engine::general_purpose::STANDARD.encode(&content.bytes)})
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(bytes: &[u8], form: Form) -> (String, &'static str, usize) {
+        let shown = show(&Content::copy(bytes, 1 << 20), form);
+        (shown.text, shown.form, shown.omitted_bytes)
+    }
+
+    #[test]
+    fn the_form_follows_the_content() {
+        assert_eq!(shown(b"{\"a\":1}", Form::Auto), ("{\n  \"a\": 1\n}".to_owned(), "json", 0));
+        assert_eq!(shown(b"12", Form::Auto), ("12".to_owned(), "text", 0));
+        assert_eq!(shown("caf\u{e9}\n".as_bytes(), Form::Auto), ("caf\u{e9}\n".to_owned(), "text", 0));
+        assert_eq!(shown(b"caf\xe9", Form::Auto).1, "hex");
+        assert_eq!(shown(b"a\0b", Form::Auto).1, "hex");
+        assert_eq!(shown(b"{broken", Form::Json), ("{broken".to_owned(), "text", 0));
+        let expected = "00000000  00 01 41 ff                                       |..A.|\n";
+        assert_eq!(shown(b"\0\x01A\xff", Form::Hex), (expected.to_owned(), "hex", 0));
+    }
+
+    #[test]
+    fn large_contents_are_cut_and_counted() {
+        let (text, form, omitted) = shown(&vec![0; 100_000], Form::Auto);
+        assert_eq!((form, omitted), ("hex", 100_000 - HEX_BYTES_MAX));
+        assert!(text.len() < 5 * HEX_BYTES_MAX);
+        let cut = Content::copy("{\"a\": \"\u{e9}\u{e9}\"}".as_bytes(), 8);
+        let shown = show(&cut, Form::Auto);
+        assert_eq!((shown.form, shown.omitted_bytes), ("text", 5));
+    }
+}
