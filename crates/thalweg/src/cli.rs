@@ -175,7 +175,13 @@ impl Cli {
         logging::begin_for_tool(&bars);
         // One thread: a tool's cost should be its own work, not switching between threads.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(self.run_tool(&bars))
+        runtime.block_on(async {
+            tokio::select! {
+                biased;
+                ended = self.run_tool(&bars) => ended,
+                () = connect::report_waits() => Ok(()),
+            }
+        })
     }
 
     async fn run_tool(&self, bars: &MultiProgress) -> anyhow::Result<()> {

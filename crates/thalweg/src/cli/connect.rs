@@ -1,12 +1,15 @@
-//! Arguments common to all tools: the cluster and the client settings.
+//! Arguments common to all tools: the cluster and the client settings. No tool waits for a broker in silence.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use thalweg_client::{Cluster, ConnectionOptions, Properties};
+use thalweg_client::{Awaited, Cluster, ConnectionOptions, Properties, Waits};
+use tokio::time::Instant;
 
 use super::profile;
 
@@ -112,6 +115,7 @@ impl Connect {
         let mut properties = self.properties()?;
         let bootstrap = properties.take_bootstrap_servers()?;
         let options = ConnectionOptions::take(&mut properties, "admin")?;
+        let options = ConnectionOptions { waits: Some(WAITS.clone()), ..options };
         warn_about_rest(&properties);
         Ok((bootstrap, options))
     }
@@ -169,5 +173,90 @@ fn entries(properties: &Properties) -> Vec<(String, String)> {
 pub fn warn_about_rest(properties: &Properties) {
     for key in properties.rest() {
         tracing::warn!("Unknown setting {key} has no effect");
+    }
+}
+
+/// What the tool of this process waits for.
+pub static WAITS: LazyLock<Waits> = LazyLock::new(Waits::default);
+
+/// A wait is reported after so long.
+const PATIENCE: Duration = Duration::from_millis(1500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// The same report is repeated at this interval, another follows at the other.
+const SAME_AGAIN: Duration = Duration::from_secs(10);
+const ANOTHER: Duration = Duration::from_secs(2);
+
+/// When what is said about waits.
+#[derive(Debug, Default)]
+struct Reports {
+    /// The last report, and when it was made.
+    last: Option<(String, Instant)>,
+    /// When the wait was first reported.
+    since: Option<Instant>,
+}
+
+impl Reports {
+    /// The line to print now, if any.
+    fn line(&mut self, awaited: Option<Awaited>, now: Instant) -> Option<String> {
+        let line = match awaited {
+            Some(Awaited::Pending(what)) => format!("waiting for {what}"),
+            Some(Awaited::Failing(error)) => format!("{error}; trying again"),
+            None => {
+                self.last = None;
+                let since = self.since.take()?;
+                return Some(format!("going on after {} s", (now - since + PATIENCE).as_secs()));
+            }
+        };
+        let due = match &self.last {
+            Some((last, at)) => now - *at >= if *last == line { SAME_AGAIN } else { ANOTHER },
+            None => true,
+        };
+        due.then(|| {
+            self.since.get_or_insert(now);
+            self.last = Some((line.clone(), now));
+            line
+        })
+    }
+}
+
+/// Prints on standard error what the tool waits for, for as long as it runs.
+pub async fn report_waits() {
+    let mut reports = Reports::default();
+    loop {
+        tokio::time::sleep(CHECK_INTERVAL).await;
+        if let Some(line) = reports.line(WAITS.longer_than(PATIENCE), Instant::now()) {
+            // Standard error may be closed.
+            let _ = writeln!(std::io::stderr(), "thalweg: {line}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn waits_are_reported_at_a_bounded_rate() {
+        let mut reports = Reports::default();
+        let mut lines = Vec::new();
+        for quarter in 0..80 {
+            let awaited = match quarter {
+                0..40 => Some(Awaited::Pending("b:1 to answer Metadata".to_owned())),
+                // A text that changes each time.
+                40..60 => Some(Awaited::Failing(format!("failure {quarter}"))),
+                _ => None,
+            };
+            lines.extend(reports.line(awaited, Instant::now()).map(|line| (quarter, line)));
+            tokio::time::advance(CHECK_INTERVAL).await;
+        }
+        let expected = [
+            (0, "waiting for b:1 to answer Metadata"),
+            (40, "failure 40; trying again"),
+            (48, "failure 48; trying again"),
+            (56, "failure 56; trying again"),
+            (60, "going on after 16 s"),
+        ];
+        let lines: Vec<_> = lines.iter().map(|(quarter, line)| (*quarter, line.as_str())).collect();
+        assert_eq!(lines, expected);
     }
 }

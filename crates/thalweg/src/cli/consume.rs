@@ -1,123 +1,193 @@
 //! `consume`: prints records as lines.
 
+mod output;
+mod places;
+mod template;
+
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::json;
-use thalweg_client::{
-    Chunk, Cluster, Consumer, ConsumerConfig, ListedOffset, OffsetSpec, Polled, Refused, StartAt,
-    TopicPartition,
-};
-use thalweg_record::{DecompressBuffer, Offset, Record};
+use thalweg_browse::{Candidate, Filter, Outcome, Scratch, TextTest};
+use thalweg_client::{Chunk, Consumer, ConsumerConfig, Polled, TopicPartition};
+use thalweg_record::{DecompressBuffer, Offset};
 use tokio::time::Instant;
 
-use super::connect::{Connect, warn_about_rest};
+use super::connect::{Connect, WAITS, warn_about_rest};
 use super::failure::Usage;
+use output::Output;
+use template::Template;
 
 const POLL: Duration = Duration::from_millis(250);
+/// Interval of commits where the consumer does not commit itself.
+const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
+/// Time to commit and to leave the group at the end.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
 
-/// Print the records of a topic, one per line.
+/// Print the records of topics, one per line.
 ///
-/// By default, starts with the next new record and runs until Ctrl-C.
+/// By default, starts with the next new record and runs until Ctrl-C. A topic that begins with ^ is a regular
+/// expression, of names from their beginning.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   thalweg consume orders --from-beginning --max-messages 10
   thalweg consume orders --group billing --print-key --print-offset
   thalweg consume orders --partition 0 --offset -5 --until-end
-  thalweg consume orders --timestamp 2026-01-31T12:00:00Z --json")]
+  thalweg consume orders --from-time 2026-01-31T12:00:00Z --json
+  thalweg consume '^orders-.*' --from-beginning --until-end --filter 'payload.amount > 1000'
+  thalweg consume orders -f '%T %t-%p@%o %k: %s %h\\n'
+
+Expressions of --filter are those of streams (docs/streams.md): payload, text, raw, key, headers, time, time_ms; sequence is
+the offset. A record for which the expression has no value does not match.
+
+Format strings (-f): %t topic, %p partition, %o offset, %k key, %s value, %h headers as name=value,..., %T timestamp,
+%K, %S, %H length of key, value and headers, %R length of the value as 4 bytes, %% a percent sign; \\n \\r \\t \\\\ \\xHH.")]
 pub struct Consume {
     #[command(flatten)]
     connect: Connect,
-    /// The topic.
-    topic: String,
+    /// The topics: names, or regular expressions that begin with ^.
+    #[arg(required = true, value_name = "TOPIC")]
+    topics: Vec<String>,
     /// Start with the first record. With --group, only if the group has no offset.
-    #[arg(long, conflicts_with_all = ["offset", "timestamp"])]
+    #[arg(long, conflicts_with_all = ["offset", "from_time"])]
     from_beginning: bool,
-    /// Start at this offset: a number, a negative number counted from the end, "beginning" or "end".
-    #[arg(long, short = 'o', value_name = "OFFSET", allow_negative_numbers = true, conflicts_with_all = ["timestamp", "group"])]
+    /// Start at this offset: a number, a negative number counted from the end, "beginning" or "end". With --group, even if the
+    /// group has an offset.
+    #[arg(
+        long,
+        short = 'o',
+        value_name = "OFFSET",
+        allow_negative_numbers = true,
+        conflicts_with = "from_time"
+    )]
     offset: Option<String>,
     /// Start with the first record at or after this time: milliseconds since 1970, or for example
-    /// 2026-01-31T12:00:00Z.
-    #[arg(long, value_name = "TIME", conflicts_with = "group")]
-    timestamp: Option<String>,
-    /// Only these partitions, separated by commas, for example 0,3.
-    #[arg(long, short = 'p', value_name = "INDEX", value_delimiter = ',', conflicts_with = "group")]
+    /// 2026-01-31T12:00:00Z. With --group, even if the group has an offset.
+    #[arg(long, visible_alias = "timestamp", value_name = "TIME")]
+    from_time: Option<String>,
+    /// Only these partitions, separated by commas, for example 0,3. With --group, the group's offsets are used, but other
+    /// members are not considered.
+    #[arg(long, short = 'p', value_name = "INDEX", value_delimiter = ',')]
     partition: Vec<i32>,
     /// Read as a member of this group, and commit offsets.
     #[arg(long, short = 'g', value_name = "ID")]
     group: Option<String>,
-    /// Stop after this number of records.
+    /// Print only records for which this expression is true.
+    #[arg(long, value_name = "EXPRESSION")]
+    filter: Option<String>,
+    /// Print only records whose value contains this text.
+    #[arg(long, value_name = "TEXT")]
+    grep: Option<String>,
+    /// Print only records with this key.
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
+    /// Stop after this number of printed records.
     #[arg(long, short = 'n', value_name = "COUNT")]
     max_messages: Option<u64>,
-    /// Stop at the current end of the topic.
-    #[arg(long, short = 'e', conflicts_with = "group")]
+    /// Stop at the current end of the topics. With --group, at the end of the partitions that the group gives to this member.
+    #[arg(long, short = 'e')]
     until_end: bool,
     /// Stop after this many milliseconds without a record.
     #[arg(long, value_name = "MS")]
     timeout_ms: Option<u64>,
-    /// Print the key before the value.
-    #[arg(long)]
-    print_key: bool,
-    /// Print the timestamp, as CreateTime:1234.
-    #[arg(long)]
-    print_timestamp: bool,
-    /// Print the partition, as Partition:0.
-    #[arg(long)]
-    print_partition: bool,
-    /// Print the offset, as Offset:17.
-    #[arg(long)]
-    print_offset: bool,
-    /// Print the headers, as name:value,name:value.
-    #[arg(long)]
-    print_headers: bool,
-    /// Do not print the value.
-    #[arg(long)]
-    no_value: bool,
-    /// Separator between the parts of a record.
-    #[arg(long, value_name = "TEXT", default_value = "\t")]
-    key_separator: String,
-    /// Text for a null key or value.
-    #[arg(long, value_name = "TEXT", default_value = "null")]
-    null_literal: String,
+    #[command(flatten)]
+    output: Output,
     /// Hide records of aborted and open transactions.
     #[arg(long)]
     read_committed: bool,
-    /// Print a JSON object for each record.
-    #[arg(long)]
-    json: bool,
 }
 
 /// The remaining records to read.
+#[derive(Default)]
 struct Rest {
+    /// Records that may still be printed.
     records: u64,
-    /// End offsets by partition; `None` for no end.
+    /// End offsets by partition, once they are known.
     ends: Option<BTreeMap<TopicPartition, Offset>>,
+}
+
+/// What was tested.
+#[derive(Default)]
+struct Tested {
+    without_value: u64,
+    /// Why, for the first.
+    reason: Option<String>,
+}
+
+/// The work on fetched records.
+struct Printing<'a> {
+    template: Option<Template>,
+    filter: Filter,
+    buffer: DecompressBuffer,
+    scratch: Scratch,
+    tested: Tested,
+    out: BufWriter<std::io::StdoutLock<'a>>,
 }
 
 impl Consume {
     /// Prints records until the end.
     pub async fn run(&self) -> anyhow::Result<()> {
+        let mut printing = Printing {
+            template: self.output.template()?,
+            filter: self.filter()?,
+            buffer: DecompressBuffer::default(),
+            scratch: Scratch::default(),
+            tested: Tested::default(),
+            out: BufWriter::with_capacity(64 << 10, std::io::stdout().lock()),
+        };
+        let start = self.start()?;
         let mut consumer = self.consumer().await?;
         let mut rest = Rest { records: self.max_messages.unwrap_or(u64::MAX), ends: None };
-        if self.group.is_some() {
-            // A member would wait for ever for a topic whose name is mistaken.
-            self.partitions(consumer.cluster()).await?;
-            consumer.subscribe(vec![self.topic.clone()])?;
-        } else {
-            rest.ends = self.assign(&mut consumer).await?;
-        }
+        let read = async {
+            if self.is_member() {
+                self.subscribe(&mut consumer).await?;
+            } else {
+                rest.ends = self.assign(&mut consumer, start).await?;
+            }
+            self.print_all(&mut consumer, &mut rest, &mut printing).await
+        };
         let printed = tokio::select! {
-            printed = self.print_all(&mut consumer, &mut rest) => printed,
+            printed = read => printed,
             signal = tokio::signal::ctrl_c() => signal.map_err(anyhow::Error::from),
         };
+        printing.report();
         // A group's other members should not wait for the session of this one to end.
-        let closed = consumer.close().await;
+        let closed = tokio::time::timeout(CLOSE_MAX, self.close(consumer)).await;
         printed?;
-        Ok(closed?)
+        closed.unwrap_or_else(|_| {
+            anyhow::bail!(
+                "Offsets may not be committed: the group did not answer within {} s",
+                CLOSE_MAX.as_secs()
+            )
+        })
+    }
+
+    /// Whether the group gives it partitions.
+    fn is_member(&self) -> bool {
+        self.group.is_some() && self.partition.is_empty()
+    }
+
+    async fn close(&self, mut consumer: Consumer) -> anyhow::Result<()> {
+        if self.group.is_some() && !self.is_member() {
+            consumer.commit().await?;
+        }
+        Ok(consumer.close().await?)
+    }
+
+    fn filter(&self) -> anyhow::Result<Filter> {
+        let mut filter = match &self.filter {
+            Some(text) => Filter::expression(text).map_err(|error| {
+                let place = error.at.map(|at| format!(", at byte {at}")).unwrap_or_default();
+                Usage(format!("--filter {text:?} is invalid{place}: {error}"))
+            })?,
+            None => Filter::default(),
+        };
+        filter.value = self.grep.as_deref().map(TextTest::contains);
+        filter.key = self.key.as_deref().map(TextTest::equals);
+        Ok(filter)
     }
 
     async fn consumer(&self) -> anyhow::Result<Consumer> {
@@ -132,6 +202,7 @@ impl Consume {
         }
         let bootstrap = properties.take_bootstrap_servers()?;
         let mut config = ConsumerConfig::take(&mut properties)?;
+        config.connection.waits = Some(WAITS.clone());
         if self.group.is_none() {
             config.group = None;
         }
@@ -139,83 +210,21 @@ impl Consume {
         Ok(Consumer::connect(&bootstrap, config).await?)
     }
 
-    /// Seeks to the start position. Returns the end offsets, if it should stop there.
-    async fn assign(
+    async fn print_all(
         &self,
         consumer: &mut Consumer,
-    ) -> anyhow::Result<Option<BTreeMap<TopicPartition, Offset>>> {
-        let cluster = consumer.cluster().clone();
-        let partitions = self.partitions(&cluster).await?;
-        let ends = match self.until_end || self.counts_from_end() {
-            true => found(&cluster, &partitions, OffsetSpec::Latest, self.read_committed).await?,
-            false => BTreeMap::new(),
-        };
-        let mut starts = Vec::new();
-        for at in partitions {
-            let start = self.start(ends.get(&at))?;
-            starts.push((at, start));
-        }
-        consumer.assign(starts).await?;
-        let ends = ends.into_iter().map(|(at, end)| (at, end.offset));
-        Ok(self.until_end.then(|| ends.collect()))
-    }
-
-    async fn partitions(&self, cluster: &Cluster) -> anyhow::Result<Vec<TopicPartition>> {
-        let metadata = cluster.refresh(std::slice::from_ref(&self.topic), false).await?;
-        let topic = metadata.topics.get(&self.topic);
-        let error = topic.and_then(|topic| topic.error);
-        if let Some(error) = error {
-            Refused::check(error.code(), None, || format!("Topic {}", self.topic))?;
-        }
-        let all = topic.into_iter().flat_map(|topic| &topic.partitions).map(|partition| partition.index);
-        let all: Vec<i32> = all.collect();
-        for index in &self.partition {
-            if !all.contains(index) {
-                let last = all.iter().max().copied().unwrap_or(0);
-                anyhow::bail!("Topic {} has no partition {index}: expected 0 to {last}", self.topic);
-            }
-        }
-        let chosen = if self.partition.is_empty() { &all } else { &self.partition };
-        Ok(chosen.iter().map(|&index| TopicPartition::new(self.topic.as_str(), index)).collect())
-    }
-
-    fn counts_from_end(&self) -> bool {
-        self.offset.as_deref().is_some_and(|offset| offset.starts_with('-'))
-    }
-
-    fn start(&self, end: Option<&ListedOffset>) -> anyhow::Result<StartAt> {
-        if let Some(time) = &self.timestamp {
-            return Ok(StartAt::Spec(OffsetSpec::At(parse_time(time)?)));
-        }
-        Ok(match self.offset.as_deref() {
-            None if self.from_beginning => StartAt::Spec(OffsetSpec::Earliest),
-            None | Some("end") => StartAt::Spec(OffsetSpec::Latest),
-            Some("beginning") => StartAt::Spec(OffsetSpec::Earliest),
-            Some(text) => {
-                let offset: i64 = text.parse().map_err(|_| {
-                    Usage(format!("--offset {text:?} is invalid: expected a number, beginning or end"))
-                })?;
-                match end {
-                    Some(end) if offset < 0 => {
-                        StartAt::Offset(Offset(end.offset.0.saturating_add(offset).max(0)))
-                    }
-                    _ => StartAt::Offset(Offset(offset)),
-                }
-            }
-        })
-    }
-
-    async fn print_all(&self, consumer: &mut Consumer, rest: &mut Rest) -> anyhow::Result<()> {
-        let mut out = BufWriter::with_capacity(64 << 10, std::io::stdout().lock());
-        let mut buffer = DecompressBuffer::default();
+        rest: &mut Rest,
+        printing: &mut Printing<'_>,
+    ) -> anyhow::Result<()> {
         let timeout = self.timeout_ms.map(Duration::from_millis);
         let mut last = Instant::now();
+        let mut commit_at = Instant::now() + COMMIT_INTERVAL;
         while rest.records > 0 && !is_at_end(consumer, rest) {
             let wait = timeout.map_or(POLL, |timeout| timeout.min(POLL));
             match consumer.poll(wait).await? {
                 Polled::Chunk(chunk) => {
-                    let printed = self.print_chunk(&mut out, &chunk, rest, &mut buffer);
-                    let printed = printed.and_then(|next| Ok(out.flush().map(|()| next)?));
+                    let printed = self.print_chunk(&chunk, rest, printing);
+                    let printed = printed.and_then(|next| Ok(printing.out.flush().map(|()| next)?));
                     // Returned records would be committed, but only printed ones count as read.
                     let next = printed.as_ref().map_or(Some(chunk.start), |next| *next);
                     if let Some(next) = next.filter(|_| self.group.is_some()) {
@@ -224,65 +233,70 @@ impl Consume {
                     printed?;
                     last = Instant::now();
                 }
-                Polled::Assigned(_) | Polled::Revoked(_) | Polled::Lost(_) => {}
+                Polled::Assigned(partitions) => self.assigned(consumer, partitions, rest).await?,
+                Polled::Revoked(partitions) | Polled::Lost(partitions) => {
+                    if let Some(ends) = &mut rest.ends {
+                        ends.retain(|at, _| !partitions.contains(at));
+                    }
+                }
                 Polled::Nothing if timeout.is_some_and(|timeout| last.elapsed() >= timeout) => break,
                 Polled::Nothing => {}
+            }
+            if self.group.is_some() && !self.is_member() && commit_at <= Instant::now() {
+                commit_at = Instant::now() + COMMIT_INTERVAL;
+                consumer.commit().await?;
             }
         }
         Ok(())
     }
 
-    /// Returns the first record that was not printed, if it must stop before it.
+    /// Returns the first record that was not looked at, if it must stop before it.
     fn print_chunk(
         &self,
-        out: &mut impl Write,
         chunk: &Chunk,
         rest: &mut Rest,
-        buffer: &mut DecompressBuffer,
+        printing: &mut Printing<'_>,
     ) -> anyhow::Result<Option<Offset>> {
         let end = rest.ends.as_ref().and_then(|ends| ends.get(&chunk.at)).copied();
         let (mut written, mut unprinted) = (Ok(()), None);
-        chunk.for_each(buffer, |record| {
+        let Printing { template, filter, buffer, scratch, tested, out } = printing;
+        chunk.walk(buffer, self.output.control_records(), |header, record| {
             if rest.records == 0 || end.is_some_and(|end| record.offset >= end) {
                 unprinted = Some(record.offset);
                 return ControlFlow::Break(());
             }
+            if !header.attributes.is_control() && !filter.is_empty() {
+                let candidate = Candidate::of(record);
+                match filter.test(&candidate, scratch) {
+                    Outcome::Match => {}
+                    Outcome::NoMatch => return ControlFlow::Continue(()),
+                    Outcome::NoValue => {
+                        tested.without_value += 1;
+                        if tested.reason.is_none() {
+                            tested.reason = filter.reason(&candidate, scratch);
+                        }
+                        return ControlFlow::Continue(());
+                    }
+                }
+            }
             rest.records -= 1;
-            written = self.print(out, &chunk.at, record);
+            written = self.output.print(out, template.as_ref(), &chunk.at, header, record);
             if written.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         written?;
         Ok(unprinted)
     }
+}
 
-    fn print(&self, out: &mut impl Write, at: &TopicPartition, record: &Record<'_>) -> std::io::Result<()> {
-        if self.json {
-            return writeln!(out, "{}", as_json(at, record));
-        }
-        let mut parts: Vec<Vec<u8>> = Vec::new();
-        if self.print_timestamp {
-            parts.push(format!("CreateTime:{}", record.timestamp).into_bytes());
-        }
-        if self.print_partition {
-            parts.push(format!("Partition:{}", at.partition).into_bytes());
-        }
-        if self.print_offset {
-            parts.push(format!("Offset:{}", record.offset).into_bytes());
-        }
-        let or_null = |bytes: Option<&[u8]>| bytes.unwrap_or(self.null_literal.as_bytes()).to_vec();
-        if self.print_headers {
-            let headers = record.headers.map(|header| [header.key, b":", &or_null(header.value)].concat());
-            let headers: Vec<Vec<u8>> = headers.collect();
-            parts.push(if headers.is_empty() { b"NO_HEADERS".to_vec() } else { headers.join(&b","[..]) });
-        }
-        if self.print_key {
-            parts.push(or_null(record.key));
-        }
-        if !self.no_value {
-            parts.push(or_null(record.value));
-        }
-        out.write_all(&parts.join(self.key_separator.as_bytes()))?;
-        out.write_all(b"\n")
+impl Printing<'_> {
+    /// Says that records could not be tested.
+    fn report(&self) {
+        let Tested { without_value: count, reason: Some(reason) } = &self.tested else { return };
+        // Standard error may be closed.
+        let _ = writeln!(
+            std::io::stderr(),
+            "thalweg: {count} records did not match because --filter has no value for them: {reason}"
+        );
     }
 }
 
@@ -290,56 +304,4 @@ impl Consume {
 fn is_at_end(consumer: &Consumer, rest: &Rest) -> bool {
     let Some(ends) = &rest.ends else { return false };
     ends.iter().all(|(at, end)| consumer.position(at).is_some_and(|position| position >= *end))
-}
-
-async fn found(
-    cluster: &Cluster,
-    partitions: &[TopicPartition],
-    spec: OffsetSpec,
-    read_committed: bool,
-) -> anyhow::Result<BTreeMap<TopicPartition, ListedOffset>> {
-    let wanted: Vec<_> = partitions.iter().map(|at| (at.clone(), spec)).collect();
-    let found = cluster.list_offsets(&wanted, read_committed).await;
-    Ok(found.into_iter().map(|(at, offset)| offset.map(|offset| (at, offset))).collect::<Result<_, _>>()?)
-}
-
-fn parse_time(text: &str) -> Result<i64, Usage> {
-    if let Ok(ms) = text.parse() {
-        return Ok(ms);
-    }
-    chrono::DateTime::parse_from_rfc3339(text).map(|time| time.timestamp_millis()).map_err(|_| {
-        Usage(format!(
-            "--timestamp {text:?} is invalid: expected milliseconds since 1970, or a time such as 2026-01-31T12:00:00Z"
-        ))
-    })
-}
-
-/// Invalid UTF-8 is replaced; print raw values to keep all bytes.
-fn as_json(at: &TopicPartition, record: &Record<'_>) -> serde_json::Value {
-    let text = |bytes: Option<&[u8]>| bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    let headers: Vec<serde_json::Value> = record
-        .headers
-        .map(|header| json!({ "key": text(Some(header.key)), "value": text(header.value) }))
-        .collect();
-    json!({
-        "topic": &*at.topic,
-        "partition": at.partition,
-        "offset": record.offset.0,
-        "timestamp": record.timestamp,
-        "headers": headers,
-        "key": text(record.key),
-        "value": text(record.value),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_milliseconds_or_rfc_3339() {
-        assert_eq!(parse_time("1700000000000").expect("a time"), 1_700_000_000_000);
-        assert_eq!(parse_time("1970-01-01T00:00:01.5Z").expect("a time"), 1500);
-        assert!(parse_time("yesterday").is_err());
-    }
 }

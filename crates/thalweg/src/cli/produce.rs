@@ -10,11 +10,11 @@ use clap::builder::NonEmptyStringValueParser;
 use thalweg_client::{
     Cluster, Delivery, DeliveryError, Producer, ProducerConfig, ProducerRecord, Taken, TopicRef,
 };
-use thalweg_record::Header;
+use thalweg_record::{Header, Offset};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::connect::{Connect, TOPIC_WAIT, warn_about_rest};
+use super::connect::{Connect, TOPIC_WAIT, WAITS, warn_about_rest};
 use super::failure::Usage;
 
 /// Number of lines read ahead.
@@ -28,7 +28,8 @@ Examples:
   echo 'alice:10' | thalweg produce orders --key-separator :
   echo 'trace=1,source=cli|alice:10' |
       thalweg produce orders --headers-separator '|' --key-separator :
-  thalweg produce orders --compression zstd --acks all < orders.jsonl")]
+  thalweg produce orders --compression zstd --acks all < orders.jsonl
+  echo hello | thalweg produce orders --print-offsets")]
 pub struct Produce {
     #[command(flatten)]
     connect: Connect,
@@ -55,6 +56,9 @@ pub struct Produce {
     /// Compress with none, gzip, snappy, lz4 or zstd [default: none].
     #[arg(long, short = 'z', value_name = "CODEC")]
     compression: Option<String>,
+    /// Print line number, partition and offset of each stored record, separated by tabs. The offset is -1 with --acks 0.
+    #[arg(long)]
+    print_offsets: bool,
 }
 
 /// The parts of a line. Its bytes are sent as they are, text or not.
@@ -73,10 +77,18 @@ struct Failure {
 }
 
 impl Failure {
-    fn report(&self, delivery: &Delivery<'_>) {
-        if let Err(error) = delivery.result {
-            self.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
-            self.notify.notify_one();
+    fn report(&self, delivery: &Delivery<'_>, prints: bool) {
+        match delivery.result {
+            // Nobody may read it any more; the records are stored all the same.
+            Ok(first) if prints => drop(print_offsets(delivery, first)),
+            Ok(_) => {}
+            Err(error) => {
+                self.error
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .get_or_insert_with(|| error.clone());
+                self.notify.notify_one();
+            }
         }
     }
 
@@ -95,22 +107,30 @@ impl Produce {
             }
         }
         let bootstrap = properties.take_bootstrap_servers()?;
-        let config = ProducerConfig::take(&mut properties)?;
+        let mut config = ProducerConfig::take(&mut properties)?;
+        config.connection.waits = Some(WAITS.clone());
         warn_about_rest(&properties);
         let line_bytes_max = config.request_bytes_max;
         let failure = Arc::new(Failure::default());
-        let failed = Arc::clone(&failure);
+        let (failed, prints) = (Arc::clone(&failure), self.print_offsets);
         let cluster = Cluster::connect(&bootstrap, &config.connection).await?;
         cluster.wait_for_topic(&self.topic, true, TOPIC_WAIT.min(config.max_block)).await?;
         let mut producer =
-            Producer::new(cluster, config, move |delivery: &Delivery<'_>| failed.report(delivery));
+            Producer::new(cluster, config, move |delivery: &Delivery<'_>| failed.report(delivery, prints));
         let sent = tokio::select! {
             sent = self.send_lines(&mut producer, line_bytes_max) => sent,
             signal = tokio::signal::ctrl_c() => signal.map_err(anyhow::Error::from),
             () = failure.notify.notified() => Ok(()),
         };
         // The lines before one that cannot be sent, or before Ctrl-C, are sent.
-        producer.close().await;
+        tokio::select! {
+            () = producer.close() => {}
+            // The first Ctrl-C ends the input, another one gives up.
+            signal = tokio::signal::ctrl_c() => {
+                signal?;
+                anyhow::bail!("interrupted: the last records may not be stored");
+            }
+        }
         match failure.take() {
             Some(error) => Err(error.into()),
             None => sent,
@@ -126,7 +146,7 @@ impl Produce {
         let mut number = 0u64;
         while let Some(line) = lines.recv().await {
             number += 1;
-            let taken = self.send_line(producer, topic, &fixed, &line?).await;
+            let taken = self.send_line(producer, topic, &fixed, &line?, number).await;
             if taken.with_context(|| format!("Line {number}"))? == Taken::Filled {
                 tokio::task::yield_now().await;
             }
@@ -140,6 +160,7 @@ impl Produce {
         topic: TopicRef,
         fixed: &[(&[u8], &[u8])],
         line: &[u8],
+        number: u64,
     ) -> anyhow::Result<Taken> {
         let parts = self.split(line)?;
         let all = fixed.iter().chain(&parts.headers);
@@ -152,7 +173,7 @@ impl Produce {
             value: parts.value,
             headers: &headers,
             sent_at: Instant::now(),
-            number: 0,
+            number,
         };
         Ok(producer.send(&record).await?)
     }
@@ -180,6 +201,17 @@ impl Produce {
         let marker = self.null_marker.as_ref().map(String::as_bytes);
         Some(part).filter(|&part| marker != Some(part))
     }
+}
+
+/// A line per record of a stored batch.
+fn print_offsets(delivery: &Delivery<'_>, first: Offset) -> std::io::Result<()> {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let numbers = delivery.sent.iter().flat_map(|run| (run.number..).take(run.records as usize));
+    for (place, number) in (0..).zip(numbers) {
+        let offset = if first == Offset::NONE { -1 } else { first.0 + place };
+        writeln!(out, "{number}\t{}\t{offset}", delivery.partition)?;
+    }
+    out.flush()
 }
 
 fn cut<'a>(line: &'a [u8], separator: &str, part: &str, option: &str) -> Result<(&'a [u8], &'a [u8]), Usage> {

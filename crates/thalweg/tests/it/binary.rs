@@ -128,8 +128,18 @@ impl Broker {
 
     /// Kills it, and restarts it on its data.
     pub fn kill_and_restart(&mut self) {
+        self.kill();
+        self.restart();
+    }
+
+    /// Kills it.
+    pub fn kill(&mut self) {
         self.process.kill().expect("it runs");
         self.process.wait().expect("it ends");
+    }
+
+    /// Starts it again on its data, at its address.
+    pub fn restart(&mut self) {
         (self.process, self.address) = Broker::run(&self.address, &self.settings, &self.dir);
     }
 

@@ -1,11 +1,13 @@
 //! The binary as a user sees it: start, use, stop; exit codes and output.
 
 mod binary;
+mod browse;
 mod cluster;
 mod completion;
 mod debug_bundle;
 mod commands;
 mod commands_kafka;
+mod consume;
 mod embedded_target;
 mod failures;
 mod http;

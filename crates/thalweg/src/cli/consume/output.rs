@@ -1,0 +1,161 @@
+//! A record as a line: parts with a separator as Kafka's tool prints them, JSON, or by a format string.
+
+use std::io::Write;
+
+use clap::Args;
+use serde_json::json;
+use thalweg_client::TopicPartition;
+use thalweg_record::{BatchHeader, ControlRecordType, Record, TimestampType};
+
+use super::super::failure::Usage;
+use super::template::Template;
+
+/// How records are printed.
+#[derive(Args, Debug)]
+pub struct Output {
+    /// Print the key before the value.
+    #[arg(long)]
+    print_key: bool,
+    /// Print the timestamp, as CreateTime:1234.
+    #[arg(long)]
+    print_timestamp: bool,
+    /// Print the partition, as Partition:0.
+    #[arg(long)]
+    print_partition: bool,
+    /// Print the offset, as Offset:17.
+    #[arg(long)]
+    print_offset: bool,
+    /// Print the headers, as name:value,name:value.
+    #[arg(long)]
+    print_headers: bool,
+    /// Do not print the value.
+    #[arg(long)]
+    no_value: bool,
+    /// Separator between the parts of a record.
+    #[arg(long, value_name = "TEXT", default_value = "\t")]
+    key_separator: String,
+    /// Text for a null key or value.
+    #[arg(long, value_name = "TEXT", default_value = "null")]
+    null_literal: String,
+    /// Print a JSON object for each record.
+    #[arg(long, conflicts_with = "template")]
+    json: bool,
+    /// Print each record by this format string, for example '%o %k: %s\n'.
+    #[arg(
+        id = "template",
+        long = "template",
+        short = 'f',
+        value_name = "FORMAT",
+        conflicts_with_all = ["print_key", "print_timestamp", "print_partition", "print_offset", "print_headers", "no_value"]
+    )]
+    template: Option<String>,
+    /// Print control records, too: the markers of transactions, with their kind as the value.
+    #[arg(long)]
+    control_records: bool,
+}
+
+impl Output {
+    pub fn control_records(&self) -> bool {
+        self.control_records
+    }
+
+    /// The format string, compiled.
+    pub fn template(&self) -> Result<Option<Template>, Usage> {
+        let compile = |text: &String| {
+            Template::parse(text).map_err(|reason| Usage(format!("--template {text:?} is invalid: {reason}")))
+        };
+        self.template.as_ref().map(compile).transpose()
+    }
+
+    /// Prints a record.
+    pub fn print(
+        &self,
+        out: &mut impl Write,
+        template: Option<&Template>,
+        at: &TopicPartition,
+        header: &BatchHeader,
+        record: &Record<'_>,
+    ) -> std::io::Result<()> {
+        let control = header.attributes.is_control().then(|| control_name(record));
+        let shown = Record {
+            key: record.key.filter(|_| control.is_none()),
+            value: control.map_or(record.value, |name| Some(name.as_bytes())),
+            ..*record
+        };
+        let record = &shown;
+        if let Some(template) = template {
+            return template.print(out, at, record);
+        }
+        if self.json {
+            return writeln!(out, "{}", as_json(at, header, record, control));
+        }
+        let mut parts: Vec<Vec<u8>> = Vec::new();
+        if self.print_timestamp {
+            parts.push(format!("{}:{}", timestamp_name(header), record.timestamp).into_bytes());
+        }
+        if self.print_partition {
+            parts.push(format!("Partition:{}", at.partition).into_bytes());
+        }
+        if self.print_offset {
+            parts.push(format!("Offset:{}", record.offset).into_bytes());
+        }
+        let or_null = |bytes: Option<&[u8]>| bytes.unwrap_or(self.null_literal.as_bytes()).to_vec();
+        if self.print_headers {
+            let headers = record.headers.map(|header| [header.key, b":", &or_null(header.value)].concat());
+            let headers: Vec<Vec<u8>> = headers.collect();
+            parts.push(if headers.is_empty() { b"NO_HEADERS".to_vec() } else { headers.join(&b","[..]) });
+        }
+        if self.print_key {
+            parts.push(or_null(record.key));
+        }
+        if !self.no_value {
+            parts.push(or_null(record.value));
+        }
+        out.write_all(&parts.join(self.key_separator.as_bytes()))?;
+        out.write_all(b"\n")
+    }
+}
+
+fn timestamp_name(header: &BatchHeader) -> &'static str {
+    match header.attributes.timestamp_type() {
+        TimestampType::CreateTime => "CreateTime",
+        TimestampType::LogAppendTime => "LogAppendTime",
+    }
+}
+
+fn control_name(record: &Record<'_>) -> &'static str {
+    match record.key.and_then(|key| ControlRecordType::parse_key(key).ok().flatten()) {
+        Some(ControlRecordType::Abort) => "abort",
+        Some(ControlRecordType::Commit) => "commit",
+        _ => "control record",
+    }
+}
+
+/// Invalid UTF-8 is replaced; print raw values to keep all bytes.
+fn as_json(
+    at: &TopicPartition,
+    header: &BatchHeader,
+    record: &Record<'_>,
+    control: Option<&str>,
+) -> serde_json::Value {
+    let text = |bytes: Option<&[u8]>| bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    let headers: Vec<serde_json::Value> = record
+        .headers
+        .map(|header| json!({ "key": text(Some(header.key)), "value": text(header.value) }))
+        .collect();
+    let mut json = json!({
+        "topic": &*at.topic,
+        "partition": at.partition,
+        "offset": record.offset.0,
+        "timestamp": record.timestamp,
+        "timestampType": timestamp_name(header),
+        "headers": headers,
+        "key": text(record.key),
+        "value": text(record.value),
+    });
+    if let Some(control) = control {
+        json["control"] = control.into();
+        json["value"] = serde_json::Value::Null;
+    }
+    json
+}
