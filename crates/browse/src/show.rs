@@ -118,18 +118,18 @@ pub fn to_json(message: &Message) -> Value {
         "partition": message.partition,
         "offset": message.offset.0,
         "timestamp": message.timestamp,
-        "timestampType": batch.timestamp_name(),
+        "timestamp_type": batch.timestamp_name(),
         "headers": headers.collect::<Vec<_>>(),
         "key": optional(&message.key),
         "value": optional(&message.value),
         "batch": {
-            "baseOffset": batch.base_offset.0,
+            "base_offset": batch.base_offset.0,
             "records": batch.records,
-            "sizeBytes": batch.size_bytes,
+            "size_bytes": batch.size_bytes,
             "compression": batch.compression.map(|codec| codec.to_string()),
-            "leaderEpoch": batch.leader_epoch.0,
-            "producerId": batch.producer.map(|(id, _)| id.0),
-            "producerEpoch": batch.producer.map(|(_, epoch)| epoch.0),
+            "leader_epoch": batch.leader_epoch.0,
+            "producer_id": batch.producer.map(|(id, _)| id.0),
+            "producer_epoch": batch.producer.map(|(_, epoch)| epoch.0),
             "sequence": batch.sequence,
             "transactional": batch.is_transactional,
             "control": batch.control.map(|kind| kind.name()),
@@ -138,15 +138,15 @@ pub fn to_json(message: &Message) -> Value {
     let sides = [("key", &message.key), ("value", &message.value)];
     for (name, content) in sides.into_iter().filter_map(|(name, content)| Some((name, content.as_ref()?))) {
         if content.omitted_bytes() > 0 {
-            json[format!("{name}Bytes")] = content.whole_bytes.into();
+            json[format!("{name}_bytes")] = content.whole_bytes.into();
         }
         if let Some(note) = &content.schema {
-            json[format!("{name}Schema")] =
+            json[format!("{name}_schema")] =
                 json!({"id": note.id, "type": note.kind, "problem": note.problem});
         }
     }
     if message.headers_omitted > 0 {
-        json["headersOmitted"] = message.headers_omitted.into();
+        json["headers_omitted"] = message.headers_omitted.into();
     }
     if message.is_masked {
         json["masked"] = true.into();

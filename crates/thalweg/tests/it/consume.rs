@@ -110,7 +110,7 @@ fn records_are_printed_by_a_format_string_or_as_json() {
     assert_eq!(printed(&broker, all, &["-f", "%t/%p/%o %k=%s [%h] %K %S\\n"]), "t/0/0 k=v [] 1 1\n");
     let json: serde_json::Value = serde_json::from_str(&printed(&broker, all, &["--json"])).expect("JSON");
     assert!(
-        json["timestamp"].as_i64() > Some(1_700_000_000_000) && json["timestampType"] == "CreateTime",
+        json["timestamp"].as_i64() > Some(1_700_000_000_000) && json["timestamp_type"] == "CreateTime",
         "{json}"
     );
     assert_eq!(

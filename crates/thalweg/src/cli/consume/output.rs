@@ -148,7 +148,7 @@ fn as_json(
         "partition": at.partition,
         "offset": record.offset.0,
         "timestamp": record.timestamp,
-        "timestampType": timestamp_name(header),
+        "timestamp_type": timestamp_name(header),
         "headers": headers,
         "key": text(record.key),
         "value": text(record.value),
