@@ -89,7 +89,7 @@ pub enum Literal {
 /// A search in a text.
 #[derive(Debug)]
 pub enum Search {
-    Contains(Finder<'static>),
+    Contains(Box<Finder<'static>>),
     StartsWith(Box<str>),
     EndsWith(Box<str>),
     Matches(Regex),
@@ -155,7 +155,7 @@ impl Condition {
             (name, Some(target), [argument]) => {
                 let Operand::Literal(Literal::Text(text)) = Operand::of(argument)? else { return None };
                 let search = match name {
-                    "contains" => Search::Contains(Finder::new(text.as_bytes()).into_owned()),
+                    "contains" => Search::Contains(Box::new(Finder::new(text.as_bytes()).into_owned())),
                     "startsWith" => Search::StartsWith(text),
                     "endsWith" => Search::EndsWith(text),
                     "matches" => Search::Matches(Regex::new(&text).ok()?),
@@ -564,7 +564,7 @@ mod tests {
     #[test]
     fn common_conditions_agree_with_the_evaluator() {
         let mut answers = [0u32; 4];
-        for seed in 0..20_000 {
+        for seed in 0..6_000 {
             let mut random = StdRng::seed_from_u64(seed);
             let text = condition(&mut random, 2);
             let expression =
@@ -611,6 +611,6 @@ mod tests {
         }
         // Few are left to CEL.
         let [yes, no, none, unknown] = answers;
-        assert!(yes > 1_500 && no > 1_500 && none > 1_500 && unknown < 5_000, "{answers:?}");
+        assert!(yes > 400 && no > 400 && none > 400 && unknown < 1_500, "{answers:?}");
     }
 }

@@ -95,7 +95,8 @@ async fn all(mut search: Search) -> (Vec<Message>, Ended, Vec<String>) {
             }
         }
     });
-    (found, ended.await.expect("it ends"), waits)
+    let ended = ended.await.expect("it ends");
+    (found, ended, waits)
 }
 
 async fn search(broker: &Broker, query: Query) -> (Vec<Message>, Ended) {
@@ -536,8 +537,9 @@ fn values_of_a_schema_registry_are_decoded_masked_and_searched() {
     create(&broker, "avro", "");
     let url = registry();
     runtime().block_on(async {
-        let avro =
-            |id: u8, card: &str| [&[0, 0, 0, 0, 7, id * 2, card.len() as u8 * 2][..], card.as_bytes()].concat();
+        let avro = |id: u8, card: &str| {
+            [&[0, 0, 0, 0, 7, id * 2, card.len() as u8 * 2][..], card.as_bytes()].concat()
+        };
         let values = [
             avro(1, "4711"),
             avro(2, "4712"),
