@@ -17,10 +17,10 @@ use super::properties::ServerProperties;
 use super::rules;
 use super::sasl::{self, SaslListener};
 use super::table::{
-    self, AccessSettings, AuditSettings, CleanerSettings, ControllerSettings, DelegationTokenSettings,
-    EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings, LogLineSettings, LogSettings,
-    MetadataLogSettings, NetworkSettings, NodeSettings, ReplicationSettings, StandardAuthorizerSettings,
-    StreamSettings, TopicSettings, TransactionSettings,
+    self, AccessSettings, AuditSettings, CleanerSettings, ConsoleSettings, ControllerSettings,
+    DelegationTokenSettings, EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings,
+    LogLineSettings, LogSettings, MetadataLogSettings, NetworkSettings, NodeSettings, ReplicationSettings,
+    StandardAuthorizerSettings, StreamSettings, TopicSettings, TransactionSettings,
 };
 use super::topic::TopicDefaults;
 use super::value::Value;
@@ -81,6 +81,8 @@ pub struct BrokerConfig {
     pub connections: BTreeMap<String, ConnectionSettings>,
     /// The HTTP server.
     pub http: HttpSettings,
+    /// The console.
+    pub console: ConsoleSettings,
     /// Hosted streams.
     pub streams: StreamSettings,
     /// Creation and deletion of topics.
@@ -225,6 +227,7 @@ impl BrokerConfig {
             network,
             connections,
             http,
+            console: ConsoleSettings::from(&values),
             streams: StreamSettings::from(&values),
             topics: TopicSettings::from(&values),
             log: LogSettings::from(&values),

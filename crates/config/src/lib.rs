@@ -53,10 +53,11 @@ pub use properties::{
 pub use sasl::{SaslListener, TokenSettings};
 pub use setting::Setting;
 pub use table::{
-    AccessSettings, AuditKind, AuditSettings, CleanerSettings, ControllerSettings, DelegationTokenSettings,
-    EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings, LogLineSettings, LogSettings,
-    MetadataLogSettings, NetworkSettings, NodeSettings, ReplicationSettings, STANDARD_AUTHORIZER_CLASS,
-    SaslKeys, StandardAuthorizerSettings, StreamSettings, TlsKeys, TopicSettings, TransactionSettings,
+    AccessSettings, AuditKind, AuditSettings, CleanerSettings, ConsoleSettings, ControllerSettings,
+    DelegationTokenSettings, EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings,
+    LogLineSettings, LogSettings, MetadataLogSettings, NetworkSettings, NodeSettings, ReplicationSettings,
+    STANDARD_AUTHORIZER_CLASS, SaslKeys, StandardAuthorizerSettings, StreamSettings, TlsKeys, TopicSettings,
+    TransactionSettings,
 };
 pub use thalweg_log::CleanupPolicy;
 pub use thalweg_record::TimestampType;

@@ -304,6 +304,12 @@ impl Host {
         known.ok_or_else(|| HostError::NoSuchStream { name: name.to_owned(), meant: None })
     }
 
+    /// Checks a definition as a stream of this host, without creating it.
+    pub fn check(&self, name: &str, text: &str) -> Result<(), HostError> {
+        self.read(&self.state(), name, text)?;
+        Ok(())
+    }
+
     /// The status of all streams, by name.
     pub fn list(&self) -> Vec<StreamStatus> {
         let state = self.state();

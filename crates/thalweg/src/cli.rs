@@ -7,6 +7,7 @@ mod cluster;
 pub mod completion;
 mod config;
 mod connect;
+mod console;
 mod consume;
 mod debug;
 pub mod failure;
@@ -86,6 +87,7 @@ enum Command {
     Topic(topic::Topic),
     #[command(subcommand)]
     Group(group::Group),
+    Console(console::Console),
     Produce(produce::Produce),
     Consume(consume::Consume),
     #[command(subcommand)]
@@ -190,6 +192,7 @@ impl Cli {
             Command::Cluster(cluster) => cluster.run().await,
             Command::Topic(topic) => topic.run().await,
             Command::Group(group) => group.run().await,
+            Command::Console(console) => console.run().await,
             Command::Lab(lab) => lab.run().await,
             Command::Stream(stream) => stream.run(bars),
             Command::Produce(produce) => produce.run().await,

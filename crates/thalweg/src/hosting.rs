@@ -11,6 +11,7 @@ use thalweg_broker::Server;
 use thalweg_broker::metrics::Exposition;
 use thalweg_client::bootstrap_servers;
 use thalweg_config::{SecurityProtocol, StreamSettings};
+use thalweg_stream::host::rest::Starting;
 use thalweg_stream::host::{Host, HostSettings, metrics, rest};
 use thalweg_stream::module::Console;
 use thalweg_stream::{Cluster, STACK_BYTES};
@@ -68,6 +69,11 @@ impl Streams {
     /// The API.
     pub fn routes(&self) -> Router {
         rest::router(self.host.clone())
+    }
+
+    /// The host, once it has started.
+    pub fn starting(&self) -> Starting {
+        self.host.clone()
     }
 
     /// Metrics of streams.
@@ -165,7 +171,13 @@ pub fn cluster(settings: &StreamSettings, own: &str, protocol: SecurityProtocol)
 
 /// Where the broker can be reached from its own machine.
 pub fn own_address(server: &Server) -> Option<SocketAddr> {
-    let mut address = *server.addresses.first()?.1.first()?;
+    address_of(server, &server.addresses.first()?.0)
+}
+
+/// Where a listener of the broker can be reached from its own machine.
+pub fn address_of(server: &Server, listener: &str) -> Option<SocketAddr> {
+    let (_, bound) = server.addresses.iter().find(|(name, _)| name == listener)?;
+    let mut address = *bound.first()?;
     if address.ip().is_unspecified() {
         address.set_ip(match address {
             SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -1,6 +1,7 @@
 //! The `thalweg` binary: arguments, wiring, signals. No logic.
 
 mod cli;
+mod console;
 mod hosting;
 mod http;
 mod logging;

@@ -11,7 +11,7 @@ pub const RULE: Rule = Rule {
 };
 
 /// A crate, and our crates that it may use in code, tests and build.
-const LAW: [(&str, &[&str]); 25] = [
+const LAW: [(&str, &[&str]); 26] = [
     (
         "thalweg",
         &[
@@ -20,6 +20,7 @@ const LAW: [(&str, &[&str]); 25] = [
             "browse",
             "client",
             "config",
+            "console",
             "lab",
             "net",
             "ports",
@@ -55,6 +56,7 @@ const LAW: [(&str, &[&str]); 25] = [
     ("thalweg-browse", &["client", "record", "stream", "wire"]),
     ("thalweg-client", &["hash", "ports", "record", "security", "wire"]),
     ("thalweg-config", &["client", "log", "metadata", "record", "security"]),
+    ("thalweg-console", &["client", "record", "security", "stream", "wire"]),
     ("thalweg-controller", &["config", "hash", "log", "metadata", "ports", "record", "security", "wire"]),
     (
         "thalweg-coordinator",

@@ -32,7 +32,9 @@ pub use coordinators::{
 pub use group::{ClientMetricsKeys, GroupKeys};
 pub use log::{CleanerSettings, LogSettings};
 pub use network::{ListenerSettings, NetworkSettings, TopicSettings};
-pub use own::{AuditKind, AuditSettings, HttpSettings, LogLineSettings, ProduceKeys, StreamSettings};
+pub use own::{
+    AuditKind, AuditSettings, ConsoleSettings, HttpSettings, LogLineSettings, ProduceKeys, StreamSettings,
+};
 pub use sasl::SaslKeys;
 pub use topic::EffectiveTopicConfig;
 pub use unserved::{TieredStorageKeys, TlsKeys};
@@ -72,6 +74,7 @@ pub const BROKER_FAMILIES: &[Family] = &[
     own::REVOCATION,
     sasl::SASL_KEYS,
     own::HTTP,
+    own::CONSOLE,
     own::STREAMS,
     own::PRODUCE,
     own::AUDIT,

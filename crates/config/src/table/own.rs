@@ -18,13 +18,31 @@ settings! {
     HttpSettings, HTTP "HTTP server";
 
     "http.listener": String = null, LISTEN_ADDRESS, Medium, ReadOnly, Served => listener: Option<(String, u16)> = listener,
-        "`HOST:PORT` of an HTTP server for operators: `/metrics` in Prometheus' text format (`docs/metrics.md`). Off by default. By default it has neither TLS nor a login: see `http.security.protocol` and `http.authentication`. An empty host means every interface, port 0 a free port.",
+        "`HOST:PORT` of an HTTP server for operators: the console (`docs/console.md`), its API, `/metrics` in Prometheus' text format (`docs/metrics.md`), and `/healthz`, `/readyz` and `/livez`, which are open to all. Off by default, except for `thalweg serve` without a properties file, which takes `localhost:9090` if that port is free (`thalweg.console.enabled`). By default it has neither TLS nor a login: see `http.security.protocol` and `http.authentication`. An empty host means every interface, port 0 a free port.",
         differs = "Kafka has no such key; its metrics need JMX and an exporter.";
     "http.security.protocol": String = "PLAINTEXT", one_of_any_case(&["PLAINTEXT", "SSL"]), Medium, ReadOnly, Served => has_tls: bool = is_ssl,
         "Whether `http.listener` speaks HTTP (`PLAINTEXT`) or HTTPS (`SSL`). Its certificate and everything else of TLS come from the `ssl.` settings, as those of a listener with the name HTTP: `listener.name.http.ssl.keystore.location` overrides `ssl.keystore.location`. With `ssl.client.auth=required` and without `http.authentication`, the client's certificate is its login.",
         differs = "Kafka has no such key.";
     "http.authentication": String = "none", one_of(&["none", "basic"]), Medium, ReadOnly, Served => has_login: bool = is_basic,
         "How clients of `http.listener` log in. `basic` asks for the name and the password of a SCRAM user of the cluster, or of a user in `listener.name.http.plain.sasl.jaas.config`; it needs `http.security.protocol=SSL`, unless only this machine can reach the listener. `listener.name.http.sasl.enabled.mechanisms` limits the users to those of some mechanisms. With an authorizer, reading needs DESCRIBE on the cluster and everything else ALTER (`docs/security.md`).",
+        differs = "Kafka has no such key.";
+}
+
+settings! {
+    /// The console of a node.
+    ConsoleSettings, CONSOLE "Console";
+
+    "thalweg.console.enabled": Boolean = "true", ANY, Medium, ReadOnly, Served => enabled: bool,
+        "Whether a broker's `http.listener` serves the console (`docs/console.md`): pages and a JSON API for the whole cluster. It connects to this broker as a client with the login of the person who uses it, so that ACLs, quotas and the audit trail apply. Without an `http.listener`, `thalweg serve` without a properties file serves it at `localhost:9090`, if that port is free.",
+        differs = "Kafka has no such key, and no console.";
+    "thalweg.console.read.only": Boolean = "false", ANY, Medium, ReadOnly, Served => read_only: bool,
+        "Whether the console refuses every change.",
+        differs = "Kafka has no such key.";
+    "thalweg.console.hosts": List = "", LIST, Low, ReadOnly, Served => hosts: Vec<String>,
+        "Names by which browsers may call a console without a login, besides `localhost`, IP addresses, the host of `http.listener` and the name of the machine. Any other name is refused, because another site could point its own name to this machine and act through a browser here. A console with a login takes any name.",
+        differs = "Kafka has no such key.";
+    "thalweg.console.client.config": String = null, ANY, Low, ReadOnly, Served => client_config: Option<String> = unless_empty,
+        "A file of client settings by which the console connects to this broker, like `--command-config` on the command line: `ssl.truststore.location` and others. The name and the password of the person who uses it take the place of those in the file. By default the console trusts what the listener trusts (`ssl.truststore.location`), or the system.",
         differs = "Kafka has no such key.";
 }
 

@@ -50,6 +50,7 @@ fn every_broker_key_of_kafka_is_in_the_table() {
     let own = || {
         [
             own::HTTP,
+            own::CONSOLE,
             own::STREAMS,
             own::PRODUCE,
             own::REVOCATION,

@@ -2,12 +2,12 @@
 //!
 //! | request | effect |
 //! |---|---|
-//! | `GET /streams` | lists all streams; `?figures=true` adds the figures of each stage |
-//! | `POST /streams` | creates one: `{"name", "definition", "deploy", "properties"}` |
-//! | `GET /streams/NAME` | describes one |
-//! | `POST /streams/NAME/deploy` | deploys it on this node: `{"properties"}` |
-//! | `POST /streams/NAME/undeploy` | stops it cleanly |
-//! | `DELETE /streams/NAME` | stops and deletes it |
+//! | `GET /api/v1/streams` | lists all streams; `?figures=true` adds the figures of each stage |
+//! | `POST /api/v1/streams` | creates one: `{"name", "definition", "deploy", "properties"}` |
+//! | `GET /api/v1/streams/NAME` | describes one |
+//! | `POST /api/v1/streams/NAME/deploy` | deploys it on this node: `{"properties"}` |
+//! | `POST /api/v1/streams/NAME/undeploy` | stops it cleanly |
+//! | `DELETE /api/v1/streams/NAME` | stops and deletes it |
 //!
 //! Errors are `{"error": {"kind", "message"}}`; the message for an invalid definition shows the text with a caret under the
 //! mistake. Who may create streams runs them with the rights of the process: the listener decides who that is, not this API.
@@ -42,10 +42,10 @@ pub type Starting = watch::Receiver<Option<Host>>;
 /// The API, also while the host is still starting.
 pub fn router(host: Starting) -> Router {
     Router::new()
-        .route("/streams", get(list).post(create))
-        .route("/streams/{name}", get(status).delete(destroy))
-        .route("/streams/{name}/deploy", post(deploy))
-        .route("/streams/{name}/undeploy", post(undeploy))
+        .route("/api/v1/streams", get(list).post(create))
+        .route("/api/v1/streams/{name}", get(status).delete(destroy))
+        .route("/api/v1/streams/{name}/deploy", post(deploy))
+        .route("/api/v1/streams/{name}/undeploy", post(undeploy))
         .method_not_allowed_fallback(not_allowed)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn(refuse_web_pages))
@@ -55,12 +55,12 @@ pub fn router(host: Starting) -> Router {
 /// The API of a run without a host: only the list, with figures.
 pub fn figures_router(statuses: Arc<dyn Fn() -> Vec<StreamStatus> + Send + Sync>) -> Router {
     let listed = move |query: RawQuery| async move { shown(&statuses(), &query) };
-    Router::new().route("/streams", get(listed)).layer(from_fn(refuse_web_pages))
+    Router::new().route("/api/v1/streams", get(listed)).layer(from_fn(refuse_web_pages))
 }
 
 async fn not_allowed() -> Response {
-    let message = "No such request: use GET /streams, POST /streams, GET or DELETE /streams/NAME, POST /streams/NAME/deploy \
-                   or POST /streams/NAME/undeploy";
+    let message = "No such request: use GET /api/v1/streams, POST /api/v1/streams, GET or DELETE /api/v1/streams/NAME, POST /api/v1/streams/NAME/deploy \
+                   or POST /api/v1/streams/NAME/undeploy";
     refusal(StatusCode::METHOD_NOT_ALLOWED, "no such verb", message)
 }
 

@@ -5,6 +5,7 @@ mod first_users;
 mod secured;
 
 use super::failure::Usage;
+use crate::console;
 use crate::hosting::{self, Streams};
 use crate::http::{self, HttpListening, HttpServer};
 use crate::logging::{self, LogFormat};
@@ -19,17 +20,23 @@ use std::time::{Duration, Instant};
 use thalweg_broker::metrics::Metrics;
 use thalweg_broker::{ControllerServer, Loading, Server, StartError};
 use thalweg_config::{
-    BrokerConfig, ListenerSettings, Listeners, LogLevel, LogLineSettings, LogSettings, Loggers,
-    SecurityProtocol, ServerProperties, StreamSettings, WarningKind,
+    BrokerConfig, ConsoleSettings, HTTP_LISTENER, HttpSettings, ListenerSettings, Listeners, LogLevel,
+    LogLineSettings, LogSettings, Loggers, NodeSettings, SecurityProtocol, ServerProperties, StreamSettings,
+    WarningKind,
 };
+use thalweg_console::Console;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 
 /// A signal repeated this soon is the same one: `timeout` and others signal a process and then its group.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
+/// Where the console listens when nothing was said about it.
+const CONSOLE: &str = "localhost:9090";
 
 /// Run a broker.
 ///
-/// By default it listens on localhost:9092 and keeps its data in ./thalweg-data, which it formats. A Kafka
+/// By default it listens on localhost:9092 and keeps its data in ./thalweg-data, which it formats; its console is at
+/// http://localhost:9090 unless a properties file is given. A Kafka
 /// server.properties can be used unchanged; unknown and unsupported keys are listed in warnings. Options override the
 /// file. SIGTERM or Ctrl-C stops it cleanly. RUST_LOG sets the log filter, for example RUST_LOG=debug.
 ///
@@ -95,7 +102,7 @@ impl Serve {
         let loggers = logging::begin(LogLevel::Info, format, bars);
         logging::log_panics(format);
         tracing::info!("Thalweg {} starts, process {}", env!("CARGO_PKG_VERSION"), std::process::id());
-        let (config, secured) = self.config(properties)?;
+        let (config, secured, is_http_offered) = self.config(properties)?;
         for warning in exposure::warnings(&config) {
             tracing::warn!("{warning}");
         }
@@ -109,8 +116,9 @@ impl Serve {
             .build()
             .context("Cannot start the runtime")?;
         let bars = bars.clone();
-        let served = runtime
-            .block_on(async move { tokio::spawn(serve(config, secured, started, bars, loggers)).await? });
+        let asked = Asked { config, secured, is_http_offered };
+        let served =
+            runtime.block_on(async move { tokio::spawn(serve(asked, started, bars, loggers)).await? });
         if served.as_ref().is_err_and(|error| error.is::<StoppedEarly>()) {
             // A thread may be in the middle of a recovery, which the next start does again.
             runtime.shutdown_background();
@@ -141,7 +149,8 @@ impl Serve {
         Ok(properties)
     }
 
-    fn config(&self, mut properties: ServerProperties) -> Result<(BrokerConfig, Option<Secured>)> {
+    /// The configuration, what `--secure` made, and whether the HTTP listener is one that was not asked for.
+    fn config(&self, mut properties: ServerProperties) -> Result<(BrokerConfig, Option<Secured>, bool)> {
         let secured = self.secure.as_ref().map(|dir| {
             let host_name = rustix::system::uname();
             secured::secure(&mut properties, dir.as_deref(), &host_name.nodename().to_string_lossy())
@@ -153,6 +162,7 @@ impl Serve {
                 dir.display()
             );
         }
+        let is_http_offered = self.offer_console(&mut properties);
         for warning in properties.warnings() {
             let key = &warning.name;
             match warning.kind {
@@ -178,8 +188,37 @@ impl Serve {
         if let Some(secured) = &secured {
             config.first_users.extend(secured.admin(&config)?);
         }
-        Ok((config, secured))
+        Ok((config, secured, is_http_offered))
     }
+
+    /// Lets the console listen on this machine, if nothing is said about it: without a properties file, which says what a
+    /// server is to be.
+    fn offer_console(&self, properties: &mut ServerProperties) -> bool {
+        let says = |key: &str| properties.get(key).is_some();
+        let has_name = properties
+            .get(ListenerSettings::listeners.name())
+            .is_some_and(|listeners| listeners.to_uppercase().contains(&format!("{HTTP_LISTENER}://")));
+        let roles = properties.get(NodeSettings::roles.name());
+        let is_asked = self.properties.is_some()
+            || says(HttpSettings::listener.name())
+            || properties
+                .get(ConsoleSettings::enabled.name())
+                .is_some_and(|enabled| enabled.trim() == "false")
+            || roles.is_some_and(|roles| !roles.contains("broker"));
+        if is_asked || has_name {
+            return false;
+        }
+        properties.set_from("the default", HttpSettings::listener.name(), CONSOLE);
+        true
+    }
+}
+
+/// What a node is to be.
+struct Asked {
+    config: BrokerConfig,
+    secured: Option<Secured>,
+    /// Whether the HTTP listener was not asked for: a port that is taken is no reason not to start.
+    is_http_offered: bool,
 }
 
 /// What the first listener speaks.
@@ -268,20 +307,28 @@ impl Node {
 
     /// Starts the HTTP server on its open sockets: other parts add their routes here, and their metrics to the
     /// sources.
-    fn serve_http(&self, listening: HttpListening, streams: Option<&Streams>) -> HttpServer {
+    fn serve_http(
+        &self,
+        listening: HttpListening,
+        streams: Option<&Streams>,
+        console: Option<Console>,
+        stopping: watch::Receiver<bool>,
+    ) -> HttpServer {
         let metrics = self.metrics().clone();
         let mut sources: Vec<http::metrics::Source> = vec![Box::new(move |page| metrics.expose(page))];
         sources.extend(streams.map(Streams::metrics));
-        let routes = http::metrics::routes(sources);
-        let routes = match streams {
-            Some(streams) => routes.merge(streams.routes()),
-            None => routes,
-        };
+        let mut routes = http::metrics::routes(sources).merge(http::health::routes(stopping));
+        if let Some(streams) = streams {
+            routes = routes.merge(streams.routes());
+        }
+        if let Some(console) = &console {
+            routes = routes.merge(console.router());
+        }
         let access = match self {
             Node::Broker(server) => server.http_access(),
             Node::Controller(server) => server.http_access(),
         };
-        listening.serve(routes, Some(access))
+        listening.serve(routes, Some(access), console)
     }
 
     /// The address of a broker's first listener from this machine, and the advertised one.
@@ -312,6 +359,14 @@ impl Node {
         }
     }
 
+    /// The console, if the node is to have one.
+    fn console(&self, plan: Option<console::Plan>, streams: Option<&Streams>) -> Option<Console> {
+        let Node::Broker(server) = self else { return None };
+        let plan = plan?;
+        let address = hosting::address_of(server, &plan.listener)?.to_string();
+        Some(plan.start(address, streams.map(Streams::starting)))
+    }
+
     async fn failed(&self) -> String {
         match self {
             Node::Broker(server) => server.failed().await,
@@ -328,17 +383,24 @@ impl Node {
     }
 }
 
-async fn serve(
-    config: BrokerConfig,
-    secured: Option<Secured>,
-    started: Instant,
-    bars: MultiProgress,
-    loggers: Arc<Loggers>,
-) -> Result<()> {
+async fn serve(asked: Asked, started: Instant, bars: MultiProgress, loggers: Arc<Loggers>) -> Result<()> {
+    let Asked { mut config, secured, is_http_offered } = asked;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     // Before anything is opened, so that a port conflict is reported at once.
-    let http = config.http.listener.as_ref().map(HttpListening::bind).transpose()?;
+    let http = match config.http.listener.as_ref().map(HttpListening::bind).transpose() {
+        Err(error) if is_http_offered => {
+            let error = anyhow::Error::from(error);
+            tracing::info!(
+                "No console: {error:#}; choose another address with --set http.listener=HOST:PORT"
+            );
+            config.http.listener = None;
+            None
+        }
+        bound => bound?,
+    };
+    let trusted = secured.as_ref().map(Secured::trusted).unwrap_or_default();
+    let plan = console::Plan::of(&config, &trusted)?;
     let (streams, protocol) = (config.streams.clone(), first_protocol(&config));
     let advertised = config.listeners.clone();
     let loading = Arc::new(Loading::default());
@@ -362,14 +424,20 @@ async fn serve(
         secured.served(local, advertised).await;
     }
     let streams = node.host(&streams, protocol, host_login)?;
-    let http = http.map(|listening| node.serve_http(listening, streams.as_ref()));
+    let console = node.console(plan, streams.as_ref());
+    let (stopping, is_stopping) = watch::channel(false);
+    let has_console = console.is_some();
+    let http = http.map(|listening| node.serve_http(listening, streams.as_ref(), console, is_stopping));
     for url in http.iter().flat_map(|server| &server.urls) {
         tracing::info!("Metrics are at {url}/metrics");
         if streams.is_some() {
-            tracing::info!("Streams are at {url}/streams");
+            tracing::info!("Streams are at {url}/api/v1/streams");
+        }
+        if has_console {
+            tracing::info!("The console is at {url}");
         }
     }
-    let running = Served { node, streams, http };
+    let running = Served { node, streams, http, stopping };
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -387,12 +455,15 @@ struct Served {
     node: Node,
     streams: Option<Streams>,
     http: Option<HttpServer>,
+    /// True while it stops.
+    stopping: watch::Sender<bool>,
 }
 
 impl Served {
     /// Stops streams first, while there is a broker to drain to, and the HTTP server last, so that a slow stop can be
     /// watched. Returns whether the stop was clean.
     async fn stop(self) -> bool {
+        self.stopping.send_replace(true);
         if let Some(streams) = self.streams {
             streams.stop().await;
         }

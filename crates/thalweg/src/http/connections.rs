@@ -18,6 +18,7 @@ use std::time::Duration;
 use thalweg_broker::HttpAccess;
 use thalweg_client::ByteStream;
 use thalweg_config::HTTP_LISTENER;
+use thalweg_console::Console;
 use thalweg_security::Principal;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -42,6 +43,7 @@ pub(super) struct Serving {
     pub routes: Router,
     /// None: to everybody.
     pub access: Option<Arc<HttpAccess>>,
+    pub console: Option<Console>,
     pub places: Arc<Places>,
 }
 
@@ -121,7 +123,8 @@ async fn serve(
         };
     let routes = serving.routes.clone();
     let certified = certified.map(Principal::user);
-    let visit = Visit::begin(serving.access.clone(), place, address.ip(), certified);
+    let (access, console) = (serving.access.clone(), serving.console.clone());
+    let visit = Visit::begin(access, console, place, address.ip(), certified);
     let service = TowerToHyperService::new(routes.layer(from_fn_with_state(Arc::new(visit), gate::check)));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -1,8 +1,10 @@
 //! Who asks, and whether the request may be served: the login, the rights on the cluster, and a guest's place.
 //!
-//! A request that reads (GET, HEAD) needs DESCRIBE on the cluster, every other one ALTER. There is no path that is open to
-//! everybody. Refusals are JSON, like the errors of hosted streams.
+//! A request that reads (GET, HEAD) needs DESCRIBE on the cluster, every other one ALTER. Three paths are open to everybody: those
+//! of [`health`]. Where the console has logins of its own, its paths are passed on to it: the cluster itself decides what its users
+//! may do. Refusals are JSON, like the errors of hosted streams.
 
+use super::health;
 use super::places::{NoPlace, Place};
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
@@ -21,6 +23,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use thalweg_broker::HttpAccess;
 use thalweg_broker::authentication::Passwords;
+use thalweg_console::Console;
 use thalweg_security::Principal;
 use thalweg_security::acl::{CLUSTER_NAME, Operation};
 use tokio::time::Instant;
@@ -39,12 +42,26 @@ const PATH_LOGGED: usize = 200;
 pub(super) struct Visit {
     /// None: everybody may do everything.
     pub access: Option<Arc<HttpAccess>>,
+    pub console: Option<Console>,
     pub place: Arc<Place>,
     pub address: IpAddr,
     /// The name of the client's certificate, if it has shown one.
     pub certified: Option<Principal>,
     /// The user who has logged in last: a password comes with each request, and is one login.
     logged_in: Mutex<Option<String>>,
+}
+
+/// What a request needs, by its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    /// Nothing.
+    Nothing,
+    /// A login that the console itself checks, on the pages that have one.
+    OwnLogin,
+    /// The same, and a right on the cluster.
+    OwnLoginAndRight,
+    /// A right on the cluster.
+    Right,
 }
 
 /// A request is not served.
@@ -78,6 +95,7 @@ impl Visit {
     /// A connection that was just accepted.
     pub fn begin(
         access: Option<Arc<HttpAccess>>,
+        console: Option<Console>,
         place: Arc<Place>,
         address: IpAddr,
         certified: Option<Principal>,
@@ -87,14 +105,29 @@ impl Visit {
         {
             access.record_login(certified, address, CERTIFICATE, None);
         }
-        Visit { access, place, address, certified, logged_in: Mutex::default() }
+        Visit { access, console, place, address, certified, logged_in: Mutex::default() }
     }
 
     async fn admit(&self, request: &Parts) -> Result<(), Refusal> {
         let Some(access) = &self.access else { return Ok(self.place.begin()?) };
-        let login = match &access.passwords {
-            Some(passwords) => Some(self.login(access, passwords, &request.headers).await?),
-            None => self.certified.clone(),
+        let own_login = self.console.as_ref().filter(|console| console.has_login());
+        let user = own_login.and_then(|console| console.user(&request.headers));
+        match need(request.uri.path(), own_login.is_some()) {
+            // The connection stays a stranger's; the console leads it to its login.
+            Need::Nothing => return Ok(()),
+            Need::OwnLogin if user.is_none() => return Ok(()),
+            Need::OwnLoginAndRight if user.is_none() && !request.headers.contains_key(AUTHORIZATION) => {
+                return Ok(());
+            }
+            Need::OwnLogin => return Ok(self.place.begin()?),
+            Need::OwnLoginAndRight | Need::Right => {}
+        }
+        // Name and password in the request are checked again each time, a session was.
+        let user = user.filter(|_| !request.headers.contains_key(AUTHORIZATION)).map(Principal::user);
+        let login = match (&access.passwords, user) {
+            (_, Some(user)) => Some(user),
+            (Some(passwords), None) => Some(self.login(access, passwords, &request.headers).await?),
+            (None, None) => self.certified.clone(),
         };
         let is_named = login.is_some();
         let principal = login.unwrap_or_else(Principal::anonymous);
@@ -148,6 +181,20 @@ impl Visit {
         tokio::time::sleep_until(began + passwords.failure_delay()).await;
         Err(Refusal::WrongLogin)
     }
+}
+
+/// What a request needs. Streams run with the rights of this process, so that their pages need a right, too.
+fn need(path: &str, has_own_login: bool) -> Need {
+    let is_under =
+        |place: &str| path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if health::PATHS.contains(&path) {
+        return Need::Nothing;
+    }
+    if !has_own_login || is_under("/metrics") || is_under("/api/v1/streams") {
+        return Need::Right;
+    }
+    let is_of_streams = ["/streams", "/streams-check", "/create-stream"].into_iter().any(is_under);
+    if is_of_streams { Need::OwnLoginAndRight } else { Need::OwnLogin }
 }
 
 /// User and password of the Basic scheme (RFC 7617).
@@ -239,6 +286,25 @@ impl HttpBody for Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pages_with_a_login_of_their_own_need_no_other() {
+        for (path, without, with) in [
+            ("/healthz", Need::Nothing, Need::Nothing),
+            ("/healthz/", Need::Right, Need::OwnLogin),
+            ("/", Need::Right, Need::OwnLogin),
+            ("/create-topic", Need::Right, Need::OwnLogin),
+            ("/metrics", Need::Right, Need::Right),
+            ("/streams", Need::Right, Need::OwnLoginAndRight),
+            ("/streams/orders/deploy", Need::Right, Need::OwnLoginAndRight),
+            ("/streams-check", Need::Right, Need::OwnLoginAndRight),
+            ("/api/v1/streams", Need::Right, Need::Right),
+            ("/api/v1/streams/orders", Need::Right, Need::Right),
+            ("/api/v1/streamsx", Need::Right, Need::OwnLogin),
+        ] {
+            assert_eq!((need(path, false), need(path, true)), (without, with), "{path}");
+        }
+    }
 
     #[test]
     fn basic_has_a_user_and_a_password() {

@@ -1,10 +1,11 @@
 //! The HTTP server of a node (`http.listener`), for operators: bound before anything else is done, served once the node serves.
 //!
-//! Its starter merges axum routers, such as [`metrics`]. Owns the sockets and their limits, and lets in those whom the node's
-//! access allows. Refuses: knowledge of the served content.
+//! Its starter merges axum routers, such as [`metrics`] and the console's. Owns the sockets and their limits, and lets in those
+//! whom the node's access allows. Refuses: knowledge of the served content.
 
 mod connections;
 mod gate;
+pub mod health;
 pub mod metrics;
 mod places;
 
@@ -15,6 +16,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_broker::HttpAccess;
+use thalweg_console::Console;
 use thalweg_net::{BindError, Listening, Network, SocketOptions};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -23,6 +25,18 @@ use tokio::task::JoinSet;
 const BACKLOG: i32 = 128;
 /// Time for started requests when the server stops.
 const DRAIN: Duration = Duration::from_secs(1);
+
+/// An address to listen on, from a command line.
+#[derive(Clone, Debug)]
+pub struct HttpAddress(pub (String, u16));
+
+/// Reads such an address.
+pub fn address(text: &str) -> Result<HttpAddress, String> {
+    let wrong = || "use HOST:PORT, such as localhost:9090".to_owned();
+    let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    Ok(HttpAddress((host, port.parse().map_err(|_| wrong())?)))
+}
 
 /// The address of `http.listener` cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +60,9 @@ impl HttpListening {
         bound.map(HttpListening).map_err(failed)
     }
 
-    /// Serves the routes until the server is stopped; to everybody, or to those whom the access allows.
-    pub fn serve(self, routes: Router, access: Option<HttpAccess>) -> HttpServer {
+    /// Serves the routes until the server is stopped; to everybody, or to those whom the access allows. The console has its own
+    /// logins, if it has any.
+    pub fn serve(self, routes: Router, access: Option<HttpAccess>, console: Option<Console>) -> HttpServer {
         let scheme =
             if access.as_ref().is_some_and(|access| access.tls.is_some()) { "https" } else { "http" };
         let addresses = self.0.addresses();
@@ -55,7 +70,7 @@ impl HttpListening {
         let (stopping, stop) = watch::channel(false);
         let mut tasks = JoinSet::new();
         let access = access.map(Arc::new);
-        let serving = Arc::new(Serving { routes, access, places: Arc::new(Places::default()) });
+        let serving = Arc::new(Serving { routes, access, console, places: Arc::new(Places::default()) });
         for socket in self.0.into_sockets() {
             tasks.spawn(connections::accept(socket, Arc::clone(&serving), stop.clone()));
         }

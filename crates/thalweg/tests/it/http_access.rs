@@ -86,8 +86,11 @@ async fn users_log_in_and_may_do_what_the_acls_allow() {
     let answer = client.ask("GET", "/metrics", "").await.expect("an answer");
     assert_eq!(answer.status, 401, "{}", answer.body);
     assert!(answer.head.contains("www-authenticate: basic realm=\"thalweg\""), "{}", answer.head);
-    for path in ["/", "/streams", "/elsewhere", "/healthz"] {
+    for path in ["/", "/api/v1/streams", "/api/v1/topics", "/elsewhere"] {
         assert_eq!(status(&mut client, "GET", path, "").await, 401, "{path} is open");
+    }
+    for path in ["/livez", "/readyz", "/healthz"] {
+        assert_eq!(status(&mut client, "GET", path, "").await, 200, "{path} is not open");
     }
     let answer = client.ask("GET", "/metrics", &ann).await.expect("the same connection");
     assert_eq!(answer.status, 403, "{}", answer.body);
@@ -149,9 +152,9 @@ async fn a_client_certificate_is_a_login() {
     let settings = [("ssl.truststore.location", ca.as_str()), ("ssl.keystore.location", own.as_str())];
     let mut client = HttpClient::connect(&node.http, &settings).await.expect("a handshake");
     assert_eq!(status(&mut client, "GET", "/metrics", "").await, 200);
-    let answer = client.ask("POST", "/streams", "").await.expect("the same connection");
+    let answer = client.ask("POST", "/api/v1/streams", "").await.expect("the same connection");
     assert!(
-        answer.status == 403 && answer.body.contains("User:scraper may not POST /streams"),
+        answer.status == 403 && answer.body.contains("User:scraper may not POST /api/v1/streams"),
         "{}",
         answer.body
     );
@@ -356,7 +359,7 @@ fn stream_commands_log_in_and_say_why_they_may_not() {
     };
     refused(stream(&https, "list", &[]), 1, "signed by none that is trusted here");
     refused(stream(&https, "list", &["--ca", &ca]), 1, "asks for a login: log in with --user");
-    refused(stream(&https, "list", &by_file), 1, "User:ann may not GET /streams");
+    refused(stream(&https, "list", &by_file), 1, "User:ann may not GET /api/v1/streams");
     refused(stream(&http, "list", &[]), 1, "its address begins with https://");
     refused(
         stream(&https, "list", &["--ca", &ca, "--user", "ann"]),

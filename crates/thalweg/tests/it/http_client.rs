@@ -62,10 +62,10 @@ impl HttpClient {
         let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: 0\r\n\r\n");
         self.stream.write_all(request.as_bytes()).await.ok()?;
         self.stream.flush().await.ok()?;
-        tokio::time::timeout(PATIENCE, self.answer()).await.expect("an answer in time")
+        tokio::time::timeout(PATIENCE, self.answer(method == "HEAD")).await.expect("an answer in time")
     }
 
-    async fn answer(&mut self) -> Option<Answer> {
+    async fn answer(&mut self, has_no_body: bool) -> Option<Answer> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
         let end = loop {
             match self.received.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
@@ -76,7 +76,7 @@ impl HttpClient {
         let head = text(&self.received[..end]).to_lowercase();
         let length =
             head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
-        let whole = end + 4 + length.unwrap_or(0);
+        let whole = end + 4 + length.filter(|_| !has_no_body).unwrap_or(0);
         while self.received.len() < whole {
             self.receive().await?;
         }

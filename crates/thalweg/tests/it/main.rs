@@ -8,6 +8,7 @@ mod debug_bundle;
 mod commands;
 mod commands_kafka;
 mod consume;
+mod console;
 mod embedded_target;
 mod failures;
 mod http;

@@ -33,11 +33,16 @@ pub struct Answer {
 
 /// Sends a request to a server. `headers` are whole lines.
 pub fn ask(address: &str, method: &str, path: &str, headers: &str, body: &str) -> Answer {
-    let mut stream = TcpStream::connect(address).expect("it listens");
     let length = body.len();
     let head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}");
+    raw(address, &format!("{head}Content-Length: {length}\r\n\r\n{body}"))
+}
+
+/// Sends these bytes, a request that closes the connection.
+pub fn raw(address: &str, request: &str) -> Answer {
+    let mut stream = TcpStream::connect(address).expect("it listens");
     // A refused body need not be read.
-    let _ = write!(stream, "{head}Content-Length: {length}\r\n\r\n{body}");
+    let _ = stream.write_all(request.as_bytes());
     let mut answer = Vec::new();
     let read = stream.read_to_end(&mut answer);
     let answer = String::from_utf8(answer).expect("text");

@@ -245,12 +245,12 @@ fn streams_of_a_broker_do_and_keep_the_password_to_themselves(kafka: &Kafka) {
     ];
     let wanted: Vec<&str> = wanted.iter().map(String::as_str).collect();
     let host = Node::start(&kafka.dir.path().join("host"), &wanted);
-    let streams = || host.get("/streams?figures=true").body;
-    until("the streams are known", || host.get("/streams").status == 200);
+    let streams = || host.get("/api/v1/streams?figures=true").body;
+    until("the streams are known", || host.get("/api/v1/streams").status == 200);
     let create = |name: &str, definition: &str, properties: &str| {
         let body =
             json!({ "name": name, "definition": definition, "deploy": true, "properties": properties });
-        let answer = node::ask(&host.http, "POST", "/streams", "", &body.to_string());
+        let answer = node::ask(&host.http, "POST", "/api/v1/streams", "", &body.to_string());
         assert_eq!(answer.status, 201, "{}", answer.body);
         assert!(answer.body.contains("\"state\":\"deployed\""), "{}", answer.body);
     };

@@ -34,7 +34,7 @@ impl Host {
     fn with(dir: &Path, properties: &[&str]) -> Host {
         let hosts = ["streams.enabled=true", "group.initial.rebalance.delay.ms=0"];
         let host = Host(Node::start(&dir.join("data"), &[&hosts, properties].concat()));
-        until("the streams are known", || host.ask("GET", "/streams", "").0 == 200);
+        until("the streams are known", || host.ask("GET", "/api/v1/streams", "").0 == 200);
         host
     }
 
@@ -51,11 +51,18 @@ impl Host {
     }
 
     fn create(&self, name: &str, definition: &str) -> Value {
-        self.done("POST", "/streams", json!({ "name": name, "definition": definition, "deploy": true }))
+        self.done(
+            "POST",
+            "/api/v1/streams",
+            json!({ "name": name, "definition": definition, "deploy": true }),
+        )
     }
 
     fn state(&self, name: &str) -> String {
-        self.ask("GET", &format!("/streams/{name}"), "").1["state"].as_str().unwrap_or_default().to_owned()
+        self.ask("GET", &format!("/api/v1/streams/{name}"), "").1["state"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 
     /// The command line: exit code, standard output and standard error.
@@ -140,12 +147,12 @@ fn mistakes_are_reported_with_their_position_and_nothing_is_created() {
     let (code, out, error) = host.stream(&["create", "x", "--definition", "time | fliter | log"]);
     assert_eq!((code, out.as_str(), error), (Some(2), "", format!("thalweg: {caret}\n")));
     let (code, answer) =
-        host.ask("POST", "/streams", r#"{"name": "x", "definition": "time | fliter | log"}"#);
+        host.ask("POST", "/api/v1/streams", r#"{"name": "x", "definition": "time | fliter | log"}"#);
     assert_eq!(code, 400);
     assert_eq!(answer["error"]["message"], caret);
     assert_eq!(answer["error"]["complaints"][0]["from"], 7);
     let refused = |body: Value, expected: u16, part: &str| {
-        let (code, answer) = host.ask("POST", "/streams", &body.to_string());
+        let (code, answer) = host.ask("POST", "/api/v1/streams", &body.to_string());
         let message = answer["error"]["message"].as_str().unwrap_or_default();
         assert!(code == expected && message.contains(part), "{body}: {code} {message}");
     };
@@ -177,14 +184,14 @@ fn mistakes_are_reported_with_their_position_and_nothing_is_created() {
         let (code, _, error) = host.stream(&create);
         assert!(code == Some(2) && error.contains("use "), "{properties}: {code:?} {error}");
     }
-    assert_eq!(host.ask("POST", "/streams", "[").0, 400);
-    assert_eq!(host.ask("GET", "/streams/nope", "").0, 404);
-    let answer = node::ask(&host.http, "POST", "/streams", "Origin: http://evil.example\r\n", "{}");
+    assert_eq!(host.ask("POST", "/api/v1/streams", "[").0, 400);
+    assert_eq!(host.ask("GET", "/api/v1/streams/nope", "").0, 404);
+    let answer = node::ask(&host.http, "POST", "/api/v1/streams", "Origin: http://evil.example\r\n", "{}");
     assert_eq!(answer.status, 403, "a web page is no operator");
-    assert_eq!(host.ask("GET", "/streams", "").1["streams"], json!([]));
+    assert_eq!(host.ask("GET", "/api/v1/streams", "").1["streams"], json!([]));
     host.create("x", "time --initialDelay=1h | null");
     refused(definition("time | log"), 409, "A stream x exists already");
-    let (code, answer) = host.ask("POST", "/streams/missing/undeploy", "");
+    let (code, answer) = host.ask("POST", "/api/v1/streams/missing/undeploy", "");
     assert_eq!((code, &answer["error"]["message"]), (404, &json!("There is no stream missing")));
     // A stream that cannot be started reports why, and can be deployed again.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -193,7 +200,7 @@ fn mistakes_are_reported_with_their_position_and_nothing_is_created() {
     assert_eq!(answer["state"], "failed");
     assert!(answer["reason"].as_str().is_some_and(|reason| reason.contains("Cannot listen on")), "{answer}");
     drop(taken);
-    assert_eq!(host.done("POST", "/streams/web/deploy", json!({}))["state"], "deployed");
+    assert_eq!(host.done("POST", "/api/v1/streams/web/deploy", json!({}))["state"], "deployed");
 }
 
 #[test]
@@ -212,7 +219,7 @@ fn after_a_kill_streams_restart_and_deliver_pending_records() {
         thalweg(&format!("topic create in --partitions 3 -b {}", host.address)).status().expect("it runs");
     assert!(topic.success());
     host.create("ticks", &ticks(&file));
-    host.done("POST", "/streams", json!({ "name": "idle", "definition": "time | null" }));
+    host.done("POST", "/api/v1/streams", json!({ "name": "idle", "definition": "time | null" }));
     // The brokers of a kafka stage are the host's, and named destinations are topics.
     host.create("copy", "kafka --topics=in --group=g --sessionTimeout=6s | topic:copied");
     host.create("shown", &format!("topic:copied > file --path={}", seen.display()));
@@ -230,7 +237,7 @@ fn after_a_kill_streams_restart_and_deliver_pending_records() {
     produce(500..1000);
     until("all numbers", || numbers().len() == 1000);
     assert_eq!((host.state("copy").as_str(), host.state("idle").as_str()), ("deployed", "undeployed"));
-    host.done("POST", "/streams/copy/undeploy", json!({}));
+    host.done("POST", "/api/v1/streams/copy/undeploy", json!({}));
     host.signal(Signal::TERM);
     let host = Host::with(dir.path(), &[&listener]);
     assert_eq!(host.state("copy"), "undeployed", "what was undeployed stays so");
@@ -245,7 +252,7 @@ fn a_posted_message_is_in_its_topic_and_counted_when_it_is_answered() {
     for posted in 1..=20 {
         let answer = node::ask(&format!("127.0.0.1:{port}"), "POST", "/", "", "x");
         assert_eq!(answer.status, 200, "{}", answer.body);
-        let status = host.ask("GET", "/streams/orders", "").1;
+        let status = host.ask("GET", "/api/v1/streams/orders", "").1;
         let stages = &status["parts"][0]["stages"];
         assert_eq!(stages[1]["found"]["acknowledged"], posted, "{status:#}");
         let counts = [0, 1].map(|stage| stages[stage]["messages_out"].as_u64());
@@ -263,25 +270,25 @@ fn a_tap_listens_to_a_stream_whenever_that_runs() {
     let host = Host::start(dir.path());
     host.done(
         "POST",
-        "/streams",
+        "/api/v1/streams",
         json!({ "name": "t", "definition": "time --fixedDelay=0.01 | all: filter --expression=true | null" }),
     );
     host.create("tap", &format!("tap:stream:t.all > file --path={}", file.display()));
     assert_eq!(host.state("tap"), "deployed");
     assert_eq!(lines(&file), 0);
-    host.done("POST", "/streams/t/deploy", json!({ "properties": { "module.all.count": 2 } }));
+    host.done("POST", "/api/v1/streams/t/deploy", json!({ "properties": { "module.all.count": 2 } }));
     until("tapped messages of instances", || lines(&file) > 5);
-    host.done("POST", "/streams/t/undeploy", json!({}));
+    host.done("POST", "/api/v1/streams/t/undeploy", json!({}));
     let before = lines(&file);
-    assert_eq!(host.done("POST", "/streams/t/deploy", json!({}))["state"], "deployed");
+    assert_eq!(host.done("POST", "/api/v1/streams/t/deploy", json!({}))["state"], "deployed");
     until("tapped messages of the next deployment", || lines(&file) > before + 5);
-    let (code, answer) = host.ask("DELETE", "/streams/t", "");
+    let (code, answer) = host.ask("DELETE", "/api/v1/streams/t", "");
     assert_eq!(
         (code, &answer["error"]["message"]),
         (409, &json!("The stream t is tapped by tap: destroy the tap first"))
     );
-    host.done("DELETE", "/streams/tap", json!({}));
-    host.done("DELETE", "/streams/t", json!({}));
+    host.done("DELETE", "/api/v1/streams/tap", json!({}));
+    host.done("DELETE", "/api/v1/streams/t", json!({}));
 }
 
 #[test]
@@ -332,20 +339,21 @@ fn several_brokers_know_the_same_streams_and_each_runs_its_own() {
     second.create("ticks", &ticks(&file));
     until("ticks", || lines(&file) > 3);
     until("the first to have heard", || first.state("ticks") == "deployed elsewhere");
-    let (code, answer) = first.ask("POST", "/streams", r#"{"name": "ticks", "definition": "time | log"}"#);
+    let (code, answer) =
+        first.ask("POST", "/api/v1/streams", r#"{"name": "ticks", "definition": "time | log"}"#);
     assert_eq!(code, 409, "{answer}");
     let tap = json!({ "name": "tap", "definition": "tap:stream:ticks > null", "deploy": true });
-    let (code, answer) = first.ask("POST", "/streams", &tap.to_string());
+    let (code, answer) = first.ask("POST", "/api/v1/streams", &tap.to_string());
     assert_eq!(code, 409);
     assert!(
         answer["error"]["message"].as_str().is_some_and(|told| told.contains("runs on node 2")),
         "{answer}"
     );
     // Any host can stop any stream, and the host of the next deployment runs it.
-    first.done("POST", "/streams/ticks/undeploy", json!({}));
+    first.done("POST", "/api/v1/streams/ticks/undeploy", json!({}));
     until("the second to have stopped", || second.state("ticks") == "undeployed");
     let before = lines(&file);
-    assert_eq!(first.done("POST", "/streams/ticks/deploy", json!({}))["node"], 1);
+    assert_eq!(first.done("POST", "/api/v1/streams/ticks/deploy", json!({}))["node"], 1);
     until("ticks of the first", || lines(&file) > before);
     until("the second to have heard", || second.state("ticks") == "deployed elsewhere");
 }
@@ -361,7 +369,7 @@ fn a_thousand_streams_start_again_after_a_kill() {
     let (code, _, error) = binary::run_with_input(&mut produce, records.as_bytes());
     assert_eq!(code, Some(0), "{error}");
     let deployed = |host: &Host| {
-        let (_, answer) = host.ask("GET", "/streams", "");
+        let (_, answer) = host.ask("GET", "/api/v1/streams", "");
         answer["streams"]
             .as_array()
             .map_or(0, |streams| streams.iter().filter(|stream| stream["state"] == "deployed").count())
@@ -371,7 +379,7 @@ fn a_thousand_streams_start_again_after_a_kill() {
     let host = Host::start(dir.path());
     until("a thousand streams again", || deployed(&host) == 1000);
     assert_eq!(host.metrics()["thalweg_streams{state=\"deployed\"}"], "1000");
-    host.done("DELETE", "/streams/s999", json!({}));
+    host.done("DELETE", "/api/v1/streams/s999", json!({}));
     host.signal(Signal::TERM);
 }
 
@@ -496,7 +504,7 @@ fn broken_requests_are_refused_in_json_without_harm() {
         expression("a.b(".repeat(15_000)),
     ];
     for body in bodies {
-        let (code, answer) = host.ask("POST", "/streams", &body);
+        let (code, answer) = host.ask("POST", "/api/v1/streams", &body);
         let shown: String = body.chars().take(60).collect();
         assert_eq!(code, 400, "{shown}: {answer}");
         assert!(
@@ -509,14 +517,14 @@ fn broken_requests_are_refused_in_json_without_harm() {
         assert_eq!(code, expected, "{method} {path}: {answer}");
         assert!(answer["error"]["message"].is_string(), "{method} {path}: {answer}");
     };
-    verb("GET", "/streams/%ff", 400);
-    verb("GET", "/streams/a", 404);
-    verb("DELETE", "/streams/a", 404);
-    verb("POST", "/streams/a/deploy", 404);
-    verb("PUT", "/streams/a", 405);
-    verb("DELETE", "/streams", 405);
-    verb("GET", "/streams/a/deploy", 405);
-    assert_eq!(host.ask("GET", "/streams", "").1["streams"], json!([]));
+    verb("GET", "/api/v1/streams/%ff", 400);
+    verb("GET", "/api/v1/streams/a", 404);
+    verb("DELETE", "/api/v1/streams/a", 404);
+    verb("POST", "/api/v1/streams/a/deploy", 404);
+    verb("PUT", "/api/v1/streams/a", 405);
+    verb("DELETE", "/api/v1/streams", 405);
+    verb("GET", "/api/v1/streams/a/deploy", 405);
+    assert_eq!(host.ask("GET", "/api/v1/streams", "").1["streams"], json!([]));
 }
 
 #[test]
@@ -525,7 +533,8 @@ fn verbs_at_the_same_moment_are_done_one_after_the_other() {
     let host = &Host::start(dir.path());
     let create = json!({ "name": "same", "definition": "time | null", "deploy": true }).to_string();
     let codes: Vec<u16> = std::thread::scope(|scope| {
-        let asked: Vec<_> = (0..8).map(|_| scope.spawn(|| host.ask("POST", "/streams", &create).0)).collect();
+        let asked: Vec<_> =
+            (0..8).map(|_| scope.spawn(|| host.ask("POST", "/api/v1/streams", &create).0)).collect();
         asked.into_iter().map(|asked| asked.join().expect("it is answered")).collect()
     });
     let count = |code: u16| codes.iter().filter(|found| **found == code).count();
@@ -536,20 +545,20 @@ fn verbs_at_the_same_moment_are_done_one_after_the_other() {
             scope.spawn(move || {
                 for round in 0..12 {
                     let (code, answer) = match (thread + round) % 4 {
-                        0 => host.ask("POST", "/streams", create),
-                        1 => host.ask("POST", "/streams/same/deploy", ""),
-                        2 => host.ask("POST", "/streams/same/undeploy", ""),
-                        _ => host.ask("DELETE", "/streams/same", ""),
+                        0 => host.ask("POST", "/api/v1/streams", create),
+                        1 => host.ask("POST", "/api/v1/streams/same/deploy", ""),
+                        2 => host.ask("POST", "/api/v1/streams/same/undeploy", ""),
+                        _ => host.ask("DELETE", "/api/v1/streams/same", ""),
                     };
                     assert!(matches!(code, 200 | 201 | 404 | 409), "{code}: {answer}");
                 }
             });
         }
     });
-    let (code, _) = host.ask("DELETE", "/streams/same", "");
+    let (code, _) = host.ask("DELETE", "/api/v1/streams/same", "");
     assert!(matches!(code, 200 | 404), "{code}");
     assert_eq!(host.create("same", "time | null")["state"], "deployed");
-    assert_eq!(host.done("POST", "/streams/same/undeploy", json!({}))["state"], "undeployed");
+    assert_eq!(host.done("POST", "/api/v1/streams/same/undeploy", json!({}))["state"], "undeployed");
 }
 
 #[test]
@@ -566,8 +575,8 @@ fn definitions_survive_a_compaction_and_a_kill() {
     for _ in 0..20 {
         for name in ["a", "b"] {
             host.create(name, "time --initialDelay=1h | null");
-            host.done("POST", &format!("/streams/{name}/undeploy"), json!({}));
-            host.done("DELETE", &format!("/streams/{name}"), json!({}));
+            host.done("POST", &format!("/api/v1/streams/{name}/undeploy"), json!({}));
+            host.done("DELETE", &format!("/api/v1/streams/{name}"), json!({}));
             written += 3;
         }
     }
@@ -577,7 +586,7 @@ fn definitions_survive_a_compaction_and_a_kill() {
     host.create("deployed", "time --initialDelay=1h | null");
     host.done(
         "POST",
-        "/streams",
+        "/api/v1/streams",
         json!({ "name": "created", "definition": "time --initialDelay=1h | null" }),
     );
     until("a compaction", || {
@@ -587,11 +596,11 @@ fn definitions_survive_a_compaction_and_a_kill() {
     });
     host.signal(Signal::KILL);
     let host = Host::with(dir.path(), &compacts);
-    let (_, answer) = host.ask("GET", "/streams", "");
+    let (_, answer) = host.ask("GET", "/api/v1/streams", "");
     let names: Vec<&str> =
         answer["streams"].as_array().expect("a list").iter().filter_map(|s| s["name"].as_str()).collect();
     assert_eq!(names, ["created", "deployed"]);
     until("it runs again", || host.state("deployed") == "deployed");
     assert_eq!(host.state("created"), "undeployed");
-    assert_eq!(host.done("POST", "/streams/created/deploy", json!({}))["state"], "deployed");
+    assert_eq!(host.done("POST", "/api/v1/streams/created/deploy", json!({}))["state"], "deployed");
 }

@@ -28,10 +28,13 @@ pub fn warnings(config: &BrokerConfig) -> Vec<String> {
     let controllers = controllers.map(|listener| warning(listener, "may take the cluster over"));
     let http = config.http.as_listener();
     let http = http.iter().filter(open).map(|listener| {
-        let may = match (config.access.has_authorizer, config.streams.enabled) {
-            (true, _) => by_acls,
-            (false, true) => "may run streams in this process",
-            (false, false) => "may read its metrics",
+        let has_sasl = listeners.broker.iter().any(|listener| listener.protocol.has_sasl());
+        let has_open_console = config.console.enabled && config.node.roles.broker && !has_sasl;
+        let may = match (config.access.has_authorizer, config.streams.enabled, has_open_console) {
+            (true, ..) => by_acls,
+            (false, true, _) => "may run streams in this process",
+            (false, false, true) => "may read, change and delete everything",
+            (false, false, false) => "may read its metrics",
         };
         warning(listener, may)
     });
@@ -93,11 +96,12 @@ mod tests {
         let authorizer = ("authorizer.class.name", thalweg_config::STANDARD_AUTHORIZER_CLASS);
         let tls = ("http.security.protocol", "SSL");
         for (settings, may) in [
-            (&[open] as &[_], "may read its metrics"),
-            (&[open, tls], "may read its metrics"),
+            (&[open] as &[_], "may read, change and delete everything"),
+            (&[open, tls], "may read, change and delete everything"),
+            (&[open, tls, ("thalweg.console.enabled", "false")], "may read its metrics"),
             (&[open, ("streams.enabled", "true")], "may run streams in this process"),
             (&[open, authorizer], "may do what the ACLs allow to User:ANONYMOUS"),
-            (&[open, tls, ("ssl.client.auth", "requested")], "may read its metrics"),
+            (&[open, tls, ("ssl.client.auth", "requested")], "may read, change and delete everything"),
         ] {
             let warned = warned(settings);
             assert_eq!(warned.len(), 1, "{warned:?}");

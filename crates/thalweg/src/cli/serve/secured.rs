@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use chrono::Utc;
-use thalweg_authority::{ADMIN, AuthorityError, Directory, Founding, MECHANISM, NODE, STREAMS};
+use thalweg_authority::{
+    ADMIN, AuthorityError, Directory, Founding, MECHANISM, NODE, STREAMS, Settings, truststore,
+};
 use thalweg_config::{
     AccessSettings, AuditSettings, BrokerConfig, ControllerSettings, HttpSettings, ListenerSettings,
     LogSettings, NodeSettings, ServerProperties, StandardAuthorizerSettings, StreamSettings,
@@ -112,6 +114,11 @@ impl Secured {
             self.host_login = Some(file(NODE)?);
         }
         Ok(())
+    }
+
+    /// Client settings by which this node is trusted.
+    pub fn trusted(&self) -> Settings {
+        truststore(&self.directory.ca_file())
     }
 
     /// Adds missing users and keeps the certificate valid, once the node serves. Prints how to connect: `local` is an address of

@@ -18,7 +18,7 @@ use super::console::Lines;
 use super::text::{Text, name};
 use crate::cli::failure::Usage;
 use crate::cli::output::Output;
-use crate::http::{self, HttpListening, HttpServer};
+use crate::http::{self, HttpAddress, HttpListening, HttpServer};
 use crate::logging;
 
 /// Refresh interval of the progress line.
@@ -46,7 +46,7 @@ pub struct Run {
     #[arg(long, value_name = "NAME", default_value = "0", value_parser = name)]
     instance: String,
     /// Serve the streams' figures over HTTP, for `thalweg stream top --server http://HOST:PORT` and Prometheus (/metrics).
-    #[arg(long, value_name = "HOST:PORT", value_parser = http_address)]
+    #[arg(long, value_name = "HOST:PORT", value_parser = http::address)]
     http: Option<HttpAddress>,
     #[command(flatten)]
     output: Output,
@@ -138,17 +138,6 @@ impl Run {
     }
 }
 
-/// The address to serve figures on.
-#[derive(Clone, Debug)]
-struct HttpAddress((String, u16));
-
-fn http_address(text: &str) -> Result<HttpAddress, String> {
-    let wrong = || "use HOST:PORT, such as localhost:9090".to_owned();
-    let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-    Ok(HttpAddress((host, port.parse().map_err(|_| wrong())?)))
-}
-
 /// Serves the figures until dropped.
 fn serve(listening: HttpListening, meters: Meters, bars: &MultiProgress) -> HttpServer {
     let for_metrics = meters.clone();
@@ -156,11 +145,11 @@ fn serve(listening: HttpListening, meters: Meters, bars: &MultiProgress) -> Http
         page.append(&metrics::text(&StreamStatus::of_run(&for_metrics.figures())));
     });
     let listed = rest::figures_router(Arc::new(move || StreamStatus::of_run(&meters.figures())));
-    let server = listening.serve(http::metrics::routes(vec![metrics]).merge(listed), None);
+    let server = listening.serve(http::metrics::routes(vec![metrics]).merge(listed), None, None);
     for url in &server.urls {
         // Standard error may be closed.
         bars.suspend(|| {
-            drop(writeln!(std::io::stderr(), "The streams' figures are at {url}/streams and /metrics"))
+            drop(writeln!(std::io::stderr(), "The streams' figures are at {url}/api/v1/streams and /metrics"))
         });
     }
     server

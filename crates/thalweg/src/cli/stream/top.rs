@@ -77,7 +77,7 @@ impl Top {
     }
 
     async fn look(&self) -> anyhow::Result<Sample> {
-        Ok(Sample::of(&self.remote.ask(Method::GET, "/streams?figures=true", None).await?))
+        Ok(Sample::of(&self.remote.ask(Method::GET, "/api/v1/streams?figures=true", None).await?))
     }
 }
 

@@ -75,7 +75,7 @@ impl Create {
         if self.deploy {
             body["properties"] = self.properties.as_str().into();
         }
-        let answer = self.remote.ask(Method::POST, "/streams", Some(&body)).await?;
+        let answer = self.remote.ask(Method::POST, "/api/v1/streams", Some(&body)).await?;
         let done = if self.deploy { "Created and deployed" } else { "Created" };
         print_result(&self.remote, &answer, &format!("{done} stream {}", self.name))
     }
@@ -84,7 +84,7 @@ impl Create {
 impl Deploy {
     /// Deploys the stream.
     pub async fn run(&self) -> anyhow::Result<()> {
-        let path = format!("/streams/{}/deploy", self.name);
+        let path = format!("/api/v1/streams/{}/deploy", self.name);
         let answer =
             self.remote.ask(Method::POST, &path, Some(&json!({ "properties": self.properties }))).await?;
         print_result(&self.remote, &answer, &format!("Deployed stream {}", self.name))
@@ -94,20 +94,20 @@ impl Deploy {
 impl Named {
     /// Stops the stream cleanly.
     pub async fn undeploy(&self) -> anyhow::Result<()> {
-        let path = format!("/streams/{}/undeploy", self.name);
+        let path = format!("/api/v1/streams/{}/undeploy", self.name);
         let answer = self.remote.ask(Method::POST, &path, None).await?;
         print_result(&self.remote, &answer, &format!("Undeployed stream {}", self.name))
     }
 
     /// Deletes the stream.
     pub async fn destroy(&self) -> anyhow::Result<()> {
-        let answer = self.remote.ask(Method::DELETE, &format!("/streams/{}", self.name), None).await?;
+        let answer = self.remote.ask(Method::DELETE, &format!("/api/v1/streams/{}", self.name), None).await?;
         print_result(&self.remote, &answer, &format!("Destroyed stream {}", self.name))
     }
 
     /// Prints its status.
     pub async fn status(&self) -> anyhow::Result<()> {
-        let answer = self.remote.ask(Method::GET, &format!("/streams/{}", self.name), None).await?;
+        let answer = self.remote.ask(Method::GET, &format!("/api/v1/streams/{}", self.name), None).await?;
         self.remote.output.show(&answer, |style| Ok(status_text(&answer, style)))
     }
 }
@@ -184,7 +184,7 @@ fn finding((name, value): (&String, &Value)) -> Option<String> {
 impl List {
     /// Lists the streams.
     pub async fn run(&self) -> anyhow::Result<()> {
-        let answer = self.remote.ask(Method::GET, "/streams", None).await?;
+        let answer = self.remote.ask(Method::GET, "/api/v1/streams", None).await?;
         let mut rows = vec![row(["STREAM", "STATE", "NODE", "DEFINITION"])];
         for stream in answer["streams"].as_array().into_iter().flatten() {
             let node = if stream["node"].is_null() { "-".to_owned() } else { text(&stream["node"]) };

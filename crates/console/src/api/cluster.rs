@@ -1,0 +1,111 @@
+//! The cluster as a whole, its brokers, its controllers, and its transactions.
+
+use axum::extract::{Path, Query};
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::{Body, Done, Seen, answer, done};
+use crate::cluster::configs::{self, ConfigChanges, ConfigLine, Configured};
+use crate::cluster::overview::{self, Overview};
+use crate::cluster::quorum::{self, Feature, Quorum};
+use crate::cluster::transactions::{self, ProducerLine, Transaction, TransactionList, TransactionQuery};
+use crate::problem::ErrorAnswer;
+
+/// The cluster at a glance, and what is wrong with it.
+#[utoipa::path(
+    get,
+    path = "/api/v1/cluster",
+    tag = "cluster",
+    responses((status = 200, body = Overview), (status = "default", body = ErrorAnswer))
+)]
+pub async fn overview(Seen(view): Seen) -> Response {
+    answer(StatusCode::OK, overview::read(&view).await)
+}
+
+/// The quorum of controllers.
+#[utoipa::path(
+    get,
+    path = "/api/v1/quorum",
+    tag = "cluster",
+    responses((status = 200, body = Quorum), (status = "default", body = ErrorAnswer))
+)]
+pub async fn quorum(Seen(view): Seen) -> Response {
+    answer(StatusCode::OK, quorum::read(&view).await)
+}
+
+/// Feature levels.
+#[utoipa::path(
+    get,
+    path = "/api/v1/features",
+    tag = "cluster",
+    responses((status = 200, body = Vec<Feature>), (status = "default", body = ErrorAnswer))
+)]
+pub async fn features(Seen(view): Seen) -> Response {
+    answer(StatusCode::OK, quorum::features(&view).await)
+}
+
+/// The configuration of a broker.
+#[utoipa::path(
+    get,
+    path = "/api/v1/brokers/{id}/configuration",
+    tag = "cluster",
+    params(("id" = i32, Path, description = "The broker")),
+    responses((status = 200, body = Vec<ConfigLine>), (status = "default", body = ErrorAnswer))
+)]
+pub async fn configuration(Seen(view): Seen, Path(id): Path<i32>) -> Response {
+    answer(StatusCode::OK, configs::read(&view, &Configured::Broker(id)).await)
+}
+
+/// Changes the configuration of a broker.
+#[utoipa::path(
+    patch,
+    path = "/api/v1/brokers/{id}/configuration",
+    tag = "cluster",
+    params(("id" = i32, Path, description = "The broker")),
+    request_body = ConfigChanges,
+    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+)]
+pub async fn configure(
+    Seen(view): Seen,
+    Path(id): Path<i32>,
+    Body(changes): Body<ConfigChanges>,
+) -> Response {
+    let words = format!("The configuration of broker {id} was changed");
+    done(configs::alter(&view, &Configured::Broker(id), changes).await, words)
+}
+
+/// A page of transactional ids.
+#[utoipa::path(
+    get,
+    path = "/api/v1/transactions",
+    tag = "transactions",
+    params(TransactionQuery),
+    responses((status = 200, body = TransactionList), (status = "default", body = ErrorAnswer))
+)]
+pub async fn transactions(Seen(view): Seen, Query(query): Query<TransactionQuery>) -> Response {
+    answer(StatusCode::OK, transactions::list(&view, &query).await)
+}
+
+/// One transactional id.
+#[utoipa::path(
+    get,
+    path = "/api/v1/transactions/{id}",
+    tag = "transactions",
+    params(("id" = String, Path, description = "The transactional id")),
+    responses((status = 200, body = Transaction), (status = "default", body = ErrorAnswer))
+)]
+pub async fn transaction(Seen(view): Seen, Path(id): Path<String>) -> Response {
+    answer(StatusCode::OK, transactions::read(&view, &id).await)
+}
+
+/// The producers of a topic.
+#[utoipa::path(
+    get,
+    path = "/api/v1/topics/{name}/producers",
+    tag = "transactions",
+    params(("name" = String, Path, description = "The topic")),
+    responses((status = 200, body = Vec<ProducerLine>), (status = "default", body = ErrorAnswer))
+)]
+pub async fn producers(Seen(view): Seen, Path(name): Path<String>) -> Response {
+    answer(StatusCode::OK, transactions::producers(&view, &name).await)
+}

@@ -1,0 +1,136 @@
+//! Groups.
+
+use std::collections::BTreeMap;
+
+use axum::extract::{Path, Query};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use thalweg_client::TopicPartition;
+use utoipa::ToSchema;
+
+use super::{Body, Done, Seen, answer, done};
+use crate::cluster::group::{self, Group, ResetTo, Scope, Step};
+use crate::cluster::groups::{self, GroupList, GroupQuery};
+use crate::problem::{ErrorAnswer, Problem};
+
+/// A reset of offsets.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Reset {
+    /// The topic; all with an offset if it is left out.
+    #[serde(default)]
+    topic: Option<String>,
+    /// The partition; all of the topic if it is left out.
+    #[serde(default)]
+    partition: Option<i32>,
+    /// `earliest`, `latest`, `offset`, `time` (milliseconds since 1970, or 2026-01-31 12:00 in UTC) or `by` (records forward or
+    /// back).
+    to: String,
+    /// The offset, time or number.
+    #[serde(default)]
+    value: String,
+    /// Whether it is only shown what would change.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// What a reset changes.
+#[derive(Serialize, ToSchema)]
+pub struct ResetSteps {
+    /// Whether it was done.
+    done: bool,
+    /// Each partition.
+    steps: Vec<Step>,
+}
+
+/// Partitions of a topic.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OffsetsToDelete {
+    /// The topic.
+    topic: String,
+    /// Its partitions.
+    partitions: Vec<i32>,
+}
+
+/// A page of the list of groups, with the lag of each.
+#[utoipa::path(
+    get,
+    path = "/api/v1/groups",
+    tag = "groups",
+    params(GroupQuery),
+    responses((status = 200, body = GroupList), (status = "default", body = ErrorAnswer))
+)]
+pub async fn list(Seen(view): Seen, Query(query): Query<GroupQuery>) -> Response {
+    answer(StatusCode::OK, groups::list(&view, &query).await)
+}
+
+/// One group with members, assignment, offsets and lag.
+#[utoipa::path(
+    get,
+    path = "/api/v1/groups/{group}",
+    tag = "groups",
+    params(("group" = String, Path, description = "The group")),
+    responses((status = 200, body = Group), (status = "default", body = ErrorAnswer))
+)]
+pub async fn show(Seen(view): Seen, Path(group): Path<String>) -> Response {
+    answer(StatusCode::OK, group::read(&view, &group).await)
+}
+
+/// Deletes a group without members.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/groups/{group}",
+    tag = "groups",
+    params(("group" = String, Path, description = "The group")),
+    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+)]
+pub async fn delete(Seen(view): Seen, Path(group): Path<String>) -> Response {
+    done(group::delete(&view, &group).await, format!("The group {group} was deleted"))
+}
+
+/// Resets offsets of a group without members, or shows what that would change.
+#[utoipa::path(
+    post,
+    path = "/api/v1/groups/{group}/reset",
+    tag = "groups",
+    params(("group" = String, Path, description = "The group")),
+    request_body = Reset,
+    responses((status = 200, body = ResetSteps), (status = "default", body = ErrorAnswer))
+)]
+pub async fn reset(Seen(view): Seen, Path(group): Path<String>, Body(reset): Body<Reset>) -> Response {
+    let outcome = async {
+        let scope = Scope { topic: reset.topic, partition: reset.partition };
+        let steps = group::plan(&view, &group, &scope, ResetTo::read(&reset.to, &reset.value)?).await?;
+        if !reset.dry_run {
+            let offsets: BTreeMap<TopicPartition, i64> = steps
+                .iter()
+                .map(|step| (TopicPartition::new(step.topic.as_str(), step.partition), step.to))
+                .collect();
+            group::set(&view, &group, &offsets).await?;
+        }
+        Ok::<_, Problem>(ResetSteps { done: !reset.dry_run, steps })
+    };
+    answer(StatusCode::OK, outcome.await)
+}
+
+/// Deletes offsets of a group.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/groups/{group}/offsets",
+    tag = "groups",
+    params(("group" = String, Path, description = "The group")),
+    request_body = OffsetsToDelete,
+    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+)]
+pub async fn delete_offsets(
+    Seen(view): Seen,
+    Path(group): Path<String>,
+    Body(offsets): Body<OffsetsToDelete>,
+) -> Response {
+    let partitions = offsets.partitions.iter();
+    let partitions: Vec<_> =
+        partitions.map(|partition| TopicPartition::new(offsets.topic.as_str(), *partition)).collect();
+    done(group::delete_offsets(&view, &group, &partitions).await, "The offsets were deleted")
+}

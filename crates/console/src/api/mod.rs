@@ -1,0 +1,123 @@
+//! The JSON API, and the document that describes it. A handler is in the API by being in the document.
+
+mod access;
+mod cluster;
+mod groups;
+mod topics;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+use utoipa::{OpenApi, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::cluster::View;
+use crate::page;
+use crate::problem::Problem;
+use crate::session::Person;
+use crate::state::Console;
+
+/// What the document says about all of it.
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "Thalweg console",
+    version = "1",
+    description = "A cluster as the login of the request sees it. Log in by HTTP Basic, or with the cookie of the page /login. \
+                   Changes must not come from the pages of other sites."
+))]
+struct Document;
+
+/// The API with its document.
+pub fn routes() -> Router<Console> {
+    let (router, document) = described().split_for_parts();
+    let document = Arc::new(document);
+    let served = move || {
+        let document = Arc::clone(&document);
+        async move { page::json(StatusCode::OK, &*document) }
+    };
+    router.route("/api/v1/openapi.json", get(served))
+}
+
+fn described() -> OpenApiRouter<Console> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(cluster::overview))
+        .routes(routes!(cluster::quorum))
+        .routes(routes!(cluster::features))
+        .routes(routes!(cluster::configuration, cluster::configure))
+        .routes(routes!(cluster::transactions))
+        .routes(routes!(cluster::transaction))
+        .routes(routes!(cluster::producers))
+        .routes(routes!(access::acls, access::create_acl, access::delete_acl))
+        .routes(routes!(access::rights))
+        .routes(routes!(access::users, access::set_password, access::remove_credential))
+        .routes(routes!(access::quotas, access::set_quota))
+        .routes(routes!(topics::list, topics::create))
+        .routes(routes!(topics::show, topics::delete))
+        .routes(routes!(topics::configuration, topics::configure))
+        .routes(routes!(topics::grow))
+        .routes(routes!(groups::list))
+        .routes(routes!(groups::show, groups::delete))
+        .routes(routes!(groups::reset))
+        .routes(routes!(groups::delete_offsets))
+}
+
+/// The cluster, as the login of a request sees it.
+pub struct Seen(pub Arc<View>);
+
+impl FromRequestParts<Console> for Seen {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Console) -> Result<Seen, Response> {
+        let person = parts.extensions.get::<Arc<Person>>();
+        let person = person.expect("the API has no path that is open to all");
+        Ok(Seen(Arc::clone(&person.view)))
+    }
+}
+
+/// The body of a request, in JSON.
+pub struct Body<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<Console> for Body<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, console: &Console) -> Result<Body<T>, Response> {
+        let refused = |message: String| {
+            let problem = Problem::wrong(message);
+            page::json(problem.status, &problem.answer())
+        };
+        let bytes = Bytes::from_request(request, console).await;
+        let bytes = bytes.map_err(|error| refused(format!("The body cannot be read: {error}")))?;
+        let body = if bytes.trim_ascii().is_empty() { b"{}" } else { bytes.trim_ascii() };
+        serde_json::from_slice(body)
+            .map(Body)
+            .map_err(|error| refused(format!("The body is not right: {error}")))
+    }
+}
+
+/// What a change did.
+#[derive(Serialize, ToSchema)]
+struct Done {
+    /// In words.
+    done: String,
+}
+
+/// The answer of a change.
+fn done<P: Into<Problem>>(outcome: Result<(), P>, words: impl Into<String>) -> Response {
+    answer(StatusCode::OK, outcome.map(|()| Done { done: words.into() }))
+}
+
+/// The answer of a reading or a change.
+fn answer<T: Serialize, P: Into<Problem>>(status: StatusCode, outcome: Result<T, P>) -> Response {
+    match outcome.map_err(Into::into) {
+        Ok(body) => page::json(status, &body).into_response(),
+        Err(problem) => page::json(problem.status, &problem.answer()),
+    }
+}

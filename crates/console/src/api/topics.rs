@@ -1,0 +1,114 @@
+//! Topics.
+
+use axum::extract::{Path, Query};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::{Body, Done, Seen, answer, done};
+use crate::cluster::configs::{self, ConfigChanges, ConfigLine, Configured};
+use crate::cluster::topic::{self, Topic, TopicCreation};
+use crate::cluster::topics::{self, TopicList, TopicQuery};
+use crate::problem::ErrorAnswer;
+
+/// How many partitions a topic is to have.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Growth {
+    /// In all.
+    partitions: i32,
+}
+
+/// A page of the list of topics.
+#[utoipa::path(
+    get,
+    path = "/api/v1/topics",
+    tag = "topics",
+    params(TopicQuery),
+    responses((status = 200, body = TopicList), (status = "default", body = ErrorAnswer))
+)]
+pub async fn list(Seen(view): Seen, Query(query): Query<TopicQuery>) -> Response {
+    answer(StatusCode::OK, topics::list(&view, &query).await)
+}
+
+/// Creates a topic.
+#[utoipa::path(
+    post,
+    path = "/api/v1/topics",
+    tag = "topics",
+    request_body = TopicCreation,
+    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+)]
+pub async fn create(Seen(view): Seen, Body(creation): Body<TopicCreation>) -> Response {
+    let words = format!("{} was created", creation.name);
+    done(topic::create(&view, creation).await, words)
+}
+
+/// One topic with its partitions.
+#[utoipa::path(
+    get,
+    path = "/api/v1/topics/{name}",
+    tag = "topics",
+    params(("name" = String, Path, description = "The topic")),
+    responses((status = 200, body = Topic), (status = "default", body = ErrorAnswer))
+)]
+pub async fn show(Seen(view): Seen, Path(name): Path<String>) -> Response {
+    answer(StatusCode::OK, topic::read(&view, &name).await)
+}
+
+/// Deletes a topic.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/topics/{name}",
+    tag = "topics",
+    params(("name" = String, Path, description = "The topic")),
+    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+)]
+pub async fn delete(Seen(view): Seen, Path(name): Path<String>) -> Response {
+    done(topic::delete(&view, &name).await, format!("{name} was deleted"))
+}
+
+/// The configuration of a topic, with defaults, sources and documentation.
+#[utoipa::path(
+    get,
+    path = "/api/v1/topics/{name}/configuration",
+    tag = "topics",
+    params(("name" = String, Path, description = "The topic")),
+    responses((status = 200, body = Vec<ConfigLine>), (status = "default", body = ErrorAnswer))
+)]
+pub async fn configuration(Seen(view): Seen, Path(name): Path<String>) -> Response {
+    answer(StatusCode::OK, configs::read(&view, &Configured::Topic(name)).await)
+}
+
+/// Changes the configuration of a topic.
+#[utoipa::path(
+    patch,
+    path = "/api/v1/topics/{name}/configuration",
+    tag = "topics",
+    params(("name" = String, Path, description = "The topic")),
+    request_body = ConfigChanges,
+    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+)]
+pub async fn configure(
+    Seen(view): Seen,
+    Path(name): Path<String>,
+    Body(changes): Body<ConfigChanges>,
+) -> Response {
+    let words = format!("The configuration of {name} was changed");
+    done(configs::alter(&view, &Configured::Topic(name), changes).await, words)
+}
+
+/// Adds partitions to a topic.
+#[utoipa::path(
+    post,
+    path = "/api/v1/topics/{name}/partitions",
+    tag = "topics",
+    params(("name" = String, Path, description = "The topic")),
+    request_body = Growth,
+    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+)]
+pub async fn grow(Seen(view): Seen, Path(name): Path<String>, Body(growth): Body<Growth>) -> Response {
+    let words = format!("{name} has {} partitions", growth.partitions);
+    done(topic::grow(&view, &name, growth.partitions).await, words)
+}

@@ -1,0 +1,239 @@
+//! ACLs, and who may do what by which of them.
+
+use serde::{Deserialize, Serialize};
+use thalweg_client::ClientError;
+use thalweg_security::Principal;
+use thalweg_security::acl::{
+    Acl, AclFilter, Authorizer, CLUSTER_NAME, Operation, PatternType, Permission, Reason, ResourceType,
+    Rules, supported_operations,
+};
+use utoipa::{IntoParams, ToSchema};
+
+use super::View;
+use crate::problem::Problem;
+
+/// An ACL.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AclLine {
+    /// `TOPIC`, `GROUP`, `CLUSTER`, `TRANSACTIONAL_ID`, `DELEGATION_TOKEN` or `USER`.
+    pub resource_type: String,
+    /// The name, a prefix of names, or `*` for all.
+    pub resource_name: String,
+    /// `LITERAL` or `PREFIXED`.
+    #[serde(default = "literal")]
+    pub pattern_type: String,
+    /// Such as `User:alice`; `User:*` for all.
+    pub principal: String,
+    /// An address, or `*` for all.
+    #[serde(default = "any_host")]
+    pub host: String,
+    /// Such as `READ`, or `ALL`.
+    pub operation: String,
+    /// `ALLOW` or `DENY`.
+    #[serde(default = "allow")]
+    pub permission: String,
+}
+
+fn literal() -> String {
+    PatternType::Literal.name().to_owned()
+}
+
+fn any_host() -> String {
+    "*".to_owned()
+}
+
+fn allow() -> String {
+    Permission::Allow.name().to_owned()
+}
+
+impl AclLine {
+    fn of(acl: &Acl) -> AclLine {
+        AclLine {
+            resource_type: acl.resource_type.name().to_owned(),
+            resource_name: acl.resource_name.clone(),
+            pattern_type: acl.pattern_type.name().to_owned(),
+            principal: acl.principal.clone(),
+            host: acl.host.clone(),
+            operation: acl.operation.name().to_owned(),
+            permission: acl.permission.name().to_owned(),
+        }
+    }
+
+    fn read(&self) -> Result<Acl, Problem> {
+        let resource_type =
+            term("resource type", ResourceType::ALL, ResourceType::name, &self.resource_type)?;
+        let resource_name = match resource_type {
+            ResourceType::Cluster => CLUSTER_NAME.to_owned(),
+            _ => self.resource_name.trim().to_owned(),
+        };
+        let principal = self.principal.trim();
+        if resource_name.is_empty() {
+            return Err(Problem::wrong("The resource needs a name, a prefix of names, or * for all"));
+        }
+        if principal.parse::<Principal>().is_err() {
+            return Err(Problem::wrong(format!(
+                "{principal:?} is not a principal: use TYPE:NAME, such as User:alice"
+            )));
+        }
+        Ok(Acl {
+            resource_type,
+            resource_name,
+            pattern_type: term("pattern type", PatternType::ALL, PatternType::name, &self.pattern_type)?,
+            principal: principal.to_owned(),
+            host: Some(self.host.trim()).filter(|host| !host.is_empty()).unwrap_or("*").to_owned(),
+            operation: term("operation", Operation::ALL, Operation::name, &self.operation)?,
+            permission: term("permission", Permission::ALL, Permission::name, &self.permission)?,
+        })
+    }
+}
+
+fn term<T: Copy>(what: &str, all: &[T], name: fn(T) -> &'static str, text: &str) -> Result<T, Problem> {
+    let found = all.iter().find(|term| name(**term).eq_ignore_ascii_case(text.trim()));
+    found.copied().ok_or_else(|| {
+        let names: Vec<&str> = all.iter().map(|term| name(*term)).collect();
+        Problem::wrong(format!("{text:?} is no {what}: use one of {}", names.join(", ")))
+    })
+}
+
+/// Which ACLs are asked for.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub struct AclQuery {
+    /// A part of the principal.
+    #[param(required = false)]
+    pub principal: String,
+    /// A part of the resource's name.
+    #[param(required = false)]
+    pub resource: String,
+    /// A resource type.
+    #[param(required = false)]
+    pub resource_type: String,
+    /// The page, from 1.
+    #[param(required = false)]
+    pub page: usize,
+}
+
+/// A page of ACLs.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AclList {
+    /// The ACLs of this page.
+    pub acls: Vec<AclLine>,
+    /// How many match.
+    pub matched: usize,
+    /// This page, from 1.
+    pub page: usize,
+    /// How many pages there are.
+    pub pages: usize,
+}
+
+const EVERY: AclFilter = AclFilter {
+    resource_type: ResourceType::Any,
+    resource_name: None,
+    pattern_type: PatternType::Any,
+    principal: None,
+    host: None,
+    operation: Operation::Any,
+    permission: Permission::Any,
+};
+
+/// Reads ACLs.
+pub async fn list(view: &View, query: &AclQuery) -> Result<AclList, ClientError> {
+    let mut acls = view.admin().describe_acls(&EVERY).await?;
+    let contains = |text: &str, part: &str| text.to_lowercase().contains(&part.trim().to_lowercase());
+    acls.retain(|acl| {
+        contains(&acl.principal, &query.principal)
+            && contains(&acl.resource_name, &query.resource)
+            && (query.resource_type.is_empty() || acl.resource_type.name() == query.resource_type)
+    });
+    acls.sort_by(|a, b| {
+        let key = |acl: &Acl| (acl.resource_type, acl.pattern_type, acl.operation, acl.permission);
+        (&a.principal, key(a), &a.resource_name, &a.host).cmp(&(
+            &b.principal,
+            key(b),
+            &b.resource_name,
+            &b.host,
+        ))
+    });
+    let (page, pages, range) = super::topics::page_of(acls.len(), query.page, 100);
+    Ok(AclList { acls: acls[range].iter().map(AclLine::of).collect(), matched: acls.len(), page, pages })
+}
+
+/// Creates an ACL.
+pub async fn create(view: &View, line: &AclLine) -> Result<(), Problem> {
+    Ok(view.admin().create_acls(&[line.read()?]).await?)
+}
+
+/// Deletes an ACL.
+pub async fn delete(view: &View, line: &AclLine) -> Result<(), Problem> {
+    let acl = line.read()?;
+    let filter = AclFilter {
+        resource_type: acl.resource_type,
+        resource_name: Some(acl.resource_name.clone()),
+        pattern_type: acl.pattern_type,
+        principal: Some(acl.principal.clone()),
+        host: Some(acl.host.clone()),
+        operation: acl.operation,
+        permission: acl.permission,
+    };
+    match view.admin().delete_acls(&filter).await?.is_empty() {
+        true => Err(Problem::missing(format!("There is no such ACL: {acl}"))),
+        false => Ok(()),
+    }
+}
+
+/// A question about the rights of a principal.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub struct RightsQuery {
+    /// Such as `User:alice`.
+    #[param(required = false)]
+    pub principal: String,
+    /// The address from which it asks.
+    #[param(required = false)]
+    pub host: String,
+    /// `TOPIC`, `GROUP`, `CLUSTER`, `TRANSACTIONAL_ID`, `DELEGATION_TOKEN` or `USER`.
+    #[param(required = false)]
+    pub resource_type: String,
+    /// The name of the resource.
+    #[param(required = false)]
+    pub resource_name: String,
+}
+
+/// Whether a principal may do an operation, and why.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Right {
+    /// The operation.
+    pub operation: String,
+    /// Whether it may be done.
+    pub is_allowed: bool,
+    /// The ACL that decides; none if no ACL matches, which denies it.
+    pub rule: Option<AclLine>,
+}
+
+/// What a principal may do with a resource by the ACLs. Super users may do everything, and are not in them.
+pub async fn rights(view: &View, query: &RightsQuery) -> Result<Vec<Right>, Problem> {
+    let principal = query.principal.trim().parse::<Principal>();
+    let principal = principal.map_err(|_| {
+        Problem::wrong(format!("{:?} is not a principal: use TYPE:NAME, such as User:alice", query.principal))
+    })?;
+    let kind = term("resource type", ResourceType::ALL, ResourceType::name, &query.resource_type)?;
+    let name = match kind {
+        ResourceType::Cluster => CLUSTER_NAME,
+        _ => query.resource_name.trim(),
+    };
+    let host = Some(query.host.trim()).filter(|host| !host.is_empty()).unwrap_or("127.0.0.1");
+    let acls = view.admin().describe_acls(&EVERY).await?;
+    let authorizer = Authorizer::new(Rules::default(), acls);
+    let rights = supported_operations(kind).iter().map(|operation| {
+        let answer = authorizer.authorize(&principal, host, *operation, kind, name);
+        let rule = match &answer.reason {
+            Reason::Acl(acl) => Some(AclLine::of(acl)),
+            Reason::SuperUser | Reason::NoMatch => None,
+        };
+        Right { operation: operation.name().to_owned(), is_allowed: answer.is_allowed, rule }
+    });
+    Ok(rights.collect())
+}

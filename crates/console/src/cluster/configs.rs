@@ -1,0 +1,193 @@
+//! Configurations of topics, brokers and groups: every value with its default, where it comes from, and what it means.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use thalweg_client::{ClientError, ConfigChange, ConfigOperation, ConfigResource, Refused};
+use thalweg_wire::request::DescribeConfigsRequest;
+use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
+use thalweg_wire::request::describe_configs_response::DescribeConfigsResourceResult;
+use utoipa::ToSchema;
+
+use super::View;
+
+/// What has a configuration here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Configured {
+    Topic(String),
+    Broker(i32),
+    /// What counts for every broker that does not set it itself.
+    AllBrokers,
+}
+
+impl Configured {
+    fn resource(&self) -> ConfigResource {
+        match self {
+            Configured::Topic(name) => ConfigResource::Topic(name.clone()),
+            Configured::Broker(id) => ConfigResource::Broker(*id),
+            Configured::AllBrokers => ConfigResource::BrokerDefaults,
+        }
+    }
+
+    /// As the protocol names it.
+    fn named(&self) -> (i8, String) {
+        match self {
+            Configured::Topic(name) => (2, name.clone()),
+            Configured::Broker(id) => (4, id.to_string()),
+            Configured::AllBrokers => (4, String::new()),
+        }
+    }
+
+    fn words(&self) -> String {
+        match self {
+            Configured::Topic(name) => format!("topic {name}"),
+            Configured::Broker(id) => format!("broker {id}"),
+            Configured::AllBrokers => "all brokers".to_owned(),
+        }
+    }
+}
+
+/// A value of a configuration.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct ConfigLine {
+    /// The property.
+    pub name: String,
+    /// Its value; none if it is secret, or not set and without a default.
+    pub value: Option<String>,
+    /// The default, if the cluster reports one.
+    pub default: Option<String>,
+    /// Where the value comes from.
+    pub source: ConfigSource,
+    /// Whether the resource itself sets it.
+    pub is_set: bool,
+    /// Whether only a restart changes it.
+    pub is_read_only: bool,
+    /// Whether the value is secret.
+    pub is_sensitive: bool,
+    /// What it means.
+    pub documentation: Option<String>,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ConfigSource {
+    /// Set for this topic.
+    Topic,
+    /// Set for this broker, at run time.
+    Broker,
+    /// Set for all brokers, at run time.
+    BrokerDefault,
+    /// In the broker's properties file.
+    PropertiesFile,
+    /// The default of the release.
+    Default,
+    /// Another one.
+    Other,
+}
+
+impl ConfigSource {
+    fn of(code: i8) -> ConfigSource {
+        match code {
+            1 => ConfigSource::Topic,
+            2 => ConfigSource::Broker,
+            3 => ConfigSource::BrokerDefault,
+            4 => ConfigSource::PropertiesFile,
+            5 => ConfigSource::Default,
+            _ => ConfigSource::Other,
+        }
+    }
+
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            ConfigSource::Topic => "this topic",
+            ConfigSource::Broker => "this broker",
+            ConfigSource::BrokerDefault => "all brokers",
+            ConfigSource::PropertiesFile => "properties file",
+            ConfigSource::Default => "default",
+            ConfigSource::Other => "other",
+        }
+    }
+}
+
+/// Changes of a configuration.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ConfigChanges {
+    /// Values to set.
+    pub set: BTreeMap<String, String>,
+    /// Properties to reset to their defaults.
+    pub reset: Vec<String>,
+}
+
+/// Reads a configuration, in the order of names.
+pub async fn read(view: &View, resource: &Configured) -> Result<Vec<ConfigLine>, ClientError> {
+    let (resource_type, resource_name) = resource.named();
+    let wanted = DescribeConfigsResource { resource_type, resource_name, configuration_keys: None };
+    let request = DescribeConfigsRequest {
+        resources: vec![wanted],
+        include_synonyms: true,
+        include_documentation: true,
+    };
+    let response = match resource {
+        Configured::Broker(id) => {
+            view.catalog().await?;
+            view.cluster().broker(*id).await?.send(&request).await?
+        }
+        _ => view.cluster().send_any(&request).await?,
+    };
+    let mut lines = Vec::new();
+    for result in response.results {
+        let what = || format!("The configuration of {}", resource.words());
+        Refused::check(result.error_code, result.error_message.as_deref(), what)?;
+        lines.extend(result.configs.into_iter().map(|config| {
+            let source = ConfigSource::of(config.config_source);
+            let is_set = matches!(
+                (resource, source),
+                (Configured::Topic(_), ConfigSource::Topic)
+                    | (Configured::Broker(_), ConfigSource::Broker)
+                    | (Configured::AllBrokers, ConfigSource::BrokerDefault)
+            );
+            ConfigLine {
+                default: default(&config, source),
+                value: config.value,
+                source,
+                is_set,
+                is_read_only: config.read_only,
+                is_sensitive: config.is_sensitive,
+                documentation: config.documentation.filter(|text| !text.trim().is_empty()),
+                name: config.name,
+            }
+        }));
+    }
+    lines.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(lines)
+}
+
+/// The default. Where a broker's property of another unit has it, with the name of that property.
+fn default(config: &DescribeConfigsResourceResult, source: ConfigSource) -> Option<String> {
+    if source == ConfigSource::Default {
+        return config.value.clone();
+    }
+    let found =
+        config.synonyms.iter().rfind(|synonym| ConfigSource::of(synonym.source) == ConfigSource::Default)?;
+    let unit = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+    let value = found.value.clone()?;
+    Some(if unit(&found.name) == unit(&config.name) { value } else { format!("{value} ({})", found.name) })
+}
+
+/// Changes a configuration.
+pub async fn alter(view: &View, resource: &Configured, changes: ConfigChanges) -> Result<(), ClientError> {
+    let set = changes.set.into_iter().map(|(name, value)| (name, ConfigOperation::Set(value)));
+    let reset = changes.reset.into_iter().map(|name| (name, ConfigOperation::Delete));
+    let changes = set.chain(reset).map(|(name, operation)| ConfigChange { name, operation }).collect();
+    if let Configured::Broker(_) = resource {
+        view.catalog().await?;
+    }
+    let outcomes =
+        view.admin().alter_configs(&BTreeMap::from([(resource.resource(), changes)]), false).await?;
+    outcomes.into_values().collect::<Result<(), ClientError>>()?;
+    view.forget().await;
+    Ok(())
+}

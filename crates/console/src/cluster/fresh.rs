@@ -1,0 +1,83 @@
+//! A reading that is kept for a while and made once at a time.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// A reading is kept for at least so many times what it took: at most a twentieth of the time is spent on it.
+const COST: u32 = 20;
+
+/// A reading that is kept for a while. Those who ask while it is made wait for it.
+pub struct Fresh<T>(Mutex<Option<Reading<T>>>);
+
+struct Reading<T> {
+    value: Arc<T>,
+    at: Instant,
+    took: Duration,
+}
+
+impl<T> Default for Fresh<T> {
+    fn default() -> Fresh<T> {
+        Fresh(Mutex::new(None))
+    }
+}
+
+impl<T> Fresh<T> {
+    /// The reading, made again if it is older than this. A failure is not kept.
+    pub async fn get<E, F: Future<Output = Result<T, E>>>(
+        &self,
+        age: Duration,
+        read: impl FnOnce() -> F,
+    ) -> Result<Arc<T>, E> {
+        let mut kept = self.0.lock().await;
+        if let Some(reading) = &*kept
+            && reading.at.elapsed() < age.max(reading.took * COST)
+        {
+            return Ok(Arc::clone(&reading.value));
+        }
+        let begun = Instant::now();
+        let value = Arc::new(read().await?);
+        let at = Instant::now();
+        *kept = Some(Reading { value: Arc::clone(&value), at, took: at - begun });
+        Ok(value)
+    }
+
+    /// Drops it.
+    pub async fn clear(&self) {
+        *self.0.lock().await = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reading_is_kept_for_its_age_or_its_cost() {
+        let fresh = Fresh::default();
+        let read = |value: u32, took: u64| {
+            let fresh = &fresh;
+            async move {
+                let read = || async {
+                    tokio::time::sleep(Duration::from_millis(took)).await;
+                    Ok::<u32, Infallible>(value)
+                };
+                let Ok(value) = fresh.get(Duration::from_secs(2), read).await;
+                *value
+            }
+        };
+        assert_eq!(read(1, 10).await, 1);
+        tokio::time::advance(Duration::from_millis(1999)).await;
+        assert_eq!(read(2, 10).await, 1);
+        tokio::time::advance(Duration::from_millis(2)).await;
+        assert_eq!(read(3, 1000).await, 3);
+        tokio::time::advance(Duration::from_millis(19_900)).await;
+        assert_eq!(read(4, 10).await, 3, "it took a second to read");
+        fresh.clear().await;
+        assert_eq!(read(5, 10).await, 5);
+    }
+}

@@ -1,0 +1,450 @@
+//! One group of any type: members, assignment, lag; and changes of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use thalweg_client::{ClientError, CommittedOffset, CoordinatorKind, OffsetSpec, Refused, TopicPartition};
+use thalweg_record::Offset;
+use thalweg_wire::request::describe_share_group_offsets_request::DescribeShareGroupOffsetsRequestGroup;
+use thalweg_wire::request::{
+    ConsumerGroupDescribeRequest, DescribeShareGroupOffsetsRequest, ShareGroupDescribeRequest,
+    StreamsGroupDescribeRequest,
+};
+use utoipa::ToSchema;
+
+use super::View;
+use super::groups::{ends, listed};
+use crate::format;
+use crate::problem::Problem;
+
+/// Partitions that a member's line names.
+const NAMED_MAX: usize = 200;
+
+/// A group.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Group {
+    /// Its name.
+    pub group: String,
+    /// Its type: `classic`, `consumer`, `share` or `streams`.
+    pub kind: String,
+    /// Its state, such as `Stable` or `Empty`.
+    pub state: String,
+    /// How its partitions are assigned.
+    pub assignor: String,
+    /// Its epoch, or none of a classic group.
+    pub epoch: Option<i32>,
+    /// Its members.
+    pub members: Vec<Member>,
+    /// Its offsets.
+    pub offsets: Vec<GroupOffset>,
+    /// Why its offsets are not known.
+    pub offsets_problem: Option<String>,
+}
+
+/// A member of a group.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Member {
+    /// Its id.
+    pub member: String,
+    /// `group.instance.id` of a static member.
+    pub instance: Option<String>,
+    /// `client.id`.
+    pub client: String,
+    /// Its address.
+    pub host: String,
+    /// What it reads: topics with partitions, or tasks of streams.
+    pub assignment: Vec<Assigned>,
+}
+
+/// A part of an assignment.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Assigned {
+    /// The topic, or the subtopology with the role of its tasks.
+    pub name: String,
+    /// Its partitions.
+    pub partitions: Vec<i32>,
+}
+
+/// An offset of a group.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct GroupOffset {
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// The committed offset, or the share group's start offset.
+    pub offset: i64,
+    /// The end of the partition, if it is there.
+    pub end: Option<i64>,
+    /// Records between both.
+    pub lag: Option<i64>,
+    /// What the member has stored with it.
+    pub metadata: String,
+}
+
+/// Reads a group.
+pub async fn read(view: &Arc<View>, group: &str) -> Result<Group, Problem> {
+    let catalog = view.groups().await?;
+    let line = catalog.groups.iter().find(|line| line.group == group);
+    let kind = line.map_or("classic", |line| line.kind.as_str()).to_owned();
+    let mut found = match kind.as_str() {
+        "consumer" => consumer(view, group).await?,
+        "share" => share(view, group).await?,
+        "streams" => streams(view, group).await?,
+        _ => classic(view, group).await?,
+    };
+    if found.state == "Dead" && line.is_none() {
+        return Err(Problem::missing(format!("There is no group {group}")));
+    }
+    let offsets = match kind.as_str() {
+        "share" => share_offsets(view, group).await,
+        _ => committed(view, group).await,
+    };
+    match offsets {
+        Ok(offsets) => found.offsets = offsets,
+        Err(error) => found.offsets_problem = Some(error.to_string()),
+    }
+    Ok(found)
+}
+
+fn empty(group: &str, kind: &str, state: String, assignor: String, epoch: Option<i32>) -> Group {
+    Group {
+        group: group.to_owned(),
+        kind: kind.to_owned(),
+        state,
+        assignor,
+        epoch,
+        members: Vec::new(),
+        offsets: Vec::new(),
+        offsets_problem: None,
+    }
+}
+
+async fn classic(view: &View, group: &str) -> Result<Group, ClientError> {
+    let described = view.admin().describe_groups(&[group.to_owned()]).await.remove(group);
+    let described = described.expect("each group has an outcome")?;
+    let mut found = empty(group, "classic", described.state, described.protocol, None);
+    found.members = described
+        .members
+        .into_iter()
+        .map(|member| {
+            let mut topics: BTreeMap<Arc<str>, Vec<i32>> = BTreeMap::new();
+            for at in member.assignment {
+                topics.entry(at.topic).or_default().push(at.partition);
+            }
+            Member {
+                member: member.member_id,
+                instance: member.group_instance_id,
+                client: member.client_id,
+                host: member.client_host,
+                assignment: assigned(
+                    topics.into_iter().map(|(topic, partitions)| (topic.to_string(), partitions)),
+                ),
+            }
+        })
+        .collect();
+    Ok(found)
+}
+
+fn assigned(parts: impl Iterator<Item = (String, Vec<i32>)>) -> Vec<Assigned> {
+    parts
+        .map(|(name, mut partitions)| {
+            partitions.sort_unstable();
+            Assigned { name, partitions }
+        })
+        .collect()
+}
+
+fn left_out(group: &str) -> Problem {
+    Problem::missing(format!("The coordinator leaves the group {group} out"))
+}
+
+async fn consumer(view: &View, group: &str) -> Result<Group, Problem> {
+    let request = ConsumerGroupDescribeRequest {
+        group_ids: vec![group.to_owned()],
+        include_authorized_operations: false,
+    };
+    let coordinator = view.cluster().coordinator(CoordinatorKind::Group, group).await?;
+    let answer = coordinator.send(&request).await?.groups.into_iter().next();
+    let answer = answer.ok_or_else(|| left_out(group))?;
+    check(group, answer.error_code, answer.error_message.as_deref())?;
+    let mut found =
+        empty(group, "consumer", answer.group_state, answer.assignor_name, Some(answer.group_epoch));
+    found.members = answer
+        .members
+        .into_iter()
+        .map(|member| Member {
+            member: member.member_id,
+            instance: member.instance_id,
+            client: member.client_id,
+            host: member.client_host,
+            assignment: assigned(
+                member
+                    .assignment
+                    .topic_partitions
+                    .into_iter()
+                    .map(|topic| (topic.topic_name, topic.partitions)),
+            ),
+        })
+        .collect();
+    Ok(found)
+}
+
+async fn share(view: &View, group: &str) -> Result<Group, Problem> {
+    let request =
+        ShareGroupDescribeRequest { group_ids: vec![group.to_owned()], include_authorized_operations: false };
+    let coordinator = view.cluster().coordinator(CoordinatorKind::Group, group).await?;
+    let answer = coordinator.send(&request).await?.groups.into_iter().next();
+    let answer = answer.ok_or_else(|| left_out(group))?;
+    check(group, answer.error_code, answer.error_message.as_deref())?;
+    let mut found = empty(group, "share", answer.group_state, answer.assignor_name, Some(answer.group_epoch));
+    found.members = answer
+        .members
+        .into_iter()
+        .map(|member| Member {
+            member: member.member_id,
+            instance: None,
+            client: member.client_id,
+            host: member.client_host,
+            assignment: assigned(
+                member
+                    .assignment
+                    .topic_partitions
+                    .into_iter()
+                    .map(|topic| (topic.topic_name, topic.partitions)),
+            ),
+        })
+        .collect();
+    Ok(found)
+}
+
+async fn streams(view: &View, group: &str) -> Result<Group, Problem> {
+    let request = StreamsGroupDescribeRequest {
+        group_ids: vec![group.to_owned()],
+        include_authorized_operations: false,
+    };
+    let coordinator = view.cluster().coordinator(CoordinatorKind::Group, group).await?;
+    let answer = coordinator.send(&request).await?.groups.into_iter().next();
+    let answer = answer.ok_or_else(|| left_out(group))?;
+    check(group, answer.error_code, answer.error_message.as_deref())?;
+    let mut found =
+        empty(group, "streams", answer.group_state, "streams".to_owned(), Some(answer.group_epoch));
+    found.members = answer
+        .members
+        .into_iter()
+        .map(|member| {
+            let roles = [
+                ("active", member.assignment.active_tasks),
+                ("standby", member.assignment.standby_tasks),
+                ("warm-up", member.assignment.warmup_tasks),
+            ];
+            let tasks = roles.into_iter().flat_map(|(role, tasks)| {
+                tasks
+                    .into_iter()
+                    .map(move |task| (format!("{role} {}", task.subtopology_id), task.partitions))
+            });
+            Member {
+                member: member.member_id,
+                instance: member.instance_id,
+                client: member.client_id,
+                host: member.client_host,
+                assignment: assigned(tasks),
+            }
+        })
+        .collect();
+    Ok(found)
+}
+
+fn check(group: &str, code: i16, message: Option<&str>) -> Result<(), ClientError> {
+    Ok(Refused::check(code, message, || format!("Group {group}"))?)
+}
+
+async fn committed(view: &View, group: &str) -> Result<Vec<GroupOffset>, ClientError> {
+    let offsets = view.admin().list_group_offsets(group, None).await?;
+    let ends = ends(view, offsets.keys().cloned().collect()).await;
+    let lines = offsets.into_iter().map(|(at, committed)| {
+        let end = ends.get(&at).copied();
+        GroupOffset {
+            topic: at.topic.to_string(),
+            partition: at.partition,
+            offset: committed.offset.0,
+            end,
+            lag: end.map(|end| (end - committed.offset.0).max(0)),
+            metadata: committed.metadata,
+        }
+    });
+    Ok(lines.collect())
+}
+
+async fn share_offsets(view: &View, group: &str) -> Result<Vec<GroupOffset>, ClientError> {
+    let groups = vec![DescribeShareGroupOffsetsRequestGroup { group_id: group.to_owned(), topics: None }];
+    let coordinator = view.cluster().coordinator(CoordinatorKind::Group, group).await?;
+    let answer = coordinator.send(&DescribeShareGroupOffsetsRequest { groups }).await?;
+    let mut lines = Vec::new();
+    for found in answer.groups {
+        check(group, found.error_code, found.error_message.as_deref())?;
+        for topic in found.topics {
+            lines.extend(topic.partitions.iter().filter(|partition| partition.error_code == 0).map(
+                |partition| GroupOffset {
+                    topic: topic.topic_name.clone(),
+                    partition: partition.partition_index,
+                    offset: partition.start_offset,
+                    end: None,
+                    lag: (partition.lag >= 0).then_some(partition.lag),
+                    metadata: String::new(),
+                },
+            ));
+        }
+    }
+    Ok(lines)
+}
+
+/// Where offsets are reset to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResetTo {
+    Earliest,
+    Latest,
+    /// An offset, within what the partition has.
+    Offset(i64),
+    /// The first record at or after this time in milliseconds since 1970; the end if there is none.
+    Time(i64),
+    /// So many records forward, or back.
+    By(i64),
+}
+
+impl ResetTo {
+    /// From a word and a value: an offset, a time or a number.
+    pub fn read(to: &str, value: &str) -> Result<ResetTo, Problem> {
+        let number = || {
+            let parsed = value.trim().replace(',', "").parse::<i64>();
+            parsed.map_err(|_| Problem::wrong(format!("{value:?} is not a number")))
+        };
+        Ok(match to {
+            "earliest" => ResetTo::Earliest,
+            "latest" => ResetTo::Latest,
+            "offset" => ResetTo::Offset(number()?),
+            "by" => ResetTo::By(number()?),
+            "time" => {
+                let wrong = || {
+                    Problem::wrong(format!(
+                        "{value:?} is not a time: use 2026-01-31 12:00, in UTC, or milliseconds since 1970"
+                    ))
+                };
+                let ms = value.trim().parse::<i64>().ok().or_else(|| format::parse_time(value));
+                ResetTo::Time(ms.ok_or_else(wrong)?)
+            }
+            other => {
+                return Err(Problem::wrong(format!(
+                    "Offsets cannot be reset to {other:?}: use earliest, latest, offset, time or by"
+                )));
+            }
+        })
+    }
+}
+
+/// A step of a reset.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Step {
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// The committed offset; none if there is none yet.
+    pub from: Option<i64>,
+    /// The new one.
+    pub to: i64,
+    /// Records between the new one and the end.
+    pub lag: i64,
+}
+
+/// Which partitions of a group are reset: all with an offset, those of a topic, or one.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    pub topic: Option<String>,
+    pub partition: Option<i32>,
+}
+
+/// What a reset would do. Changes nothing.
+pub async fn plan(view: &View, group: &str, scope: &Scope, to: ResetTo) -> Result<Vec<Step>, Problem> {
+    let committed = view.admin().list_group_offsets(group, None).await?;
+    let partitions: Vec<TopicPartition> = match (&scope.topic, scope.partition) {
+        (Some(topic), Some(partition)) => vec![TopicPartition::new(topic.as_str(), partition)],
+        (Some(topic), None) => {
+            // Also partitions that the group has not reached.
+            let metadata = view.cluster().refresh(std::slice::from_ref(topic), false).await?;
+            let found = metadata.topics.get(topic).filter(|found| found.error.is_none());
+            let found = found.ok_or_else(|| Problem::missing(format!("There is no topic {topic}")))?;
+            found
+                .partitions
+                .iter()
+                .map(|partition| TopicPartition::new(topic.as_str(), partition.index))
+                .collect()
+        }
+        (None, _) => committed.keys().cloned().collect(),
+    };
+    if partitions.is_empty() {
+        return Err(Problem::wrong(format!("The group {group} has no offsets: name a topic")));
+    }
+    let (starts, ends) = tokio::join!(
+        listed(view, partitions.clone(), OffsetSpec::Earliest),
+        listed(view, partitions.clone(), OffsetSpec::Latest),
+    );
+    let at_time = match to {
+        ResetTo::Time(ms) => listed(view, partitions.clone(), OffsetSpec::At(ms)).await,
+        _ => BTreeMap::new(),
+    };
+    let mut steps = Vec::new();
+    for at in partitions {
+        let (Some(start), Some(end)) = (starts.get(&at).copied(), ends.get(&at).copied()) else {
+            return Err(Problem::missing(format!(
+                "The offsets of {at} are not known: it is deleted, or has no leader"
+            )));
+        };
+        let from = committed.get(&at).map(|committed| committed.offset.0);
+        let wanted = match to {
+            ResetTo::Earliest => start,
+            ResetTo::Latest => end,
+            ResetTo::Offset(offset) => offset,
+            ResetTo::Time(_) => at_time.get(&at).copied().unwrap_or(end),
+            ResetTo::By(records) => from.unwrap_or(end).saturating_add(records),
+        };
+        let to = wanted.clamp(start, end);
+        steps.push(Step { topic: at.topic.to_string(), partition: at.partition, from, to, lag: end - to });
+    }
+    Ok(steps)
+}
+
+/// Sets offsets of a group without members.
+pub async fn set(
+    view: &View,
+    group: &str,
+    offsets: &BTreeMap<TopicPartition, i64>,
+) -> Result<(), ClientError> {
+    let offsets = offsets.iter().map(|(at, offset)| (at.clone(), CommittedOffset::new(Offset(*offset))));
+    view.admin().alter_group_offsets(group, &offsets.collect()).await
+}
+
+/// Deletes offsets of a group.
+pub async fn delete_offsets(
+    view: &View,
+    group: &str,
+    partitions: &[TopicPartition],
+) -> Result<(), ClientError> {
+    let outcomes = view.admin().delete_group_offsets(group, partitions).await?;
+    outcomes.into_values().collect()
+}
+
+/// Deletes a group without members.
+pub async fn delete(view: &View, group: &str) -> Result<(), ClientError> {
+    let outcomes = view.admin().delete_groups(&[group.to_owned()]).await;
+    outcomes.into_values().collect::<Result<(), ClientError>>()?;
+    view.forget().await;
+    Ok(())
+}
+
+/// The first partitions, and how many more there are.
+pub fn first_partitions(partitions: &[i32]) -> (&[i32], usize) {
+    let shown = partitions.len().min(NAMED_MAX);
+    (&partitions[..shown], partitions.len() - shown)
+}

@@ -1,0 +1,197 @@
+//! The groups of all types, and the lag of those that are shown.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use thalweg_client::{Admin, ClientError, Cluster, CommittedOffset, OffsetSpec, Refused, TopicPartition};
+use thalweg_wire::request::ListGroupsRequest;
+use tokio::task::JoinSet;
+use utoipa::{IntoParams, ToSchema};
+
+use super::topics::page_of;
+use super::{View, ask_each};
+
+/// All groups that the login may see.
+pub struct GroupCatalog {
+    pub groups: Vec<GroupLine>,
+    /// Brokers that did not answer: their groups are missing.
+    pub missing: Vec<String>,
+}
+
+/// A group, as its coordinator lists it.
+pub struct GroupLine {
+    pub group: String,
+    pub kind: String,
+    pub state: String,
+    pub protocol: String,
+}
+
+/// Which groups are asked for.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub struct GroupQuery {
+    /// A part of the name, in any case.
+    #[param(required = false)]
+    pub filter: String,
+    /// Only those of a type: `classic`, `consumer`, `share` or `streams`.
+    #[param(required = false)]
+    pub kind: String,
+    /// Only those in a state, such as `Stable` or `Empty`.
+    #[param(required = false)]
+    pub state: String,
+    /// The page, from 1.
+    #[param(required = false)]
+    pub page: usize,
+    /// Groups on a page: 50, or up to 1000.
+    #[param(required = false)]
+    pub per_page: usize,
+}
+
+/// A page of the list.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct GroupList {
+    /// The groups of this page.
+    pub groups: Vec<GroupRow>,
+    /// How many match, on all pages.
+    pub matched: usize,
+    /// How many there are.
+    pub total: usize,
+    /// This page, from 1.
+    pub page: usize,
+    /// How many pages there are.
+    pub pages: usize,
+    /// Brokers that did not answer, whose groups are missing.
+    pub missing: Vec<String>,
+}
+
+/// A group in the list.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct GroupRow {
+    /// Its name.
+    pub group: String,
+    /// Its type: `classic`, `consumer`, `share` or `streams`.
+    pub kind: String,
+    /// Its state, such as `Stable` or `Empty`.
+    pub state: String,
+    /// The protocol of its members, such as `consumer` or `connect`.
+    pub protocol: String,
+    /// Records that are committed by producers and not yet by the group, over all its partitions; none if its offsets are not
+    /// known.
+    pub lag: Option<i64>,
+}
+
+impl GroupCatalog {
+    /// Asks all brokers.
+    pub async fn read(cluster: &Cluster) -> Result<GroupCatalog, ClientError> {
+        let metadata = cluster.refresh(&[], false).await?;
+        let requests = metadata.brokers.keys().map(|id| (*id, ListGroupsRequest::default()));
+        let (mut groups, mut missing) = (Vec::new(), Vec::new());
+        for (id, answer) in ask_each(cluster, requests).await {
+            let answer = answer.and_then(|answer| {
+                Refused::check(answer.error_code, None, || format!("Groups of broker {id}"))?;
+                Ok(answer.groups)
+            });
+            match answer {
+                Ok(found) => groups.extend(found.into_iter().map(|group| GroupLine {
+                    kind: kind(&group.group_type),
+                    group: group.group_id,
+                    state: group.group_state,
+                    protocol: group.protocol_type,
+                })),
+                Err(error) => missing.push(error.to_string()),
+            }
+        }
+        groups.sort_by(|a, b| a.group.cmp(&b.group));
+        Ok(GroupCatalog { groups, missing })
+    }
+}
+
+/// The type of a group, in lower case; brokers that know no types have classic ones.
+pub fn kind(name: &str) -> String {
+    if name.is_empty() { "classic".to_owned() } else { name.to_lowercase() }
+}
+
+/// Reads a page of the list.
+pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, ClientError> {
+    let catalog = view.groups().await?;
+    let filter = query.filter.trim().to_lowercase();
+    let matches = |group: &&GroupLine| {
+        (query.kind.is_empty() || group.kind == query.kind)
+            && (query.state.is_empty() || group.state == query.state)
+            && (filter.is_empty() || group.group.to_lowercase().contains(&filter))
+    };
+    let found: Vec<&GroupLine> = catalog.groups.iter().filter(matches).collect();
+    let (page, pages, range) = page_of(found.len(), query.page, query.per_page);
+    let shown = &found[range];
+    let with_offsets = shown.iter().filter(|group| group.kind != "share").map(|group| group.group.clone());
+    let lags = lags(view, with_offsets.collect()).await;
+    let rows = shown.iter().map(|group| GroupRow {
+        group: group.group.clone(),
+        kind: group.kind.clone(),
+        state: group.state.clone(),
+        protocol: group.protocol.clone(),
+        lag: lags.get(&group.group).copied(),
+    });
+    Ok(GroupList {
+        groups: rows.collect(),
+        matched: found.len(),
+        total: catalog.groups.len(),
+        page,
+        pages,
+        missing: catalog.missing.clone(),
+    })
+}
+
+/// The offsets of a group.
+pub type Offsets = BTreeMap<TopicPartition, CommittedOffset>;
+
+/// The lags of groups whose offsets may be read.
+async fn lags(view: &View, groups: Vec<String>) -> BTreeMap<String, i64> {
+    let mut reading = JoinSet::new();
+    for group in groups {
+        let admin: Admin = view.admin().clone();
+        reading.spawn(async move {
+            let offsets = admin.list_group_offsets(&group, None).await;
+            (group, offsets)
+        });
+    }
+    let mut offsets = Vec::new();
+    while let Some(read) = reading.join_next().await {
+        if let Ok((group, Ok(found))) = read {
+            offsets.push((group, found));
+        }
+    }
+    let partitions: BTreeSet<&TopicPartition> = offsets.iter().flat_map(|(_, found)| found.keys()).collect();
+    let ends = ends(view, partitions.into_iter().cloned().collect()).await;
+    let lag = |found: &Offsets| {
+        found.iter().filter_map(|(at, committed)| Some((ends.get(at)? - committed.offset.0).max(0))).sum()
+    };
+    offsets.iter().map(|(group, found)| (group.clone(), lag(found))).collect()
+}
+
+/// The ends of partitions that are there.
+pub async fn ends(view: &View, partitions: Vec<TopicPartition>) -> BTreeMap<TopicPartition, i64> {
+    listed(view, partitions, OffsetSpec::Latest).await
+}
+
+/// Offsets of partitions that are there; without those that have no such offset.
+pub async fn listed(
+    view: &View,
+    partitions: Vec<TopicPartition>,
+    spec: OffsetSpec,
+) -> BTreeMap<TopicPartition, i64> {
+    if partitions.is_empty() {
+        return BTreeMap::new();
+    }
+    let topics: BTreeSet<&str> = partitions.iter().map(|at| &*at.topic).collect();
+    let topics: Vec<String> = topics.into_iter().map(str::to_owned).collect();
+    if view.cluster().refresh(&topics, false).await.is_err() {
+        return BTreeMap::new();
+    }
+    let wanted: Vec<_> = partitions.into_iter().map(|at| (at, spec)).collect();
+    let found = view.cluster().list_offsets(&wanted, false).await;
+    let known = found.into_iter().filter_map(|(at, offset)| Some((at, offset.ok()?.offset.0)));
+    known.filter(|(_, offset)| *offset >= 0).collect()
+}

@@ -1,0 +1,165 @@
+//! The cluster as one login sees it: readings for pages and the API, and changes.
+//!
+//! What is expensive to read is kept for some seconds, and shared by all who ask meanwhile; never for less than twenty times
+//! what it took to read, so that any number of viewers costs the cluster little. All of it is dropped a minute after the last
+//! request. Lists of topics are kept in few bytes for each, not as the protocol's answers.
+
+pub mod access;
+pub mod catalog;
+pub mod configs;
+pub mod disks;
+mod fresh;
+pub mod group;
+pub mod groups;
+pub mod overview;
+pub mod quorum;
+mod rates;
+pub mod topic;
+pub mod topics;
+pub mod transactions;
+pub mod users;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use thalweg_client::{Admin, ClientError, Cluster};
+use thalweg_wire::Request;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use catalog::Catalog;
+use disks::Disks;
+use fresh::Fresh;
+use groups::GroupCatalog;
+use rates::Rates;
+
+/// Topics and disks are read again after this long.
+const CATALOG_AGE: Duration = Duration::from_secs(2);
+const DISKS_AGE: Duration = Duration::from_secs(5);
+/// Readings are dropped after this long without a request.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+/// How often that is looked at, while there is something to drop.
+const SWEEP: Duration = Duration::from_secs(15);
+
+/// The cluster as one login sees it.
+pub struct View {
+    admin: Admin,
+    catalog: Fresh<Catalog>,
+    disks: Fresh<Disks>,
+    groups: Fresh<GroupCatalog>,
+    rates: Rates,
+    use_: Mutex<Use>,
+}
+
+struct Use {
+    last: Instant,
+    is_swept: bool,
+}
+
+impl View {
+    /// Of a cluster to which nothing needs to be connected yet.
+    pub fn new(admin: Admin) -> Arc<View> {
+        Arc::new(View {
+            admin,
+            catalog: Fresh::default(),
+            disks: Fresh::default(),
+            groups: Fresh::default(),
+            rates: Rates::default(),
+            use_: Mutex::new(Use { last: Instant::now(), is_swept: false }),
+        })
+    }
+
+    /// Administrative requests.
+    pub fn admin(&self) -> &Admin {
+        &self.admin
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> &Cluster {
+        self.admin.cluster()
+    }
+
+    /// All topics.
+    pub async fn catalog(&self) -> Result<Arc<Catalog>, ClientError> {
+        self.catalog.get(CATALOG_AGE, || Catalog::read(self.cluster())).await
+    }
+
+    /// The log directories of all brokers.
+    pub async fn disks(&self) -> Result<Arc<Disks>, ClientError> {
+        let read = || async {
+            let catalog = self.catalog().await?;
+            Ok(Disks::read(self.cluster(), catalog.brokers.keys().copied()).await)
+        };
+        self.disks.get(DISKS_AGE, read).await
+    }
+
+    /// All groups.
+    pub async fn groups(&self) -> Result<Arc<GroupCatalog>, ClientError> {
+        self.groups.get(CATALOG_AGE, || GroupCatalog::read(self.cluster())).await
+    }
+
+    /// What was measured lately, and a new measurement in the background if one is due.
+    pub fn rates(self: &Arc<View>) -> Arc<rates::Measured> {
+        self.rates.measure_if_due(self);
+        self.rates.measured()
+    }
+
+    /// Forgets what a change has made untrue.
+    pub async fn forget(&self) {
+        self.catalog.clear().await;
+        self.disks.clear().await;
+        self.groups.clear().await;
+    }
+
+    /// Notes a request; readings are dropped some time after the last one.
+    pub fn touch(self: &Arc<View>) {
+        let mut used = self.use_.lock();
+        used.last = Instant::now();
+        if !std::mem::replace(&mut used.is_swept, true) {
+            tokio::spawn(sweep(Arc::clone(self)));
+        }
+    }
+}
+
+async fn sweep(view: Arc<View>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let is_idle = {
+            let mut used = view.use_.lock();
+            let is_idle = used.last.elapsed() >= IDLE_MAX;
+            used.is_swept = !is_idle;
+            is_idle
+        };
+        if is_idle {
+            view.forget().await;
+            view.rates.clear();
+            return;
+        }
+    }
+}
+
+/// Sends a request to each of these brokers at the same time, and gives their answers in the order of the brokers.
+pub async fn ask_each<R>(
+    cluster: &Cluster,
+    requests: impl IntoIterator<Item = (i32, R)>,
+) -> Vec<(i32, Result<R::Response, ClientError>)>
+where
+    R: Request + Send + Sync + 'static,
+    R::Response: Send,
+{
+    let mut asked = JoinSet::new();
+    for (id, request) in requests {
+        let cluster = cluster.clone();
+        asked.spawn(async move {
+            let answer = match cluster.broker(id).await {
+                Ok(connection) => connection.send(&request).await,
+                Err(error) => Err(error),
+            };
+            (id, answer)
+        });
+    }
+    let mut answers = asked.join_all().await;
+    answers.sort_by_key(|(id, _)| *id);
+    answers
+}

@@ -1,0 +1,243 @@
+//! What every request passes: the headers of every answer, the host, the origin, read-only mode, and the login.
+//!
+//! - Answers forbid scripts, styles, frames and connections from elsewhere, and inline ones too.
+//! - A name of another site is refused where no login is needed ([`Hosts`]): it may point here by DNS rebinding.
+//! - A change must come from a page of this console (`Sec-Fetch-Site`, `Origin`), or from a program, which sends neither and no
+//!   form. Sessions have a cookie with `SameSite=Strict` besides.
+//! - In read-only mode, a change is refused before anything else looks at it.
+
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName, ORIGIN, REFERRER_POLICY,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Redirect, Response};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::page::{self, is_api};
+use crate::problem::Problem;
+use crate::session::{Person, basic};
+use crate::settings::{Hosts, Login};
+use crate::state::{Console, LoginProblem};
+use crate::{api, pages};
+
+/// The largest body of a request.
+const BODY_MAX: usize = 4 << 20;
+/// Only what this server serves, nothing inline, in no frame.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+/// Nothing of a browser is used.
+const PERMISSIONS: &str = "camera=(), geolocation=(), microphone=(), payment=(), usb=()";
+/// What a program is asked for.
+const CHALLENGE: &str = "Basic realm=\"Thalweg\", charset=\"UTF-8\"";
+
+impl Console {
+    /// Its pages and its API, behind the checks.
+    pub fn router(&self) -> Router {
+        Router::new()
+            .merge(pages::routes())
+            .merge(api::routes())
+            .fallback(pages::missing)
+            .layer(DefaultBodyLimit::max(BODY_MAX))
+            .layer(from_fn_with_state(self.clone(), enter))
+            .layer(from_fn_with_state(self.clone(), protect))
+            .with_state(self.clone())
+    }
+}
+
+async fn protect(State(console): State<Console>, request: Request, next: Next) -> Response {
+    let checked = check(&console, request.method(), request.uri(), request.headers());
+    let mut response = match checked {
+        Ok(()) => next.run(request).await,
+        Err(problem) => page::refusal(request.uri().path(), &problem),
+    };
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    headers.insert(HeaderName::from_static("permissions-policy"), HeaderValue::from_static(PERMISSIONS));
+    let same_origin = HeaderValue::from_static("same-origin");
+    headers.insert(HeaderName::from_static("cross-origin-opener-policy"), same_origin.clone());
+    headers.insert(HeaderName::from_static("cross-origin-resource-policy"), same_origin);
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+fn check(console: &Console, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+    let host = uri.authority().map(|authority| authority.as_str()).or(host).unwrap_or_default();
+    if let Hosts::Local(names) = &console.settings().hosts
+        && !is_local(host, |name| names.contains(name))
+    {
+        let message = format!(
+            "This console does not answer to the name {host:?}: another site may have pointed its name here. Use localhost or an IP \
+             address, or allow the name (thalweg.console.hosts, --allow-host)"
+        );
+        return Err(Problem {
+            status: StatusCode::MISDIRECTED_REQUEST,
+            ..Problem::forbidden("wrong host", message)
+        });
+    }
+    if matches!(*method, Method::GET | Method::HEAD) {
+        return Ok(());
+    }
+    if !is_own(host, headers) {
+        let message =
+            "Changes are taken from the pages of this console and from programs, not from other sites";
+        return Err(Problem::forbidden("cross-site request", message));
+    }
+    if console.settings().read_only && !matches!(uri.path(), "/login" | "/logout") {
+        let message =
+            "This console is read-only: it was started with thalweg.console.read.only or --read-only";
+        return Err(Problem::forbidden("read-only", message));
+    }
+    Ok(())
+}
+
+/// Whether a host of a request cannot be the name of another site.
+fn is_local(host: &str, is_known: impl Fn(&str) -> bool) -> bool {
+    let has_port = host.rsplit_once(':').filter(|(name, port)| {
+        port.bytes().all(|byte| byte.is_ascii_digit()) && (!name.contains(':') || name.ends_with(']'))
+    });
+    let name = has_port.map_or(host, |(name, _)| name).to_ascii_lowercase();
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);
+    name == "localhost" || address.parse::<IpAddr>().is_ok() || is_known(&name)
+}
+
+/// Whether a change comes from a page of this console, or from a program.
+fn is_own(host: &str, headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or("?"));
+    if let Some(site) = text(HeaderName::from_static("sec-fetch-site")) {
+        return site == "same-origin";
+    }
+    if let Some(origin) = text(ORIGIN) {
+        let authority = origin.split_once("://").map(|(_, authority)| authority);
+        return authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host));
+    }
+    // A form of a page without either header would be one of an ancient browser.
+    let kind = text(CONTENT_TYPE).unwrap_or_default().to_ascii_lowercase();
+    !["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"]
+        .iter()
+        .any(|form| kind.starts_with(form))
+}
+
+/// Lets a request in with its person, or asks for a login.
+async fn enter(State(console): State<Console>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    if matches!(path, "/login" | "/logout") || path.starts_with("/assets/") {
+        return next.run(request).await;
+    }
+    // The body stays behind: it cannot be shared between threads.
+    let (mut parts, body) = request.into_parts();
+    match person(&console, &parts).await {
+        Ok(person) => {
+            person.view.touch();
+            parts.extensions.insert(person);
+            next.run(Request::from_parts(parts, body)).await
+        }
+        Err(refused) => *refused,
+    }
+}
+
+async fn person(console: &Console, request: &Parts) -> Result<Arc<Person>, Box<Response>> {
+    let path = request.uri.path();
+    let failed = |problem: &Problem| Box::new(page::refusal(path, problem));
+    match &console.settings().login {
+        Login::None => return console.everyone().map_err(|problem| failed(&problem)),
+        Login::Impossible(reason) => return Err(failed(&Problem::forbidden("no login", reason.as_str()))),
+        Login::Password(_) => {}
+    }
+    if let Some(person) = console.sessions().person(&request.headers) {
+        return Ok(person);
+    }
+    if let Some((user, password)) = basic(&request.headers) {
+        match console.log_in(&user, &password).await {
+            Ok((person, login)) => {
+                console.sessions().remember(Arc::clone(&person), login);
+                return Ok(person);
+            }
+            Err(LoginProblem::Failed(problem)) => return Err(failed(&problem)),
+            Err(LoginProblem::Wrong) => {}
+        }
+    } else if !is_api(path) {
+        let next = request.uri.path_and_query().map_or("/", |next| next.as_str());
+        let page = match request.method {
+            Method::GET if path != "/" => format!("/login?next={}", page::encode(next)),
+            _ => "/login".to_owned(),
+        };
+        return Err(Box::new(Redirect::to(&page).into_response()));
+    }
+    let message =
+        "This console asks for a user and a password of the cluster (HTTP Basic, or the page /login)";
+    let problem =
+        Problem { status: StatusCode::UNAUTHORIZED, ..Problem::forbidden("unauthenticated", message) };
+    let mut response = failed(&problem);
+    // A browser would show its own dialog.
+    if !request.headers.contains_key("sec-fetch-mode") {
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
+    }
+    Err(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_other_sites_are_not_local() {
+        let known = |name: &str| name == "console.example.org";
+        for local in [
+            "localhost",
+            "LOCALHOST:9090",
+            "127.0.0.1:9090",
+            "[::1]:9090",
+            "[::1]",
+            "10.0.0.7",
+            "console.example.org:80",
+        ] {
+            assert!(is_local(local, known), "{local}");
+        }
+        for other in [
+            "",
+            "evil.example",
+            "localhost.evil.example:9090",
+            "127.0.0.1.evil.example",
+            "evil.example:localhost",
+        ] {
+            assert!(!is_local(other, known), "{other}");
+        }
+    }
+
+    #[test]
+    fn changes_come_from_own_pages_or_programs() {
+        let of = |headers: &[(&'static str, &'static str)]| {
+            let headers = headers
+                .iter()
+                .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+            is_own("localhost:9090", &headers.collect())
+        };
+        assert!(of(&[
+            ("sec-fetch-site", "same-origin"),
+            ("content-type", "application/x-www-form-urlencoded")
+        ]));
+        assert!(of(&[("origin", "http://LOCALHOST:9090")]));
+        assert!(of(&[("content-type", "application/json")]) && of(&[]));
+        assert!(!of(&[("sec-fetch-site", "cross-site"), ("origin", "http://localhost:9090")]));
+        assert!(!of(&[("sec-fetch-site", "same-site")]) && !of(&[("sec-fetch-site", "none")]));
+        assert!(!of(&[("origin", "null")]) && !of(&[("origin", "http://localhost:9091")]));
+        assert!(!of(&[("origin", "http://evil.example"), ("content-type", "application/json")]));
+        for form in [
+            "application/x-www-form-urlencoded",
+            "Text/Plain;charset=utf-8",
+            "multipart/form-data; boundary=x",
+        ] {
+            assert!(!of(&[("content-type", form)]), "{form}");
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The frame of every page: its head, the navigation, notes, and what tables and forms have in common.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{DOCTYPE, Markup, html};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::assets;
+use crate::cluster::View;
+use crate::problem::Problem;
+use crate::session::Person;
+use crate::state::{Console, Note};
+
+/// What stands unescaped in an address.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A place in the navigation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    Overview,
+    Topics,
+    Groups,
+    Transactions,
+    Streams,
+    Brokers,
+    Quorum,
+    Access,
+    Users,
+    Quotas,
+    Login,
+}
+
+/// A place with its name and path.
+type Place = (Section, &'static str, &'static str);
+
+/// The navigation: groups of places.
+const NAVIGATION: [(&str, &[Place]); 3] = [
+    (
+        "Data",
+        &[
+            (Section::Overview, "Overview", "/"),
+            (Section::Topics, "Topics", "/topics"),
+            (Section::Groups, "Groups", "/groups"),
+            (Section::Transactions, "Transactions", "/transactions"),
+            (Section::Streams, "Streams", "/streams"),
+        ],
+    ),
+    (
+        "Cluster",
+        &[(Section::Brokers, "Brokers", "/brokers"), (Section::Quorum, "Quorum and features", "/quorum")],
+    ),
+    (
+        "Access",
+        &[
+            (Section::Access, "ACLs", "/acls"),
+            (Section::Users, "Users", "/users"),
+            (Section::Quotas, "Quotas", "/quotas"),
+        ],
+    ),
+];
+
+/// What a page is made with: who asks, and what is shown around it.
+pub struct Shell {
+    person: Option<Arc<Person>>,
+    note: Option<Note>,
+    is_read_only: bool,
+    has_login: bool,
+    has_streams: bool,
+    has_metrics: bool,
+}
+
+impl FromRequestParts<Console> for Shell {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Shell, Response> {
+        let query = parts.uri.query().unwrap_or_default();
+        let note = query.split('&').find_map(|pair| pair.strip_prefix("note="));
+        Ok(Shell {
+            person: parts.extensions.get::<Arc<Person>>().cloned(),
+            note: note.and_then(|name| console.note(name)),
+            is_read_only: console.settings().read_only,
+            has_login: console.has_login(),
+            has_streams: console.settings().streams.is_some(),
+            has_metrics: console.settings().has_metrics,
+        })
+    }
+}
+
+impl Shell {
+    /// The cluster, as the one who asks sees it.
+    pub fn view(&self) -> &Arc<View> {
+        &self.person.as_ref().expect("the person is missing only on pages that are open to all").view
+    }
+
+    /// Whether changes are refused.
+    pub fn is_read_only(&self) -> bool {
+        self.is_read_only
+    }
+
+    /// The page of a reading, or of the problem with it.
+    pub fn answer<P: Into<Problem>>(
+        &self,
+        section: Section,
+        title: &str,
+        body: Result<Markup, P>,
+    ) -> Response {
+        match body.map_err(Into::into) {
+            Ok(body) => respond(StatusCode::OK, &self.frame(Some(section), title, &body)),
+            Err(problem) => respond(problem.status, &self.frame(Some(section), title, &complaint(&problem))),
+        }
+    }
+
+    /// The page of what was not found or not allowed.
+    pub fn refuse(&self, problem: &Problem) -> Response {
+        respond(problem.status, &self.frame(None, "Not served", &complaint(problem)))
+    }
+
+    fn frame(&self, section: Option<Section>, title: &str, body: &Markup) -> Markup {
+        let user = self.person.as_ref().and_then(|person| person.user.as_deref());
+        html! {
+            (DOCTYPE)
+            html lang="en" {
+                (head(title))
+                body {
+                    a class="skip" href="#main" { "Skip to the content" }
+                    header class="top" {
+                        a class="brand" href="/" { (logo()) span { "Thalweg" } }
+                        @if self.is_read_only { span class="badge" { "read-only" } }
+                        span class="spacer" {}
+                        @if self.person.is_some() {
+                            @if let Some(user) = user {
+                                span class="user" { span class="quiet" { "Logged in as " } bdi { (user) } }
+                                form method="post" action="/logout" { button class="plain" { "Log out" } }
+                            } @else if !self.has_login {
+                                span class="user quiet" { "No login" }
+                            }
+                        }
+                    }
+                    @if self.person.is_some() { (self.navigation(section)) }
+                    main id="main" tabindex="-1" {
+                        @if let Some(note) = &self.note { (self::note(note)) }
+                        h1 { (title) }
+                        (body)
+                    }
+                }
+            }
+        }
+    }
+
+    fn navigation(&self, section: Option<Section>) -> Markup {
+        let is_shown = |place| place != Section::Streams || self.has_streams;
+        html! {
+            nav class="side" aria-label="Main" {
+                ul {
+                    @for (group, places) in NAVIGATION {
+                        li class="group" { (group) }
+                        @for (place, name, path) in places.iter().filter(|(place, ..)| is_shown(*place)) {
+                            li { a href=(path) aria-current=[(section == Some(*place)).then_some("page")] { (name) } }
+                        }
+                    }
+                    li class="group" { "For programs" }
+                    li { a href="/api/v1/openapi.json" { "API" } }
+                    @if self.has_metrics { li { a href="/metrics" { "Metrics" } } }
+                }
+            }
+        }
+    }
+}
+
+fn head(title: &str) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            title { (title) " · Thalweg" }
+            link rel="icon" href=(assets::path("icon.svg"));
+            link rel="stylesheet" href=(assets::path("console.css"));
+            script src=(assets::path("console.js")) defer {}
+        }
+    }
+}
+
+fn logo() -> Markup {
+    html! {
+        svg class="logo" viewBox="0 0 32 32" width="22" height="22" aria-hidden="true" {
+            path d="M4 5c9 0 3 11 12 11s3 11 12 11" {}
+            path class="bank" d="M4 14c5 0 2 7 8 9s6 4 8 4M12 5c5 0 4 3 8 5s3 8 8 8" {}
+        }
+    }
+}
+
+fn note(note: &Note) -> Markup {
+    html! {
+        @if note.is_error {
+            p class="note bad" role="alert" { (note.text) }
+        } @else {
+            p class="note good" role="status" { (note.text) }
+        }
+    }
+}
+
+fn complaint(problem: &Problem) -> Markup {
+    html! {
+        p class="note bad" role="alert" { (problem.message) }
+        p { a href="/" { "Back to the overview" } }
+    }
+}
+
+fn respond(status: StatusCode, page: &Markup) -> Response {
+    (status, [(CONTENT_TYPE, "text/html; charset=utf-8")], page.0.clone()).into_response()
+}
+
+/// Whether a path is one of the API.
+pub fn is_api(path: &str) -> bool {
+    path.starts_with("/api/")
+}
+
+/// A refusal before anybody is known: JSON for the API, a page otherwise.
+pub fn refusal(path: &str, problem: &Problem) -> Response {
+    if is_api(path) {
+        return json(problem.status, &problem.answer());
+    }
+    let shell = Shell {
+        person: None,
+        note: None,
+        is_read_only: false,
+        has_login: false,
+        has_streams: false,
+        has_metrics: false,
+    };
+    shell.refuse(problem)
+}
+
+/// An answer of the API.
+pub fn json(status: StatusCode, body: &impl serde::Serialize) -> Response {
+    match serde_json::to_string(body) {
+        Ok(mut text) => {
+            text.push('\n');
+            (status, [(CONTENT_TYPE, "application/json")], text).into_response()
+        }
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+/// Shows a page after a change, with what it brought.
+pub fn see_other(console: &Console, path: &str, note: Note) -> Response {
+    let name = console.keep(note);
+    let separator = if path.contains('?') { '&' } else { '?' };
+    Redirect::to(&format!("{path}{separator}note={name}")).into_response()
+}
+
+/// A text as a part of an address.
+pub fn encode(text: &str) -> String {
+    utf8_percent_encode(text, PLAIN).to_string()
+}
+
+/// The address with another page of the same list.
+pub fn with_page(uri: &Uri, page: usize) -> String {
+    let query = uri.query().unwrap_or_default();
+    let others = query
+        .split('&')
+        .filter(|pair| !pair.is_empty() && !pair.starts_with("page=") && !pair.starts_with("note="));
+    let mut address = format!("{}?", uri.path());
+    for pair in others {
+        address.push_str(pair);
+        address.push('&');
+    }
+    format!("{address}page={page}")
+}
+
+/// Links to the neighbouring pages of a list.
+pub fn pager(uri: &Uri, page: usize, pages: usize) -> Markup {
+    html! {
+        @if pages > 1 {
+            nav class="pager" aria-label="Pages" {
+                @if page > 1 { a href=(with_page(uri, page - 1)) rel="prev" { "‹ Previous" } }
+                span { "Page " (page) " of " (pages) }
+                @if page < pages { a href=(with_page(uri, page + 1)) rel="next" { "Next ›" } }
+            }
+        }
+    }
+}
+
+/// A figure with its name.
+pub fn figure(name: &str, value: &str, detail: Option<&str>) -> Markup {
+    html! {
+        div class="figure" {
+            dt { (name) }
+            dd { (value) @if let Some(detail) = detail { " " small { (detail) } } }
+        }
+    }
+}
+
+/// A value that may be missing.
+pub fn or_dash(value: Option<String>) -> Markup {
+    html! { @match value { Some(value) => (value), None => span class="quiet" title="not known" { "–" } } }
+}

@@ -1,0 +1,121 @@
+//! Logging in and out. The cluster checks the password; the console keeps a session.
+
+use axum::Form;
+use axum::extract::{Query, State};
+use axum::http::header::SET_COOKIE;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use crate::page::{Section, Shell};
+use crate::problem::Problem;
+use crate::session::{LIFETIME_MAX, cookie_name};
+use crate::state::{Console, LoginProblem};
+
+/// Where a login leads to.
+#[derive(Deserialize)]
+pub struct Next {
+    next: Option<String>,
+}
+
+/// A login.
+#[derive(Deserialize)]
+pub struct Login {
+    user: String,
+    password: String,
+    next: Option<String>,
+}
+
+/// Asks for a name and a password.
+pub async fn ask(State(console): State<Console>, shell: Shell, Query(next): Query<Next>) -> Response {
+    if !console.has_login() {
+        return Redirect::to("/").into_response();
+    }
+    let form = form(next.next.as_deref(), "", None);
+    shell.answer::<Problem>(Section::Login, "Log in", Ok(form))
+}
+
+/// Has the cluster check them.
+pub async fn check(
+    State(console): State<Console>,
+    shell: Shell,
+    headers: HeaderMap,
+    Form(login): Form<Login>,
+) -> Response {
+    if !console.has_login() {
+        return Redirect::to("/").into_response();
+    }
+    let problem = match console.log_in(&login.user, &login.password).await {
+        Ok((person, key)) => {
+            let session = console.sessions().begin(person, key);
+            let mut response = Redirect::to(own_path(login.next.as_deref())).into_response();
+            response
+                .headers_mut()
+                .insert(SET_COOKIE, cookie(&console, &headers, &session, LIFETIME_MAX.as_secs()));
+            return response;
+        }
+        Err(LoginProblem::Wrong) => {
+            let message = "The cluster does not take this user and password".to_owned();
+            Problem { status: StatusCode::UNAUTHORIZED, ..Problem::forbidden("unauthenticated", message) }
+        }
+        Err(LoginProblem::Failed(problem)) => problem,
+    };
+    let form = form(login.next.as_deref(), &login.user, Some(&problem.message));
+    let mut response = shell.answer::<Problem>(Section::Login, "Log in", Ok(form));
+    *response.status_mut() = problem.status;
+    response
+}
+
+/// Ends the session.
+pub async fn end(State(console): State<Console>, headers: HeaderMap) -> Response {
+    console.sessions().end(&headers);
+    let mut response = Redirect::to("/login").into_response();
+    response.headers_mut().insert(SET_COOKIE, cookie(&console, &headers, "", 0));
+    response
+}
+
+fn cookie(console: &Console, headers: &HeaderMap, session: &str, seconds: u64) -> HeaderValue {
+    let secure = if console.settings().is_https { "; Secure" } else { "" };
+    let name = cookie_name(headers);
+    let text = format!("{name}={session}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
+    HeaderValue::from_str(&text).expect("a name of digits and a value of hexadecimal digits are a header")
+}
+
+/// A path of this console, never an address elsewhere.
+fn own_path(next: Option<&str>) -> &str {
+    let is_own = |next: &&str| {
+        next.starts_with('/')
+            && !next.starts_with("//")
+            && !next.contains('\\')
+            && next.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    next.filter(is_own).unwrap_or("/")
+}
+
+fn form(next: Option<&str>, user: &str, problem: Option<&str>) -> Markup {
+    html! {
+        form class="card narrow stack" method="post" action="/login" {
+            @if let Some(problem) = problem { p class="note bad" role="alert" { (problem) } }
+            p class="quiet" { "With a user of the cluster. What you may see and do here is what the cluster lets this user see and do." }
+            @if let Some(next) = next { input type="hidden" name="next" value=(next); }
+            label { "User" input name="user" value=(user) required autocomplete="username" autocapitalize="none" spellcheck="false"; }
+            label { "Password" input name="password" type="password" required autocomplete="current-password"; }
+            button class="primary" { "Log in" }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_leads_to_a_page_of_this_console() {
+        assert_eq!(own_path(Some("/topics?page=2")), "/topics?page=2");
+        for elsewhere in ["//evil.example", "https://evil.example", "/\\evil.example", "", "topics", "/a\nb"]
+        {
+            assert_eq!(own_path(Some(elsewhere)), "/", "{elsewhere}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The pages: each handler reads through a view and writes HTML, or makes a change and leads to a page that shows it.
+
+mod access;
+mod brokers;
+mod configuration;
+mod group;
+mod groups;
+mod login;
+mod overview;
+mod streams;
+mod topic;
+mod topics;
+mod transactions;
+mod users;
+
+use axum::Router;
+use axum::http::Uri;
+use axum::response::Response;
+use axum::routing::{get, post};
+
+use crate::assets;
+use crate::page::{self, Shell, is_api};
+use crate::problem::Problem;
+use crate::state::Console;
+
+/// All pages.
+pub fn routes() -> Router<Console> {
+    Router::new()
+        .route("/", get(overview::show))
+        .route("/topics", get(topics::list))
+        .route("/create-topic", get(topic::ask_creation).post(topic::create))
+        .route("/topics/{name}", get(topic::show))
+        .route("/topics/{name}/configuration", get(topic::configuration).post(topic::configure))
+        .route("/topics/{name}/partitions", post(topic::grow))
+        .route("/topics/{name}/delete", post(topic::delete))
+        .route("/groups", get(groups::list))
+        .route("/group", get(group::show))
+        .route("/group/reset", get(group::ask_reset).post(group::reset))
+        .route("/group/delete-offset", post(group::delete_offset))
+        .route("/group/delete", post(group::delete))
+        .route("/topics/{name}/producers", get(transactions::producers))
+        .route("/acls", get(access::list).post(access::create))
+        .route("/acls/delete", post(access::delete))
+        .route("/acls/rights", get(access::rights))
+        .route("/users", get(users::list).post(users::set_password))
+        .route("/users/remove", post(users::remove))
+        .route("/quotas", get(users::quotas).post(users::set_quota))
+        .route("/transactions", get(transactions::list))
+        .route("/transaction", get(transactions::show))
+        .route("/brokers", get(brokers::list))
+        .route("/brokers/{id}", get(brokers::show).post(brokers::configure))
+        .route("/quorum", get(brokers::quorum))
+        .route("/streams", get(streams::list).post(streams::create))
+        .route("/streams-check", get(streams::check))
+        .route("/create-stream", get(streams::ask_creation))
+        .route("/streams/{name}", get(streams::show))
+        .route("/streams/{name}/{verb}", post(streams::change))
+        .route("/login", get(login::ask).post(login::check))
+        .route("/logout", post(login::end))
+        .route("/assets/{name}", get(assets::serve))
+}
+
+/// What is not there.
+pub async fn missing(shell: Shell, uri: Uri) -> Response {
+    let problem = Problem::missing(format!("There is nothing at {}", uri.path()));
+    match is_api(uri.path()) {
+        true => page::refusal(uri.path(), &problem),
+        false => shell.refuse(&problem),
+    }
+}

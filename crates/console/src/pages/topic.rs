@@ -1,0 +1,281 @@
+//! One topic: partitions, configuration, and its changes.
+
+use axum::Form;
+use axum::extract::{Path, Query, State};
+use axum::http::Uri;
+use axum::response::Response;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::configuration::{self, Change, Shown};
+use crate::cluster::configs::{self, Configured};
+use crate::cluster::topic::{self, Partition, Topic, TopicCreation};
+use crate::cluster::topics;
+use crate::format;
+use crate::page::{Section, Shell, encode, figure, or_dash, pager, see_other};
+use crate::problem::Problem;
+use crate::state::{Console, Note};
+
+/// Partitions on a page.
+const PER_PAGE: usize = 200;
+
+/// A page of partitions.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Paged {
+    page: usize,
+}
+
+/// Shows the partitions.
+pub async fn show(shell: Shell, uri: Uri, Path(name): Path<String>, Query(paged): Query<Paged>) -> Response {
+    let topic = topic::read(shell.view(), &name).await;
+    let body = topic.map(|topic| {
+        html! {
+            (tabs(&name, "partitions"))
+            (partitions(&uri, &topic, paged.page))
+            @if !shell.is_read_only() { (changes(&topic)) }
+        }
+    });
+    shell.answer(Section::Topics, &name, body)
+}
+
+/// Shows the configuration.
+pub async fn configuration(shell: Shell, Path(name): Path<String>, Query(shown): Query<Shown>) -> Response {
+    let lines = configs::read(shell.view(), &Configured::Topic(name.clone())).await;
+    let body = lines.map(|lines| {
+        html! {
+            (tabs(&name, "configuration"))
+            (configuration::table(&format!("{}/configuration", path(&name)), &lines, &shown, !shell.is_read_only()))
+        }
+    });
+    shell.answer(Section::Topics, &name, body)
+}
+
+/// Changes the configuration.
+pub async fn configure(
+    State(console): State<Console>,
+    shell: Shell,
+    Path(name): Path<String>,
+    Form(change): Form<Change>,
+) -> Response {
+    let words = change.words();
+    let done = configs::alter(shell.view(), &Configured::Topic(name.clone()), change.changes()).await;
+    see_other(&console, &format!("{}/configuration", path(&name)), Note::of(done, words))
+}
+
+/// Adds partitions.
+#[derive(Deserialize)]
+pub struct Growth {
+    partitions: i32,
+}
+
+/// Adds partitions.
+pub async fn grow(
+    State(console): State<Console>,
+    shell: Shell,
+    Path(name): Path<String>,
+    Form(growth): Form<Growth>,
+) -> Response {
+    let done = topic::grow(shell.view(), &name, growth.partitions).await;
+    see_other(&console, &path(&name), Note::of(done, format!("{name} has {} partitions.", growth.partitions)))
+}
+
+/// A deletion, with the name that was typed.
+#[derive(Deserialize)]
+pub struct Deletion {
+    confirm: String,
+}
+
+/// Deletes the topic, if its name was typed.
+pub async fn delete(
+    State(console): State<Console>,
+    shell: Shell,
+    Path(name): Path<String>,
+    Form(deletion): Form<Deletion>,
+) -> Response {
+    if deletion.confirm != name {
+        let note = Note::error(format!("{name} was not deleted: {:?} is not its name.", deletion.confirm));
+        return see_other(&console, &path(&name), note);
+    }
+    match topic::delete(shell.view(), &name).await {
+        Ok(()) => see_other(&console, "/topics", Note::done(format!("{name} was deleted."))),
+        Err(error) => see_other(&console, &path(&name), Note::error(Problem::from(error).message)),
+    }
+}
+
+/// A new topic, as the form has it.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Creation {
+    name: String,
+    partitions: String,
+    replicas: String,
+    configuration: String,
+}
+
+/// Asks for a new topic.
+pub async fn ask_creation(shell: Shell) -> Response {
+    shell.answer::<Problem>(Section::Topics, "Create a topic", Ok(creation_form(&Creation::default(), None)))
+}
+
+/// Creates a topic.
+pub async fn create(
+    State(console): State<Console>,
+    shell: Shell,
+    Form(creation): Form<Creation>,
+) -> Response {
+    let created = async {
+        topic::create(shell.view(), creation.read()?).await?;
+        Ok::<(), Problem>(())
+    };
+    match created.await {
+        Ok(()) => {
+            let note = Note::done(format!("{} was created.", creation.name));
+            see_other(&console, &path(creation.name.trim()), note)
+        }
+        Err(problem) => {
+            let form = creation_form(&creation, Some(&problem.message));
+            let mut response = shell.answer::<Problem>(Section::Topics, "Create a topic", Ok(form));
+            *response.status_mut() = problem.status;
+            response
+        }
+    }
+}
+
+impl Creation {
+    fn read(&self) -> Result<TopicCreation, Problem> {
+        let number = |name: &str, text: &str| match text.trim() {
+            "" => Ok(None),
+            text => {
+                let parsed = text.parse::<i32>();
+                parsed.map(Some).map_err(|_| Problem::wrong(format!("{name}: {text:?} is not a number")))
+            }
+        };
+        let replicas = number("Replicas", &self.replicas)?;
+        let replicas = replicas.map(|replicas| i16::try_from(replicas).unwrap_or(i16::MAX));
+        let mut configuration = std::collections::BTreeMap::new();
+        for line in self.configuration.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let Some((key, value)) = line.split_once('=') else {
+                return Err(Problem::wrong(format!("Configuration: {line:?} is not PROPERTY=VALUE")));
+            };
+            configuration.insert(key.trim().to_owned(), value.trim().to_owned());
+        }
+        Ok(TopicCreation {
+            name: self.name.trim().to_owned(),
+            partitions: number("Partitions", &self.partitions)?,
+            replicas,
+            configuration,
+        })
+    }
+}
+
+fn creation_form(creation: &Creation, problem: Option<&str>) -> Markup {
+    html! {
+        @if let Some(problem) = problem { p class="note bad" role="alert" { (problem) } }
+        form class="card narrow stack" method="post" action="/create-topic" {
+            label { "Name" input name="name" value=(creation.name) required maxlength="249" pattern="[A-Za-z0-9._\\-]+" autocapitalize="none" spellcheck="false" autofocus;
+                span class="hint" { "Letters, digits, dots, underscores and hyphens." } }
+            div class="row" {
+                label { "Partitions" input name="partitions" value=(creation.partitions) inputmode="numeric" placeholder="the cluster's default"; }
+                label { "Replicas" input name="replicas" value=(creation.replicas) inputmode="numeric" placeholder="the cluster's default"; }
+            }
+            label { "Configuration" textarea name="configuration" placeholder="retention.ms=86400000" spellcheck="false" { (creation.configuration) }
+                span class="hint" { "A property on each line, as PROPERTY=VALUE. What is not here has the cluster's default." } }
+            div class="actions" { button class="primary" { "Create" } a class="button" href="/topics" { "Cancel" } }
+        }
+    }
+}
+
+/// The path of a topic.
+pub fn path(name: &str) -> String {
+    format!("/topics/{}", encode(name))
+}
+
+/// What there is about a topic.
+pub fn tabs(name: &str, shown: &str) -> Markup {
+    let path = path(name);
+    let tabs = [
+        ("partitions", "Partitions", path.clone()),
+        ("configuration", "Configuration", format!("{path}/configuration")),
+        ("producers", "Producers", format!("{path}/producers")),
+    ];
+    html! {
+        nav class="tabs" aria-label="Topic" {
+            @for (tab, title, path) in tabs { a href=(path) aria-current=[(tab == shown).then_some("page")] { (title) } }
+        }
+    }
+}
+
+fn partitions(uri: &Uri, topic: &Topic, page: usize) -> Markup {
+    let (page, pages, range) = topics::page_of(topic.partitions.len(), page, PER_PAGE);
+    let replicas = topic.partitions.first().map_or(0, |first| first.replicas.len());
+    html! {
+        div id="partitions" data-live {
+            dl class="figures" {
+                (figure("Partitions", &format::count(topic.partitions.len()), None))
+                (figure("Replicas", &format::count(replicas), None))
+                (figure("Records", &format::count(topic.records), Some("at most")))
+                @if let Some(bytes) = topic.bytes { (figure("Data", &format::bytes(bytes), Some("over all replicas"))) }
+            }
+            div class="table" tabindex="0" role="region" aria-label="Partitions" {
+                table {
+                    thead { tr {
+                        th scope="col" class="number" { "Partition" } th scope="col" class="number" { "Leader" } th scope="col" class="number" { "Epoch" }
+                        th scope="col" { "Replicas" } th scope="col" { "In sync" }
+                        th scope="col" class="number" { "Start" } th scope="col" class="number" { "End" }
+                        th scope="col" class="number" { "Records" } th scope="col" class="number" { "Data of the leader" }
+                    } }
+                    tbody { @for partition in &topic.partitions[range] { (row(partition)) } }
+                }
+            }
+            (pager(uri, page, pages))
+            p class="quiet" { "Topic id " code { (topic.id) } @if topic.is_internal { " · one of the cluster's own" } }
+        }
+    }
+}
+
+fn row(partition: &Partition) -> Markup {
+    let records = partition.end.zip(partition.start).map(|(end, start)| format::count(end - start));
+    let is_short = partition.in_sync.len() < partition.replicas.len();
+    html! {
+        tr {
+            th scope="row" class="number" { (partition.index) }
+            td class="number" { @match partition.leader {
+                Some(leader) => (leader),
+                None => span class="badge bad" { "none" },
+            } }
+            td class="number" { (partition.leader_epoch) }
+            td { (format::ids(&partition.replicas)) }
+            td { @if is_short { span class="badge warn" { (format::ids(&partition.in_sync)) } } @else { (format::ids(&partition.in_sync)) } }
+            td class="number" { (or_dash(partition.start.map(format::count))) }
+            td class="number" { (or_dash(partition.end.map(format::count))) }
+            td class="number" { (or_dash(records)) }
+            td class="number" { (or_dash(partition.bytes.map(format::bytes))) }
+        }
+    }
+}
+
+fn changes(topic: &Topic) -> Markup {
+    let path = path(&topic.name);
+    html! {
+        h2 { "Change" }
+        div class="row" {
+            details class="card" {
+                summary { "Add partitions" }
+                form class="stack" method="post" action=(format!("{path}/partitions")) {
+                    label { "Partitions in all" input name="partitions" type="number" required min=(topic.partitions.len() + 1) value=(topic.partitions.len() + 1);
+                        span class="hint" { "Partitions cannot be removed again, and keys may go to other partitions from then on." } }
+                    button class="primary" { "Add" }
+                }
+            }
+            details class="card" {
+                summary { "Delete this topic" }
+                form class="stack" method="post" action=(format!("{path}/delete")) {
+                    label { "Type the topic's name" input name="confirm" required autocomplete="off" spellcheck="false" data-expect=(topic.name);
+                        span class="hint" { "All records of " strong { (topic.name) } " are lost. There is no way back." } }
+                    button class="danger" { "Delete" }
+                }
+            }
+        }
+    }
+}

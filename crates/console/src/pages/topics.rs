@@ -1,0 +1,92 @@
+//! The list of topics.
+
+use axum::extract::Query;
+use axum::http::Uri;
+use axum::response::Response;
+use maud::{Markup, html};
+
+use crate::cluster::topics::{self, TopicList, TopicQuery, TopicRow};
+use crate::format;
+use crate::page::{Section, Shell, encode, or_dash, pager};
+
+/// Shows it.
+pub async fn list(shell: Shell, uri: Uri, Query(query): Query<TopicQuery>) -> Response {
+    let list = topics::list(shell.view(), &query).await;
+    shell.answer(Section::Topics, "Topics", list.map(|list| body(&shell, &uri, &query, &list)))
+}
+
+fn body(shell: &Shell, uri: &Uri, query: &TopicQuery, list: &TopicList) -> Markup {
+    html! {
+        (filter(query))
+        @if !shell.is_read_only() { p class="actions" { a class="button primary" href="/create-topic" { "Create a topic" } } }
+        div id="topics" data-live {
+            p class="quiet" {
+                (format::counted(list.matched, "topic"))
+                @if list.matched < list.total { " of " (format::count(list.total)) }
+            }
+            div class="table" tabindex="0" role="region" aria-label="Topics" {
+                table {
+                    thead { tr {
+                        th scope="col" { "Name" } th scope="col" class="number" { "Partitions" }
+                        th scope="col" class="number" { "Replicas" } th scope="col" { "State" }
+                        th scope="col" class="number" { "Data" } th scope="col" class="number" { "Records in" }
+                    } }
+                    tbody { @for topic in &list.topics { (row(topic)) } }
+                }
+            }
+            (pager(uri, list.page, list.pages))
+        }
+    }
+}
+
+fn row(topic: &TopicRow) -> Markup {
+    html! {
+        tr {
+            th scope="row" {
+                a href=(format!("/topics/{}", encode(&topic.name))) { (topic.name) }
+                @if topic.is_internal { " " span class="badge" { "internal" } }
+            }
+            td class="number" { (format::count(topic.partitions)) }
+            td class="number" { (topic.replicas) }
+            td { (state(topic)) }
+            td class="number" { (or_dash(topic.bytes.map(format::bytes))) }
+            td class="number" { (or_dash(topic.records_per_second.map(format::rate))) }
+        }
+    }
+}
+
+fn state(topic: &TopicRow) -> Markup {
+    html! {
+        @if topic.leaderless > 0 {
+            span class="badge bad" { (topic.leaderless) " without a leader" }
+        } @else if topic.under_replicated > 0 {
+            span class="badge warn" { (topic.under_replicated) " under-replicated" }
+        } @else {
+            span class="badge good" { "in sync" }
+        }
+    }
+}
+
+fn filter(query: &TopicQuery) -> Markup {
+    let option = |name: &str, value: &str, chosen: &str| {
+        html! { option value=(value) selected[value == chosen] { (name) } }
+    };
+    html! {
+        form class="filter" method="get" action="/topics" role="search" {
+            label { "Name" input type="search" name="filter" value=(query.filter) placeholder="a part of it"; }
+            label { "State" select name="state" {
+                (option("any", "", &query.state))
+                (option("under-replicated", "under-replicated", &query.state))
+                (option("without a leader", "leaderless", &query.state))
+            } }
+            label { "Order" select name="sort" {
+                (option("name", "", &query.sort))
+                (option("most partitions", "partitions", &query.sort))
+                (option("most data", "size", &query.sort))
+                (option("most records in", "rate", &query.sort))
+            } }
+            label class="check" { input type="checkbox" name="internal" value="on" checked[query.internal == "on"]; "Internal topics" }
+            button { "Show" }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Why a request is not answered: a status, a short kind for programs, and a sentence for people. The one place that maps
+//! errors of the cluster to HTTP.
+
+use axum::http::StatusCode;
+use serde::Serialize;
+use thalweg_client::ClientError;
+use thalweg_wire::ErrorCode;
+use utoipa::ToSchema;
+
+/// Why a request is not answered.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    pub status: StatusCode,
+    /// Kafka's name of the error, or a short one of the console.
+    pub kind: String,
+    pub message: String,
+}
+
+/// A problem, as the API answers it.
+#[derive(Serialize, ToSchema)]
+pub struct ErrorAnswer {
+    error: ErrorBody,
+}
+
+/// What went wrong.
+#[derive(Serialize, ToSchema)]
+struct ErrorBody {
+    /// Kafka's name of the error, or a short one of the console.
+    kind: String,
+    /// A sentence for people.
+    message: String,
+}
+
+impl Problem {
+    /// What was asked is not right.
+    pub fn wrong(message: impl Into<String>) -> Problem {
+        Problem { status: StatusCode::BAD_REQUEST, kind: "wrong request".to_owned(), message: message.into() }
+    }
+
+    /// What was asked for is not there.
+    pub fn missing(message: impl Into<String>) -> Problem {
+        Problem { status: StatusCode::NOT_FOUND, kind: "not found".to_owned(), message: message.into() }
+    }
+
+    /// What was asked is not allowed here, whatever the cluster says.
+    pub fn forbidden(kind: &str, message: impl Into<String>) -> Problem {
+        Problem { status: StatusCode::FORBIDDEN, kind: kind.to_owned(), message: message.into() }
+    }
+
+    /// As the API answers it.
+    pub fn answer(&self) -> ErrorAnswer {
+        ErrorAnswer { error: ErrorBody { kind: self.kind.clone(), message: self.message.clone() } }
+    }
+}
+
+impl From<ClientError> for Problem {
+    fn from(error: ClientError) -> Problem {
+        let (status, kind) = match &error {
+            ClientError::Refused(refused) => (status_of(refused.error_code), refused.error_code.to_string()),
+            ClientError::Authentication(_) => (StatusCode::FORBIDDEN, "login failed".to_owned()),
+            ClientError::VersionMismatch(_) => (StatusCode::NOT_IMPLEMENTED, "not served".to_owned()),
+            ClientError::RequestTimedOut(_) => (StatusCode::GATEWAY_TIMEOUT, "timed out".to_owned()),
+            _ => (StatusCode::BAD_GATEWAY, "cluster unavailable".to_owned()),
+        };
+        Problem { status, kind, message: error.to_string() }
+    }
+}
+
+fn status_of(code: ErrorCode) -> StatusCode {
+    match code {
+        ErrorCode::TopicAuthorizationFailed
+        | ErrorCode::GroupAuthorizationFailed
+        | ErrorCode::ClusterAuthorizationFailed
+        | ErrorCode::TransactionalIdAuthorizationFailed
+        | ErrorCode::DelegationTokenAuthorizationFailed
+        | ErrorCode::SecurityDisabled
+        | ErrorCode::PolicyViolation => StatusCode::FORBIDDEN,
+        ErrorCode::UnknownTopicOrPartition
+        | ErrorCode::GroupIdNotFound
+        | ErrorCode::TransactionalIdNotFound
+        | ErrorCode::ResourceNotFound => StatusCode::NOT_FOUND,
+        ErrorCode::TopicAlreadyExists
+        | ErrorCode::NonEmptyGroup
+        | ErrorCode::GroupSubscribedToTopic
+        | ErrorCode::DuplicateResource => StatusCode::CONFLICT,
+        ErrorCode::UnsupportedVersion => StatusCode::NOT_IMPLEMENTED,
+        ErrorCode::ThrottlingQuotaExceeded => StatusCode::TOO_MANY_REQUESTS,
+        ErrorCode::RequestTimedOut => StatusCode::GATEWAY_TIMEOUT,
+        ErrorCode::UnknownServerError => StatusCode::BAD_GATEWAY,
+        code if code.is_retriable() => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::BAD_REQUEST,
+    }
+}

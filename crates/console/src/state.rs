@@ -1,0 +1,182 @@
+//! The console: its settings, who has logged in, and what they are to be shown once.
+
+use std::collections::VecDeque;
+use std::fmt::Write;
+use std::sync::{Arc, OnceLock};
+
+use axum::http::HeaderMap;
+use parking_lot::Mutex;
+use thalweg_client::{Admin, ClientError, Cluster, InvalidSetting};
+use tokio::sync::Semaphore;
+
+use crate::cluster::View;
+use crate::problem::Problem;
+use crate::session::{Person, Sessions};
+use crate::settings::{ConsoleSettings, Login, Mechanism};
+use crate::streams;
+
+/// Logins that the cluster checks at once.
+const LOGINS_MAX: usize = 8;
+/// Notes that wait to be shown.
+const NOTES_MAX: usize = 64;
+
+/// A console. Clones share it.
+#[derive(Clone)]
+pub struct Console(Arc<Inner>);
+
+struct Inner {
+    settings: ConsoleSettings,
+    sessions: Sessions,
+    /// The one person of a console without logins.
+    everyone: OnceLock<Arc<Person>>,
+    logins: Semaphore,
+    notes: Mutex<VecDeque<(String, Note)>>,
+    stream_rates: streams::Rates,
+}
+
+/// What a change brought, shown once on the next page.
+#[derive(Clone, Debug)]
+pub struct Note {
+    pub is_error: bool,
+    pub text: String,
+}
+
+impl Note {
+    /// A change that was made.
+    pub fn done(text: impl Into<String>) -> Note {
+        Note { is_error: false, text: text.into() }
+    }
+
+    /// A change that was not made.
+    pub fn error(text: impl Into<String>) -> Note {
+        Note { is_error: true, text: text.into() }
+    }
+
+    /// The outcome of a change.
+    pub fn of<P: Into<Problem>>(outcome: Result<(), P>, words: impl Into<String>) -> Note {
+        match outcome {
+            Ok(()) => Note::done(words),
+            Err(problem) => Note::error(problem.into().message),
+        }
+    }
+}
+
+/// The name and the password are wrong, or cannot be checked.
+#[derive(Debug)]
+pub enum LoginProblem {
+    Wrong,
+    Failed(Problem),
+}
+
+impl Console {
+    /// A console; nothing is connected yet.
+    pub fn new(settings: ConsoleSettings) -> Console {
+        Console(Arc::new(Inner {
+            settings,
+            sessions: Sessions::default(),
+            everyone: OnceLock::new(),
+            logins: Semaphore::new(LOGINS_MAX),
+            notes: Mutex::default(),
+            stream_rates: streams::Rates::default(),
+        }))
+    }
+
+    /// Checks the client settings, so that their faults are reported at the start.
+    pub fn check(&self) -> Result<(), InvalidSetting> {
+        match &self.settings().login {
+            Login::None => self.settings().options().map(drop),
+            Login::Password(mechanisms) => {
+                let first = mechanisms.first().copied().unwrap_or(Mechanism::ScramSha512);
+                self.settings().options_for(first, "user", "password").map(drop)
+            }
+            Login::Impossible(_) => Ok(()),
+        }
+    }
+
+    /// The user of a request that has logged in, for the routes beside the console's.
+    pub fn user(&self, headers: &HeaderMap) -> Option<String> {
+        self.sessions().person(headers)?.user.clone()
+    }
+
+    /// Whether people log in to the console itself, with the cluster's users.
+    pub fn has_login(&self) -> bool {
+        matches!(self.settings().login, Login::Password(_))
+    }
+
+    pub(crate) fn settings(&self) -> &ConsoleSettings {
+        &self.0.settings
+    }
+
+    pub(crate) fn stream_rates(&self) -> &streams::Rates {
+        &self.0.stream_rates
+    }
+
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.0.sessions
+    }
+
+    /// The person of a console without logins.
+    pub(crate) fn everyone(&self) -> Result<Arc<Person>, Problem> {
+        if let Some(person) = self.0.everyone.get() {
+            return Ok(Arc::clone(person));
+        }
+        let options = self.settings().options().map_err(|wrong| Problem::wrong(wrong.to_string()))?;
+        let cluster = Cluster::unconnected(&self.settings().bootstrap, &options);
+        let person = Person { user: None, view: View::new(Admin::new(cluster)) };
+        Ok(Arc::clone(self.0.everyone.get_or_init(|| Arc::new(person))))
+    }
+
+    /// Has the cluster check a name and a password.
+    pub(crate) async fn log_in(
+        &self,
+        user: &str,
+        password: &str,
+    ) -> Result<(Arc<Person>, [u8; 32]), LoginProblem> {
+        let Login::Password(mechanisms) = &self.settings().login else { return Err(LoginProblem::Wrong) };
+        let login = self.sessions().login(user, password);
+        let _one = self.0.logins.acquire().await.expect("it is never closed");
+        let mut refused = LoginProblem::Wrong;
+        for mechanism in mechanisms {
+            let options = self
+                .settings()
+                .options_for(*mechanism, user, password)
+                .map_err(|wrong| LoginProblem::Failed(Problem::wrong(wrong.to_string())))?;
+            match Cluster::connect(&self.settings().bootstrap, &options).await {
+                Ok(cluster) => {
+                    // A password may have been changed meanwhile: only one that the cluster took leads to a person.
+                    let person = self.sessions().with_login(&login).unwrap_or_else(|| {
+                        let view = View::new(Admin::new(cluster));
+                        Arc::new(Person { user: Some(user.to_owned()), view })
+                    });
+                    return Ok((person, login));
+                }
+                Err(ClientError::Authentication(failed)) if !failed.fault.is_retriable() => {}
+                Err(error) => refused = LoginProblem::Failed(error.into()),
+            }
+        }
+        Err(refused)
+    }
+
+    /// Keeps a note for the next page, and returns its name in the address.
+    pub(crate) fn keep(&self, note: Note) -> String {
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes).expect("the system gives randomness");
+        let name = bytes.iter().fold(String::new(), |mut name, byte| {
+            let _ = write!(name, "{byte:02x}");
+            name
+        });
+        let mut notes = self.0.notes.lock();
+        if notes.len() >= NOTES_MAX {
+            notes.pop_front();
+        }
+        notes.push_back((name.clone(), note));
+        name
+    }
+
+    /// Takes a note.
+    pub(crate) fn note(&self, name: &str) -> Option<Note> {
+        let mut notes = self.0.notes.lock();
+        let at = notes.iter().position(|(known, _)| known == name)?;
+        notes.remove(at).map(|(_, note)| note)
+    }
+}

@@ -1,0 +1,124 @@
+//! `thalweg console`: the console for any cluster, in the foreground.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, bail};
+use axum::Router;
+use clap::Args;
+use thalweg_client::bootstrap_servers;
+use thalweg_console::{Console as Pages, ConsoleSettings, Hosts, Login, Mechanism};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use super::connect::Connect;
+use super::failure::Usage;
+use crate::http::{self, HttpAddress, HttpListening};
+
+/// The mechanisms that are tried with a name and a password where the settings name none.
+const MECHANISM: &str = "SCRAM-SHA-512";
+
+/// Serve the console: a cluster in the browser, and a JSON API.
+///
+/// It works with any cluster that speaks Kafka's protocol. Where the client settings have SASL, people log in with their own names
+/// and passwords, and the cluster decides what they may see and do. A broker of thalweg serve has a console already, at its
+/// http.listener.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  thalweg console --bootstrap-server broker-1:9092
+  thalweg console -b broker-1:9094 --set security.protocol=SASL_SSL --set ssl.truststore.location=ca.pem --read-only")]
+pub struct Console {
+    #[command(flatten)]
+    connect: Connect,
+    /// Address to listen on; port 0 means a free port
+    #[arg(long, value_name = "HOST:PORT", default_value = "localhost:9091", value_parser = http::address)]
+    listen: HttpAddress,
+    /// Refuse every change
+    #[arg(long)]
+    read_only: bool,
+    /// Let everyone act as the user of the client settings, instead of asking for a name and a password. Anyone who reaches the
+    /// address has that user's rights
+    #[arg(long)]
+    no_login: bool,
+    /// A name by which browsers call this console, besides localhost, IP addresses and the host of --listen; can be repeated
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+    /// Passwords may arrive in plain text, because a proxy on a trusted network ends TLS
+    #[arg(long)]
+    behind_proxy: bool,
+}
+
+impl Console {
+    /// Serves until SIGTERM or SIGINT.
+    pub async fn run(&self) -> Result<()> {
+        let mut client = self.connect.properties()?;
+        let bootstrap = client.take_bootstrap_servers()?;
+        bootstrap_servers(&bootstrap.join(","))?;
+        let protocol = client.get("security.protocol").unwrap_or("PLAINTEXT").to_uppercase();
+        let login = match protocol.starts_with("SASL") && !self.no_login {
+            true => Login::Password(vec![mechanism(client.get("sasl.mechanism").unwrap_or(MECHANISM))?]),
+            false => Login::None,
+        };
+        let (host, port) = &self.listen.0;
+        let is_local = matches!(host.as_str(), "localhost" | "127.0.0.1" | "::1" | "[::1]");
+        let has_login = matches!(login, Login::Password(_));
+        if has_login && !is_local && !self.behind_proxy {
+            let problem = format!(
+                "--listen {host}:{port}: passwords would be sent in plain text. Listen on localhost, or put a proxy with TLS in front and \
+                 say --behind-proxy"
+            );
+            return Err(Usage(problem).into());
+        }
+        if !is_local && !has_login {
+            tracing::warn!(
+                "ANYONE who reaches {host}:{port} may act on the cluster: the console has no login"
+            );
+        }
+        let names: BTreeSet<String> =
+            self.allow_host.iter().chain([host]).map(|name| name.to_lowercase()).collect();
+        let pages = Pages::new(ConsoleSettings {
+            bootstrap,
+            client,
+            login,
+            read_only: self.read_only,
+            hosts: if has_login { Hosts::Any } else { Hosts::Local(names) },
+            is_https: self.behind_proxy,
+            streams: None,
+            has_metrics: false,
+        });
+        pages.check()?;
+        self.serve(pages).await
+    }
+
+    async fn serve(&self, pages: Pages) -> Result<()> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let listening = HttpListening::bind(&self.listen.0)?;
+        let (stopping, is_stopping) = watch::channel(false);
+        let routes = Router::new().merge(http::health::routes(is_stopping)).merge(pages.router());
+        let server = listening.serve(routes, None, Some(pages));
+        let Some(url) = server.urls.first() else { bail!("the address has no socket") };
+        // Standard error is for those who read along; the level of tools is warn.
+        say(&format!("The console is at {url}"));
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        stopping.send_replace(true);
+        server.stop().await;
+        Ok(())
+    }
+}
+
+fn mechanism(name: &str) -> Result<Mechanism> {
+    Mechanism::of(name).ok_or_else(|| {
+        let problem = format!(
+            "sasl.mechanism={name} takes no name and password: use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512, or --no-login"
+        );
+        Usage(problem).into()
+    })
+}
+
+fn say(text: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

@@ -1,0 +1,201 @@
+//! The console of a broker: how it connects to this broker, and how people log in to it. Decided from the settings before
+//! anything starts, so that their faults are reported first.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result};
+use thalweg_client::Properties;
+use thalweg_config::{
+    BrokerConfig, ConsoleSettings as Settings, HttpSettings, Listener, ListenerSettings, SecurityProtocol,
+    TlsKeys,
+};
+use thalweg_console::{Console, ConsoleSettings, Hosts, Login, Mechanism};
+use thalweg_security::sasl::Mechanism as Sasl;
+use thalweg_security::sasl::scram::Hash;
+use thalweg_stream::host::rest::Starting;
+
+/// The beginning of the settings by which others are trusted.
+const TRUST: &str = "ssl.truststore.";
+
+/// A console that is not started yet.
+pub struct Plan {
+    /// The name of the broker's listener that it connects to.
+    pub listener: String,
+    client: Properties,
+    login: Login,
+    is_read_only: bool,
+    hosts: Hosts,
+    is_https: bool,
+}
+
+impl Plan {
+    /// The console of a node with these settings; none if it is to have none. `trusted` are client settings by which this node
+    /// is trusted, where it has made its own certificates.
+    pub fn of(config: &BrokerConfig, trusted: &BTreeMap<String, String>) -> Result<Option<Plan>> {
+        let Some(http) = config.http.as_listener() else { return Ok(None) };
+        let listeners = &config.listeners.broker;
+        let with_login = listeners.iter().find(|listener| listener.protocol.has_sasl());
+        let Some(listener) = with_login.or(listeners.first()) else { return Ok(None) };
+        if !config.console.enabled || !config.node.roles.broker {
+            return Ok(None);
+        }
+        let mut client = match &config.console.client_config {
+            Some(path) => {
+                let text = std::fs::read_to_string(path)
+                    .with_context(|| format!("{}: cannot read {path}", Settings::client_config.name()))?;
+                Properties::parse(&text)
+            }
+            None => trust(config, listener, trusted),
+        };
+        client.take("bootstrap.servers");
+        client.set("security.protocol", listener.protocol.name());
+        let login = login(config, listener, &http, &client);
+        let hosts = match login {
+            Login::Password(_) => Hosts::Any,
+            Login::None | Login::Impossible(_) if config.http.has_login => Hosts::Any,
+            Login::None | Login::Impossible(_) => Hosts::Local(names(config, &http)),
+        };
+        Ok(Some(Plan {
+            listener: listener.name.clone(),
+            client,
+            login,
+            is_read_only: config.console.read_only,
+            hosts,
+            is_https: config.http.has_tls,
+        }))
+    }
+
+    /// The console, once the address of its listener is known.
+    pub fn start(self, address: String, streams: Option<Starting>) -> Console {
+        Console::new(ConsoleSettings {
+            bootstrap: vec![address],
+            client: self.client,
+            login: self.login,
+            read_only: self.is_read_only,
+            hosts: self.hosts,
+            is_https: self.is_https,
+            streams,
+            has_metrics: true,
+        })
+    }
+}
+
+/// What the listener trusts is what its clients may trust, unless this node has made its own certificates.
+fn trust(config: &BrokerConfig, listener: &Listener, trusted: &BTreeMap<String, String>) -> Properties {
+    let mut client = Properties::new();
+    for (key, value) in trusted {
+        client.set(key, value);
+    }
+    if trusted.is_empty() {
+        let tls = config.tls_of(listener).unwrap_or_default();
+        for (key, value) in tls.iter().filter(|(key, _)| key.starts_with(TRUST)) {
+            client.set(key, value);
+        }
+    }
+    client
+}
+
+fn login(config: &BrokerConfig, listener: &Listener, http: &Listener, client: &Properties) -> Login {
+    if listener.protocol.has_sasl() {
+        let mechanisms = config.sasl.get(&listener.name).map(|sasl| &sasl.mechanisms);
+        let has = |mechanism| mechanisms.is_some_and(|enabled| enabled.contains(&mechanism));
+        let known = [
+            (Sasl::Scram(Hash::Sha512), Mechanism::ScramSha512),
+            (Sasl::Scram(Hash::Sha256), Mechanism::ScramSha256),
+            (Sasl::Plain, Mechanism::Plain),
+        ];
+        let of_password: Vec<Mechanism> =
+            known.into_iter().filter(|(sasl, _)| has(*sasl)).map(|(_, mechanism)| mechanism).collect();
+        if of_password.is_empty() {
+            return Login::Impossible(format!(
+                "The listener {} of this broker takes no name and password, which is all that the console can pass on. Enable \
+                 SCRAM-SHA-512 there (sasl.enabled.mechanisms).",
+                listener.name
+            ));
+        }
+        if !http.protocol.has_tls() && http.is_reachable() {
+            return Login::Impossible(format!(
+                "Passwords would be sent in plain text to {http}: set {}=SSL with a certificate (ssl.keystore.location), or let \
+                 the console listen on localhost.",
+                HttpSettings::has_tls.name()
+            ));
+        }
+        return Login::Password(of_password);
+    }
+    let tls = config.tls_of(listener).unwrap_or_default();
+    let asks_for_certificate = tls.get(TlsKeys::client_auth.name()).is_some_and(|auth| auth == "required");
+    let has_certificate = client.rest().any(|key| key.starts_with("ssl.keystore."));
+    if listener.protocol == SecurityProtocol::Ssl && asks_for_certificate && !has_certificate {
+        return Login::Impossible(format!(
+            "The listener {} of this broker knows its clients by their certificates, and the console cannot pass a browser's \
+             certificate on. Add a listener with SASL ({}), so that people log in with a name and a password. Or set {} to a file \
+             with the console's own certificate, by which everyone who may use it acts.",
+            listener.name,
+            ListenerSettings::listeners.name(),
+            Settings::client_config.name()
+        ));
+    }
+    Login::None
+}
+
+/// The names that are this machine's.
+fn names(config: &BrokerConfig, http: &Listener) -> BTreeSet<String> {
+    let machine = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
+    let given = config.console.hosts.iter().chain(&http.host).map(|host| host.to_lowercase());
+    given.chain([machine]).filter(|name| !name.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_config::ServerProperties;
+
+    fn planned(settings: &[(&str, &str)]) -> Option<Plan> {
+        let mut properties = ServerProperties::default();
+        for (key, value) in settings {
+            properties.set(key, value);
+        }
+        Plan::of(&BrokerConfig::new(&properties).expect("valid settings"), &BTreeMap::new()).expect("a plan")
+    }
+
+    const HTTP: (&str, &str) = ("http.listener", "localhost:9090");
+
+    #[test]
+    fn there_is_a_console_where_there_is_a_listener() {
+        assert!(planned(&[]).is_none());
+        assert!(planned(&[HTTP, ("thalweg.console.enabled", "false")]).is_none());
+        let plan = planned(&[HTTP, ("thalweg.console.hosts", "Console.Example")]).expect("a console");
+        assert!(matches!(plan.login, Login::None), "{:?}", plan.login);
+        let Hosts::Local(names) = &plan.hosts else { panic!("any host") };
+        assert!(names.contains("console.example") && names.contains("localhost"), "{names:?}");
+    }
+
+    #[test]
+    fn people_log_in_where_the_broker_asks_for_a_password() {
+        let listeners = ("listeners", "PLAINTEXT://localhost:9092,SASL_PLAINTEXT://localhost:9094");
+        let scram = ("sasl.enabled.mechanisms", "SCRAM-SHA-256,SCRAM-SHA-512");
+        let plan = planned(&[HTTP, listeners, scram]).expect("a console");
+        assert_eq!(plan.listener, "SASL_PLAINTEXT");
+        let Login::Password(mechanisms) = &plan.login else { panic!("{:?}", plan.login) };
+        assert_eq!(mechanisms, &[Mechanism::ScramSha512, Mechanism::ScramSha256]);
+        assert!(matches!(plan.hosts, Hosts::Any));
+        let open = planned(&[("http.listener", ":9090"), listeners, scram]).expect("a console");
+        let Login::Impossible(reason) = &open.login else { panic!("{:?}", open.login) };
+        assert!(reason.contains("plain text"), "{reason}");
+    }
+
+    #[test]
+    fn a_certificate_of_a_browser_is_not_passed_on() {
+        let listeners = ("listeners", "SSL://localhost:9092");
+        let inter_broker = ("inter.broker.listener.name", "SSL");
+        let plan =
+            planned(&[HTTP, listeners, inter_broker, ("ssl.client.auth", "required")]).expect("a console");
+        let Login::Impossible(reason) = &plan.login else { panic!("{:?}", plan.login) };
+        assert!(
+            reason.contains("certificate") && reason.contains("thalweg.console.client.config"),
+            "{reason}"
+        );
+        let plan = planned(&[HTTP, listeners, inter_broker]).expect("a console");
+        assert!(matches!(plan.login, Login::None));
+    }
+}

@@ -1,0 +1,357 @@
+//! The console of a node: its pages, its API against its document, its logins, and what it refuses.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::binary::{Running, run, run_with_input, thalweg};
+use super::node::{self, Answer, Node};
+
+const AUTHORIZER: &str = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+const FREE_PORT: &str = "listeners=PLAINTEXT://127.0.0.1:0";
+const JSON: &str = "Content-Type: application/json\r\n";
+const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
+/// The first page, also of a debug build on a busy machine; the goal of a release build is 100 ms.
+const PAGE_SOON: Duration = Duration::from_secs(3);
+
+fn ask(node: &Node, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let text = if body.is_null() { String::new() } else { body.to_string() };
+    let Answer { status, body, .. } = node::ask(&node.http, method, path, JSON, &text);
+    let value =
+        serde_json::from_str(&body).unwrap_or_else(|error| panic!("{method} {path}: {error}: {body}"));
+    (status, value)
+}
+
+fn done(node: &Node, method: &str, path: &str, body: &Value) -> Value {
+    let (status, value) = ask(node, method, path, body);
+    assert_eq!(status, 200, "{method} {path}: {value}");
+    value
+}
+
+fn tool(node: &Node, line: &str, input: &str) {
+    let mut command = thalweg(&format!("{line} --bootstrap-server {}", node.address));
+    let (code, _, error) = run_with_input(&mut command, input.as_bytes());
+    assert_eq!(code, Some(0), "{error}");
+}
+
+/// A process with the lines of its standard error.
+fn start(command: &mut Command) -> (Running, impl Iterator<Item = String> + use<>) {
+    let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+    let lines = BufReader::new(child.stderr.take().expect("it is a pipe")).lines();
+    (Running(child), lines.map(|line| line.expect("text")))
+}
+
+#[test]
+fn the_api_changes_a_cluster_and_answers_as_its_document_says() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::start(
+        dir.path(),
+        &[FREE_PORT, "group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=2"],
+    );
+    let orders = json!({ "name": "orders", "partitions": 3, "configuration": { "retention.ms": "60000" } });
+    done(&node, "POST", "/api/v1/topics", &orders);
+    assert_eq!(ask(&node, "POST", "/api/v1/topics", &orders).0, 409);
+    assert_eq!(ask(&node, "POST", "/api/v1/topics", &json!({ "name": "a b" })).0, 400);
+    let (status, refused) = ask(&node, "POST", "/api/v1/topics", &json!({ "nmae": "x" }));
+    assert!(
+        status == 400 && refused["error"]["message"].as_str().is_some_and(|text| text.contains("nmae")),
+        "{refused}"
+    );
+    done(&node, "POST", "/api/v1/topics/orders/partitions", &json!({ "partitions": 4 }));
+    let changes = json!({ "set": { "max.message.bytes": "2000" }, "reset": ["retention.ms"] });
+    done(&node, "PATCH", "/api/v1/topics/orders/configuration", &changes);
+    let configuration = done(&node, "GET", "/api/v1/topics/orders/configuration", &Value::Null);
+    let of = |name: &str| {
+        let lines = configuration.as_array().expect("a list");
+        lines.iter().find(|line| line["name"] == name).unwrap_or_else(|| panic!("{name} is missing")).clone()
+    };
+    assert_eq!(
+        (&of("max.message.bytes")["value"], &of("max.message.bytes")["is_set"]),
+        (&json!("2000"), &json!(true))
+    );
+    assert_eq!(
+        (&of("retention.ms")["value"], &of("retention.ms")["default"]),
+        (&json!("604800000"), &json!("604800000"))
+    );
+    assert!(of("retention.ms")["documentation"].is_string(), "{}", of("retention.ms"));
+
+    tool(&node, "produce orders", &"0123456789\n".repeat(10));
+    tool(&node, "consume orders --from-beginning --max-messages 10 --group readers", "");
+    let group = done(&node, "GET", "/api/v1/groups/readers", &Value::Null);
+    let sum = |group: &Value, field: &str| -> i64 {
+        let offsets = group["offsets"].as_array().expect("a list");
+        offsets.iter().filter_map(|offset| offset[field].as_i64()).sum()
+    };
+    assert_eq!((sum(&group, "offset"), sum(&group, "lag")), (10, 0), "{group}");
+    let dry =
+        done(&node, "POST", "/api/v1/groups/readers/reset", &json!({ "to": "earliest", "dry_run": true }));
+    assert_eq!(dry["done"], false);
+    let group = done(&node, "GET", "/api/v1/groups/readers", &Value::Null);
+    assert_eq!(sum(&group, "offset"), 10, "a dry run changes nothing");
+    done(&node, "POST", "/api/v1/groups/readers/reset", &json!({ "to": "by", "value": "-1" }));
+    let group = done(&node, "GET", "/api/v1/groups/readers", &Value::Null);
+    assert!(sum(&group, "lag") >= 1, "{group}");
+    let quota = json!({ "entity": { "user": "ann" }, "limit": "producer_byte_rate", "value": 1024.0 });
+    done(&node, "POST", "/api/v1/quotas", &quota);
+    done(&node, "POST", "/api/v1/users", &json!({ "name": "ann", "password": "secret" }));
+
+    conforms_to_its_document(&node);
+
+    let credential = json!({ "name": "ann", "mechanism": "SCRAM-SHA-512" });
+    done(&node, "DELETE", "/api/v1/users", &credential);
+    done(&node, "DELETE", "/api/v1/groups/readers", &Value::Null);
+    done(&node, "DELETE", "/api/v1/topics/orders", &Value::Null);
+    assert_eq!(ask(&node, "GET", "/api/v1/topics/orders", &Value::Null).0, 404);
+    assert_eq!(ask(&node, "GET", "/api/v1/nothing", &Value::Null).0, 404);
+}
+
+/// Checks the answer of every reading against the schema that the document has for it.
+fn conforms_to_its_document(node: &Node) {
+    let document = done(node, "GET", "/api/v1/openapi.json", &Value::Null);
+    let mut checked = 0;
+    for (path, operations) in document["paths"].as_object().expect("paths") {
+        let Some(reading) = operations.get("get") else { continue };
+        let (query, is_there) = match path.as_str() {
+            "/api/v1/acls" | "/api/v1/acls/rights" | "/api/v1/transactions/{id}" => {
+                ("?principal=User:ann&resource_type=TOPIC", false)
+            }
+            _ => ("", true),
+        };
+        let real = path.replace("{name}", "orders").replace("{group}", "readers").replace("{id}", "1");
+        let (status, answer) = ask(node, "GET", &format!("{real}{query}"), &Value::Null);
+        assert_eq!(status == 200, is_there, "{path}: {answer}");
+        let responses = &reading["responses"];
+        let response = if is_there { &responses["200"] } else { &responses["default"] };
+        let schema = &response["content"]["application/json"]["schema"];
+        assert!(schema.is_object(), "{path} has no schema");
+        if let Err(wrong) = conforms(&answer, schema, &document) {
+            panic!("{path}: {wrong}: {answer}");
+        }
+        checked += 1;
+    }
+    assert!(checked >= 12, "{checked} readings");
+}
+
+/// Whether a value has the shape of a schema: as much of JSON Schema as the document uses.
+fn conforms(value: &Value, schema: &Value, document: &Value) -> Result<(), String> {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let name = reference.trim_start_matches("#/components/schemas/");
+        let found = &document["components"]["schemas"][name];
+        assert!(found.is_object(), "{reference} is not in the document");
+        return conforms(value, found, document);
+    }
+    if let Some(choices) = schema["oneOf"].as_array() {
+        let mut failures = choices.iter().map(|choice| conforms(value, choice, document));
+        return if failures.any(|outcome| outcome.is_ok()) {
+            Ok(())
+        } else {
+            Err(format!("{value} is none of {schema}"))
+        };
+    }
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let is = |name: &Value| name == kind || kind == "integer" && name == "number";
+    let fits = match &schema["type"] {
+        Value::Array(names) => names.iter().any(is),
+        name => is(name),
+    };
+    if !fits {
+        return Err(format!("{value} is no {}", schema["type"]));
+    }
+    if let Some(choices) = schema["enum"].as_array()
+        && !choices.contains(value)
+    {
+        return Err(format!("{value} is none of {choices:?}"));
+    }
+    for item in value.as_array().into_iter().flatten() {
+        conforms(item, &schema["items"], document)?;
+    }
+    let Some(object) = value.as_object() else { return Ok(()) };
+    for required in schema["required"].as_array().into_iter().flatten() {
+        if !object.contains_key(required.as_str().unwrap_or_default()) {
+            return Err(format!("{required} is missing"));
+        }
+    }
+    for (name, field) in object {
+        let of_field = &schema["properties"][name];
+        let of_field = if of_field.is_null() { &schema["additionalProperties"] } else { of_field };
+        if !of_field.is_object() {
+            return Err(format!("{name} is not in the document"));
+        }
+        conforms(field, of_field, document).map_err(|wrong| format!("{name}: {wrong}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn pages_are_whole_without_script_and_protected() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::start(dir.path(), &[FREE_PORT]);
+    let began = Instant::now();
+    let first = node.get("/");
+    assert!(began.elapsed() < PAGE_SOON, "{:?}", began.elapsed());
+    assert_eq!(first.status, 200, "{}", first.body);
+    // The disk of the machine may be nearly full, which is an alert.
+    for words in ["Brokers", "Under-replicated", "Disk in use"] {
+        assert!(first.body.contains(words), "{words} is missing: {}", first.body);
+    }
+    for words in [
+        "default-src 'none'",
+        "frame-ancestors 'none'",
+        "x-content-type-options: nosniff",
+        "cache-control: no-store",
+    ] {
+        assert!(first.head.contains(words), "{words} is missing: {}", first.head);
+    }
+    let asset =
+        first.body.split('"').find(|part| part.starts_with("/assets/console.css")).expect("a stylesheet");
+    let asset = node.get(asset);
+    assert!(asset.status == 200 && asset.head.contains("immutable"), "{}", asset.head);
+    assert_eq!(node.get("/elsewhere").status, 404);
+    assert_eq!(node.get("/topics/%22%3E%3Cscript%3Ealert(1)%3C%2Fscript%3E").status, 400);
+    for path in ["/livez", "/readyz", "/healthz"] {
+        let answer = node.get(path);
+        assert_eq!((answer.status, answer.body.as_str()), (200, "ok\n"), "{path}");
+    }
+
+    let post = |path: &str, headers: &str, body: &str| node::ask(&node.http, "POST", path, headers, body);
+    let own = format!("{FORM}Origin: http://{}\r\n", node.http);
+    for foreign in [
+        FORM.to_owned(),
+        format!("{FORM}Origin: http://evil.example\r\n"),
+        format!("{own}Sec-Fetch-Site: cross-site\r\n"),
+        format!("{JSON}Origin: null\r\n"),
+    ] {
+        assert_eq!(post("/create-topic", &foreign, "name=evil").status, 403, "{foreign}");
+    }
+    assert_eq!(node.get("/topics/evil").status, 404);
+    assert_eq!(post("/create-topic", &own, "name=good").status, 303);
+    assert_eq!(node.get("/topics/good").status, 200);
+    assert_eq!(post("/topics/good/delete", &own, "confirm=goo").status, 303);
+    assert_eq!(node.get("/topics/good").status, 200, "the name was not right");
+}
+
+#[test]
+fn names_of_other_sites_are_refused_without_a_login() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::start(dir.path(), &[FREE_PORT, "thalweg.console.hosts=console.example"]);
+    let with_host = |host: &str| {
+        let request = format!("GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        node::raw(&node.http, &request).status
+    };
+    assert_eq!(with_host("console.example:9090"), 200);
+    assert_eq!(with_host("localhost"), 200);
+    assert_eq!(with_host("evil.example:9090"), 421);
+}
+
+#[test]
+fn people_log_in_with_the_users_of_the_cluster_and_see_what_it_lets_them_see() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::start(
+        dir.path(),
+        &[
+            "listeners=PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+            "sasl.enabled.mechanisms=SCRAM-SHA-512",
+            AUTHORIZER,
+            "super.users=User:ANONYMOUS",
+            "connection.failed.authentication.delay.ms=10",
+        ],
+    );
+    tool(&node, "topic create orders", "");
+    tool(&node, "topic create secrets", "");
+    tool(&node, "security user add ann --password-stdin", "correct horse");
+    tool(&node, "security acl add User:ann --topic orders --allow describe", "");
+
+    let answer = node.get("/topics");
+    assert!(
+        answer.status == 303 && answer.head.contains("location: /login?next=%2ftopics"),
+        "{}",
+        answer.head
+    );
+    assert_eq!(node.get("/api/v1/topics").status, 401);
+    assert_eq!(node.get("/healthz").status, 200);
+    let own = format!("{FORM}Origin: http://{}\r\n", node.http);
+    let log_in = |password: &str| {
+        let body = format!("user=ann&password={password}&next=//evil.example");
+        node::ask(&node.http, "POST", "/login", &own, &body)
+    };
+    assert_eq!(log_in("wrong").status, 401);
+    let answer = log_in("correct+horse");
+    assert!(answer.status == 303 && answer.head.contains("location: /\r\n"), "{}", answer.head);
+    let cookie = answer.head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).expect("a session");
+    assert!(cookie.contains("httponly") && cookie.contains("samesite=strict"), "{cookie}");
+    let (pair, _) = cookie.split_once(';').expect("a name and a value");
+    let session = format!("Cookie: {pair}\r\n");
+    let page = node::ask(&node.http, "GET", "/topics", &session, "");
+    assert!(page.status == 200 && page.body.contains("/topics/orders"), "{}", page.body);
+    assert!(!page.body.contains("secrets"), "it may not be seen");
+    let refused =
+        node::ask(&node.http, "POST", "/topics/orders/delete", &format!("{own}{session}"), "confirm=orders");
+    let (_, note) = refused.head.split_once("location: ").expect("a page with the reason");
+    let page = node::ask(&node.http, "GET", note.lines().next().unwrap_or_default(), &session, "");
+    assert!(page.body.contains("TOPIC_AUTHORIZATION_FAILED"), "{}", page.body);
+    assert_eq!(node::ask(&node.http, "POST", "/logout", &format!("{own}{session}"), "").status, 303);
+    assert_eq!(node::ask(&node.http, "GET", "/topics", &session, "").status, 303, "the session has ended");
+    // By HTTP Basic, for programs.
+    let basic = super::http_client::login("ann", "correct horse");
+    let list = node::ask(&node.http, "GET", "/api/v1/topics", &basic, "");
+    let list: Value = serde_json::from_str(&list.body).expect("JSON");
+    assert_eq!(list["total"], 1, "{list}");
+    assert_eq!(
+        node::ask(&node.http, "GET", "/api/v1/topics", &super::http_client::login("ann", "x"), "").status,
+        401
+    );
+    assert!(!node.said().contains("correct horse"));
+}
+
+#[test]
+fn a_read_only_console_of_another_cluster_changes_nothing() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::start(dir.path(), &[FREE_PORT, "thalweg.console.read.only=true"]);
+    let answer = node::ask(&node.http, "POST", "/api/v1/topics", JSON, r#"{"name": "x"}"#);
+    assert!(answer.status == 403 && answer.body.contains("read-only"), "{}", answer.body);
+
+    let mut command = thalweg(&format!("console --bootstrap-server {} --listen 127.0.0.1:0", node.address));
+    let (mut other, mut lines) = start(&mut command);
+    let line = lines.find(|line| line.contains("console is at")).expect("it listens");
+    let (_, address) = line.split_once("http://").expect("an address");
+    assert_eq!(node::ask(address, "POST", "/api/v1/topics", JSON, r#"{"name": "made-there"}"#).status, 200);
+    assert!(node.get("/topics").body.contains("made-there"));
+    other.interrupt();
+    assert_eq!(other.exit_code(), Some(0));
+}
+
+#[test]
+fn a_taken_port_stops_no_broker_that_did_not_ask_for_a_listener() {
+    // Another process may have it already; what counts is that both brokers serve.
+    let _taken = std::net::TcpListener::bind("127.0.0.1:9090");
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut command = thalweg("serve --listen 127.0.0.1:0 --data-dir");
+    let (mut broker, mut lines) = start(command.arg(dir.path().join("data")));
+    let mut said = Vec::new();
+    let served = lines.find(|line| {
+        said.push(line.clone());
+        line.contains("listens on PLAINTEXT")
+    });
+    assert!(served.is_some(), "{said:?}");
+    assert!(said.iter().any(|line| line.contains("No console: ")), "{said:?}");
+    broker.interrupt();
+    assert_eq!(broker.exit_code(), Some(0));
+}
+
+#[test]
+fn a_cluster_that_is_away_is_named() {
+    let (code, _, error) = run(&mut thalweg("console --bootstrap-server nowhere --listen 127.0.0.1:0"));
+    assert!(code == Some(1) || code == Some(2), "{code:?}");
+    assert!(error.contains("nowhere"), "{error}");
+}
