@@ -1,0 +1,345 @@
+// The console in a real browser: every page, every action, without script, with hostile contents, with a login, over other clusters.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { accessible, launch, open, shoot, sound } from './browser.js';
+import { consoleOf, node, remove, thalweg } from './node.js';
+
+const HOSTILE = `"><script>alert(1)</script><img src=x onerror=alert(2)>'`;
+const PAGES = [
+  ['overview', '/'], ['topics', '/topics'], ['topic', '/topics/orders'], ['configuration', '/topics/orders/configuration'],
+  ['edit', '/topics/orders/configuration?edit=retention.ms'], ['producers', '/topics/orders/producers'], ['create-topic', '/create-topic'],
+  ['groups', '/groups'], ['group', '/group?id=billing'], ['reset', '/group/reset?id=billing&to=earliest'],
+  ['transactions', '/transactions'], ['streams', '/streams'], ['create-stream', '/create-stream'], ['stream', '/streams/ticks'],
+  ['brokers', '/brokers'], ['broker', '/brokers/1'], ['all-brokers', '/brokers/all'], ['quorum', '/quorum'], ['users', '/users'],
+  ['quotas', '/quotas'],
+];
+
+let browser, plain;
+
+// A cluster with something to see.
+function seed(bootstrap) {
+  for (const [topic, partitions] of [['orders', 6], ['payments', 3], ['clicks', 12], ['audit-trail', 1]]) {
+    thalweg(bootstrap, ['topic', 'create', topic, '--partitions', String(partitions)]);
+  }
+  const lines = Array.from({ length: 500 }, (_, at) => JSON.stringify({ order: at, total: (at * 37) % 900 })).join('\n');
+  thalweg(bootstrap, ['produce', 'orders'], `${lines}\n`);
+  thalweg(bootstrap, ['produce', 'payments'], `${lines}\n`);
+  for (const group of ['billing', HOSTILE, '..', 'shipping']) {
+    thalweg(bootstrap, ['consume', 'orders', '--group', group, '--from-beginning', '--max-messages', '200']);
+  }
+}
+
+async function ask(url, method, path, headers = {}, body = undefined) {
+  return fetch(new URL(path, url), { method, headers, body, redirect: 'manual' });
+}
+
+async function post(url, path, form) {
+  const headers = { 'content-type': 'application/x-www-form-urlencoded', origin: new URL(url).origin };
+  return ask(url, 'POST', path, headers, new URLSearchParams(form).toString());
+}
+
+describe('console', () => {
+  before(async () => {
+    browser = await launch();
+    plain = await node(['streams.enabled=true', 'group.initial.rebalance.delay.ms=0', 'offsets.topic.num.partitions=4']);
+    seed(plain.bootstrap);
+    for (let tries = 0; tries < 100; tries++) {
+      const answer = await ask(plain.url, 'POST', '/api/v1/streams', { 'content-type': 'application/json' },
+        JSON.stringify({ name: 'ticks', definition: 'time --fixedDelay=10ms | filter --expression="true" | null', deploy: true }));
+      if (answer.status === 201) break;
+      await new Promise((resolve) => setTimeout(resolve, 200));
+    }
+  });
+
+  after(async () => {
+    await browser?.close();
+    if (plain) await remove(plain);
+  });
+
+  for (const [name, path] of PAGES) {
+    test(`page-${name}`, async () => {
+      const page = await open(browser, { colorScheme: 'light' });
+      const answer = await page.goto(plain.url + path);
+      assert.equal(answer.status(), 200, await page.locator('main').innerText());
+      assert.ok((await page.locator('h1').innerText()).length > 0);
+      if (['topics', 'stream', 'streams'].includes(name)) await page.waitForTimeout(5500);
+      for (let round = 0; name === 'overview' && round < 5; round++) {
+        thalweg(plain.bootstrap, ['produce', 'clicks'], 'a click\n'.repeat(3000 + 2000 * (round % 3)));
+        await page.waitForTimeout(2000);
+      }
+      await shoot(page, `${name}-light`);
+      await accessible(page, name);
+      await page.emulateMedia({ colorScheme: 'dark' });
+      await shoot(page, `${name}-dark`);
+      await accessible(page, `${name}, dark`);
+      await page.setViewportSize({ width: 390, height: 844 });
+      await shoot(page, `${name}-phone`);
+      const overflows = await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
+      assert.ok(!overflows, 'the page is wider than a phone');
+      await sound(page);
+      await page.context().close();
+    });
+  }
+
+  test('readable-without-script', async () => {
+    const page = await open(browser, { javaScriptEnabled: false });
+    for (const [path, words] of [
+      ['/', 'Brokers'], ['/topics', 'orders'], ['/topics/orders', 'Leader'], ['/topics/orders/configuration', 'retention.ms'],
+      ['/groups', 'billing'], ['/group?id=billing', 'orders'], ['/brokers/1', 'log.dirs'], ['/quorum', 'metadata.version'], ['/streams/ticks', 'filter'],
+    ]) {
+      await page.goto(plain.url + path);
+      assert.match(await page.locator('main').innerText(), new RegExp(words), path);
+    }
+    await page.context().close();
+  });
+
+  test('topic-is-created-configured-grown-and-deleted', async () => {
+    const page = await open(browser);
+    await page.goto(`${plain.url}/topics`);
+    await page.getByRole('link', { name: 'Create a topic' }).click();
+    await page.getByLabel('Name').fill('from.the-browser');
+    await page.getByLabel('Partitions').fill('3');
+    await page.getByLabel('Configuration').fill('retention.ms=60000\nnot a property');
+    page.expected.push(/400/);
+    await page.getByRole('button', { name: 'Create' }).click();
+    assert.match(await page.getByRole('alert').innerText(), /not a property.*PROPERTY=VALUE/);
+    assert.equal(await page.getByLabel('Name').inputValue(), 'from.the-browser', 'what was filled in stays');
+    await page.getByLabel('Configuration').fill('retention.ms=60000');
+    await page.getByRole('button', { name: 'Create' }).click();
+    await page.getByRole('status').filter({ hasText: 'was created' }).waitFor();
+    await page.getByRole('navigation', { name: 'Topic' }).getByRole('link', { name: 'Configuration' }).click();
+    await page.getByRole('link', { name: 'Change retention.ms' }).click();
+    await page.getByLabel('New value of retention.ms').fill('120000');
+    await page.getByRole('button', { name: 'Set', exact: true }).click();
+    await page.getByRole('status').filter({ hasText: 'retention.ms was changed' }).waitFor();
+    assert.match(await page.locator('tr', { hasText: 'retention.ms' }).filter({ hasText: '120000' }).innerText(), /this topic/);
+    await page.getByRole('link', { name: 'Change retention.ms' }).click();
+    await page.getByRole('button', { name: 'Reset to the default' }).click();
+    await page.getByRole('status').filter({ hasText: 'default again' }).waitFor();
+    await page.goto(`${plain.url}/topics/from.the-browser`);
+    await page.getByText('Add partitions').click();
+    await page.getByLabel('Partitions in all').fill('5');
+    await page.getByRole('button', { name: 'Add', exact: true }).click();
+    await page.getByRole('status').filter({ hasText: 'has 5 partitions' }).waitFor();
+    await page.getByText('Delete this topic').click();
+    await page.getByLabel('Type the topic').fill('from.the-browsers');
+    assert.ok(await page.getByRole('button', { name: 'Delete' }).isDisabled());
+    await page.getByLabel('Type the topic').fill('from.the-browser');
+    await page.getByRole('button', { name: 'Delete' }).click();
+    await page.getByRole('status').filter({ hasText: 'was deleted' }).waitFor();
+    await sound(page);
+    await page.context().close();
+    const answer = await post(plain.url, '/topics/orders/delete', { confirm: 'order' });
+    assert.equal(answer.status, 303);
+    assert.equal((await ask(plain.url, 'GET', '/topics/orders')).status, 200, 'a wrong name deletes nothing, without script too');
+  });
+
+  test('group-is-reset-after-a-dry-run-and-deleted', async () => {
+    const page = await open(browser);
+    await page.goto(`${plain.url}/groups`);
+    await page.getByRole('link', { name: 'shipping' }).click();
+    await page.locator('select[name=to]').selectOption('earliest');
+    await page.getByRole('button', { name: 'Show what would change' }).click();
+    await page.getByText('Nothing has changed yet').waitFor();
+    await page.getByRole('button', { name: 'Reset these offsets' }).click();
+    await page.getByRole('status').filter({ hasText: 'were reset' }).waitFor();
+    const answer = await (await ask(plain.url, 'GET', '/api/v1/groups/shipping')).json();
+    assert.ok(answer.offsets.length > 0 && answer.offsets.every((offset) => offset.offset === 0), JSON.stringify(answer.offsets));
+    await page.getByRole('button', { name: 'Forget the offset of orders, partition 0' }).click();
+    await page.getByRole('status').filter({ hasText: 'no offset in orders-0' }).waitFor();
+    await page.getByText('Delete this group').click();
+    await page.getByLabel('Type the group').fill('shipping');
+    await page.getByRole('button', { name: 'Delete' }).click();
+    await page.getByRole('status').filter({ hasText: 'was deleted' }).waitFor();
+    await sound(page);
+    await page.context().close();
+  });
+
+  test('hostile-names-are-text', async () => {
+    const page = await open(browser);
+    await page.goto(`${plain.url}/groups`);
+    await page.getByRole('link', { name: HOSTILE }).click();
+    assert.equal(await page.locator('h1').innerText(), HOSTILE);
+    assert.equal(await page.locator('main script, main img').count(), 0);
+    await page.goto(`${plain.url}/groups`);
+    await page.getByRole('link', { name: '..', exact: true }).click();
+    assert.equal(await page.locator('h1').innerText(), '..');
+    for (const path of ['/topics?filter=', '/group?id=', '/topics/', '/acls/rights?principal=', '/transaction?id=', '/brokers/', '/nowhere/']) {
+      page.expected.push(/status of (4|5)\d\d/);
+      await page.goto(plain.url + path + encodeURIComponent(HOSTILE));
+      assert.equal(await page.locator('main script, main img').count(), 0, path);
+    }
+    await sound(page);
+    await page.context().close();
+  });
+
+  test('live-parts-move-without-reload', async () => {
+    const page = await open(browser);
+    await page.goto(`${plain.url}/topics/payments`);
+    const end = () => page.locator('#partitions .figure', { hasText: 'Records' }).locator('dd').innerText();
+    const first = await end();
+    thalweg(plain.bootstrap, ['produce', 'payments'], 'one more\n'.repeat(7));
+    await page.waitForFunction((before) => ![...document.querySelectorAll('#partitions dd')].some((figure) => figure.innerText === before), first);
+    await sound(page);
+    await page.context().close();
+  });
+
+  test('stream-is-written-with-help-deployed-and-destroyed', async () => {
+    const page = await open(browser);
+    await page.goto(`${plain.url}/create-stream`);
+    await page.getByLabel('Name').fill('from-browser');
+    const line = page.getByLabel('Line');
+    await line.fill('time | fliter | log');
+    await page.locator('#check-output.bad').waitFor();
+    assert.match(await page.locator('#check-output').innerText(), /filter/);
+    await shoot(page, 'stream-wrong');
+    await line.fill('time | lo');
+    await page.locator('#suggestions').getByRole('button', { name: 'log', exact: true }).click();
+    assert.equal(await line.inputValue(), 'time | log');
+    await page.locator('#check-output.good').waitFor();
+    await page.getByRole('button', { name: 'Create' }).click();
+    await page.getByRole('status').filter({ hasText: 'was created' }).waitFor();
+    await page.getByRole('button', { name: 'Undeploy' }).click();
+    await page.getByRole('status').filter({ hasText: 'undeploy is done' }).waitFor();
+    await page.getByText('Destroy this stream').click();
+    await page.getByLabel('Type the stream').fill('from-browser');
+    await page.getByRole('button', { name: 'Destroy' }).click();
+    await page.getByRole('status').filter({ hasText: 'destroy is done' }).waitFor();
+    await sound(page);
+    await page.context().close();
+  });
+
+  test('quota-and-user-are-set-and-removed', async () => {
+    const page = await open(browser);
+    await page.goto(`${plain.url}/quotas`);
+    await page.getByText('Set a quota').click();
+    await page.getByLabel('User', { exact: true }).fill('alice');
+    await page.getByLabel('Value').fill('1048576');
+    await page.getByRole('button', { name: 'Set', exact: true }).click();
+    await page.getByRole('status').filter({ hasText: 'was set' }).waitFor();
+    await page.reload();
+    await shoot(page, 'quotas-filled');
+    await page.getByRole('button', { name: 'Remove producer_byte_rate' }).click();
+    await page.getByRole('status').filter({ hasText: 'was removed' }).waitFor();
+    await page.goto(`${plain.url}/users`);
+    await page.getByText('Add a user').click();
+    await page.getByLabel('User', { exact: true }).fill('alice');
+    await page.getByLabel('Password').fill('alice-secret');
+    await page.getByRole('button', { name: 'Set', exact: true }).click();
+    await page.getByRole('status').filter({ hasText: 'new password' }).waitFor();
+    await page.getByRole('button', { name: 'Remove the SCRAM-SHA-512 password of alice' }).click();
+    await page.getByRole('status').filter({ hasText: 'no password' }).waitFor();
+    await sound(page);
+    await page.context().close();
+  });
+
+  test('answers-forbid-what-is-not-their-own', async () => {
+    for (const path of ['/', '/topics', '/login', '/nowhere', '/api/v1/cluster', '/assets/console.js']) {
+      const { headers } = await ask(plain.url, 'GET', path);
+      assert.match(headers.get('content-security-policy'), /default-src 'none'; script-src 'self'; style-src 'self'.*frame-ancestors 'none'/, path);
+      assert.equal(headers.get('x-frame-options'), 'DENY', path);
+      assert.equal(headers.get('x-content-type-options'), 'nosniff', path);
+    }
+  });
+
+  test('other-sites-change-nothing', async () => {
+    const form = 'application/x-www-form-urlencoded';
+    for (const headers of [
+      { 'content-type': form, origin: 'http://evil.example' }, { 'content-type': form }, { 'content-type': 'text/plain' },
+      { 'content-type': 'application/json', origin: 'null' }, { 'content-type': form, 'sec-fetch-site': 'same-site', origin: plain.url },
+    ]) {
+      const answer = await ask(plain.url, 'POST', '/create-topic', headers, 'name=evil');
+      assert.equal(answer.status, 403, JSON.stringify(headers));
+    }
+    assert.equal((await ask(plain.url, 'GET', '/topics/evil')).status, 404);
+    const page = await open(browser);
+    await page.setContent(`<form method=post action="${plain.url}/create-topic"><input name=name value=evil><button>go</button></form>`);
+    page.expected.push(/403/);
+    await page.getByRole('button').click();
+    await page.getByText('not from other sites').waitFor();
+    await page.context().close();
+  });
+
+  test('paths-of-health-are-open', async () => {
+    for (const path of ['/livez', '/readyz', '/healthz']) {
+      const answer = await ask(plain.url, 'GET', path);
+      assert.equal(answer.status, 200);
+      assert.equal(await answer.text(), 'ok\n');
+    }
+  });
+
+  test('login-is-of-the-cluster', async () => {
+    const secured = await node(['group.initial.rebalance.delay.ms=0'], ['--secure=DIRECTORY/security']);
+    try {
+      const properties = readFileSync(join(secured.directory, 'security', 'client.properties'), 'utf8');
+      const password = /password="([^"]+)"/.exec(properties)[1];
+      const page = await open(browser);
+      await page.goto(`${secured.url}/topics?filter=x`);
+      assert.match(page.url(), /\/login\?next=/);
+      await accessible(page, 'login');
+      await shoot(page, 'login');
+      await page.getByLabel('User').fill('admin');
+      await page.getByLabel('Password').fill('wrong');
+      page.expected.push(/401/);
+      await page.getByRole('button', { name: 'Log in' }).click();
+      await page.getByRole('alert').filter({ hasText: 'does not take' }).waitFor();
+      await page.getByLabel('Password').fill(password);
+      await page.getByRole('button', { name: 'Log in' }).click();
+      await page.waitForURL(/\/topics\?filter=x/);
+      const cookies = await page.context().cookies();
+      assert.ok(cookies.every((cookie) => cookie.httpOnly && cookie.secure && cookie.sameSite === 'Strict'), JSON.stringify(cookies));
+      await page.goto(`${secured.url}/acls`);
+      await page.getByText('Add an ACL').click();
+      await page.getByLabel('Principal').last().fill('User:ann');
+      await page.getByLabel('Resource').last().fill('orders');
+      await page.getByLabel('Operation').selectOption('READ');
+      await page.getByRole('button', { name: 'Add' }).click();
+      await page.getByRole('status').filter({ hasText: 'User:ann now' }).waitFor();
+      await accessible(page, 'acls');
+      await shoot(page, 'acls');
+      await page.getByRole('link', { name: 'Who may do what' }).click();
+      await page.getByLabel('Principal').fill('User:ann');
+      await page.getByLabel('Resource').fill('orders');
+      await page.getByRole('button', { name: 'Show' }).click();
+      const read = page.locator('tr', { hasText: 'READ' }).first();
+      assert.match(await read.innerText(), /allowed.*ALLOW READ on TOPIC orders/s);
+      assert.match(await page.locator('tr', { hasText: 'WRITE' }).first().innerText(), /denied.*No ACL matches/s);
+      await accessible(page, 'rights');
+      await shoot(page, 'rights');
+      await page.goto(`${secured.url}/acls`);
+      await page.locator('tr', { hasText: 'User:ann' }).getByRole('button', { name: /^Delete/ }).click();
+      await page.getByRole('status').filter({ hasText: 'No more for User:ann' }).waitFor();
+      await page.getByRole('button', { name: 'Log out' }).click();
+      await page.waitForURL(/\/login/);
+      await page.goto(`${secured.url}/topics`);
+      assert.match(page.url(), /\/login/);
+      await sound(page);
+      await page.context().close();
+    } finally {
+      await remove(secured);
+    }
+  });
+
+  test('another-cluster-read-only', async () => {
+    const bootstrap = process.env.BOOTSTRAP || plain.bootstrap;
+    const other = await consoleOf(bootstrap, ['--read-only']);
+    try {
+      const page = await open(browser);
+      for (const path of ['/', '/topics', '/groups', '/transactions', '/brokers', '/brokers/1', '/quorum', '/quotas', '/users']) {
+        const answer = await page.goto(other.url + path);
+        assert.equal(answer.status(), 200, `${path}: ${await page.locator('main').innerText()}`);
+        assert.equal(await page.locator('main form[method=post]').count(), 0, path);
+      }
+      await shoot(page, 'read-only');
+      const answer = await post(other.url, '/create-topic', { name: 'refused' });
+      assert.equal(answer.status, 403);
+      assert.match(await answer.text(), /read-only/);
+      await sound(page);
+      await page.context().close();
+    } finally {
+      await other.stop();
+    }
+  });
+});
