@@ -11,6 +11,7 @@ const PAGES = [
   ['overview', '/'], ['topics', '/topics'], ['topic', '/topics/orders'], ['configuration', '/topics/orders/configuration'],
   ['edit', '/topics/orders/configuration?edit=retention.ms'], ['producers', '/topics/orders/producers'], ['create-topic', '/create-topic'],
   ['groups', '/groups'], ['group', '/group?id=billing'], ['reset', '/group/reset?id=billing&to=earliest'],
+  ['messages', '/topics/orders/messages'], ['search', '/topics/orders/messages?from=earliest&expression=payload.total+>+850'],
   ['transactions', '/transactions'], ['streams', '/streams'], ['create-stream', '/create-stream'], ['stream', '/streams/ticks'],
   ['brokers', '/brokers'], ['broker', '/brokers/1'], ['all-brokers', '/brokers/all'], ['quorum', '/quorum'], ['users', '/users'],
   ['quotas', '/quotas'],
@@ -166,6 +167,17 @@ describe('console', () => {
     await page.goto(`${plain.url}/groups`);
     await page.getByRole('link', { name: '..', exact: true }).click();
     assert.equal(await page.locator('h1').innerText(), '..');
+    thalweg(plain.bootstrap, ['topic', 'create', 'hostile']);
+    for (const value of [HOSTILE, `{"x": "${'<script>alert(3)</script>'}"}`, '\u0000\u001b[31m\u202e']) {
+      const answer = await post(plain.url, '/topics/hostile/messages', { key: HOSTILE, value, headers: `${HOSTILE}=${HOSTILE}` });
+      assert.equal(answer.status, 303);
+    }
+    for (const shape of ['auto', 'json', 'text', 'hex']) {
+      await page.goto(`${plain.url}/topics/hostile/messages?shape=${shape}`);
+      await page.getByText('offset 2').first().waitFor();
+      assert.equal(await page.locator('main script, main img').count(), 0, shape);
+    }
+    await shoot(page, 'messages-hostile');
     for (const path of ['/topics?filter=', '/group?id=', '/topics/', '/acls/rights?principal=', '/transaction?id=', '/brokers/', '/nowhere/']) {
       page.expected.push(/status of (4|5)\d\d/);
       await page.goto(plain.url + path + encodeURIComponent(HOSTILE));

@@ -56,7 +56,7 @@ const LAW: [(&str, &[&str]); 26] = [
     ("thalweg-browse", &["client", "record", "stream", "wire"]),
     ("thalweg-client", &["hash", "ports", "record", "security", "wire"]),
     ("thalweg-config", &["client", "log", "metadata", "record", "security"]),
-    ("thalweg-console", &["client", "record", "security", "stream", "wire"]),
+    ("thalweg-console", &["browse", "client", "record", "security", "stream", "wire"]),
     ("thalweg-controller", &["config", "hash", "log", "metadata", "ports", "record", "security", "wire"]),
     (
         "thalweg-coordinator",

@@ -63,6 +63,7 @@ fn described() -> OpenApiRouter<Console> {
         .routes(routes!(topics::show, topics::delete))
         .routes(routes!(topics::configuration, topics::configure))
         .routes(routes!(topics::grow))
+        .routes(routes!(topics::messages, topics::send))
         .routes(routes!(groups::list))
         .routes(routes!(groups::show, groups::delete))
         .routes(routes!(groups::reset))

@@ -1,16 +1,22 @@
 //! Topics.
 
+use std::time::Duration;
+
 use axum::extract::{Path, Query};
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Body, Done, Seen, answer, done};
 use crate::cluster::configs::{self, ConfigChanges, ConfigLine, Configured};
+use crate::cluster::messages::{self, MessageQuery, MessageToSend};
 use crate::cluster::topic::{self, Topic, TopicCreation};
 use crate::cluster::topics::{self, TopicList, TopicQuery};
 use crate::problem::ErrorAnswer;
+
+/// How long a search of a program may take.
+const SEARCH_MAX: Duration = Duration::from_secs(30);
 
 /// How many partitions a topic is to have.
 #[derive(Deserialize, ToSchema)]
@@ -111,4 +117,65 @@ pub async fn configure(
 pub async fn grow(Seen(view): Seen, Path(name): Path<String>, Body(growth): Body<Growth>) -> Response {
     let words = format!("{name} has {} partitions", growth.partitions);
     done(topic::grow(&view, &name, growth.partitions).await, words)
+}
+
+/// Where a message was stored.
+#[derive(Serialize, ToSchema)]
+pub struct Stored {
+    /// The partition.
+    partition: i32,
+    /// The offset.
+    offset: i64,
+}
+
+/// Messages of a topic, and how far the search went.
+#[derive(Serialize, ToSchema)]
+pub struct Messages {
+    /// Each message, with its key, value, headers and the facts of its batch.
+    #[schema(value_type = Vec<Object>)]
+    messages: Vec<serde_json::Value>,
+    /// Records that were looked at.
+    records: u64,
+    /// Why the search ended.
+    ended: &'static str,
+}
+
+/// Searches the messages of a topic, for at most 30 seconds.
+#[utoipa::path(
+    get,
+    path = "/api/v1/topics/{name}/messages",
+    tag = "topics",
+    params(("name" = String, Path, description = "The topic"), MessageQuery),
+    responses((status = 200, body = Messages), (status = "default", body = ErrorAnswer))
+)]
+pub async fn messages(
+    Seen(view): Seen,
+    Path(name): Path<String>,
+    Query(query): Query<MessageQuery>,
+) -> Response {
+    let found = messages::search(&view, &name, &query, SEARCH_MAX).await;
+    let found = found.map(|found| Messages {
+        messages: found.messages.iter().map(thalweg_browse::show::to_json).collect(),
+        records: found.progress.records,
+        ended: found.ended,
+    });
+    answer(StatusCode::OK, found)
+}
+
+/// Sends a message.
+#[utoipa::path(
+    post,
+    path = "/api/v1/topics/{name}/messages",
+    tag = "topics",
+    params(("name" = String, Path, description = "The topic")),
+    request_body = MessageToSend,
+    responses((status = 200, body = Stored), (status = "default", body = ErrorAnswer))
+)]
+pub async fn send(
+    Seen(view): Seen,
+    Path(name): Path<String>,
+    Body(message): Body<MessageToSend>,
+) -> Response {
+    let sent = messages::send(&view, &name, message).await;
+    answer(StatusCode::OK, sent.map(|at| Stored { partition: at.partition, offset: at.offset.0 }))
 }

@@ -11,6 +11,7 @@ pub mod disks;
 mod fresh;
 pub mod group;
 pub mod groups;
+pub mod messages;
 pub mod overview;
 pub mod quorum;
 mod rates;

@@ -6,6 +6,7 @@ mod configuration;
 mod group;
 mod groups;
 mod login;
+mod messages;
 mod overview;
 mod streams;
 mod topic;
@@ -32,6 +33,7 @@ pub fn routes() -> Router<Console> {
         .route("/topics/{name}", get(topic::show))
         .route("/topics/{name}/configuration", get(topic::configuration).post(topic::configure))
         .route("/topics/{name}/partitions", post(topic::grow))
+        .route("/topics/{name}/messages", get(messages::list).post(messages::send))
         .route("/topics/{name}/delete", post(topic::delete))
         .route("/groups", get(groups::list))
         .route("/group", get(group::show))

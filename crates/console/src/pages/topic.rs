@@ -196,6 +196,7 @@ pub fn tabs(name: &str, shown: &str) -> Markup {
     let path = path(name);
     let tabs = [
         ("partitions", "Partitions", path.clone()),
+        ("messages", "Messages", format!("{path}/messages")),
         ("configuration", "Configuration", format!("{path}/configuration")),
         ("producers", "Producers", format!("{path}/producers")),
     ];

@@ -1,0 +1,207 @@
+//! Messages of a topic: bounded searches, and one new message.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use thalweg_browse::{
+    Event, Filter, Masking, Message, NewMessage, Produced, Progress, Query, Search, Start, TextTest, Why,
+    produce,
+};
+use thalweg_client::ProducerConfig;
+use thalweg_record::Offset;
+use utoipa::{IntoParams, ToSchema};
+
+use super::View;
+use crate::format;
+use crate::problem::Problem;
+
+/// Messages of one answer at most.
+const MESSAGES_MAX: usize = 500;
+/// Bytes that are kept of a key or value.
+const MESSAGE_BYTES: usize = 32 << 10;
+/// Bytes of one answer at most.
+const BYTES_MAX: u64 = 4 << 20;
+/// Threads of a search: a node has other work.
+const THREADS: usize = 2;
+
+/// Which messages are asked for.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub struct MessageQuery {
+    /// The newest, or from the `earliest`, an `offset` or a `time`.
+    #[param(required = false)]
+    pub from: String,
+    /// The offset or time (UTC).
+    #[param(required = false)]
+    pub at: String,
+    /// The partition; all if empty.
+    #[param(required = false)]
+    pub partition: String,
+    /// Messages at most.
+    #[param(required = false)]
+    pub limit: usize,
+    /// The whole key.
+    #[param(required = false)]
+    pub key: String,
+    /// A part of the value.
+    #[param(required = false)]
+    pub text: String,
+    /// An expression of streams, such as `payload.amount > 1000`.
+    #[param(required = false)]
+    pub expression: String,
+    /// `on` hides records of open and aborted transactions.
+    #[param(required = false)]
+    pub committed: String,
+    /// `on` shows markers of transactions.
+    #[param(required = false)]
+    pub control: String,
+    /// `auto`, `json`, `text` or `hex`.
+    #[param(required = false)]
+    pub shape: String,
+}
+
+/// What a search found.
+pub struct Found {
+    pub messages: Vec<Message>,
+    pub progress: Progress,
+    /// Why it ended, in words.
+    pub ended: &'static str,
+}
+
+impl MessageQuery {
+    fn read(&self, topic: &str, time: Duration) -> Result<Query, Problem> {
+        let number = |name: &str, text: &str| {
+            text.trim()
+                .replace(',', "")
+                .parse::<i64>()
+                .map_err(|_| Problem::wrong(format!("{name}: {text:?} is not a number")))
+        };
+        let limit = self.limit.clamp(1, MESSAGES_MAX);
+        let mut query = Query::new(topic);
+        query.start = match self.from.as_str() {
+            "earliest" => Start::Earliest,
+            "offset" => Start::At(Offset(number("Offset", &self.at)?)),
+            "time" => {
+                let ms = self.at.trim().parse::<i64>().ok().or_else(|| format::parse_time(&self.at));
+                Start::Time(ms.ok_or_else(|| {
+                    Problem::wrong(format!("{:?} is not a time: use 2026-01-31 12:00, in UTC", self.at))
+                })?)
+            }
+            _ => Start::Last(limit as u64),
+        };
+        if !self.partition.trim().is_empty() {
+            let partition = number("Partition", &self.partition)?;
+            query.partitions = vec![i32::try_from(partition).unwrap_or(-1)];
+        }
+        query.filter = match self.expression.trim() {
+            "" => Filter::default(),
+            text => Filter::expression(text).map_err(|wrong| Problem::wrong(wrong.to_string()))?,
+        };
+        query.filter.key = Some(&self.key).filter(|key| !key.is_empty()).map(|key| TextTest::equals(key));
+        query.filter.value =
+            Some(&self.text).filter(|text| !text.is_empty()).map(|text| TextTest::contains(text));
+        if !query.filter.is_empty() && self.from.is_empty() {
+            // Among the newest, there may be no match.
+            query.start = Start::Earliest;
+        }
+        query.read_committed = self.committed == "on";
+        query.control = self.control == "on";
+        query.limits.matches = Some(limit);
+        query.limits.bytes = Some(BYTES_MAX);
+        query.limits.message_bytes = MESSAGE_BYTES;
+        query.limits.time = Some(time);
+        query.limits.threads = query.limits.threads.min(THREADS);
+        Ok(query)
+    }
+}
+
+/// Searches for at most this long.
+pub async fn search(
+    view: &View,
+    topic: &str,
+    asked: &MessageQuery,
+    time: Duration,
+) -> Result<Found, Problem> {
+    let query = asked.read(topic, time)?;
+    // All partitions together should give the newest, not each of them.
+    let is_newest = matches!(query.start, Start::Last(_));
+    let limit = query.limits.matches.unwrap_or(MESSAGES_MAX);
+    let mut query = query;
+    if is_newest {
+        query.limits.matches = Some(limit * 64);
+    }
+    let mut search = Search::start(view.cluster().clone(), query, &Masking::default(), None)
+        .map_err(|wrong| Problem::wrong(wrong.to_string()))?;
+    let mut messages: Vec<Message> = Vec::new();
+    while let Some(event) = search.next().await {
+        match event {
+            Event::Matches(found) => messages.extend(found),
+            Event::Progress(_) | Event::Waiting(_) => {}
+            Event::Ended(ended) => {
+                let words = match ended.why {
+                    Why::Complete => "Everything was read.",
+                    Why::Matches => "There may be more.",
+                    Why::Bytes => "There may be more: the answer is full.",
+                    Why::Time => "There may be more: the time is over.",
+                    Why::Failed(error) => return Err(Problem::wrong(error.to_string())),
+                };
+                if is_newest {
+                    messages.sort_by_key(|message| std::cmp::Reverse((message.timestamp, message.offset.0)));
+                    messages.truncate(limit);
+                }
+                return Ok(Found { messages, progress: ended.progress, ended: words });
+            }
+        }
+    }
+    Err(Problem::wrong("The search ended without an end"))
+}
+
+/// A message to send.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct MessageToSend {
+    /// The key; none if empty.
+    pub key: String,
+    /// The partition; by the key if empty.
+    pub partition: String,
+    /// The value.
+    pub value: String,
+    /// Headers, one on each line, as NAME=VALUE.
+    pub headers: String,
+    /// `on` sends no value.
+    pub tombstone: String,
+}
+
+/// Sends a message, and waits until it is stored.
+pub async fn send(view: &View, topic: &str, message: MessageToSend) -> Result<Produced, Problem> {
+    let partition = match message.partition.trim() {
+        "" => None,
+        text => {
+            Some(text.parse().map_err(|_| Problem::wrong(format!("Partition: {text:?} is not a number")))?)
+        }
+    };
+    let mut headers = Vec::new();
+    for line in message.headers.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (name, value) = line
+            .split_once('=')
+            .ok_or_else(|| Problem::wrong(format!("Headers: {line:?} is not NAME=VALUE")))?;
+        headers.push((name.trim().to_owned(), Some(value.trim().as_bytes().to_vec())));
+    }
+    let new = NewMessage {
+        topic: topic.to_owned(),
+        partition,
+        key: Some(message.key.into_bytes()).filter(|key| !key.is_empty()),
+        value: (message.tombstone != "on").then(|| message.value.into_bytes()),
+        headers,
+        timestamp: now_ms(),
+    };
+    let config = ProducerConfig { connection: view.cluster().options().clone(), ..ProducerConfig::default() };
+    produce(view.cluster().clone(), config, &new).await.map_err(|error| Problem::wrong(error.to_string()))
+}
+
+#[allow(clippy::disallowed_methods, reason = "a person sends the message now, by the clock of this machine")]
+fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

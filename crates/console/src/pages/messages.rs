@@ -1,0 +1,172 @@
+//! The messages of a topic: search by place, time, key, text and expression, a live tail, and one new message.
+//!
+//! A search is bounded: so many messages, so many bytes of each, so much time. It ends with the request.
+
+use axum::Form;
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use maud::{Markup, html};
+use std::time::Duration;
+use thalweg_browse::show::{Form as Shape, show};
+use thalweg_browse::{Content, Message};
+
+use super::topic::{path, tabs};
+use crate::cluster::messages::{self, Found, MessageQuery, MessageToSend};
+use crate::format;
+use crate::page::{Section, Shell, or_dash, see_other};
+use crate::problem::Problem;
+use crate::state::{Console, Note};
+
+/// How many messages a page shows, unless asked otherwise.
+const SHOWN: usize = 50;
+/// How long a page waits for a search.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Shows a search and its result.
+pub async fn list(shell: Shell, Path(name): Path<String>, Query(mut query): Query<MessageQuery>) -> Response {
+    if query.limit == 0 {
+        query.limit = SHOWN;
+    }
+    let found = messages::search(shell.view(), &name, &query, PATIENCE).await;
+    let body = match found {
+        Ok(found) => Ok(html! { (frame(&shell, &name, &query)) (result(&name, &query, &found)) }),
+        Err(problem) if problem.status.as_u16() == 400 => Ok(html! {
+            (frame(&shell, &name, &query))
+            pre class="note bad" role="alert" { (problem.message) }
+        }),
+        Err(problem) => Err(problem),
+    };
+    shell.answer::<Problem>(Section::Topics, &name, body)
+}
+
+fn frame(shell: &Shell, name: &str, query: &MessageQuery) -> Markup {
+    html! {
+        (tabs(name, "messages"))
+        (form(name, query))
+        @if !shell.is_read_only() { (new(name)) }
+    }
+}
+
+fn form(name: &str, query: &MessageQuery) -> Markup {
+    let option = |title: &str, value: &str, chosen: &str| html! { option value=(value) selected[value == chosen] { (title) } };
+    html! {
+        form class="card stack" method="get" action=(format!("{}/messages", path(name))) role="search" {
+            div class="row" {
+                label { "From" select name="from" {
+                    (option("the newest messages", "", &query.from)) (option("the beginning", "earliest", &query.from))
+                    (option("an offset", "offset", &query.from)) (option("a time (UTC)", "time", &query.from))
+                } }
+                label { "Offset or time" input name="at" value=(query.at) placeholder="2026-01-31 12:00"; }
+                label { "Partition" input name="partition" value=(query.partition) inputmode="numeric" placeholder="all"; }
+                label { "At most" input name="limit" value=(query.limit) inputmode="numeric"; }
+                label { "Show as" select name="shape" {
+                    @for shape in ["auto", "json", "text", "hex"] { (option(shape, shape, &query.shape)) }
+                } }
+            }
+            div class="row" {
+                label { "Key" input name="key" value=(query.key) placeholder="the whole key" spellcheck="false"; }
+                label { "Text in the value" input name="text" value=(query.text) placeholder="a part of it" spellcheck="false"; }
+                label { "Expression" input name="expression" value=(query.expression) placeholder="payload.amount > 1000" spellcheck="false"; }
+                label class="check" { input type="checkbox" name="committed" value="on" checked[query.committed == "on"]; "Only committed" }
+                label class="check" { input type="checkbox" name="control" value="on" checked[query.control == "on"]; "Markers of transactions" }
+                button class="primary" { "Search" }
+            }
+        }
+    }
+}
+
+fn result(name: &str, query: &MessageQuery, found: &Found) -> Markup {
+    let shape = Shape::from_name(&query.shape).unwrap_or(Shape::Auto);
+    // The newest messages move.
+    let is_live = query.from.is_empty();
+    html! {
+        div id="messages" data-live[is_live] {
+            p class="quiet" {
+                (format::counted(found.messages.len(), "message")) " of " (format::counted(found.progress.records, "record")) " looked at. " (found.ended)
+            }
+            @if let Some(reason) = &found.progress.without_value_reason {
+                p class="note warn" { (format::counted(found.progress.without_value, "record")) " without a value of the expression, such as: " (reason) }
+            }
+            @for message in &found.messages { (one(name, message, shape)) }
+        }
+    }
+}
+
+fn one(name: &str, message: &Message, shape: Shape) -> Markup {
+    let batch = &message.batch;
+    html! {
+        article class="card message" aria-label=(format!("Message {} of partition {}", message.offset.0, message.partition)) {
+            p class="quiet" {
+                a href=(format!("{}/messages?from=offset&at={}&partition={}&limit=1", path(name), message.offset.0, message.partition)) {
+                    "partition " (message.partition) ", offset " (message.offset.0)
+                }
+                " · " (or_dash((message.timestamp >= 0).then(|| format!("{} UTC", format::time(message.timestamp)))))
+                @if let Some(control) = batch.control { " " span class="badge warn" { "marker: " (control.name()) } }
+                @if batch.is_transactional { " " span class="badge" { "transaction" } }
+                @if message.is_masked { " " span class="badge" { "masked" } }
+            }
+            @if let Some(key) = &message.key { (part("Key", key, shape)) }
+            @match &message.value {
+                Some(value) => (part("Value", value, shape)),
+                None => p { span class="badge" { "no value" } },
+            }
+            @if !message.headers.is_empty() {
+                details { summary { (format::counted(message.headers.len(), "header")) }
+                    dl class="facts" {
+                        @for header in &message.headers {
+                            dt { bdi { (header.name) } }
+                            dd { @match &header.value { Some(value) => pre { (show(value, shape).text) }, None => span class="quiet" { "none" } } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn part(name: &str, content: &Content, shape: Shape) -> Markup {
+    let shown = show(content, shape);
+    html! {
+        div class="part" {
+            span class="quiet" { (name) ", " (format::bytes(content.whole_bytes as u64)) @if shown.form != "text" { ", " (shown.form) }
+                @if let Some(schema) = &content.schema { ", schema " (schema.id) " (" (schema.kind) ")" @if let Some(problem) = &schema.problem { ": " (problem) } } }
+            pre { (shown.text) }
+            @if shown.omitted_bytes > 0 { span class="quiet" { "and " (format::bytes(shown.omitted_bytes as u64)) " more" } }
+        }
+    }
+}
+
+fn new(name: &str) -> Markup {
+    html! {
+        details class="card" {
+            summary { "Send a message" }
+            form class="stack" method="post" action=(format!("{}/messages", path(name))) {
+                div class="row" {
+                    label { "Key of the message" input name="key" spellcheck="false"; }
+                    label { "Partition of the message" input name="partition" inputmode="numeric" placeholder="by the key"; }
+                }
+                label { "Value" textarea name="value" spellcheck="false" {} }
+                label { "Headers" textarea name="headers" spellcheck="false" placeholder="trace-id=42" {} span class="hint" { "One on each line, as NAME=VALUE." } }
+                label class="check" { input type="checkbox" name="tombstone" value="on"; "Without a value: it deletes the key where the topic is compacted" }
+                button class="primary" { "Send" }
+            }
+        }
+    }
+}
+
+/// Sends a message.
+pub async fn send(
+    State(console): State<Console>,
+    shell: Shell,
+    Path(name): Path<String>,
+    Form(message): Form<MessageToSend>,
+) -> Response {
+    let sent = messages::send(shell.view(), &name, message).await;
+    let note = match sent {
+        Ok(at) => {
+            Note::done(format!("The message is in partition {}, offset {}.", at.partition, at.offset.0))
+        }
+        Err(problem) => Note::error(problem.message),
+    };
+    see_other(&console, &format!("{}/messages", path(&name)), note)
+}
