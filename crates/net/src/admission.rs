@@ -61,6 +61,38 @@ pub struct ConnectionFigures {
     pub throttled: u64,
     /// Closed for a connection of the listener between brokers, or because the limit was lowered.
     pub evicted: u64,
+    /// Ended for a reason.
+    pub ends: Ends,
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The peer closed it, or the node stops.
+    Regular,
+    Idle,
+    Slow,
+    Unread,
+    Unproven,
+    Refused,
+    Io,
+}
+
+/// How many connections ended for a reason that an operator may want to know.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ends {
+    /// Without progress for `connections.max.idle.ms`.
+    pub idle: u64,
+    /// A request arrived too slowly while others waited for memory.
+    pub slow: u64,
+    /// The peer did not read its answers, and others needed the memory.
+    pub unread: u64,
+    /// The peer did not authenticate in time.
+    pub unproven: u64,
+    /// A request could not be served: not Kafka's protocol, too large, not allowed before authentication.
+    pub refused: u64,
+    /// The network failed.
+    pub io: u64,
 }
 
 /// Why a connection was turned away.
@@ -241,6 +273,21 @@ impl Connections {
         state.delayed += 1;
         let length = Duration::from_millis(u64::try_from(pause_ms).unwrap_or(0));
         Some(Delay { length, connections: Arc::clone(self), _descriptor: descriptor })
+    }
+
+    /// A connection ended.
+    pub(super) fn ended(&self, end: End) {
+        let ends = &mut self.state.lock().figures.ends;
+        let count = match end {
+            End::Regular => return,
+            End::Idle => &mut ends.idle,
+            End::Slow => &mut ends.slow,
+            End::Unread => &mut ends.unread,
+            End::Unproven => &mut ends.unproven,
+            End::Refused => &mut ends.refused,
+            End::Io => &mut ends.io,
+        };
+        *count += 1;
     }
 
     /// The connection is served by this task.

@@ -36,6 +36,16 @@ impl AnswerMemory {
         Self(Arc::new(Mutex::new(answers)))
     }
 
+    /// The most bytes that are held.
+    pub fn max(&self) -> usize {
+        self.0.lock().max
+    }
+
+    /// How many connections wait to send.
+    pub fn waiting(&self) -> usize {
+        self.0.lock().waiting.len()
+    }
+
     /// How many bytes are held.
     pub fn used(&self) -> usize {
         self.0.lock().bytes

@@ -1,7 +1,8 @@
 //! One connection: frames in, answers out, in the order of the requests.
 
-use super::admission::Admission;
+use super::admission::{Admission, End};
 use super::answers::{AnswerMemory, HeldAnswers};
+use super::flow::{Flow, Place, Unsent};
 use super::input::{FrameLength, Input, Read};
 use super::memory::FrameMemory;
 use super::mute::Mute;
@@ -66,6 +67,8 @@ pub struct ConnectionSettings {
     pub answers: AnswerMemory,
     /// SO_SNDBUF, `socket.send.buffer.bytes`; None leaves it to the system.
     pub send_buffer_bytes: Option<usize>,
+    /// Where requests and answers are counted.
+    pub flow: Flow,
 }
 
 impl ConnectionSettings {
@@ -78,6 +81,7 @@ impl ConnectionSettings {
             memory: FrameMemory::new(memory, network.request_max_bytes),
             answers: AnswerMemory::new((memory / ANSWER_SHARE).max(ANSWER_MEMORY_MIN)),
             send_buffer_bytes: network.send_buffer_bytes,
+            flow: Flow::default(),
         }
     }
 }
@@ -183,6 +187,21 @@ pub(super) enum Disconnect {
     Answered(String),
 }
 
+impl Disconnect {
+    /// The reason, as figures count it.
+    pub(super) fn end(&self) -> End {
+        match self {
+            Disconnect::Closed | Disconnect::Stopping => End::Regular,
+            Disconnect::Idle(_) => End::Idle,
+            Disconnect::TooSlow => End::Slow,
+            Disconnect::Unread => End::Unread,
+            Disconnect::Unproven => End::Unproven,
+            Disconnect::FrameLength(_) | Disconnect::Refused(_) | Disconnect::Answered(_) => End::Refused,
+            Disconnect::Io(_) => End::Io,
+        }
+    }
+}
+
 pub(super) struct Connection<H: Handler> {
     stream: Stream,
     peer: Arc<Peer>,
@@ -190,7 +209,13 @@ pub(super) struct Connection<H: Handler> {
     session: H::Session,
     settings: ConnectionSettings,
     input: Input,
+    /// When bytes were last read.
+    read_at: Instant,
     output: Output,
+    /// The answers in `output`, for figures.
+    unsent: Unsent,
+    /// When the first of them was complete, if that is known.
+    answered_at: Option<Instant>,
     pending: VecDeque<Pending>,
     /// How much of `pending` is ready and in memory.
     ready_bytes: usize,
@@ -210,8 +235,8 @@ pub(super) struct Connection<H: Handler> {
 
 /// An answer that is awaited, or is ready behind one that is awaited.
 enum Pending {
-    Ready(Frame),
-    Awaited { answer: Pin<Box<dyn Future<Output = Reply> + Send>>, reads_on: bool },
+    Ready(Place, Frame),
+    Awaited { place: Place, answer: Pin<Box<dyn Future<Output = Reply> + Send>>, reads_on: bool },
 }
 
 impl<H: Handler> Connection<H> {
@@ -234,7 +259,10 @@ impl<H: Handler> Connection<H> {
             session,
             settings,
             input,
+            read_at: Instant::now(),
             output: Output::default(),
+            unsent: Unsent::default(),
+            answered_at: None,
             pending: VecDeque::new(),
             ready_bytes: 0,
             held: None,
@@ -272,7 +300,7 @@ impl<H: Handler> Connection<H> {
         let until = now + ROUND_MAX;
         self.admission.touch(now);
         let was_unproven = self.unproven.is_some();
-        let refused = self.handle_frames(until);
+        let refused = self.handle_frames(now, until);
         self.settle();
         if !self.output.is_empty() {
             self.flush().await?;
@@ -325,10 +353,18 @@ impl<H: Handler> Connection<H> {
 
     /// Sends the answers that are ready.
     async fn flush(&mut self) -> Result<(), Disconnect> {
-        match self.output.send(&mut self.stream, false)? {
-            true => Ok(()),
-            false => self.flush_slowly().await,
+        let since = self.answered_at.take().unwrap_or_else(Instant::now);
+        if !self.output.send(&mut self.stream, false)? {
+            self.flush_slowly().await?;
         }
+        self.unsent.sent(&self.settings.flow, since.elapsed());
+        Ok(())
+    }
+
+    /// An answer is complete.
+    fn push(&mut self, place: Place, frame: Frame) {
+        self.unsent.push(&self.settings.flow, place, frame.len());
+        self.output.push(frame);
     }
 
     /// Waits for a peer to read its answers, as long as it makes progress. This must not delay the broker's stop, nor
@@ -382,31 +418,41 @@ impl<H: Handler> Connection<H> {
 
     /// Serves the complete frames at hand, as long as the connection may read further: at least one, and no more once
     /// it is late.
-    fn handle_frames(&mut self, until: Instant) -> Result<(), Disconnect> {
-        let mut is_late = false;
-        while self.reads_on() && !is_late {
+    fn handle_frames(&mut self, now: Instant, until: Instant) -> Result<(), Disconnect> {
+        let mut now = now;
+        while self.reads_on() && now < until {
             let Some(frame) = self.input.next_frame()? else { break };
-            match self.handler.handle(&mut self.session, frame) {
-                Reply::Now(frame) if self.pending.is_empty() => self.output.push(frame),
+            let place = Place::of(&frame);
+            self.settings.flow.received(place, frame.len(), now.saturating_duration_since(self.read_at));
+            let reply = self.handler.handle(&mut self.session, frame);
+            now = Instant::now();
+            match reply {
+                Reply::Now(frame) if self.pending.is_empty() => {
+                    self.answered_at.get_or_insert(now);
+                    self.push(place, frame);
+                }
                 Reply::Now(frame) => {
                     self.ready_bytes += frame.bytes_in_memory();
-                    self.pending.push_back(Pending::Ready(frame));
+                    self.pending.push_back(Pending::Ready(place, frame));
                 }
-                Reply::Later(answer) => self.pending.push_back(Pending::Awaited { answer, reads_on: false }),
-                Reply::Ordered(answer) => self.pending.push_back(Pending::Awaited { answer, reads_on: true }),
+                Reply::Later(answer) => {
+                    self.pending.push_back(Pending::Awaited { place, answer, reads_on: false });
+                }
+                Reply::Ordered(answer) => {
+                    self.pending.push_back(Pending::Awaited { place, answer, reads_on: true });
+                }
                 Reply::Nothing => {}
                 Reply::Close(reason) => return Err(Disconnect::Refused(reason)),
                 // Behind answers that are awaited, it has to wait for its turn.
                 last @ Reply::Last(..) => {
                     let answer = Box::pin(std::future::ready(last));
-                    self.pending.push_back(Pending::Awaited { answer, reads_on: false });
+                    self.pending.push_back(Pending::Awaited { place, answer, reads_on: false });
                 }
             }
             if self.unproven.is_some() {
                 self.unproven = self.handler.unproven(&self.session);
                 self.input.limit(self.unproven.map(|unproven| (unproven.frame_max, unproven.setting)));
             }
-            is_late = Instant::now() >= until;
         }
         Ok(())
     }
@@ -422,10 +468,10 @@ impl<H: Handler> Connection<H> {
 
     /// Moves ready answers, in order, to the output.
     fn settle(&mut self) {
-        while let Some(Pending::Ready(_)) = self.pending.front() {
-            if let Some(Pending::Ready(frame)) = self.pending.pop_front() {
+        while let Some(Pending::Ready(..)) = self.pending.front() {
+            if let Some(Pending::Ready(place, frame)) = self.pending.pop_front() {
                 self.ready_bytes -= frame.bytes_in_memory();
-                self.output.push(frame);
+                self.push(place, frame);
             }
         }
     }
@@ -531,16 +577,22 @@ impl<H: Handler> Connection<H> {
     }
 
     fn answered(&mut self, reply: Reply) -> Result<(), Disconnect> {
-        self.pending.pop_front();
+        let Some(Pending::Awaited { place, .. } | Pending::Ready(place, _)) = self.pending.pop_front() else {
+            return Ok(());
+        };
         match reply {
-            Reply::Now(frame) => self.output.push(frame),
+            Reply::Now(frame) => self.push(place, frame),
             Reply::Nothing => {}
             Reply::Close(reason) => return Err(Disconnect::Refused(reason)),
-            Reply::Later(answer) => self.pending.push_front(Pending::Awaited { answer, reads_on: false }),
-            Reply::Ordered(answer) => self.pending.push_front(Pending::Awaited { answer, reads_on: true }),
+            Reply::Later(answer) => {
+                self.pending.push_front(Pending::Awaited { place, answer, reads_on: false });
+            }
+            Reply::Ordered(answer) => {
+                self.pending.push_front(Pending::Awaited { place, answer, reads_on: true });
+            }
             Reply::Last(frame, reason) => {
                 self.pending.clear();
-                self.output.push(frame);
+                self.push(place, frame);
                 self.last = Some(reason);
             }
         }
@@ -558,6 +610,7 @@ impl<H: Handler> Connection<H> {
             Ok(Read::Bytes(0)) => Err(Disconnect::Closed),
             Ok(Read::Bytes(bytes)) => {
                 self.read_bytes += bytes;
+                self.read_at = Instant::now();
                 Ok(Some(Read::Bytes(bytes)))
             }
             Ok(Read::NoRoom) => Ok(Some(Read::NoRoom)),
@@ -605,17 +658,19 @@ async fn first_answer(pending: &mut VecDeque<Pending>, ready_bytes: &mut usize) 
     std::future::poll_fn(|context: &mut Context<'_>| {
         let mut first = Poll::Pending;
         for (index, entry) in pending.iter_mut().enumerate() {
-            let Pending::Awaited { answer, .. } = entry else { continue };
+            let Pending::Awaited { place, answer, .. } = entry else { continue };
+            let place = *place;
             let Poll::Ready(reply) = answer.as_mut().poll(context) else { continue };
             match (index, reply) {
                 (0, reply) => first = Poll::Ready(reply),
                 (_, Reply::Now(frame)) => {
                     *ready_bytes += frame.bytes_in_memory();
-                    *entry = Pending::Ready(frame);
+                    *entry = Pending::Ready(place, frame);
                 }
                 // Any other reply keeps its place until its turn.
                 (_, reply) => {
-                    *entry = Pending::Awaited { answer: Box::pin(std::future::ready(reply)), reads_on: true }
+                    let answer = Box::pin(std::future::ready(reply));
+                    *entry = Pending::Awaited { place, answer, reads_on: true };
                 }
             }
         }

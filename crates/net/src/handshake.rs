@@ -67,6 +67,8 @@ struct Failures {
     since: Option<Instant>,
     logged: u32,
     unlogged: u64,
+    /// All failures since the start.
+    total: u64,
 }
 
 /// Why a handshake ended.
@@ -103,6 +105,11 @@ impl TlsListener {
     /// Lets an observer hear of clients that are turned away, from now on. The first one stays.
     pub fn observe(&self, observer: Arc<dyn CertificateObserver>) {
         self.observer.get_or_init(|| observer);
+    }
+
+    /// How many handshakes failed, without those that the peer broke off.
+    pub fn failures(&self) -> u64 {
+        self.failures.lock().total
     }
 
     /// The settings for new connections.
@@ -216,9 +223,11 @@ impl TlsListener {
             observer.turned_away(listener, address, fault);
         }
         let mut failures = self.failures.lock();
+        failures.total += 1;
         if failures.since.is_none_or(|since| since.elapsed() >= LOGGED_WITHIN) {
             let unlogged = failures.unlogged;
-            *failures = Failures { since: Some(Instant::now()), ..Failures::default() };
+            *failures =
+                Failures { since: Some(Instant::now()), total: failures.total, ..Failures::default() };
             if unlogged > 0 {
                 tracing::warn!(listener, unlogged, "More TLS handshakes failed");
             }

@@ -305,7 +305,7 @@ async fn admit<H: Handler + Sync>(
 
 /// Serves one connection, after its handshake where the listener has TLS.
 async fn serve<H: Handler>(stream: Stream, address: SocketAddr, serving: Serving<H>, admission: Admission) {
-    let Serving { handler, settings, mut stopping, name, tls, .. } = serving;
+    let Serving { handler, settings, mut stopping, name, tls, limits } = serving;
     let (stream, session) = match tls {
         None => (stream, None),
         Some(tls) => {
@@ -322,7 +322,9 @@ async fn serve<H: Handler>(stream: Stream, address: SocketAddr, serving: Serving
     };
     let peer = Arc::new(Peer { address, listener: name, tls: session, mute: Mute::default() });
     let connection = Connection::new(stream, peer, handler, settings, stopping, admission);
-    match connection.run().await {
+    let reason = connection.run().await;
+    limits.ended(reason.end());
+    match reason {
         reason @ (Disconnect::FrameLength(_)
         | Disconnect::Refused(_)
         | Disconnect::Answered(_)
@@ -392,6 +394,7 @@ mod tests {
             memory: FrameMemory::new(1000, 1000),
             answers: AnswerMemory::new(1000),
             send_buffer_bytes: Some(16 * 1024),
+            flow: crate::Flow::default(),
         };
         tune(&stream, listening.addresses()[0], &settings);
         let small = SockRef::from(&stream).send_buffer_size().expect("it is open");

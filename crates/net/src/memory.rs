@@ -36,6 +36,8 @@ pub struct FrameMemory(Arc<Pool>);
 
 #[derive(Debug)]
 struct Pool {
+    /// The whole budget.
+    budget: usize,
     /// The limit without the reserve.
     shared_max: usize,
     /// The limit for buffers that grow.
@@ -79,12 +81,22 @@ impl FrameMemory {
         let shared_max = bytes.saturating_sub(frame_max).max(bytes / 4).max(1);
         let growth_max = shared_max - shared_max / SMALL_SHARE;
         let (state, shared, waiting) = (Mutex::default(), AtomicUsize::new(0), AtomicUsize::new(0));
-        Self(Arc::new(Pool { shared_max, growth_max, state, shared, waiting }))
+        Self(Arc::new(Pool { budget: bytes, shared_max, growth_max, state, shared, waiting }))
     }
 
     /// How many bytes are taken.
     pub fn used(&self) -> usize {
         self.0.state.lock().reserve + self.0.shared.load(Ordering::Relaxed)
+    }
+
+    /// The most that is in use, but for a quarter where the budget is hardly larger than one frame.
+    pub fn max(&self) -> usize {
+        self.0.budget
+    }
+
+    /// How many connections wait for memory.
+    pub fn waiting(&self) -> usize {
+        self.0.waiting.load(Ordering::Relaxed)
     }
 
     /// Whether a connection waits for memory.

@@ -27,6 +27,11 @@ impl Mute {
         self.until_us.fetch_max(until_us, Ordering::Relaxed);
     }
 
+    /// How long the pause lasts from now on.
+    pub fn left(&self) -> Duration {
+        self.until().map_or(Duration::ZERO, |until| until.saturating_duration_since(Instant::now()))
+    }
+
     /// When the pause ends; `None` if there is none now.
     pub(super) fn until(&self) -> Option<Instant> {
         match self.until_us.load(Ordering::Relaxed) {

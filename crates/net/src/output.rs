@@ -41,6 +41,15 @@ impl Frame {
         Frame(vec![Segment::Bytes(head), Segment::Bytes(answer)])
     }
 
+    /// Number of its bytes, in memory and in files.
+    pub(super) fn len(&self) -> usize {
+        let length = |segment: &Segment| match segment {
+            Segment::Bytes(bytes) => bytes.len(),
+            Segment::File(slice) => slice.len,
+        };
+        self.0.iter().map(length).sum()
+    }
+
     /// Number of its bytes in memory.
     pub(super) fn bytes_in_memory(&self) -> usize {
         let in_memory = |segment: &Segment| match segment {

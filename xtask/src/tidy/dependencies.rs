@@ -12,6 +12,7 @@ pub const RULE: Rule = Rule {
 
 /// A crate, and our crates that it may use in code, tests and build.
 const LAW: [(&str, &[&str]); 26] = [
+const LAW: [(&str, &[&str]); 25] = [
     (
         "thalweg",
         &[
@@ -41,6 +42,7 @@ const LAW: [(&str, &[&str]); 26] = [
             "controller",
             "coordinator",
             "hash",
+            "histogram",
             "log",
             "membership",
             "metadata",
@@ -64,6 +66,7 @@ const LAW: [(&str, &[&str]); 26] = [
             "client",
             "config",
             "hash",
+            "histogram",
             "log",
             "membership",
             "metadata",
@@ -75,17 +78,29 @@ const LAW: [(&str, &[&str]); 26] = [
         ],
     ),
     ("thalweg-hash", &[]),
+    ("thalweg-histogram", &[]),
     ("thalweg-ids", &[]),
     ("thalweg-lab", &["authority", "client", "ports", "record", "wire"]),
     ("thalweg-log", &["hash", "ids", "record"]),
     ("thalweg-membership", &["client", "config", "controller", "metadata", "record", "watch", "wire"]),
     ("thalweg-metadata", &["hash", "ids", "security", "wire"]),
-    ("thalweg-net", &["client", "config", "hash", "log", "security", "watch", "wire"]),
+    ("thalweg-net", &["client", "config", "hash", "histogram", "log", "security", "watch", "wire"]),
     ("thalweg-ports", &[]),
     ("thalweg-record", &["ids"]),
     (
         "thalweg-replica",
-        &["client", "config", "hash", "log", "membership", "metadata", "record", "watch", "wire"],
+        &[
+            "client",
+            "config",
+            "hash",
+            "histogram",
+            "log",
+            "membership",
+            "metadata",
+            "record",
+            "watch",
+            "wire",
+        ],
     ),
     ("thalweg-security", &[]),
     ("thalweg-sim", &["broker", "client", "config", "hash", "ids", "log", "net", "record", "wire"]),

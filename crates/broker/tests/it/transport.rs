@@ -85,7 +85,14 @@ impl Served {
 fn settings(frame_max: usize, idle_max: Duration) -> ConnectionSettings {
     let memory = FrameMemory::new(64 << 20, frame_max);
     let answers = AnswerMemory::new(64 << 20);
-    ConnectionSettings { frame_max, idle_max, memory, answers, send_buffer_bytes: Some(64 * 1024) }
+    ConnectionSettings {
+        frame_max,
+        idle_max,
+        memory,
+        answers,
+        send_buffer_bytes: Some(64 * 1024),
+        flow: thalweg_net::Flow::default(),
+    }
 }
 
 async fn deaf_peer(later: bool) {

@@ -1,0 +1,141 @@
+//! Requests and answers as they pass: by API, how long a request waits in the connection's buffer, how long its answer takes
+//! to leave, and the sizes of both.
+//!
+//! A connection's task counts by relaxed additions, and takes the time once for each read and each flush, never for a
+//! request. Knows of a request only its first two bytes, the API's number.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use thalweg_histogram::{Histogram, microseconds};
+use thalweg_wire::ApiKey;
+
+/// Numbers of APIs are below it.
+const APIS: usize = 128;
+/// The place of what is no API.
+const UNKNOWN: u8 = 127;
+
+/// The figures of all connections that share settings. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Flow(Arc<[OnceLock<Box<ApiFlow>>; APIS]>);
+
+/// The figures of one API.
+#[derive(Debug)]
+pub struct ApiFlow {
+    /// From the last read of the connection to the start of the handling.
+    pub queued: Histogram,
+    /// From the complete answer until the peer's socket has taken all of it, with the answers before it.
+    pub sending: Histogram,
+    /// Bytes of requests.
+    pub request_bytes: Histogram,
+    /// Bytes of answers, with records that are sent from files.
+    pub response_bytes: Histogram,
+}
+
+/// Where the requests of an API are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(u8);
+
+impl Default for Flow {
+    fn default() -> Flow {
+        Flow(Arc::new([const { OnceLock::new() }; APIS]))
+    }
+}
+
+impl ApiFlow {
+    fn new() -> Box<ApiFlow> {
+        Box::new(ApiFlow {
+            queued: Histogram::of_times(),
+            sending: Histogram::of_times(),
+            request_bytes: Histogram::of_sizes(),
+            response_bytes: Histogram::of_sizes(),
+        })
+    }
+}
+
+impl Place {
+    /// By the first bytes of a request.
+    pub(super) fn of(frame: &[u8]) -> Place {
+        let key = frame.first_chunk().and_then(|head| ApiKey::from_i16(i16::from_be_bytes(*head)));
+        Place(key.and_then(|key| u8::try_from(key as i16).ok()).unwrap_or(UNKNOWN))
+    }
+}
+
+impl Flow {
+    /// The APIs that were asked for, by their number.
+    pub fn apis(&self) -> impl Iterator<Item = (i16, &ApiFlow)> {
+        (0..).zip(self.0.iter()).filter_map(|(key, api)| Some((key, &**api.get()?)))
+    }
+
+    fn api(&self, place: Place) -> &ApiFlow {
+        self.0[usize::from(place.0)].get_or_init(ApiFlow::new)
+    }
+
+    /// A request is about to be handled that waited so long.
+    pub(super) fn received(&self, place: Place, bytes: usize, waited: Duration) {
+        let api = self.api(place);
+        api.queued.record_time(waited);
+        api.request_bytes.record(bytes as u64);
+    }
+
+    /// An answer is complete.
+    fn answered(&self, place: Place, bytes: usize) {
+        self.api(place).response_bytes.record(bytes as u64);
+    }
+
+    fn sent(&self, place: Place, count: u64, us: u64) {
+        self.api(place).sending.record_many(us, count);
+    }
+}
+
+/// The answers of a connection that wait to be sent: how many of each API, in order.
+#[derive(Debug, Default)]
+pub(super) struct Unsent(VecDeque<(Place, u64)>);
+
+impl Unsent {
+    /// An answer waits.
+    pub(super) fn push(&mut self, flow: &Flow, place: Place, bytes: usize) {
+        flow.answered(place, bytes);
+        match self.0.back_mut() {
+            Some((last, count)) if *last == place => *count += 1,
+            _ => self.0.push_back((place, 1)),
+        }
+    }
+
+    /// All of them are sent, after this long.
+    pub(super) fn sent(&mut self, flow: &Flow, after: Duration) {
+        let us = microseconds(after);
+        self.0.drain(..).for_each(|(place, count)| flow.sent(place, count, us));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_counted_with_the_flush_that_sends_them() {
+        let (flow, mut unsent) = (Flow::default(), Unsent::default());
+        let produce = Place::of(&[0, 0, 0, 9]);
+        let strange = Place::of(&[0x47, 0x45]);
+        flow.received(produce, 100, Duration::from_micros(70));
+        for place in [produce, produce, strange, produce] {
+            unsent.push(&flow, place, 10);
+        }
+        assert_eq!(unsent.0.len(), 3);
+        unsent.sent(&flow, Duration::from_millis(2));
+        unsent.sent(&flow, Duration::from_millis(2));
+        let counts: Vec<_> = flow
+            .apis()
+            .map(|(key, api)| (key, api.sending.snapshot().count(), api.response_bytes.snapshot().sum))
+            .collect();
+        assert_eq!(counts, [(0, 3, 30), (127, 1, 10)]);
+        let (_, api) = flow.apis().next().expect("Produce");
+        assert_eq!((api.queued.snapshot().sum, api.request_bytes.snapshot().sum), (70, 100));
+    }
+
+    #[test]
+    fn a_frame_without_a_number_has_a_place() {
+        assert_eq!(Place::of(&[]), Place::of(&[0xff, 0xff]));
+    }
+}
