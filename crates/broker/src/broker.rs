@@ -158,6 +158,7 @@ impl Broker {
             Arc::clone(&image),
             Arc::clone(&peers),
         );
+        let requests = RequestMetrics::new(&parts.served, parts.clock.clone());
         Arc::new(Broker {
             node_id,
             cluster_id: parts.cluster_id,
@@ -170,7 +171,7 @@ impl Broker {
             registered,
             request_memory: parts.request_memory,
             answer_memory: parts.answer_memory,
-            requests: RequestMetrics::new(&parts.served),
+            requests,
             trail: parts.trail,
             loggers: parts.loggers,
             slow_request: config.log_lines.slow_request,

@@ -11,7 +11,7 @@ use crate::config_rules::BrokerConfigRules;
 use crate::connection_limits;
 use crate::http_access::HttpAccess;
 use crate::loading::Loading;
-use crate::metrics::Metrics;
+use crate::metrics::{Entrance, Metrics, Sources};
 use crate::opening::{self, DRAIN, StartError};
 use crate::quotas::throttle_time;
 use crate::secured::SecuredListeners;
@@ -41,6 +41,8 @@ pub(crate) struct ControllerNode {
     addresses: Vec<(String, Vec<SocketAddr>)>,
     stopping: watch::Sender<bool>,
     listeners: JoinSet<()>,
+    entrance: Entrance,
+    secured: Arc<SecuredListeners>,
 }
 
 impl ControllerNode {
@@ -79,16 +81,17 @@ impl ControllerNode {
             None,
             machine.disk.descriptors().clone(),
         );
-        let mut listeners = JoinSet::new();
+        let (mut listeners, mut logins) = (JoinSet::new(), Vec::new());
         let of_controller = Arc::clone(&controller);
         let images: Images = Arc::new(move || of_controller.image());
-        listeners.spawn(secured.watch(stop.clone()));
+        listeners.spawn(Arc::clone(&secured).watch(stop.clone()));
         let follow =
             follow_image(Arc::clone(&controller), Arc::clone(config), Arc::clone(&limits), stop.clone());
         listeners.spawn(follow);
         for listening in listening {
             // A token is for clients: at the controller it could make others.
             let authenticator = Authenticator::of(config, &listening.name, &images, &machine.clock, None);
+            logins.extend(authenticator.clone().map(|authenticator| (listening.name.clone(), authenticator)));
             let handler = ControllerHandler {
                 controller: Arc::clone(&controller),
                 authenticator,
@@ -98,12 +101,23 @@ impl ControllerNode {
             let (settings, limits) = (connections.clone(), Arc::<Connections>::clone(&limits));
             listeners.spawn(listening.serve(handler, settings, limits, stop.clone()));
         }
-        Ok(ControllerNode { controller, addresses, stopping, listeners })
+        let entrance = Entrance { connections: limits, logins };
+        Ok(ControllerNode { controller, addresses, stopping, listeners, entrance, secured })
     }
 
     /// The controller.
     pub fn controller(&self) -> &Arc<Controller> {
         &self.controller
+    }
+
+    /// Its connections.
+    pub fn entrance(&self) -> Entrance {
+        self.entrance.clone()
+    }
+
+    /// The TLS of its listeners.
+    pub fn secured(&self) -> &Arc<SecuredListeners> {
+        &self.secured
     }
 
     /// The bound listeners: name and addresses.
@@ -255,6 +269,8 @@ pub struct ControllerServer {
     secured: Arc<SecuredListeners>,
     clock: Clock,
     trails: Trails,
+    /// What metrics need, until it is dropped.
+    _housekeeping: JoinSet<()>,
     /// Held open, so that no other process uses them.
     _log_dirs: Arc<LogDirs>,
 }
@@ -289,16 +305,24 @@ pub async fn start_controller_on(
         &trails,
     )
     .await?;
+    let metrics = Metrics::new(Sources {
+        broker: None,
+        controller: Some(node.controller()),
+        entrances: vec![node.entrance()],
+        secured: vec![Arc::clone(&secured)],
+        flow: &connections.flow,
+        trail: trails.trail(),
+        config: &config,
+        clock: &machine.clock,
+    });
+    let mut housekeeping = JoinSet::new();
+    metrics.start(&mut housekeeping, log_dirs.cluster_id(), config.node.id);
     Ok(ControllerServer {
         addresses: node.addresses().to_vec(),
         data_dirs: config.log.data_dirs().to_vec(),
         node_id: config.node.id,
-        metrics: Metrics::new(
-            None,
-            Some(Arc::clone(node.controller())),
-            trails.trail(),
-            machine.clock.clone(),
-        ),
+        metrics,
+        _housekeeping: housekeeping,
         node,
         config,
         secured,

@@ -8,10 +8,14 @@ mod errors;
 use parking_lot::Mutex;
 use std::any::Any;
 use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_hash::HashMap;
+use thalweg_histogram::{BOUNDS_MAX, Histogram, microseconds};
+use thalweg_log::Clock;
 use thalweg_wire::ApiKey;
 use tokio::time::Instant;
 
@@ -37,6 +41,42 @@ pub struct RequestMetrics {
     places: HashMap<ApiKey, usize>,
     /// Earlier counts, for quantiles; used only by scrapes.
     earlier: Mutex<VecDeque<(Instant, Vec<Counts>)>>,
+    /// How many requests wait now.
+    waiting: [AtomicUsize; 2],
+    clock: Clock,
+}
+
+/// Requests that wait for something to happen (Kafka's purgatories).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delayed {
+    /// For replicas or the disk.
+    Produce,
+    /// For more to be appended.
+    Fetch,
+}
+
+/// A request that waits, until it is dropped.
+#[derive(Debug)]
+pub struct Waits<'a>(&'a AtomicUsize);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A request that is answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Answered<'a> {
+    /// The version of the request.
+    pub version: i16,
+    pub received_at: Instant,
+    /// How long this broker worked on it; `None` if it did nothing else.
+    pub local: Option<Duration>,
+    /// The pause that the client has to make.
+    pub throttled: Duration,
+    /// The client's name for itself.
+    pub client_id: &'a str,
 }
 
 /// Requests by bucket of time.
@@ -49,7 +89,16 @@ pub struct ApiMetrics {
     pub key: Option<ApiKey>,
     pub versions: [AtomicU64; VERSIONS],
     buckets: [AtomicU64; BUCKETS],
-    pub total_us: AtomicU64,
+    /// From reading a request to its complete answer.
+    pub total: Histogram,
+    /// How much of it this broker worked.
+    pub local: Histogram,
+    /// How much of it requests waited that had to.
+    pub remote: Histogram,
+    /// The pauses of clients that have to make one.
+    pub throttle: Histogram,
+    /// The last slow request of each bucket of `total`.
+    slow: [SlowRequest; BOUNDS_MAX + 1],
     /// By code, from -1; made with the first error.
     pub errors: OnceLock<Box<[AtomicU64]>>,
 }
@@ -60,7 +109,11 @@ impl ApiMetrics {
             key,
             versions: std::array::from_fn(|_| AtomicU64::new(0)),
             buckets: std::array::from_fn(|_| AtomicU64::new(0)),
-            total_us: AtomicU64::new(0),
+            total: Histogram::of_times(),
+            local: Histogram::of_times(),
+            remote: Histogram::of_times(),
+            throttle: Histogram::of_times(),
+            slow: std::array::from_fn(|_| SlowRequest::default()),
             errors: OnceLock::new(),
         }
     }
@@ -70,14 +123,67 @@ impl ApiMetrics {
     }
 }
 
+impl ApiMetrics {
+    /// An exemplar for each bucket of `total` that has one.
+    pub fn slow(&self) -> impl Iterator<Item = Option<SlowFigures>> {
+        self.slow.iter().map(SlowRequest::figures)
+    }
+}
+
+/// Requests that took longer are remembered, one for each bucket, in microseconds.
+const SLOW_US: u64 = 100_000;
+
+/// A slow request. Its parts may be those of two requests at once, which makes no difference to a reader.
+#[derive(Debug, Default)]
+struct SlowRequest {
+    us: AtomicU64,
+    client_hash: AtomicU32,
+    at_ms: AtomicI64,
+}
+
+/// A slow request, for exemplars.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowFigures {
+    /// How long it took.
+    pub us: u64,
+    /// A hash of the client's id.
+    pub client_hash: u32,
+    /// When it was answered, in milliseconds since 1970.
+    pub at_ms: i64,
+}
+
+impl SlowRequest {
+    fn note(&self, us: u64, client_id: &str, at_ms: i64) {
+        self.client_hash.store(hash(client_id), Ordering::Relaxed);
+        self.at_ms.store(at_ms, Ordering::Relaxed);
+        self.us.store(us, Ordering::Relaxed);
+    }
+
+    fn figures(&self) -> Option<SlowFigures> {
+        let us = self.us.load(Ordering::Relaxed);
+        let (client_hash, at_ms) = (&self.client_hash, &self.at_ms);
+        (us > 0).then(|| SlowFigures {
+            us,
+            client_hash: client_hash.load(Ordering::Relaxed),
+            at_ms: at_ms.load(Ordering::Relaxed),
+        })
+    }
+}
+
+/// FNV-1a: the same in every process, so that a client can be found by its id.
+fn hash(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
 impl RequestMetrics {
     /// For a broker that serves these APIs.
-    pub fn new(served: &[ApiKey]) -> RequestMetrics {
+    pub fn new(served: &[ApiKey], clock: Clock) -> RequestMetrics {
         let keys = served.iter().copied().map(Some).chain([None]);
         let apis: Vec<_> = keys.map(ApiMetrics::new).collect();
         let places = served.iter().enumerate().map(|(place, key)| (*key, place)).collect();
         let nothing = vec![[0; BUCKETS]; apis.len()];
-        RequestMetrics { apis, places, earlier: Mutex::new(VecDeque::from([(Instant::now(), nothing)])) }
+        let earlier = Mutex::new(VecDeque::from([(Instant::now(), nothing)]));
+        RequestMetrics { apis, places, earlier, waiting: Default::default(), clock }
     }
 
     /// The label of an API that is served.
@@ -90,14 +196,37 @@ impl RequestMetrics {
         Label(self.apis.len() - 1)
     }
 
-    /// A request received at `received_at` is answered now.
-    pub fn answered(&self, label: Label, version: i16, received_at: Instant) {
+    /// A request is answered now.
+    pub fn answered(&self, label: Label, answered: &Answered<'_>) {
         let metrics = &self.apis[label.0];
-        let version = usize::try_from(version).unwrap_or(0).min(VERSIONS - 1);
-        let us = u64::try_from(received_at.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let version = usize::try_from(answered.version).unwrap_or(0).min(VERSIONS - 1);
+        let total = answered.received_at.elapsed();
+        let us = microseconds(total);
         metrics.versions[version].fetch_add(1, Ordering::Relaxed);
         metrics.buckets[bucket(us)].fetch_add(1, Ordering::Relaxed);
-        metrics.total_us.fetch_add(us, Ordering::Relaxed);
+        let place = metrics.total.record(us);
+        metrics.local.record_time(answered.local.unwrap_or(total).min(total));
+        if let Some(local) = answered.local {
+            metrics.remote.record_time(total.saturating_sub(local));
+        }
+        if !answered.throttled.is_zero() {
+            metrics.throttle.record_time(answered.throttled);
+        }
+        if us > SLOW_US {
+            metrics.slow[place].note(us, answered.client_id, self.clock.now_ms());
+        }
+    }
+
+    /// A request begins to wait.
+    pub fn waits(&self, delayed: Delayed) -> Waits<'_> {
+        let waiting = &self.waiting[delayed as usize];
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Waits(waiting)
+    }
+
+    /// How many requests wait now.
+    pub fn waiting(&self, delayed: Delayed) -> usize {
+        self.waiting[delayed as usize].load(Ordering::Relaxed)
     }
 
     /// An answer brings an error.
@@ -127,6 +256,24 @@ impl RequestMetrics {
         }
         (begin, counts)
     }
+}
+
+/// A future's output, and the time that its polls took.
+pub async fn timed<F: Future>(future: F) -> (F::Output, Duration) {
+    let (mut future, mut spent) = (pin!(future), Duration::ZERO);
+    let output = poll_fn(|context| {
+        let begun = Instant::now();
+        let polled = future.as_mut().poll(context);
+        spent += begun.elapsed();
+        polled
+    })
+    .await;
+    (output, spent)
+}
+
+/// A time of throttling, as answers have it.
+pub fn milliseconds(ms: i32) -> Duration {
+    Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }
 
 /// The bucket of a time.

@@ -92,6 +92,15 @@ impl SecuredListeners {
         secured.map(|secured| Arc::clone(&secured.tls))
     }
 
+    /// Of each listener with TLS: its name, when the first of its certificates expires, in seconds since 1970, and how many
+    /// handshakes have failed.
+    pub fn figures(&self) -> impl Iterator<Item = (&str, Option<i64>, u64)> {
+        self.0.iter().map(|secured| {
+            let (tls, name) = (&secured.tls, secured.listener.name.as_str());
+            (name, tls.current().expires_s(), tls.failures())
+        })
+    }
+
     /// Whether another configuration can be used.
     pub fn check(&self, config: &BrokerConfig) -> Result<(), TlsRefused> {
         let mut changes = self.0.iter().filter_map(|secured| secured.change(config));

@@ -14,7 +14,7 @@ use crate::directory_watch::watch_directories;
 use crate::http_access::HttpAccess;
 use crate::joining::{self, Joined};
 use crate::loading::Loading;
-use crate::metrics::Metrics;
+use crate::metrics::{Entrance, Metrics, Sources};
 use crate::opening::{DRAIN, StartError, bind_all, connection_settings, endpoint, host_name};
 use crate::publisher::Publisher;
 use crate::secured::SecuredListeners;
@@ -119,11 +119,11 @@ pub async fn start_on(
     };
     let mut addresses: Vec<_> = listening.iter().map(|l| (l.name.clone(), l.addresses())).collect();
     addresses.extend(controller.iter().flat_map(|node| node.addresses().to_vec()));
-    let (stopping, listeners) = serve(&broker, listening, &connections);
+    let (stopping, listeners, entrance) = serve(&broker, listening, &connections);
     if let Some(topic) = &config.audit.topic {
         trails.write_topic(&broker, topic);
     }
-    let files_watched = secured.watch(stopping.subscribe());
+    let files_watched = Arc::clone(&secured).watch(stopping.subscribe());
     let mut housekeeping = JoinSet::new();
     broker.upkeep.start(&mut housekeeping);
     broker.replication.start(&mut housekeeping);
@@ -137,12 +137,13 @@ pub async fn start_on(
     housekeeping.spawn(files_watched);
     housekeeping.spawn(retry_failed_opens(publisher));
     housekeeping.spawn(note_epochs(Arc::clone(&broker), membership.epochs()));
-    let of_controller = controller.as_ref().map(|node| Arc::clone(node.controller()));
+    let metrics = metrics(&broker, controller.as_ref(), entrance, &config, &connections);
+    metrics.start(&mut housekeeping, log_dirs.cluster_id(), config.node.id);
     Ok(Server {
         directories: log_dirs.online_ids(),
         addresses,
         data_dirs: config.log.data_dirs().to_vec(),
-        metrics: Metrics::new(Some(Arc::clone(&broker)), of_controller, trails.trail(), broker.clock.clone()),
+        metrics,
         broker,
         trails,
         membership,
@@ -151,6 +152,29 @@ pub async fn start_on(
         stopping,
         listeners,
         housekeeping,
+    })
+}
+
+/// The metrics of a broker and the controller beside it.
+fn metrics(
+    broker: &Arc<Broker>,
+    controller: Option<&ControllerNode>,
+    entrance: Entrance,
+    config: &Arc<BrokerConfig>,
+    connections: &ConnectionSettings,
+) -> Metrics {
+    let of_controller = controller.map(|node| (node.entrance(), Arc::clone(node.secured())));
+    let (entrances, secured) =
+        [(entrance, Arc::clone(&broker.secured))].into_iter().chain(of_controller).unzip();
+    Metrics::new(Sources {
+        broker: Some(broker),
+        controller: controller.map(ControllerNode::controller),
+        entrances,
+        secured,
+        flow: &connections.flow,
+        trail: broker.trail.as_ref(),
+        config,
+        clock: &broker.clock,
     })
 }
 
@@ -325,15 +349,16 @@ fn serve(
     broker: &Arc<Broker>,
     listening: Vec<Listening>,
     settings: &ConnectionSettings,
-) -> (watch::Sender<bool>, JoinSet<()>) {
+) -> (watch::Sender<bool>, JoinSet<()>, Entrance) {
     let (stopping, stop) = watch::channel(false);
-    let mut listeners = JoinSet::new();
+    let (mut listeners, mut logins) = (JoinSet::new(), Vec::new());
     let of_broker = Arc::clone(broker);
     let images: Images = Arc::new(move || of_broker.image());
     let tokens = TokenLogins::of(&broker.config());
     for listening in listening {
         let authenticator =
             Authenticator::of(&broker.config(), &listening.name, &images, &broker.clock, tokens.as_ref());
+        logins.extend(authenticator.clone().map(|authenticator| (listening.name.clone(), authenticator)));
         let handler = ApiHandler::authenticating(Arc::clone(broker), authenticator);
         listeners.spawn(listening.serve(
             handler,
@@ -342,7 +367,7 @@ fn serve(
             stop.clone(),
         ));
     }
-    (stopping, listeners)
+    (stopping, listeners, Entrance { connections: Arc::clone(&broker.connections), logins })
 }
 
 impl Server {

@@ -19,7 +19,7 @@ use super::sasl::{self, SaslListener};
 use super::table::{
     self, AccessSettings, AuditSettings, CleanerSettings, ConsoleSettings, ControllerSettings,
     DelegationTokenSettings, EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings,
-    LogLineSettings, LogSettings, MetadataLogSettings, NetworkSettings, NodeSettings, ReplicationSettings,
+    LogLineSettings, LogSettings, MetadataLogSettings, MetricsSettings, NetworkSettings, NodeSettings, ReplicationSettings,
     StandardAuthorizerSettings, StreamSettings, TopicSettings, TransactionSettings,
 };
 use super::topic::TopicDefaults;
@@ -109,6 +109,8 @@ pub struct BrokerConfig {
     pub audit: AuditSettings,
     /// Log lines.
     pub log_lines: LogLineSettings,
+    /// Metrics.
+    pub metrics: MetricsSettings,
     /// Delegation tokens.
     pub delegation_tokens: DelegationTokenSettings,
     /// Defaults of topics.
@@ -241,6 +243,7 @@ impl BrokerConfig {
             authorizer: StandardAuthorizerSettings::from(&values),
             audit: AuditSettings::from(&values),
             log_lines: LogLineSettings::from(&values),
+            metrics: MetricsSettings::from(&values),
             delegation_tokens: DelegationTokenSettings::from(&values),
             topic_defaults: TopicDefaults::new(&values),
             first_users: Vec::new(),

@@ -49,6 +49,10 @@ pub enum Check {
     BootstrapServers,
     /// `host:port`, where the host may be empty: all interfaces.
     ListenAddress,
+    /// An URL of HTTP or HTTPS.
+    HttpUrl,
+    /// `name=value` pairs, separated by commas.
+    HttpHeaders,
     /// Principals, as `User:alice`, separated by semicolons.
     SuperUsers,
     /// `latest`, `earliest`, or `by_duration:` with a duration of ISO 8601.
@@ -64,6 +68,8 @@ pub(super) const CONNECTION_OVERRIDES: Check = Check::ConnectionOverrides;
 pub(super) const QUORUM_VOTERS: Check = Check::QuorumVoters;
 pub(super) const BOOTSTRAP_SERVERS: Check = Check::BootstrapServers;
 pub(super) const LISTEN_ADDRESS: Check = Check::ListenAddress;
+pub(super) const HTTP_URL: Check = Check::HttpUrl;
+pub(super) const HTTP_HEADERS: Check = Check::HttpHeaders;
 pub(super) const SUPER_USERS: Check = Check::SuperUsers;
 pub(super) const OFFSET_RESET: Check = Check::OffsetReset;
 pub(super) const LIST: Check = Check::List { filled: false, nullable: false, of: &[] };
@@ -148,6 +154,12 @@ impl Check {
                 "Expected HOST:PORT, such as localhost:9090; an empty host means every interface, port 0 a free port"
                     .to_owned(),
             ),
+            (Self::HttpUrl, Value::Text(text)) if !text.is_empty() && !is_http_url(text) => {
+                fails("Expected http://HOST:PORT or https://HOST:PORT, with or without a path".to_owned())
+            }
+            (Self::HttpHeaders, Value::Secret(text)) if http_headers(text).is_none() => {
+                fails("Expected NAME=VALUE, separated by commas".to_owned())
+            }
             (Self::SuperUsers, Value::Text(text)) => match super_users(text) {
                 Ok(_) => Ok(()),
                 Err(error) => fails(error.to_string()),
@@ -225,6 +237,30 @@ pub(super) fn host_and_port(text: &str) -> Option<(String, u16)> {
     Some((host.to_owned(), port.parse().ok()?))
 }
 
+fn is_http_url(text: &str) -> bool {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let authority = rest.map(|rest| rest.split('/').next().unwrap_or_default());
+    authority.is_some_and(|authority| {
+        host_and_port(authority).is_some()
+            || (!authority.is_empty() && authority.chars().all(|c| c != ':' && is_host_character(c)))
+    }) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// Splits `name=value` pairs, of which a header may be made.
+pub(super) fn http_headers(text: &str) -> Option<Vec<(String, String)>> {
+    let is_token = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+    let split = pairs.map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        let (name, value) = (name.trim(), value.trim());
+        let is_header = !name.is_empty()
+            && name.chars().all(is_token)
+            && value.chars().all(|c| c == ' ' || c.is_ascii_graphic());
+        is_header.then(|| (name.to_ascii_lowercase(), value.to_owned()))
+    });
+    split.collect()
+}
+
 /// Splits `host:port` to listen on, where an empty host means all interfaces.
 pub(super) fn listen_address(text: &str) -> Option<(String, u16)> {
     match text.strip_prefix(':') {
@@ -280,6 +316,8 @@ impl fmt::Display for Check {
             }
             Self::OffsetReset => f.write_str("[latest, earliest, by_duration:PnDTnHnMn.nS]"),
             Self::ListenAddress => f.write_str("host:port"),
+            Self::HttpUrl => f.write_str("URL of http or https"),
+            Self::HttpHeaders => f.write_str("name=value,..."),
             Self::SuperUsers => f.write_str("type:name; ..."),
             Self::ThrottledReplicas => f.write_str("ThrottledReplicaListValidator"),
             Self::QuorumVoters => f.write_str("ControllerQuorumVotersValidator"),
@@ -312,6 +350,26 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn urls_and_headers_of_http_are_checked() {
+        let check = |check: Check, value: Value| check.check("thalweg.otlp", &value);
+        for url in ["http://localhost:4318", "https://otel.example", "http://[::1]:4318/v1/metrics", ""] {
+            assert_eq!(
+                check(HTTP_URL, Value::Text(url.to_owned())).err().map(|e| e.to_string()),
+                None,
+                "{url}"
+            );
+        }
+        for url in ["localhost:4318", "http://", "ftp://host", "http://host:port", "http://host/a b"] {
+            assert!(check(HTTP_URL, Value::Text(url.to_owned())).is_err(), "{url}");
+        }
+        let headers = http_headers("Authorization=Basic YQ==, x-id=7").expect("headers");
+        let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(headers, [of("authorization", "Basic YQ=="), of("x-id", "7")]);
+        let error = check(HTTP_HEADERS, Value::Secret("s3cret".to_owned())).expect_err("no name");
+        assert!(!error.to_string().contains("s3cret"), "{error}");
     }
 
     #[test]

@@ -56,6 +56,9 @@ pub use table::{
     AccessSettings, AuditKind, AuditSettings, CleanerSettings, ConsoleSettings, ControllerSettings,
     DelegationTokenSettings, EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings,
     LogLineSettings, LogSettings, MetadataLogSettings, NetworkSettings, NodeSettings, ReplicationSettings,
+    AccessSettings, AuditKind, AuditSettings, CleanerSettings, ControllerSettings, DelegationTokenSettings,
+    EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings, LogLineSettings, LogSettings,
+    MetadataLogSettings, MetricsSettings, NetworkSettings, NodeSettings, OtlpHeaders, ReplicationSettings,
     STANDARD_AUTHORIZER_CLASS, SaslKeys, StandardAuthorizerSettings, StreamSettings, TlsKeys, TopicSettings,
     TransactionSettings,
 };

@@ -99,6 +99,15 @@ pub struct DirDescription {
     pub partitions: Vec<PartitionDescription>,
 }
 
+/// A directory and the space on its volume.
+#[derive(Clone, Debug)]
+pub struct Volume {
+    pub path: PathBuf,
+    pub is_offline: bool,
+    /// Total and free bytes of the volume; `None` if unknown.
+    pub space: Option<(u64, u64)>,
+}
+
 impl LogDirs {
     /// The cluster's id: as configured, as found in a directory, or fresh.
     pub fn cluster_id(&self) -> &str {
@@ -149,6 +158,18 @@ impl LogDirs {
                 offline: state.offline(),
                 space: self.disk.space(state.path()).ok(),
                 partitions: state.partitions(),
+            })
+            .collect()
+    }
+
+    /// The open directories with the space on their volumes.
+    pub fn volumes(&self) -> Vec<Volume> {
+        self.dirs
+            .iter()
+            .map(|LogDir { state, .. }| Volume {
+                path: state.path().to_owned(),
+                is_offline: state.offline().is_some(),
+                space: self.disk.space(state.path()).ok(),
             })
             .collect()
     }

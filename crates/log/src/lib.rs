@@ -59,7 +59,7 @@ pub use config::{CleanupPolicy, LogConfig};
 pub use dir_state::PartitionDescription;
 pub use dirs::{
     BadMetaProperties, CreateError, DirDescription, DirectoryLocked, DirectoryOffline, DuplicateDirectoryId,
-    DuplicatePartition, FailedDir, LogDirs, LogDirsOptions, NoDirectory, OpenError, PartitionExists,
+    DuplicatePartition, FailedDir, LogDirs, LogDirsOptions, NoDirectory, OpenError, PartitionExists, Volume,
     WrongClusterId, WrongNodeId,
 };
 pub use epochs::EpochEnd;

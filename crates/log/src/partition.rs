@@ -206,6 +206,11 @@ impl PartitionLog {
         self.segments.iter().map(|segment| segment.base_offset).collect()
     }
 
+    /// How many segments there are.
+    pub fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
     /// Sets the high watermark, limited to the log start and the log end, and returns it. It may move back; the
     /// caller decides whether that is right (followers do, leaders do not).
     pub fn set_high_watermark(&mut self, offset: Offset) -> Offset {
@@ -268,6 +273,11 @@ impl PartitionLog {
     /// Whether the producer has a transaction open here.
     pub fn has_ongoing_transaction(&self, producer_id: ProducerId, epoch: ProducerEpoch) -> bool {
         self.producers.has_ongoing_transaction(producer_id, epoch)
+    }
+
+    /// The timestamp of the last batch of the producer whose transaction has been open the longest.
+    pub fn oldest_transaction_ms(&self) -> Option<i64> {
+        self.producers.oldest_transaction_timestamp()
     }
 
     /// Whether some transaction has been open for longer than `transaction_timeout_ms` and five minutes more.

@@ -5,6 +5,7 @@ use crate::leadership::IsrMember;
 use crate::throttle::Throttle;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_histogram::Histogram;
 use thalweg_metadata::{BrokerId, ImageCell};
 
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub struct ReplicaContext {
     pub leader_throttle: Throttle,
     /// How fast replicas that are copied to here may be fetched.
     pub follower_throttle: Throttle,
+    /// How long syncs of logs take.
+    pub flushes: Histogram,
 }
 
 impl ReplicaContext {

@@ -79,9 +79,13 @@ impl Streams {
     /// Metrics of streams.
     pub fn metrics(&self) -> crate::http::metrics::Source {
         let host = self.host.clone();
-        Box::new(move |page: &mut Exposition| {
-            let host = host.borrow().clone();
-            page.append(&metrics::text(&host.map(|host| host.list()).unwrap_or_default()));
+        Box::new(move || -> crate::http::metrics::Writer {
+            let host = host.clone();
+            Box::new(move |page: &mut Exposition, _| {
+                let host = host.borrow().clone();
+                page.append(&metrics::text(&host.map(|host| host.list()).unwrap_or_default()));
+                false
+            })
         })
     }
 

@@ -4,6 +4,7 @@ use super::{Call, Serve};
 use crate::broker::Broker;
 use bytes::Bytes;
 use std::sync::Arc;
+use std::time::Duration;
 use thalweg_net::Reply;
 use thalweg_security::acl::Operation;
 use thalweg_wire::{DecodeError, Decoder, ErrorCode, Refuse};
@@ -54,7 +55,7 @@ where
     let request = R::decode(&mut d, call.version)?;
     call.frame = Bytes::new();
     let response = not_on_cluster(&request, call.version);
-    call.answered_with(broker, &response);
+    call.answered_with(broker, None, Duration::ZERO, &response);
     Ok(call.reply::<R>(&response))
 }
 

@@ -9,6 +9,7 @@ use super::{Call, forward};
 use crate::broker::Broker;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use thalweg_metadata::DelegationToken;
 use thalweg_net::Reply;
 use thalweg_security::Principal;
@@ -174,7 +175,7 @@ where
     let request = R::decode(&mut d.clone(), call.version)?;
     match refuse(broker, &call, &request) {
         Some(response) => {
-            call.answered_with(broker, &response);
+            call.answered_with(broker, None, Duration::ZERO, &response);
             Ok(call.reply::<R>(&response))
         }
         None => forward::handle::<R>(broker, call, d),

@@ -8,6 +8,7 @@
 use super::slow::{self, Stage};
 use super::{Api, Call};
 use crate::broker::Broker;
+use crate::request_metrics::timed;
 use bytes::Bytes;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -72,12 +73,13 @@ where
             }
             Ok(answer)
         };
-        let (asked, spent) = broker.quotas.timed(asked).await;
+        let (asked, spent) = timed(asked).await;
         slow::note(&broker, &call, Stage::Controller, call.received_at);
         let failure = match asked {
             Ok(answer) => {
-                call.answered(&broker);
                 let answer = broker.quotas.charge_forwarded(&call.caller(), call.version, spent, answer);
+                let throttled = call.peer.mute.left();
+                call.answered(&broker, Some(spent), throttled);
                 return Reply::Now(Frame::with_length(answer));
             }
             // The client reconnects and asks for the versions again.
@@ -93,7 +95,7 @@ where
         match R::decode(&mut d, call.version) {
             Ok(request) => {
                 let response = request.refuse(failure, words(call.key, failure), call.version);
-                call.answered_with(&broker, &response);
+                call.answered_with(&broker, Some(spent), Duration::ZERO, &response);
                 call.reply::<R>(&response)
             }
             Err(error) => Reply::Close(format!("{:?} version {}: {error}", call.key, call.version)),

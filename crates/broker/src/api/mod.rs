@@ -46,6 +46,7 @@ use crate::authentication::{Admission, Authenticator, Session};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
 use crate::quotas::Caller;
+use crate::request_metrics::{Answered, milliseconds, timed};
 use access::Access::{ByResource, Controller, Open};
 use access::{Access, cluster};
 pub(crate) use auto_create::create_own as create_own_topic;
@@ -55,6 +56,7 @@ use slow::Stage;
 use std::any::Any;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 use thalweg_net::answer_parts::ANSWER_BYTES_MAX;
 use thalweg_net::{Frame, Handler, Peer, Reply, Unproven};
 use thalweg_security::Principal;
@@ -104,16 +106,28 @@ impl Call {
         }
     }
 
-    /// Counts the request as answered.
-    pub fn answered(&self, broker: &Broker) {
-        broker.requests.answered(broker.requests.label(self.key), self.version, self.received_at);
+    /// Counts the request as answered. `local` is the time that this broker worked on it, if it also waited; `throttled` the
+    /// pause that the client has to make.
+    pub fn answered(&self, broker: &Broker, local: Option<Duration>, throttled: Duration) {
+        broker.requests.answered(broker.requests.label(self.key), &self.answer(local, throttled));
     }
 
-    /// Counts the request as answered, and the errors in the answer.
-    fn answered_with(&self, broker: &Broker, response: &dyn Any) {
-        let label = broker.requests.label(self.key);
-        broker.requests.answered(label, self.version, self.received_at);
-        broker.requests.failed_in(label, response);
+    /// The same, with the errors in the answer.
+    fn answered_with(
+        &self,
+        broker: &Broker,
+        local: Option<Duration>,
+        throttled: Duration,
+        response: &dyn Any,
+    ) {
+        self.answered(broker, local, throttled);
+        broker.requests.failed_in(broker.requests.label(self.key), response);
+    }
+
+    /// The answer, for figures.
+    fn answer(&self, local: Option<Duration>, throttled: Duration) -> Answered<'_> {
+        let client_id = self.client_id.as_deref().unwrap_or_default();
+        Answered { version: self.version, received_at: self.received_at, local, throttled, client_id }
     }
 
     /// The response as a frame.
@@ -324,8 +338,8 @@ where
 {
     let request = R::decode(&mut d, call.version)?;
     let mut response = answer(broker, &call, request);
-    broker.quotas.charge_time(&call.caller(), || call.received_at.elapsed(), &mut response);
-    call.answered_with(broker, &response);
+    let pause_ms = broker.quotas.charge_time(&call.caller(), || call.received_at.elapsed(), &mut response);
+    call.answered_with(broker, None, milliseconds(pause_ms), &response);
     slow::note(broker, &call, Stage::Handling, call.received_at);
     Ok(call.reply::<R>(&response))
 }
@@ -348,9 +362,9 @@ where
     let (broker, call) = (Arc::clone(broker), Arc::new(call));
     Ok(Reply::Later(Box::pin(async move {
         let answer = answer(Arc::clone(&broker), Arc::clone(&call), request);
-        let (mut response, spent) = broker.quotas.timed(answer).await;
-        broker.quotas.charge_time(&call.caller(), || spent, &mut response);
-        call.answered_with(&broker, &response);
+        let (mut response, spent) = timed(answer).await;
+        let pause_ms = broker.quotas.charge_time(&call.caller(), || spent, &mut response);
+        call.answered_with(&broker, Some(spent), milliseconds(pause_ms), &response);
         slow::note(&broker, &call, Stage::Answer, call.received_at);
         call.reply::<R>(&response)
     })))

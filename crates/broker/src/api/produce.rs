@@ -26,6 +26,7 @@ use super::slow::{self, Stage};
 use super::{Call, large as beside};
 use crate::authorization::Denials;
 use crate::broker::Broker;
+use crate::request_metrics::{Delayed, milliseconds};
 use bytes::Bytes;
 use large::Large;
 pub use own::{VERSION as OWN_VERSION, produce_own};
@@ -143,15 +144,16 @@ fn append(
         broker.log_dirs.disk().work_in_place(append_all);
     }
     let Appends { acks, waits, large, .. } = appends;
-    response.throttle_time_ms = broker.quotas.charge_produce(&call.caller(), acks, || begun.elapsed());
+    let local = begun.elapsed();
+    response.throttle_time_ms = broker.quotas.charge_produce(&call.caller(), acks, || local);
     if large.is_empty() {
-        return acknowledge(broker, call, acks, timeout, response, waits);
+        return acknowledge(broker, call, local, acks, timeout, response, waits);
     }
     let broker = Arc::clone(broker);
     Reply::Later(Box::pin(async move {
         let mut waits = waits;
         large::append(&broker, acks, large, &mut response, &mut waits).await;
-        acknowledge(&broker, call, acks, timeout, response, waits).settled().await
+        acknowledge(&broker, call, begun.elapsed(), acks, timeout, response, waits).settled().await
     }))
 }
 
@@ -159,6 +161,7 @@ fn append(
 fn acknowledge(
     broker: &Arc<Broker>,
     call: Call,
+    local: Duration,
     acks: i16,
     timeout: Duration,
     mut response: ProduceResponse,
@@ -166,16 +169,17 @@ fn acknowledge(
 ) -> Reply {
     slow::note(broker, &call, Stage::Handling, call.received_at);
     if acks == 0 {
-        count(broker, &call, &response);
+        count(broker, &call, local, &response);
         return without_answer(&response);
     }
     if waits.is_empty() {
-        return answer(broker, &call, response);
+        return answer(broker, &call, local, response);
     }
     let began = Instant::now();
     let deadline = began + timeout;
     let broker = Arc::clone(broker);
     Reply::Ordered(Box::pin(async move {
+        let waiting = broker.requests.waits(Delayed::Produce);
         for ((topic, partition), wait) in waits {
             if let Err(error) = wait.until(deadline).await {
                 let entry = &mut response.responses[topic].partition_responses[partition];
@@ -183,13 +187,14 @@ fn acknowledge(
                 entry.error_code = error.code().code();
             }
         }
+        drop(waiting);
         slow::note(&broker, &call, Stage::Replicas, began);
-        answer(&broker, &call, response)
+        answer(&broker, &call, local, response)
     }))
 }
 
-fn answer(broker: &Broker, call: &Call, mut response: ProduceResponse) -> Reply {
-    count(broker, call, &response);
+fn answer(broker: &Broker, call: &Call, local: Duration, mut response: ProduceResponse) -> Reply {
+    count(broker, call, local, &response);
     if call.version >= TELLS_LEADER {
         tell_leaders(broker, call, &mut response);
     }
@@ -228,7 +233,7 @@ fn tell_leaders(broker: &Broker, call: &Call, response: &mut ProduceResponse) {
 fn refuse_all(broker: &Broker, call: &Call, request: ProduceRequest, error: ErrorCode) -> Reply {
     let responses = request.topic_data.into_iter().map(|topic| all_refused(topic, error));
     let response = ProduceResponse { responses: responses.collect(), ..Default::default() };
-    count(broker, call, &response);
+    count(broker, call, call.received_at.elapsed(), &response);
     if request.acks == 0 { without_answer(&response) } else { call.reply::<ProduceRequest>(&response) }
 }
 
@@ -242,8 +247,8 @@ fn all_refused(topic: TopicProduceData, error: ErrorCode) -> TopicProduceRespons
     }
 }
 
-fn count(broker: &Broker, call: &Call, response: &ProduceResponse) {
-    call.answered(broker);
+fn count(broker: &Broker, call: &Call, local: Duration, response: &ProduceResponse) {
+    call.answered(broker, Some(local), milliseconds(response.throttle_time_ms));
     for partition in response.responses.iter().flat_map(|topic| &topic.partition_responses) {
         if partition.error_code != 0 {
             broker.requests.failed(broker.requests.label(call.key), partition.error_code);

@@ -53,6 +53,7 @@ impl Answering {
                 if let Some(rejection) = self.changed_principal(&identity) {
                     return self.reject(&rejection, Some(identity.principal.name()));
                 }
+                self.authenticator.login_succeeded();
                 if let Some(audited) = &self.audited {
                     let audited = audited.of_principal(&identity.principal, identity.mechanism);
                     audited.logged_in(self.before.is_some());
@@ -117,6 +118,7 @@ impl Answering {
     }
 
     fn reject(self, rejection: &Rejection, user: Option<&str>) -> (Settled, Reply) {
+        self.authenticator.login_failed();
         if let Some(audited) = &self.audited {
             let is_again = self.before.is_some();
             audited.login_failed(Some(self.mechanism), user, is_again, &rejection.to_string());

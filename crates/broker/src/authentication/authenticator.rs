@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use thalweg_config::{BrokerConfig, SaslListener};
 use thalweg_log::Clock;
@@ -30,6 +31,9 @@ pub struct Authenticator {
     images: Images,
     clock: Clock,
     failure_delay: Duration,
+    /// Logins that succeeded, and those that failed.
+    succeeded: AtomicU64,
+    failed: AtomicU64,
     /// Makes salts for users who do not exist, while there is none who does.
     secret: [u8; 32],
 }
@@ -60,8 +64,23 @@ impl Authenticator {
             images: Arc::clone(images),
             clock: clock.clone(),
             failure_delay: config.network.failed_authentication_delay,
+            succeeded: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
             secret,
         }))
+    }
+
+    /// How many logins have succeeded, and how many have failed, since the start.
+    pub fn logins(&self) -> (u64, u64) {
+        (self.succeeded.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn login_succeeded(&self) {
+        self.succeeded.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn login_failed(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn mechanisms(&self) -> &BTreeSet<Mechanism> {

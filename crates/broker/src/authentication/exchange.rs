@@ -225,6 +225,7 @@ impl Exchange {
 
     fn fail_with(&mut self, answer: Option<Frame>, reason: String) -> Verdict {
         self.state = State::Failed;
+        self.authenticator.login_failed();
         if let Some(audited) = &self.audited {
             audited.login_failed(None, None, self.before.is_some(), &reason);
         }

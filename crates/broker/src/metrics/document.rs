@@ -1,12 +1,12 @@
 //! `docs/metrics.md`, written from the tables.
 
-use super::{CHAPTERS, Kind};
+use super::{CHAPTERS, OF_PAGE};
 use std::fmt::Write;
 
 /// The whole page.
 pub fn metrics_page() -> String {
     let mut page = String::from(INTRODUCTION);
-    for chapter in CHAPTERS {
+    for chapter in CHAPTERS.iter().chain([&OF_PAGE]) {
         let _ = write!(
             page,
             "\n## {}\n\n| Metric | Kind | Labels | Meaning |\n|---|---|---|---|\n",
@@ -14,11 +14,7 @@ pub fn metrics_page() -> String {
         );
         for family in chapter.families {
             let labels: Vec<_> = family.labels.iter().map(|label| format!("`{label}`")).collect();
-            let kind = match family.kind {
-                Kind::Counter => "counter",
-                Kind::Gauge => "gauge",
-                Kind::Summary => "summary",
-            };
+            let kind = family.kind.name();
             // Writing to a String cannot fail.
             let _ =
                 writeln!(page, "| `{}` | {kind} | {} | {} |", family.name, labels.join(", "), family.help);
@@ -33,7 +29,8 @@ const INTRODUCTION: &str = "\
 <!-- Written from the tables in crates/broker/src/metrics by the test `docs_are_fresh`; \
 run it with UPDATE_DOCS=1 to update this page. -->
 
-With `http.listener=HOST:PORT` in its properties, a node serves `/metrics` in Prometheus' text format over HTTP:
+With `http.listener=HOST:PORT` in its properties, a node serves `/metrics` over HTTP, in Prometheus' text format, or in OpenMetrics to
+clients that prefer it. [Monitoring](monitoring.md) sets Prometheus and Grafana up, with dashboards and alerts.
 
 ```
 thalweg serve --set http.listener=localhost:9090
@@ -42,7 +39,7 @@ curl http://localhost:9090/metrics
 
 ```yaml
 scrape_configs:
-  - job_name: kafka
+  - job_name: thalweg
     static_configs:
       - targets: ['localhost:9090']
 ```
@@ -62,6 +59,18 @@ Without further settings the server has neither TLS nor a login: bind it to the 
     tls_config: { ca_file: /etc/prometheus/ca.crt }
 ```
 
+**How many samples there are** is limited: `thalweg.metrics.series.max` bounds those of topics, partitions, groups and clients, 20,000 by
+default. A family that does not fit is left out whole, so that no sum over it is wrong, and named by `thalweg_metrics_dropped_series`;
+families come in the order of this page. A node with thousands of partitions keeps the samples of topics and groups whole with
+`thalweg.metrics.partitions=false`, without those of single partitions. Both settings can be changed while the broker runs.
+
+**OTLP.** `thalweg.otlp.endpoint=http://localhost:4318` sends the same figures to an OpenTelemetry collector every 15 seconds, without those
+of streams. Attributes are the labels; names have no `_total`, as in OpenMetrics.
+
+**Histograms** have fixed bounds, so those of several brokers can be added: times from 0.1 ms to 30 s, sizes from 64 B to 64 MiB. In
+OpenMetrics, the largest buckets of `thalweg_request_time_seconds` have an exemplar: the last request that took so long. It names the
+client by the FNV-1a hash (32 bits, hexadecimal) of its id, because ids may be long, and secret.
+
 Counters start at 0 when the process starts. Counters of a topic restart at 0 when its last partition has left the broker; the sample
 for all topics continues. Quantiles cover the last one to two minutes, and are NaN without requests.
 
@@ -71,6 +80,7 @@ Apache Kafka's controllers expose their own.
 
 #[cfg(test)]
 mod tests {
+    use super::super::Kind;
     use super::*;
     use std::collections::BTreeSet;
 

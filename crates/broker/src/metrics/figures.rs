@@ -1,14 +1,23 @@
 //! Values gathered before families are written: every partition is read once, under one hold of its lock.
 
-use super::Metrics;
+use super::exposition::Label;
+use super::lag::{self, GroupLag, LogEnds};
+use super::push::Exports;
+use super::workers::WorkerFigures;
+use super::{Entrance, Metrics};
 use crate::broker::Broker;
+use crate::secured::SecuredListeners;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_audit::Trail;
+use thalweg_config::MetricsSettings;
 use thalweg_controller::ControllerFigures;
+use thalweg_coordinator::driver::LoadFigures;
 use thalweg_coordinator::group::GroupFigures;
-use thalweg_metadata::{Image, PartitionIndex};
-use thalweg_replica::partition::{Partition, PartitionFigures, Partitions, Traffic};
+use thalweg_coordinator::transaction::TransactionFigures;
+use thalweg_metadata::Image;
+use thalweg_net::Flow;
+use thalweg_replica::partition::{Partition, PartitionFigures, Traffic};
 use tokio::time::Instant;
 
 /// All that families are read from.
@@ -21,6 +30,12 @@ pub struct Figures {
     trail: Option<Arc<Trail>>,
     /// The controller's, where there is one in this process.
     pub(super) controller: Option<ControllerFigures>,
+    pub(super) entrances: Vec<Entrance>,
+    pub(super) secured: Vec<Arc<SecuredListeners>>,
+    pub(super) flow: Flow,
+    pub(super) workers: WorkerFigures,
+    pub(super) settings: MetricsSettings,
+    pub(super) exports: Arc<Exports>,
 }
 
 /// Values of a broker.
@@ -36,6 +51,13 @@ pub(super) struct BrokerFigures {
     pub traffic: Traffic,
     /// The groups that this broker coordinates.
     pub groups: Vec<GroupFigures>,
+    /// How far these are behind.
+    pub lags: Vec<GroupLag>,
+    /// The partitions of both coordinators.
+    pub group_partitions: LoadFigures,
+    pub transaction_partitions: LoadFigures,
+    /// The transactions that it coordinates.
+    pub open_transactions: TransactionFigures,
 }
 
 impl std::ops::Deref for BrokerFigures {
@@ -48,19 +70,32 @@ impl std::ops::Deref for BrokerFigures {
 
 impl Figures {
     pub(super) fn gather(metrics: &Metrics) -> Figures {
+        let now = Instant::now();
         Figures {
-            now: Instant::now(),
+            now,
             now_ms: metrics.clock.now_ms(),
             started_ms: metrics.started_ms,
             trail: metrics.trail.clone(),
-            broker: metrics.broker.as_ref().map(BrokerFigures::gather),
+            broker: metrics.broker.as_ref().map(|broker| BrokerFigures::gather(broker, &metrics.log_ends)),
             controller: metrics.controller.as_ref().map(|controller| controller.figures()),
+            entrances: metrics.entrances.clone(),
+            secured: metrics.secured.clone(),
+            flow: metrics.flow.clone(),
+            workers: metrics.workers.figures(now),
+            settings: metrics.settings(),
+            exports: Arc::clone(&metrics.exports),
         }
     }
 
     /// The broker's, where there is one in this process.
     pub(super) fn broker(&self) -> Option<&BrokerFigures> {
         self.broker.as_ref()
+    }
+
+    /// Every partition, where there are samples for each.
+    pub(super) fn partitions(&self) -> impl Iterator<Item = &PartitionFigures> {
+        let broker = self.broker.iter().filter(|_| self.settings.partitions);
+        broker.flat_map(|broker| &broker.partitions)
     }
 
     /// The audit trail, where there is one.
@@ -70,33 +105,41 @@ impl Figures {
 }
 
 impl BrokerFigures {
-    /// The partitions.
-    pub fn replicas(&self) -> &Partitions {
-        &self.broker.partitions
-    }
-
-    fn gather(broker: &Arc<Broker>) -> BrokerFigures {
-        let mut partitions: Vec<(PartitionIndex, PartitionFigures)> = Vec::new();
+    fn gather(broker: &Arc<Broker>, log_ends: &LogEnds) -> BrokerFigures {
+        let mut partitions: Vec<PartitionFigures> = Vec::new();
         let mut topics: BTreeMap<Arc<str>, Traffic> = BTreeMap::new();
         let mut traffic = broker.partitions.departed();
-        for topic in broker.partitions.topics() {
+        // Partitions of a topic are in order.
+        let mut here = broker.partitions.topics();
+        here.sort_by(|one, other| one.name.cmp(&other.name));
+        for topic in here {
             let mut of_topic = topic.departed;
             for partition in topic.partitions() {
                 let figures = Partition::figures(partition);
                 of_topic += figures.traffic;
-                partitions.push((partition.index, figures));
+                partitions.push(figures);
             }
             traffic += of_topic;
             *topics.entry(Arc::clone(&topic.name)).or_default() += of_topic;
         }
-        partitions.sort_by(|(one, a), (other, b)| (&a.topic, one).cmp(&(&b.topic, other)));
+        let (image, groups) = (broker.image(), broker.groups.figures());
+        let lags = lag::of(broker, log_ends, &image, &groups);
         BrokerFigures {
-            broker: Arc::clone(broker),
-            image: broker.image(),
-            partitions: partitions.into_iter().map(|(_, figures)| figures).collect(),
+            image,
+            partitions,
             topics,
             traffic,
-            groups: broker.groups.figures(),
+            groups,
+            lags,
+            group_partitions: broker.groups.load_figures(),
+            transaction_partitions: broker.transactions.load_figures(),
+            open_transactions: broker.transactions.figures(),
+            broker: Arc::clone(broker),
         }
     }
+}
+
+/// The topic and the number of a partition.
+pub(super) fn labels(partition: &PartitionFigures) -> [Label<'_>; 2] {
+    [Label::Text(&partition.topic), Label::Whole(partition.index.0.into())]
 }

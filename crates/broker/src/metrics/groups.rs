@@ -1,8 +1,12 @@
 //! Groups that this broker coordinates (Kafka's `GroupMetadataManager`), and their lag. Kafka leaves lag to separate
 //! exporters; the names are those of a widely used one.
 
-use super::exposition::{Kind, Samples};
+use super::exposition::{Kind, Label, Samples};
+use super::lag::GroupLag;
 use super::{Family, Figures};
+use std::collections::BTreeMap;
+use thalweg_coordinator::group::GroupFigures;
+use thalweg_metadata::PartitionIndex;
 
 macro_rules! of_state {
     ($name:literal, $state:literal, $help:literal) => {
@@ -50,40 +54,93 @@ pub(super) const FAMILIES: &[Family] = &[
         },
     },
     Family {
+        name: "thalweg_group_lag",
+        kind: Kind::Gauge,
+        help: "The lag of a group over all its partitions: offsets between its committed offsets and the high watermarks. Of partitions without a replica here, the broker asks their leaders every 10 s, 10,000 at most; unknown ones do not count.",
+        labels: &["consumergroup"],
+        read: |figures, out| {
+            each(figures, |group, lags| {
+                if !lags.is_empty() {
+                    out.add(&[&group.id], lags.iter().flatten().sum::<i64>());
+                }
+            });
+        },
+    },
+    Family {
+        name: "kafka_consumergroup_lag_sum",
+        kind: Kind::Gauge,
+        help: "The same for each of its topics.",
+        labels: &["consumergroup", "topic"],
+        read: topic_lags,
+    },
+    Family {
+        name: "thalweg_group_lag_unknown_partitions",
+        kind: Kind::Gauge,
+        help: "Partitions with a committed offset whose high watermark is unknown: their leader has not answered, or they were deleted.",
+        labels: &[],
+        read: |figures, out| {
+            let Some(broker) = figures.broker() else { return };
+            out.add(&[], broker.lags.iter().flatten().filter(|lag| lag.is_none()).count());
+        },
+    },
+    Family {
         name: "kafka_consumergroup_current_offset",
         kind: Kind::Gauge,
         help: "The group's committed offset.",
         labels: &["consumergroup", "topic", "partition"],
         read: |figures, out| {
-            for group in figures.broker().into_iter().flat_map(|broker| &broker.groups) {
-                for (topic, partition, offset) in &group.committed {
-                    out.add(&[&group.id, topic, &partition.to_string()], *offset);
-                }
-            }
+            each_partition(figures, out, |(_, _, offset), _| Some(*offset));
         },
     },
     Family {
         name: "kafka_consumergroup_lag",
         kind: Kind::Gauge,
-        help: "Offsets between the committed offset and the high watermark, if this broker has a replica of the partition.",
+        help: "Offsets between the committed offset and the high watermark, where that is known.",
         labels: &["consumergroup", "topic", "partition"],
-        read: lags,
+        read: |figures, out| each_partition(figures, out, |_, lag| lag),
     },
 ];
+
+/// A committed offset of a group: topic, partition, offset.
+type Committed = (String, PartitionIndex, i64);
 
 fn in_state(figures: &Figures, out: &mut Samples<'_>, state: &str) {
     let Some(broker) = figures.broker() else { return };
     out.add(&[], broker.groups.iter().filter(|group| state.is_empty() || group.state == state).count());
 }
 
-fn lags(figures: &Figures, out: &mut Samples<'_>) {
-    let Some(broker) = figures.broker() else { return };
-    for group in &broker.groups {
-        for (topic, partition, offset) in &group.committed {
-            if let Some(replica) = broker.replicas().get(topic, *partition) {
-                let end = replica.published_offsets().high_watermark().0;
-                out.add(&[&group.id, topic, &partition.to_string()], (end - offset).max(0));
+fn each(figures: &Figures, mut group: impl FnMut(&GroupFigures, &GroupLag)) {
+    if let Some(broker) = figures.broker() {
+        broker.groups.iter().zip(&broker.lags).for_each(|(of, lags)| group(of, lags));
+    }
+}
+
+fn each_partition(
+    figures: &Figures,
+    out: &mut Samples<'_>,
+    read: fn(&Committed, Option<i64>) -> Option<i64>,
+) {
+    let Some(broker) = figures.broker().filter(|_| figures.settings.group_partitions) else { return };
+    if !out.fit(broker.lags.iter().map(Vec::len).sum()) {
+        return;
+    }
+    each(figures, |group, lags| {
+        for (committed, lag) in group.committed.iter().zip(lags) {
+            if let Some(value) = read(committed, *lag) {
+                let (topic, partition, _) = committed;
+                let labels = [Label::Text(&group.id), Label::Text(topic), Label::Whole(partition.0.into())];
+                out.add_labelled(&labels, value);
             }
         }
-    }
+    });
+}
+
+fn topic_lags(figures: &Figures, out: &mut Samples<'_>) {
+    each(figures, |group, lags| {
+        let mut topics: BTreeMap<&str, i64> = BTreeMap::new();
+        for ((topic, ..), lag) in group.committed.iter().zip(lags) {
+            *topics.entry(topic).or_default() += lag.unwrap_or(0);
+        }
+        topics.into_iter().for_each(|(topic, lag)| out.add(&[&group.id, topic], lag));
+    });
 }

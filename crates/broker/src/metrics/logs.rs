@@ -1,6 +1,7 @@
 //! Logs (Kafka's `Log` and `LogManager`): a sample for each replica on this broker.
 
 use super::exposition::{Kind, Number, Samples};
+use super::figures::labels;
 use super::{Family, Figures};
 use thalweg_replica::partition::PartitionFigures;
 
@@ -36,14 +37,57 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: &[],
         read: |figures, out| {
             let Some(broker) = figures.broker() else { return };
-            let (described, failed) = (broker.log_dirs.describe(), broker.log_dirs.failed());
-            out.add(&[], described.iter().filter(|dir| dir.offline.is_some()).count() + failed.len());
+            let (volumes, failed) = (broker.log_dirs.volumes(), broker.log_dirs.failed());
+            out.add(&[], volumes.iter().filter(|volume| volume.is_offline).count() + failed.len());
+        },
+    },
+    Family {
+        name: "thalweg_logs_size_bytes",
+        kind: Kind::Gauge,
+        help: "Size of all logs of this broker.",
+        labels: &[],
+        read: |figures, out| {
+            let Some(broker) = figures.broker() else { return };
+            out.add(&[], broker.partitions.iter().map(|partition| partition.size_bytes).sum::<u64>());
+        },
+    },
+    Family {
+        name: "thalweg_log_directory_total_bytes",
+        kind: Kind::Gauge,
+        help: "Size of the volume of a data directory.",
+        labels: &["directory"],
+        read: |figures, out| volumes(figures, out, |(total, _)| total),
+    },
+    Family {
+        name: "thalweg_log_directory_free_bytes",
+        kind: Kind::Gauge,
+        help: "What is free of it for this process.",
+        labels: &["directory"],
+        read: |figures, out| volumes(figures, out, |(_, free)| free),
+    },
+    Family {
+        name: "thalweg_log_flush_seconds",
+        kind: Kind::Histogram,
+        help: "How long syncs of logs take, by the policies of flushing.",
+        labels: &[],
+        read: |figures, out| {
+            let Some(broker) = figures.broker() else { return };
+            out.histogram(&[], &broker.replication.context.flushes.snapshot(), 1e6, &[]);
         },
     },
 ];
 
+fn volumes(figures: &Figures, out: &mut Samples<'_>, read: fn((u64, u64)) -> u64) {
+    let Some(broker) = figures.broker() else { return };
+    for volume in broker.log_dirs.volumes() {
+        if let Some(space) = volume.space {
+            out.add(&[&volume.path.display().to_string()], read(space));
+        }
+    }
+}
+
 fn each(figures: &Figures, out: &mut Samples<'_>, read: fn(&PartitionFigures) -> Number) {
-    for partition in figures.broker().into_iter().flat_map(|broker| &broker.partitions) {
-        out.add(&[&partition.topic, &partition.index], read(partition));
+    if out.fit(figures.partitions().count()) {
+        figures.partitions().for_each(|partition| out.add_labelled(&labels(partition), read(partition)));
     }
 }

@@ -1,7 +1,7 @@
 //! The metrics of a node, with the names that Kafka's users know.
 //!
 //! Everything is in the tables of families: a family has a name, a meaning, and a function that reads its samples.
-//! [`Metrics::expose`] writes them, `docs/metrics.md` lists them. Names are those of Kafka's metrics behind the JMX
+//! [`Pages`] writes them, `docs/metrics.md` lists them. Names are those of Kafka's metrics behind the JMX
 //! exporter with its example rules, so that dashboards for Kafka work; metrics that Kafka lacks begin with
 //! `thalweg_`.
 //!
@@ -9,26 +9,43 @@
 //! else is read in place at scrape time.
 
 mod audit;
+mod cleaner;
 mod cluster;
+mod coordinators;
 pub mod document;
 mod exposition;
 mod figures;
 mod groups;
+mod lag;
 mod logs;
+mod network;
+mod otlp;
 mod process;
+mod push;
 mod quotas;
 mod replication;
 mod requests;
+mod stages;
+mod text;
 mod topics;
+mod workers;
 
-pub use exposition::{CONTENT_TYPE, Exposition, Kind, Number, Samples};
+pub use exposition::{Exemplar, Exposition, Form, Kind, Label, Number, Samples};
+use push::{Exports, Push};
 
+use crate::authentication::Authenticator;
 use crate::broker::Broker;
+use crate::secured::SecuredListeners;
 use figures::Figures;
+use lag::LogEnds;
 use std::sync::Arc;
 use thalweg_audit::Trail;
+use thalweg_config::{BrokerConfig, MetricsSettings};
 use thalweg_controller::Controller;
 use thalweg_log::Clock;
+use thalweg_net::{Connections, Flow};
+use tokio::task::JoinSet;
+use workers::Workers;
 
 /// A family of metrics.
 #[derive(Debug)]
@@ -51,47 +68,151 @@ struct Chapter {
     families: &'static [Family],
 }
 
-/// All families, in the order of the page.
+/// All families, in the order of the page. Where the samples of topics and partitions are limited, the first ones fit.
 const CHAPTERS: &[Chapter] = &[
     Chapter { title: "Topics", families: topics::FAMILIES },
-    Chapter { title: "Requests and connections", families: requests::FAMILIES },
+    Chapter { title: "Requests", families: requests::FAMILIES },
+    Chapter { title: "Connections", families: network::FAMILIES },
     Chapter { title: "Quotas", families: quotas::FAMILIES },
+    Chapter { title: "Groups", families: groups::FAMILIES },
+    Chapter { title: "Coordinators and transactions", families: coordinators::FAMILIES },
     Chapter { title: "Replication", families: replication::FAMILIES },
     Chapter { title: "Logs", families: logs::FAMILIES },
-    Chapter { title: "Groups", families: groups::FAMILIES },
+    Chapter { title: "Compaction", families: cleaner::FAMILIES },
     Chapter { title: "The cluster", families: cluster::FAMILIES },
     Chapter { title: "The audit trail", families: audit::FAMILIES },
     Chapter { title: "The process", families: process::FAMILIES },
 ];
+
+/// Comes last: it counts what was left out before.
+const DROPPED: Family = Family {
+    name: "thalweg_metrics_dropped_series",
+    kind: Kind::Gauge,
+    help: "Samples of a family that was left out because of thalweg.metrics.series.max.",
+    labels: &["family"],
+    read: |_, _| {},
+};
+
+/// What a page says of itself.
+const OF_PAGE: Chapter = Chapter { title: "The page itself", families: &[DROPPED] };
+
+/// A page is written in parts of about this size.
+pub const PART_BYTES: usize = 512 * 1024;
+
+/// The way into a broker or a controller: its connections, and their logins.
+#[derive(Clone, Debug)]
+pub(crate) struct Entrance {
+    pub connections: Arc<Connections>,
+    /// How clients of each listener with SASL authenticate.
+    pub logins: Vec<(String, Arc<Authenticator>)>,
+}
+
+/// The parts of a node that have figures.
+pub(crate) struct Sources<'a> {
+    pub broker: Option<&'a Arc<Broker>>,
+    pub controller: Option<&'a Arc<Controller>>,
+    pub entrances: Vec<Entrance>,
+    pub secured: Vec<Arc<SecuredListeners>>,
+    pub flow: &'a Flow,
+    pub trail: Option<&'a Arc<Trail>>,
+    pub config: &'a Arc<BrokerConfig>,
+    pub clock: &'a Clock,
+}
 
 /// The metrics of this process.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     broker: Option<Arc<Broker>>,
     controller: Option<Arc<Controller>>,
+    entrances: Vec<Entrance>,
+    secured: Vec<Arc<SecuredListeners>>,
+    flow: Flow,
     trail: Option<Arc<Trail>>,
+    config: Arc<BrokerConfig>,
     clock: Clock,
     started_ms: i64,
+    workers: Arc<Workers>,
+    exports: Arc<Exports>,
+    log_ends: Arc<LogEnds>,
 }
 
 impl Metrics {
     /// Those of a node that starts now: a broker, a controller, or both.
-    pub(crate) fn new(
-        broker: Option<Arc<Broker>>,
-        controller: Option<Arc<Controller>>,
-        trail: Option<&Arc<Trail>>,
-        clock: Clock,
-    ) -> Metrics {
-        let started_ms = clock.now_ms();
-        Metrics { broker, controller, trail: trail.cloned(), clock, started_ms }
+    pub(crate) fn new(sources: Sources<'_>) -> Metrics {
+        let Sources { broker, controller, entrances, secured, flow, trail, config, clock } = sources;
+        Metrics {
+            broker: broker.cloned(),
+            controller: controller.cloned(),
+            entrances,
+            secured,
+            flow: flow.clone(),
+            trail: trail.cloned(),
+            config: Arc::clone(config),
+            started_ms: clock.now_ms(),
+            clock: clock.clone(),
+            workers: Arc::default(),
+            exports: Arc::default(),
+            log_ends: Arc::default(),
+        }
     }
 
-    /// Writes all families. It reads each partition, which may take milliseconds for thousands of them.
-    pub fn expose(&self, page: &mut Exposition) {
-        let figures = Figures::gather(self);
-        for family in CHAPTERS.iter().flat_map(|chapter| chapter.families) {
-            let Family { name, kind, help, labels, read } = family;
-            read(&figures, &mut page.family(name, *kind, help, labels));
+    /// Starts what metrics need besides figures: questions to other brokers for the lag of groups, while metrics are read, and
+    /// the sending of metrics where a receiver is configured. They end when the set is dropped.
+    pub(crate) fn start(&self, tasks: &mut JoinSet<()>, cluster_id: &str, node_id: i32) {
+        if let Some(broker) = &self.broker {
+            tasks.spawn(Arc::clone(&self.log_ends).run(Arc::clone(broker)));
         }
+        if let Some(push) = Push::of(self, cluster_id, node_id) {
+            tasks.spawn(push.run());
+        }
+    }
+
+    /// The settings in force.
+    fn settings(&self) -> MetricsSettings {
+        match &self.broker {
+            Some(broker) => broker.config().metrics.clone(),
+            None => self.config.metrics.clone(),
+        }
+    }
+
+    /// Reads all figures. This reads each partition, which may take milliseconds for thousands of them.
+    pub fn pages(&self) -> Pages {
+        Pages { figures: Figures::gather(self), next: 0, has_begun: false }
+    }
+
+    /// Writes all families.
+    pub fn expose(&self, page: &mut Exposition) {
+        let mut pages = self.pages();
+        while pages.write(page, usize::MAX) {}
+    }
+}
+
+/// The families of one moment, written one after another.
+pub struct Pages {
+    figures: Figures,
+    next: usize,
+    has_begun: bool,
+}
+
+impl Pages {
+    /// Writes families until the page has so many bytes. Returns whether there are more.
+    pub fn write(&mut self, page: &mut Exposition, bytes: usize) -> bool {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            (page.started_ms, page.now_ms) = (self.figures.started_ms, self.figures.now_ms);
+            page.limit(self.figures.settings.series_max);
+        }
+        for family in CHAPTERS.iter().flat_map(|chapter| chapter.families).skip(self.next) {
+            let Family { name, kind, help, labels, read } = family;
+            read(&self.figures, &mut page.family(name, *kind, help, labels));
+            self.next += 1;
+            if page.len() >= bytes {
+                return true;
+            }
+        }
+        let dropped = page.dropped().to_vec();
+        let Family { name, kind, help, labels, .. } = DROPPED;
+        let mut samples = page.family(name, kind, help, labels);
+        dropped.iter().for_each(|(family, count)| samples.add(&[family], *count));
+        false
     }
 }

@@ -1,8 +1,9 @@
-//! Metrics of the process, with the names of Prometheus' client libraries, and of connections.
+//! Metrics of the process, with the names of Prometheus' client libraries, and of its threads.
 
 use super::Family;
-use super::exposition::Kind;
+use super::exposition::{Kind, Label};
 use std::fs;
+use std::sync::atomic::Ordering;
 
 /// The families.
 pub(super) const FAMILIES: &[Family] = &[
@@ -88,6 +89,18 @@ pub(super) const FAMILIES: &[Family] = &[
         read: |figures, out| out.add(&[], seconds(figures.now_ms - figures.started_ms)),
     },
     Family {
+        name: "thalweg_otlp_exports_total",
+        kind: Kind::Counter,
+        help: "Pages of metrics sent to thalweg.otlp.endpoint, by outcome.",
+        labels: &["outcome"],
+        read: |figures, out| {
+            if figures.settings.otlp_endpoint.is_some() {
+                out.add(&["sent"], figures.exports.sent.load(Ordering::Relaxed));
+                out.add(&["failed"], figures.exports.failed.load(Ordering::Relaxed));
+            }
+        },
+    },
+    Family {
         name: "thalweg_build_info",
         kind: Kind::Gauge,
         help: "Always 1; the version is in the label.",
@@ -95,79 +108,35 @@ pub(super) const FAMILIES: &[Family] = &[
         read: |_, out| out.add(&[env!("CARGO_PKG_VERSION")], 1u32),
     },
     Family {
-        name: "kafka_server_socket_server_metrics_connection_count",
+        name: "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
         kind: Kind::Gauge,
-        help: "Open connections to the broker's listeners.",
+        help: "The share of time, from 0 to 1, in which the threads that serve requests had nothing to do in the last 30 to 60 seconds.",
         labels: &[],
         read: |figures, out| {
-            if let Some(broker) = figures.broker() {
-                out.add(&[], broker.connections.open());
+            if let Some(idle) = figures.workers.idle {
+                out.add(&[], idle);
             }
         },
     },
     Family {
-        name: "kafka_server_socket_server_metrics_connection_creation_total",
+        name: "thalweg_worker_busy_seconds_total",
         kind: Kind::Counter,
-        help: "Accepted connections.",
-        labels: &[],
+        help: "Time in which a thread that serves requests was busy.",
+        labels: &["worker"],
         read: |figures, out| {
-            if let Some(broker) = figures.broker() {
-                out.add(&[], broker.connections.figures().admitted);
+            for (worker, busy) in (0..).zip(&figures.workers.busy) {
+                out.add_labelled(&[Label::Whole(worker)], busy.as_secs_f64());
             }
         },
     },
     Family {
-        name: "kafka_network_socketserver_memorypoolused",
+        name: "thalweg_worker_queue_size",
         kind: Kind::Gauge,
-        help: "Memory used by requests, limited by queued.max.request.bytes.",
+        help: "Tasks that wait for any of these threads.",
         labels: &[],
         read: |figures, out| {
-            if let Some(broker) = figures.broker() {
-                out.add(&[], broker.request_memory.used());
-            }
-        },
-    },
-    Family {
-        name: "thalweg_unread_answers_bytes",
-        kind: Kind::Gauge,
-        help: "Memory of answers that clients have not read.",
-        labels: &[],
-        read: |figures, out| {
-            if let Some(broker) = figures.broker() {
-                out.add(&[], broker.answer_memory.used());
-            }
-        },
-    },
-    Family {
-        name: "thalweg_connections_refused_total",
-        kind: Kind::Counter,
-        help: "Connections rejected by max.connections.per.ip, or to keep file descriptors for logs.",
-        labels: &[],
-        read: |figures, out| {
-            if let Some(broker) = figures.broker() {
-                out.add(&[], broker.connections.figures().refused);
-            }
-        },
-    },
-    Family {
-        name: "thalweg_connections_throttled_total",
-        kind: Kind::Counter,
-        help: "Connections rejected because their address opened them faster than its quota.",
-        labels: &[],
-        read: |figures, out| {
-            if let Some(broker) = figures.broker() {
-                out.add(&[], broker.connections.figures().throttled);
-            }
-        },
-    },
-    Family {
-        name: "thalweg_connections_evicted_total",
-        kind: Kind::Counter,
-        help: "Connections closed to make room for one between brokers, or because max.connections was lowered.",
-        labels: &[],
-        read: |figures, out| {
-            if let Some(broker) = figures.broker() {
-                out.add(&[], broker.connections.figures().evicted);
+            if !figures.workers.busy.is_empty() {
+                out.add(&[], figures.workers.queued);
             }
         },
     },

@@ -44,6 +44,18 @@ pub(super) const FAMILIES: &[Family] = &[
         },
     },
     Family {
+        name: "thalweg_quota_pause_seconds",
+        kind: Kind::Histogram,
+        help: "Pauses that clients above a limit of this broker were asked to make, by the kind of quota.",
+        labels: &["resource"],
+        read: |figures, out| {
+            let Some(broker) = figures.broker() else { return };
+            for quota in crate::quotas::KINDS {
+                out.histogram(&[&format!("{quota:?}")], &broker.quotas.pauses(quota), 1e6, &[]);
+            }
+        },
+    },
+    Family {
         name: "kafka_server_quota_tokens",
         kind: Kind::Gauge,
         help: "Partitions that clients with a limit could create or delete after their last request; negative when they had to pause.",
@@ -119,7 +131,7 @@ fn of_controller(figures: &Figures, out: &mut Samples<'_>, read: fn(&MutationFig
 }
 
 fn of_listeners(figures: &Figures, mut add: impl FnMut(&ListenerFigures)) {
-    if let Some(broker) = figures.broker() {
-        broker.connections.listener_figures().iter().for_each(&mut add);
+    for entrance in &figures.entrances {
+        entrance.connections.listener_figures().iter().for_each(&mut add);
     }
 }

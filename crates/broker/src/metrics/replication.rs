@@ -1,6 +1,7 @@
 //! Replicas: leaders, in-sync replicas, lag (Kafka's `ReplicaManager`, `Partition`, `FetcherLagMetrics`).
 
-use super::exposition::{Kind, Number, Samples};
+use super::exposition::{Kind, Label, Number, Samples};
+use super::figures::labels;
 use super::{Family, Figures};
 use std::sync::atomic::Ordering;
 use thalweg_replica::partition::PartitionFigures;
@@ -48,6 +49,9 @@ macro_rules! of_throttle {
         }
     };
 }
+
+/// As Kafka's brokers and `kafka-transactions.sh find-hanging` have it.
+const LATE_GRACE_MS: i64 = 5 * 60 * 1000;
 
 /// The families.
 pub(super) const FAMILIES: &[Family] = &[
@@ -117,6 +121,21 @@ pub(super) const FAMILIES: &[Family] = &[
     of_throttle!(leader_throttle, "leaderreplication", "sent to throttled replicas on other brokers"),
     of_throttle!(follower_throttle, "followerreplication", "fetched by throttled replicas here"),
     Family {
+        name: "kafka_server_replicamanager_partitionswithlatetransactionscount",
+        kind: Kind::Gauge,
+        help: "Partitions here with a transaction that has been open for five minutes longer than transaction.max.timeout.ms allows: its coordinator has lost it, and consumers of committed records wait.",
+        labels: &[],
+        read: |figures, out| {
+            let Some(broker) = figures.broker() else { return };
+            let max_ms = i64::from(broker.config().transactions.max_timeout_ms);
+            let is_late = |since_ms: i64| {
+                since_ms > 0 && figures.now_ms - since_ms > max_ms.saturating_add(LATE_GRACE_MS)
+            };
+            let late = broker.partitions.iter().filter(|p| p.oldest_transaction_ms.is_some_and(is_late));
+            out.add(&[], late.count());
+        },
+    },
+    Family {
         name: "thalweg_replica_lag",
         kind: Kind::Gauge,
         help: "Offsets that a follower of a partition led here is behind the log end, by its last fetch.",
@@ -159,25 +178,33 @@ fn count(broker: &super::figures::BrokerFigures, holds: fn(&PartitionFigures) ->
 }
 
 fn each_led(figures: &Figures, out: &mut Samples<'_>, read: fn(&PartitionFigures) -> Number) {
-    let led = figures.broker().into_iter().flat_map(|broker| &broker.partitions);
-    for partition in led.filter(|partition| partition.is_leader) {
-        out.add(&[&partition.topic, &partition.index], read(partition));
+    let led = || figures.partitions().filter(|partition| partition.is_leader);
+    if out.fit(led().count()) {
+        led().for_each(|partition| out.add_labelled(&labels(partition), read(partition)));
     }
 }
 
 fn follower_lags(figures: &Figures, out: &mut Samples<'_>) {
-    for partition in figures.broker().into_iter().flat_map(|broker| &broker.partitions) {
+    if !out.fit(figures.partitions().map(|partition| partition.followers.len()).sum()) {
+        return;
+    }
+    for partition in figures.partitions() {
         for follower in &partition.followers {
             let Some(lag) = follower.lag else { continue };
-            out.add(&[&partition.topic, &partition.index, &follower.id.to_string()], lag);
+            let [topic, index] = labels(partition);
+            out.add_labelled(&[topic, index, Label::Whole(follower.id.0.into())], lag);
         }
     }
 }
 
 fn own_lags(figures: &Figures, out: &mut Samples<'_>) {
-    for partition in figures.broker().into_iter().flat_map(|broker| &broker.partitions) {
+    if !out.fit(figures.partitions().filter(|partition| partition.own_lag.is_some()).count()) {
+        return;
+    }
+    for partition in figures.partitions() {
         if let Some(lag) = partition.own_lag {
-            out.add(&["ReplicaFetcherThread", &partition.topic, &partition.index], lag);
+            let [topic, index] = labels(partition);
+            out.add_labelled(&[Label::Text("ReplicaFetcherThread"), topic, index], lag);
         }
     }
 }

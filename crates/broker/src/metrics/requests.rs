@@ -1,8 +1,8 @@
 //! Request metric families: counts, errors and times by API.
 
 use super::exposition::{Kind, Samples};
-use super::{Family, Figures};
-use crate::request_metrics::{ApiMetrics, BUCKETS, Counts, VERSIONS};
+use super::{Family, Figures, stages};
+use crate::request_metrics::{ApiMetrics, BUCKETS, Counts, Delayed, VERSIONS};
 use std::sync::atomic::Ordering;
 use thalweg_wire::{ApiKey, ErrorCode};
 
@@ -32,6 +32,39 @@ pub(super) const FAMILIES: &[Family] = &[
         help: "Milliseconds from reading a request to its complete answer, including waiting time.",
         labels: &["request"],
         read: times,
+    },
+    Family {
+        name: "thalweg_request_time_seconds",
+        kind: Kind::Histogram,
+        help: "Where the time of requests goes. Stages: queue (from the last read of the connection to the start), local (work of this broker), remote (waiting for replicas, data or other nodes, of requests that have to), throttle (pauses that clients are asked to make), send (from the complete answer until the socket has taken it), total (local and remote). Exemplars of requests above 0.1 s name the client by the FNV-1a hash of its id.",
+        labels: &["request", "stage"],
+        read: stages::times,
+    },
+    Family {
+        name: "thalweg_request_size_bytes",
+        kind: Kind::Histogram,
+        help: "Bytes of requests.",
+        labels: &["request"],
+        read: stages::request_sizes,
+    },
+    Family {
+        name: "thalweg_response_size_bytes",
+        kind: Kind::Histogram,
+        help: "Bytes of answers, with the records that are sent from files.",
+        labels: &["request"],
+        read: stages::response_sizes,
+    },
+    Family {
+        name: "kafka_server_delayedoperationpurgatory_numdelayedoperations",
+        kind: Kind::Gauge,
+        help: "Requests that wait: Produce for replicas or the disk, Fetch for more to be appended.",
+        labels: &["delayedOperation"],
+        read: |figures, out| {
+            let Some(broker) = figures.broker() else { return };
+            for delayed in [Delayed::Produce, Delayed::Fetch] {
+                out.add(&[&format!("{delayed:?}")], broker.requests.waiting(delayed));
+            }
+        },
     },
 ];
 
@@ -80,7 +113,7 @@ fn difference(of: &Counts, before: &Counts) -> Counts {
 }
 
 /// Kafka counts a fetch by its sender, and again as a fetch.
-fn name(api: &ApiMetrics) -> String {
+pub(super) fn name(api: &ApiMetrics) -> String {
     match api.key {
         None => "FetchFollower".to_owned(),
         Some(ApiKey::Fetch) => "FetchConsumer".to_owned(),
@@ -126,7 +159,7 @@ fn times(figures: &Figures, out: &mut Samples<'_>) {
     let Some(broker) = figures.broker() else { return };
     let metrics = &broker.requests;
     let (begin, now) = metrics.window(figures.now);
-    let us = |index: usize| metrics.apis[index].total_us.load(Ordering::Relaxed);
+    let us = |index: usize| metrics.apis[index].total.snapshot().sum;
     let fetch = metrics.label(ApiKey::Fetch).0;
     let followers = metrics.label_of_followers().0;
     for (index, api) in metrics.apis.iter().enumerate() {
@@ -142,17 +175,16 @@ fn time(out: &mut Samples<'_>, name: &str, begin: &Counts, now: &Counts, total_u
         return;
     }
     let counts = difference(now, begin);
-    for (quantile_name, share) in QUANTILES {
-        out.quantile(&[name], quantile_name, quantile(&counts, share));
-    }
-    out.count_and_sum(&[name], count, milliseconds(total_us));
+    let quantiles = QUANTILES.map(|(name, share)| (name, share, quantile(&counts, share)));
+    out.summary(&[name], &quantiles, count, milliseconds(total_us));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_metrics::{RequestMetrics, bucket};
+    use crate::request_metrics::{Answered, RequestMetrics, bucket};
     use std::time::Duration;
+    use thalweg_log::Clock;
     use tokio::time::Instant;
 
     #[test]
@@ -177,18 +209,25 @@ mod tests {
 
     #[test]
     fn quantiles_forget_what_was_minutes_ago() {
-        let metrics = RequestMetrics::new(&[ApiKey::Produce, ApiKey::Fetch]);
+        let metrics = RequestMetrics::new(&[ApiKey::Produce, ApiKey::Fetch], Clock::manual(0));
         let produce = metrics.label(ApiKey::Produce);
         let start = Instant::now();
         let count_at = |seconds| {
             let (begin, now) = metrics.window(start + Duration::from_secs(seconds));
             difference(&now[produce.0], &begin[produce.0]).iter().sum::<u64>()
         };
-        metrics.answered(produce, 9, start);
+        let answered = Answered {
+            version: 9,
+            received_at: start,
+            local: None,
+            throttled: Duration::ZERO,
+            client_id: "",
+        };
+        metrics.answered(produce, &answered);
         // Scrapes every 15 seconds.
         let counts: Vec<_> = (0..=12).map(|scrape| count_at(15 * scrape)).collect();
         assert_eq!(counts, [1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0]);
-        metrics.answered(produce, 9, start);
+        metrics.answered(produce, &answered);
         assert_eq!((count_at(185), count_at(240), count_at(300)), (1, 1, 0));
     }
 }

@@ -17,11 +17,10 @@ use bytes::{Bytes, BytesMut};
 use clients::{Client, Clients, Counter};
 use parking_lot::RwLock;
 use std::any::Any;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
+use thalweg_histogram::{Histogram, Snapshot};
 use thalweg_metadata::Quotas;
 use thalweg_net::Peer;
 use thalweg_security::quota::Window;
@@ -82,6 +81,8 @@ pub struct ClientQuotas {
     window: Window,
     began: Instant,
     clients: RwLock<Clients>,
+    /// The pauses of each kind.
+    pauses: [Histogram; KINDS.len()],
 }
 
 impl ClientQuotas {
@@ -93,6 +94,7 @@ impl ClientQuotas {
             window,
             began: Instant::now(),
             clients: RwLock::new(Clients::new(window)),
+            pauses: [const { Histogram::of_times() }; KINDS.len()],
         }
     }
 
@@ -106,6 +108,19 @@ impl ClientQuotas {
     /// What limited clients have used: as many as `max`, those that were active last.
     pub fn usage(&self, kind: Kind, max: usize) -> Vec<Usage> {
         self.clients.read().usage(kind, max, self.now_ms())
+    }
+
+    /// The pauses of a kind that clients were asked to make since the start, in microseconds.
+    pub fn pauses(&self, kind: Kind) -> Snapshot {
+        self.pauses[kind as usize].snapshot()
+    }
+
+    /// Counts a pause.
+    fn paused(&self, kind: Kind, pause_ms: i64) -> i64 {
+        if pause_ms > 0 {
+            self.pauses[kind as usize].record_time(Duration::from_millis(pause_ms.unsigned_abs()));
+        }
+        pause_ms
     }
 
     fn is_limited(&self, kind: Kind) -> bool {
@@ -140,7 +155,8 @@ impl ClientQuotas {
             return 0;
         }
         let now_ms = self.now_ms();
-        let bytes = bytes.map_or(0, |counter| counter.charge(number(call.frame_len), now_ms));
+        let charge = |counter: Arc<Counter>| counter.charge(number(call.frame_len), now_ms);
+        let bytes = self.paused(Kind::Produce, bytes.map_or(0, charge));
         let time = time.map_or(0, |counter| self.time(&counter, spent(), now_ms));
         pause(call, bytes.max(time))
     }
@@ -165,22 +181,28 @@ impl ClientQuotas {
         }
         let now_ms = self.now_ms();
         let by_time = of_time.map_or(0, |counter| self.time(&counter, spent, now_ms));
-        let by_bytes = of_bytes.map_or(0, |counter| counter.charge_fetch(number(bytes), by_time > 0, now_ms));
+        let charge = |counter: Arc<Counter>| counter.charge_fetch(number(bytes), by_time > 0, now_ms);
+        let by_bytes = self.paused(Kind::Fetch, of_bytes.map_or(0, charge));
         pause(call, by_bytes.max(by_time))
     }
 
-    /// Counts the time of a request, and puts the pause in its answer.
-    pub fn charge_time(&self, call: &Caller<'_>, spent: impl FnOnce() -> Duration, response: &mut dyn Any) {
+    /// Counts the time of a request, and puts the pause in its answer. Returns it in milliseconds.
+    pub fn charge_time(
+        &self,
+        call: &Caller<'_>,
+        spent: impl FnOnce() -> Duration,
+        response: &mut dyn Any,
+    ) -> i32 {
         // Brokers send these to each other.
         if call.key == ApiKey::WriteTxnMarkers {
-            return;
+            return 0;
         }
-        if let Some(counter) = self.counter(call, Kind::Request) {
-            let throttle_time_ms = pause(call, self.time(&counter, spent(), self.now_ms()));
-            if throttle_time_ms > 0 {
-                throttle_time::set(response, throttle_time_ms);
-            }
+        let Some(counter) = self.counter(call, Kind::Request) else { return 0 };
+        let throttle_time_ms = pause(call, self.time(&counter, spent(), self.now_ms()));
+        if throttle_time_ms > 0 {
+            throttle_time::set(response, throttle_time_ms);
         }
+        throttle_time_ms
     }
 
     /// Counts the time of a request that the controller has answered, and pauses for as long as this broker or the
@@ -203,23 +225,10 @@ impl ClientQuotas {
 
     /// Time counts in percent of a second; a pause for it is no longer than a sample.
     fn time(&self, counter: &Counter, spent: Duration, now_ms: i64) -> i64 {
-        counter.charge(spent.as_secs_f64() * 100.0, now_ms).min(self.window.sample_ms)
-    }
-
-    /// A future's output, and the time that its polls took; zero while no time is limited.
-    pub async fn timed<F: Future>(&self, future: F) -> (F::Output, Duration) {
-        if !self.is_limited(Kind::Request) {
-            return (future.await, Duration::ZERO);
-        }
-        let (mut future, mut spent) = (pin!(future), Duration::ZERO);
-        let output = poll_fn(|context| {
-            let begun = Instant::now();
-            let polled = future.as_mut().poll(context);
-            spent += begun.elapsed();
-            polled
-        })
-        .await;
-        (output, spent)
+        self.paused(
+            Kind::Request,
+            counter.charge(spent.as_secs_f64() * 100.0, now_ms).min(self.window.sample_ms),
+        )
     }
 }
 

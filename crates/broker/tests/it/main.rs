@@ -17,6 +17,8 @@ mod fetching;
 mod flushing;
 mod large_groups;
 mod memory;
+mod metrics;
+mod metrics_cost;
 mod moves;
 mod mutation_quotas;
 mod producing;

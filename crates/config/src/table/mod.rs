@@ -9,6 +9,7 @@ mod coordinators;
 mod declare;
 mod group;
 mod log;
+mod metrics;
 mod network;
 mod own;
 mod reason;
@@ -31,6 +32,7 @@ pub use coordinators::{
 };
 pub use group::{ClientMetricsKeys, GroupKeys};
 pub use log::{CleanerSettings, LogSettings};
+pub use metrics::{MetricsSettings, OtlpHeaders};
 pub use network::{ListenerSettings, NetworkSettings, TopicSettings};
 pub use own::{
     AuditKind, AuditSettings, ConsoleSettings, HttpSettings, LogLineSettings, ProduceKeys, StreamSettings,
@@ -79,6 +81,7 @@ pub const BROKER_FAMILIES: &[Family] = &[
     own::PRODUCE,
     own::AUDIT,
     own::LOG_LINES,
+    metrics::METRICS,
 ];
 
 /// The families of a topic's keys.

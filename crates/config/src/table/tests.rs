@@ -56,6 +56,7 @@ fn every_broker_key_of_kafka_is_in_the_table() {
             own::REVOCATION,
             own::AUDIT,
             own::LOG_LINES,
+            metrics::METRICS,
             access::STANDARD_AUTHORIZER,
         ]
         .into_iter()

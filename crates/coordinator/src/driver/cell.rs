@@ -10,6 +10,7 @@ use thalweg_hash::HashMap;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::DecompressBuffer;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// A partition of a coordinator's topic in one leader epoch.
 pub(crate) struct Cell<S: Shard> {
@@ -26,6 +27,15 @@ enum State<S: Shard> {
     /// The log could not be read.
     Failed,
     /// Another broker's, or another epoch's.
+    Gone,
+}
+
+/// How far a shard is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    Loading,
+    Active,
+    Failed,
     Gone,
 }
 
@@ -56,6 +66,16 @@ impl<S: Shard> Cell<S> {
         self.next_deadline_ms.load(Ordering::Acquire)
     }
 
+    /// How far the shard is.
+    pub(super) fn progress(&self) -> Progress {
+        match *self.state.lock() {
+            State::Loading => Progress::Loading,
+            State::Active(_) => Progress::Active,
+            State::Failed => Progress::Failed,
+            State::Gone => Progress::Gone,
+        }
+    }
+
     /// Whether the shard is loaded, so that its pending work still matters.
     pub(crate) fn is_active(&self) -> bool {
         matches!(*self.state.lock(), State::Active(_))
@@ -63,11 +83,14 @@ impl<S: Shard> Cell<S> {
 
     /// Replays the log into a shard, which serves from then on. Blocks.
     pub(super) fn load(self: &Arc<Cell<S>>) {
+        let begun = Instant::now();
         let (_, turn) = self.driver.turn();
         let mut shard = S::new(&self.driver.shared, self.leader_epoch, turn);
         let mut buffer = DecompressBuffer::default();
         let mut each = |bytes: &[u8]| shard.replay(bytes, &mut buffer, turn);
-        match self.driver.log.replay(self.partition, &mut each) {
+        let replayed = self.driver.log.replay(self.partition, &mut each);
+        self.driver.loads.record_time(begun.elapsed());
+        match replayed {
             Ok(()) => self.loaded(shard),
             Err(error) => self.fail(&error),
         }

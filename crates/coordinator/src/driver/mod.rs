@@ -21,6 +21,7 @@ pub(crate) use cell::Cell;
 pub use error::{RequestError, Unavailable, WriteError};
 pub use log::{Acknowledged, Appended, CoordinatorLog, RecordDecodeError, ReplayError};
 pub use placement::partition_for;
+pub use shards::LoadFigures;
 pub(crate) use shards::Shards;
 pub use thalweg_replica::partition::AppendAs;
 

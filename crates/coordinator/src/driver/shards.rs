@@ -1,6 +1,7 @@
 //! The driver: finds the shard of a partition, loads and unloads shards as this broker is elected and resigns, and sleeps
 //! until the next deadline. It decides nothing.
 
+use super::cell::Progress;
 use super::{Cell, CoordinatorLog, Moment, Shard, Ticket, Unavailable};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use thalweg_histogram::{Histogram, Snapshot};
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::PartitionIndex;
@@ -21,6 +23,19 @@ const LOADS_AT_ONCE: usize = 2;
 /// The longest sleep between looks at the deadlines, should there be none.
 const SLEEP_MAX: Duration = Duration::from_secs(600);
 
+/// The partitions of a coordinator that this broker leads.
+#[derive(Clone, Debug)]
+pub struct LoadFigures {
+    /// How long loads took since the start, in microseconds.
+    pub loads: Snapshot,
+    /// Partitions that serve.
+    pub active: usize,
+    /// Partitions that are being loaded, or wait for it.
+    pub loading: usize,
+    /// Partitions whose log could not be read.
+    pub failed: usize,
+}
+
 /// State shared by the cells of a coordinator.
 pub(super) struct Driver<S: Shard> {
     pub(super) shared: S::Shared,
@@ -28,6 +43,8 @@ pub(super) struct Driver<S: Shard> {
     pub(super) runtime: Handle,
     /// Notifies the sleeper of a nearer deadline.
     pub(super) wake: Notify,
+    /// How long loads took.
+    pub(super) loads: Histogram,
     clock: Clock,
     started: Instant,
 }
@@ -71,7 +88,15 @@ impl<S: Shard> Shards<S> {
     ) -> Shards<S> {
         let (runtime, wake, started) = (Handle::current(), Notify::new(), Instant::now());
         Shards {
-            driver: Arc::new(Driver { shared, log, runtime, wake, clock, started }),
+            driver: Arc::new(Driver {
+                shared,
+                log,
+                runtime,
+                wake,
+                loads: Histogram::of_times(),
+                clock,
+                started,
+            }),
             disk,
             cells: RwLock::default(),
             next_ticket: AtomicU64::new(0),
@@ -128,6 +153,21 @@ impl<S: Shard> Shards<S> {
     /// Whether a partition is loaded.
     pub(crate) fn is_loaded(&self, partition: PartitionIndex) -> bool {
         self.cell(partition).is_ok_and(|cell| cell.is_active())
+    }
+
+    /// The state of the shards, and how long it took to load them.
+    pub(crate) fn load_figures(&self) -> LoadFigures {
+        let mut figures =
+            LoadFigures { loads: self.driver.loads.snapshot(), active: 0, loading: 0, failed: 0 };
+        for cell in self.all() {
+            match cell.progress() {
+                Progress::Active => figures.active += 1,
+                Progress::Loading => figures.loading += 1,
+                Progress::Failed => figures.failed += 1,
+                Progress::Gone => {}
+            }
+        }
+        figures
     }
 
     /// Maximum size of a batch in the log of a partition.

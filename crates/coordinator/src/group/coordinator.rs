@@ -10,7 +10,9 @@ use super::answer::Answer;
 use super::config::GroupConfig;
 use super::shard::{EndOfTransaction, GroupFigures, Shard};
 use super::topics::{DeletedTopic, Topics};
-use crate::driver::{CoordinatorLog, Moment, RequestError, Shards, Ticket, Unavailable, partition_for};
+use crate::driver::{
+    CoordinatorLog, LoadFigures, Moment, RequestError, Shards, Ticket, Unavailable, partition_for,
+};
 use std::fmt;
 use std::sync::Arc;
 use thalweg_log::Clock;
@@ -113,6 +115,11 @@ impl GroupCoordinator {
     /// The groups that this broker coordinates, with their committed offsets.
     pub fn figures(&self) -> Vec<GroupFigures> {
         self.shards.all().iter().filter_map(|cell| cell.read(Shard::figures).ok()).flatten().collect()
+    }
+
+    /// The partitions of `__consumer_offsets` that this broker leads.
+    pub fn load_figures(&self) -> LoadFigures {
+        self.shards.load_figures()
     }
 
     /// Looks at the shard of a group, without a turn.

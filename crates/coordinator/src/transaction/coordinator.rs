@@ -6,8 +6,10 @@ use super::config::TransactionConfig;
 use super::error::{NoProducerIds, TransactionError};
 use super::markers::MarkerQueue;
 use super::metadata::Partitions;
-use super::shard::{EndRequest, InitRequest, Shard, TransactionFilter, Turn};
-use crate::driver::{Cell, CoordinatorLog, RequestError, Shards, Ticket, Unavailable, partition_for};
+use super::shard::{EndRequest, InitRequest, Shard, TransactionFigures, TransactionFilter, Turn};
+use crate::driver::{
+    Cell, CoordinatorLog, LoadFigures, RequestError, Shards, Ticket, Unavailable, partition_for,
+};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
@@ -229,6 +231,22 @@ impl TransactionCoordinator {
         let now = self.shards.now();
         let listed = self.shards.read_all(|shard| shard.list(filter, now))?;
         Ok(listed.into_iter().flatten().collect())
+    }
+
+    /// The partitions of `__transaction_state` that this broker leads.
+    pub fn load_figures(&self) -> LoadFigures {
+        self.shards.load_figures()
+    }
+
+    /// The transactions that this broker coordinates.
+    pub fn figures(&self) -> TransactionFigures {
+        let now = self.shards.now();
+        let mut figures = TransactionFigures::default();
+        for cell in self.shards.all() {
+            // One that is not loaded has none yet.
+            let _ = cell.read(|shard| shard.count_into(&mut figures, now));
+        }
+        figures
     }
 
     /// The partition of `__consumer_offsets`, as one that a transaction writes to.

@@ -39,6 +39,8 @@ pub use error::{MarkerError, NoProducerIds, TransactionError, VerificationError}
 pub use markers::{Marker, MarkerSender, MarkerWriter, join_all};
 pub use metadata::{Partitions, TransactionMetadata};
 pub use producer_ids::ProducerIds;
-pub use shard::{EndRequest, InitRequest, MarkerOrder, Shard, TransactionFilter, Turn, Write};
+pub use shard::{
+    EndRequest, InitRequest, MarkerOrder, Shard, TransactionFigures, TransactionFilter, Turn, Write,
+};
 pub use state::{Outcome, TransactionState};
 pub use verifier::{Guarded, Verification, Verifier, begin as begin_verification, must_ask};

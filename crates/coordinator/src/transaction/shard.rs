@@ -13,7 +13,7 @@ mod init;
 mod partitions;
 mod replay;
 
-pub use admin::TransactionFilter;
+pub use admin::{TransactionFigures, TransactionFilter};
 pub use end::EndRequest;
 pub use init::InitRequest;
 

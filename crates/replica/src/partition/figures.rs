@@ -5,14 +5,15 @@ use super::role::Role;
 use super::traffic::Traffic;
 use crate::leadership::FollowerLag;
 use std::sync::Arc;
+use thalweg_metadata::PartitionIndex;
 use thalweg_record::Offset;
 
 /// One partition.
 pub struct PartitionFigures {
     /// The topic.
     pub topic: Arc<str>,
-    /// The number, as text.
-    pub index: String,
+    /// The number.
+    pub index: PartitionIndex,
     /// Whether this broker leads it.
     pub is_leader: bool,
     /// How many replicas it has, how many are in sync, and how many must be.
@@ -25,6 +26,8 @@ pub struct PartitionFigures {
     pub log_end: Offset,
     pub high_watermark: Offset,
     pub last_stable_offset: Offset,
+    /// The timestamp of the last batch of the transaction that holds the last stable offset back; none without one.
+    pub oldest_transaction_ms: Option<i64>,
     pub size_bytes: u64,
     pub segments: usize,
     /// The other replicas, where this broker leads.
@@ -58,7 +61,7 @@ impl Partition {
         };
         PartitionFigures {
             topic: Arc::clone(&partition.topic),
-            index: partition.index.to_string(),
+            index: partition.index,
             is_leader: state.leader().is_some(),
             replicas: registration.replicas.len(),
             in_sync: registration.isr.len(),
@@ -68,8 +71,9 @@ impl Partition {
             log_end: end,
             high_watermark: log.high_watermark(),
             last_stable_offset: log.last_stable_offset(),
+            oldest_transaction_ms: log.oldest_transaction_ms(),
             size_bytes: log.size_bytes(),
-            segments: log.segment_offsets().len(),
+            segments: log.segment_count(),
             followers: state.followers().map_or_else(Vec::new, |followers| followers.lags(end)),
             own_lag: leader_high_watermark.map(|known| (known.0 - end.0).max(0)),
             traffic: partition.outgoing.complete(state.traffic),

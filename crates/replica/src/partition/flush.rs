@@ -5,6 +5,7 @@ use std::sync::Arc;
 use thalweg_log::FlushTarget;
 use thalweg_record::Offset;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 /// The turn to flush a partition.
 #[derive(Debug, Default)]
@@ -72,7 +73,9 @@ impl Partition {
         };
         let (disk, synced) = (target.disk().clone(), Arc::clone(partition));
         let completed = disk.spawn(move || {
+            let begun = Instant::now();
             let outcome = target.sync();
+            synced.context.flushes.record_time(begun.elapsed());
             let completed = {
                 let mut state = synced.state.lock();
                 let is_this = target.is_of(&state.log);

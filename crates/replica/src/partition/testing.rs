@@ -32,6 +32,7 @@ pub(crate) fn partition(log: PartitionLog, leader_epoch: i32) -> Partition {
         isr_changes: IsrChanges::default(),
         leader_throttle: unlimited(),
         follower_throttle: unlimited(),
+        flushes: thalweg_histogram::Histogram::of_times(),
     });
     let (index, registration) = (PartitionIndex(0), registration(NODE, leader_epoch));
     Partition::new("t".into(), TOPIC, index, context, log, Arc::new(settings), &registration)

@@ -70,6 +70,7 @@ impl Replication {
             isr_changes: IsrChanges::default(),
             leader_throttle: throttle(settings.leader_throttled_rate),
             follower_throttle: throttle(settings.follower_throttled_rate),
+            flushes: thalweg_histogram::Histogram::of_times(),
         });
         let moves = Moves::new(
             log.move_threads.unwrap_or(log.data_dirs().len()).max(1),

@@ -23,6 +23,10 @@ use throttle::IoThrottle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+/// Why a log cannot be compacted: its batches cannot be read, or its keys need more memory than there is.
+const CORRUPT: &str = "corrupt";
+const TOO_MANY_KEYS: &str = "too_many_keys";
+
 /// Compacts logs continuously, as long as it is polled.
 pub async fn run(upkeep: Arc<Upkeep>) {
     if !upkeep.settings().cleaner.enable {
@@ -39,6 +43,7 @@ pub async fn run(upkeep: Arc<Upkeep>) {
         if current != settings {
             // More memory may be enough for a log that needed it.
             uncleanable.clear();
+            upkeep.cleaner.hopes_again();
             settings = current;
         }
         while under_way.len() < settings.threads.max(1)
@@ -95,11 +100,14 @@ async fn dirtiest_first(upkeep: &Arc<Upkeep>, uncleanable: &mut Uncleanable) -> 
                 Err(error) => {
                     if matches!(error, LogError::Corrupt { .. }) {
                         known.insert(id(&partition));
+                        surveyed.cleaner.gave_up(&partition.topic, partition.index, CORRUPT);
                     }
                     tracing::error!(?partition, %error, "Failed to plan a compaction");
                 }
             }
         }
+        let max_ratio = found.iter().map(|(dirtiness, _)| dirtiness.ratio).fold(0.0, f64::max);
+        surveyed.cleaner.surveyed(found.len(), max_ratio);
         found.sort_by_key(|(dirtiness, _)| std::cmp::Reverse(*dirtiness));
         (found.into_iter().map(|(_, partition)| partition).collect(), known)
     });
@@ -142,7 +150,8 @@ async fn pass(
     let disk = upkeep.log_dirs.disk();
     let (planned, settings) = (Arc::clone(partition), upkeep.settings().cleaner.clone());
     let now_ms = upkeep.clock.now_ms();
-    let planned = disk.spawn(move || plan(&planned, &settings, now_ms)).await.expect(NO_PANIC)?;
+    let planned = disk.spawn(move || plan(&planned, &settings, now_ms)).await.expect(NO_PANIC);
+    let planned = planned.map_err(|id| upkeep.gave_up(partition, id, CORRUPT))?;
     let Some(job) = planned else { return Ok(false) };
     let mut work = (job.begin(), job);
     let outcome = loop {
@@ -169,8 +178,27 @@ async fn pass(
     };
     let (pass, job) = work;
     drop(pass);
-    let partition = Arc::clone(partition);
-    disk.spawn(move || end(&partition, &job, outcome)).await.expect(NO_PANIC)
+    let bytes = match &outcome {
+        Some(Ok(outcome)) => (outcome.stats.bytes_before, outcome.stats.bytes_after),
+        _ => (0, 0),
+    };
+    let reason = match &outcome {
+        Some(Err(CompactionError::TooManyKeys { .. })) => TOO_MANY_KEYS,
+        _ => CORRUPT,
+    };
+    let ended = Arc::clone(partition);
+    let ended = disk.spawn(move || end(&ended, &job, outcome)).await.expect(NO_PANIC);
+    if let Ok(true) = ended {
+        upkeep.cleaner.compacted(bytes.0, bytes.1);
+    }
+    ended.map_err(|id| upkeep.gave_up(partition, id, reason))
+}
+
+impl Upkeep {
+    fn gave_up(&self, partition: &Partition, id: PartitionKey, reason: &'static str) -> PartitionKey {
+        self.cleaner.gave_up(&partition.topic, partition.index, reason);
+        id
+    }
 }
 
 fn rate(upkeep: &Upkeep) -> f64 {

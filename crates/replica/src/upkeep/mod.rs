@@ -3,9 +3,11 @@
 //! Each has its own period, by Kafka's settings, and works partition by partition under each one's lock, off the
 //! tasks that serve connections.
 
+mod cleaner;
 mod compaction;
 
 use crate::partition::{Partition, Partitions};
+pub use cleaner::{Cleaner, CleanerFigures, Uncleanable};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +35,8 @@ pub struct Upkeep {
     log_dirs: Arc<LogDirs>,
     clock: Clock,
     settings: RwLock<Arc<UpkeepSettings>>,
+    /// What the cleaner has found and done.
+    pub cleaner: Cleaner,
 }
 
 /// When things are done, and how much at a time.
@@ -62,7 +66,8 @@ impl Upkeep {
         clock: Clock,
         settings: UpkeepSettings,
     ) -> Upkeep {
-        Upkeep { partitions, log_dirs, clock, settings: RwLock::new(Arc::new(settings)) }
+        let settings = RwLock::new(Arc::new(settings));
+        Upkeep { partitions, log_dirs, clock, settings, cleaner: Cleaner::default() }
     }
 
     /// Puts other settings in force.

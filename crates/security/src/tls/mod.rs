@@ -5,6 +5,7 @@
 //! one is refused.
 
 mod client_certificates;
+mod expiry;
 mod fault;
 mod revocation;
 mod server;

@@ -9,6 +9,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::server::UnbufferedServerConnection;
 use rustls::{CommonState, ServerConfig};
 
+use super::expiry;
 use super::{
     HandshakeFault, Revocation, cipher_name, client_certificates, no_suite, roots, take_ciphers,
     take_versions,
@@ -30,6 +31,7 @@ pub struct ServerTls {
     config: Arc<ServerConfig>,
     mapping: PrincipalMapping,
     names: Named,
+    expires_s: Option<i64>,
     files: Vec<PathBuf>,
 }
 
@@ -150,6 +152,7 @@ impl ServerTls {
             InvalidSetting::new(setting, &value, format!("a certificate with its key ({error})"))
         };
         let names = chain.first().and_then(|own| Named::of(own)).ok_or_else(|| wrong(&"it is malformed"))?;
+        let expires_s = chain.iter().filter_map(|certificate| expiry::not_after_s(certificate)).min();
         let mut config = builder.with_single_cert(chain, key).map_err(|error| wrong(&error))?;
         config.ticketer = Ticketer::new().map_err(|error| wrong(&error))?;
         config.send_tls13_tickets = TICKETS;
@@ -157,6 +160,7 @@ impl ServerTls {
             config: Arc::new(config),
             mapping,
             names,
+            expires_s,
             files: files.into_iter().flatten().collect(),
         })
     }
@@ -164,6 +168,11 @@ impl ServerTls {
     /// The files that were read. When one changes, the settings are to be taken again.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(PathBuf::as_path)
+    }
+
+    /// When the first certificate of the broker's chain expires, in seconds since 1970; none if it cannot be read.
+    pub fn expires_s(&self) -> Option<i64> {
+        self.expires_s
     }
 
     /// The server's end of a new connection.

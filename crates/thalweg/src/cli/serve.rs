@@ -315,7 +315,10 @@ impl Node {
         stopping: watch::Receiver<bool>,
     ) -> HttpServer {
         let metrics = self.metrics().clone();
-        let mut sources: Vec<http::metrics::Source> = vec![Box::new(move |page| metrics.expose(page))];
+        let mut sources: Vec<http::metrics::Source> = vec![Box::new(move || -> http::metrics::Writer {
+            let mut pages = metrics.pages();
+            Box::new(move |page, bytes| pages.write(page, bytes))
+        })];
         sources.extend(streams.map(Streams::metrics));
         let mut routes = http::metrics::routes(sources).merge(http::health::routes(stopping));
         if let Some(streams) = streams {

@@ -1,31 +1,160 @@
-//! `/metrics`: all metrics of this process, in Prometheus' text format.
+//! `/metrics`: all metrics of this process, in Prometheus' text format, or in OpenMetrics if the client prefers it.
+//!
+//! A page of moderate size is sent whole; a larger one in parts, each written when the one before was taken, so that the
+//! memory of a page does not grow with the number of partitions. Owns the limits: pages that are written at once, and the time
+//! that a client has to take one.
 
 use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{ACCEPT, CONTENT_TYPE, VARY};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use hyper::body::Frame;
+use std::pin::Pin;
 use std::sync::Arc;
-use thalweg_broker::metrics::{self, Exposition};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use thalweg_broker::metrics::{Exposition, Form, PART_BYTES};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-/// Writes families of metrics.
-pub type Source = Box<dyn Fn(&mut Exposition) + Send + Sync>;
+/// Pages that are written at the same time: each holds the figures of all partitions.
+const SCRAPES_MAX: usize = 4;
+/// How long a scrape waits for its turn.
+const TURN_WITHIN: Duration = Duration::from_secs(5);
+/// How long a client has to take a page.
+const TAKEN_WITHIN: Duration = Duration::from_secs(60);
+
+/// Families of metrics, at one moment: writes to the page until it has so many bytes, and returns whether there are more.
+pub type Writer = Box<dyn FnMut(&mut Exposition, usize) -> bool + Send>;
+
+/// Families of metrics: reads the figures.
+pub type Source = Box<dyn Fn() -> Writer + Send + Sync>;
 
 /// The route, with the families of all sources one after another.
 pub fn routes(sources: Vec<Source>) -> Router {
-    Router::new().route("/metrics", get(expose)).with_state(Arc::new(sources))
+    let scrapes = Scrapes { sources, turns: Arc::new(Semaphore::new(SCRAPES_MAX)) };
+    Router::new().route("/metrics", get(expose)).with_state(Arc::new(scrapes))
 }
 
-async fn expose(State(sources): State<Arc<Vec<Source>>>) -> Response {
-    // It reads every partition: do not block other requests.
+struct Scrapes {
+    sources: Vec<Source>,
+    turns: Arc<Semaphore>,
+}
+
+/// A page that is being written.
+struct Page {
+    scrapes: Arc<Scrapes>,
+    page: Exposition,
+    /// The source that writes now, if it has begun, and its index.
+    writer: Option<Writer>,
+    source: usize,
+    _turn: OwnedSemaphorePermit,
+}
+
+impl Page {
+    /// Writes the next part. Returns whether there are more. Blocks: it reads every partition.
+    fn write(&mut self) -> bool {
+        while let Some(source) = self.scrapes.sources.get(self.source) {
+            let writer = self.writer.get_or_insert_with(source);
+            if writer(&mut self.page, PART_BYTES) {
+                return true;
+            }
+            (self.writer, self.source) = (None, self.source + 1);
+        }
+        self.page.finish();
+        false
+    }
+}
+
+async fn expose(State(scrapes): State<Arc<Scrapes>>, headers: HeaderMap) -> Response {
+    let turn = tokio::time::timeout(TURN_WITHIN, Arc::clone(&scrapes.turns).acquire_owned()).await;
+    let Ok(Ok(turn)) = turn else {
+        let text = format!("{SCRAPES_MAX} scrapes are in progress; scrape less often\n");
+        return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();
+    };
+    let accept = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+    let form = Form::accepted(&accept.collect::<Vec<_>>().join(","));
+    let page = Exposition::new(form, usize::MAX);
+    let page = Page { scrapes, page, writer: None, source: 0, _turn: turn };
+    let Some((mut page, has_more)) = next_part(page).await else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let first = Bytes::from(page.page.take());
+    let body = if has_more { streamed(first, page) } else { Body::from(first) };
+    ([(CONTENT_TYPE, form.content_type()), (VARY, "accept")], body).into_response()
+}
+
+/// The page with its next part, and whether there are more; none if a source panicked.
+async fn next_part(mut page: Page) -> Option<(Page, bool)> {
     let written = tokio::task::spawn_blocking(move || {
-        let mut page = Exposition::default();
-        sources.iter().for_each(|source| source(&mut page));
-        page.into_text()
+        let has_more = page.write();
+        (page, has_more)
     });
-    match written.await {
-        Ok(page) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], page).into_response(),
-        Err(_panicked) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    written.await.ok()
+}
+
+fn streamed(first: Bytes, page: Page) -> Body {
+    let (parts, taken) = mpsc::channel(1);
+    tokio::spawn(async move {
+        // At the end of the time the client gets a broken answer, not one that looks whole.
+        let _ = tokio::time::timeout(TAKEN_WITHIN, send_parts(first, page, parts)).await;
+    });
+    Body::new(Parts { taken, is_whole: false })
+}
+
+async fn send_parts(first: Bytes, page: Page, parts: mpsc::Sender<Part>) {
+    let (mut part, mut page, mut has_more) = (first, page, true);
+    loop {
+        if parts.send(Part::Bytes(part)).await.is_err() {
+            return;
+        }
+        if !has_more {
+            let _ = parts.send(Part::End).await;
+            return;
+        }
+        let Some(next) = next_part(page).await else { return };
+        (page, has_more) = next;
+        part = Bytes::from(page.page.take());
+    }
+}
+
+enum Part {
+    Bytes(Bytes),
+    /// The page is whole.
+    End,
+}
+
+/// A page was not written to its end.
+#[derive(Debug, thiserror::Error)]
+#[error("the page of metrics could not be written, or was not taken within {} s", TAKEN_WITHIN.as_secs())]
+struct Broken;
+
+/// The body of a page that is sent in parts.
+struct Parts {
+    taken: mpsc::Receiver<Part>,
+    is_whole: bool,
+}
+
+impl HttpBody for Parts {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        if self.is_whole {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(match ready!(self.taken.poll_recv(context)) {
+            Some(Part::Bytes(bytes)) => Some(Ok(Frame::data(bytes))),
+            Some(Part::End) => {
+                self.is_whole = true;
+                None
+            }
+            None => Some(Err(Broken)),
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! The HTTP server of a node: off by default, its metrics, and its errors.
 
 use crate::binary::{run, thalweg};
-use crate::node::{Answer, Node};
+use crate::node::{Answer, Node, ask};
 use rustix::process::Signal;
 use std::net::TcpListener;
 
@@ -55,6 +55,36 @@ fn metrics_show_a_topics_traffic_and_consumer_lag() {
 }
 
 #[test]
+fn clients_get_openmetrics_if_they_prefer_it_and_large_pages_in_parts() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node =
+        Node::start(dir.path(), &["listeners=PLAINTEXT://127.0.0.1:0", "thalweg.metrics.series.max=100000"]);
+    let accept = "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n";
+    let answer = ask(&node.http, "GET", "/metrics", accept, "");
+    assert!(
+        answer.head.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        "{}",
+        answer.head
+    );
+    assert!(answer.body.contains("# UNIT process_cpu_seconds seconds\n") && answer.body.ends_with("# EOF\n"));
+    assert!(answer.head.contains("content-length: "), "a small page is sent whole: {}", answer.head);
+
+    let create = format!("topic create wide --partitions 800 --bootstrap-server {}", node.address);
+    let (code, _, error) = run(&mut thalweg(&create));
+    assert_eq!(code, Some(0), "{error}");
+    // The broker opens them after the answer.
+    let last = "kafka_log_log_logendoffset{topic=\"wide\",partition=\"799\"}";
+    crate::binary::until("all partitions", || node.metrics().contains_key(last));
+    let answer = ask(&node.http, "GET", "/metrics", accept, "");
+    assert!(answer.head.contains("transfer-encoding: chunked"), "{}", answer.head);
+    assert!(answer.body.ends_with("# EOF\n"), "the whole page");
+    for partition in 0..800 {
+        let sample = format!("kafka_log_log_logendoffset{{topic=\"wide\",partition=\"{partition}\"}} 0\n");
+        assert!(answer.body.contains(&sample), "{sample}");
+    }
+}
+
+#[test]
 fn a_controller_alone_tells_of_its_cluster() {
     let dir = tempfile::tempdir().expect("a directory");
     let properties = ["process.roles=controller", "node.id=100", "listeners=CONTROLLER://127.0.0.1:0"];
@@ -62,6 +92,7 @@ fn a_controller_alone_tells_of_its_cluster() {
     let metrics = node.metrics();
     assert_eq!(metrics["kafka_controller_kafkacontroller_activecontrollercount"], "1");
     assert_eq!(metrics["kafka_controller_kafkacontroller_activebrokercount"], "0");
+    assert_eq!(metrics["thalweg_listener_connections{listener=\"CONTROLLER\"}"], "0");
     assert!(!metrics.contains_key("kafka_server_replicamanager_leadercount"));
     node.end(Signal::TERM);
 }

@@ -48,7 +48,23 @@ pub fn raw(address: &str, request: &str) -> Answer {
     let answer = String::from_utf8(answer).expect("text");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{read:?}: {answer}"));
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
-    Answer { status, head: head.to_lowercase(), body: body.to_owned() }
+    let head = head.to_lowercase();
+    let body = if head.contains("transfer-encoding: chunked") { dechunked(body) } else { body.to_owned() };
+    Answer { status, head, body }
+}
+
+/// A body without the lengths of its chunks. An answer that was cut off has no last one.
+fn dechunked(mut body: &str) -> String {
+    let mut whole = String::new();
+    loop {
+        let (length, rest) = body.split_once("\r\n").expect("the length of a chunk");
+        let length = usize::from_str_radix(length, 16).expect("a length");
+        if length == 0 {
+            return whole;
+        }
+        whole.push_str(&rest[..length]);
+        body = &rest[length + 2..];
+    }
 }
 
 impl Node {

@@ -17,6 +17,7 @@ mod respond;
 
 use super::Call;
 use crate::broker::Broker;
+use crate::request_metrics::{Delayed, timed};
 use bytes::Bytes;
 use plan::{Entry, Plan};
 use respond::Outcome;
@@ -44,7 +45,10 @@ pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Re
     }
     let broker = Arc::clone(broker);
     Ok(Reply::Later(Box::pin(async move {
-        let (outcomes, later) = broker.quotas.timed(wait(&plan, outcomes)).await;
+        let (outcomes, later) = {
+            let _waiting = broker.requests.waits(Delayed::Fetch);
+            timed(wait(&plan, outcomes)).await
+        };
         respond::answer(&broker, &call, plan, outcomes, spent + later)
     })))
 }

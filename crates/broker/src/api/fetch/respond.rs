@@ -5,6 +5,7 @@ use super::{FetchFailed, is_silent};
 use crate::api::{Call, elsewhere};
 use crate::broker::Broker;
 use crate::fetch_sessions::{Answered, SessionFetch};
+use crate::request_metrics::milliseconds;
 use std::time::Duration;
 use thalweg_log::LogSlice;
 use thalweg_metadata::BrokerId;
@@ -69,13 +70,13 @@ pub fn failed(call: &Call, error: FetchFailed) -> Reply {
 }
 
 /// Counts a fetch, its bytes, and its failures.
-fn count(broker: &Broker, call: &Call, plan: &Plan, outcomes: &[Outcome]) {
+fn count(broker: &Broker, call: &Call, plan: &Plan, outcomes: &[Outcome], spent: Duration) {
     let is_follower = matches!(plan.reader, Reader::Follower { .. });
     let label = match is_follower {
         true => broker.requests.label_of_followers(),
         false => broker.requests.label(call.key),
     };
-    broker.requests.answered(label, call.version, call.received_at);
+    broker.requests.answered(label, &call.answer(Some(spent), Duration::ZERO));
     for (entry, outcome) in plan.entries.iter().zip(outcomes) {
         match (outcome.bytes(), &entry.partition) {
             (0, _) if outcome.error == ErrorCode::None => {}
@@ -87,8 +88,14 @@ fn count(broker: &Broker, call: &Call, plan: &Plan, outcomes: &[Outcome]) {
 }
 
 /// The answer to a client that is above its quota: without records, so that it sends the same fetch after the pause.
-fn throttled(broker: &Broker, call: &Call, session: SessionFetch, throttle_time_ms: i32) -> Reply {
-    call.answered(broker);
+fn throttled(
+    broker: &Broker,
+    call: &Call,
+    session: SessionFetch,
+    throttle_time_ms: i32,
+    spent: Duration,
+) -> Reply {
+    call.answered(broker, Some(spent), milliseconds(throttle_time_ms));
     let session_id = match session {
         SessionFetch::Incremental { id } => id,
         // A first answer would have to name every partition: the client asks for a session again.
@@ -107,10 +114,10 @@ pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>, 
         let bytes = outcomes.iter().map(Outcome::bytes).sum();
         let throttle_time_ms = broker.quotas.charge_fetch(&call.caller(), bytes, spent);
         if throttle_time_ms > 0 {
-            return throttled(broker, call, plan.session, throttle_time_ms);
+            return throttled(broker, call, plan.session, throttle_time_ms, spent);
         }
     }
-    count(broker, call, &plan, &outcomes);
+    count(broker, call, &plan, &outcomes, spent);
     let answered: Vec<_> = plan
         .entries
         .iter()

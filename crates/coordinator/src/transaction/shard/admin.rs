@@ -3,6 +3,7 @@
 use super::super::state::TransactionState;
 use super::Shard;
 use crate::driver::Moment;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_hash::HashSet;
 use thalweg_wire::ErrorCode;
@@ -22,7 +23,31 @@ pub struct TransactionFilter {
     pub pattern: Option<regex::Regex>,
 }
 
+/// The transactions of a coordinator at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TransactionFigures {
+    /// How many ids are in each state, by Kafka's name of it.
+    pub states: BTreeMap<&'static str, usize>,
+    /// How long the oldest open transaction has been open, in milliseconds.
+    pub oldest_ms: i64,
+    /// Transactions that are open beyond their timeout, or whose end is not complete beyond it.
+    pub late: usize,
+}
+
 impl Shard {
+    /// Adds its transactions.
+    pub fn count_into(&self, figures: &mut TransactionFigures, now: Moment) {
+        for entry in self.entries.values() {
+            let current = &entry.current;
+            *figures.states.entry(current.state.name()).or_default() += 1;
+            if current.state.is_idle() || current.start_ms < 0 {
+                continue;
+            }
+            figures.oldest_ms = figures.oldest_ms.max(now.wall_ms.saturating_sub(current.start_ms));
+            figures.late += usize::from(current.deadline_ms() < now.wall_ms);
+        }
+    }
+
     /// One id.
     pub fn describe(&self, id: &str) -> Described {
         let Some(current) = self.metadata(id) else {

@@ -141,8 +141,12 @@ impl Run {
 /// Serves the figures until dropped.
 fn serve(listening: HttpListening, meters: Meters, bars: &MultiProgress) -> HttpServer {
     let for_metrics = meters.clone();
-    let metrics: http::metrics::Source = Box::new(move |page: &mut Exposition| {
-        page.append(&metrics::text(&StreamStatus::of_run(&for_metrics.figures())));
+    let metrics: http::metrics::Source = Box::new(move || -> http::metrics::Writer {
+        let meters = for_metrics.clone();
+        Box::new(move |page: &mut Exposition, _| {
+            page.append(&metrics::text(&StreamStatus::of_run(&meters.figures())));
+            false
+        })
     });
     let listed = rest::figures_router(Arc::new(move || StreamStatus::of_run(&meters.figures())));
     let server = listening.serve(http::metrics::routes(vec![metrics]).merge(listed), None, None);

@@ -1,0 +1,159 @@
+//! Sends metrics to a receiver of OTLP over HTTP, as often as configured. A page that could not be sent is not kept: the next
+//! one has the same counters.
+
+use super::exposition::{Exposition, Form};
+use super::{Metrics, otlp};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use thalweg_config::{MetricsSettings, OtlpHeaders};
+use tokio::time::{MissedTickBehavior, interval};
+
+/// How long the receiver has to answer.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
+/// How much of its answer is read.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// The path of receivers.
+const PATH: &str = "/v1/metrics";
+
+/// How many pages were sent, and how many could not be.
+#[derive(Debug, Default)]
+pub(crate) struct Exports {
+    pub sent: AtomicU64,
+    pub failed: AtomicU64,
+}
+
+/// The task that sends metrics.
+pub(crate) struct Push {
+    metrics: Metrics,
+    url: String,
+    interval: Duration,
+    headers: OtlpHeaders,
+    resource: Vec<(&'static str, String)>,
+    exports: Arc<Exports>,
+}
+
+/// A page could not be sent.
+#[derive(Debug, thiserror::Error)]
+enum SendFault {
+    #[error("TLS: {0}")]
+    Tls(String),
+    #[error("{0}")]
+    Http(String),
+    #[error("it answers with status {status}: {text}")]
+    Status { status: u16, text: String },
+    #[error("it does not answer within {} s", ANSWERED_WITHIN.as_secs())]
+    Late,
+    #[error("the metrics could not be read")]
+    Panicked,
+}
+
+impl Push {
+    /// None where no receiver is configured.
+    pub fn of(metrics: &Metrics, cluster_id: &str, node_id: i32) -> Option<Push> {
+        let MetricsSettings { otlp_endpoint, otlp_interval, otlp_headers, .. } = &metrics.config.metrics;
+        let endpoint = otlp_endpoint.as_deref()?;
+        let has_path = endpoint.splitn(4, '/').nth(3).is_some_and(|path| !path.is_empty());
+        let url =
+            if has_path { endpoint.to_owned() } else { format!("{}{PATH}", endpoint.trim_end_matches('/')) };
+        let resource = vec![
+            ("service.name", "thalweg".to_owned()),
+            ("service.version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("service.namespace", cluster_id.to_owned()),
+            ("service.instance.id", node_id.to_string()),
+        ];
+        let (metrics, exports) = (metrics.clone(), Arc::clone(&metrics.exports));
+        Some(Push {
+            metrics,
+            url,
+            interval: *otlp_interval,
+            headers: otlp_headers.clone(),
+            resource,
+            exports,
+        })
+    }
+
+    /// Sends again and again.
+    pub async fn run(self) {
+        let mut ticks = interval(self.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut client, mut has_failed) = (None, false);
+        loop {
+            ticks.tick().await;
+            let sent = tokio::time::timeout(ANSWERED_WITHIN, self.send(&mut client)).await;
+            match sent.unwrap_or(Err(SendFault::Late)) {
+                Ok(()) => {
+                    self.exports.sent.fetch_add(1, Ordering::Relaxed);
+                    if std::mem::take(&mut has_failed) {
+                        tracing::info!(url = self.url, "Metrics are sent again");
+                    }
+                }
+                Err(error) => {
+                    self.exports.failed.fetch_add(1, Ordering::Relaxed);
+                    if !std::mem::replace(&mut has_failed, true) {
+                        tracing::warn!(url = self.url, %error, "Failed to send metrics, retrying (thalweg.otlp.endpoint)");
+                    }
+                }
+            }
+        }
+    }
+
+    async fn send(&self, client: &mut Option<Sender>) -> Result<(), SendFault> {
+        let metrics = self.metrics.clone();
+        let page = tokio::task::spawn_blocking(move || {
+            let mut page = Exposition::new(Form::Otlp, usize::MAX);
+            metrics.expose(&mut page);
+            page.take()
+        });
+        let page = page.await.map_err(|_| SendFault::Panicked)?;
+        let resource: Vec<_> = self.resource.iter().map(|(key, value)| (*key, value.as_str())).collect();
+        let body = Full::new(Bytes::from(otlp::request(&resource, &page)));
+        let mut request = hyper::Request::post(&self.url).header("content-type", Form::Otlp.content_type());
+        for (name, value) in &self.headers.0 {
+            request = request.header(name, value);
+        }
+        let request = request.body(body).map_err(|error| SendFault::Http(error.to_string()))?;
+        let client = match client {
+            Some(client) => client,
+            None => client.insert(sender()?),
+        };
+        let answer = client.request(request).await.map_err(|error| SendFault::Http(chain(&error)))?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| SendFault::Http(error.to_string()))?.to_bytes();
+        if status.is_success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&body).chars().filter(|c| !c.is_control()).take(200).collect();
+        Err(SendFault::Status { status: status.as_u16(), text })
+    }
+}
+
+type Sender = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+fn sender() -> Result<Sender, SendFault> {
+    let connector = HttpsConnectorBuilder::new()
+        .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
+        .map_err(|error| SendFault::Tls(error.to_string()))?
+        .https_or_http()
+        .enable_http1()
+        .build();
+    Ok(Client::builder(TokioExecutor::new()).build(connector))
+}
+
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text.push_str(&format!(": {next}"));
+        cause = next.source();
+    }
+    text
+}
