@@ -19,8 +19,8 @@ use super::sasl::{self, SaslListener};
 use super::table::{
     self, AccessSettings, AuditSettings, CleanerSettings, ConsoleSettings, ControllerSettings,
     DelegationTokenSettings, EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings,
-    LogLineSettings, LogSettings, MetadataLogSettings, MetricsSettings, NetworkSettings, NodeSettings, ReplicationSettings,
-    StandardAuthorizerSettings, StreamSettings, TopicSettings, TransactionSettings,
+    LogLineSettings, LogSettings, MetadataLogSettings, MetricsSettings, NetworkSettings, NodeSettings,
+    ReplicationSettings, StandardAuthorizerSettings, StreamSettings, TopicSettings, TransactionSettings,
 };
 use super::topic::TopicDefaults;
 use super::value::Value;

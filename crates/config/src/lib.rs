@@ -55,12 +55,9 @@ pub use setting::Setting;
 pub use table::{
     AccessSettings, AuditKind, AuditSettings, CleanerSettings, ConsoleSettings, ControllerSettings,
     DelegationTokenSettings, EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings,
-    LogLineSettings, LogSettings, MetadataLogSettings, NetworkSettings, NodeSettings, ReplicationSettings,
-    AccessSettings, AuditKind, AuditSettings, CleanerSettings, ControllerSettings, DelegationTokenSettings,
-    EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings, LogLineSettings, LogSettings,
-    MetadataLogSettings, MetricsSettings, NetworkSettings, NodeSettings, OtlpHeaders, ReplicationSettings,
-    STANDARD_AUTHORIZER_CLASS, SaslKeys, StandardAuthorizerSettings, StreamSettings, TlsKeys, TopicSettings,
-    TransactionSettings,
+    LogLineSettings, LogSettings, MetadataLogSettings, MetricsSettings, NetworkSettings, NodeSettings,
+    OtlpHeaders, ReplicationSettings, STANDARD_AUTHORIZER_CLASS, SaslKeys, StandardAuthorizerSettings,
+    StreamSettings, TlsKeys, TopicSettings, TransactionSettings,
 };
 pub use thalweg_log::CleanupPolicy;
 pub use thalweg_record::TimestampType;
