@@ -5,8 +5,8 @@
 //! see and do, and its own audit trail has it. It refuses knowledge of the broker's code, its own files on disk, and scripts or
 //! styles from elsewhere.
 //!
-//! A request passes [`guard`] (headers, host, origin, login, read-only), then a handler under [`pages`] or [`api`]. Both read
-//! through a [`cluster::View`], so that a page and the API never disagree.
+//! A request passes `guard` (headers, host, origin, login, read-only), then a handler under `pages` or `api`. Both read
+//! through a `cluster::View`, so that a page and the API never disagree.
 
 mod api;
 mod assets;

@@ -158,7 +158,7 @@ impl Style {
     #[cfg(test)]
     pub const PLAIN: Style = Style { colours: false };
 
-    /// The style of standard output: colours on a terminal, unless NO_COLOR is set (https://no-color.org).
+    /// The style of standard output: colours on a terminal, unless NO_COLOR is set (<https://no-color.org>).
     pub fn of_standard_output() -> Style {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Style { colours: io::stdout().is_terminal() && !unwanted }
