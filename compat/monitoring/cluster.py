@@ -97,7 +97,9 @@ class Load:
         ]
         for created in admin.create_topics(topics).values():
             created.result(30)
-        self.threads = [threading.Thread(target=self._guarded, args=(work,)) for work in (self._produce, self._consume)]
+        # Python waits for threads that are no daemons before it calls `stop`.
+        works = (self._produce, self._consume)
+        self.threads = [threading.Thread(target=self._guarded, args=(work,), daemon=True) for work in works]
         for thread in self.threads:
             thread.start()
         atexit.register(self.stop)
