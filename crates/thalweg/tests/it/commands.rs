@@ -169,9 +169,9 @@ pub fn a_group_is_reset_only_when_that_is_said(at: &str) {
     says(at, &format!("group reset copy --from-file {} --execute", file.display()));
     assert_eq!(column(&document(at, "group describe copy")[0]["partitions"], "current_offset"), [6]);
     assert_eq!(new("--all-topics --to-group copy"), [6]);
-    fails(at, "group reset g --topic nowhere --to-earliest", 1, "Topic nowhere");
+    fails(at, "group reset g --topic nowhere --to-earliest", 7, "Topic nowhere");
     fails(at, "group reset g --all-topics", 2, "--to-earliest");
-    fails(at, "group reset g --topic orders:7 --to-earliest", 1, "Partition orders-7");
+    fails(at, "group reset g --topic orders:7 --to-earliest", 7, "Partition orders-7");
     fails(at, "group reset empty --all-topics --to-earliest", 1, "Group empty has no offsets");
     // A group forgets a topic, and is deleted.
     says(at, "group delete-offsets copy --topic orders:0");
@@ -252,7 +252,7 @@ pub fn records_are_trimmed_only_when_that_is_said(at: &str) {
     assert_eq!(error, "Nothing moves: every replica is where it should be.\n");
     let twice = "topic move trimmed --replication-factor 2";
     fails(at, twice, 1, "needs 2 brokers for its replicas, and there are 1");
-    fails(at, "topic cancel-moves nowhere", 1, "Topic nowhere");
+    fails(at, "topic cancel-moves nowhere", 7, "Topic nowhere");
     assert_eq!(says(at, "topic cancel-moves --all"), "No such partition moves.\n");
 }
 

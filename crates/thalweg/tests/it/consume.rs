@@ -178,7 +178,7 @@ fn a_server_that_does_not_answer_is_named_while_it_is_waited_for() {
         let mut lines = error.lines();
         assert_eq!(
             (code, lines.next()),
-            (Some(1), Some(format!("thalweg: waiting for a connection to {address}").as_str())),
+            (Some(5), Some(format!("thalweg: waiting for a connection to {address}").as_str())),
             "{line}"
         );
         assert!(

@@ -358,8 +358,8 @@ fn stream_commands_log_in_and_say_why_they_may_not() {
         assert!(code == Some(expected) && error.contains(words), "{code:?}, {words}: {error}");
     };
     refused(stream(&https, "list", &[]), 1, "signed by none that is trusted here");
-    refused(stream(&https, "list", &["--ca", &ca]), 1, "asks for a login: log in with --user");
-    refused(stream(&https, "list", &by_file), 1, "User:ann may not GET /api/v1/streams");
+    refused(stream(&https, "list", &["--ca", &ca]), 6, "asks for a login: log in with --user");
+    refused(stream(&https, "list", &by_file), 6, "User:ann may not GET /api/v1/streams");
     refused(stream(&http, "list", &[]), 1, "its address begins with https://");
     refused(
         stream(&https, "list", &["--ca", &ca, "--user", "ann"]),
@@ -371,13 +371,13 @@ fn stream_commands_log_in_and_say_why_they_may_not() {
     let wrong = dir.path().join("wrong");
     std::fs::write(&wrong, "wrong").expect("written");
     let wrong = ["--ca", &ca, "--user", "ann", "--password-file", wrong.to_str().expect("UTF-8")];
-    refused(stream(&https, "list", &wrong), 1, "invalid user or password");
+    refused(stream(&https, "list", &wrong), 6, "invalid user or password");
 
     security(&node, "acl add User:ann --cluster --allow describe");
     let listed = || stream(&https, "list", &by_file);
     until("the host has started", || listed().0 == Some(0));
     let create = "create ticks --definition time|log";
-    refused(stream(&https, create, &by_file), 1, "needs the operation ALTER");
+    refused(stream(&https, create, &by_file), 6, "needs the operation ALTER");
     security(&node, "acl add User:ann --cluster --allow alter");
     // By the settings that the other tools take.
     let settings = dir.path().join("client.properties");

@@ -291,5 +291,10 @@ fn read(uri: &str, status: StatusCode, body: &[u8]) -> anyhow::Result<Value> {
         return Err(Failed(format!("{uri} answers {status}: {right}")).into());
     };
     let is_wrong = error.and_then(|error| error["kind"].as_str()).is_some_and(|kind| WRONG.contains(&kind));
-    if is_wrong { Err(Usage(message.to_owned()).into()) } else { Err(Failed(message.to_owned()).into()) }
+    let message = message.to_owned();
+    Err(match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Denied(message).into(),
+        _ if is_wrong => Usage(message).into(),
+        _ => Failed(message).into(),
+    })
 }
