@@ -75,10 +75,7 @@ fn differs(api: &Api) -> &'static str {
         ApiKey::InitProducerId => "version 6 if `unstable.api.versions.enable` is on",
         ApiKey::ListOffsets => "no tiered storage; CORRUPT_MESSAGE if the search meets unreadable records",
         ApiKey::DeleteRecords => "deleted records stay deleted after a crash",
-        ApiKey::DescribeConfigs => {
-            "keys that are not served appear only if they are set; a broker has no loggers"
-        }
-        ApiKey::IncrementalAlterConfigs => "log levels cannot be changed",
+        ApiKey::DescribeConfigs => "keys that are not served appear only if they are set",
         ApiKey::CreateDelegationToken => "at most 10,000 tokens in a cluster and 100 renewers of a token",
         ApiKey::AlterClientQuotas => {
             "the embedded controller takes an address as the name of an `ip`, no host name"
