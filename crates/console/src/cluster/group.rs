@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
-use thalweg_client::{ClientError, CommittedOffset, CoordinatorKind, OffsetSpec, Refused, TopicPartition};
-use thalweg_record::Offset;
-use thalweg_wire::request::describe_share_group_offsets_request::DescribeShareGroupOffsetsRequestGroup;
-use thalweg_wire::request::{
-    ConsumerGroupDescribeRequest, DescribeShareGroupOffsetsRequest, ShareGroupDescribeRequest,
-    StreamsGroupDescribeRequest,
+use thalweg_client::{
+    ClientError, CommittedOffset, GroupKind, GroupMember, OffsetSpec, StreamsTaskRole, TopicPartition,
 };
+use thalweg_record::Offset;
 use utoipa::ToSchema;
 
 use super::View;
@@ -87,177 +84,63 @@ pub struct GroupOffset {
 pub async fn read(view: &Arc<View>, group: &str) -> Result<Group, Problem> {
     let catalog = view.groups().await?;
     let line = catalog.groups.iter().find(|line| line.group == group);
-    let kind = line.map_or("classic", |line| line.kind.as_str()).to_owned();
-    let mut found = match kind.as_str() {
-        "consumer" => consumer(view, group).await?,
-        "share" => share(view, group).await?,
-        "streams" => streams(view, group).await?,
-        _ => classic(view, group).await?,
+    let names = [group.to_owned()];
+    let mut described = match line.and_then(|line| GroupKind::from_name(&line.kind)) {
+        Some(kind) => view.admin().describe_groups_as(kind, &names).await,
+        None => view.admin().describe_groups(&names).await,
     };
-    if found.state == "Dead" && line.is_none() {
+    let described = described.remove(group).expect("each group has an outcome")?;
+    if described.state == "Dead" && line.is_none() {
         return Err(Problem::missing(format!("There is no group {group}")));
     }
-    let offsets = match kind.as_str() {
-        "share" => share_offsets(view, group).await,
+    let offsets = match described.kind {
+        GroupKind::Share => share_offsets(view, group).await,
         _ => committed(view, group).await,
     };
-    match offsets {
-        Ok(offsets) => found.offsets = offsets,
-        Err(error) => found.offsets_problem = Some(error.to_string()),
-    }
-    Ok(found)
-}
-
-fn empty(group: &str, kind: &str, state: String, assignor: String, epoch: Option<i32>) -> Group {
-    Group {
+    let (offsets, offsets_problem) = match offsets {
+        Ok(offsets) => (offsets, None),
+        Err(error) => (Vec::new(), Some(error.to_string())),
+    };
+    Ok(Group {
         group: group.to_owned(),
-        kind: kind.to_owned(),
-        state,
-        assignor,
-        epoch,
-        members: Vec::new(),
-        offsets: Vec::new(),
-        offsets_problem: None,
+        kind: described.kind.name().to_owned(),
+        state: described.state,
+        assignor: match described.kind {
+            GroupKind::Streams => "streams".to_owned(),
+            _ => described.protocol,
+        },
+        epoch: described.epochs.map(|(of_group, _)| of_group),
+        members: described.members.into_iter().map(member).collect(),
+        offsets,
+        offsets_problem,
+    })
+}
+
+fn member(member: GroupMember) -> Member {
+    let mut assigned: BTreeMap<String, Vec<i32>> = BTreeMap::new();
+    for at in member.assignment {
+        assigned.entry(at.topic.to_string()).or_default().push(at.partition);
     }
-}
-
-async fn classic(view: &View, group: &str) -> Result<Group, ClientError> {
-    let described = view.admin().describe_groups(&[group.to_owned()]).await.remove(group);
-    let described = described.expect("each group has an outcome")?;
-    let mut found = empty(group, "classic", described.state, described.protocol, None);
-    found.members = described
-        .members
-        .into_iter()
-        .map(|member| {
-            let mut topics: BTreeMap<Arc<str>, Vec<i32>> = BTreeMap::new();
-            for at in member.assignment {
-                topics.entry(at.topic).or_default().push(at.partition);
-            }
-            Member {
-                member: member.member_id,
-                instance: member.group_instance_id,
-                client: member.client_id,
-                host: member.client_host,
-                assignment: assigned(
-                    topics.into_iter().map(|(topic, partitions)| (topic.to_string(), partitions)),
-                ),
-            }
-        })
-        .collect();
-    Ok(found)
-}
-
-fn assigned(parts: impl Iterator<Item = (String, Vec<i32>)>) -> Vec<Assigned> {
-    parts
-        .map(|(name, mut partitions)| {
-            partitions.sort_unstable();
-            Assigned { name, partitions }
-        })
-        .collect()
-}
-
-fn left_out(group: &str) -> Problem {
-    Problem::missing(format!("The coordinator leaves the group {group} out"))
-}
-
-async fn consumer(view: &View, group: &str) -> Result<Group, Problem> {
-    let request = ConsumerGroupDescribeRequest {
-        group_ids: vec![group.to_owned()],
-        include_authorized_operations: false,
-    };
-    let coordinator = view.cluster().coordinator(CoordinatorKind::Group, group).await?;
-    let answer = coordinator.send(&request).await?.groups.into_iter().next();
-    let answer = answer.ok_or_else(|| left_out(group))?;
-    check(group, answer.error_code, answer.error_message.as_deref())?;
-    let mut found =
-        empty(group, "consumer", answer.group_state, answer.assignor_name, Some(answer.group_epoch));
-    found.members = answer
-        .members
-        .into_iter()
-        .map(|member| Member {
-            member: member.member_id,
-            instance: member.instance_id,
-            client: member.client_id,
-            host: member.client_host,
-            assignment: assigned(
-                member
-                    .assignment
-                    .topic_partitions
-                    .into_iter()
-                    .map(|topic| (topic.topic_name, topic.partitions)),
-            ),
-        })
-        .collect();
-    Ok(found)
-}
-
-async fn share(view: &View, group: &str) -> Result<Group, Problem> {
-    let request =
-        ShareGroupDescribeRequest { group_ids: vec![group.to_owned()], include_authorized_operations: false };
-    let coordinator = view.cluster().coordinator(CoordinatorKind::Group, group).await?;
-    let answer = coordinator.send(&request).await?.groups.into_iter().next();
-    let answer = answer.ok_or_else(|| left_out(group))?;
-    check(group, answer.error_code, answer.error_message.as_deref())?;
-    let mut found = empty(group, "share", answer.group_state, answer.assignor_name, Some(answer.group_epoch));
-    found.members = answer
-        .members
-        .into_iter()
-        .map(|member| Member {
-            member: member.member_id,
-            instance: None,
-            client: member.client_id,
-            host: member.client_host,
-            assignment: assigned(
-                member
-                    .assignment
-                    .topic_partitions
-                    .into_iter()
-                    .map(|topic| (topic.topic_name, topic.partitions)),
-            ),
-        })
-        .collect();
-    Ok(found)
-}
-
-async fn streams(view: &View, group: &str) -> Result<Group, Problem> {
-    let request = StreamsGroupDescribeRequest {
-        group_ids: vec![group.to_owned()],
-        include_authorized_operations: false,
-    };
-    let coordinator = view.cluster().coordinator(CoordinatorKind::Group, group).await?;
-    let answer = coordinator.send(&request).await?.groups.into_iter().next();
-    let answer = answer.ok_or_else(|| left_out(group))?;
-    check(group, answer.error_code, answer.error_message.as_deref())?;
-    let mut found =
-        empty(group, "streams", answer.group_state, "streams".to_owned(), Some(answer.group_epoch));
-    found.members = answer
-        .members
-        .into_iter()
-        .map(|member| {
-            let roles = [
-                ("active", member.assignment.active_tasks),
-                ("standby", member.assignment.standby_tasks),
-                ("warm-up", member.assignment.warmup_tasks),
-            ];
-            let tasks = roles.into_iter().flat_map(|(role, tasks)| {
-                tasks
-                    .into_iter()
-                    .map(move |task| (format!("{role} {}", task.subtopology_id), task.partitions))
-            });
-            Member {
-                member: member.member_id,
-                instance: member.instance_id,
-                client: member.client_id,
-                host: member.client_host,
-                assignment: assigned(tasks),
-            }
-        })
-        .collect();
-    Ok(found)
-}
-
-fn check(group: &str, code: i16, message: Option<&str>) -> Result<(), ClientError> {
-    Ok(Refused::check(code, message, || format!("Group {group}"))?)
+    for task in member.tasks {
+        let role = match task.role {
+            StreamsTaskRole::Warmup => "warm-up",
+            role => role.name(),
+        };
+        assigned.entry(format!("{role} {}", task.subtopology)).or_default().push(task.partition);
+    }
+    Member {
+        member: member.member_id,
+        instance: member.group_instance_id,
+        client: member.client_id,
+        host: member.client_host,
+        assignment: assigned
+            .into_iter()
+            .map(|(name, mut partitions)| {
+                partitions.sort_unstable();
+                Assigned { name, partitions }
+            })
+            .collect(),
+    }
 }
 
 async fn committed(view: &View, group: &str) -> Result<Vec<GroupOffset>, ClientError> {
@@ -278,26 +161,17 @@ async fn committed(view: &View, group: &str) -> Result<Vec<GroupOffset>, ClientE
 }
 
 async fn share_offsets(view: &View, group: &str) -> Result<Vec<GroupOffset>, ClientError> {
-    let groups = vec![DescribeShareGroupOffsetsRequestGroup { group_id: group.to_owned(), topics: None }];
-    let coordinator = view.cluster().coordinator(CoordinatorKind::Group, group).await?;
-    let answer = coordinator.send(&DescribeShareGroupOffsetsRequest { groups }).await?;
-    let mut lines = Vec::new();
-    for found in answer.groups {
-        check(group, found.error_code, found.error_message.as_deref())?;
-        for topic in found.topics {
-            lines.extend(topic.partitions.iter().filter(|partition| partition.error_code == 0).map(
-                |partition| GroupOffset {
-                    topic: topic.topic_name.clone(),
-                    partition: partition.partition_index,
-                    offset: partition.start_offset,
-                    end: None,
-                    lag: (partition.lag >= 0).then_some(partition.lag),
-                    metadata: String::new(),
-                },
-            ));
-        }
-    }
-    Ok(lines)
+    let offsets = view.admin().list_share_group_offsets(group).await?;
+    let known = offsets.into_iter().filter_map(|(at, offset)| Some((at, offset.ok()?)));
+    let lines = known.map(|(at, offset)| GroupOffset {
+        topic: at.topic.to_string(),
+        partition: at.partition,
+        offset: offset.start.0,
+        end: None,
+        lag: offset.lag,
+        metadata: String::new(),
+    });
+    Ok(lines.collect())
 }
 
 /// Where offsets are reset to.
