@@ -139,25 +139,10 @@ fn clipped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io;
-    use std::sync::{Arc, Mutex};
-
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("no panic").extend(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
+    use crate::logging::captured::Captured;
 
     fn logged(log: impl FnOnce()) -> Vec<Value> {
-        let lines = Lines::default();
+        let lines = Captured::default();
         let to = lines.clone();
         let subscriber = tracing_subscriber::fmt()
             .with_writer(move || to.clone())
@@ -165,7 +150,7 @@ mod tests {
             .event_format(Json)
             .finish();
         tracing::subscriber::with_default(subscriber, log);
-        let text = String::from_utf8(lines.0.lock().expect("no panic").clone()).expect("UTF-8");
+        let text = lines.text();
         text.lines()
             .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
             .collect()

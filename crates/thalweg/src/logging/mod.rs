@@ -4,6 +4,8 @@
 //! then the limit of lines that clients can cause, and are written as text for people or as JSON.
 
 mod bounded;
+#[cfg(test)]
+mod captured;
 mod filter;
 mod json;
 pub mod limit;

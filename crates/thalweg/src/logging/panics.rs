@@ -44,27 +44,12 @@ fn message<'a>(panic: &'a PanicHookInfo<'_>) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::logging::captured::Captured;
     use crate::logging::json::Json;
-    use std::io;
-    use std::sync::{Arc, Mutex};
-
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("no panic while it is held").extend(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
 
     #[test]
     fn a_panic_is_one_line_with_its_place() {
-        let lines = Lines::default();
+        let lines = Captured::default();
         let to = lines.clone();
         let subscriber =
             tracing_subscriber::fmt().with_writer(move || to.clone()).event_format(Json).finish();
@@ -79,7 +64,7 @@ mod tests {
         // The hook is the process's.
         drop(panic::take_hook());
         assert!(ended.is_err(), "it panicked");
-        let text = String::from_utf8(lines.0.lock().expect("no panic").clone()).expect("UTF-8");
+        let text = lines.text();
         let [line] = &text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
         let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
         assert_eq!((&line["level"], &line["target"]), (&"ERROR".into(), &TARGET.into()));

@@ -1,0 +1,25 @@
+//! Log lines in memory, for tests.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+/// A writer that keeps what is written. Clones share it.
+#[derive(Clone, Default)]
+pub struct Captured(Arc<Mutex<Vec<u8>>>);
+
+impl Captured {
+    pub fn text(&self) -> String {
+        String::from_utf8(self.0.lock().expect("no panic while it is held").clone()).expect("UTF-8")
+    }
+}
+
+impl io::Write for Captured {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no panic while it is held").extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
