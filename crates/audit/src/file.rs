@@ -191,7 +191,7 @@ fn open(disk: &Disk, path: &Path) -> io::Result<Open> {
     Ok(Open { file, position })
 }
 
-/// Whoever may write to a directory may remove the trail from it.
+/// A user who may write to a directory may remove the trail from it.
 fn warn_of_open_directory(disk: &Disk, dir: &Path) {
     if disk.is_open_to_others(dir).is_ok_and(|is_open| is_open) {
         let path = dir.display();

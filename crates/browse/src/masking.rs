@@ -28,7 +28,7 @@ const RULES_MAX: usize = 1000;
 pub struct InvalidRule {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong, and what would be right.
+    /// The fault, and how to correct it.
     pub reason: String,
 }
 

@@ -94,7 +94,7 @@ pub struct Query {
 pub struct InvalidQuery {
     /// The part of the query, by its name.
     pub field: &'static str,
-    /// What is wrong, and what would be right.
+    /// The fault, and how to correct it.
     pub reason: String,
 }
 

@@ -33,7 +33,7 @@ const PREFIX_BYTES: usize = 5;
 pub struct InvalidRegistry {
     /// The address as given, without a password.
     pub url: String,
-    /// What is wrong, and what would be right.
+    /// The fault, and how to correct it.
     pub reason: String,
 }
 

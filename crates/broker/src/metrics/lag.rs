@@ -75,7 +75,7 @@ pub(super) fn of(
 }
 
 impl LogEnds {
-    /// Asks for the ends of logs, as long as somebody reads metrics.
+    /// Asks for the ends of logs, as long as metrics are read.
     pub(crate) async fn run(self: Arc<Self>, broker: Arc<Broker>) {
         loop {
             self.wanted.notified().await;
