@@ -5,13 +5,14 @@ use bytes::Bytes;
 use std::time::Duration;
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, batches};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use thalweg_wire::request::create_topics_response::CreatableTopicResult;
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic};
 use thalweg_wire::request::fetch_response::PartitionData;
 use thalweg_wire::request::metadata_request::MetadataRequestTopic;
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use thalweg_wire::request::produce_response::PartitionProduceResponse;
 use thalweg_wire::request::*;
-use thalweg_wire::{Records, Uuid};
+use thalweg_wire::{ErrorCode, Records, Uuid};
 use tokio::time::Instant;
 
 /// A topic by both of its names: which of them a request carries depends on its version.
@@ -25,6 +26,26 @@ impl Topic {
     /// Creates a topic on this broker, and waits until the broker knows it: on a busy machine, this may be after the
     /// answer.
     pub async fn create(broker: &Running, name: &str, partitions: i32, configs: &[(&str, &str)]) -> Topic {
+        let created = Topic::ask(broker, name, partitions, configs).await;
+        assert_eq!(created.error_code, 0, "{:?}", created.error_message);
+        Topic::known(broker, name).await
+    }
+
+    /// As [`Topic::create`], while controllers die. A controller may die between the record of the topic and its answer;
+    /// the broker then asks the next one, which says that the topic exists, in Apache Kafka too.
+    pub async fn create_through_failover(broker: &Running, name: &str, partitions: i32) -> Topic {
+        let created = Topic::ask(broker, name, partitions, &[]).await;
+        let accepted = [ErrorCode::None, ErrorCode::TopicAlreadyExists].map(ErrorCode::code);
+        assert!(accepted.contains(&created.error_code), "{:?}", created.error_message);
+        Topic::known(broker, name).await
+    }
+
+    async fn ask(
+        broker: &Running,
+        name: &str,
+        partitions: i32,
+        configs: &[(&str, &str)],
+    ) -> CreatableTopicResult {
         let configs = configs.iter().map(|(name, value)| CreatableTopicConfig {
             name: (*name).to_owned(),
             value: Some((*value).to_owned()),
@@ -37,20 +58,22 @@ impl Topic {
             ..Default::default()
         };
         let request = CreateTopicsRequest { topics: vec![topic], timeout_ms: 5000, ..Default::default() };
-        let created = broker.ask(&request).await.topics.remove(0);
-        assert_eq!(created.error_code, 0, "{:?}", created.error_message);
+        broker.ask(&request).await.topics.remove(0)
+    }
+
+    /// A topic that was created, as soon as this broker knows it.
+    async fn known(broker: &Running, name: &str) -> Topic {
         let asked = MetadataRequestTopic { name: Some(name.to_owned()), ..Default::default() };
         let metadata = MetadataRequest { topics: Some(vec![asked]), ..Default::default() };
-        let is_known = async || {
-            let known = broker.ask(&metadata).await.topics.remove(0);
-            known.error_code == 0 && known.partitions.iter().all(|partition| partition.error_code == 0)
-        };
         let deadline = Instant::now() + Duration::from_secs(30);
-        while !is_known().await {
+        loop {
+            let known = broker.ask(&metadata).await.topics.remove(0);
+            if known.error_code == 0 && known.partitions.iter().all(|partition| partition.error_code == 0) {
+                return Topic { name: name.to_owned(), id: known.topic_id };
+            }
             assert!(Instant::now() < deadline, "{name} was created, and is not known after 30 s");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        Topic { name: name.to_owned(), id: created.topic_id }
     }
 
     /// A topic that no broker has.

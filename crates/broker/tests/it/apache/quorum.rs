@@ -12,7 +12,7 @@ use thalweg_wire::request::*;
 const SMALL_SNAPSHOTS: &str = "metadata.log.max.record.bytes.between.snapshots=2000";
 
 async fn create(brokers: &[Running], name: &str) -> Topic {
-    let topic = Topic::create(&brokers[0], name, 4, &[]).await;
+    let topic = Topic::create_through_failover(&brokers[0], name, 4).await;
     for broker in brokers {
         until("every broker knows the topic with its leaders", async || {
             let image = broker.server().broker.image();
