@@ -214,6 +214,15 @@ impl Broker {
         self.image.get()
     }
 
+    /// Whether every replica here is in sync with its leader; see [`PartitionRegistration::is_behind`].
+    ///
+    /// [`PartitionRegistration::is_behind`]: thalweg_metadata::PartitionRegistration::is_behind
+    pub fn is_in_sync(&self) -> bool {
+        let image = self.image();
+        let mut partitions = image.topics().iter().flat_map(|topic| topic.partitions.values());
+        image.is_alive(self.node_id) && !partitions.any(|partition| partition.is_behind(self.node_id))
+    }
+
     /// What decides who may do what, as of the latest image; `None` where no authorizer is configured, which allows
     /// everything.
     pub fn authorizer(&self) -> Option<Arc<Authorizer>> {

@@ -185,6 +185,12 @@ impl PartitionRegistration {
         self.replicas.contains(&broker)
     }
 
+    /// Whether a broker's replica has yet to catch up with a leader. One that a reassignment adds is not expected to.
+    pub fn is_behind(&self, broker: BrokerId) -> bool {
+        let is_expected = self.is_replica(broker) && !self.adding_replicas.contains(&broker);
+        is_expected && self.has_leader() && !self.isr.contains(&broker)
+    }
+
     /// Whether replicas are being added or removed.
     pub fn is_reassigning(&self) -> bool {
         !self.removing_replicas.is_empty() || !self.adding_replicas.is_empty()
@@ -226,6 +232,19 @@ mod tests {
             leader_epoch: 4,
             partition_epoch: PartitionEpoch(9),
         }
+    }
+
+    #[test]
+    fn a_replica_is_behind_until_it_is_in_sync_with_a_leader() {
+        let with = |isr: &[i32], adding: &[i32], leader| {
+            let (isr, adding_replicas) = (BrokerId::list(isr), BrokerId::list(adding));
+            PartitionRegistration { isr, adding_replicas, leader, ..registration() }.is_behind(BrokerId(2))
+        };
+        assert!(with(&[1], &[], BrokerId(1)));
+        assert!(!with(&[1, 2], &[], BrokerId(1)));
+        assert!(!with(&[1], &[2], BrokerId(1)), "a reassignment adds it");
+        assert!(!with(&[1], &[], BrokerId::NONE), "there is no leader to catch up with");
+        assert!(!registration().is_behind(BrokerId(3)), "it has no replica");
     }
 
     #[test]

@@ -94,7 +94,8 @@ impl Console {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let listening = HttpListening::bind(&self.listen.0)?;
         let (stopping, is_stopping) = watch::channel(false);
-        let routes = Router::new().merge(http::health::routes(is_stopping)).merge(pages.router());
+        let routes =
+            Router::new().merge(http::health::routes(is_stopping, Box::new(|| true))).merge(pages.router());
         let server = listening.serve(routes, None, Some(pages));
         let Some(url) = server.urls.first() else { bail!("the address has no socket") };
         // Standard error is for those who read along; the level of tools is warn.

@@ -320,7 +320,13 @@ impl Node {
             Box::new(move |page, bytes| pages.write(page, bytes))
         })];
         sources.extend(streams.map(Streams::metrics));
-        let mut routes = http::metrics::routes(sources).merge(http::health::routes(stopping));
+        let broker = match self {
+            Node::Broker(server) => Some(Arc::clone(&server.broker)),
+            Node::Controller(_) => None,
+        };
+        let is_in_sync = move || broker.as_ref().is_none_or(|broker| broker.is_in_sync());
+        let mut routes =
+            http::metrics::routes(sources).merge(http::health::routes(stopping, Box::new(is_in_sync)));
         if let Some(streams) = streams {
             routes = routes.merge(streams.routes());
         }

@@ -1,8 +1,12 @@
-//! `/livez`, `/readyz` and `/healthz`: for those who watch over processes. They are open to all, and say no more than `ok` or
-//! `stopping`.
+//! `/livez`, `/readyz` and `/healthz`: for those who watch over processes. They are open to all, and say no more than `ok`,
+//! `stopping` or `catching up`.
 //!
 //! The server begins once the node serves, so an answer means that it lives. A node that stops is alive, but should get no more
-//! work.
+//! work. A broker is ready when its replicas are in sync for the first time: a rolling restart that waits for `/readyz` takes no
+//! second replica away. It then stays ready, however far it may fall behind.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::http::StatusCode;
@@ -14,17 +18,40 @@ use tokio::sync::watch;
 /// The paths.
 pub const PATHS: [&str; 3] = ["/livez", "/readyz", "/healthz"];
 
+/// Whether a node's replicas are in sync.
+pub type IsInSync = Box<dyn Fn() -> bool + Send + Sync>;
+
 /// The routes; the channel is true while the node stops.
-pub fn routes(stopping: watch::Receiver<bool>) -> Router {
-    let ready = move || {
-        let is_stopping = *stopping.borrow();
-        async move { if is_stopping { answer(StatusCode::SERVICE_UNAVAILABLE, "stopping\n") } else { ok() } }
-    };
+pub fn routes(stopping: watch::Receiver<bool>, is_in_sync: IsInSync) -> Router {
+    let state = Arc::new(Health { stopping, is_in_sync, was_in_sync: AtomicBool::new(false) });
+    let ready = Arc::clone(&state);
     let [live, readiness, health] = PATHS;
     Router::new()
         .route(live, get(|| async { ok() }))
-        .route(readiness, get(ready.clone()))
-        .route(health, get(ready))
+        .route(readiness, get(move || async move { ready.readiness() }))
+        .route(health, get(move || async move { state.health() }))
+}
+
+struct Health {
+    stopping: watch::Receiver<bool>,
+    is_in_sync: IsInSync,
+    was_in_sync: AtomicBool,
+}
+
+impl Health {
+    fn health(&self) -> Response {
+        if *self.stopping.borrow() { answer(StatusCode::SERVICE_UNAVAILABLE, "stopping\n") } else { ok() }
+    }
+
+    fn readiness(&self) -> Response {
+        if !self.was_in_sync.load(Ordering::Relaxed) {
+            if !(self.is_in_sync)() {
+                return answer(StatusCode::SERVICE_UNAVAILABLE, "catching up\n");
+            }
+            self.was_in_sync.store(true, Ordering::Relaxed);
+        }
+        self.health()
+    }
 }
 
 fn ok() -> Response {

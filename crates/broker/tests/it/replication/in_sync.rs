@@ -18,6 +18,7 @@ async fn a_follower_that_stops_leaves_and_joins_again_when_it_has_caught_up() {
     cluster.put(&topic, 0, -1, b"after").await;
     let log = cluster.assert_same(&topic, 0, &[1, 2, 3]).await;
     assert_eq!(values_of(&log).len(), 22);
+    wait_for("the broker's own view", || cluster.broker(3).server().broker.is_in_sync()).await;
     cluster.stop_all().await;
 }
 
@@ -31,6 +32,7 @@ async fn a_lagging_live_follower_is_dropped_by_the_leader() {
     // This waits for the third replica, until it is dropped.
     cluster.put(&topic, 0, -1, b"waits").await;
     cluster.wait_for_isr(&topic, 0, &[1, 2]).await;
+    assert!(cluster.broker(1).server().broker.is_in_sync());
     cluster.kill(2).await;
     let request = ProduceRequest { timeout_ms: 300, ..produce(12, &topic, 0, -1, batch(&[b"in doubt"])) };
     let answer = cluster.broker(1).ask_at(&request, 12).await;
