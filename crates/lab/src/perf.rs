@@ -6,6 +6,7 @@
 
 mod bar;
 mod consumer;
+mod counts;
 mod date;
 mod e2e;
 mod error;
@@ -14,6 +15,7 @@ mod payload;
 mod producer;
 mod settings;
 mod stats;
+mod transactions;
 
 pub use consumer::ConsumerPerformance;
 pub use e2e::EndToEndLatency;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use thalweg_client::{
     BootstrapError, ChunkError, ClientError, ConsumerError, InvalidProperty, InvalidSetting, NoGroup,
-    SendError,
+    SendError, TransactionError,
 };
 
 /// Why a perf tool failed.
@@ -48,6 +48,9 @@ pub enum PerfError {
     /// A record was rejected.
     #[error(transparent)]
     Send(#[from] SendError),
+    /// A transaction failed.
+    #[error(transparent)]
+    Transaction(#[from] TransactionError),
     /// Records were not stored.
     #[error("{failed} of {records} records were not stored; first error: {first}")]
     NotStored {

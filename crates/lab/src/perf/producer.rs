@@ -1,7 +1,7 @@
 //! `producer-perf-test`: sends records at the maximum or a fixed rate, and prints latencies.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::Args;
@@ -11,9 +11,11 @@ use tokio::runtime::{Builder, EnterGuard, Runtime};
 use tokio::time::Instant;
 
 use super::bar::Done;
+use super::counts::{Counts, lock, print_metrics};
 use super::output::Output;
 use super::payload::Payloads;
 use super::stats::Stats;
+use super::transactions::{self, Transactions};
 use super::{PerfError, settings, wall_clock_ms};
 use crate::Boxed;
 use crate::pacer::Pacer;
@@ -84,11 +86,12 @@ pub struct ProducerPerformance {
     /// Print the producer's counters at the end.
     #[arg(long)]
     print_metrics: bool,
-    /// Not supported yet: transactions.
+    /// Write in transactions under this id. Overrides transactional.id in the settings. With --transaction-duration-ms alone, a
+    /// random id is taken.
     #[arg(long, value_name = "ID")]
     transactional_id: Option<String>,
-    /// Not supported yet: transactions.
-    #[arg(long, value_name = "MS")]
+    /// Commit a transaction when it is this old [default with a transactional id: 3000].
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     transaction_duration_ms: Option<u64>,
     /// Number of initial records to exclude from a second summary line, for the steady state.
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
@@ -117,19 +120,6 @@ impl Drop for SenderThread {
             runtime.shutdown_background();
         }
     }
-}
-
-/// The counters updated by the producer's callback.
-#[derive(Debug)]
-struct Counts {
-    total: Stats,
-    steady: Option<Stats>,
-    batches: u64,
-    failed: u64,
-    first_failure: Option<String>,
-    /// Records stored or failed.
-    done: Done,
-    output: Output,
 }
 
 impl ProducerPerformance {
@@ -161,11 +151,13 @@ impl ProducerPerformance {
             batches: 0,
             failed: 0,
             first_failure: None,
+            transactions: None,
             done: done.clone(),
             output: output.clone(),
         }));
         let reported = Arc::clone(&counts);
         let report = move |delivery: &Delivery<'_>| lock(&reported).delivered(delivery);
+        let is_transactional = producer_config.transactional_id.is_some();
         let cluster = Cluster::connect(&bootstrap, &producer_config.connection).await?;
         cluster.wait_for_topic(&self.topic, true, TOPIC_WAIT.min(producer_config.max_block)).await?;
         let senders = self.own_thread(&producer_config)?;
@@ -174,11 +166,19 @@ impl ProducerPerformance {
             Producer::new(cluster, producer_config, report)
         };
         let topic = producer.topic(&self.topic).await?;
+        let duration =
+            Duration::from_millis(self.transaction_duration_ms.unwrap_or(transactions::DEFAULT_DURATION_MS));
+        let mut transactions = match is_transactional {
+            true => Some(Transactions::init(&mut producer, duration).await?),
+            false => None,
+        };
         let bar = output.bar(self.num_records, &done);
-        self.send_all(&mut producer, topic, &mut payloads, &counts).await?;
+        let sent = self.send_all(&mut producer, topic, &mut payloads, &counts, transactions.as_mut()).await;
         producer.close().await;
         drop(bar);
-        let counts = lock(&counts);
+        sent?;
+        let mut counts = lock(&counts);
+        counts.transactions = transactions.map(|transactions| transactions.committed());
         self.print(&counts, Instant::now(), output)
     }
 
@@ -196,13 +196,6 @@ impl ProducerPerformance {
             return Err(PerfError::Usage(
                 "The value for --warmup-records must be strictly fewer than the number of records in the test, \
                  --num-records."
-                    .to_owned(),
-            ));
-        }
-        if self.transactional_id.is_some() || self.transaction_duration_ms.is_some() {
-            return Err(PerfError::Usage(
-                "--transactional-id and --transaction-duration-ms are not supported yet: this producer has no \
-                 transactions"
                     .to_owned(),
             ));
         }
@@ -225,6 +218,11 @@ impl ProducerPerformance {
             self.command_property.iter().chain(&self.producer_props).cloned().collect();
         let mut properties = settings::gather(file, &properties, self.bootstrap_server.as_deref())?;
         properties.set_default("client.id", "perf-producer-client");
+        if let Some(id) = &self.transactional_id {
+            properties.set("transactional.id", id);
+        } else if self.transaction_duration_ms.is_some() {
+            properties.set_default("transactional.id", &random_id());
+        }
         let bootstrap = properties.take_bootstrap_servers()?;
         let config = ProducerConfig::take(&mut properties)?;
         settings::warn_about_rest(&properties);
@@ -249,6 +247,7 @@ impl ProducerPerformance {
         topic: TopicRef,
         payloads: &mut Payloads,
         counts: &Mutex<Counts>,
+        mut transactions: Option<&mut Transactions>,
     ) -> Result<(), PerfError> {
         let start = Instant::now();
         let start_ms = wall_clock_ms();
@@ -266,6 +265,9 @@ impl ProducerPerformance {
             let timestamp = start_ms + elapsed_ms(start, now);
             if n == self.warmup_records && n > 0 {
                 lock(counts).enter_steady_state(now, Duration::from_millis(self.reporting_interval))?;
+            }
+            if let Some(transactions) = &mut transactions {
+                transactions.begin(producer, now)?;
             }
             let end = if n < self.warmup_records { self.warmup_records } else { self.num_records };
             let first = ProducerRecord {
@@ -291,6 +293,12 @@ impl ProducerPerformance {
                     n += 1;
                 }
             }
+            if let Some(transactions) = &mut transactions {
+                transactions.commit_old(producer).await?;
+            }
+        }
+        if let Some(transactions) = &mut transactions {
+            transactions.commit(producer).await?;
         }
         Ok(())
     }
@@ -327,49 +335,10 @@ impl ProducerPerformance {
             "settings": self.command_property.iter().chain(&self.producer_props).collect::<Vec<_>>(),
             "failed": counts.failed,
             "batches": counts.batches,
+            "transactions": counts.transactions,
             "total": counts.total.json(now),
             "steady_state": counts.steady.as_ref().map(|steady| steady.json(now)),
         })
-    }
-}
-
-impl Counts {
-    fn enter_steady_state(&mut self, now: Instant, interval: Duration) -> Result<(), PerfError> {
-        self.steady = Some(Stats::new(now, interval, true));
-        self.output.progress("In steady state.")?;
-        Ok(())
-    }
-
-    fn delivered(&mut self, delivery: &Delivery<'_>) {
-        self.done.add(u64::from(delivery.records));
-        if let Err(error) = delivery.result {
-            self.failed += u64::from(delivery.records);
-            self.first_failure.get_or_insert_with(|| error.to_string());
-            return;
-        }
-        self.batches += 1;
-        let now = delivery.ended_at;
-        let per_record = delivery.value_bytes / u64::from(delivery.records.max(1));
-        // Payloads of a file differ in size; the remainder of the division belongs to the first run.
-        let mut rest = delivery.value_bytes - per_record * u64::from(delivery.records);
-        for run in delivery.sent {
-            let bytes = per_record * u64::from(run.records) + std::mem::take(&mut rest);
-            let latency = now.saturating_duration_since(run.at);
-            self.total.record(run.records, bytes, latency);
-            if let Some(steady) = &mut self.steady
-                && run.at >= steady.start()
-            {
-                steady.record(run.records, bytes, latency);
-            }
-        }
-        let line = match &mut self.steady {
-            Some(steady) => steady.interval_line(now),
-            None => self.total.interval_line(now),
-        };
-        if let Some(line) = line {
-            // A closed standard output ends the program elsewhere.
-            let _ = self.output.progress(&line);
-        }
     }
 }
 
@@ -401,33 +370,11 @@ fn send_run(
     Ok((end - first.number, LeftOver::Nothing))
 }
 
-fn print_metrics(counts: &Counts, output: &Output) -> Result<(), PerfError> {
-    let total = counts.total.json(Instant::now());
-    let records = total["records"].as_f64().unwrap_or(0.0);
-    let bytes = total["bytes"].as_f64().unwrap_or(0.0);
-    let batches = counts.batches.max(1) as f64;
-    let rows = [
-        ("record-send-total", records),
-        ("record-error-total", counts.failed as f64),
-        ("record-size-avg", bytes / records.max(1.0)),
-        ("records-per-batch-avg", records / batches),
-        ("batch-value-bytes-avg", bytes / batches),
-    ];
-    let name = |metric: &str| format!("producer-metrics:{metric}:{{client-id=perf-producer-client}}");
-    let width = rows.iter().map(|(metric, _)| name(metric).len()).max().unwrap_or(0);
-    output.result("")?;
-    output.result(&format!("{:<width$}   Value", "Metric Name"))?;
-    for (metric, value) in rows {
-        output.result(&format!("{:<width$} : {value:.3}", name(metric)))?;
-    }
-    Ok(())
+fn random_id() -> String {
+    let random = getrandom::u64().expect("the kernel gives random bytes");
+    format!("performance-producer-{random:016x}")
 }
 
 fn elapsed_ms(start: Instant, now: Instant) -> i64 {
     i64::try_from(now.saturating_duration_since(start).as_millis()).unwrap_or(i64::MAX)
-}
-
-fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
-    // Counters stay correct even if another thread panicked.
-    counts.lock().unwrap_or_else(PoisonError::into_inner)
 }

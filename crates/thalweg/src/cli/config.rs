@@ -249,7 +249,7 @@ impl<N: Named + std::str::FromStr<Err = Usage>> Described<N> {
                 self.output.rows(&columns, &rows)?;
             }
         }
-        fail_with(&errors)
+        fail_with(errors)
     }
 
     fn is_shown(&self, entry: &ConfigEntry) -> bool {

@@ -1,5 +1,6 @@
 //! Reporting of failed commands.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::process::ExitCode;
 
@@ -40,6 +41,27 @@ pub struct Unhealthy {
     pub why: String,
 }
 
+/// Errors of several objects.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+pub struct Several {
+    text: String,
+    code: u8,
+}
+
+impl Several {
+    /// These errors, of which there is one at least; the text has the first `shown`.
+    pub fn new(errors: Vec<anyhow::Error>, shown: usize) -> Self {
+        let mut texts: Vec<String> = errors.iter().take(shown).map(causes).collect();
+        if errors.len() > shown {
+            texts.push(format!("and {} more errors", errors.len() - shown));
+        }
+        let codes: BTreeSet<u8> = errors.iter().map(code).collect();
+        let one = codes.len() == 1;
+        Several { text: texts.join("; "), code: codes.into_iter().next().filter(|_| one).unwrap_or(1) }
+    }
+}
+
 /// Prints the reason, and returns the exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     // The reader has closed the output; `thalweg consume | head` is not a failure.
@@ -47,11 +69,17 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     logging::say(&format!("{}{}", causes(error), hint(error)));
-    match error.downcast_ref::<Unhealthy>() {
-        Some(unhealthy) => ExitCode::from(unhealthy.code),
-        None if is_usage(error) => ExitCode::from(2),
-        None => ExitCode::from(error.chain().find_map(kind).unwrap_or(1)),
+    ExitCode::from(code(error))
+}
+
+fn code(error: &anyhow::Error) -> u8 {
+    if let Some(unhealthy) = error.downcast_ref::<Unhealthy>() {
+        return unhealthy.code;
     }
+    if let Some(several) = error.downcast_ref::<Several>() {
+        return several.code;
+    }
+    if is_usage(error) { 2 } else { error.chain().find_map(kind).unwrap_or(1) }
 }
 
 /// No broker answers; the same as that of `cluster status`.

@@ -13,6 +13,7 @@ use thalweg_client::{
 };
 use thalweg_config::{EffectiveTopicConfig, ReplicationSettings};
 
+use super::failure::Failed;
 use super::output::{Column, Output};
 use super::settle::{dry_run, fail_with};
 use plan::Assignment;
@@ -125,7 +126,7 @@ impl Execution {
         if errors.len() == moves.len() && self.throttle.is_some() {
             end_throttle(admin, moves.keys()).await?;
         }
-        fail_with(&errors)?;
+        fail_with(errors)?;
         if !self.wait {
             say("The moves have begun. `thalweg topic moves` shows their progress.");
             if self.throttle.is_some() {
@@ -179,9 +180,10 @@ async fn wait(admin: &Admin, moves: &Moves) -> anyhow::Result<()> {
         }
         tokio::time::sleep(LOOK).await;
     }
-    let what =
-        |at: &String| format!("{at} has not got the planned replicas: its move was cancelled or changed");
-    fail_with(&wrong.iter().map(what).collect::<Vec<_>>())
+    let what = |at: &String| {
+        Failed(format!("{at} has not got the planned replicas: its move was cancelled or changed"))
+    };
+    fail_with(wrong.iter().map(what).collect())
 }
 
 /// Limits the copying of moves, as kafka-reassign-partitions does: a rate for each broker, for these replicas only.
@@ -230,5 +232,5 @@ pub async fn end_throttle<'a>(
 async fn alter(admin: &Admin, changes: &BTreeMap<ConfigResource, Vec<ConfigChange>>) -> anyhow::Result<()> {
     let results = admin.alter_configs(changes, false).await?;
     let errors: Vec<ClientError> = results.into_values().filter_map(Result::err).collect();
-    fail_with(&errors)
+    fail_with(errors)
 }

@@ -1,11 +1,10 @@
 //! The outcomes of a request for several objects: those that succeeded are printed, the others are the error.
 
-use std::fmt::Display;
 use std::io::Write;
 
 use serde::Serialize;
 
-use super::failure::Failed;
+use super::failure::Several;
 use super::output::Outcomes;
 
 /// Errors that are shown in full; a thousand of the same kind help nobody.
@@ -27,19 +26,15 @@ pub fn settle<K, T, D: Serialize>(
             Err(error) => errors.push(error),
         }
     }
-    fail_with(&errors)
+    fail_with(errors)
 }
 
-/// Fails if there are errors.
-pub fn fail_with<E: Display>(errors: &[E]) -> anyhow::Result<()> {
-    if errors.is_empty() {
-        return Ok(());
+/// Fails if there are errors, with the exit code of their kind if all are of one kind.
+pub fn fail_with<E: Into<anyhow::Error>>(errors: Vec<E>) -> anyhow::Result<()> {
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(Several::new(errors.into_iter().map(Into::into).collect(), ERRORS_MAX).into()),
     }
-    let mut texts: Vec<String> = errors.iter().take(ERRORS_MAX).map(ToString::to_string).collect();
-    if errors.len() > ERRORS_MAX {
-        texts.push(format!("and {} more errors", errors.len() - ERRORS_MAX));
-    }
-    Err(Failed(texts.join("; ")).into())
 }
 
 /// Says on standard error that nothing has changed.

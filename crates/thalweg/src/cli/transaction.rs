@@ -2,6 +2,7 @@
 
 mod hanging;
 
+use anyhow::Error;
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::json;
 use thalweg_client::{AbortTransaction, Admin, TopicPartition, TransactionFilter};
@@ -93,11 +94,11 @@ impl List {
                         "state": one.state,
                     })
                 })),
-                Err(error) => errors.push(format!("Broker {coordinator}: {error}")),
+                Err(error) => errors.push(Error::new(error).context(format!("Broker {coordinator}"))),
             }
         }
         self.output.rows(&LISTED, &rows)?;
-        fail_with(&errors)
+        fail_with(errors)
     }
 }
 
@@ -143,7 +144,7 @@ impl Describe {
             }
         }
         self.output.rows(&DESCRIBED, &rows)?;
-        fail_with(&errors)
+        fail_with(errors)
     }
 }
 
@@ -202,7 +203,7 @@ impl Producers {
             }
         }
         self.output.rows(&PRODUCERS, &rows)?;
-        fail_with(&errors)
+        fail_with(errors)
     }
 }
 
@@ -306,7 +307,7 @@ impl Fence {
                 // A new transactional id would come into being otherwise.
                 let known = admin.describe_transactions(&self.ids).await;
                 let errors: Vec<_> = known.into_values().filter_map(Result::err).collect();
-                fail_with(&errors)?;
+                fail_with(errors)?;
                 let results = admin.fence_producers(&self.ids).await;
                 settle(done, results, |id, fenced| {
                     let outcome = json!({

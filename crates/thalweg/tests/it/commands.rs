@@ -323,7 +323,19 @@ pub fn transactions_are_listed_and_fenced(at: &str) {
     let abort = "transaction abort paid:0 --start-offset 3";
     fails(at, abort, 1, "No open transaction in paid-0 starts at offset 3");
     assert!(says(at, "transaction fence tx").starts_with("Fenced the producers of tx"));
-    fails(at, "transaction fence other", 1, "TRANSACTIONAL_ID_NOT_FOUND");
+    fails(at, "transaction fence other", 7, "TRANSACTIONAL_ID_NOT_FOUND");
+
+    // Each of them commits at least one transaction when it ends.
+    let test = "producer-perf-test --topic paid --num-records 600 --record-size 10 --throughput 1000";
+    let by_id = document(at, &format!("{test} --transactional-id perf --transaction-duration-ms 100"));
+    assert!(by_id["transactions"].as_u64() >= Some(3), "{by_id}");
+    let until_end = document(at, &format!("{test} --command-property transactional.id=until-end"));
+    assert_eq!(until_end["transactions"], 1);
+    let without = document(at, test);
+    assert!(without["transactions"].is_null(), "{without}");
+    for id in ["perf", "until-end"] {
+        assert_eq!(document(at, &format!("transaction describe {id}"))[0]["state"], "CompleteCommit", "{id}");
+    }
 }
 
 async fn write_in_a_transaction(at: &str, topic: &str, id: &str) {

@@ -60,6 +60,6 @@ impl ApiVersions {
             }));
         }
         self.output.rows(&COLUMNS, &rows)?;
-        fail_with(&errors)
+        fail_with(errors)
     }
 }

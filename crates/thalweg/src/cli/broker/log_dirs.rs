@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::Error;
 use clap::Args;
 use serde_json::json;
 use thalweg_client::{Admin, LogDir, Replica};
@@ -66,7 +67,7 @@ impl LogDirs {
             let dirs = match dirs {
                 Ok(dirs) => dirs,
                 Err(error) => {
-                    errors.push(format!("Broker {broker}: {error}"));
+                    errors.push(Error::new(error).context(format!("Broker {broker}")));
                     continue;
                 }
             };
@@ -74,7 +75,7 @@ impl LogDirs {
                 match (dir, self.replicas) {
                     (Ok(dir), true) => rows.extend(replicas(broker, &path, &dir)),
                     (Ok(dir), false) => rows.push(row(broker, &path, &dir)),
-                    (Err(error), true) => errors.push(error.to_string()),
+                    (Err(error), true) => errors.push(error.into()),
                     (Err(error), false) => rows.push(json!({
                         "broker": broker,
                         "log_dir": path,
@@ -84,7 +85,7 @@ impl LogDirs {
             }
         }
         self.output.rows(if self.replicas { &REPLICAS } else { &DIRS }, &rows)?;
-        fail_with(&errors)
+        fail_with(errors)
     }
 }
 

@@ -244,7 +244,7 @@ impl Reset {
             let offsets = new.iter().map(|(at, offset)| (at.clone(), Offset(*offset))).collect();
             let results = admin.alter_share_group_offsets(&self.group, &offsets).await?;
             let errors: Vec<ClientError> = results.into_values().filter_map(Result::err).collect();
-            return fail_with(&errors);
+            return fail_with(errors);
         }
         let offsets = new.iter().map(|(at, offset)| (at.clone(), CommittedOffset::new(Offset(*offset))));
         Ok(admin.alter_group_offsets(&self.group, &offsets.collect()).await?)

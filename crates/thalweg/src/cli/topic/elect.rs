@@ -67,7 +67,7 @@ impl Elect {
                     // Asked for all, a cluster leaves out those that need none.
                     done.add(&json!({ "outcome": "unchanged" }), "No partition needs an election.")?;
                 }
-                fail_with(&errors)
+                fail_with(errors)
             })
             .await
     }

@@ -80,6 +80,6 @@ impl Offsets {
             }
         }
         self.output.rows(&COLUMNS, &rows)?;
-        fail_with(&errors)
+        fail_with(errors)
     }
 }

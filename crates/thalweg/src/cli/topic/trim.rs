@@ -103,7 +103,7 @@ impl Trim {
         if !self.execute {
             dry_run();
         }
-        fail_with(&errors)
+        fail_with(errors)
     }
 }
 

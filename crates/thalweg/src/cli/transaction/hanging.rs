@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use serde_json::json;
-use thalweg_client::{ActiveProducer, Admin, TopicPartition, TransactionFilter};
+use thalweg_client::{ActiveProducer, Admin, ClientError, TopicPartition, TransactionFilter};
 
 use crate::cli::connect::Connect;
 use crate::cli::moment;
@@ -68,7 +68,7 @@ impl FindHanging {
         for (at, producers) in admin.describe_producers(&partitions).await? {
             match producers {
                 Ok(producers) => candidates.extend(open_since(&at, producers, oldest)),
-                Err(error) => errors.push(error.to_string()),
+                Err(error) => errors.push(error),
             }
         }
         let hanging = match candidates.is_empty() {
@@ -90,7 +90,7 @@ impl FindHanging {
             })
             .collect();
         self.output.rows(&COLUMNS, &rows)?;
-        fail_with(&errors)
+        fail_with(errors)
     }
 
     async fn partitions(&self, admin: &Admin) -> anyhow::Result<Vec<TopicPartition>> {
@@ -131,7 +131,7 @@ fn open_since(
 async fn hanging(
     admin: &Admin,
     candidates: Vec<Open>,
-    errors: &mut Vec<String>,
+    errors: &mut Vec<ClientError>,
 ) -> anyhow::Result<Vec<Open>> {
     let producer_ids: BTreeSet<i64> = candidates.iter().map(|(_, producer)| producer.producer_id).collect();
     let filter = TransactionFilter { producer_ids: producer_ids.into_iter().collect(), ..Default::default() };
@@ -141,16 +141,16 @@ async fn hanging(
         ids.extend(listed?.into_iter().map(|one| (one.producer_id, one.transactional_id)));
     }
     let names: Vec<String> = ids.values().cloned().collect();
-    let described = admin.describe_transactions(&names).await;
+    let mut described = admin.describe_transactions(&names).await;
     let mut known: BTreeMap<i64, BTreeSet<TopicPartition>> = BTreeMap::new();
     let mut unclear = BTreeSet::new();
     for (producer_id, id) in &ids {
-        match described.get(id) {
+        match described.remove(id) {
             Some(Ok(one)) => {
-                known.insert(*producer_id, one.partitions.iter().cloned().collect());
+                known.insert(*producer_id, one.partitions.into_iter().collect());
             }
             Some(Err(error)) => {
-                errors.push(error.to_string());
+                errors.push(error);
                 unclear.insert(*producer_id);
             }
             None => {}
