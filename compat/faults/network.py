@@ -7,12 +7,17 @@ connection, so that nodes need no separate addresses and no special rights.
 import asyncio
 import contextlib
 import os
-import pathlib
 import socket
+import struct
 import threading
 
 # Any other party.
 CLIENTS = "clients"
+
+# Of linux/netlink.h and linux/inet_diag.h.
+NETLINK_SOCK_DIAG, SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST = 4, 20, 1
+# In an answer, after its header (16 bytes), four bytes of state, an address (48) and four counters (16).
+INODE_AT = 16 + 4 + 48 + 16
 
 
 class Network:
@@ -68,7 +73,7 @@ class Network:
             await self.changed.wait()
 
     async def _accept(self, party, port, reader, writer):
-        source = self._owner(writer.get_extra_info("peername")[1])
+        source = self._owner(writer.get_extra_info("peername")[1], writer.get_extra_info("sockname")[1])
         there, back = (source, party), (party, source)
         ends = [writer]
         try:
@@ -89,9 +94,9 @@ class Network:
                 with contextlib.suppress(OSError):
                     end.transport.abort()
 
-    def _owner(self, port):
-        """The party whose process owns the connection from a port."""
-        inode = inode_of(port)
+    def _owner(self, port, proxy):
+        """The party whose process owns the connection from a port to a proxy's."""
+        inode = inode_of(port, proxy)
         for pid, party in list(self.pids.items()):
             with contextlib.suppress(OSError):
                 for descriptor in os.scandir(f"/proc/{pid}/fd"):
@@ -120,12 +125,18 @@ class Pipe:
                 await writer.drain()
 
 
-def inode_of(port):
-    """The inode of the socket whose local end is this loopback port, or None."""
-    wanted = (f"0100007F:{port:04X}", f"0000000000000000FFFF00000100007F:{port:04X}")
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in pathlib.Path(table).read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[1] in wanted:
-                return fields[9]
-    return None
+def inode_of(port, peer):
+    """The inode of the socket on loopback with this port and its peer's, or None.
+
+    Asked of the kernel by address (sock_diag(7)): the tables in /proc have every connection of the machine, and reading
+    them for each new one would hold up all proxies while another test opens many.
+    """
+    loopback = socket.inet_aton("127.0.0.1").ljust(16, b"\0")
+    address = struct.pack(">HH16s16sIII", port, peer, loopback, loopback, 0, 0xFFFFFFFF, 0xFFFFFFFF)
+    request = struct.pack("BBBBI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF) + address
+    header = struct.pack("IHHII", 16 + len(request), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, 0, 0)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG) as diag:
+        diag.send(header + request)
+        answer = diag.recv(4096)
+    kind = struct.unpack_from("IH", answer)[1]
+    return struct.unpack_from("I", answer, INODE_AT)[0] if kind == SOCK_DIAG_BY_FAMILY else None

@@ -145,9 +145,11 @@ class Assault:
         if changed:
             self._find(f"{batch}: changed by peers without rights: {', '.join(changed)}")
         ends_at = time.monotonic() + RETURNED_WITHIN
-        while node.descriptors() > descriptors:
+        while len(node.descriptors()) > len(descriptors):
             if time.monotonic() > ends_at:
-                return self._find(f"{batch}: {node.descriptors()} descriptors are open, {descriptors} before")
+                now = node.descriptors()
+                fresh = sorted(set(now.values()) - set(descriptors.values()))
+                return self._find(f"{batch}: {len(now)} descriptors are open, {len(descriptors)} before; new: {fresh}")
             time.sleep(0.05)
 
 

@@ -6,6 +6,7 @@ memory, its descriptors, and the files of its data.
 """
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
@@ -164,7 +165,12 @@ class Node(Broker):
     # What is seen from outside.
 
     def descriptors(self):
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+        """What each open descriptor refers to."""
+        open_now = {}
+        for descriptor in pathlib.Path(f"/proc/{self.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+                open_now[descriptor.name] = os.readlink(descriptor)
+        return open_now
 
     def memory_mib(self):
         status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
