@@ -28,6 +28,8 @@ const IDLE_MAX: Duration = Duration::from_secs(60 * 60);
 pub const LIFETIME_MAX: Duration = Duration::from_secs(12 * 60 * 60);
 /// A program's login is checked by the cluster again after this long.
 const PROGRAM_MAX: Duration = Duration::from_secs(60);
+/// What is over is dropped this often.
+const SWEEP: Duration = Duration::from_secs(15);
 /// Random bytes of a session's name.
 const NAME_BYTES: usize = 32;
 
@@ -39,9 +41,9 @@ pub struct Person {
     pub view: Arc<View>,
 }
 
-/// Everybody who has logged in.
+/// All who have logged in. What is over is dropped by a timer: it has connections to the cluster.
 #[derive(Default)]
-pub struct Sessions(Mutex<Known>);
+pub struct Sessions(Arc<Mutex<Known>>);
 
 #[derive(Default)]
 struct Known {
@@ -49,6 +51,8 @@ struct Known {
     sessions: HashMap<[u8; 32], Session>,
     /// By the hash of name and password.
     programs: HashMap<[u8; 32], Program>,
+    /// Whether the timer runs.
+    is_swept: bool,
     /// Differs from start to start, so that hashes of passwords are worth nothing elsewhere.
     salt: Option<[u8; 32]>,
 }
@@ -84,6 +88,7 @@ impl Sessions {
             known.sessions.remove(&oldest);
         }
         known.sessions.insert(hash(&[name.as_bytes()]), Session { person, login, begun: now, used: now });
+        self.sweep(&mut known);
         name
     }
 
@@ -129,10 +134,31 @@ impl Sessions {
     pub fn remember(&self, person: Arc<Person>, login: [u8; 32]) {
         let now = Instant::now();
         let mut known = self.0.lock();
-        known.programs.retain(|_, program| now < program.checked + PROGRAM_MAX);
+        known.forget(now);
         if known.programs.len() < PROGRAMS_MAX {
             known.programs.insert(login, Program { person, checked: now });
         }
+        self.sweep(&mut known);
+    }
+
+    /// Runs the timer until there is nothing left.
+    fn sweep(&self, known: &mut Known) {
+        if std::mem::replace(&mut known.is_swept, true) {
+            return;
+        }
+        let all = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(SWEEP).await;
+                let Some(all) = all.upgrade() else { return };
+                let mut known = all.lock();
+                known.forget(Instant::now());
+                if known.sessions.is_empty() && known.programs.is_empty() {
+                    known.is_swept = false;
+                    return;
+                }
+            }
+        });
     }
 
     /// A login, by which those with the same name and password are found.
@@ -155,6 +181,7 @@ impl Known {
 
     fn forget(&mut self, now: Instant) {
         self.sessions.retain(|_, session| !session.is_over(now));
+        self.programs.retain(|_, program| now < program.checked + PROGRAM_MAX);
     }
 }
 
