@@ -17,6 +17,7 @@
 //! ([`GroupCoordinator::offset_fetch`], list, describe) see only the acknowledged state.
 
 mod answer;
+pub mod assignor;
 mod classic;
 mod config;
 mod coordinator;
