@@ -26,6 +26,7 @@ mod error;
 mod member;
 mod offsets;
 mod record;
+pub mod regex;
 mod shard;
 mod subscription;
 #[cfg(test)]
