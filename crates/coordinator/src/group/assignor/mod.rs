@@ -7,6 +7,7 @@
 //! uniform   balance first, then as few moves as possible; two ways, by whether all members subscribe to the same topics
 //! range     a contiguous range of each topic for each member, in the order of instance ids and member ids
 //! simple    for share groups: several members may read one partition
+//! sticky    for streams groups: tasks and the standbys of their state
 //! ```
 //!
 //! Racks are not part of a group here: Kafka 4.3.1 collects the racks of members and replicas, and none of its assignors
@@ -20,6 +21,7 @@ mod heterogeneous;
 mod owners;
 mod range;
 mod simple;
+mod sticky;
 #[cfg(test)]
 mod tests;
 mod uniform;
@@ -29,6 +31,9 @@ use std::sync::Arc;
 use thalweg_wire::Uuid;
 
 pub use simple::{NAME as SIMPLE, assign_shared};
+pub use sticky::{
+    NAME as STICKY, SubtopologySpec, TaskAssignment, TaskGroupSpec, TaskMemberSpec, Tasks, assign_tasks,
+};
 
 /// Partitions by the id of their topic.
 pub type Assignment = BTreeMap<Uuid, BTreeSet<i32>>;

@@ -3,6 +3,7 @@
 mod kafka;
 mod properties;
 mod random;
+mod tasks;
 
 use super::*;
 use random::Group;

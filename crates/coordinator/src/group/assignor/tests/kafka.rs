@@ -37,16 +37,16 @@ fn ask(input: &mut String, assignor: &str, group: &Group) {
     input.push_str("end\n");
 }
 
-/// Kafka's assignments of all groups that were asked for.
-fn answers(input: &str) -> Option<Vec<BTreeMap<Arc<str>, Assignment>>> {
+/// What a program of `tests/golden` prints for this input, if Kafka's jars are there.
+pub(super) fn run(program: &str, subject: &str, input: &str) -> Option<String> {
     let Some(classpath) = std::env::var("KAFKA_CLASSPATH").ok().filter(|path| !path.is_empty()) else {
         // Not by `eprintln!`, which the test harness swallows where a test passes.
         let how = "set KAFKA_CLASSPATH=\"$(compat/kafka-jars/fetch)\" to run it";
-        let line = writeln!(std::io::stderr(), "SKIPPED: comparison with Kafka's assignors: {how}");
+        let line = writeln!(std::io::stderr(), "SKIPPED: comparison with Kafka's {subject}: {how}");
         line.expect("stderr takes a line");
         return None;
     };
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/Assignors.java");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(program);
     let mut command = Command::new("java");
     command.args(["-Xmx256m", "-XX:+UseSerialGC", "-Dfile.encoding=UTF-8", "-cp", &classpath]).arg(source);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("java is installed");
@@ -56,8 +56,14 @@ fn answers(input: &str) -> Option<Vec<BTreeMap<Arc<str>, Assignment>>> {
     drop(stdin);
     let output = child.wait_with_output().expect("java ends");
     assert!(output.status.success());
+    Some(String::from_utf8(output.stdout).expect("UTF-8"))
+}
+
+/// Kafka's assignments of all groups that were asked for.
+fn answers(input: &str) -> Option<Vec<BTreeMap<Arc<str>, Assignment>>> {
+    let output = run("Assignors.java", "assignors", input)?;
     let mut answers = vec![BTreeMap::new()];
-    for line in String::from_utf8(output.stdout).expect("UTF-8").lines() {
+    for line in output.lines() {
         match line.split_once(' ') {
             Some((id, topics)) => {
                 let assigned = topics.split(';').map(|topic| {
