@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use thalweg_security::{ParsePrincipalError, Principal};
 
 use super::error::{ConfigError, InvalidList, InvalidValue};
+use super::group_value::ShareOffsetReset;
 use super::value::Value;
 
 /// A validator. Its `Display` is Kafka's, shown in the documentation.
@@ -164,21 +165,13 @@ impl Check {
                 Ok(_) => Ok(()),
                 Err(error) => fails(error.to_string()),
             },
-            (Self::OffsetReset, Value::Text(text)) if !is_offset_reset(text) => fails(format!(
+            (Self::OffsetReset, Value::Text(text)) if ShareOffsetReset::parse(text).is_none() => fails(format!(
                 "Invalid value `{text}` for configuration {name}. The value must be either 'earliest', 'latest' or of the \
                  format 'by_duration:<PnDTnHnMn.nS>'."
             )),
             _ => Ok(()),
         }
     }
-}
-
-fn is_offset_reset(text: &str) -> bool {
-    matches!(text, "latest" | "earliest")
-        || text.strip_prefix("by_duration:").is_some_and(|duration| {
-            let digits = |c: char| c.is_ascii_digit() || matches!(c, 'D' | 'T' | 'H' | 'M' | 'S' | '.');
-            duration.len() > 2 && duration.starts_with('P') && duration[1..].chars().all(digits)
-        })
 }
 
 fn check_list(name: &str, entries: &[String], filled: bool, of: &[&str]) -> Result<(), ConfigError> {

@@ -1,6 +1,6 @@
 //! Configuration of groups, and of subscriptions to clients' metrics.
 //!
-//! Checked, stored and described as Kafka does, so that tools which manage them work; nothing acts on the values yet.
+//! Checked, stored and described as Kafka does, so that tools which manage them work.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::broker::BrokerConfig;
 use super::describe::{ConfigSource, DescribedConfig, DescribedSynonym, Wanted, is_wanted};
 use super::error::ConfigError;
 use super::key::ConfigKey;
-use super::table::{self, ClientMetricsKeys, GroupKeys};
+use super::table::{self, ClientMetricsKeys, EffectiveGroupConfig};
 use super::value::Value;
 use super::values::Values;
 
@@ -23,6 +23,12 @@ const MATCHED: &[&str] = &[
     "client_source_address",
     "client_source_port",
 ];
+
+/// A value beyond a bound.
+struct OutOfBounds {
+    bound: i64,
+    error: ConfigError,
+}
 
 impl BrokerConfig {
     /// Checks the configuration of a group: its keys, their values, and the bounds that the broker sets.
@@ -39,12 +45,23 @@ impl BrokerConfig {
             return Err(errors.swap_remove(0));
         }
         for key in table::group_keys() {
-            self.check_bounds(key, values.named(key.name))?;
+            if let Some(out) = values.named(key.name).and_then(|value| self.out_of_bounds(key, value)) {
+                return Err(out.error);
+            }
         }
         for (session, heartbeat) in [
-            (GroupKeys::consumer_session_timeout_ms, GroupKeys::consumer_heartbeat_interval_ms),
-            (GroupKeys::share_session_timeout_ms, GroupKeys::share_heartbeat_interval_ms),
-            (GroupKeys::streams_session_timeout_ms, GroupKeys::streams_heartbeat_interval_ms),
+            (
+                EffectiveGroupConfig::consumer_session_timeout_ms,
+                EffectiveGroupConfig::consumer_heartbeat_interval_ms,
+            ),
+            (
+                EffectiveGroupConfig::share_session_timeout_ms,
+                EffectiveGroupConfig::share_heartbeat_interval_ms,
+            ),
+            (
+                EffectiveGroupConfig::streams_session_timeout_ms,
+                EffectiveGroupConfig::streams_heartbeat_interval_ms,
+            ),
         ] {
             if values.get(session) <= values.get(heartbeat) {
                 let (name, bound) = (session.name().to_owned(), heartbeat.name().to_owned());
@@ -54,22 +71,42 @@ impl BrokerConfig {
         Ok(())
     }
 
-    /// A value lies within the bounds that the broker's configuration sets, where it sets some.
-    fn check_bounds(&self, key: &ConfigKey, value: Option<&Value>) -> Result<(), ConfigError> {
-        let Some(Value::Integer(value)) = value else { return Ok(()) };
+    /// The settings of a group with these overrides, and why some of them are not as set: a value that cannot be read
+    /// counts as not set, one beyond the broker's bounds is replaced by the bound, as in Kafka. A controller lets neither
+    /// through, but the broker's bounds may have changed since.
+    pub fn group(&self, overrides: &Overrides) -> (EffectiveGroupConfig, Vec<ConfigError>) {
+        let mut errors = Vec::new();
+        let values = Values::new(table::group_keys(), |key| {
+            let given = overrides.get(key.name).map(|text| Value::parse(key, text)).transpose();
+            let given = given.map_err(|error| errors.push(error)).ok().flatten();
+            let given = given.map(|value| match self.out_of_bounds(key, &value) {
+                Some(out) => {
+                    errors.push(out.error);
+                    Value::Integer(out.bound)
+                }
+                None => value,
+            });
+            given.or_else(|| self.inherited(key))
+        });
+        (EffectiveGroupConfig::from(&values), errors)
+    }
+
+    /// The bound of the broker's configuration that a value does not keep, where there is one.
+    fn out_of_bounds(&self, key: &ConfigKey, value: &Value) -> Option<OutOfBounds> {
+        let Value::Integer(value) = value else { return None };
         let bound = |name: Option<&'static str>| match self.values.named(name?) {
-            Some(Value::Integer(number)) => Some((number, name?)),
+            Some(Value::Integer(number)) => Some((*number, name?)),
             _ => None,
         };
-        let fails = |relation, bound: &str| {
-            let (name, bound) = (key.name.to_owned(), bound.to_owned());
-            Err(ConfigError::GroupBound { name, relation, bound })
+        let fails = |relation, (bound, bound_key): (i64, &str)| {
+            let (name, bound_key) = (key.name.to_owned(), bound_key.to_owned());
+            Some(OutOfBounds { bound, error: ConfigError::GroupBound { name, relation, bound: bound_key } })
         };
         let (least, largest) = key.within;
         match (bound(least), bound(largest)) {
-            (Some((min, key)), _) if value < min => fails("greater than or equal to", key),
-            (_, Some((max, key))) if value > max => fails("less than or equal to", key),
-            _ => Ok(()),
+            (Some(min), _) if *value < min.0 => fails("greater than or equal to", min),
+            (_, Some(max)) if *value > max.0 => fails("less than or equal to", max),
+            _ => None,
         }
     }
 

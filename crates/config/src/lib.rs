@@ -13,6 +13,7 @@ pub mod describe;
 pub mod document;
 mod error;
 mod group;
+mod group_value;
 mod http;
 mod incoming;
 mod internal_topic;
@@ -40,6 +41,7 @@ pub use check::Check;
 pub use connections::ConnectionSettings;
 pub use error::{AlterError, ConfigError, InvalidConfig, InvalidList, InvalidValue};
 pub use group::{describe_client_metrics, validate_client_metrics};
+pub use group_value::ShareOffsetReset;
 pub use http::HTTP_LISTENER;
 pub use internal_topic::InternalTopic;
 pub use key::{ConfigKey, ConfigType, Importance, Support, Unit, UpdateMode};
@@ -54,10 +56,10 @@ pub use sasl::{SaslListener, TokenSettings};
 pub use setting::Setting;
 pub use table::{
     AccessSettings, AuditKind, AuditSettings, CleanerSettings, ConsoleSettings, ControllerSettings,
-    DelegationTokenSettings, EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings,
-    LogLineSettings, LogSettings, MetadataLogSettings, MetricsSettings, NetworkSettings, NodeSettings,
-    OtlpHeaders, ReplicationSettings, STANDARD_AUTHORIZER_CLASS, SaslKeys, StandardAuthorizerSettings,
-    StreamSettings, TlsKeys, TopicSettings, TransactionSettings,
+    DelegationTokenSettings, EffectiveGroupConfig, EffectiveTopicConfig, GroupSettings, HttpSettings,
+    ListenerSettings, LogLineSettings, LogSettings, MetadataLogSettings, MetricsSettings, NetworkSettings,
+    NodeSettings, OtlpHeaders, ReplicationSettings, STANDARD_AUTHORIZER_CLASS, SaslKeys,
+    StandardAuthorizerSettings, StreamSettings, TlsKeys, TopicSettings, TransactionSettings,
 };
 pub use thalweg_log::CleanupPolicy;
 pub use thalweg_record::TimestampType;

@@ -514,6 +514,46 @@ fn groups_follow_the_broker_and_are_checked_as_kafka_does() {
 }
 
 #[test]
+fn settings_of_a_group_are_its_own_or_the_brokers() {
+    let file =
+        format!("{FILE}group.consumer.heartbeat.interval.ms=7000\ngroup.share.delivery.count.limit=7\n");
+    let config = configure(&file).expect("a valid file");
+    let (settings, errors) = config.group(&map(&[]));
+    assert_eq!(errors, []);
+    assert_eq!(
+        (settings.consumer_session_timeout_ms, settings.consumer_heartbeat_interval_ms),
+        (45_000, 7_000)
+    );
+    assert_eq!((settings.share_delivery_count_limit, settings.share_partition_max_record_locks), (7, 2000));
+    assert_eq!(settings.share_auto_offset_reset, ShareOffsetReset::Latest);
+    assert!(!settings.share_is_read_committed && settings.share_renew_acknowledge_enable);
+    let (settings, errors) = config.group(&map(&[
+        ("consumer.session.timeout.ms", "1"),
+        ("consumer.heartbeat.interval.ms", "9000"),
+        ("share.auto.offset.reset", "by_duration:PT1H"),
+        ("share.isolation.level", "read_committed"),
+        ("streams.num.standby.replicas", "9"),
+        ("share.delivery.count.limit", "many"),
+    ]));
+    assert_eq!(
+        (settings.consumer_session_timeout_ms, settings.consumer_heartbeat_interval_ms),
+        (45_000, 9_000)
+    );
+    assert_eq!(settings.share_auto_offset_reset, ShareOffsetReset::ByDuration(Duration::from_secs(3600)));
+    assert!(settings.share_is_read_committed);
+    assert_eq!((settings.streams_num_standby_replicas, settings.share_delivery_count_limit), (2, 7));
+    let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        errors,
+        [
+            "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+            "Invalid value many for configuration share.delivery.count.limit: Not a number of type INT",
+            "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+        ]
+    );
+}
+
+#[test]
 fn a_group_needs_a_session_longer_than_its_heartbeat() {
     let file = format!("{FILE}group.share.min.session.timeout.ms=1\ngroup.share.session.timeout.ms=45000\n");
     let config = configure(&file).expect("a valid file");

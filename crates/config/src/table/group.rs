@@ -4,73 +4,74 @@
 //! Facts are compared with Kafka in `table::tests`.
 
 use super::super::check::{ANY, LIST, OFFSET_RESET, at_least, one_of};
+use super::super::group_value::{ShareOffsetReset, is_read_committed};
 use super::super::key::Support::Accepted;
-use super::declare::names;
+use super::declare::{names, settings};
 use super::reason::{CONSUMER_GROUPS, SHARE_GROUPS_LATER, STREAMS_GROUPS, TELEMETRY};
 use super::{ConsumerGroupKeys, ShareGroupKeys, StreamsGroupKeys};
 
-names! {
-    /// The settings of a group.
-    GroupKeys, GROUP_KEYS "Group configuration";
+settings! {
+    /// Every setting of a group, resolved: its own, else the broker's.
+    EffectiveGroupConfig, GROUP_KEYS "Group configuration";
 
-    "consumer.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ClusterWide, Accepted(CONSUMER_GROUPS) => consumer_session_timeout_ms: i64,
+    "consumer.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ClusterWide, Accepted(CONSUMER_GROUPS) => consumer_session_timeout_ms: i32,
         "The session timeout of a consumer group's members.",
         falls_back = &[(ConsumerGroupKeys::session_timeout_ms.name(), 1)],
         within = (Some(ConsumerGroupKeys::min_session_timeout_ms.name()), Some(ConsumerGroupKeys::max_session_timeout_ms.name()));
-    "consumer.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ClusterWide, Accepted(CONSUMER_GROUPS) => consumer_heartbeat_interval_ms: i64,
+    "consumer.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ClusterWide, Accepted(CONSUMER_GROUPS) => consumer_heartbeat_interval_ms: i32,
         "The heartbeat interval of a consumer group's members.",
         falls_back = &[(ConsumerGroupKeys::heartbeat_interval_ms.name(), 1)],
         within = (Some(ConsumerGroupKeys::min_heartbeat_interval_ms.name()), Some(ConsumerGroupKeys::max_heartbeat_interval_ms.name()));
-    "consumer.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Accepted(CONSUMER_GROUPS),
+    "consumer.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Accepted(CONSUMER_GROUPS) => consumer_assignment_interval_ms: i32,
         "The minimum interval between new assignments of a consumer group.",
         falls_back = &[(ConsumerGroupKeys::assignment_interval_ms.name(), 1)],
         within = (Some(ConsumerGroupKeys::min_assignment_interval_ms.name()), Some(ConsumerGroupKeys::max_assignment_interval_ms.name()));
-    "share.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_session_timeout_ms: i64,
+    "share.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_session_timeout_ms: i32,
         "The session timeout of a share group's members.",
         falls_back = &[(ShareGroupKeys::session_timeout_ms.name(), 1)],
         within = (Some(ShareGroupKeys::min_session_timeout_ms.name()), Some(ShareGroupKeys::max_session_timeout_ms.name()));
-    "share.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_heartbeat_interval_ms: i64,
+    "share.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_heartbeat_interval_ms: i32,
         "The heartbeat interval of a share group's members.",
         falls_back = &[(ShareGroupKeys::heartbeat_interval_ms.name(), 1)],
         within = (Some(ShareGroupKeys::min_heartbeat_interval_ms.name()), Some(ShareGroupKeys::max_heartbeat_interval_ms.name()));
-    "share.record.lock.duration.ms": Int[Ms] = "30000", at_least(1000), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER),
+    "share.record.lock.duration.ms": Int[Ms] = "30000", at_least(1000), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_record_lock_duration_ms: i32,
         "How long a member of a share group keeps the lock on an acquired record.",
         falls_back = &[(ShareGroupKeys::record_lock_duration_ms.name(), 1)],
         within = (Some(ShareGroupKeys::min_record_lock_duration_ms.name()), Some(ShareGroupKeys::max_record_lock_duration_ms.name()));
-    "share.delivery.count.limit": Int = "5", at_least(2), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER),
+    "share.delivery.count.limit": Int = "5", at_least(2), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_delivery_count_limit: i16,
         "The maximum number of deliveries of a record to a share group.",
         falls_back = &[(ShareGroupKeys::delivery_count_limit.name(), 1)],
         within = (Some(ShareGroupKeys::min_delivery_count_limit.name()), Some(ShareGroupKeys::max_delivery_count_limit.name()));
-    "share.partition.max.record.locks": Int = "2000", at_least(100), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER),
+    "share.partition.max.record.locks": Int = "2000", at_least(100), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_partition_max_record_locks: usize,
         "The maximum number of locked records per partition of a share group.",
         falls_back = &[(ShareGroupKeys::partition_max_record_locks.name(), 1)],
         within = (Some(ShareGroupKeys::min_partition_max_record_locks.name()), Some(ShareGroupKeys::max_partition_max_record_locks.name()));
-    "share.auto.offset.reset": String = "latest", OFFSET_RESET, Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER),
+    "share.auto.offset.reset": String = "latest", OFFSET_RESET, Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_auto_offset_reset: ShareOffsetReset = ShareOffsetReset::of,
         "The start position of a new share group: `earliest`, `latest`, or a duration back from now.";
-    "share.isolation.level": String = "read_uncommitted", one_of(&["read_committed", "read_uncommitted"]), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER),
+    "share.isolation.level": String = "read_uncommitted", one_of(&["read_committed", "read_uncommitted"]), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_is_read_committed: bool = is_read_committed,
         "Whether a share group gets uncommitted records of transactions.";
-    "share.renew.acknowledge.enable": Boolean = "true", ANY, Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER),
+    "share.renew.acknowledge.enable": Boolean = "true", ANY, Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_renew_acknowledge_enable: bool,
         "Whether members of a share group may renew their lock on a record.";
-    "share.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER),
+    "share.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_assignment_interval_ms: i32,
         "The minimum interval between new assignments of a share group.",
         falls_back = &[(ShareGroupKeys::assignment_interval_ms.name(), 1)],
         within = (Some(ShareGroupKeys::min_assignment_interval_ms.name()), Some(ShareGroupKeys::max_assignment_interval_ms.name()));
-    "streams.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ClusterWide, Accepted(STREAMS_GROUPS) => streams_session_timeout_ms: i64,
+    "streams.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ClusterWide, Accepted(STREAMS_GROUPS) => streams_session_timeout_ms: i32,
         "The session timeout of a streams group's members.",
         falls_back = &[(StreamsGroupKeys::session_timeout_ms.name(), 1)],
         within = (Some(StreamsGroupKeys::min_session_timeout_ms.name()), Some(StreamsGroupKeys::max_session_timeout_ms.name()));
-    "streams.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ClusterWide, Accepted(STREAMS_GROUPS) => streams_heartbeat_interval_ms: i64,
+    "streams.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ClusterWide, Accepted(STREAMS_GROUPS) => streams_heartbeat_interval_ms: i32,
         "The heartbeat interval of a streams group's members.",
         falls_back = &[(StreamsGroupKeys::heartbeat_interval_ms.name(), 1)],
         within = (Some(StreamsGroupKeys::min_heartbeat_interval_ms.name()), Some(StreamsGroupKeys::max_heartbeat_interval_ms.name()));
-    "streams.num.standby.replicas": Int = "0", at_least(0), Medium, ClusterWide, Accepted(STREAMS_GROUPS),
+    "streams.num.standby.replicas": Int = "0", at_least(0), Medium, ClusterWide, Accepted(STREAMS_GROUPS) => streams_num_standby_replicas: usize,
         "How many standby replicas each task of a streams group has.",
         falls_back = &[(StreamsGroupKeys::num_standby_replicas.name(), 1)],
         within = (None, Some(StreamsGroupKeys::max_standby_replicas.name()));
-    "streams.initial.rebalance.delay.ms": Int[Ms] = "3000", at_least(0), Medium, ClusterWide, Accepted(STREAMS_GROUPS),
+    "streams.initial.rebalance.delay.ms": Int[Ms] = "3000", at_least(0), Medium, ClusterWide, Accepted(STREAMS_GROUPS) => streams_initial_rebalance_delay_ms: i32,
         "How long a new streams group waits for more members.",
         falls_back = &[(StreamsGroupKeys::initial_rebalance_delay_ms.name(), 1)];
-    "streams.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Accepted(STREAMS_GROUPS),
+    "streams.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Accepted(STREAMS_GROUPS) => streams_assignment_interval_ms: i32,
         "The minimum interval between new assignments of a streams group.",
         falls_back = &[(StreamsGroupKeys::assignment_interval_ms.name(), 1)],
         within = (Some(StreamsGroupKeys::min_assignment_interval_ms.name()), Some(StreamsGroupKeys::max_assignment_interval_ms.name()));
