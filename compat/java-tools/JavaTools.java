@@ -81,6 +81,37 @@ public final class JavaTools extends Suite {
         check(configs(entity, "--describe", "--all").good().out().contains("log.retention.ms="), "all settings");
     }
 
+    public void configsOfAGroup() throws Exception {
+        String[] entity = {"--entity-type", "groups", "--entity-name", unique("group")};
+        configs(entity, "--alter", "--add-config", "consumer.session.timeout.ms=50000,share.auto.offset.reset=earliest").good();
+        until("the values", () -> configs(entity, "--describe").out().contains("consumer.session.timeout.ms=50000"));
+        check(configs(entity, "--describe").good().out().contains("share.auto.offset.reset=earliest"), "both");
+        Tool.Outcome tooLong = configs(entity, "--alter", "--add-config", "consumer.session.timeout.ms=999999");
+        check(tooLong.status() != 0 && (tooLong.out() + tooLong.err()).contains("group.consumer.max.session.timeout.ms"),
+                tooLong.out() + tooLong.err());
+        configs(entity, "--alter", "--delete-config", "consumer.session.timeout.ms,share.auto.offset.reset").good();
+        until("the default", () -> !configs(entity, "--describe").out().contains("consumer.session.timeout.ms=50000"));
+    }
+
+    public void configsOfClientMetrics() throws Exception {
+        String[] entity = {"--entity-type", "client-metrics", "--entity-name", unique("metrics")};
+        configs(entity, "--alter", "--add-config", "interval.ms=10000,match=[client_id=a.*]").good();
+        until("the values", () -> configs(entity, "--describe").out().contains("interval.ms=10000"));
+        configs(entity, "--alter", "--delete-config", "interval.ms,match").good();
+        until("none", () -> !configs(entity, "--describe").out().contains("interval.ms=10000"));
+    }
+
+    public void configsStoreWhatABrokerDoesNotServe() throws Exception {
+        String listed = Tool.run("ClusterTool", "list-endpoints", "--bootstrap-server", BOOTSTRAP).good().out();
+        String node = listed.lines().skip(1).findFirst().orElseThrow().split("\\s+")[0];
+        String[] entity = {"--entity-type", "brokers", "--entity-name", node};
+        String setting = "sasl.kerberos.min.time.before.relogin";
+        configs(entity, "--alter", "--add-config", setting + "=1000").good();
+        until("the value", () -> configs(entity, "--describe").out().contains(setting + "=1000"));
+        configs(entity, "--alter", "--delete-config", setting).good();
+        until("the default", () -> !configs(entity, "--describe").out().contains(setting + "=1000"));
+    }
+
     public void configsChangeTheLevelsOfLoggers() throws Exception {
         String listed = Tool.run("ClusterTool", "list-endpoints", "--bootstrap-server", BOOTSTRAP).good().out();
         String node = listed.lines().skip(1).findFirst().orElseThrow().split("\\s+")[0];

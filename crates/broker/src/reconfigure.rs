@@ -56,13 +56,17 @@ pub fn apply<'a>(broker: &Broker, image: &Image, changed: impl Iterator<Item = &
 }
 
 fn reconfigured(
-    config: &BrokerConfig,
+    before: &BrokerConfig,
     all: &thalweg_metadata::ConfigMap,
     own: &thalweg_metadata::ConfigMap,
 ) -> BrokerConfig {
-    let (config, refused) = config.with_dynamic(all, own);
+    let (config, refused) = before.with_dynamic(all, own);
     for error in refused {
         tracing::warn!(%error, "Ignored an invalid broker setting");
+    }
+    let known = before.dynamic_warnings();
+    for setting in config.dynamic_warnings().into_iter().filter(|setting| !known.contains(setting)) {
+        tracing::warn!(%setting, "Broker setting is stored without the expected effect");
     }
     tracing::info!(cluster_wide = all.len(), per_broker = own.len(), "Reconfigured the broker");
     config

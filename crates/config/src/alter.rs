@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::broker::{BrokerConfig, Layers, usable};
 use super::error::AlterError;
 use super::key::{ConfigKey, ConfigType, Support, UpdateMode};
+use super::properties::{self, Warning};
 use super::table;
 use super::value::Value;
 
@@ -160,6 +161,13 @@ impl BrokerConfig {
         self.validate_dynamic(per_broker, &changed)
     }
 
+    /// The properties set at run time that have no effect here, and why: clients may set every one that Kafka knows.
+    pub fn dynamic_warnings(&self) -> Vec<Warning> {
+        let layers = [&self.layers.cluster, &self.layers.broker];
+        let set: BTreeMap<_, _> = layers.into_iter().flatten().collect();
+        set.into_iter().filter_map(|(name, value)| properties::warning(name, value)).collect()
+    }
+
     /// Checks a whole new dynamic layer, of this broker or of all brokers, as AlterConfigs brings it, and returns the
     /// configuration with it.
     pub fn validate_dynamic(
@@ -201,12 +209,13 @@ pub fn validate_keys(
         let key =
             ConfigScope::Broker.key(name).ok_or_else(|| AlterError::UnknownKey { name: (*name).clone() })?;
         let reason = match key.support {
-            Support::Unserved(reason) => Some(reason),
             Support::Startup | Support::Opening => Some("it is read when the broker starts"),
             Support::Listener if table::listener_key(name).is_none() => {
                 Some("it can be changed for a single listener only, by listener.name.NAME. before it")
             }
-            Support::Listener | Support::PerListener | Support::Served | Support::Accepted(_) => None,
+            // Without effect, as in the file; `BrokerConfig::dynamic_warnings` names them.
+            Support::Unserved(_) | Support::Accepted(_) => None,
+            Support::Listener | Support::PerListener | Support::Served => None,
         };
         if let Some(reason) = reason {
             return Err(AlterError::Unserved { name: (*name).clone(), reason });

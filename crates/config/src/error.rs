@@ -181,7 +181,7 @@ pub enum AlterError {
         /// The keys.
         names: Vec<String>,
     },
-    /// A key whose effect is missing.
+    /// A key that cannot change while the broker runs, although Kafka's can.
     #[error("Cannot set {name}: {reason}")]
     Unserved {
         /// The key.

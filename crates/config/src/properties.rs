@@ -178,7 +178,8 @@ fn out_of_reach(name: &str, value: &str) -> Option<&'static str> {
     value.trim().parse::<i32>().is_ok_and(|wanted| wanted > 1).then_some(reason)
 }
 
-fn warning(name: &str, value: &str) -> Option<Warning> {
+/// What a property does not do, if anything.
+pub(super) fn warning(name: &str, value: &str) -> Option<Warning> {
     let kind = match table::broker_key(name) {
         // A key set to its effective default needs nothing.
         Some(key) if key.default == Some(value.trim()) => return None,

@@ -239,6 +239,26 @@ fn alterations_of_brokers_are_checked() {
         set(true, "sasl.jaas.config", "x"),
         refused(42, "Cannot set sasl.jaas.config: it is read when the broker starts")
     );
+    // Kafka's tools set what Kafka knows; what has no effect here is stored, and named.
+    let kerberos = "sasl.kerberos.min.time.before.relogin";
+    let altered =
+        config.alter_broker(true, &[alteration(AlterOp::Set, kerberos, Some("1000"))]).expect("stored");
+    let warnings: Vec<_> = altered.dynamic_warnings().iter().map(ToString::to_string).collect();
+    assert_eq!(warnings, [format!("{kerberos}: Kerberos is not served")]);
+    assert_eq!(altered.layers.broker[kerberos], "1000");
+    let described = altered.describe_broker(Some(&[kerberos].into()));
+    assert_eq!(
+        (described[0].value.as_deref(), described[0].source),
+        (Some("1000"), ConfigSource::DynamicBroker)
+    );
+    assert_eq!(set(false, "remote.log.reader.threads", "4"), None);
+    assert_eq!(
+        set(true, kerberos, "soon"),
+        refused(
+            42,
+            "Invalid value soon for configuration sasl.kerberos.min.time.before.relogin: Not a number of type LONG"
+        )
+    );
     assert_eq!(
         set(true, "log.roll.ms", "0"),
         refused(42, "Invalid value 0 for configuration log.roll.ms: Value must be at least 1")

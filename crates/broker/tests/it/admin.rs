@@ -166,6 +166,22 @@ async fn connections_are_limited_while_the_broker_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_setting_that_has_no_effect_here_is_stored_and_described() {
+    let dir = data();
+    let broker = Running::start(dir.path(), &[]).await;
+    let kerberos = "sasl.kerberos.min.time.before.relogin";
+    let of_broker = |op, value| vec![change(BROKER, "1", kerberos, op, value)];
+    assert_eq!(alter(&broker, of_broker(SET, Some("1000"))).await, [FINE]);
+    assert_eq!(described(&broker, BROKER, "1", kerberos).await, (Some("1000".to_owned()), 2));
+    broker.stop().await;
+    let broker = Running::start(dir.path(), &[]).await;
+    assert_eq!(described(&broker, BROKER, "1", kerberos).await, (Some("1000".to_owned()), 2));
+    assert_eq!(alter(&broker, of_broker(DELETE, None)).await, [FINE]);
+    assert_eq!(described(&broker, BROKER, "1", kerberos).await, (None, 0));
+    broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn settings_outlive_the_broker() {
     let dir = data();
     let broker = Running::start(dir.path(), &[("message.max.bytes", "900")]).await;

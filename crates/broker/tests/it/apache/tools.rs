@@ -128,6 +128,17 @@ async fn configurations(jars: &str, to: &[&str; 2]) {
     let alter = ["--alter", "--add-config", "log.retention.ms=90000000"];
     let altered = tool(jars, CONFIGS, &[to, &broker[..], &alter[..]].concat(), "").await;
     assert_has(&altered, &["Completed updating config for broker 1."]);
+    for (kind, name, config) in [
+        ("brokers", "1", "sasl.kerberos.min.time.before.relogin=1000"),
+        ("groups", "readers", "consumer.session.timeout.ms=50000"),
+        ("client-metrics", "all", "interval.ms=10000"),
+    ] {
+        let entity = ["--entity-type", kind, "--entity-name", name];
+        let alter = ["--alter", "--add-config", config];
+        tool(jars, CONFIGS, &[to, &entity[..], &alter[..]].concat(), "").await;
+        let described = tool(jars, CONFIGS, &[to, &entity[..], &["--describe"][..]].concat(), "").await;
+        assert_has(&described, &[config]);
+    }
 }
 
 async fn records_and_groups(jars: &str, to: &[&str; 2]) {
