@@ -13,6 +13,13 @@ use thalweg_metadata::feature::{
 };
 use thalweg_metadata::{MetadataVersion, VersionRange};
 
+/// The highest level of `group.version` that is served: 1 with the consumer protocol (KIP-848).
+pub const GROUP_VERSION_SERVED: i16 = 0;
+/// The highest level of `share.version` that is served: 1 with share groups (KIP-932).
+pub const SHARE_VERSION_SERVED: i16 = 0;
+/// The highest level of `streams.version` that is served: 1 with streams groups (KIP-1071).
+pub const STREAMS_VERSION_SERVED: i16 = 0;
+
 /// A feature, with the levels that are served.
 #[derive(Clone, Copy, Debug)]
 pub struct Feature {
@@ -25,8 +32,8 @@ pub struct Feature {
 }
 
 /// Every feature that is served.
-pub fn supported() -> [Feature; 4] {
-    [
+pub fn supported() -> Vec<Feature> {
+    let mut supported = vec![
         Feature {
             name: METADATA_VERSION,
             min: MetadataVersion::MINIMUM.level(),
@@ -36,7 +43,10 @@ pub fn supported() -> [Feature; 4] {
         Feature { name: TRANSACTION_VERSION, min: 0, max: 2 },
         // The controller's work (KIP-966): the broker only reports whether its last stop was clean.
         Feature { name: ELIGIBLE_LEADER_REPLICAS_VERSION, min: 0, max: 1 },
-    ]
+    ];
+    let protocols = PROTOCOLS.iter().filter(|protocol| protocol.served > 0);
+    supported.extend(protocols.map(|protocol| Feature { name: protocol.name, min: 0, max: protocol.served }));
+    supported
 }
 
 /// The same, in the form of a registration.
@@ -45,26 +55,43 @@ pub fn ranges() -> BTreeMap<String, VersionRange> {
 }
 
 /// The features of a new cluster of the embedded controller, besides its metadata version and `kraft.version`: those
-/// of Kafka's format that are served.
+/// of Kafka's format that are served. New clusters begin with the latest metadata version, with which Kafka's format has
+/// every feature at its latest level.
 pub fn of_new_clusters() -> BTreeMap<String, i16> {
-    BTreeMap::from([(TRANSACTION_VERSION.to_owned(), 2), (ELIGIBLE_LEADER_REPLICAS_VERSION.to_owned(), 1)])
+    let others = [(TRANSACTION_VERSION, 2), (ELIGIBLE_LEADER_REPLICAS_VERSION, 1)];
+    let protocols = PROTOCOLS.iter().map(|protocol| (protocol.name, protocol.served));
+    let features = others.into_iter().chain(protocols).filter(|(_, level)| *level > 0);
+    features.map(|(name, level)| (name.to_owned(), level)).collect()
 }
 
-/// A feature that is not served, up to the level that Kafka 4.3 knows, and its effect on users of this broker.
-struct Unserved {
+/// The feature of a group protocol: the level that is served, the one that Kafka 4.3 knows, and the effect on users of
+/// this broker where the cluster is above what is served.
+struct Protocol {
     name: &'static str,
-    max: i16,
+    served: i16,
+    known: i16,
     refused: &'static str,
 }
 
-const UNSERVED: [Unserved; 3] = [
-    Unserved {
+const PROTOCOLS: [Protocol; 3] = [
+    Protocol {
         name: GROUP_VERSION,
-        max: 1,
+        served: GROUP_VERSION_SERVED,
+        known: 1,
         refused: "consumers with group.protocol=consumer are refused; group.protocol=classic is served",
     },
-    Unserved { name: SHARE_VERSION, max: 1, refused: "share consumers are refused" },
-    Unserved { name: STREAMS_VERSION, max: 1, refused: "members of streams groups are refused" },
+    Protocol {
+        name: SHARE_VERSION,
+        served: SHARE_VERSION_SERVED,
+        known: 1,
+        refused: "share consumers are refused",
+    },
+    Protocol {
+        name: STREAMS_VERSION,
+        served: STREAMS_VERSION_SERVED,
+        known: 1,
+        refused: "members of streams groups are refused",
+    },
 ];
 
 /// The features that a broker reports to the controllers of a cluster.
@@ -91,10 +118,10 @@ impl Claims {
             if range.contains(level) {
                 continue;
             }
-            match UNSERVED.iter().find(|unserved| unserved.name == name && level <= unserved.max) {
-                Some(unserved) => {
+            match PROTOCOLS.iter().find(|protocol| protocol.name == name && level <= protocol.known) {
+                Some(protocol) => {
                     claims.ranges.insert(name.to_owned(), VersionRange { min: 0, max: level });
-                    claims.unserved.push((name.to_owned(), level, unserved.refused));
+                    claims.unserved.push((name.to_owned(), level, protocol.refused));
                 }
                 None => claims.beyond.push((name.to_owned(), level, range)),
             }
@@ -134,7 +161,8 @@ mod tests {
             assert!(claims.ranges[name].contains(level), "{name}");
         }
         let unserved: Vec<&str> = claims.unserved.iter().map(|(name, ..)| name.as_str()).collect();
-        assert_eq!(unserved, [GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION]);
+        let expected = PROTOCOLS.iter().filter(|protocol| protocol.served < protocol.known);
+        assert_eq!(unserved, expected.map(|protocol| protocol.name).collect::<Vec<_>>());
         assert_eq!(claims.beyond, []);
     }
 
@@ -146,13 +174,24 @@ mod tests {
     }
 
     #[test]
+    fn a_protocol_is_claimed_and_on_in_new_clusters_at_the_level_that_is_served() {
+        for protocol in &PROTOCOLS {
+            assert!((0..=protocol.known).contains(&protocol.served), "{}", protocol.name);
+            let served = ranges().get(protocol.name).map_or(0, |range| range.max);
+            assert_eq!(served, protocol.served, "{}", protocol.name);
+            assert_eq!(of_new_clusters().get(protocol.name).copied().unwrap_or(0), protocol.served);
+        }
+    }
+
+    #[test]
     fn a_level_that_nobody_knows_is_not_claimed() {
         let claims = Claims::of(&ranges(), [(METADATA_VERSION, 31), (SHARE_VERSION, 2), ("new", 1)]);
         assert_eq!(claims.ranges, ranges());
         let served = VersionRange { min: 7, max: 30 };
+        let share = ranges().get(SHARE_VERSION).copied().unwrap_or(VersionRange::DISABLED);
         let expected = [
             (METADATA_VERSION.to_owned(), 31, served),
-            (SHARE_VERSION.to_owned(), 2, VersionRange::DISABLED),
+            (SHARE_VERSION.to_owned(), 2, share),
             ("new".to_owned(), 1, VersionRange::DISABLED),
         ];
         assert_eq!(claims.beyond, expected);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use thalweg_metadata::{Endpoint, Image};
+use thalweg_metadata::{Endpoint, Image, VersionRange};
 use thalweg_record::ControlRecordType;
 use thalweg_wire::data::leader_change_message::Voter;
 use thalweg_wire::data::voters_record::{
@@ -168,9 +168,10 @@ fn start_error(failure: AppendFailure) -> StartError {
 /// A cluster whose features this node does not serve is not led by it.
 fn check_features(options: &ControllerOptions, image: &Image) -> Result<(), StartError> {
     for (feature, level) in image.features().iter() {
-        let served = options.supported_features.get(feature).is_some_and(|range| range.contains(level));
-        if !served && level != 0 {
-            return Err(StartError::UnservedFeature { feature: feature.to_owned(), level });
+        let served = options.supported_features.get(feature).copied().unwrap_or(VersionRange::DISABLED);
+        if !served.contains(level) && level != 0 {
+            let feature = feature.to_owned();
+            return Err(StartError::UnservedFeature { feature, level, served: served.max });
         }
     }
     Ok(())

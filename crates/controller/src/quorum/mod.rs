@@ -77,8 +77,12 @@ pub enum StartError {
         path.display()
     )]
     FormattedVersion { path: PathBuf, level: i16 },
-    #[error("feature {feature} is finalized at level {level}, which this node does not serve")]
-    UnservedFeature { feature: String, level: i16 },
+    #[error(
+        "feature {feature} is finalized at level {level}, and this node serves it up to level {served}: while Apache Kafka \
+         runs on this directory, use kafka-features.sh --bootstrap-server HOST:PORT downgrade --feature {feature}={served}, \
+         or leave the directory to Apache Kafka's controllers and join them with process.roles=broker"
+    )]
+    UnservedFeature { feature: String, level: i16, served: i16 },
     #[error("the task that opens the metadata log has failed")]
     Task,
 }

@@ -88,6 +88,45 @@ async fn a_version_with_which_no_cluster_is_begun_is_refused_by_name() {
     }
 }
 
+#[tokio::test]
+async fn a_group_protocol_goes_up_and_down_and_a_node_without_it_names_the_way_down() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let serving = |levels: &[(&str, i16)]| {
+        let mut options = options(dir.path());
+        for (name, max) in levels {
+            let range = thalweg_metadata::VersionRange { min: 0, max: *max };
+            options.supported_features.insert((*name).to_owned(), range);
+        }
+        Controller::start(options, Arc::new(Rules))
+    };
+    format(dir.path(), vec![level(feature::METADATA_VERSION, 30), level(feature::GROUP_VERSION, 1)]);
+    let controller = serving(&[(feature::GROUP_VERSION, 1)]).await.expect("it starts");
+    let bench = Bench { dir: tempfile::tempdir().expect("a directory"), controller: Arc::new(controller) };
+    let is_on = async || features(&bench).await.contains(&(feature::GROUP_VERSION.to_owned(), 1));
+    assert!(is_on().await, "it was formatted so");
+    let update = async |max_version_level, upgrade_type| {
+        let update = FeatureUpdateKey {
+            feature: feature::GROUP_VERSION.to_owned(),
+            max_version_level,
+            upgrade_type,
+            ..Default::default()
+        };
+        let request = UpdateFeaturesRequest { feature_updates: vec![update], ..Default::default() };
+        bench.send(request).await.error_code
+    };
+    let refused = thalweg_wire::ErrorCode::InvalidUpdateVersion.code();
+    assert_eq!(update(0, 1).await, refused, "that is no upgrade");
+    assert_eq!(update(0, 2).await, 0);
+    assert!(!is_on().await);
+    assert_eq!(update(2, 1).await, refused, "nobody knows it");
+    assert_eq!(update(1, 1).await, 0);
+    assert!(is_on().await);
+    bench.controller.shutdown().await;
+    let error = serving(&[]).await.expect_err("it is finalized").to_string();
+    assert!(error.contains("kafka-features.sh"), "{error}");
+    assert!(error.contains("downgrade --feature group.version=0"), "{error}");
+}
+
 /// What `kafka-storage format` of Apache Kafka makes of a directory.
 #[tokio::test(flavor = "multi_thread")]
 #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
