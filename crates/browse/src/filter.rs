@@ -1,5 +1,6 @@
 //! The condition of a search: cheap tests on bytes first, an expression last.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use memchr::memmem::Finder;
@@ -7,7 +8,8 @@ use thalweg_record::{Headers, Record};
 use thalweg_stream::expression::{Expression, NoExpression};
 use thalweg_stream::message::{Header, HeaderBuffer, Message};
 
-use crate::masking::TopicMasks;
+/// A header: its name, and its value as far as it may be seen.
+pub type MaskedHeader<'a> = (&'a [u8], Option<Cow<'a, [u8]>>);
 
 /// A test of a text.
 #[derive(Clone, Debug)]
@@ -88,8 +90,8 @@ pub struct Candidate<'a> {
     pub timestamp: i64,
     /// The offset.
     pub offset: i64,
-    /// The masks of headers.
-    pub masks: Option<&'a TopicMasks>,
+    /// The headers after masking, where rules may hide parts of them.
+    pub masked_headers: Option<&'a [MaskedHeader<'a>]>,
 }
 
 impl<'a> Candidate<'a> {
@@ -101,17 +103,16 @@ impl<'a> Candidate<'a> {
             headers: record.headers,
             timestamp: record.timestamp,
             offset: record.offset.0,
-            masks: None,
+            masked_headers: None,
         }
     }
 
     /// The headers, masked.
     pub fn headers(&self) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + use<'a> {
-        let masks = self.masks;
-        self.headers.map(move |header| {
-            let mask = masks.and_then(|masks| masks.header(header.key));
-            (header.key, header.value.map(|value| mask.unwrap_or(value)))
-        })
+        let plain = self.masked_headers.is_none().then_some(self.headers);
+        let plain = plain.into_iter().flatten().map(|header| (header.key, header.value));
+        let masked = self.masked_headers.into_iter().flatten();
+        plain.chain(masked.map(|(name, value)| (*name, value.as_deref())))
     }
 }
 

@@ -6,6 +6,8 @@ use serde::de::IgnoredAny;
 
 /// What indentation may add to a text, relative to it. Deep nesting of small values would grow a hundredfold.
 const GROWTH_MAX: usize = 8;
+/// JSON within a string within JSON: deeper than this, a string is replaced unread.
+const EMBEDDED_MAX: usize = 4;
 /// Texts of this size may grow beyond that.
 const GROWTH_FREE_BYTES: usize = 16 << 10;
 
@@ -78,9 +80,19 @@ pub trait Choose {
     fn is_chosen(&self, path: &[String]) -> bool;
 }
 
-/// Copies valid JSON to `out`, with chosen values replaced by `replacement`, itself JSON.
+/// Copies valid JSON to `out`, with chosen values replaced by `replacement`, itself JSON. A string that holds JSON with a chosen
+/// value is replaced as a whole, and so is one that begins as JSON and is not.
 pub fn replace(text: &str, choose: &impl Choose, replacement: &str, out: &mut Vec<u8>) {
-    let mut walk = Walk { text: text.as_bytes(), at: 0, path: Vec::new(), choose, replacement, out };
+    let mut walk = Walk {
+        text: text.as_bytes(),
+        at: 0,
+        path: Vec::new(),
+        level: 0,
+        has_chosen: false,
+        choose,
+        replacement,
+        out,
+    };
     walk.value(true);
     walk.blank(true);
 }
@@ -89,6 +101,10 @@ struct Walk<'a, C> {
     text: &'a [u8],
     at: usize,
     path: Vec<String>,
+    /// How many strings this text is within.
+    level: usize,
+    /// Whether something was chosen.
+    has_chosen: bool,
     choose: &'a C,
     replacement: &'a str,
     out: &'a mut Vec<u8>,
@@ -130,12 +146,49 @@ impl<C: Choose> Walk<'_, C> {
         &self.text[from..self.at]
     }
 
+    /// Whether a string holds JSON in which something is chosen, or in which that cannot be seen.
+    fn is_chosen_within(&self, string: &[u8]) -> bool {
+        if !string.iter().any(|byte| matches!(byte, b'{' | b'[' | b'\\')) {
+            return false;
+        }
+        let Ok(inner) = serde_json::from_slice::<String>(string) else { return true };
+        let begins_as_json = match inner.trim_start().as_bytes().first() {
+            Some(b'{') => true,
+            Some(b'[') => inner.contains('{'),
+            Some(b'"') => inner.contains(['{', '\\']),
+            _ => false,
+        };
+        if !begins_as_json {
+            return false;
+        }
+        let Some(text) = valid(inner.as_bytes()).filter(|_| self.level < EMBEDDED_MAX) else { return true };
+        let mut walk = Walk {
+            text: text.as_bytes(),
+            at: 0,
+            path: self.path.clone(),
+            level: self.level + 1,
+            has_chosen: false,
+            choose: self.choose,
+            replacement: "",
+            out: &mut Vec::new(),
+        };
+        walk.value(true);
+        walk.has_chosen
+    }
+
     /// A value; the text is valid, so it is what its first byte says. The check has bounded the depth.
     fn value(&mut self, keep: bool) {
         self.blank(keep);
         match self.peek() {
             b'"' => {
-                self.string(keep);
+                let (text, from) = (self.text, self.at);
+                self.string(false);
+                if keep && self.is_chosen_within(&text[from..self.at]) {
+                    self.has_chosen = true;
+                    self.out.extend_from_slice(self.replacement.as_bytes());
+                } else {
+                    self.copy(from, keep);
+                }
             }
             open @ (b'{' | b'[') => {
                 self.byte(keep);
@@ -157,6 +210,7 @@ impl<C: Choose> Walk<'_, C> {
                     self.blank(keep);
                     let hide = keep && (is_unreadable || self.choose.is_chosen(&self.path));
                     if hide {
+                        self.has_chosen = true;
                         self.out.extend_from_slice(self.replacement.as_bytes());
                     }
                     self.value(keep && !hide);
@@ -218,6 +272,29 @@ mod tests {
             assert_eq!(replaced(text), expected);
             assert!(valid(replaced(text).as_bytes()).is_some());
         }
+    }
+
+    #[test]
+    fn json_within_strings_is_searched() {
+        for (text, is_replaced) in [
+            (r#""{\"card\": 1}""#, true),
+            (r#""\u007b\"c\u0061rd\": 1\u007d""#, true),
+            (r#"" [{\"a\": {\"card\": 1}}]""#, true),
+            (r#""{\"a\": \"{\\\"card\\\": 1}\"}""#, true),
+            (r#""\"{\\\"card\\\": 1}\"""#, true),
+            (r#""{\"card\": 1""#, true),
+            (r#""\ud800{\"card\": 1}""#, true),
+            (r#""{\"a\": 1}""#, false),
+            (r#""[INFO] card""#, false),
+            (r#""a \\ b""#, false),
+        ] {
+            let expected = if is_replaced { r#""***""# } else { text };
+            assert_eq!(replaced(&format!(r#"{{"a":[{text}]}}"#)), format!(r#"{{"a":[{expected}]}}"#));
+            assert_eq!(replaced(text), expected);
+        }
+        let deep =
+            (0..8).fold("{\"card\":1}".to_owned(), |text, _| serde_json::to_string(&text).expect("text"));
+        assert_eq!(replaced(&deep), r#""***""#);
     }
 
     #[test]

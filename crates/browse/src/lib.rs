@@ -22,7 +22,7 @@ mod scan;
 mod search;
 pub mod show;
 
-pub use filter::{Candidate, Filter, HeaderTest, Outcome, Scratch, TextTest};
+pub use filter::{Candidate, Filter, HeaderTest, MaskedHeader, Outcome, Scratch, TextTest};
 pub use masking::{InvalidRule, Masking, TopicMasks};
 pub use message::{BatchFacts, Content, ControlKind, Message, MessageHeader, SchemaNote};
 pub use places::{NoSuchPlace, PlaceError};

@@ -8,8 +8,9 @@
 //! people\..*: key, value = <hidden>
 //! ```
 //!
-//! Hiding fails closed: if fields of a topic are hidden, a value that is not JSON is hidden as a whole, because nobody can say
-//! where the field is in it.
+//! Hiding fails closed: if fields of a topic are hidden, a value that is not JSON is hidden as a whole, because the field cannot be
+//! found in it. So is a key, or the value of a header, unless it is JSON or plain text, which has no fields. JSON within a string
+//! is searched, too.
 
 use std::fmt;
 
@@ -24,10 +25,12 @@ const RULES_MAX: usize = 1000;
 
 /// A rule that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("masking rule {line}: {reason}")]
+#[error("masking rule {line}, {rule:?}: {reason}")]
 pub struct InvalidRule {
     /// The line, from 1.
     pub line: usize,
+    /// The rule.
+    pub rule: String,
     /// The fault, and how to correct it.
     pub reason: String,
 }
@@ -77,16 +80,21 @@ impl Masking {
                 if rule.is_empty() || rule.starts_with('#') {
                     continue;
                 }
-                rules.push(Rule::parse(rule).map_err(|reason| InvalidRule { line: at + 1, reason })?);
+                let wrong = |reason| InvalidRule { line: at + 1, rule: rule.to_owned(), reason };
+                rules.push(Rule::parse(rule).map_err(wrong)?);
                 if rules.len() > RULES_MAX {
-                    return Err(InvalidRule {
-                        line: at + 1,
-                        reason: format!("at most {RULES_MAX} rules are allowed"),
-                    });
+                    return Err(wrong(format!("at most {RULES_MAX} rules are allowed")));
                 }
             }
         }
         Ok(Masking { rules })
+    }
+
+    /// These rules, and those of another text.
+    #[must_use]
+    pub fn and(mut self, other: Masking) -> Masking {
+        self.rules.extend(other.rules);
+        self
     }
 
     /// Whether there are no rules.
@@ -173,15 +181,42 @@ impl Hidden {
 }
 
 impl TopicMasks {
-    /// The replacement of a header's value, if that is hidden. Upper and lower case are the same.
-    pub fn header(&self, name: &[u8]) -> Option<&[u8]> {
-        let masked = self.headers.iter().find(|(masked, _)| masked.as_bytes().eq_ignore_ascii_case(name));
-        masked.map(|(_, text)| text.as_bytes())
+    /// Whether a part of a header may be hidden.
+    pub fn has_headers(&self) -> bool {
+        !self.headers.is_empty() || !self.fields.is_empty()
     }
 
-    /// The replacement of a key, if keys are hidden.
-    pub fn key(&self) -> Option<&[u8]> {
-        self.key.as_deref().map(str::as_bytes)
+    /// The masked form of a header's value; none if nothing of it is hidden. Upper and lower case are the same in names.
+    pub fn header(&self, name: &[u8], value: &[u8]) -> Option<Vec<u8>> {
+        let masked = self.headers.iter().find(|(masked, _)| masked.as_bytes().eq_ignore_ascii_case(name));
+        if let Some((_, text)) = masked {
+            return Some(text.as_bytes().to_vec());
+        }
+        let mut out = Vec::new();
+        self.part(value, &mut out).then_some(out)
+    }
+
+    /// Writes the masked form of a key to `out`; false if nothing of it is hidden.
+    pub fn key(&self, key: &[u8], out: &mut Vec<u8>) -> bool {
+        out.clear();
+        if let Some(text) = &self.key {
+            out.extend_from_slice(text.as_bytes());
+            return true;
+        }
+        self.part(key, out)
+    }
+
+    /// Hides fields in a key or a header, where plain text is usual, and has no fields.
+    fn part(&self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
+        if self.fields.is_empty() {
+            return false;
+        }
+        match json::valid(bytes) {
+            Some(text) => json::replace(text, self, &self.field_json, out),
+            None if is_plain(bytes) => return false,
+            None => out.extend_from_slice(self.field_text.as_bytes()),
+        }
+        true
     }
 
     /// Writes the masked form of a value to `out`; false if nothing of it is hidden.
@@ -212,6 +247,12 @@ impl Choose for TopicMasks {
     }
 }
 
+/// Text without the marks of a structure.
+fn is_plain(bytes: &[u8]) -> bool {
+    let text = std::str::from_utf8(bytes);
+    text.is_ok_and(|text| !text.contains(|c: char| c.is_control() || matches!(c, '{' | '[' | '<')))
+}
+
 fn last_line(error: &regex::Error) -> String {
     let text = error.to_string();
     text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
@@ -236,10 +277,13 @@ mod tests {
         assert_eq!(masked(rules, "payments", order).as_deref(), Some(expected));
         assert_eq!(masked(rules, "payments2", order), None);
         assert_eq!(masked(rules, "people.eu", "any").as_deref(), Some("<hidden>"));
-        let masks = Masking::parse(rules).expect("rules").of("people.eu").expect("masks");
-        assert_eq!((masks.key(), masks.header(b"token")), (Some(&b"<hidden>"[..]), None));
+        let (masks, mut key) =
+            (Masking::parse(rules).expect("rules").of("people.eu").expect("masks"), Vec::new());
+        assert!(masks.key(b"k", &mut key) && key == b"<hidden>");
+        assert_eq!(masks.header(b"token", b"x"), None);
         let masks = Masking::parse(rules).expect("rules").of("refunds").expect("masks");
-        assert_eq!((masks.key(), masks.header(b"TOKEN")), (None, Some(&b"***"[..])));
+        assert!(!masks.key(b"k", &mut key));
+        assert_eq!(masks.header(b"TOKEN", b"x").as_deref(), Some(&b"***"[..]));
     }
 
     #[test]
@@ -250,12 +294,29 @@ mod tests {
     }
 
     #[test]
+    fn fields_are_hidden_in_keys_and_headers_too() {
+        let masks = Masking::parse("t: card").expect("rules").of("t").expect("masks");
+        for (part, expected) in [
+            (&br#"{"card": 4711}"#[..], Some(&br#"{"card": "***"}"#[..])),
+            (b"customer-17", None),
+            (b"4711", Some(b"4711")),
+            (b"{'card': 4711}", Some(b"***")),
+            (b"<card>4711</card>", Some(b"***")),
+            (b"\x00\x00\x00\x00\x074711", Some(b"***")),
+        ] {
+            assert_eq!(masks.header(b"h", part).as_deref(), expected);
+            let mut key = Vec::new();
+            assert_eq!(masks.key(part, &mut key).then_some(&key[..]), expected);
+        }
+    }
+
+    #[test]
     fn mistakes_in_rules_are_named_with_their_line() {
         for (rules, expected) in [
-            ("t: a\nno colon", "masking rule 2: there is no colon"),
-            ("(: a", "masking rule 1: \"(\" is no regular expression: unclosed group"),
-            ("t: a,,b", "masking rule 1: a part is empty"),
-            ("t: header:", "masking rule 1: header: names no header"),
+            ("t: a\nno colon", "masking rule 2, \"no colon\": there is no colon"),
+            ("(: a", "masking rule 1, \"(: a\": \"(\" is no regular expression: unclosed group"),
+            ("t: a,,b", "masking rule 1, \"t: a,,b\": a part is empty"),
+            ("t: header:", "masking rule 1, \"t: header:\": header: names no header"),
         ] {
             let error = Masking::parse(rules).expect_err(rules).to_string();
             assert!(error.starts_with(expected), "{error}");

@@ -149,6 +149,15 @@ impl BatchFacts {
     }
 }
 
+impl SchemaNote {
+    /// Removes what a failed decoding says about the bytes. What the registry says stays.
+    pub(crate) fn hide(&mut self) {
+        if let Some(problem) = self.problem.as_mut().filter(|_| !self.kind.is_empty()) {
+            "it is not decoded, and so hidden as a whole".clone_into(problem);
+        }
+    }
+}
+
 impl Content {
     /// A copy of at most `bytes_max` bytes.
     pub(crate) fn copy(bytes: &[u8], bytes_max: usize) -> Content {

@@ -3,6 +3,7 @@
 //! A thread scans chunk after chunk, and passes matches on in pieces, so that a chunk with millions of matches needs no more
 //! memory than one with few. Every record checks whether the search has ended.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,7 @@ use thalweg_client::{Chunk, TopicPartition};
 use thalweg_record::{BatchHeader, DecompressBuffer, Offset, Record};
 use tokio::sync::mpsc;
 
-use crate::filter::{Candidate, Filter, Outcome, Scratch};
+use crate::filter::{Candidate, Filter, MaskedHeader, Outcome, Scratch};
 use crate::masking::TopicMasks;
 use crate::message::{BatchFacts, Content, Message, SchemaNote};
 use crate::registry::{Decoded, Decoder};
@@ -69,6 +70,7 @@ pub fn run(plan: &Plan, mut jobs: mpsc::Receiver<Job>, to: &mpsc::Sender<Found>)
         to,
         buffer: DecompressBuffer::default(),
         scratch: Scratch::default(),
+        masked_key: Vec::new(),
         masked: Vec::new(),
         key: Decoded::default(),
         value: Decoded::default(),
@@ -91,6 +93,7 @@ struct Scan<'a> {
     to: &'a mpsc::Sender<Found>,
     buffer: DecompressBuffer,
     scratch: Scratch,
+    masked_key: Vec<u8>,
     masked: Vec<u8>,
     key: Decoded,
     value: Decoded,
@@ -139,22 +142,26 @@ impl Scan<'_> {
         if !self.plan.filter.takes_time(record.timestamp) {
             return;
         }
-        let mut candidate = Candidate { masks: self.plan.masks.as_ref(), ..Candidate::of(record) };
+        let mut candidate = Candidate::of(record);
         // Taken for the time of this call, so that the candidate can borrow them.
-        let (mut key, mut value, mut masked) = (
-            std::mem::take(&mut self.key),
-            std::mem::take(&mut self.value),
-            std::mem::take(&mut self.masked),
-        );
+        let (mut key, mut value) = (std::mem::take(&mut self.key), std::mem::take(&mut self.value));
+        let (mut masked_key, mut masked) =
+            (std::mem::take(&mut self.masked_key), std::mem::take(&mut self.masked));
+        let masked_headers = self.plan.masks.as_ref().and_then(|masks| masked_headers(masks, record));
+        candidate.masked_headers = masked_headers.as_deref();
         let (mut key_note, mut value_note) = (None, None);
         if let Some(decoder) = &self.plan.decoder {
             (candidate.key, key_note) = decoded(decoder, record.key, &mut key);
             (candidate.value, value_note) = decoded(decoder, record.value, &mut value);
         }
         if let Some(masks) = &self.plan.masks {
-            if let (Some(mask), Some(_)) = (masks.key(), candidate.key) {
-                candidate.key = Some(mask);
-                key_note = None;
+            for note in [&mut key_note, &mut value_note].into_iter().flatten() {
+                note.hide();
+            }
+            if let Some(plain) = candidate.key
+                && masks.key(plain, &mut masked_key)
+            {
+                candidate.key = Some(&masked_key);
             }
             if let Some(plain) = candidate.value
                 && masks.value(plain, &mut masked)
@@ -175,7 +182,8 @@ impl Scan<'_> {
                 }
             }
         }
-        (self.key, self.value, self.masked) = (key, value, masked);
+        (self.key, self.value) = (key, value);
+        (self.masked_key, self.masked) = (masked_key, masked);
     }
 
     fn copy(
@@ -222,6 +230,21 @@ impl Scan<'_> {
             self.is_closed |= self.to.blocking_send(piece).is_err();
         }
     }
+}
+
+/// The headers of a record after masking, if any part of them may be hidden.
+fn masked_headers<'a>(masks: &TopicMasks, record: &Record<'a>) -> Option<Vec<MaskedHeader<'a>>> {
+    if !masks.has_headers() || record.headers.len() == 0 {
+        return None;
+    }
+    let masked = record.headers.map(|header| {
+        let value = header.value.map(|plain| match masks.header(header.key, plain) {
+            Some(masked) => Cow::Owned(masked),
+            None => Cow::Borrowed(plain),
+        });
+        (header.key, value)
+    });
+    Some(masked.collect())
 }
 
 /// The decoded form of a key or value, if it names a schema.
