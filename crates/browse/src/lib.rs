@@ -4,7 +4,7 @@
 //! - [`Filter`] is the condition, its cheap parts first; its expression is that of streams ([`thalweg_stream::expression`]).
 //! - [`Masking`] hides keys, values, fields and headers by rule, before a condition or a person sees them.
 //! - [`Message`] is a match with the facts of its batch; [`show`] renders it as JSON, text or hex.
-//! - [`Registry`] decodes values that were written with a schema registry.
+//! - [`Registry`] knows schemas, by which a [`Decoder`] turns Avro and Protobuf to JSON.
 //! - [`produce`] sends one message.
 //!
 //! Everything is bounded where it runs: matches, bytes per message and of all messages, time, threads. A search ends when it is
@@ -28,5 +28,5 @@ pub use message::{BatchFacts, Content, ControlKind, Message, MessageHeader, Sche
 pub use places::{NoSuchPlace, PlaceError};
 pub use produce::{NewMessage, ProduceError, Produced, produce};
 pub use query::{End, InvalidQuery, Limits, Query, Start};
-pub use registry::{InvalidRegistry, Registry};
+pub use registry::{Decoded, Decoder, InvalidRegistry, Registry};
 pub use search::{Ended, Event, PartitionProgress, Progress, Search, SearchError, Why};

@@ -1,10 +1,11 @@
 //! A schema registry: keys and values that begin with a zero and a schema's id (Confluent's wire format) are decoded to JSON.
 //!
-//! Avro is decoded, JSON Schema is JSON already. Protobuf is named, and its bytes are left as they are. Schemas are fetched once
-//! and kept, up to a limit; a failure is remembered for a while, so that a registry that is down is not asked for each message.
+//! Avro and Protobuf are decoded, JSON Schema is JSON already. Schemas are fetched once and kept, up to a limit; a failure is
+//! remembered for a while, so that a registry that is down is not asked for each message.
 
 mod avro;
 mod http;
+mod protobuf;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,34 +60,62 @@ struct Schema {
 #[derive(Debug)]
 enum Form {
     Avro(avro::Schema),
+    Protobuf(protobuf::Schema),
     Json,
     /// Why its messages are not decoded.
     Other(String),
 }
 
-/// A decoder for the threads of a search.
+/// A schema that another refers to.
+struct Reference {
+    /// The name by which it is referred to.
+    name: String,
+    text: String,
+}
+
+/// A decoder.
+#[derive(Debug)]
 pub struct Decoder {
     registry: Arc<Registry>,
-    runtime: Handle,
+    /// Where unknown schemas are fetched; without it, only those that are known are used.
+    runtime: Option<Handle>,
 }
 
 /// Memory for a decoded value.
 #[derive(Debug, Default)]
 pub struct Decoded {
+    /// The value.
     pub json: Vec<u8>,
 }
 
 impl Registry {
     /// The registry at an address, such as `http://localhost:8081`, or `https://user:password@host`.
     pub fn new(url: &str) -> Result<Registry, InvalidRegistry> {
-        Ok(Registry { http: Http::new(url)?, schemas: Mutex::default() })
+        Registry::with_login(url, None)
+    }
+
+    /// The registry at an address, with a login as `user:password`.
+    pub fn with_login(url: &str, login: Option<&str>) -> Result<Registry, InvalidRegistry> {
+        Ok(Registry { http: Http::new(url, login)?, schemas: Mutex::default() })
+    }
+
+    /// Fetches the schema that bytes name, unless it is known, so that a [`Decoder::of_known`] has it.
+    pub async fn prepare(&self, id: u32) {
+        // A failure is remembered, and the decoder reports it.
+        let _ = self.schema(id).await;
+    }
+
+    fn known(&self, id: u32) -> Option<Result<Arc<Schema>, String>> {
+        match self.schemas.lock().get(&id)? {
+            Entry::Known(schema) => Some(Ok(Arc::clone(schema))),
+            Entry::Failed(why, until) if *until > Instant::now() => Some(Err(why.clone())),
+            Entry::Failed(..) => None,
+        }
     }
 
     async fn schema(&self, id: u32) -> Result<Arc<Schema>, String> {
-        match self.schemas.lock().get(&id) {
-            Some(Entry::Known(schema)) => return Ok(Arc::clone(schema)),
-            Some(Entry::Failed(why, until)) if *until > Instant::now() => return Err(why.clone()),
-            _ => {}
+        if let Some(known) = self.known(id) {
+            return known;
         }
         let fetched = self.fetch(id).await;
         let mut schemas = self.schemas.lock();
@@ -107,35 +136,45 @@ impl Registry {
         let kind = answer["schemaType"].as_str().unwrap_or("AVRO").to_owned();
         let form = match kind.as_str() {
             "AVRO" => {
-                let mut texts = self.referred(&answer).await?;
+                let referred = self.referred(&answer).await?;
+                let mut texts: Vec<String> = referred.into_iter().map(|reference| reference.text).collect();
                 texts.push(text_of(&answer)?);
                 Form::Avro(
                     avro::Schema::parse(&texts)
                         .map_err(|reason| format!("its schema is unreadable: {reason}"))?,
                 )
             }
+            "PROTOBUF" => {
+                let referred = self.referred(&answer).await?;
+                let files = referred.into_iter().map(|reference| (reference.name, reference.text)).collect();
+                Form::Protobuf(
+                    protobuf::Schema::parse(text_of(&answer)?, files)
+                        .map_err(|reason| format!("its schema is unreadable: {reason}"))?,
+                )
+            }
             "JSON" => Form::Json,
-            other => Form::Other(format!("{other} is not decoded; Avro and JSON are")),
+            other => Form::Other(format!("{other} is not decoded; Avro, Protobuf and JSON are")),
         };
         Ok(Arc::new(Schema { kind, form }))
     }
 
     /// The schemas that one refers to, each after those that it refers to itself.
-    async fn referred(&self, answer: &Value) -> Result<Vec<String>, String> {
-        let mut texts = Vec::new();
+    async fn referred(&self, answer: &Value) -> Result<Vec<Reference>, String> {
+        let mut found = Vec::new();
         let mut known: Vec<(String, i64)> = Vec::new();
-        // Answers whose references are still to be followed, and the next of them.
-        let mut open: Vec<(Value, usize)> = vec![(answer.clone(), 0)];
-        while let Some((answer, next)) = open.pop() {
+        // Answers whose references are still to be followed with their names, and the next of them.
+        let mut open: Vec<(String, Value, usize)> = vec![(String::new(), answer.clone(), 0)];
+        while let Some((name, answer, next)) = open.pop() {
             let Some(reference) = answer["references"].get(next) else {
                 if !open.is_empty() {
-                    texts.push(text_of(&answer)?);
+                    found.push(Reference { name, text: text_of(&answer)? });
                 }
                 continue;
             };
+            let refers_to = reference["name"].as_str().unwrap_or_default().to_owned();
             let subject = reference["subject"].as_str().unwrap_or_default().to_owned();
             let version = reference["version"].as_i64().unwrap_or(-1);
-            open.push((answer.clone(), next + 1));
+            open.push((name, answer.clone(), next + 1));
             if known.contains(&(subject.clone(), version)) {
                 continue;
             }
@@ -144,9 +183,9 @@ impl Registry {
             }
             let path = format!("/subjects/{}/versions/{version}", http::escaped(&subject));
             known.push((subject, version));
-            open.push((self.http.get(&path).await?, 0));
+            open.push((refers_to, self.http.get(&path).await?, 0));
         }
-        Ok(texts)
+        Ok(found)
     }
 }
 
@@ -160,21 +199,38 @@ fn text_of(answer: &Value) -> Result<String, String> {
 impl Decoder {
     /// A decoder of a registry, for threads outside the runtime.
     pub fn new(registry: Arc<Registry>, runtime: Handle) -> Decoder {
-        Decoder { registry, runtime }
+        Decoder { registry, runtime: Some(runtime) }
+    }
+
+    /// A decoder that waits for nothing: schemas are fetched before, by [`Registry::prepare`].
+    pub fn of_known(registry: Arc<Registry>) -> Decoder {
+        Decoder { registry, runtime: None }
+    }
+
+    /// The id of the schema that bytes name.
+    pub fn schema_id(bytes: &[u8]) -> Option<u32> {
+        match bytes.first_chunk::<PREFIX_BYTES>()? {
+            [0, id @ ..] => Some(u32::from_be_bytes(*id)),
+            _ => None,
+        }
     }
 
     /// Decodes bytes that name a schema to `out`; none if they name none. A note with a problem leaves them undecoded.
     pub fn decode(&self, bytes: &[u8], out: &mut Decoded) -> Option<SchemaNote> {
-        let (prefix, body) = bytes.split_at_checked(PREFIX_BYTES)?;
-        let [0, id @ ..] = *prefix.first_chunk::<PREFIX_BYTES>()? else { return None };
-        let id = u32::from_be_bytes(id);
+        let id = Decoder::schema_id(bytes)?;
+        let body = &bytes[PREFIX_BYTES..];
         out.json.clear();
-        let schema = match self.runtime.block_on(self.registry.schema(id)) {
+        let schema = match &self.runtime {
+            Some(runtime) => runtime.block_on(self.registry.schema(id)),
+            None => self.registry.known(id).unwrap_or_else(|| Err("its schema was not fetched".to_owned())),
+        };
+        let schema = match schema {
             Ok(schema) => schema,
             Err(why) => return Some(SchemaNote { id, kind: String::new(), problem: Some(why) }),
         };
         let problem = match &schema.form {
             Form::Avro(schema) => schema.decode(body, &mut out.json).err(),
+            Form::Protobuf(schema) => schema.decode(body, &mut out.json).err(),
             Form::Json => {
                 out.json.extend_from_slice(body);
                 None

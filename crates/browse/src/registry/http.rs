@@ -39,7 +39,7 @@ impl std::fmt::Debug for Http {
 }
 
 impl Http {
-    pub fn new(url: &str) -> Result<Http, InvalidRegistry> {
+    pub fn new(url: &str, login: Option<&str>) -> Result<Http, InvalidRegistry> {
         let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
         let (user, rest) = match rest.rsplit_once('@') {
             Some((user, rest)) => (Some(user), rest),
@@ -72,7 +72,7 @@ impl Http {
         let connector =
             HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().build();
         let client = Client::builder(TokioExecutor::new()).build(connector);
-        let authorization = user.map(|user| format!("Basic {}", STANDARD.encode(user)));
+        let authorization = login.or(user).map(|user| format!("Basic {}", STANDARD.encode(user)));
         Ok(Http { base, authorization, client })
     }
 
@@ -140,11 +140,11 @@ mod tests {
 
     #[test]
     fn addresses_are_checked_and_passwords_are_not_shown() {
-        let http = Http::new("http://me:secret@registry:8081/").expect("an address");
+        let http = Http::new("http://me:secret@registry:8081/", None).expect("an address");
         assert_eq!(http.base, "http://registry:8081");
         assert!(!format!("{http:?}").contains("secret"));
         for wrong in ["registry:8081", "ftp://registry", "http://", "http://me:secret@", "http://a b"] {
-            let error = Http::new(wrong).expect_err(wrong).to_string();
+            let error = Http::new(wrong, None).expect_err(wrong).to_string();
             assert!(error.contains("expected http://HOST:PORT") && !error.contains("secret"), "{error}");
         }
         assert_eq!(escaped("a/b c?"), "a%2Fb%20c%3F");

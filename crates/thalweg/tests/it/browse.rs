@@ -572,7 +572,7 @@ fn values_of_a_schema_registry_are_decoded_masked_and_searched() {
             })
             .collect();
         assert_eq!(notes[&1], (7, "AVRO".to_owned(), String::new()));
-        assert!(notes[&2].1 == "PROTOBUF" && notes[&2].2.contains("not decoded"), "{notes:?}");
+        assert!(notes[&2].1 == "PROTOBUF" && notes[&2].2.contains("indexes of its message"), "{notes:?}");
         assert!(notes[&3].2.contains("404") && notes[&3].2.contains("Schema not found"), "{notes:?}");
         assert!(notes[&4].2.contains("ends early"), "{notes:?}");
         let second = Filter::expression("payload.id == 2 && payload.card == '4712'").expect("valid");

@@ -1,0 +1,288 @@
+//! Protobuf, decoded to JSON by a schema in the text of a `.proto` file with its imports.
+//!
+//! After the schema's id, a value says which message of the file it is: indexes of nested messages, as Confluent's serializers
+//! write them. Fields have the names of the file, as in Confluent's tools, so that rules and expressions name them as the schema
+//! does; fields without a value have their default. Numbers of 64 bits are numbers.
+//!
+//! Bytes and schemas of any client end up here, in the process of a broker. The compiler recurses as deep as a schema is nested, so
+//! it runs on a stack that is large enough for all that the size allows. The size of a decoded message is limited, because its
+//! parts take far more memory than their bytes; so is the output, because defaults take many characters and no bytes.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
+use protox::Compiler;
+use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
+
+/// The largest text of a schema and its imports.
+const SCHEMA_BYTES_MAX: usize = 2 << 20;
+/// The most opening brackets in it.
+const BRACKETS_MAX: usize = 20_000;
+/// The stack of the compiler: over 12 KiB for each bracket. Memory that is not used is not taken.
+const STACK_BYTES: usize = 256 << 20;
+/// The most indexes of a message. The compiler takes no deeper schemas.
+const DEPTH_MAX: usize = 32;
+/// The largest message that is decoded.
+const BODY_BYTES_MAX: usize = 1 << 20;
+/// The largest output.
+const OUTPUT_BYTES_MAX: usize = 16 << 20;
+/// The name of the schema among its imports, which cannot have it.
+const FILE: &str = "thalweg/schema of the message.proto";
+
+/// A schema.
+#[derive(Debug)]
+pub struct Schema {
+    pool: DescriptorPool,
+}
+
+impl Schema {
+    /// Reads a schema with its imports, by their names. Those of Google are known.
+    pub fn parse(text: String, imports: BTreeMap<String, String>) -> Result<Schema, String> {
+        let texts = || imports.values().chain([&text]);
+        let bytes: usize = texts().map(String::len).sum();
+        if bytes > SCHEMA_BYTES_MAX {
+            return Err(format!("it has more than {SCHEMA_BYTES_MAX} bytes"));
+        }
+        let is_bracket = |byte: &u8| matches!(byte, b'{' | b'[' | b'(' | b'<');
+        if texts().map(|text| text.bytes().filter(|byte| is_bracket(byte)).count()).sum::<usize>()
+            > BRACKETS_MAX
+        {
+            return Err(format!("it has more than {BRACKETS_MAX} brackets"));
+        }
+        let mut files = Files(imports);
+        files.0.insert(FILE.to_owned(), text);
+        let compiling = std::thread::Builder::new()
+            .name("browse-protobuf".to_owned())
+            .stack_size(STACK_BYTES)
+            .spawn(move || compile(files))
+            .map_err(|error| format!("no thread could be started: {error}"))?;
+        compiling.join().map_err(|_| "it cannot be compiled".to_owned())?
+    }
+
+    /// Decodes a value to JSON.
+    pub fn decode(&self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), String> {
+        let mut rest = bytes;
+        let message = self.message(&mut rest)?;
+        if rest.len() > BODY_BYTES_MAX {
+            return Err(format!("messages of more than {BODY_BYTES_MAX} bytes are not decoded"));
+        }
+        let decoded = DynamicMessage::decode(message, rest)
+            .map_err(|error| format!("it does not fit its schema: {error}"))?;
+        let options = SerializeOptions::new()
+            .stringify_64_bit_integers(false)
+            .use_proto_field_name(true)
+            .skip_default_fields(false);
+        let mut json = serde_json::Serializer::new(Bounded(out));
+        decoded
+            .serialize_with_options(&mut json, &options)
+            .map_err(|error| format!("it has no JSON: {error}"))
+    }
+
+    /// The message that the indexes at the beginning of a value name.
+    fn message(&self, rest: &mut &[u8]) -> Result<MessageDescriptor, String> {
+        let wrong = || "the indexes of its message are incomplete".to_owned();
+        let mut index = || usize::try_from(zigzag(rest)?).ok();
+        let count = index().ok_or_else(wrong)?;
+        if count > DEPTH_MAX {
+            return Err(format!("it names a message that is nested more than {DEPTH_MAX} deep"));
+        }
+        // A count of zero stands for the first message.
+        let first = if count == 0 { 0 } else { index().ok_or_else(wrong)? };
+        let file = self.pool.get_file_by_name(FILE).ok_or("its schema is empty")?;
+        let missing = |index| format!("its schema has no message {index}");
+        let mut message = file.messages().nth(first).ok_or_else(|| missing(first))?;
+        for _ in 1..count {
+            let at = index().ok_or_else(wrong)?;
+            // A map's entries are messages that the text does not have.
+            let nested = message.child_messages().filter(|nested| !nested.is_map_entry()).nth(at);
+            message = nested.ok_or_else(|| missing(at))?;
+        }
+        Ok(message)
+    }
+}
+
+/// A number in the encoding of Protobuf's sint32 and sint64.
+fn zigzag(rest: &mut &[u8]) -> Option<i64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (&byte, after) = rest.split_first()?;
+        *rest = after;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some((value >> 1) as i64 ^ -((value & 1) as i64));
+        }
+    }
+    None
+}
+
+fn compile(files: Files) -> Result<Schema, String> {
+    let mut resolver = ChainFileResolver::new();
+    resolver.add(files);
+    resolver.add(GoogleFileResolver::new());
+    let mut compiler = Compiler::with_file_resolver(resolver);
+    compiler.include_imports(true).open_file(FILE).map_err(|error| error.to_string())?;
+    Ok(Schema { pool: compiler.descriptor_pool() })
+}
+
+/// The texts of files, by name.
+struct Files(BTreeMap<String, String>);
+
+impl FileResolver for Files {
+    fn open_file(&self, name: &str) -> Result<File, protox::Error> {
+        match self.0.get(name) {
+            Some(text) => File::from_source(name, text),
+            None => Err(protox::Error::file_not_found(name)),
+        }
+    }
+}
+
+/// Memory that takes no more than the limit.
+struct Bounded<'a>(&'a mut Vec<u8>);
+
+impl Write for Bounded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > OUTPUT_BYTES_MAX {
+            return Err(io::Error::other(format!("it would have more than {OUTPUT_BYTES_MAX} bytes")));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    const ORDER: &str = r#"
+        syntax = "proto3";
+        package shop;
+        import "money.proto";
+        import "google/protobuf/timestamp.proto";
+        message Other { string a = 1; }
+        message Order {
+          message Line { string item_name = 1; Line next = 2; }
+          int64 id = 1;
+          money.Amount total = 2;
+          repeated Line lines = 3;
+          map<string, int32> tags = 4;
+          bytes raw = 5;
+          oneof kind { string card_number = 6; bool cash = 7; }
+          google.protobuf.Timestamp at = 8;
+          State state = 9;
+          optional string note = 10;
+        }
+        enum State { OPEN = 0; PAID = 1; }
+    "#;
+    const MONEY: &str =
+        "syntax = \"proto3\"; package money; message Amount { sint32 cents = 1; double rate = 2; }";
+
+    fn schema(text: &str) -> Result<Schema, String> {
+        Schema::parse(text.to_owned(), BTreeMap::from([("money.proto".to_owned(), MONEY.to_owned())]))
+    }
+
+    fn decoded(schema: &Schema, bytes: &[u8]) -> Result<String, String> {
+        let mut out = Vec::new();
+        schema.decode(bytes, &mut out)?;
+        Ok(String::from_utf8(out).expect("text"))
+    }
+
+    #[test]
+    fn a_message_is_decoded_by_its_indexes_and_imports() {
+        let schema = schema(ORDER).expect("a schema");
+        // Message 1 of the file; then id 7, total { cents -5 }, a line, a tag, bytes, the card, a time.
+        let bytes = [
+            &[2, 2, 8, 7, 18, 2, 8, 9][..],
+            &[26, 3, 10, 1, b'x', 34, 5, 10, 1, b'k', 16, 3],
+            &[42, 2, 1, 255, 50, 4, b'4', b'7', b'1', b'1', 66, 2, 8, 60, 72, 1],
+        ]
+        .concat();
+        let expected = r#"{"id":7,"total":{"cents":-5,"rate":0.0},"lines":[{"item_name":"x"}],"tags":{"k":3},"raw":"Af8=","card_number":"4711","at":"1970-01-01T00:01:00Z","state":"PAID"}"#;
+        let json: serde_json::Value =
+            serde_json::from_str(&decoded(&schema, &bytes).expect("a message")).expect("JSON");
+        assert_eq!(json, serde_json::from_str::<serde_json::Value>(expected).expect("JSON"));
+        // A nested message, and the short form of the first message.
+        assert_eq!(decoded(&schema, &[4, 2, 0, 10, 1, b'y']).as_deref(), Ok(r#"{"item_name":"y"}"#));
+        assert_eq!(decoded(&schema, &[0, 10, 1, b'z']).as_deref(), Ok(r#"{"a":"z"}"#));
+        for (wrong, expected) in [
+            (&[2, 4][..], "no message 2"),
+            (&[4, 2], "indexes"),
+            (&[4, 2, 2], "no message 1"),
+            (&[], "indexes"),
+            (&[1], "indexes"),
+            (&[0, 10, 200], "does not fit"),
+            (&[254, 255, 255, 255, 15], "deep"),
+        ] {
+            let error = decoded(&schema, wrong).expect_err("it is wrong");
+            assert!(error.contains(expected), "{wrong:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_schema_with_a_fault_is_named() {
+        assert!(schema("syntax = \"proto3\"; message A { B b = 1; }").expect_err("unknown").contains('B'));
+        assert!(
+            schema("import \"absent.proto\"; message A {}").expect_err("missing").contains("absent.proto")
+        );
+        assert!(schema("messag A {}").is_err());
+    }
+
+    #[test]
+    fn hostile_schemas_and_messages_cost_no_more_than_the_limits() {
+        let nested = |depth: usize| {
+            format!("syntax = \"proto3\"; {} {}", "message A {".repeat(depth), "}".repeat(depth))
+        };
+        schema(&nested(10)).expect("it is not too deep");
+        assert!(schema(&nested(BRACKETS_MAX - 100)).expect_err("deep").contains("recursion limit"));
+        assert!(schema(&nested(BRACKETS_MAX + 1)).expect_err("large").contains("brackets"));
+        let deep =
+            format!("message A {{ optional int32 a = 1 [(x) = {}]; }}", "{a ".repeat(BRACKETS_MAX - 100));
+        assert!(schema(&deep).is_err());
+        let fields: String =
+            (2..2000).map(|number| format!("int64 a_field_with_a_long_name_{number} = {number};")).collect();
+        let wide = schema(&format!("syntax = \"proto3\"; message A {{ repeated A more = 1; {fields} }}"))
+            .expect("a schema");
+        let many = [&[0][..], &[10, 0].repeat(100_000)].concat();
+        assert!(decoded(&wide, &many).expect_err("large").contains("more than"));
+        let deep = schema("syntax = \"proto3\"; message A { A next = 1; }").expect("a schema");
+        let mut body = Vec::new();
+        for _ in 0..200 {
+            let mut outer = vec![10];
+            let mut length = body.len();
+            while length >= 0x80 {
+                outer.push((length & 0x7f) as u8 | 0x80);
+                length >>= 7;
+            }
+            outer.push(length as u8);
+            body = [outer, body].concat();
+        }
+        assert!(decoded(&deep, &[&[0][..], &body].concat()).is_err());
+    }
+
+    #[test]
+    fn random_bytes_are_an_error_or_valid_json() {
+        let schema = schema(ORDER).expect("a schema");
+        let mut random = StdRng::seed_from_u64(7);
+        let (mut right, tags) = (0, [8, 18, 26, 34, 42, 50, 56, 66, 72, 82]);
+        for case in 0..20_000 {
+            let mut bytes = vec![2, 2];
+            for _ in 0..random.random_range(0..12) {
+                bytes.push(tags[random.random_range(0..tags.len())]);
+                let length = random.random_range(0..4u8);
+                bytes.push(length);
+                bytes.extend((0..length).map(|_| random.random_range(0..100u8)));
+            }
+            if let Ok(json) = decoded(&schema, &bytes) {
+                right += 1;
+                assert!(crate::json::valid(json.as_bytes()).is_some(), "case {case}: {json}");
+            }
+        }
+        assert!(right > 1000, "{right} were decoded");
+    }
+}
