@@ -11,12 +11,15 @@ mod configs;
 mod features;
 mod group_offsets;
 mod groups;
+mod hanging;
 mod log_dirs;
 mod nodes;
 mod partitions;
+mod placement;
 mod quorum;
 mod quotas;
 mod reassignments;
+mod throttles;
 mod tokens;
 mod topics;
 mod transactions;
@@ -43,11 +46,14 @@ pub use groups::{
     GroupDescription, GroupFilter, GroupKind, GroupListing, GroupMember, MemberToRemove, StreamsTask,
     StreamsTaskRole, Subtopology,
 };
+pub use hanging::{HangingTransactions, OpenTransaction};
 pub use log_dirs::{LogDir, LogDirReplica, Replica};
 pub use partitions::Election;
+pub use placement::{Assignment, Place, PlannedMove, PlannedMoves, TooFewBrokers, planned_moves, spread};
 pub use quorum::{ControllerEndpoint, QuorumDescription, QuorumReplica};
 pub use quotas::{QuotaChanges, QuotaEntity, QuotaEntityKind, QuotaFilter, QuotaMatch, Quotas};
 pub use reassignments::PartitionReassignment;
+pub use throttles::ReplicaBytes;
 pub use tokens::{DelegationToken, NewDelegationToken};
 pub use topics::{ClusterDescription, CreatedTopic, NewTopic};
 pub use transactions::{

@@ -159,14 +159,15 @@ mod waits;
 
 pub use address::bootstrap_servers;
 pub use admin::{
-    AbortTransaction, ActiveProducer, Admin, ClusterDescription, ConfigChange, ConfigEntry, ConfigOperation,
-    ConfigResource, ConfigResourceKind, ConfigSource, ControllerEndpoint, CreatedTopic, DelegationToken,
-    DescribeConfigs, Election, Feature, FeatureChange, FeatureUpdate, Features, FencedProducer,
-    GroupDescription, GroupFilter, GroupKind, GroupListing, GroupMember, LogDir, LogDirReplica,
-    MemberToRemove, NewDelegationToken, NewTopic, Outcomes, PartitionReassignment, QuorumDescription,
-    QuorumReplica, QuotaChanges, QuotaEntity, QuotaEntityKind, QuotaFilter, QuotaMatch, Quotas, Replica,
-    SCRAM_ITERATIONS, ShareOffset, StreamsTask, StreamsTaskRole, Subtopology, TransactionDescription,
-    TransactionFilter, TransactionListing, UserCredentials,
+    AbortTransaction, ActiveProducer, Admin, Assignment, ClusterDescription, ConfigChange, ConfigEntry,
+    ConfigOperation, ConfigResource, ConfigResourceKind, ConfigSource, ControllerEndpoint, CreatedTopic,
+    DelegationToken, DescribeConfigs, Election, Feature, FeatureChange, FeatureUpdate, Features,
+    FencedProducer, GroupDescription, GroupFilter, GroupKind, GroupListing, GroupMember, HangingTransactions,
+    LogDir, LogDirReplica, MemberToRemove, NewDelegationToken, NewTopic, OpenTransaction, Outcomes,
+    PartitionReassignment, Place, PlannedMove, PlannedMoves, QuorumDescription, QuorumReplica, QuotaChanges,
+    QuotaEntity, QuotaEntityKind, QuotaFilter, QuotaMatch, Quotas, Replica, ReplicaBytes, SCRAM_ITERATIONS,
+    ShareOffset, StreamsTask, StreamsTaskRole, Subtopology, TooFewBrokers, TransactionDescription,
+    TransactionFilter, TransactionListing, UserCredentials, planned_moves, spread,
 };
 pub use byte_stream::ByteStream;
 pub use cluster::{Cluster, CoordinatorKind, WeakCluster};

@@ -1,27 +1,16 @@
 //! Moves of replicas between brokers: a plan that is shown first, its execution with a throttle, its progress.
 
-pub mod plan;
-
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use thalweg_client::{
-    Admin, ClientError, ConfigChange, ConfigOperation, ConfigResource, Metadata, TopicPartition,
-};
-use thalweg_config::{EffectiveTopicConfig, ReplicationSettings};
+use thalweg_client::{Admin, Assignment, ClientError, Metadata, PlannedMoves, TopicPartition};
 
 use super::failure::Failed;
 use super::output::{Column, Output};
 use super::settle::{dry_run, fail_with};
-use plan::Assignment;
-
-const LEADER_RATE: &str = ReplicationSettings::leader_throttled_rate.name();
-const FOLLOWER_RATE: &str = ReplicationSettings::follower_throttled_rate.name();
-const LEADER_REPLICAS: &str = EffectiveTopicConfig::leader_throttled.name();
-const FOLLOWER_REPLICAS: &str = EffectiveTopicConfig::follower_throttled.name();
 
 /// Interval at which progress is looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -38,37 +27,6 @@ pub struct Execution {
     /// Wait until the moves are done, and then remove the throttle. Ctrl-C ends the wait, not the moves.
     #[arg(long, requires = "execute")]
     wait: bool,
-}
-
-/// A partition that moves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Move {
-    /// The replicas before.
-    pub from: Vec<i32>,
-    /// The replicas after.
-    pub to: Vec<i32>,
-}
-
-impl Move {
-    fn adding(&self) -> Vec<i32> {
-        self.to.iter().copied().filter(|id| !self.from.contains(id)).collect()
-    }
-
-    fn removing(&self) -> Vec<i32> {
-        self.from.iter().copied().filter(|id| !self.to.contains(id)).collect()
-    }
-}
-
-/// Partitions that move.
-pub type Moves = BTreeMap<TopicPartition, Move>;
-
-/// The partitions whose replicas differ.
-pub fn moves(current: &Assignment, planned: Assignment) -> Moves {
-    let moving = planned.into_iter().filter_map(|(at, to)| {
-        let from = current.get(&at)?.clone();
-        (from != to).then_some((at, Move { from, to }))
-    });
-    moving.collect()
 }
 
 /// The replicas of partitions, as the metadata has them.
@@ -94,7 +52,7 @@ const COLUMNS: [Column<'_>; 6] = [
 
 impl Execution {
     /// Shows a plan, and executes it if that is wanted.
-    pub async fn run(&self, admin: &Admin, output: &Output, moves: &Moves) -> anyhow::Result<()> {
+    pub async fn run(&self, admin: &Admin, output: &Output, moves: &PlannedMoves) -> anyhow::Result<()> {
         let rows: Vec<serde_json::Value> = moves
             .iter()
             .map(|(at, one)| {
@@ -118,13 +76,13 @@ impl Execution {
             return Ok(());
         }
         if let Some(rate) = self.throttle {
-            throttle(admin, moves, rate).await?;
+            admin.throttle_moves(moves, rate).await?;
         }
         let targets = moves.iter().map(|(at, one)| (at.clone(), Some(one.to.clone()))).collect();
         let results = admin.alter_reassignments(&targets).await?;
         let errors: Vec<ClientError> = results.into_values().filter_map(Result::err).collect();
         if errors.len() == moves.len() && self.throttle.is_some() {
-            end_throttle(admin, moves.keys()).await?;
+            admin.end_throttles(moves.keys()).await?;
         }
         fail_with(errors)?;
         if !self.wait {
@@ -136,7 +94,7 @@ impl Execution {
         }
         wait(admin, moves).await?;
         if self.throttle.is_some() {
-            end_throttle(admin, moves.keys()).await?;
+            admin.end_throttles(moves.keys()).await?;
         }
         say("The moves are done.");
         Ok(())
@@ -149,7 +107,7 @@ fn say(text: &str) {
 }
 
 /// Waits until no partition moves any more, and fails if one has not got its replicas.
-async fn wait(admin: &Admin, moves: &Moves) -> anyhow::Result<()> {
+async fn wait(admin: &Admin, moves: &PlannedMoves) -> anyhow::Result<()> {
     let partitions: Vec<TopicPartition> = moves.keys().cloned().collect();
     let mut last = None;
     loop {
@@ -184,53 +142,4 @@ async fn wait(admin: &Admin, moves: &Moves) -> anyhow::Result<()> {
         Failed(format!("{at} has not got the planned replicas: its move was cancelled or changed"))
     };
     fail_with(wrong.iter().map(what).collect())
-}
-
-/// Limits the copying of moves, as kafka-reassign-partitions does: a rate for each broker, for these replicas only.
-async fn throttle(admin: &Admin, moves: &Moves, rate: u64) -> anyhow::Result<()> {
-    let set = |name: &str, value: String| ConfigChange {
-        name: name.to_owned(),
-        operation: ConfigOperation::Set(value),
-    };
-    let mut changes: BTreeMap<ConfigResource, Vec<ConfigChange>> = BTreeMap::new();
-    let mut replicas: BTreeMap<&str, (Vec<String>, Vec<String>)> = BTreeMap::new();
-    for (at, one) in moves.iter().filter(|(_, one)| !one.adding().is_empty()) {
-        let (leaders, followers) = replicas.entry(&at.topic).or_default();
-        leaders.extend(one.from.iter().map(|id| format!("{}:{id}", at.partition)));
-        followers.extend(one.adding().iter().map(|id| format!("{}:{id}", at.partition)));
-        for id in one.from.iter().chain(&one.adding()) {
-            let of_broker = vec![set(LEADER_RATE, rate.to_string()), set(FOLLOWER_RATE, rate.to_string())];
-            changes.insert(ConfigResource::Broker(*id), of_broker);
-        }
-    }
-    for (topic, (leaders, followers)) in replicas {
-        let of_topic =
-            vec![set(LEADER_REPLICAS, leaders.join(",")), set(FOLLOWER_REPLICAS, followers.join(","))];
-        changes.insert(ConfigResource::Topic(topic.to_owned()), of_topic);
-    }
-    alter(admin, &changes).await
-}
-
-/// Removes the limits of all brokers, and of the topics of these partitions.
-pub async fn end_throttle<'a>(
-    admin: &Admin,
-    partitions: impl IntoIterator<Item = &'a TopicPartition>,
-) -> anyhow::Result<()> {
-    let delete = |name: &str| ConfigChange { name: name.to_owned(), operation: ConfigOperation::Delete };
-    let mut changes: BTreeMap<ConfigResource, Vec<ConfigChange>> = BTreeMap::new();
-    for broker in admin.describe_cluster().await?.brokers {
-        let of_broker = vec![delete(LEADER_RATE), delete(FOLLOWER_RATE)];
-        changes.insert(ConfigResource::Broker(broker.id), of_broker);
-    }
-    for at in partitions {
-        let of_topic = || vec![delete(LEADER_REPLICAS), delete(FOLLOWER_REPLICAS)];
-        changes.entry(ConfigResource::Topic(at.topic.to_string())).or_insert_with(of_topic);
-    }
-    alter(admin, &changes).await
-}
-
-async fn alter(admin: &Admin, changes: &BTreeMap<ConfigResource, Vec<ConfigChange>>) -> anyhow::Result<()> {
-    let results = admin.alter_configs(changes, false).await?;
-    let errors: Vec<ClientError> = results.into_values().filter_map(Result::err).collect();
-    fail_with(errors)
 }

@@ -2,12 +2,11 @@
 
 use clap::Args;
 use serde_json::json;
-use thalweg_client::Admin;
+use thalweg_client::{Admin, Assignment, planned_moves, spread};
 
 use crate::cli::connect::Connect;
 use crate::cli::failure::Failed;
-use crate::cli::moving::plan::{Assignment, spread};
-use crate::cli::moving::{Execution, current, moves};
+use crate::cli::moving::{Execution, current};
 use crate::cli::output::Output;
 use crate::cli::topic::{all_partitions, places};
 
@@ -36,7 +35,7 @@ impl Decommission {
         now.retain(|_, replicas| replicas.contains(&self.broker));
         let places = places(&admin, &[], &[self.broker]).await?;
         let planned = spread(&now, &places, None)?;
-        self.execution.run(&admin, &self.output, &moves(&now, planned)).await
+        self.execution.run(&admin, &self.output, &planned_moves(&now, planned)).await
     }
 }
 

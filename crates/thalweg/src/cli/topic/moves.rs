@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{ArgGroup, Args};
 use serde_json::json;
-use thalweg_client::{Admin, Metadata, PartitionReassignment, TopicPartition};
+use thalweg_client::{Admin, Assignment, Metadata, Place, TopicPartition, planned_moves, spread};
 
 use crate::cli::connect::Connect;
 use crate::cli::failure::{Failed, Usage};
-use crate::cli::moving::plan::{Assignment, Place, spread};
-use crate::cli::moving::{Execution, current, end_throttle, moves};
+use crate::cli::moving::{Execution, current};
 use crate::cli::output::{Column, Output};
 use crate::cli::partitions::{Partitions, resolve};
 use crate::cli::settle::settle;
@@ -91,7 +90,7 @@ impl Move {
                 (now, planned)
             }
         };
-        self.execution.run(&admin, &self.output, &moves(&now, planned)).await
+        self.execution.run(&admin, &self.output, &planned_moves(&now, planned)).await
     }
 
     async fn planned(&self, admin: &Admin, now: &Assignment) -> anyhow::Result<Assignment> {
@@ -186,7 +185,8 @@ impl Moves {
     pub async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let going = admin.list_reassignments(None).await?;
-        let copied = copied(&admin, &going).await;
+        let partitions: Vec<TopicPartition> = going.keys().cloned().collect();
+        let bytes = admin.replica_bytes(&partitions).await.unwrap_or_default();
         let rows: Vec<serde_json::Value> = going
             .iter()
             .map(|(at, one)| {
@@ -196,7 +196,7 @@ impl Moves {
                     "replicas": one.target(),
                     "adding": one.adding,
                     "removing": one.removing,
-                    "copied_percent": copied.get(at),
+                    "copied_percent": one.copied_percent(at, &bytes),
                 })
             })
             .collect();
@@ -210,36 +210,8 @@ impl Moves {
             return Err(Failed(why).into());
         }
         let metadata = admin.cluster().refresh_all().await?;
-        end_throttle(&admin, &all(&metadata)).await
+        Ok(admin.end_throttles(&all(&metadata)).await?)
     }
-}
-
-/// How much of each moving partition its new replicas have, in percent. Unknown where a broker does not say.
-async fn copied(
-    admin: &Admin,
-    going: &BTreeMap<TopicPartition, PartitionReassignment>,
-) -> BTreeMap<TopicPartition, i64> {
-    let partitions: Vec<TopicPartition> = going.keys().cloned().collect();
-    if partitions.is_empty() {
-        return BTreeMap::new();
-    }
-    let Ok(described) = admin.describe_log_dirs(None, Some(&partitions)).await else {
-        return BTreeMap::new();
-    };
-    let mut bytes: BTreeMap<(i32, TopicPartition), i64> = BTreeMap::new();
-    for (broker, dirs) in described {
-        for dir in dirs.into_iter().flatten().filter_map(|(_, dir)| dir.ok()) {
-            let present = dir.replicas.into_iter().filter(|(_, replica)| !replica.is_future);
-            bytes.extend(present.map(|(at, replica)| ((broker, at), replica.bytes)));
-        }
-    }
-    let progress = going.iter().filter_map(|(at, one)| {
-        let of = |id: &i32| bytes.get(&(*id, at.clone())).copied();
-        let whole = one.replicas.iter().filter(|id| !one.adding.contains(id)).filter_map(of).max()?;
-        let least = one.adding.iter().map(|id| of(id).unwrap_or(0)).min()?;
-        Some((at.clone(), if whole == 0 { 100 } else { (least * 100 / whole).min(100) }))
-    });
-    progress.collect()
 }
 
 /// Cancel moves: the partitions stay where they were.

@@ -1,14 +1,10 @@
 //! `transaction find-hanging`: open transactions of partitions that no coordinator will end.
-//!
-//! As Kafka's tool does it: an open transaction whose last record is older than the longest timeout that brokers allow,
-//! and whose coordinator does not know the producer, or knows it without this partition.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use serde_json::json;
-use thalweg_client::{ActiveProducer, Admin, ClientError, TopicPartition, TransactionFilter};
+use thalweg_client::{Admin, HangingTransactions, TopicPartition};
 
 use crate::cli::connect::Connect;
 use crate::cli::moment;
@@ -54,9 +50,6 @@ const COLUMNS: [Column<'_>; 7] = [
     ("LAST-TIME", "last_time"),
 ];
 
-/// An open transaction in a partition.
-type Open = (TopicPartition, ActiveProducer);
-
 impl FindHanging {
     /// Finds and shows them.
     pub async fn run(&self) -> anyhow::Result<()> {
@@ -64,18 +57,9 @@ impl FindHanging {
         let partitions = self.partitions(&admin).await?;
         let oldest =
             moment::now_ms() - i64::try_from(self.max_transaction_timeout.as_millis()).unwrap_or(i64::MAX);
-        let (mut candidates, mut errors) = (Vec::new(), Vec::new());
-        for (at, producers) in admin.describe_producers(&partitions).await? {
-            match producers {
-                Ok(producers) => candidates.extend(open_since(&at, producers, oldest)),
-                Err(error) => errors.push(error),
-            }
-        }
-        let hanging = match candidates.is_empty() {
-            true => Vec::new(),
-            false => hanging(&admin, candidates, &mut errors).await?,
-        };
-        let rows: Vec<serde_json::Value> = hanging
+        let HangingTransactions { found, errors } =
+            admin.find_hanging_transactions(&partitions, oldest).await?;
+        let rows: Vec<serde_json::Value> = found
             .iter()
             .map(|(at, producer)| {
                 json!({
@@ -113,52 +97,4 @@ impl FindHanging {
         }
         Ok(found)
     }
-}
-
-fn open_since(
-    at: &TopicPartition,
-    producers: Vec<ActiveProducer>,
-    oldest: i64,
-) -> impl Iterator<Item = Open> {
-    let is_old = move |producer: &ActiveProducer| {
-        producer.transaction_start.is_some() && producer.last_timestamp < oldest
-    };
-    let at = at.clone();
-    producers.into_iter().filter(is_old).map(move |producer| (at.clone(), producer))
-}
-
-/// Those that no coordinator will end.
-async fn hanging(
-    admin: &Admin,
-    candidates: Vec<Open>,
-    errors: &mut Vec<ClientError>,
-) -> anyhow::Result<Vec<Open>> {
-    let producer_ids: BTreeSet<i64> = candidates.iter().map(|(_, producer)| producer.producer_id).collect();
-    let filter = TransactionFilter { producer_ids: producer_ids.into_iter().collect(), ..Default::default() };
-    let mut ids = BTreeMap::new();
-    for listed in admin.list_transactions(&filter).await?.into_values() {
-        // A coordinator that does not answer may know the transaction: without it, all would seem to hang.
-        ids.extend(listed?.into_iter().map(|one| (one.producer_id, one.transactional_id)));
-    }
-    let names: Vec<String> = ids.values().cloned().collect();
-    let mut described = admin.describe_transactions(&names).await;
-    let mut known: BTreeMap<i64, BTreeSet<TopicPartition>> = BTreeMap::new();
-    let mut unclear = BTreeSet::new();
-    for (producer_id, id) in &ids {
-        match described.remove(id) {
-            Some(Ok(one)) => {
-                known.insert(*producer_id, one.partitions.into_iter().collect());
-            }
-            Some(Err(error)) => {
-                errors.push(error);
-                unclear.insert(*producer_id);
-            }
-            None => {}
-        }
-    }
-    let is_hanging = |(at, producer): &Open| {
-        !unclear.contains(&producer.producer_id)
-            && known.get(&producer.producer_id).is_none_or(|partitions| !partitions.contains(at))
-    };
-    Ok(candidates.into_iter().filter(is_hanging).collect())
 }

@@ -1,11 +1,11 @@
-//! Where replicas go: pure. Replicas on allowed brokers stay, as far as brokers are left with about the same number
+//! A plan of where replicas go: pure. Replicas on allowed brokers stay, as far as brokers are left with about the same number
 //! of them; the others go to the brokers with the fewest, in other racks where that is possible.
 
 use std::collections::BTreeMap;
 
-use thalweg_client::TopicPartition;
+use crate::offsets::TopicPartition;
 
-/// The replicas of each partition.
+/// The replicas of partitions.
 pub type Assignment = BTreeMap<TopicPartition, Vec<i32>>;
 
 /// A broker that may get replicas.
@@ -27,6 +27,39 @@ pub struct TooFewBrokers {
     pub factor: usize,
     /// The brokers.
     pub brokers: usize,
+}
+
+/// A partition whose replicas are to move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedMove {
+    /// The replicas before.
+    pub from: Vec<i32>,
+    /// The replicas after.
+    pub to: Vec<i32>,
+}
+
+impl PlannedMove {
+    /// Brokers that get a replica.
+    pub fn adding(&self) -> Vec<i32> {
+        self.to.iter().copied().filter(|id| !self.from.contains(id)).collect()
+    }
+
+    /// Brokers that lose theirs.
+    pub fn removing(&self) -> Vec<i32> {
+        self.from.iter().copied().filter(|id| !self.to.contains(id)).collect()
+    }
+}
+
+/// Partitions that are to move.
+pub type PlannedMoves = BTreeMap<TopicPartition, PlannedMove>;
+
+/// The partitions whose replicas differ.
+pub fn planned_moves(current: &Assignment, planned: Assignment) -> PlannedMoves {
+    let moving = planned.into_iter().filter_map(|(at, to)| {
+        let from = current.get(&at)?.clone();
+        (from != to).then_some((at, PlannedMove { from, to }))
+    });
+    moving.collect()
 }
 
 /// Spreads partitions over places, each with `factor` replicas, or as many as it has.
