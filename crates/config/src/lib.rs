@@ -58,7 +58,7 @@ pub use table::{
     AccessSettings, AuditKind, AuditSettings, CleanerSettings, ConsoleSettings, ControllerSettings,
     DelegationTokenSettings, EffectiveGroupConfig, EffectiveTopicConfig, GroupSettings, HttpSettings,
     ListenerSettings, LogLineSettings, LogSettings, MetadataLogSettings, MetricsSettings, NetworkSettings,
-    NodeSettings, OtlpHeaders, ReplicationSettings, STANDARD_AUTHORIZER_CLASS, SaslKeys,
+    NodeSettings, OtlpHeaders, RegistryUser, ReplicationSettings, STANDARD_AUTHORIZER_CLASS, SaslKeys,
     StandardAuthorizerSettings, StreamSettings, TlsKeys, TopicSettings, TransactionSettings,
 };
 pub use thalweg_log::CleanupPolicy;

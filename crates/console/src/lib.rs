@@ -16,6 +16,7 @@ mod guard;
 mod page;
 mod pages;
 mod problem;
+mod reading;
 mod session;
 mod settings;
 mod state;

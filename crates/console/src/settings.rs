@@ -1,7 +1,9 @@
 //! What a console is started with.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use thalweg_browse::{Masking, Registry};
 use thalweg_client::{ConnectionOptions, InvalidSetting, Properties};
 use thalweg_stream::host::rest::Starting;
 
@@ -30,6 +32,10 @@ pub struct ConsoleSettings {
     pub is_https: bool,
     /// The streams of this node, where it hosts some.
     pub streams: Option<Starting>,
+    /// What is hidden of messages.
+    pub masking: Masking,
+    /// Decodes keys and values.
+    pub registry: Option<Arc<Registry>>,
     /// What `/metrics` of the same server shows, if there is one.
     pub has_metrics: bool,
 }

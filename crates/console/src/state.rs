@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 
 use crate::cluster::View;
 use crate::problem::Problem;
+use crate::reading::Reading;
 use crate::session::{Person, Sessions};
 use crate::settings::{ConsoleSettings, Login, Mechanism};
 use crate::streams;
@@ -32,6 +33,7 @@ struct Inner {
     logins: Semaphore,
     notes: Mutex<VecDeque<(String, Note)>>,
     stream_rates: streams::Rates,
+    reading: Arc<Reading>,
 }
 
 /// What a change brought, shown once on the next page.
@@ -71,8 +73,10 @@ pub enum LoginProblem {
 impl Console {
     /// A console; nothing is connected yet.
     pub fn new(settings: ConsoleSettings) -> Console {
+        let reading = Reading::new(settings.masking.clone(), settings.registry.clone());
         Console(Arc::new(Inner {
             settings,
+            reading,
             sessions: Sessions::default(),
             everyone: OnceLock::new(),
             logins: Semaphore::new(LOGINS_MAX),
@@ -122,7 +126,7 @@ impl Console {
         }
         let options = self.settings().options().map_err(|wrong| Problem::wrong(wrong.to_string()))?;
         let cluster = Cluster::unconnected(&self.settings().bootstrap, &options);
-        let person = Person { user: None, view: View::new(Admin::new(cluster)) };
+        let person = Person { user: None, view: View::new(Admin::new(cluster), &self.0.reading) };
         Ok(Arc::clone(self.0.everyone.get_or_init(|| Arc::new(person))))
     }
 
@@ -145,7 +149,7 @@ impl Console {
                 Ok(cluster) => {
                     // A password may have been changed meanwhile: only one that the cluster took leads to a person.
                     let person = self.sessions().with_login(&login).unwrap_or_else(|| {
-                        let view = View::new(Admin::new(cluster));
+                        let view = View::new(Admin::new(cluster), &self.0.reading);
                         Arc::new(Person { user: Some(user.to_owned()), view })
                     });
                     return Ok((person, login));

@@ -26,6 +26,7 @@ mod produce;
 mod profile;
 mod quorum;
 mod quota;
+mod schema_registry;
 mod security;
 mod serve;
 mod settle;

@@ -2,8 +2,11 @@
 //! anything starts, so that their faults are reported first.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use thalweg_browse::{Masking, Registry};
 use thalweg_client::Properties;
 use thalweg_config::{
     BrokerConfig, ConsoleSettings as Settings, HttpSettings, Listener, ListenerSettings, SecurityProtocol,
@@ -26,6 +29,8 @@ pub struct Plan {
     is_read_only: bool,
     hosts: Hosts,
     is_https: bool,
+    masking: Masking,
+    registry: Option<Arc<Registry>>,
 }
 
 impl Plan {
@@ -62,6 +67,8 @@ impl Plan {
             is_read_only: config.console.read_only,
             hosts,
             is_https: config.http.has_tls,
+            masking: masking(&config.console)?,
+            registry: registry(&config.console)?,
         }))
     }
 
@@ -74,10 +81,40 @@ impl Plan {
             read_only: self.is_read_only,
             hosts: self.hosts,
             is_https: self.is_https,
+            masking: self.masking,
+            registry: self.registry,
             streams,
             has_metrics: true,
         })
     }
+}
+
+/// The rules of the settings, and of their file.
+fn masking(settings: &Settings) -> Result<Masking> {
+    let given = settings.masking.as_deref().unwrap_or_default();
+    let given = Masking::parse(given).with_context(|| Settings::masking.name())?;
+    let Some(path) = &settings.masking_file else { return Ok(given) };
+    Ok(given.and(rules_of(path).with_context(|| Settings::masking_file.name())?))
+}
+
+/// The masking rules of a file.
+pub fn rules_of(path: &Path) -> Result<Masking> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Masking::parse(&text).with_context(|| path.display().to_string())
+}
+
+fn registry(settings: &Settings) -> Result<Option<Arc<Registry>>> {
+    let Some(url) = &settings.registry_url else { return Ok(None) };
+    if url.contains('@') {
+        bail!(
+            "{}: a login does not belong in the address, which everyone who may describe the configuration sees; set {}",
+            Settings::registry_url.name(),
+            Settings::registry_user.name()
+        );
+    }
+    let login = settings.registry_user.as_ref().map(|user| user.0.as_str());
+    let registry = Registry::with_login(url, login).with_context(|| Settings::registry_url.name())?;
+    Ok(Some(Arc::new(registry)))
 }
 
 /// What the listener trusts is what its clients may trust, unless this node has made its own certificates.
@@ -168,6 +205,39 @@ mod tests {
         assert!(matches!(plan.login, Login::None), "{:?}", plan.login);
         let Hosts::Local(names) = &plan.hosts else { panic!("any host") };
         assert!(names.contains("console.example") && names.contains("localhost"), "{names:?}");
+    }
+
+    #[test]
+    fn a_rule_that_cannot_be_read_stops_the_start() {
+        let of = |settings: &[(&str, &str)]| {
+            let mut properties = ServerProperties::default();
+            for (key, value) in settings {
+                properties.set(key, value);
+            }
+            let config = BrokerConfig::new(&properties).expect("valid settings");
+            Plan::of(&config, &BTreeMap::new()).err().map(|error| format!("{error:#}"))
+        };
+        let masking = "thalweg.console.masking";
+        let url = "thalweg.console.schema.registry.url";
+        assert_eq!(
+            of(&[HTTP, (masking, "a: card; b: key, /x = hidden"), (url, "http://registry:8081")]),
+            None
+        );
+        for (settings, expected) in [
+            (
+                [HTTP, (masking, "a: b; payments card")],
+                "thalweg.console.masking: masking rule 1, \"payments card\"",
+            ),
+            (
+                [HTTP, ("thalweg.console.masking.file", "/nowhere")],
+                "thalweg.console.masking.file: cannot read /nowhere",
+            ),
+            ([HTTP, (url, "registry:8081")], "expected http://HOST:PORT"),
+            ([HTTP, (url, "http://me:secret@registry")], "schema.registry.basic.auth.user.info"),
+        ] {
+            let error = of(&settings).expect("it is wrong");
+            assert!(error.contains(expected) && !error.contains("secret"), "{error}");
+        }
     }
 
     #[test]

@@ -35,7 +35,8 @@ pub use log::{CleanerSettings, LogSettings};
 pub use metrics::{MetricsSettings, OtlpHeaders};
 pub use network::{ListenerSettings, NetworkSettings, TopicSettings};
 pub use own::{
-    AuditKind, AuditSettings, ConsoleSettings, HttpSettings, LogLineSettings, ProduceKeys, StreamSettings,
+    AuditKind, AuditSettings, ConsoleSettings, HttpSettings, LogLineSettings, ProduceKeys, RegistryUser,
+    StreamSettings,
 };
 pub use sasl::SaslKeys;
 pub use topic::EffectiveTopicConfig;

@@ -10,7 +10,7 @@ use super::super::check::{
     one_of, one_of_any_case,
 };
 use super::super::key::Support::{Listener, Served};
-use super::super::setting::{millis_unless_negative, unless_empty};
+use super::super::setting::{SecretText, millis_unless_negative, unless_empty};
 use super::declare::{family, names, settings};
 
 settings! {
@@ -44,6 +44,18 @@ settings! {
     "thalweg.console.client.config": String = null, ANY, Low, ReadOnly, Served => client_config: Option<String> = unless_empty,
         "A file of client settings by which the console connects to this broker, like `--command-config` on the command line: `ssl.truststore.location` and others. The name and the password of the person who uses it take the place of those in the file. By default the console trusts what the listener trusts (`ssl.truststore.location`), or the system.",
         differs = "Kafka has no such key.";
+    "thalweg.console.masking": String = null, ANY, Medium, ReadOnly, Served => masking: Option<String> = unless_empty,
+        "Rules that hide parts of messages in the console, separated by semicolons, such as `payments: card, /customer/email, header:token = ***; people\\..*: key, value` (`docs/console.md`). Rules also apply to what searches compare. The broker does not start with a rule that it cannot read.",
+        differs = "Kafka has no such key.";
+    "thalweg.console.masking.file": String = null, ANY, Medium, ReadOnly, Served => masking_file: Option<PathBuf> = file,
+        "A file with more rules like those of `thalweg.console.masking`, one on each line. It is read at the start; the broker does not start without it.",
+        differs = "Kafka has no such key.";
+    "thalweg.console.schema.registry.url": String = null, ANY, Medium, ReadOnly, Served => registry_url: Option<String> = unless_empty,
+        "The schema registry by which the console decodes keys and values, such as `http://localhost:8081`.",
+        differs = "Kafka has no such key; the clients of Confluent have `schema.registry.url`.";
+    "thalweg.console.schema.registry.basic.auth.user.info": Password = null, ANY, Low, ReadOnly, Served => registry_user: Option<RegistryUser> = registry_user,
+        "`USER:PASSWORD` for the schema registry, if it asks for a login.",
+        differs = "Kafka has no such key; the clients of Confluent have `basic.auth.user.info`.";
 }
 
 settings! {
@@ -154,6 +166,20 @@ fn file(path: Option<String>) -> Option<PathBuf> {
 }
 
 pub(super) const PRODUCE_VALIDATION: Check = one_of(&["records", "header"]);
+
+/// `USER:PASSWORD` for a schema registry.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RegistryUser(pub String);
+
+impl std::fmt::Debug for RegistryUser {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RegistryUser([hidden])")
+    }
+}
+
+fn registry_user(text: Option<SecretText>) -> Option<RegistryUser> {
+    text.map(|text| RegistryUser(text.0)).filter(|user| !user.0.is_empty())
+}
 
 fn listener(address: Option<String>) -> Option<(String, u16)> {
     address.map(|text| listen_address(&text).expect("the key's check parsed it"))

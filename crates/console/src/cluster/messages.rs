@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use thalweg_browse::{
-    Event, Filter, Masking, Message, NewMessage, Produced, Progress, Query, Search, Start, TextTest, Why,
+    Event, Filter, Message, NewMessage, Produced, Progress, Query, Search, Start, TextTest, Why,
     produce,
 };
 use thalweg_client::ProducerConfig;
@@ -15,8 +15,9 @@ use super::View;
 use crate::format;
 use crate::problem::Problem;
 
-/// Messages of one answer at most.
+/// Messages of one answer at most, and if it is not said how many.
 const MESSAGES_MAX: usize = 500;
+pub const MESSAGES_DEFAULT: usize = 50;
 /// Bytes that are kept of a key or value.
 const MESSAGE_BYTES: usize = 32 << 10;
 /// Bytes of one answer at most.
@@ -38,7 +39,7 @@ pub struct MessageQuery {
     /// The partition; all if empty.
     #[param(required = false)]
     pub partition: String,
-    /// Messages at most.
+    /// Messages at most: 50 if it is left out, and no more than 500.
     #[param(required = false)]
     pub limit: usize,
     /// The whole key.
@@ -77,7 +78,7 @@ impl MessageQuery {
                 .parse::<i64>()
                 .map_err(|_| Problem::wrong(format!("{name}: {text:?} is not a number")))
         };
-        let limit = self.limit.clamp(1, MESSAGES_MAX);
+        let limit = if self.limit == 0 { MESSAGES_DEFAULT } else { self.limit.min(MESSAGES_MAX) };
         let mut query = Query::new(topic);
         query.start = match self.from.as_str() {
             "earliest" => Start::Earliest,
@@ -131,7 +132,9 @@ pub async fn search(
     if is_newest {
         query.limits.matches = Some(limit * 64);
     }
-    let mut search = Search::start(view.cluster().clone(), query, &Masking::default(), None)
+    let reading = view.reading();
+    let _place = reading.search(time).await?;
+    let mut search = Search::start(view.cluster().clone(), query, &reading.masking, reading.registry.clone())
         .map_err(|wrong| Problem::wrong(wrong.to_string()))?;
     let mut messages: Vec<Message> = Vec::new();
     while let Some(event) = search.next().await {
@@ -200,8 +203,9 @@ pub async fn send(view: &View, topic: &str, message: MessageToSend) -> Result<Pr
     produce(view.cluster().clone(), config, &new).await.map_err(|error| Problem::wrong(error.to_string()))
 }
 
-#[allow(clippy::disallowed_methods, reason = "a person sends the message now, by the clock of this machine")]
-fn now_ms() -> i64 {
+/// The time of a message that is sent, and of what is old.
+#[allow(clippy::disallowed_methods, reason = "a person looks and sends now, by the clock of this machine")]
+pub fn now_ms() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

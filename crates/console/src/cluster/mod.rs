@@ -36,6 +36,8 @@ use groups::GroupCatalog;
 use rates::Rates;
 
 /// Topics and disks are read again after this long.
+use crate::reading::Reading;
+
 const CATALOG_AGE: Duration = Duration::from_secs(2);
 const DISKS_AGE: Duration = Duration::from_secs(5);
 /// Readings are dropped after this long without a request.
@@ -47,6 +49,7 @@ const SWEEP: Duration = Duration::from_secs(15);
 pub struct View {
     admin: Admin,
     catalog: Fresh<Catalog>,
+    reading: Arc<Reading>,
     disks: Fresh<Disks>,
     groups: Fresh<GroupCatalog>,
     rates: Rates,
@@ -60,10 +63,11 @@ struct Use {
 
 impl View {
     /// Of a cluster to which nothing needs to be connected yet.
-    pub fn new(admin: Admin) -> Arc<View> {
+    pub fn new(admin: Admin, reading: &Arc<Reading>) -> Arc<View> {
         Arc::new(View {
             admin,
             catalog: Fresh::default(),
+            reading: Arc::clone(reading),
             disks: Fresh::default(),
             groups: Fresh::default(),
             rates: Rates::default(),
@@ -77,6 +81,11 @@ impl View {
     }
 
     /// The cluster.
+    /// How messages are read.
+    pub fn reading(&self) -> &Reading {
+        &self.reading
+    }
+
     pub fn cluster(&self) -> &Cluster {
         self.admin.cluster()
     }

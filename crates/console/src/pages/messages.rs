@@ -17,15 +17,13 @@ use crate::page::{Section, Shell, or_dash, see_other};
 use crate::problem::Problem;
 use crate::state::{Console, Note};
 
-/// How many messages a page shows, unless asked otherwise.
-const SHOWN: usize = 50;
 /// How long a page waits for a search.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Shows a search and its result.
 pub async fn list(shell: Shell, Path(name): Path<String>, Query(mut query): Query<MessageQuery>) -> Response {
     if query.limit == 0 {
-        query.limit = SHOWN;
+        query.limit = messages::MESSAGES_DEFAULT;
     }
     let found = messages::search(shell.view(), &name, &query, PATIENCE).await;
     let body = match found {

@@ -1,10 +1,12 @@
 //! `thalweg console`: the console for any cluster, in the foreground.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use axum::Router;
 use clap::Args;
+use thalweg_browse::Masking;
 use thalweg_client::bootstrap_servers;
 use thalweg_console::{Console as Pages, ConsoleSettings, Hosts, Login, Mechanism};
 use tokio::signal::unix::{SignalKind, signal};
@@ -12,6 +14,8 @@ use tokio::sync::watch;
 
 use super::connect::Connect;
 use super::failure::Usage;
+use super::schema_registry::SchemaRegistry;
+use crate::console;
 use crate::http::{self, HttpAddress, HttpListening};
 
 /// The mechanisms that are tried with a name and a password where the settings name none.
@@ -42,6 +46,15 @@ pub struct Console {
     /// A name by which browsers call this console, besides localhost, IP addresses and the host of --listen; can be repeated
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
+    /// Hide parts of messages by this rule, for example 'payments: card, header:token'; can be repeated. docs/console.md
+    /// explains rules
+    #[arg(long, value_name = "RULE")]
+    mask: Vec<String>,
+    /// A file with such rules, one on each line
+    #[arg(long, value_name = "FILE")]
+    mask_file: Option<PathBuf>,
+    #[command(flatten)]
+    registry: SchemaRegistry,
     /// Passwords may arrive in plain text, because a proxy on a trusted network ends TLS
     #[arg(long)]
     behind_proxy: bool,
@@ -52,6 +65,7 @@ impl Console {
     pub async fn run(&self) -> Result<()> {
         let mut client = self.connect.properties()?;
         let bootstrap = client.take_bootstrap_servers()?;
+        let (masking, registry) = (self.masking()?, self.registry.take(&mut client)?);
         bootstrap_servers(&bootstrap.join(","))?;
         let protocol = client.get("security.protocol").unwrap_or("PLAINTEXT").to_uppercase();
         let login = match protocol.starts_with("SASL") && !self.no_login {
@@ -82,11 +96,20 @@ impl Console {
             read_only: self.read_only,
             hosts: if has_login { Hosts::Any } else { Hosts::Local(names) },
             is_https: self.behind_proxy,
+            masking,
+            registry,
             streams: None,
             has_metrics: false,
         });
         pages.check()?;
         self.serve(pages).await
+    }
+
+    fn masking(&self) -> Result<Masking> {
+        let given =
+            Masking::parse(&self.mask.join("\n")).map_err(|wrong| Usage(format!("--mask: {wrong}")))?;
+        let Some(path) = &self.mask_file else { return Ok(given) };
+        Ok(given.and(console::rules_of(path).map_err(|wrong| Usage(format!("--mask-file: {wrong:#}")))?))
     }
 
     async fn serve(&self, pages: Pages) -> Result<()> {

@@ -1,5 +1,6 @@
 //! `consume`: prints records as lines.
 
+mod decoding;
 mod output;
 mod places;
 mod template;
@@ -7,16 +8,19 @@ mod template;
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use thalweg_browse::{Candidate, Filter, Outcome, Scratch, TextTest};
+use thalweg_browse::{Candidate, Filter, Outcome, Registry, Scratch, TextTest};
 use thalweg_client::{Chunk, Consumer, ConsumerConfig, Polled, TopicPartition};
 use thalweg_record::{DecompressBuffer, Offset};
 use tokio::time::Instant;
 
 use super::connect::{Connect, WAITS, warn_about_rest};
 use super::failure::Usage;
+use super::schema_registry::SchemaRegistry;
+use decoding::Decoding;
 use output::Output;
 use template::Template;
 
@@ -38,6 +42,7 @@ Examples:
   thalweg consume orders --partition 0 --offset -5 --until-end
   thalweg consume orders --from-time 2026-01-31T12:00:00Z --json
   thalweg consume '^orders-.*' --from-beginning --until-end --filter 'payload.amount > 1000'
+  thalweg consume orders --from-beginning --schema-registry http://localhost:8081
   thalweg consume orders -f '%T %t-%p@%o %k: %s %h\\n'
 
 Expressions of --filter are those of streams (docs/streams.md): payload, text, raw, key, headers, time, time_ms; sequence is
@@ -94,6 +99,8 @@ pub struct Consume {
     #[arg(long, value_name = "MS")]
     timeout_ms: Option<u64>,
     #[command(flatten)]
+    registry: SchemaRegistry,
+    #[command(flatten)]
     output: Output,
     /// Hide records of aborted and open transactions.
     #[arg(long)]
@@ -121,6 +128,7 @@ struct Tested {
 struct Printing<'a> {
     template: Option<Template>,
     filter: Filter,
+    decoding: Option<Decoding>,
     buffer: DecompressBuffer,
     scratch: Scratch,
     tested: Tested,
@@ -133,13 +141,15 @@ impl Consume {
         let mut printing = Printing {
             template: self.output.template()?,
             filter: self.filter()?,
+            decoding: None,
             buffer: DecompressBuffer::default(),
             scratch: Scratch::default(),
             tested: Tested::default(),
             out: BufWriter::with_capacity(64 << 10, std::io::stdout().lock()),
         };
         let start = self.start()?;
-        let mut consumer = self.consumer().await?;
+        let (mut consumer, registry) = self.consumer().await?;
+        printing.decoding = registry.map(Decoding::new);
         let mut rest = Rest { records: self.max_messages.unwrap_or(u64::MAX), ends: None };
         let read = async {
             if self.is_member() {
@@ -190,7 +200,7 @@ impl Consume {
         Ok(filter)
     }
 
-    async fn consumer(&self) -> anyhow::Result<Consumer> {
+    async fn consumer(&self) -> anyhow::Result<(Consumer, Option<Arc<Registry>>)> {
         let mut properties = self.connect.properties()?;
         if let Some(group) = &self.group {
             properties.set("group.id", group);
@@ -206,8 +216,9 @@ impl Consume {
         if self.group.is_none() {
             config.group = None;
         }
+        let registry = self.registry.take(&mut properties)?;
         warn_about_rest(&properties);
-        Ok(Consumer::connect(&bootstrap, config).await?)
+        Ok((Consumer::connect(&bootstrap, config).await?, registry))
     }
 
     async fn print_all(
@@ -223,6 +234,9 @@ impl Consume {
             let wait = timeout.map_or(POLL, |timeout| timeout.min(POLL));
             match consumer.poll(wait).await? {
                 Polled::Chunk(chunk) => {
+                    if let Some(decoding) = &printing.decoding {
+                        decoding.prepare(&chunk, &mut printing.buffer).await?;
+                    }
                     let printed = self.print_chunk(&chunk, rest, printing);
                     let printed = printed.and_then(|next| Ok(printing.out.flush().map(|()| next)?));
                     // Returned records would be committed, but only printed ones count as read.
@@ -259,12 +273,17 @@ impl Consume {
     ) -> anyhow::Result<Option<Offset>> {
         let end = rest.ends.as_ref().and_then(|ends| ends.get(&chunk.at)).copied();
         let (mut written, mut unprinted) = (Ok(()), None);
-        let Printing { template, filter, buffer, scratch, tested, out } = printing;
+        let Printing { template, filter, decoding, buffer, scratch, tested, out } = printing;
         chunk.walk(buffer, self.output.control_records(), |header, record| {
             if rest.records == 0 || end.is_some_and(|end| record.offset >= end) {
                 unprinted = Some(record.offset);
                 return ControlFlow::Break(());
             }
+            let decoded = match decoding {
+                Some(decoding) if !header.attributes.is_control() => Some(decoding.decode(record)),
+                _ => None,
+            };
+            let record = decoded.as_ref().unwrap_or(record);
             if !header.attributes.is_control() && !filter.is_empty() {
                 let candidate = Candidate::of(record);
                 match filter.test(&candidate, scratch) {
@@ -291,6 +310,9 @@ impl Consume {
 impl Printing<'_> {
     /// Says that records could not be tested.
     fn report(&self) {
+        if let Some(decoding) = &self.decoding {
+            decoding.report();
+        }
         let Tested { without_value: count, reason: Some(reason) } = &self.tested else { return };
         // Standard error may be closed.
         let _ = writeln!(

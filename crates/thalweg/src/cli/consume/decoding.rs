@@ -1,0 +1,82 @@
+//! Keys and values that name a schema of a registry, decoded to JSON.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use thalweg_browse::{Decoded, Decoder, Registry};
+use thalweg_client::{Chunk, ChunkError};
+use thalweg_record::{DecompressBuffer, Record};
+
+/// The decoder of a command, and what it could not decode.
+pub struct Decoding {
+    registry: Arc<Registry>,
+    decoder: Decoder,
+    key: Decoded,
+    value: Decoded,
+    failed: u64,
+    /// Why, for the first.
+    reason: Option<String>,
+}
+
+impl Decoding {
+    pub fn new(registry: Arc<Registry>) -> Decoding {
+        Decoding {
+            decoder: Decoder::of_known(Arc::clone(&registry)),
+            registry,
+            key: Decoded::default(),
+            value: Decoded::default(),
+            failed: 0,
+            reason: None,
+        }
+    }
+
+    /// Fetches the schemas that a chunk's records name.
+    pub async fn prepare(&self, chunk: &Chunk, buffer: &mut DecompressBuffer) -> Result<(), ChunkError> {
+        let mut ids = BTreeSet::new();
+        chunk.for_each(buffer, |record| {
+            let parts = [record.key, record.value].into_iter().flatten();
+            ids.extend(parts.filter_map(Decoder::schema_id));
+            ControlFlow::Continue(())
+        })?;
+        for id in ids {
+            self.registry.prepare(id).await;
+        }
+        Ok(())
+    }
+
+    /// A record with its key and value decoded. Those that name no schema, or do not fit it, stay as they are.
+    pub fn decode<'a>(&'a mut self, record: &Record<'a>) -> Record<'a> {
+        let mut note = |problem: Option<String>| {
+            self.failed += u64::from(problem.is_some());
+            self.reason = self.reason.take().or(problem);
+        };
+        let mut decoded = |bytes: Option<&'a [u8]>, out: &'a mut Decoded| {
+            let whole = bytes?;
+            match self.decoder.decode(whole, out) {
+                None => Some(whole),
+                Some(schema) => {
+                    let is_decoded = schema.problem.is_none();
+                    note(schema.problem.map(|problem| format!("schema {}: {problem}", schema.id)));
+                    Some(if is_decoded { &out.json[..] } else { whole })
+                }
+            }
+        };
+        let key = decoded(record.key, &mut self.key);
+        let value = decoded(record.value, &mut self.value);
+        Record { key, value, ..*record }
+    }
+
+    /// Reports that some were not decoded.
+    pub fn report(&self) {
+        if let Some(reason) = &self.reason {
+            // Standard error may be closed.
+            let _ = writeln!(
+                std::io::stderr(),
+                "thalweg: {} keys and values were not decoded: {reason}",
+                self.failed
+            );
+        }
+    }
+}

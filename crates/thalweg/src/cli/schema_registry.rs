@@ -1,0 +1,38 @@
+//! The schema registry by which messages are decoded: an option, or what clients of Confluent call it in their settings.
+
+use std::sync::Arc;
+
+use clap::Args;
+use thalweg_browse::Registry;
+use thalweg_client::Properties;
+
+use super::failure::Usage;
+
+const URL: &str = "schema.registry.url";
+const LOGIN: &str = "basic.auth.user.info";
+/// Where the login is: only in the setting, here.
+const LOGIN_SOURCE: &str = "basic.auth.credentials.source";
+
+/// The schema registry.
+#[derive(Args, Debug, Clone, Default)]
+pub struct SchemaRegistry {
+    /// Decode keys and values (Avro, Protobuf) with the schemas of this registry, for example http://localhost:8081
+    /// [default: schema.registry.url of the client settings; basic.auth.user.info has its login]
+    #[arg(long, value_name = "URL")]
+    schema_registry: Option<String>,
+}
+
+impl SchemaRegistry {
+    /// The registry of the option, or of client settings; its settings are taken out of them.
+    pub fn take(&self, client: &mut Properties) -> Result<Option<Arc<Registry>>, Usage> {
+        let (url, login) = (client.take(URL), client.take(LOGIN));
+        client.take(LOGIN_SOURCE);
+        let (name, url) = match (&self.schema_registry, url) {
+            (Some(url), _) => ("--schema-registry", url.clone()),
+            (None, Some(url)) => (URL, url),
+            (None, None) => return Ok(None),
+        };
+        let registry = Registry::with_login(&url, login.as_deref());
+        registry.map(|registry| Some(Arc::new(registry))).map_err(|wrong| Usage(format!("{name}: {wrong}")))
+    }
+}
