@@ -7,8 +7,10 @@ use axum::response::Response;
 use super::{Body, Done, Seen, answer, done};
 use crate::cluster::configs::{self, ConfigChanges, ConfigLine, Configured};
 use crate::cluster::overview::{self, Overview};
-use crate::cluster::quorum::{self, Feature, Quorum};
-use crate::cluster::transactions::{self, ProducerLine, Transaction, TransactionList, TransactionQuery};
+use crate::cluster::quorum::{self, Feature, LevelChange, Quorum};
+use crate::cluster::transactions::{
+    self, Abortion, HangingList, HangingQuery, ProducerLine, Transaction, TransactionList, TransactionQuery,
+};
 use crate::problem::ErrorAnswer;
 
 /// The cluster at a glance, and what is wrong with it.
@@ -42,6 +44,20 @@ pub async fn quorum(Seen(view): Seen) -> Response {
 )]
 pub async fn features(Seen(view): Seen) -> Response {
     answer(StatusCode::OK, quorum::features(&view).await)
+}
+
+/// Sets the level of a feature, or checks whether it could be set.
+#[utoipa::path(
+    post,
+    path = "/api/v1/features",
+    tag = "cluster",
+    request_body = LevelChange,
+    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+)]
+pub async fn set_level(Seen(view): Seen, Body(change): Body<LevelChange>) -> Response {
+    let did = if change.dry_run { "could be set" } else { "was set" };
+    let words = format!("{} {did} to level {}", change.feature, change.level);
+    done(quorum::set_level(&view, &change).await, words)
 }
 
 /// The configuration of a broker.
@@ -108,4 +124,42 @@ pub async fn transaction(Seen(view): Seen, Path(id): Path<String>) -> Response {
 )]
 pub async fn producers(Seen(view): Seen, Path(name): Path<String>) -> Response {
     answer(StatusCode::OK, transactions::producers(&view, &name).await)
+}
+
+/// Ends the transaction of a transactional id, and fences its producer.
+#[utoipa::path(
+    post,
+    path = "/api/v1/transactions/{id}/fence",
+    tag = "transactions",
+    params(("id" = String, Path, description = "The transactional id")),
+    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+)]
+pub async fn fence(Seen(view): Seen, Path(id): Path<String>) -> Response {
+    done(transactions::fence(&view, &id).await, format!("The producers of {id} were fenced"))
+}
+
+/// Open transactions that no coordinator will end.
+#[utoipa::path(
+    get,
+    path = "/api/v1/hanging-transactions",
+    tag = "transactions",
+    params(HangingQuery),
+    responses((status = 200, body = HangingList), (status = "default", body = ErrorAnswer))
+)]
+pub async fn hanging(Seen(view): Seen, Query(query): Query<HangingQuery>) -> Response {
+    answer(StatusCode::OK, transactions::hanging(&view, &query).await)
+}
+
+/// Aborts an open transaction in a partition, without its coordinator.
+#[utoipa::path(
+    post,
+    path = "/api/v1/topics/{name}/abort-transaction",
+    tag = "transactions",
+    params(("name" = String, Path, description = "The topic")),
+    request_body = Abortion,
+    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+)]
+pub async fn abort(Seen(view): Seen, Path(name): Path<String>, Body(abortion): Body<Abortion>) -> Response {
+    let words = format!("The transaction in {name}-{} was aborted", abortion.partition);
+    done(transactions::abort(&view, &name, &abortion).await, words)
 }

@@ -3,6 +3,7 @@
 mod access;
 mod cluster;
 mod groups;
+mod replicas;
 mod topics;
 
 use axum::Router;
@@ -50,10 +51,13 @@ fn described() -> OpenApiRouter<Console> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(cluster::overview))
         .routes(routes!(cluster::quorum))
-        .routes(routes!(cluster::features))
+        .routes(routes!(cluster::features, cluster::set_level))
         .routes(routes!(cluster::configuration, cluster::configure))
         .routes(routes!(cluster::transactions))
         .routes(routes!(cluster::transaction))
+        .routes(routes!(cluster::fence))
+        .routes(routes!(cluster::hanging))
+        .routes(routes!(cluster::abort))
         .routes(routes!(cluster::producers))
         .routes(routes!(access::acls, access::create_acl, access::delete_acl))
         .routes(routes!(access::rights))
@@ -63,6 +67,10 @@ fn described() -> OpenApiRouter<Console> {
         .routes(routes!(topics::show, topics::delete))
         .routes(routes!(topics::configuration, topics::configure))
         .routes(routes!(topics::grow))
+        .routes(routes!(replicas::progress, replicas::begin, replicas::cancel))
+        .routes(routes!(replicas::plan))
+        .routes(routes!(replicas::end_throttle))
+        .routes(routes!(replicas::elect))
         .routes(routes!(topics::messages, topics::send))
         .routes(routes!(groups::list))
         .routes(routes!(groups::show, groups::delete))

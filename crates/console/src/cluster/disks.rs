@@ -3,11 +3,8 @@
 use std::collections::HashMap;
 
 use serde::Serialize;
-use thalweg_client::{Cluster, Refused};
-use thalweg_wire::request::DescribeLogDirsRequest;
+use thalweg_client::{Admin, ClientError, LogDir};
 use utoipa::ToSchema;
-
-use super::ask_each;
 
 /// The log directories of all brokers.
 pub struct Disks {
@@ -39,49 +36,42 @@ pub struct LogDirectory {
 
 impl Disks {
     /// Asks these brokers.
-    pub async fn read(cluster: &Cluster, brokers: impl Iterator<Item = i32>) -> Disks {
-        let requests = brokers.map(|id| (id, DescribeLogDirsRequest { topics: None }));
+    pub async fn read(admin: &Admin, brokers: &[i32]) -> Result<Disks, ClientError> {
         let mut disks = Disks { directories: Vec::new(), unknown: Vec::new(), sizes: HashMap::new() };
-        for (broker, answer) in ask_each(cluster, requests).await {
-            let answer = answer.and_then(|answer| {
-                Refused::check(answer.error_code, None, || format!("Log directories of broker {broker}"))?;
-                Ok(answer)
-            });
+        for (broker, answer) in admin.describe_log_dirs(Some(brokers), None).await? {
             match answer {
-                Ok(answer) => {
-                    for result in answer.results {
-                        disks.add(broker, result);
-                    }
-                }
+                Ok(found) => found.into_iter().for_each(|(path, found)| disks.add(broker, path, found)),
                 Err(error) => disks.unknown.push(error.to_string()),
             }
         }
-        disks
+        Ok(disks)
     }
 
-    fn add(
-        &mut self,
-        broker: i32,
-        result: thalweg_wire::request::describe_log_dirs_response::DescribeLogDirsResult,
-    ) {
-        let error =
-            Refused::check(result.error_code, None, || format!("Log directory {}", result.log_dir)).err();
+    fn add(&mut self, broker: i32, path: String, found: Result<LogDir, ClientError>) {
         let mut directory = LogDirectory {
             broker,
-            path: result.log_dir,
+            path,
             log_bytes: 0,
             replicas: 0,
-            total_bytes: u64::try_from(result.total_bytes).ok(),
-            usable_bytes: u64::try_from(result.usable_bytes).ok(),
-            error: error.map(|error| error.to_string()),
+            total_bytes: None,
+            usable_bytes: None,
+            error: found.as_ref().err().map(ToString::to_string),
         };
-        for topic in result.topics {
-            let sizes =
-                topic.partitions.iter().map(|partition| u64::try_from(partition.partition_size).unwrap_or(0));
-            let bytes: u64 = sizes.sum();
-            directory.log_bytes += bytes;
-            directory.replicas += topic.partitions.len();
-            *self.sizes.entry(topic.name).or_default() += bytes;
+        if let Ok(found) = found {
+            let known = |bytes: Option<i64>| bytes.and_then(|bytes| u64::try_from(bytes).ok());
+            (directory.total_bytes, directory.usable_bytes) =
+                (known(found.total_bytes), known(found.usable_bytes));
+            directory.replicas = found.replicas.len();
+            for (at, replica) in found.replicas {
+                let bytes = u64::try_from(replica.bytes).unwrap_or(0);
+                directory.log_bytes += bytes;
+                match self.sizes.get_mut(&*at.topic) {
+                    Some(sum) => *sum += bytes,
+                    None => {
+                        self.sizes.insert(at.topic.to_string(), bytes);
+                    }
+                }
+            }
         }
         self.directories.push(directory);
     }

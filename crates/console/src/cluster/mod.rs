@@ -12,6 +12,7 @@ mod fresh;
 pub mod group;
 pub mod groups;
 pub mod messages;
+pub mod moves;
 pub mod overview;
 pub mod quorum;
 mod rates;
@@ -35,9 +36,9 @@ use fresh::Fresh;
 use groups::GroupCatalog;
 use rates::Rates;
 
-/// Topics and disks are read again after this long.
 use crate::reading::Reading;
 
+/// Topics and disks are read again after this long.
 const CATALOG_AGE: Duration = Duration::from_secs(2);
 const DISKS_AGE: Duration = Duration::from_secs(5);
 /// Readings are dropped after this long without a request.
@@ -48,8 +49,8 @@ const SWEEP: Duration = Duration::from_secs(15);
 /// The cluster as one login sees it.
 pub struct View {
     admin: Admin,
-    catalog: Fresh<Catalog>,
     reading: Arc<Reading>,
+    catalog: Fresh<Catalog>,
     disks: Fresh<Disks>,
     groups: Fresh<GroupCatalog>,
     rates: Rates,
@@ -66,8 +67,8 @@ impl View {
     pub fn new(admin: Admin, reading: &Arc<Reading>) -> Arc<View> {
         Arc::new(View {
             admin,
-            catalog: Fresh::default(),
             reading: Arc::clone(reading),
+            catalog: Fresh::default(),
             disks: Fresh::default(),
             groups: Fresh::default(),
             rates: Rates::default(),
@@ -80,12 +81,12 @@ impl View {
         &self.admin
     }
 
-    /// The cluster.
     /// How messages are read.
     pub fn reading(&self) -> &Reading {
         &self.reading
     }
 
+    /// The cluster.
     pub fn cluster(&self) -> &Cluster {
         self.admin.cluster()
     }
@@ -99,7 +100,8 @@ impl View {
     pub async fn disks(&self) -> Result<Arc<Disks>, ClientError> {
         let read = || async {
             let catalog = self.catalog().await?;
-            Ok(Disks::read(self.cluster(), catalog.brokers.keys().copied()).await)
+            let brokers: Vec<i32> = catalog.brokers.keys().copied().collect();
+            Disks::read(self.admin(), &brokers).await
         };
         self.disks.get(DISKS_AGE, read).await
     }

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use thalweg_client::{ClientError, Refused};
-use thalweg_wire::request::DescribeQuorumRequest;
-use thalweg_wire::request::describe_quorum_request::{PartitionData, TopicData};
+use thalweg_client::ClientError;
 use utoipa::ToSchema;
 
 use super::View;
@@ -101,7 +99,7 @@ pub enum Severity {
 pub async fn read(view: &Arc<View>) -> Result<Overview, ClientError> {
     let catalog = view.catalog().await?;
     let disks = view.disks().await?;
-    let controller = controller(view).await.ok();
+    let controller = controller(view).await;
     let measured = view.rates();
     let sums = catalog.sums();
     let directories = disks.directories.clone();
@@ -125,17 +123,9 @@ pub async fn read(view: &Arc<View>) -> Result<Overview, ClientError> {
     })
 }
 
-async fn controller(view: &View) -> Result<Controller, ClientError> {
-    let partitions = vec![PartitionData { partition_index: 0 }];
-    let topics = vec![TopicData { topic_name: "__cluster_metadata".to_owned(), partitions }];
-    let response = view.cluster().send_any(&DescribeQuorumRequest { topics }).await?;
-    let what = || "The quorum of controllers".to_owned();
-    Refused::check(response.error_code, response.error_message.as_deref(), what)?;
-    let partition = response.topics.first().and_then(|topic| topic.partitions.first());
-    let (code, id, epoch) =
-        partition.map_or((-1, -1, -1), |found| (found.error_code, found.leader_id, found.leader_epoch));
-    Refused::check(code, None, what)?;
-    Ok(Controller { id, epoch })
+async fn controller(view: &View) -> Option<Controller> {
+    let quorum = view.admin().describe_quorum().await.ok()?;
+    Some(Controller { id: quorum.leader_id?, epoch: quorum.leader_epoch })
 }
 
 fn brokers(catalog: &Catalog, directories: &[LogDirectory]) -> Vec<BrokerLine> {

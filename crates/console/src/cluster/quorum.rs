@@ -1,16 +1,13 @@
 //! The quorum of controllers, and the feature levels of the cluster.
 
-use serde::Serialize;
-use thalweg_client::{ClientError, Refused};
-use thalweg_wire::request::describe_quorum_request::{PartitionData, TopicData};
-use thalweg_wire::request::describe_quorum_response::ReplicaState;
-use thalweg_wire::request::{ApiVersionsRequest, DescribeQuorumRequest};
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use thalweg_client::{ClientError, FeatureChange, FeatureUpdate, QuorumReplica};
 use utoipa::ToSchema;
 
 use super::View;
-
-/// The topic that the quorum replicates.
-const METADATA_TOPIC: &str = "__cluster_metadata";
+use crate::problem::Problem;
 
 /// The quorum of controllers.
 #[derive(Debug, Serialize, ToSchema)]
@@ -47,67 +44,93 @@ pub struct Feature {
     pub name: String,
     /// The level of the cluster; none if it is not set.
     pub level: Option<i16>,
-    /// The lowest level that the broker supports.
-    pub supported_min: i16,
+    /// The lowest level that the broker supports; none if it does not know the feature.
+    pub supported_min: Option<i16>,
     /// The highest.
-    pub supported_max: i16,
+    pub supported_max: Option<i16>,
+}
+
+/// A change of a feature's level.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LevelChange {
+    /// The feature, such as `metadata.version`.
+    pub feature: String,
+    /// Its new level; 0 turns it off.
+    pub level: i16,
+    /// What is allowed.
+    #[serde(default)]
+    pub change: Direction,
+    /// Only checks whether it could be done.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Which changes of a level are allowed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// To a higher level.
+    #[default]
+    Upgrade,
+    /// To a lower level, if no metadata is lost.
+    Downgrade,
+    /// To a lower level, also if metadata is lost.
+    Unsafe,
 }
 
 /// Reads the quorum.
 pub async fn read(view: &View) -> Result<Quorum, ClientError> {
-    let partitions = vec![PartitionData { partition_index: 0 }];
-    let topics = vec![TopicData { topic_name: METADATA_TOPIC.to_owned(), partitions }];
-    let response = view.cluster().send_any(&DescribeQuorumRequest { topics }).await?;
-    let what = || "The quorum of controllers".to_owned();
-    Refused::check(response.error_code, response.error_message.as_deref(), what)?;
-    let partition = response.topics.into_iter().flat_map(|topic| topic.partitions).next().unwrap_or_default();
-    Refused::check(partition.error_code, partition.error_message.as_deref(), what)?;
-    let all = partition.current_voters.iter().chain(&partition.observers);
-    let end = all.map(|node| node.log_end_offset).max().unwrap_or(0);
-    let nodes = |nodes: &[ReplicaState]| {
+    let quorum = view.admin().describe_quorum().await?;
+    let end =
+        quorum.voters.iter().chain(&quorum.observers).map(|node| node.log_end_offset).max().unwrap_or(0);
+    let nodes = |nodes: &[QuorumReplica]| {
         let mut nodes: Vec<QuorumNode> = nodes
             .iter()
             .map(|node| QuorumNode {
-                id: node.replica_id,
+                id: node.id,
                 end: node.log_end_offset,
                 lag: (end - node.log_end_offset).max(0),
-                last_fetch_ms: (node.last_fetch_timestamp > 0).then_some(node.last_fetch_timestamp),
+                last_fetch_ms: node.last_fetch_ms.filter(|ms| *ms > 0),
             })
             .collect();
         nodes.sort_by_key(|node| node.id);
         nodes
     };
     Ok(Quorum {
-        leader: partition.leader_id,
-        epoch: partition.leader_epoch,
-        high_watermark: partition.high_watermark,
-        voters: nodes(&partition.current_voters),
-        observers: nodes(&partition.observers),
+        leader: quorum.leader_id.unwrap_or(-1),
+        epoch: quorum.leader_epoch,
+        high_watermark: quorum.high_watermark,
+        voters: nodes(&quorum.voters),
+        observers: nodes(&quorum.observers),
     })
 }
 
 /// Reads the features, as one broker has them.
 pub async fn features(view: &View) -> Result<Vec<Feature>, ClientError> {
-    let request = ApiVersionsRequest {
-        client_software_name: "thalweg-console".to_owned(),
-        client_software_version: env!("CARGO_PKG_VERSION").to_owned(),
+    let found = view.admin().describe_features().await?.features;
+    let features = found.into_iter().map(|(name, feature)| Feature {
+        name,
+        level: Some(feature.level).filter(|level| *level > 0),
+        supported_min: feature.supported.map(|(min, _)| min),
+        supported_max: feature.supported.map(|(_, max)| max),
+    });
+    Ok(features.collect())
+}
+
+/// Sets the level of a feature, or checks whether it could be set.
+pub async fn set_level(view: &View, change: &LevelChange) -> Result<(), Problem> {
+    if change.level < 0 {
+        return Err(Problem::wrong(format!("{} is no level: use 0 or more", change.level)));
+    }
+    let allowed = match change.change {
+        Direction::Upgrade => FeatureChange::Upgrade,
+        Direction::Downgrade => FeatureChange::SafeDowngrade,
+        Direction::Unsafe => FeatureChange::UnsafeDowngrade,
     };
-    let response = view.cluster().send_any(&request).await?;
-    Refused::check(response.error_code, None, || "Features of the cluster".to_owned())?;
-    let level = |name: &str| {
-        let found = response.finalized_features.iter().find(|feature| feature.name == name);
-        found.map(|feature| feature.max_version_level)
-    };
-    let mut features: Vec<Feature> = response
-        .supported_features
-        .iter()
-        .map(|feature| Feature {
-            level: level(&feature.name),
-            name: feature.name.clone(),
-            supported_min: feature.min_version,
-            supported_max: feature.max_version,
-        })
-        .collect();
-    features.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(features)
+    let update = FeatureUpdate { level: change.level, change: allowed };
+    let updates = BTreeMap::from([(change.feature.trim().to_owned(), update)]);
+    let outcomes = view.admin().update_features(&updates, change.dry_run).await?;
+    outcomes.into_values().collect::<Result<(), ClientError>>()?;
+    Ok(())
 }

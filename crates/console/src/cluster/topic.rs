@@ -1,15 +1,14 @@
 //! One topic: its partitions, and changes of it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use thalweg_client::{ClientError, NewTopic, OffsetSpec, Refused, TopicPartition};
+use thalweg_client::{ClientError, Election, NewTopic, OffsetSpec, Refused, ReplicaBytes, TopicPartition};
 use thalweg_wire::ErrorCode;
-use thalweg_wire::request::DescribeLogDirsRequest;
-use thalweg_wire::request::describe_log_dirs_request::DescribableLogDirTopic;
 use utoipa::ToSchema;
 
-use super::{View, ask_each};
+use super::View;
 use crate::problem::Problem;
 
 /// The most partitions that a form may ask for: a slip of the finger should not make a million.
@@ -83,22 +82,25 @@ pub async fn read(view: &View, name: &str) -> Result<Topic, ClientError> {
     let (starts, ends, sizes) = tokio::join!(
         view.cluster().list_offsets(&earliest, false),
         view.cluster().list_offsets(&latest, false),
-        sizes(view, name, metadata.brokers.keys().copied(), topic.partitions.len()),
+        sizes(view, name, topic.partitions.len()),
     );
     let partitions = topic.partitions.iter().map(|partition| {
         let at = TopicPartition::new(name, partition.index);
         let offset = |found: &BTreeMap<TopicPartition, Result<thalweg_client::ListedOffset, ClientError>>| {
             Some(found.get(&at)?.as_ref().ok()?.offset.0)
         };
+        let (start, end) = (offset(&starts), offset(&ends));
         Partition {
             index: partition.index,
             leader: partition.leader,
             leader_epoch: partition.leader_epoch.0,
             replicas: partition.replicas.clone(),
             in_sync: partition.isr.clone(),
-            start: offset(&starts),
-            end: offset(&ends),
-            bytes: partition.leader.and_then(|leader| sizes.get(&(partition.index, leader)).copied()),
+            start,
+            end,
+            bytes: partition
+                .leader
+                .and_then(|leader| sizes.get(&(at, leader)).map(|bytes| bytes.unsigned_abs())),
         }
     });
     let partitions: Vec<Partition> = partitions.collect();
@@ -108,37 +110,65 @@ pub async fn read(view: &View, name: &str) -> Result<Topic, ClientError> {
         id: topic.id.to_string(),
         is_internal: topic.internal,
         records,
-        bytes: (!sizes.is_empty()).then(|| sizes.values().sum()),
+        bytes: (!sizes.is_empty()).then(|| sizes.values().map(|bytes| bytes.unsigned_abs()).sum()),
         partitions,
     })
 }
 
-/// The bytes of each replica, by partition and broker.
-async fn sizes(
-    view: &View,
-    name: &str,
-    brokers: impl Iterator<Item = i32>,
-    partitions: usize,
-) -> HashMap<(i32, i32), u64> {
-    let topic = DescribableLogDirTopic {
-        topic: name.to_owned(),
-        partitions: (0..i32::try_from(partitions).unwrap_or(i32::MAX)).collect(),
-    };
-    let requests: Vec<_> =
-        brokers.map(|id| (id, DescribeLogDirsRequest { topics: Some(vec![topic.clone()]) })).collect();
-    let mut sizes = HashMap::new();
-    for (broker, answer) in ask_each(view.cluster(), requests).await {
-        let Ok(answer) = answer else { continue };
-        let topics = answer.results.into_iter().flat_map(|directory| directory.topics);
-        for partition in topics.flat_map(|topic| topic.partitions) {
-            // A replica that moves to another directory is there twice.
-            if !partition.is_future_key {
-                let bytes = u64::try_from(partition.partition_size).unwrap_or(0);
-                sizes.insert((partition.partition_index, broker), bytes);
-            }
+/// The bytes of each replica, by partition and broker. None where the log directories may not be read.
+async fn sizes(view: &View, name: &str, partitions: usize) -> ReplicaBytes {
+    let topic: Arc<str> = name.into();
+    let partitions = 0..i32::try_from(partitions).unwrap_or(i32::MAX);
+    let partitions: Vec<_> = partitions.map(|index| TopicPartition::new(Arc::clone(&topic), index)).collect();
+    view.admin().replica_bytes(&partitions).await.unwrap_or_default()
+}
+
+/// Which leaders are elected.
+#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LeaderElection {
+    /// The partitions; all if it is empty.
+    pub partitions: Vec<i32>,
+    /// Elects a replica that is not in sync where all in-sync ones are gone. Acknowledged records may be lost.
+    pub unclean: bool,
+}
+
+/// Has leaders elected, and returns how many of the partitions have a new one; the others needed none.
+pub async fn elect(view: &View, name: &str, election: &LeaderElection) -> Result<usize, Problem> {
+    let metadata = view.cluster().refresh(&[name.to_owned()], false).await?;
+    let found = metadata.topics.get(name).filter(|found| found.error.is_none());
+    let found = found.ok_or_else(|| Problem::missing(format!("There is no topic {name}")))?;
+    let wanted = |index: &i32| election.partitions.is_empty() || election.partitions.contains(index);
+    let partitions: Vec<TopicPartition> = found
+        .partitions
+        .iter()
+        .filter(|partition| wanted(&partition.index))
+        .map(|partition| TopicPartition::new(name, partition.index))
+        .collect();
+    if let Some(missing) =
+        election.partitions.iter().find(|index| !partitions.iter().any(|at| at.partition == **index))
+    {
+        return Err(Problem::missing(format!("{name} has no partition {missing}")));
+    }
+    let kind = if election.unclean { Election::Unclean } else { Election::Preferred };
+    let (mut elected, mut refused) = (0, None);
+    for outcome in view.admin().elect_leaders(kind, Some(&partitions)).await?.into_values() {
+        match outcome {
+            Ok(()) => elected += 1,
+            Err(error) if error.error_code() == Some(ErrorCode::ElectionNotNeeded) => {}
+            Err(error) => refused = Some(error),
         }
     }
-    sizes
+    view.forget().await;
+    match refused {
+        Some(error) if elected == 0 => Err(error.into()),
+        Some(error) => {
+            let problem = Problem::from(error);
+            let message = format!("{elected} leaders were elected, but not all: {}", problem.message);
+            Err(Problem { message, ..problem })
+        }
+        None => Ok(elected),
+    }
 }
 
 /// Creates a topic.

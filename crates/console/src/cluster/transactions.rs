@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use thalweg_client::{ClientError, CoordinatorKind, Refused};
-use thalweg_wire::request::describe_producers_request::TopicRequest;
-use thalweg_wire::request::{DescribeProducersRequest, DescribeTransactionsRequest, ListTransactionsRequest};
+use thalweg_client::{AbortTransaction, ActiveProducer, ClientError, TopicPartition, TransactionFilter};
 use utoipa::{IntoParams, ToSchema};
 
+use super::View;
+use super::messages::now_ms;
 use super::topics::page_of;
-use super::{View, ask_each};
 use crate::problem::Problem;
 
 /// Which transactions are asked for.
@@ -24,9 +24,69 @@ pub struct TransactionQuery {
     /// Only those in a state, such as `Ongoing`.
     #[param(required = false)]
     pub state: String,
+    /// Only that of this producer id.
+    #[param(required = false)]
+    pub producer: String,
+    /// Only those that have been running for more minutes than this.
+    #[param(required = false)]
+    pub longer: String,
     /// The page, from 1.
     #[param(required = false)]
     pub page: usize,
+}
+
+/// Which partitions are looked at for hanging transactions.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub struct HangingQuery {
+    /// Only those of this topic.
+    #[param(required = false)]
+    pub topic: String,
+    /// Transactions with a record within so many minutes may still end: 15 if it is left out, as
+    /// `transaction.max.timeout.ms` has it.
+    #[param(required = false)]
+    pub minutes: String,
+}
+
+/// Hanging transactions.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct HangingList {
+    /// Open transactions that no coordinator will end.
+    pub transactions: Vec<OpenLine>,
+    /// What could not be looked at.
+    pub missing: Vec<String>,
+}
+
+/// An open transaction in a partition.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct OpenLine {
+    /// The topic.
+    pub topic: String,
+    /// The partition.
+    pub partition: i32,
+    /// The producer.
+    pub producer_id: i64,
+    /// The producer's epoch.
+    pub producer_epoch: i32,
+    /// The epoch of the coordinator that wrote its last marker; -1 if there is none.
+    pub coordinator_epoch: i32,
+    /// The first offset of the transaction.
+    pub start: i64,
+    /// The time of its last record, in milliseconds since 1970.
+    pub last_timestamp_ms: i64,
+    /// The transactional id, if a coordinator knows the producer.
+    pub transactional_id: Option<String>,
+}
+
+/// A transaction to abort in a partition.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Abortion {
+    /// The partition.
+    pub partition: i32,
+    /// The first offset of the transaction.
+    pub start: i64,
 }
 
 /// A page of transactions.
@@ -91,31 +151,24 @@ pub struct ProducerLine {
     pub transaction_start: Option<i64>,
 }
 
+/// The longest timeout that brokers allow by default.
+const MAX_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+
 /// Reads a page of transactions.
-pub async fn list(view: &Arc<View>, query: &TransactionQuery) -> Result<TransactionList, ClientError> {
-    let catalog = view.catalog().await?;
-    let requests = catalog.brokers.keys().map(|id| {
-        let state_filters = Some(query.state.clone()).filter(|state| !state.is_empty()).into_iter().collect();
-        (
-            *id,
-            ListTransactionsRequest {
-                state_filters,
-                duration_filter: -1,
-                ..ListTransactionsRequest::default()
-            },
-        )
-    });
+pub async fn list(view: &Arc<View>, query: &TransactionQuery) -> Result<TransactionList, Problem> {
+    let filter = TransactionFilter {
+        states: Some(query.state.clone()).filter(|state| !state.is_empty()).into_iter().collect(),
+        producer_ids: number("Producer", &query.producer)?.into_iter().collect(),
+        longer_than: number("Minutes", &query.longer)?.map(minutes),
+        pattern: None,
+    };
     let (mut found, mut missing) = (Vec::new(), Vec::new());
-    for (id, answer) in ask_each(view.cluster(), requests).await {
-        let answer = answer.and_then(|answer| {
-            Refused::check(answer.error_code, None, || format!("Transactions of broker {id}"))?;
-            Ok(answer.transaction_states)
-        });
-        match answer {
+    for listed in view.admin().list_transactions(&filter).await?.into_values() {
+        match listed {
             Ok(states) => found.extend(states.into_iter().map(|state| TransactionLine {
                 transactional_id: state.transactional_id,
                 producer_id: state.producer_id,
-                state: state.transaction_state,
+                state: state.state,
             })),
             Err(error) => missing.push(error.to_string()),
         }
@@ -129,58 +182,140 @@ pub async fn list(view: &Arc<View>, query: &TransactionQuery) -> Result<Transact
     Ok(TransactionList { transactions, matched, page, pages, missing })
 }
 
+fn number(name: &str, text: &str) -> Result<Option<i64>, Problem> {
+    match text.trim() {
+        "" => Ok(None),
+        text => match text.parse::<i64>() {
+            Ok(number) if number >= 0 => Ok(Some(number)),
+            _ => Err(Problem::wrong(format!("{name}: {text:?} is not a number from 0 up"))),
+        },
+    }
+}
+
+fn minutes(count: i64) -> Duration {
+    Duration::from_secs(count.unsigned_abs().saturating_mul(60))
+}
+
 /// Reads a transaction.
 pub async fn read(view: &View, id: &str) -> Result<Transaction, Problem> {
-    view.cluster().refresh(&[], false).await?;
-    let coordinator = view.cluster().coordinator(CoordinatorKind::Transaction, id).await?;
-    let request = DescribeTransactionsRequest { transactional_ids: vec![id.to_owned()] };
-    let state = coordinator.send(&request).await?.transaction_states.into_iter().next();
-    let state = state.ok_or_else(|| Problem::missing(format!("There is no transactional id {id}")))?;
-    Refused::check(state.error_code, None, || format!("Transactional id {id}")).map_err(ClientError::from)?;
+    let described = view.admin().describe_transactions(&[id.to_owned()]).await.remove(id);
+    let state = described.ok_or_else(|| Problem::missing(format!("There is no transactional id {id}")))??;
+    let mut partitions = BTreeMap::<String, Vec<i32>>::new();
+    for at in state.partitions {
+        partitions.entry(at.topic.to_string()).or_default().push(at.partition);
+    }
     Ok(Transaction {
-        transactional_id: state.transactional_id,
-        state: state.transaction_state,
+        transactional_id: id.to_owned(),
+        state: state.state,
         producer_id: state.producer_id,
         producer_epoch: state.producer_epoch,
-        timeout_ms: state.transaction_timeout_ms,
-        started_ms: (state.transaction_start_time_ms >= 0).then_some(state.transaction_start_time_ms),
-        partitions: state.topics.into_iter().map(|topic| (topic.topic, topic.partitions)).collect(),
+        timeout_ms: state.timeout_ms,
+        started_ms: state.started_ms,
+        partitions,
     })
+}
+
+/// Ends the transaction of a transactional id, and fences its producer.
+pub async fn fence(view: &View, id: &str) -> Result<(), Problem> {
+    // A new transactional id would come into being otherwise.
+    read(view, id).await?;
+    let fenced = view.admin().fence_producers(&[id.to_owned()]).await;
+    fenced.into_values().collect::<Result<Vec<_>, ClientError>>()?;
+    Ok(())
 }
 
 /// Reads the producers of all partitions of a topic, from their leaders.
 pub async fn producers(view: &View, topic: &str) -> Result<Vec<ProducerLine>, Problem> {
-    let metadata = view.cluster().refresh(&[topic.to_owned()], false).await?;
-    let found = metadata.topics.get(topic).filter(|found| found.error.is_none());
-    let found = found.ok_or_else(|| Problem::missing(format!("There is no topic {topic}")))?;
-    let mut by_leader: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-    for partition in &found.partitions {
-        if let Some(leader) = partition.leader {
-            by_leader.entry(leader).or_default().push(partition.index);
-        }
-    }
-    let requests = by_leader.into_iter().map(|(leader, partition_indexes)| {
-        let topics = vec![TopicRequest { name: topic.to_owned(), partition_indexes }];
-        (leader, DescribeProducersRequest { topics })
-    });
-    let requests: Vec<_> = requests.collect();
+    let partitions = partitions(view, topic).await?;
     let mut lines = Vec::new();
-    for (_, answer) in ask_each(view.cluster(), requests).await {
-        for partition in answer?.topics.into_iter().flat_map(|topic| topic.partitions) {
-            let what = || format!("Producers of {topic}-{}", partition.partition_index);
-            Refused::check(partition.error_code, partition.error_message.as_deref(), what)
-                .map_err(ClientError::from)?;
-            lines.extend(partition.active_producers.into_iter().map(|producer| ProducerLine {
-                partition: partition.partition_index,
-                producer_id: producer.producer_id,
-                epoch: producer.producer_epoch,
-                last_sequence: producer.last_sequence,
-                last_timestamp_ms: producer.last_timestamp,
-                transaction_start:
-                    (producer.current_txn_start_offset >= 0).then_some(producer.current_txn_start_offset),
-            }));
-        }
+    for (at, producers) in view.admin().describe_producers(&partitions).await? {
+        lines.extend(producers?.into_iter().map(|producer| ProducerLine {
+            partition: at.partition,
+            producer_id: producer.producer_id,
+            epoch: producer.producer_epoch,
+            last_sequence: producer.last_sequence,
+            last_timestamp_ms: producer.last_timestamp,
+            transaction_start: producer.transaction_start,
+        }));
     }
     lines.sort_by_key(|line| (line.partition, line.producer_id));
     Ok(lines)
+}
+
+/// The partitions of a topic that have leaders.
+async fn partitions(view: &View, topic: &str) -> Result<Vec<TopicPartition>, Problem> {
+    let metadata = view.cluster().refresh(&[topic.to_owned()], false).await?;
+    let found = metadata.topics.get(topic).filter(|found| found.error.is_none());
+    let found = found.ok_or_else(|| Problem::missing(format!("There is no topic {topic}")))?;
+    let led = found.partitions.iter().filter(|partition| partition.leader.is_some());
+    Ok(led.map(|partition| TopicPartition::new(topic, partition.index)).collect())
+}
+
+/// Finds hanging transactions: in the partitions of one topic, or of all.
+pub async fn hanging(view: &View, query: &HangingQuery) -> Result<HangingList, Problem> {
+    let age = number("Minutes", &query.minutes)?.map_or(MAX_TRANSACTION_TIMEOUT, minutes);
+    let partitions = match query.topic.trim() {
+        "" => {
+            let catalog = view.catalog().await?;
+            let of_topic = |topic: &super::catalog::TopicLine| {
+                let name = Arc::clone(&topic.name);
+                let led = (0..).zip(topic.leaders.iter()).filter(|(_, leader)| **leader >= 0);
+                led.map(|(index, _)| TopicPartition::new(Arc::clone(&name), index)).collect::<Vec<_>>()
+            };
+            catalog.topics.iter().flat_map(of_topic).collect()
+        }
+        topic => partitions(view, topic).await?,
+    };
+    let before = now_ms().saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
+    let found = view.admin().find_hanging_transactions(&partitions, before).await?;
+    Ok(HangingList {
+        transactions: found.found.iter().map(|(at, producer)| open_line(at, producer, None)).collect(),
+        missing: found.errors.iter().map(ToString::to_string).collect(),
+    })
+}
+
+fn open_line(at: &TopicPartition, producer: &ActiveProducer, transactional_id: Option<String>) -> OpenLine {
+    OpenLine {
+        topic: at.topic.to_string(),
+        partition: at.partition,
+        producer_id: producer.producer_id,
+        producer_epoch: producer.producer_epoch,
+        coordinator_epoch: producer.coordinator_epoch,
+        start: producer.transaction_start.unwrap_or(-1),
+        last_timestamp_ms: producer.last_timestamp,
+        transactional_id,
+    }
+}
+
+async fn producer_of(view: &View, topic: &str, abortion: &Abortion) -> Result<ActiveProducer, Problem> {
+    let at = TopicPartition::new(topic, abortion.partition);
+    let producers = view.admin().describe_producers(std::slice::from_ref(&at)).await?.remove(&at);
+    let producers = producers.transpose()?.unwrap_or_default();
+    let found = producers.into_iter().find(|producer| producer.transaction_start == Some(abortion.start));
+    found.ok_or_else(|| {
+        Problem::missing(format!("No open transaction in {at} starts at offset {}", abortion.start))
+    })
+}
+
+/// The open transaction of a partition that starts at an offset, and whether a coordinator knows its producer.
+pub async fn open(view: &View, topic: &str, abortion: &Abortion) -> Result<OpenLine, Problem> {
+    let producer = producer_of(view, topic, abortion).await?;
+    let filter = TransactionFilter { producer_ids: vec![producer.producer_id], ..Default::default() };
+    let listed = view.admin().list_transactions(&filter).await?;
+    let known = listed.into_values().filter_map(Result::ok).flatten().next();
+    let at = TopicPartition::new(topic, abortion.partition);
+    Ok(open_line(&at, &producer, known.map(|known| known.transactional_id)))
+}
+
+/// Aborts it in this partition, by a marker, without its coordinator.
+pub async fn abort(view: &View, topic: &str, abortion: &Abortion) -> Result<(), Problem> {
+    let producer = producer_of(view, topic, abortion).await?;
+    let transaction = AbortTransaction {
+        at: TopicPartition::new(topic, abortion.partition),
+        producer_id: producer.producer_id,
+        producer_epoch: i16::try_from(producer.producer_epoch).unwrap_or(i16::MAX),
+        // Kafka's tool does so too: no coordinator has written a marker for this producer yet.
+        coordinator_epoch: producer.coordinator_epoch.max(0),
+    };
+    Ok(view.admin().abort_transaction(&transaction).await?)
 }

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
-use thalweg_client::{ClientError, Refused, SCRAM_ITERATIONS};
+use thalweg_client::{ClientError, QuotaEntity, QuotaEntityKind, QuotaFilter, SCRAM_ITERATIONS};
 use thalweg_security::sasl::scram::Hash;
-use thalweg_wire::request::alter_client_quotas_request::{EntityData, EntryData, OpData};
-use thalweg_wire::request::{AlterClientQuotasRequest, DescribeClientQuotasRequest};
 use utoipa::ToSchema;
 
 use super::View;
@@ -100,14 +98,10 @@ pub struct QuotaChange {
 
 /// Reads all quotas.
 pub async fn quotas(view: &View) -> Result<Vec<QuotaLine>, ClientError> {
-    let request = DescribeClientQuotasRequest { components: Vec::new(), strict: false };
-    let response = view.cluster().send_any(&request).await?;
-    Refused::check(response.error_code, response.error_message.as_deref(), || {
-        "Describing quotas".to_owned()
-    })?;
-    let lines = response.entries.unwrap_or_default().into_iter().map(|entry| QuotaLine {
-        entity: entry.entity.into_iter().map(|part| (part.entity_type, part.entity_name)).collect(),
-        limits: entry.values.into_iter().map(|value| (value.key, value.value)).collect(),
+    let found = view.admin().describe_quotas(&QuotaFilter::default()).await?;
+    let lines = found.into_iter().map(|(entity, limits)| QuotaLine {
+        entity: entity.0.into_iter().map(|(kind, name)| (kind.name().to_owned(), name)).collect(),
+        limits,
     });
     let mut lines: Vec<QuotaLine> = lines.collect();
     lines.sort_by(|a, b| a.entity.cmp(&b.entity));
@@ -122,21 +116,13 @@ pub async fn set_quota(view: &View, change: &QuotaChange) -> Result<(), Problem>
     if change.value.is_some_and(|value| !value.is_finite() || value <= 0.0) {
         return Err(Problem::wrong("A limit is a number above zero"));
     }
-    let entity = change.entity.iter().map(|(entity_type, entity_name)| EntityData {
-        entity_type: entity_type.clone(),
-        entity_name: entity_name.clone(),
+    let parts = change.entity.iter().map(|(kind, name)| match QuotaEntityKind::from_name(kind) {
+        Some(kind) => Ok((kind, name.clone())),
+        None => Err(Problem::wrong(format!("{kind:?} has no quotas: use user, client-id or ip"))),
     });
-    let op = OpData {
-        key: change.limit.trim().to_owned(),
-        value: change.value.unwrap_or(0.0),
-        remove: change.value.is_none(),
-    };
-    let entry = EntryData { entity: entity.collect(), ops: vec![op] };
-    let request = AlterClientQuotasRequest { entries: vec![entry], validate_only: false };
-    let response = view.cluster().send_controller(&request).await?;
-    for entry in response.entries {
-        let what = || format!("Changing the quota {}", change.limit);
-        Refused::check(entry.error_code, entry.error_message.as_deref(), what).map_err(ClientError::from)?;
-    }
+    let entity = QuotaEntity(parts.collect::<Result<_, Problem>>()?);
+    let limits = BTreeMap::from([(change.limit.trim().to_owned(), change.value)]);
+    let outcomes = view.admin().alter_quotas(&BTreeMap::from([(entity, limits)]), false).await?;
+    outcomes.into_values().collect::<Result<(), ClientError>>()?;
     Ok(())
 }

@@ -4,12 +4,13 @@ use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
+use serde::Deserialize;
 
 use super::configuration::{self, Change, Shown};
 use super::overview::{brokers, directories};
 use crate::cluster::configs::{self, Configured};
 use crate::cluster::overview;
-use crate::cluster::quorum::{self, Feature, Quorum, QuorumNode};
+use crate::cluster::quorum::{self, Direction, Feature, LevelChange, Quorum, QuorumNode};
 use crate::format;
 use crate::page::{Section, Shell, figure, or_dash, see_other};
 use crate::problem::Problem;
@@ -84,19 +85,84 @@ pub async fn configure(
     see_other(&console, &format!("/brokers/{}", crate::page::encode(&id)), Note::of(done.await, words))
 }
 
+/// A feature whose level is to change.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Chosen {
+    feature: String,
+}
+
 /// Shows the quorum and the features.
-pub async fn quorum(shell: Shell) -> Response {
+pub async fn quorum(shell: Shell, Query(chosen): Query<Chosen>) -> Response {
     let (quorum, features) = tokio::join!(quorum::read(shell.view()), quorum::features(shell.view()));
     let body = quorum.map(|quorum| {
         html! {
             (members(&quorum))
             @match &features {
-                Ok(features) => (levels(features)),
+                Ok(features) => {
+                    (levels(features, !shell.is_read_only()))
+                    @if let Some(feature) = features.iter().find(|feature| feature.name == chosen.feature && !shell.is_read_only()) {
+                        (level_form(feature))
+                    }
+                },
                 Err(error) => p class="note warn" { (error) },
             }
         }
     });
     shell.answer(Section::Quorum, "Quorum and features", body)
+}
+
+fn level_form(feature: &Feature) -> Markup {
+    let directions = [
+        ("upgrade", "a higher level"),
+        ("downgrade", "a lower level, if no metadata is lost"),
+        ("unsafe", "a lower level, also if metadata is lost"),
+    ];
+    html! {
+        form class="card narrow stack" id="change-level" method="post" action="/features" {
+            h3 { "Change " code { (feature.name) } }
+            input type="hidden" name="feature" value=(feature.name);
+            label { "New level" input name="level" type="number" min="0" required value=(feature.level.unwrap_or(0));
+                span class="hint" { "0 turns the feature off. All brokers and controllers must support the level." } }
+            label { "Allow" select name="change" { @for (value, words) in directions { option value=(value) { (words) } } } }
+            div class="actions" {
+                button name="action" value="check" { "Check" }
+            }
+            label { "To set it, type the feature's name" input name="confirm" autocomplete="off" spellcheck="false";
+                span class="hint" { "An upgrade may be impossible to take back." } }
+            div class="actions" {
+                button class="danger" name="action" value="set" { "Set the level" }
+                a class="button" href="/quorum" { "Cancel" }
+            }
+        }
+    }
+}
+
+/// A level, as the form has it.
+#[derive(Deserialize)]
+pub struct Level {
+    feature: String,
+    level: i16,
+    change: Direction,
+    action: String,
+    #[serde(default)]
+    confirm: String,
+}
+
+/// Checks or sets a level.
+pub async fn set_level(State(console): State<Console>, shell: Shell, Form(form): Form<Level>) -> Response {
+    let page = format!("/quorum?feature={}", crate::page::encode(&form.feature));
+    let dry_run = form.action != "set";
+    if !dry_run && form.confirm != form.feature {
+        let note = Note::error(format!("Nothing was set: {:?} is not the feature's name.", form.confirm));
+        return see_other(&console, &page, note);
+    }
+    let words = match dry_run {
+        true => format!("{} could be set to level {}.", form.feature, form.level),
+        false => format!("{} has level {} now.", form.feature, form.level),
+    };
+    let change = LevelChange { feature: form.feature, level: form.level, change: form.change, dry_run };
+    see_other(&console, &page, Note::of(quorum::set_level(shell.view(), &change).await, words))
 }
 
 fn members(quorum: &Quorum) -> Markup {
@@ -137,18 +203,21 @@ fn nodes(name: &str, nodes: &[QuorumNode], leader: i32) -> Markup {
     }
 }
 
-fn levels(features: &[Feature]) -> Markup {
+fn levels(features: &[Feature], may_change: bool) -> Markup {
     html! {
         h2 { "Feature levels" }
         div class="table" tabindex="0" role="region" aria-label="Feature levels" {
             table {
-                thead { tr { th scope="col" { "Feature" } th scope="col" class="number" { "Level" } th scope="col" { "This broker supports" } } }
+                thead { tr { th scope="col" { "Feature" } th scope="col" class="number" { "Level" } th scope="col" { "This broker supports" } @if may_change { th scope="col" { "Change" } } } }
                 tbody {
                     @for feature in features {
                         tr {
                             th scope="row" { code { (feature.name) } }
                             td class="number" { (or_dash(feature.level.map(|level| level.to_string()))) }
-                            td { (feature.supported_min) " to " (feature.supported_max) }
+                            td { (or_dash(feature.supported_min.zip(feature.supported_max).map(|(min, max)| format!("{min} to {max}")))) }
+                            @if may_change {
+                                td { a href=(format!("/quorum?feature={}#change-level", crate::page::encode(&feature.name))) aria-label=(format!("Change {}", feature.name)) { "Change" } }
+                            }
                         }
                     }
                 }

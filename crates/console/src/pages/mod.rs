@@ -8,6 +8,7 @@ mod groups;
 mod login;
 mod messages;
 mod overview;
+mod replicas;
 mod streams;
 mod topic;
 mod topics;
@@ -34,6 +35,11 @@ pub fn routes() -> Router<Console> {
         .route("/topics/{name}/configuration", get(topic::configuration).post(topic::configure))
         .route("/topics/{name}/partitions", post(topic::grow))
         .route("/topics/{name}/messages", get(messages::list).post(messages::send))
+        .route("/topics/{name}/replicas", get(replicas::show).post(replicas::begin))
+        .route("/topics/{name}/replicas/cancel", post(replicas::cancel))
+        .route("/topics/{name}/replicas/end-throttle", post(replicas::end_throttle))
+        .route("/topics/{name}/replicas/elect", post(replicas::elect))
+        .route("/topics/{name}/abort-transaction", get(transactions::ask_abort).post(transactions::abort))
         .route("/topics/{name}/delete", post(topic::delete))
         .route("/groups", get(groups::list))
         .route("/group", get(group::show))
@@ -49,9 +55,12 @@ pub fn routes() -> Router<Console> {
         .route("/quotas", get(users::quotas).post(users::set_quota))
         .route("/transactions", get(transactions::list))
         .route("/transaction", get(transactions::show))
+        .route("/transaction/fence", post(transactions::fence))
+        .route("/hanging-transactions", get(transactions::hanging))
         .route("/brokers", get(brokers::list))
         .route("/brokers/{id}", get(brokers::show).post(brokers::configure))
         .route("/quorum", get(brokers::quorum))
+        .route("/features", post(brokers::set_level))
         .route("/streams", get(streams::list).post(streams::create))
         .route("/streams-check", get(streams::check))
         .route("/create-stream", get(streams::ask_creation))

@@ -198,6 +198,7 @@ pub fn tabs(name: &str, shown: &str) -> Markup {
         ("partitions", "Partitions", path.clone()),
         ("messages", "Messages", format!("{path}/messages")),
         ("configuration", "Configuration", format!("{path}/configuration")),
+        ("replicas", "Moves and elections", format!("{path}/replicas")),
         ("producers", "Producers", format!("{path}/producers")),
     ];
     html! {

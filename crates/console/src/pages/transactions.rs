@@ -1,15 +1,21 @@
 //! Transactions, and the producers of a topic.
 
-use axum::extract::{Path, Query};
+use axum::Form;
+use axum::extract::{Path, Query, State};
 use axum::http::Uri;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::groups::shown;
-use crate::cluster::transactions::{self, ProducerLine, Transaction, TransactionList, TransactionQuery};
+use crate::cluster::transactions::{
+    self, Abortion, HangingList, HangingQuery, OpenLine, ProducerLine, Transaction, TransactionList,
+    TransactionQuery,
+};
 use crate::format;
-use crate::page::{Section, Shell, encode, figure, or_dash, pager};
+use crate::page::{Section, Shell, encode, figure, or_dash, pager, see_other};
+use crate::problem::Problem;
+use crate::state::{Console, Note};
 
 /// Shows the list.
 pub async fn list(shell: Shell, uri: Uri, Query(query): Query<TransactionQuery>) -> Response {
@@ -27,8 +33,11 @@ fn body(uri: &Uri, query: &TransactionQuery, list: &TransactionList) -> Markup {
                     option value=(state) selected[query.state == state] { (state) }
                 }
             } }
+            label { "Producer" input name="producer" value=(query.producer) inputmode="numeric" placeholder="its id"; }
+            label { "Minutes at least" input name="longer" value=(query.longer) inputmode="numeric" placeholder="any"; }
             button { "Show" }
         }
+        p { a href="/hanging-transactions" { "Find hanging transactions" } }
         div id="transactions" data-live {
             @for missing in &list.missing { p class="note warn" { "Some transactions are missing: " (missing) } }
             p class="quiet" { (format::counted(list.matched, "transactional id")) }
@@ -71,7 +80,179 @@ pub struct Named {
 /// Shows one.
 pub async fn show(shell: Shell, Query(named): Query<Named>) -> Response {
     let transaction = transactions::read(shell.view(), &named.id).await;
-    shell.answer(Section::Transactions, shown(&named.id), transaction.map(|transaction| one(&transaction)))
+    let body = transaction.map(|transaction| {
+        html! {
+            (one(&transaction))
+            @if !shell.is_read_only() { (end(&transaction)) }
+        }
+    });
+    shell.answer(Section::Transactions, shown(&named.id), body)
+}
+
+fn end(transaction: &Transaction) -> Markup {
+    html! {
+        details class="card narrow" {
+            summary { "End its transaction and fence its producer" }
+            form class="stack" method="post" action="/transaction/fence" {
+                input type="hidden" name="id" value=(transaction.transactional_id);
+                label { "Type the transactional id" input name="confirm" required autocomplete="off" spellcheck="false" data-expect=(transaction.transactional_id);
+                    span class="hint" { "An open transaction is aborted. A producer that is alive fails." } }
+                button class="danger" { "End and fence" }
+            }
+        }
+    }
+}
+
+/// A transactional id to fence, as it was typed.
+#[derive(Deserialize)]
+pub struct Fencing {
+    id: String,
+    confirm: String,
+}
+
+/// Ends the transaction of a transactional id, if its name was typed.
+pub async fn fence(State(console): State<Console>, shell: Shell, Form(form): Form<Fencing>) -> Response {
+    let page = format!("/transaction?id={}", encode(&form.id));
+    if form.confirm != form.id {
+        let note = Note::error(format!("Nothing was ended: {:?} is not the transactional id.", form.confirm));
+        return see_other(&console, &page, note);
+    }
+    let done = transactions::fence(shell.view(), &form.id).await;
+    see_other(&console, &page, Note::of(done, format!("The producers of {} were fenced.", shown(&form.id))))
+}
+
+/// Finds hanging transactions.
+pub async fn hanging(shell: Shell, Query(query): Query<HangingQuery>) -> Response {
+    let found = transactions::hanging(shell.view(), &query).await;
+    let body = match found {
+        Ok(found) => Ok(html! { (hanging_form(&query)) (hanging_list(&shell, &found)) }),
+        Err(problem) if problem.status.as_u16() == 400 => Ok(html! {
+            (hanging_form(&query))
+            p class="note bad" role="alert" { (problem.message) }
+        }),
+        Err(problem) => Err(problem),
+    };
+    shell.answer::<Problem>(Section::Transactions, "Hanging transactions", body)
+}
+
+fn hanging_form(query: &HangingQuery) -> Markup {
+    html! {
+        p class="quiet" {
+            "Open transactions that their coordinator has forgotten. Consumers that read only committed records wait for them for ever. "
+            a href="/transactions" { "All transactions" }
+        }
+        form class="filter" method="get" action="/hanging-transactions" role="search" {
+            label { "Topic" input type="search" name="topic" value=(query.topic) placeholder="all" spellcheck="false"; }
+            label { "Without a record for minutes" input name="minutes" value=(query.minutes) inputmode="numeric" placeholder="15"; }
+            button { "Find" }
+        }
+    }
+}
+
+fn hanging_list(shell: &Shell, found: &HangingList) -> Markup {
+    html! {
+        @for missing in &found.missing { p class="note warn" { "Not everything could be looked at: " (missing) } }
+        @if found.transactions.is_empty() {
+            p class="note good" role="status" { "No transaction hangs." }
+        } @else {
+            div class="table" tabindex="0" role="region" aria-label="Hanging transactions" {
+                table {
+                    thead { tr {
+                        th scope="col" { "Topic" } th scope="col" class="number" { "Partition" } th scope="col" class="number" { "From offset" }
+                        th scope="col" class="number" { "Producer" } th scope="col" { "Last record (UTC)" }
+                        @if !shell.is_read_only() { th scope="col" { "Change" } }
+                    } }
+                    tbody {
+                        @for one in &found.transactions {
+                            tr {
+                                th scope="row" { a href=(super::topic::path(&one.topic)) { (one.topic) } }
+                                td class="number" { (one.partition) } td class="number" { (format::count(one.start)) }
+                                td class="number" { (one.producer_id) } td { (format::time(one.last_timestamp_ms)) }
+                                @if !shell.is_read_only() {
+                                    td { a href=(abort_path(&one.topic, one.partition, one.start)) aria-label=(format!("Abort in {}, partition {}", one.topic, one.partition)) { "Abort…" } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn abort_path(topic: &str, partition: i32, start: i64) -> String {
+    format!("{}/abort-transaction?partition={partition}&start={start}", super::topic::path(topic))
+}
+
+/// An open transaction in a partition.
+#[derive(Deserialize)]
+pub struct Open {
+    partition: i32,
+    start: i64,
+}
+
+/// Shows an open transaction, and asks whether to abort it.
+pub async fn ask_abort(shell: Shell, Path(name): Path<String>, Query(open): Query<Open>) -> Response {
+    let abortion = Abortion { partition: open.partition, start: open.start };
+    let open = transactions::open(shell.view(), &name, &abortion).await;
+    let body = open.map(|open| {
+        html! {
+            dl class="figures" {
+                (figure("Partition", &format!("{name}-{}", open.partition), None))
+                (figure("From offset", &format::count(open.start), None))
+                (figure("Producer", &open.producer_id.to_string(), Some(&format!("epoch {}", open.producer_epoch))))
+                (figure("Last record", &format::time(open.last_timestamp_ms), Some("UTC")))
+            }
+            @match &open.transactional_id {
+                Some(id) => p class="note warn" {
+                    "A coordinator knows this producer, as " bdi { (shown(id)) } ", and may end the transaction itself. An abort here can break a transaction that is going on: "
+                    a href=(format!("/transaction?id={}", encode(id))) { "look at it first" } "."
+                },
+                None => p class="note" { "No coordinator knows this producer: the transaction will not end without an abort." },
+            }
+            @if !shell.is_read_only() { (abort_form(&name, &open)) }
+        }
+    });
+    shell.answer(Section::Transactions, "Abort a transaction", body)
+}
+
+fn abort_form(name: &str, open: &OpenLine) -> Markup {
+    let expected = format!("{name}-{}", open.partition);
+    html! {
+        form class="card narrow stack" method="post" action=(format!("{}/abort-transaction", super::topic::path(name))) {
+            input type="hidden" name="partition" value=(open.partition);
+            input type="hidden" name="start" value=(open.start);
+            label { "Type " code { (expected) } input name="confirm" required autocomplete="off" spellcheck="false" data-expect=(expected);
+                span class="hint" { "The leader writes a marker: the records of this transaction in this partition are never shown to consumers that read only committed records." } }
+            div class="actions" { button class="danger" { "Abort" } a class="button" href="/hanging-transactions" { "Cancel" } }
+        }
+    }
+}
+
+/// A transaction to abort, with what was typed.
+#[derive(Deserialize)]
+pub struct Aborting {
+    partition: i32,
+    start: i64,
+    confirm: String,
+}
+
+/// Aborts a transaction in a partition, if its name was typed.
+pub async fn abort(
+    State(console): State<Console>,
+    shell: Shell,
+    Path(name): Path<String>,
+    Form(form): Form<Aborting>,
+) -> Response {
+    let at = format!("{name}-{}", form.partition);
+    if form.confirm != at {
+        let note = Note::error(format!("Nothing was aborted: {:?} is not {at}.", form.confirm));
+        return see_other(&console, &abort_path(&name, form.partition, form.start), note);
+    }
+    let abortion = Abortion { partition: form.partition, start: form.start };
+    let done = transactions::abort(shell.view(), &name, &abortion).await;
+    let page = format!("{}/producers", super::topic::path(&name));
+    see_other(&console, &page, Note::of(done, format!("The transaction in {at} was aborted.")))
 }
 
 fn one(transaction: &Transaction) -> Markup {
@@ -98,13 +279,13 @@ pub async fn producers(shell: Shell, Path(name): Path<String>) -> Response {
     let body = producers.map(|producers| {
         html! {
             (super::topic::tabs(&name, "producers"))
-            (producer_table(&producers))
+            (producer_table(&name, &producers))
         }
     });
     shell.answer(Section::Topics, &name, body)
 }
 
-fn producer_table(producers: &[ProducerLine]) -> Markup {
+fn producer_table(name: &str, producers: &[ProducerLine]) -> Markup {
     html! {
         div id="producers" data-live {
             @if producers.is_empty() {
@@ -123,7 +304,10 @@ fn producer_table(producers: &[ProducerLine]) -> Markup {
                                     td class="number" { (producer.producer_id) } td class="number" { (producer.epoch) }
                                     td class="number" { (producer.last_sequence) }
                                     td { (or_dash((producer.last_timestamp_ms >= 0).then(|| format::time(producer.last_timestamp_ms)))) }
-                                    td class="number" { (or_dash(producer.transaction_start.map(format::count))) }
+                                    td class="number" { @match producer.transaction_start {
+                                        Some(start) => a href=(abort_path(name, producer.partition, start)) { (format::count(start)) },
+                                        None => (or_dash(None)),
+                                    } }
                                 }
                             }
                         }

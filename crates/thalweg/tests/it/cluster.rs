@@ -25,15 +25,15 @@ fn is_alive(pid: u32) -> bool {
 
 /// A row of the table that `cluster up` prints.
 #[derive(Debug)]
-struct Node {
+pub struct Node {
     name: String,
-    clients: String,
+    pub clients: String,
     controller: String,
     pid: u32,
 }
 
 /// A running cluster, which ends with the test: its processes have a guard.
-struct Up {
+pub struct Up {
     process: Child,
     out: BufReader<ChildStdout>,
     nodes: Vec<Node>,
@@ -41,7 +41,7 @@ struct Up {
 
 impl Up {
     /// Starts it; retries if another program takes a port first.
-    fn start(dir: &Path, line: &str) -> Up {
+    pub fn start(dir: &Path, line: &str) -> Up {
         let is_new = std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
         for _ in 0..4 {
             match Up::start_once(dir, line) {
@@ -84,12 +84,12 @@ impl Up {
         Ok(Up { nodes: nodes.collect(), process, out })
     }
 
-    fn brokers(&self) -> Vec<&Node> {
+    pub fn brokers(&self) -> Vec<&Node> {
         self.nodes.iter().filter(|node| node.clients != "-").collect()
     }
 
     /// Runs a command against the first broker; returns its output.
-    fn run(&self, line: &str) -> String {
+    pub fn run(&self, line: &str) -> String {
         let mut command = thalweg(line);
         command.env("THALWEG_BOOTSTRAP_SERVER", &self.brokers()[0].clients);
         let (code, out, error) = run(&mut command);

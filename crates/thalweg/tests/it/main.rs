@@ -7,6 +7,7 @@ mod commands;
 mod commands_kafka;
 mod completion;
 mod console;
+mod console_admin;
 mod console_messages;
 mod consume;
 mod debug_bundle;

@@ -1,0 +1,91 @@
+//! Moves of a topic's replicas, and elections of leaders.
+
+use axum::extract::{Path, Query};
+use axum::http::StatusCode;
+use axum::response::Response;
+
+use super::{Body, Done, Seen, answer, done};
+use crate::cluster::moves::{self, MoveOrder, MovePlan, MoveQuery, Moving};
+use crate::cluster::topic::{self, LeaderElection};
+use crate::problem::ErrorAnswer;
+
+/// The partitions of a topic that move, and how far they are.
+#[utoipa::path(
+    get,
+    path = "/api/v1/topics/{name}/moves",
+    tag = "topics",
+    params(("name" = String, Path, description = "The topic")),
+    responses((status = 200, body = Vec<Moving>), (status = "default", body = ErrorAnswer))
+)]
+pub async fn progress(Seen(view): Seen, Path(name): Path<String>) -> Response {
+    answer(StatusCode::OK, moves::progress(&view, &name).await)
+}
+
+/// A plan of moves. Nothing changes.
+#[utoipa::path(
+    get,
+    path = "/api/v1/topics/{name}/moves/plan",
+    tag = "topics",
+    params(("name" = String, Path, description = "The topic"), MoveQuery),
+    responses((status = 200, body = MovePlan), (status = "default", body = ErrorAnswer))
+)]
+pub async fn plan(Seen(view): Seen, Path(name): Path<String>, Query(query): Query<MoveQuery>) -> Response {
+    answer(StatusCode::OK, moves::plan(&view, &name, &query).await)
+}
+
+/// Begins moves, if the partitions are still where the plan had them.
+#[utoipa::path(
+    post,
+    path = "/api/v1/topics/{name}/moves",
+    tag = "topics",
+    params(("name" = String, Path, description = "The topic")),
+    request_body = MoveOrder,
+    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+)]
+pub async fn begin(Seen(view): Seen, Path(name): Path<String>, Body(order): Body<MoveOrder>) -> Response {
+    let begun = moves::begin(&view, &name, &order).await;
+    answer(StatusCode::OK, begun.map(|begun| Done { done: format!("{begun} partitions move") }))
+}
+
+/// Cancels all moves of a topic.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/topics/{name}/moves",
+    tag = "topics",
+    params(("name" = String, Path, description = "The topic")),
+    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+)]
+pub async fn cancel(Seen(view): Seen, Path(name): Path<String>) -> Response {
+    let cancelled = moves::cancel(&view, &name).await;
+    answer(StatusCode::OK, cancelled.map(|count| Done { done: format!("{count} moves were cancelled") }))
+}
+
+/// Removes the throttles of moves, of the topic and of all brokers.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/topics/{name}/moves/throttle",
+    tag = "topics",
+    params(("name" = String, Path, description = "The topic")),
+    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+)]
+pub async fn end_throttle(Seen(view): Seen, Path(name): Path<String>) -> Response {
+    done(moves::end_throttle(&view, &name).await, "The throttle was removed")
+}
+
+/// Has leaders elected.
+#[utoipa::path(
+    post,
+    path = "/api/v1/topics/{name}/elections",
+    tag = "topics",
+    params(("name" = String, Path, description = "The topic")),
+    request_body = LeaderElection,
+    responses((status = 200, body = Done), (status = "default", body = ErrorAnswer))
+)]
+pub async fn elect(
+    Seen(view): Seen,
+    Path(name): Path<String>,
+    Body(election): Body<LeaderElection>,
+) -> Response {
+    let elected = topic::elect(&view, &name, &election).await;
+    answer(StatusCode::OK, elected.map(|count| Done { done: format!("{count} leaders were elected") }))
+}

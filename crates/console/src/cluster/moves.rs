@@ -1,0 +1,256 @@
+//! Moves of a topic's replicas to other brokers: a plan that is shown first, its execution, how far it is, its end.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use thalweg_client::{
+    Assignment, ClientError, Place, PlannedMove, PlannedMoves, TopicPartition, planned_moves, spread,
+};
+use utoipa::{IntoParams, ToSchema};
+
+use super::View;
+use crate::problem::Problem;
+
+/// Where replicas are to be.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(default)]
+#[into_params(parameter_in = Query)]
+pub struct MoveQuery {
+    /// Partitions, such as `0,3`; all if it is empty.
+    #[param(required = false)]
+    pub partitions: String,
+    /// Only brokers of these ids, such as `1,2,3`; all that run if it is empty.
+    #[param(required = false)]
+    pub brokers: String,
+    /// Not on these brokers.
+    #[param(required = false)]
+    pub without: String,
+    /// The number of replicas of each partition; as many as there are if it is empty.
+    #[param(required = false)]
+    pub replicas: String,
+    /// Just these brokers for every partition, the preferred leader first, such as `2,3,1`. The other fields do not count then.
+    #[param(required = false)]
+    pub exactly: String,
+}
+
+/// What would move.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MovePlan {
+    /// The partitions that would move.
+    pub moves: Vec<MoveLine>,
+    /// Bytes to copy; none where the log directories may not be read.
+    pub bytes: Option<u64>,
+}
+
+/// A partition that would move.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MoveLine {
+    /// The partition.
+    pub partition: i32,
+    /// The replicas now.
+    pub from: Vec<i32>,
+    /// The replicas then, the preferred leader first.
+    pub to: Vec<i32>,
+    /// Bytes to copy.
+    pub bytes: Option<u64>,
+}
+
+/// Moves to begin.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MoveOrder {
+    /// The partitions to move, as planned.
+    pub moves: Vec<MoveTo>,
+    /// Bytes per second that are copied from and to each broker at most; no limit if it is left out.
+    #[serde(default)]
+    pub throttle: Option<u64>,
+}
+
+/// A partition to move.
+#[derive(Clone, Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MoveTo {
+    /// The partition.
+    pub partition: i32,
+    /// The replicas that it had in the plan. The move is refused if they have changed since.
+    pub from: Vec<i32>,
+    /// The replicas to have, the preferred leader first.
+    pub to: Vec<i32>,
+}
+
+/// A partition that moves.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Moving {
+    /// The partition.
+    pub partition: i32,
+    /// The replicas when it is done.
+    pub replicas: Vec<i32>,
+    /// Brokers that get a replica.
+    pub adding: Vec<i32>,
+    /// Brokers that lose theirs.
+    pub removing: Vec<i32>,
+    /// How much the new replicas have, in percent; none where brokers do not say.
+    pub copied_percent: Option<i64>,
+}
+
+/// Numbers with commas between them.
+pub fn ids(name: &str, text: &str) -> Result<Vec<i32>, Problem> {
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let parsed = parts.map(|part| match part.parse::<i32>() {
+        Ok(id) if id >= 0 => Ok(id),
+        _ => Err(Problem::wrong(format!("{name}: {part:?} is not a number: expected for example 1,2,3"))),
+    });
+    parsed.collect()
+}
+
+async fn current(view: &View, topic: &str) -> Result<Assignment, Problem> {
+    let metadata = view.cluster().refresh(&[topic.to_owned()], false).await?;
+    let found = metadata.topics.get(topic).filter(|found| found.error.is_none());
+    let found = found.ok_or_else(|| Problem::missing(format!("There is no topic {topic}")))?;
+    let partitions = found.partitions.iter();
+    Ok(partitions
+        .map(|partition| (TopicPartition::new(topic, partition.index), partition.replicas.clone()))
+        .collect())
+}
+
+/// Plans moves. Nothing changes.
+pub async fn plan(view: &View, topic: &str, query: &MoveQuery) -> Result<MovePlan, Problem> {
+    let mut current = current(view, topic).await?;
+    let wanted: BTreeSet<i32> = ids("Partitions", &query.partitions)?.into_iter().collect();
+    if let Some(missing) = wanted.iter().find(|index| !current.keys().any(|at| at.partition == **index)) {
+        return Err(Problem::missing(format!("{topic} has no partition {missing}")));
+    }
+    current.retain(|at, _| wanted.is_empty() || wanted.contains(&at.partition));
+    let exactly = ids("Exactly these brokers", &query.exactly)?;
+    let planned = match exactly.is_empty() {
+        true => {
+            let places =
+                places(view, &ids("Brokers", &query.brokers)?, &ids("Without", &query.without)?).await?;
+            let factor = match query.replicas.trim() {
+                "" => None,
+                text => match text.parse::<usize>() {
+                    Ok(factor) if factor > 0 => Some(factor),
+                    _ => return Err(Problem::wrong(format!("Replicas: {text:?} is not a number from 1 up"))),
+                },
+            };
+            spread(&current, &places, factor).map_err(|few| Problem::wrong(few.to_string()))?
+        }
+        false => current.keys().map(|at| (at.clone(), exactly.clone())).collect(),
+    };
+    let moves = planned_moves(&current, planned);
+    let partitions: Vec<TopicPartition> = moves.keys().cloned().collect();
+    let sizes = view.admin().replica_bytes(&partitions).await.unwrap_or_default();
+    let bytes = |at: &TopicPartition, one: &PlannedMove| {
+        let sizes = one.from.iter().filter_map(|id| sizes.get(&(at.clone(), *id)));
+        Some(sizes.max()?.unsigned_abs().saturating_mul(one.adding().len() as u64))
+    };
+    let lines: Vec<MoveLine> = moves
+        .iter()
+        .map(|(at, one)| MoveLine {
+            partition: at.partition,
+            bytes: bytes(at, one),
+            from: one.from.clone(),
+            to: one.to.clone(),
+        })
+        .collect();
+    let bytes = lines.iter().map(|line| line.bytes).sum();
+    Ok(MovePlan { moves: lines, bytes })
+}
+
+/// The brokers that run: of these only, without some.
+async fn places(view: &View, only: &[i32], without: &[i32]) -> Result<Vec<Place>, Problem> {
+    let cluster = view.admin().describe_cluster().await?;
+    let running = cluster.brokers.iter().filter(|broker| !cluster.fenced.contains(&broker.id));
+    let known: BTreeMap<i32, Option<String>> =
+        running.map(|broker| (broker.id, broker.rack.clone())).collect();
+    if let Some(missing) = only.iter().find(|id| !known.contains_key(id)) {
+        let ids: Vec<String> = known.keys().map(ToString::to_string).collect();
+        let message = format!("Broker {missing} does not run; these do: {}", ids.join(", "));
+        return Err(Problem::wrong(message));
+    }
+    let chosen =
+        known.into_iter().filter(|(id, _)| (only.is_empty() || only.contains(id)) && !without.contains(id));
+    Ok(chosen.map(|(id, rack)| Place { id, rack }).collect())
+}
+
+/// Begins moves, if the partitions are still where the plan had them.
+pub async fn begin(view: &View, topic: &str, order: &MoveOrder) -> Result<usize, Problem> {
+    let current = current(view, topic).await?;
+    let mut moves = PlannedMoves::new();
+    for one in &order.moves {
+        let at = TopicPartition::new(topic, one.partition);
+        let Some(now) = current.get(&at) else {
+            return Err(Problem::missing(format!("{topic} has no partition {}", one.partition)));
+        };
+        if *now != one.from {
+            let message = format!("{at} has other replicas now than in the plan: make a new plan");
+            return Err(Problem::wrong(message));
+        }
+        moves.insert(at, PlannedMove { from: one.from.clone(), to: one.to.clone() });
+    }
+    if moves.is_empty() {
+        return Err(Problem::wrong("Nothing would move"));
+    }
+    if order.throttle == Some(0) {
+        return Err(Problem::wrong("The throttle is a number of bytes per second, above zero"));
+    }
+    if let Some(rate) = order.throttle {
+        view.admin().throttle_moves(&moves, rate).await?;
+    }
+    let targets = moves.iter().map(|(at, one)| (at.clone(), Some(one.to.clone()))).collect();
+    let outcomes = view.admin().alter_reassignments(&targets).await?;
+    let begun = outcomes.values().filter(|outcome| outcome.is_ok()).count();
+    if begun == 0 && order.throttle.is_some() {
+        view.admin().end_throttles(moves.keys()).await?;
+    }
+    view.forget().await;
+    outcomes.into_values().collect::<Result<(), ClientError>>()?;
+    Ok(begun)
+}
+
+async fn going(
+    view: &View,
+    topic: &str,
+) -> Result<BTreeMap<TopicPartition, thalweg_client::PartitionReassignment>, Problem> {
+    let partitions: Vec<TopicPartition> = current(view, topic).await?.into_keys().collect();
+    Ok(view.admin().list_reassignments(Some(&partitions)).await?)
+}
+
+/// The partitions that move, and how far they are.
+pub async fn progress(view: &View, topic: &str) -> Result<Vec<Moving>, Problem> {
+    let going = going(view, topic).await?;
+    let partitions: Vec<TopicPartition> = going.keys().cloned().collect();
+    let sizes = view.admin().replica_bytes(&partitions).await.unwrap_or_default();
+    let lines = going.into_iter().map(|(at, one)| Moving {
+        partition: at.partition,
+        replicas: one.target(),
+        copied_percent: one.copied_percent(&at, &sizes),
+        adding: one.adding,
+        removing: one.removing,
+    });
+    Ok(lines.collect())
+}
+
+/// Cancels all moves of a topic: its partitions stay where they were. Returns how many there were.
+pub async fn cancel(view: &View, topic: &str) -> Result<usize, Problem> {
+    let targets: BTreeMap<_, _> = going(view, topic).await?.into_keys().map(|at| (at, None)).collect();
+    if targets.is_empty() {
+        return Ok(0);
+    }
+    let outcomes = view.admin().alter_reassignments(&targets).await?;
+    view.forget().await;
+    let cancelled = outcomes.len();
+    outcomes.into_values().collect::<Result<(), ClientError>>()?;
+    Ok(cancelled)
+}
+
+/// Removes the throttles of the topic and of all brokers. Refused while partitions of any topic move.
+pub async fn end_throttle(view: &View, topic: &str) -> Result<(), Problem> {
+    let going = view.admin().list_reassignments(None).await?;
+    if !going.is_empty() {
+        let message =
+            format!("{} partitions still move: the throttle stays until they are done", going.len());
+        return Err(Problem::wrong(message));
+    }
+    Ok(view.admin().end_throttles(current(view, topic).await?.keys()).await?)
+}

@@ -1,0 +1,274 @@
+//! The replicas of a topic on brokers: moves with a plan shown first, how far they are, and elections of leaders.
+
+use axum::Form;
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::topic::{path, tabs};
+use crate::cluster::moves::{self, MoveLine, MoveOrder, MovePlan, MoveQuery, MoveTo, Moving};
+use crate::cluster::topic::{self, LeaderElection};
+use crate::format;
+use crate::page::{Section, Shell, or_dash, see_other};
+use crate::problem::Problem;
+use crate::state::{Console, Note};
+
+/// A plan that is asked for.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Asked {
+    #[serde(flatten)]
+    query: MoveQuery,
+    /// `on` shows the plan.
+    plan: String,
+}
+
+/// Shows moves that are going on, the plan that is asked for, and the forms.
+pub async fn show(shell: Shell, Path(name): Path<String>, Query(asked): Query<Asked>) -> Response {
+    let body = async {
+        let moving = moves::progress(shell.view(), &name).await?;
+        let plan = match asked.plan.as_str() {
+            "on" if !shell.is_read_only() => Some(moves::plan(shell.view(), &name, &asked.query).await),
+            _ => None,
+        };
+        Ok::<_, Problem>(html! {
+            (tabs(&name, "replicas"))
+            (progress(&moving))
+            @if !shell.is_read_only() {
+                (ends(&name, moving.len()))
+                h2 { "Move" }
+                (plan_form(&name, &asked.query))
+                @match &plan {
+                    Some(Ok(plan)) => (planned(&name, plan)),
+                    Some(Err(problem)) => p class="note bad" role="alert" { (problem.message) },
+                    None => {},
+                }
+                (elections(&name))
+            }
+        })
+    };
+    shell.answer(Section::Topics, &name, body.await)
+}
+
+fn progress(moving: &[Moving]) -> Markup {
+    html! {
+        div id="moving" data-live {
+            @if moving.is_empty() {
+                p class="quiet" { "No partition of this topic moves." }
+            } @else {
+                p { (format::counted(moving.len(), "partition")) " of this topic " @if moving.len() == 1 { "moves." } @else { "move." } }
+                div class="table" tabindex="0" role="region" aria-label="Moves" {
+                    table {
+                        thead { tr {
+                            th scope="col" class="number" { "Partition" } th scope="col" { "Replicas then" }
+                            th scope="col" { "Adding" } th scope="col" { "Removing" } th scope="col" class="number" { "Copied" }
+                        } }
+                        tbody {
+                            @for one in moving {
+                                tr {
+                                    th scope="row" class="number" { (one.partition) }
+                                    td { (format::ids(&one.replicas)) } td { (format::ids(&one.adding)) } td { (format::ids(&one.removing)) }
+                                    td class="number" { (or_dash(one.copied_percent.map(|percent| format!("{percent} %")))) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn ends(name: &str, moving: usize) -> Markup {
+    html! {
+        div class="actions" {
+            @if moving > 0 {
+                form method="post" action=(format!("{}/replicas/cancel", path(name))) { button class="danger" { "Cancel these moves" } }
+            }
+            form method="post" action=(format!("{}/replicas/end-throttle", path(name))) {
+                button title="Removes the rates of all brokers and the throttled replicas of this topic" { "Remove the throttle" }
+            }
+        }
+    }
+}
+
+fn plan_form(name: &str, query: &MoveQuery) -> Markup {
+    html! {
+        form class="card stack" method="get" action=(format!("{}/replicas", path(name))) {
+            p class="quiet" { "Replicas stay where they are as far as possible: those on brokers that they may not be on move, a new broker gets its share, and racks are kept apart." }
+            div class="row" {
+                label { "Partitions" input name="partitions" value=(query.partitions) placeholder="all" spellcheck="false"; }
+                label { "Only on brokers" input name="brokers" value=(query.brokers) placeholder="all that run" spellcheck="false"; }
+                label { "Not on brokers" input name="without" value=(query.without) placeholder="none" spellcheck="false"; }
+                label { "Replicas of each" input name="replicas" value=(query.replicas) placeholder="as many as now" inputmode="numeric"; }
+                label { "Or exactly these brokers" input name="exactly" value=(query.exactly) placeholder="2,3,1" spellcheck="false"; }
+            }
+            div class="actions" { button class="primary" name="plan" value="on" { "Show the plan" } }
+        }
+    }
+}
+
+fn planned(name: &str, plan: &MovePlan) -> Markup {
+    if plan.moves.is_empty() {
+        return html! { p class="note good" role="status" { "Nothing moves: every replica is where it should be." } };
+    }
+    let bytes = plan.bytes.map_or_else(|| "an unknown number of bytes".to_owned(), format::bytes);
+    html! {
+        p class="note" role="status" { "Nothing has changed yet. " (format::counted(plan.moves.len(), "partition")) " would move, with " (bytes) " to copy." }
+        div class="table" tabindex="0" role="region" aria-label="Plan" {
+            table {
+                thead { tr {
+                    th scope="col" class="number" { "Partition" } th scope="col" { "Replicas now" } th scope="col" { "Replicas then" }
+                    th scope="col" class="number" { "To copy" }
+                } }
+                tbody {
+                    @for one in &plan.moves {
+                        tr {
+                            th scope="row" class="number" { (one.partition) }
+                            td { (format::ids(&one.from)) } td { (format::ids(&one.to)) }
+                            td class="number" { (or_dash(one.bytes.map(format::bytes))) }
+                        }
+                    }
+                }
+            }
+        }
+        form class="card narrow stack" method="post" action=(format!("{}/replicas", path(name))) {
+            input type="hidden" name="moves" value=(written(&plan.moves));
+            label { "Copy at most, bytes per second" input name="throttle" inputmode="numeric" placeholder="no limit";
+                span class="hint" { "From and to each broker. Remove the throttle when the moves are done." } }
+            div class="actions" { button class="primary" { "Begin these moves" } a class="button" href=(format!("{}/replicas", path(name))) { "Cancel" } }
+        }
+    }
+}
+
+/// A plan in a form: `0:1,2>2,3` for each partition, with semicolons.
+fn written(moves: &[MoveLine]) -> String {
+    let ids = |ids: &[i32]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let moves = moves.iter().map(|one| format!("{}:{}>{}", one.partition, ids(&one.from), ids(&one.to)));
+    moves.collect::<Vec<_>>().join(";")
+}
+
+fn read(text: &str) -> Result<Vec<MoveTo>, Problem> {
+    let wrong = || Problem::wrong("The plan of this form cannot be read: show it again");
+    let one = |text: &str| {
+        let (partition, replicas) = text.split_once(':').ok_or_else(wrong)?;
+        let (from, to) = replicas.split_once('>').ok_or_else(wrong)?;
+        Ok(MoveTo {
+            partition: partition.parse().map_err(|_| wrong())?,
+            from: moves::ids("Plan", from)?,
+            to: moves::ids("Plan", to)?,
+        })
+    };
+    text.split(';').filter(|part| !part.is_empty()).map(one).collect()
+}
+
+/// A plan to begin.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Begin {
+    moves: String,
+    throttle: String,
+}
+
+/// Begins the moves of a plan.
+pub async fn begin(
+    State(console): State<Console>,
+    shell: Shell,
+    Path(name): Path<String>,
+    Form(form): Form<Begin>,
+) -> Response {
+    let begun = async {
+        let throttle = match form.throttle.trim().replace(',', "").as_str() {
+            "" => None,
+            text => Some(text.parse::<u64>().map_err(|_| {
+                Problem::wrong(format!("Bytes per second: {text:?} is not a number above zero"))
+            })?),
+        };
+        let order = MoveOrder { moves: read(&form.moves)?, throttle };
+        moves::begin(shell.view(), &name, &order).await
+    };
+    let note = match begun.await {
+        Ok(begun) => Note::done(format!("The moves of {} have begun.", format::counted(begun, "partition"))),
+        Err(problem) => Note::error(problem.message),
+    };
+    see_other(&console, &format!("{}/replicas", path(&name)), note)
+}
+
+/// Cancels the moves of a topic.
+pub async fn cancel(State(console): State<Console>, shell: Shell, Path(name): Path<String>) -> Response {
+    let note = match moves::cancel(shell.view(), &name).await {
+        Ok(0) => Note::done("No partition of this topic moves."),
+        Ok(cancelled) => {
+            Note::done(format!("The moves of {} were cancelled.", format::counted(cancelled, "partition")))
+        }
+        Err(problem) => Note::error(problem.message),
+    };
+    see_other(&console, &format!("{}/replicas", path(&name)), note)
+}
+
+/// Removes the throttle.
+pub async fn end_throttle(
+    State(console): State<Console>,
+    shell: Shell,
+    Path(name): Path<String>,
+) -> Response {
+    let done = moves::end_throttle(shell.view(), &name).await;
+    see_other(&console, &format!("{}/replicas", path(&name)), Note::of(done, "The throttle was removed."))
+}
+
+fn elections(name: &str) -> Markup {
+    html! {
+        h2 { "Elect leaders" }
+        div class="row" {
+            form class="card stack" method="post" action=(format!("{}/replicas/elect", path(name))) {
+                p class="quiet" { "The preferred leader is the first replica. It is elected if it is in sync." }
+                label { "Partitions for preferred leaders" input name="partitions" placeholder="all" spellcheck="false"; }
+                div class="actions" { button { "Elect preferred leaders" } }
+            }
+            details class="card" {
+                summary { "Elect leaders that are not in sync" }
+                form class="stack" method="post" action=(format!("{}/replicas/elect", path(name))) {
+                    input type="hidden" name="unclean" value="on";
+                    label { "Partitions without a leader" input name="partitions" placeholder="all" spellcheck="false"; }
+                    label { "Type the topic's name" input name="confirm" required autocomplete="off" spellcheck="false" data-expect=(name);
+                        span class="hint" { "Only for partitions whose in-sync replicas are gone. Acknowledged records may be lost." } }
+                    button class="danger" { "Elect unclean leaders" }
+                }
+            }
+        }
+    }
+}
+
+/// An election.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct Elect {
+    partitions: String,
+    unclean: String,
+    confirm: String,
+}
+
+/// Has leaders elected.
+pub async fn elect(
+    State(console): State<Console>,
+    shell: Shell,
+    Path(name): Path<String>,
+    Form(form): Form<Elect>,
+) -> Response {
+    let unclean = form.unclean == "on";
+    let elected = async {
+        if unclean && form.confirm != name {
+            let message = format!("No leader was elected: {:?} is not the topic's name", form.confirm);
+            return Err(Problem::wrong(message));
+        }
+        let partitions = moves::ids("Partitions", &form.partitions)?;
+        topic::elect(shell.view(), &name, &LeaderElection { partitions, unclean }).await
+    };
+    let note = match elected.await {
+        Ok(0) => Note::done("No partition needs an election."),
+        Ok(elected) => Note::done(format!("{} elected.", format::counted(elected, "leader"))),
+        Err(problem) => Note::error(problem.message),
+    };
+    see_other(&console, &format!("{}/replicas", path(&name)), note)
+}
