@@ -12,7 +12,8 @@ const PAGES = [
   ['edit', '/topics/orders/configuration?edit=retention.ms'], ['producers', '/topics/orders/producers'], ['create-topic', '/create-topic'],
   ['groups', '/groups'], ['group', '/group?id=billing'], ['reset', '/group/reset?id=billing&to=earliest'],
   ['messages', '/topics/orders/messages'], ['search', '/topics/orders/messages?from=earliest&expression=payload.total+>+850'],
-  ['transactions', '/transactions'], ['streams', '/streams'], ['create-stream', '/create-stream'], ['stream', '/streams/ticks'],
+  ['transactions', '/transactions'], ['hanging', '/hanging-transactions?minutes=0'], ['replicas', '/topics/orders/replicas?plan=on&partitions=0'],
+  ['feature', '/quorum?feature=metadata.version'], ['streams', '/streams'], ['create-stream', '/create-stream'], ['stream', '/streams/ticks'],
   ['brokers', '/brokers'], ['broker', '/brokers/1'], ['all-brokers', '/brokers/all'], ['quorum', '/quorum'], ['users', '/users'],
   ['quotas', '/quotas'],
 ];
@@ -44,7 +45,7 @@ async function post(url, path, form) {
 describe('console', () => {
   before(async () => {
     browser = await launch();
-    plain = await node(['streams.enabled=true', 'group.initial.rebalance.delay.ms=0', 'offsets.topic.num.partitions=4']);
+    plain = await node(['thalweg.console.masking=payments: order', 'streams.enabled=true', 'group.initial.rebalance.delay.ms=0', 'offsets.topic.num.partitions=4']);
     seed(plain.bootstrap);
     for (let tries = 0; tries < 100; tries++) {
       const answer = await ask(plain.url, 'POST', '/api/v1/streams', { 'content-type': 'application/json' },
@@ -183,6 +184,58 @@ describe('console', () => {
       await page.goto(plain.url + path + encodeURIComponent(HOSTILE));
       assert.equal(await page.locator('main script, main img').count(), 0, path);
     }
+    await sound(page);
+    await page.context().close();
+  });
+
+  test('new-messages-appear-and-hidden-parts-do-not', async () => {
+    const page = await open(browser);
+    await page.goto(`${plain.url}/topics/payments/messages`);
+    await page.locator('#tail').filter({ hasText: 'New messages appear here' }).waitFor();
+    thalweg(plain.bootstrap, ['produce', 'payments'], '{"order": 4711, "note": "<img src=x onerror=alert(1)>"}\n');
+    const added = page.locator('article', { hasText: 'onerror' });
+    await added.first().waitFor();
+    assert.match(await added.first().innerText(), /"\*\*\*"/);
+    assert.doesNotMatch(await added.first().innerText(), /4711/);
+    assert.equal(await page.locator('main script, main img').count(), 0);
+    assert.equal(await added.count(), 1, 'a message is shown once');
+    await page.getByRole('button', { name: 'Pause' }).click();
+    thalweg(plain.bootstrap, ['produce', 'payments'], '{"note": "while it rests"}\n');
+    await page.getByRole('button', { name: 'Continue' }).click();
+    await page.locator('article', { hasText: 'while it rests' }).first().waitFor();
+    await accessible(page, 'tail');
+    await page.goto(`${plain.url}/topics/payments/messages?from=earliest&text=4711`);
+    await page.getByText(/^0 messages of/).waitFor();
+    await sound(page);
+    await page.context().close();
+  });
+
+  test('replicas-leaders-and-levels-are-changed-with-confirmation', async () => {
+    const page = await open(browser);
+    await page.goto(`${plain.url}/topics/clicks`);
+    await page.getByRole('navigation', { name: 'Topic' }).getByRole('link', { name: 'Moves and elections' }).click();
+    await page.getByLabel('Or exactly these brokers').fill('1');
+    await page.getByRole('button', { name: 'Show the plan' }).click();
+    await page.getByRole('status').filter({ hasText: 'Nothing moves' }).waitFor();
+    await page.getByLabel('Or exactly these brokers').fill('');
+    await page.getByLabel('Only on brokers').fill('7');
+    await page.getByRole('button', { name: 'Show the plan' }).click();
+    await page.getByRole('alert').filter({ hasText: 'Broker 7 does not run' }).waitFor();
+    await page.getByRole('button', { name: 'Elect preferred leaders' }).click();
+    await page.getByRole('status').filter({ hasText: 'needs an election' }).waitFor();
+    await page.getByText('Elect leaders that are not in sync').click();
+    assert.ok(await page.getByRole('button', { name: 'Elect unclean leaders' }).isDisabled());
+    await page.goto(`${plain.url}/quorum`);
+    await page.getByRole('link', { name: 'Change transaction.version' }).click();
+    const level = Number(await page.getByLabel('New level').inputValue());
+    await page.getByLabel('New level').fill(String(level - 1));
+    await page.getByLabel('Allow').selectOption('downgrade');
+    await page.getByRole('button', { name: 'Check' }).click();
+    await page.getByRole('status').filter({ hasText: 'could be set' }).waitFor();
+    await page.getByLabel('New level').fill(String(level - 1));
+    await page.getByLabel('Allow').selectOption('downgrade');
+    await page.getByRole('button', { name: 'Set the level' }).click();
+    await page.getByRole('alert').filter({ hasText: 'Nothing was set' }).waitFor();
     await sound(page);
     await page.context().close();
   });

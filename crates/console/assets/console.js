@@ -1,4 +1,5 @@
-// Pages work without this script. It refreshes the live parts of a page, and checks a stream's line while it is written.
+// Pages work without this script. It refreshes the live parts of a page, shows new messages, and checks a stream's line while it is
+// written.
 "use strict";
 (() => {
   const EVERY = 2500;
@@ -42,6 +43,55 @@
     setTimeout(tick, EVERY * 2 ** failures);
   }
   if (live().length > 0) setTimeout(tick, EVERY);
+
+  // A live tail: new messages are written above the others. It rests while the page is hidden.
+  const tail = document.querySelector("[data-tail]");
+  if (tail) {
+    const KEPT = 200;
+    const messages = document.getElementById("messages");
+    const pause = document.createElement("button");
+    pause.className = "small";
+    pause.type = "button";
+    const words = document.createElement("span");
+    tail.append(pause, " ", words);
+    let source = null;
+    let paused = false;
+    let omitted = 0;
+    const say = (text) => { if (words.textContent !== text) words.textContent = text; };
+    const close = () => { source?.close(); source = null; };
+    const open = () => {
+      close();
+      omitted = 0;
+      source = new EventSource(tail.dataset.tail);
+      source.addEventListener("open", () => say("New messages appear here."));
+      source.addEventListener("message", (event) => {
+        const { id, html } = JSON.parse(event.data);
+        if (document.getElementById(id)) return;
+        const found = new DOMParser().parseFromString(html, "text/html").body.firstElementChild;
+        const first = messages.querySelector("article");
+        if (first) first.before(document.adoptNode(found)); else messages.append(document.adoptNode(found));
+        const all = messages.querySelectorAll("article");
+        for (let at = all.length - 1; at >= KEPT; at--) all[at].remove();
+      });
+      source.addEventListener("omitted", (event) => {
+        omitted += Number(event.data);
+        say(`New messages appear here; ${omitted} were too many to show.`);
+      });
+      source.addEventListener("waiting", (event) => say(`Waiting: ${JSON.parse(event.data)}`));
+      source.addEventListener("end", (event) => { close(); rest(true); say(JSON.parse(event.data)); });
+      source.addEventListener("error", () => {
+        if (source?.readyState === EventSource.CLOSED) { close(); rest(true); say("New messages cannot be shown: load the page again."); }
+      });
+    };
+    const rest = (rests) => {
+      paused = rests;
+      pause.textContent = paused ? "Continue" : "Pause";
+      if (paused) { close(); say("Paused."); } else if (!document.hidden) open();
+    };
+    pause.addEventListener("click", () => rest(!paused));
+    document.addEventListener("visibilitychange", () => { if (document.hidden) close(); else if (!paused) open(); });
+    rest(false);
+  }
 
   // A form that filters a list is sent when a choice changes.
   for (const form of document.querySelectorAll("form.filter")) {

@@ -21,6 +21,7 @@ mod session;
 mod settings;
 mod state;
 mod streams;
+mod tail;
 
 pub use settings::{ConsoleSettings, Hosts, Login, Mechanism};
 pub use state::Console;

@@ -11,17 +11,21 @@ use crate::problem::Problem;
 
 /// Searches at once; further ones wait.
 const SEARCHES_MAX: usize = 8;
+/// Live tails at once; further ones are refused.
+const TAILS_MAX: usize = 32;
 
 /// How messages are read.
 pub struct Reading {
     pub masking: Masking,
     pub registry: Option<Arc<Registry>>,
     searches: Arc<Semaphore>,
+    tails: Arc<Semaphore>,
 }
 
 impl Reading {
     pub fn new(masking: Masking, registry: Option<Arc<Registry>>) -> Arc<Reading> {
-        Arc::new(Reading { masking, registry, searches: Arc::new(Semaphore::new(SEARCHES_MAX)) })
+        let places = |count| Arc::new(Semaphore::new(count));
+        Arc::new(Reading { masking, registry, searches: places(SEARCHES_MAX), tails: places(TAILS_MAX) })
     }
 
     /// Waits for a place to search, for at most this long.
@@ -31,6 +35,12 @@ impl Reading {
             busy(format!("{SEARCHES_MAX} searches are going on at this console: try again in a moment"))
         })?;
         Ok(place.expect("it is never closed"))
+    }
+
+    /// A place for a live tail, if there is one.
+    pub fn tail(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let place = Arc::clone(&self.tails).try_acquire_owned();
+        place.map_err(|_| busy(format!("{TAILS_MAX} live tails are open at this console: close one")))
     }
 }
 

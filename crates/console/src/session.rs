@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderMap;
-use axum::http::header::{AUTHORIZATION, COOKIE, HOST};
+use axum::http::header::{ACCEPT, AUTHORIZATION, COOKIE, HOST};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
@@ -40,6 +40,9 @@ pub struct Person {
     /// The cluster, as this person sees it.
     pub view: Arc<View>,
 }
+
+/// A session, by the hash of its cookie.
+pub struct SessionKey([u8; 32]);
 
 /// All who have logged in. What is over is dropped by a timer: it has connections to the cluster.
 #[derive(Default)]
@@ -103,7 +106,8 @@ impl Sessions {
     /// does not keep a session alive.
     pub fn person(&self, headers: &HeaderMap) -> Option<Arc<Person>> {
         let now = Instant::now();
-        let is_refresh = headers.contains_key(REFRESH);
+        let is_stream = headers.get(ACCEPT).is_some_and(|accepted| accepted == EVENT_STREAM);
+        let is_refresh = is_stream || headers.contains_key(REFRESH);
         let mut known = self.0.lock();
         for name in cookies(headers) {
             let key = hash(&[name.as_bytes()]);
@@ -120,6 +124,19 @@ impl Sessions {
         let (user, password) = basic(headers)?;
         let program = known.programs.get(&known.login(&user, &password)?)?;
         (now < program.checked + PROGRAM_MAX).then(|| Arc::clone(&program.person))
+    }
+
+    /// The session of a request, if it has one.
+    pub fn key(&self, headers: &HeaderMap) -> Option<SessionKey> {
+        let known = self.0.lock();
+        let mut keys = cookies(headers).into_iter().map(|name| hash(&[name.as_bytes()]));
+        keys.find(|key| known.sessions.contains_key(key)).map(SessionKey)
+    }
+
+    /// Whether a session has not ended. That does not keep it alive.
+    pub fn lasts(&self, session: &SessionKey) -> bool {
+        let now = Instant::now();
+        self.0.lock().sessions.get(&session.0).is_some_and(|session| !session.is_over(now))
     }
 
     /// One with this login, if there is one: its connections are used again.
@@ -193,6 +210,8 @@ impl Session {
 
 /// The header of requests by which a page refreshes itself.
 const REFRESH: &str = "x-thalweg-refresh";
+/// What a page accepts that opens a live tail, again and again.
+const EVENT_STREAM: &str = "text/event-stream";
 
 fn hash(parts: &[&[u8]]) -> [u8; 32] {
     digest(&SHA256, &parts.concat()).as_ref().try_into().expect("SHA-256 has 32 bytes")

@@ -72,6 +72,7 @@ fn described() -> OpenApiRouter<Console> {
         .routes(routes!(replicas::end_throttle))
         .routes(routes!(replicas::elect))
         .routes(routes!(topics::messages, topics::send))
+        .routes(routes!(topics::tail))
         .routes(routes!(groups::list))
         .routes(routes!(groups::show, groups::delete))
         .routes(routes!(groups::reset))

@@ -1,11 +1,13 @@
 //! Topics.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::extract::{Path, Query};
-use axum::http::StatusCode;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
+use thalweg_browse::Message;
 use utoipa::ToSchema;
 
 use super::{Body, Done, Seen, answer, done};
@@ -14,6 +16,8 @@ use crate::cluster::messages::{self, MessageQuery, MessageToSend};
 use crate::cluster::topic::{self, Topic, TopicCreation};
 use crate::cluster::topics::{self, TopicList, TopicQuery};
 use crate::problem::ErrorAnswer;
+use crate::state::Console;
+use crate::tail;
 
 /// How long a search of a program may take.
 const SEARCH_MAX: Duration = Duration::from_secs(30);
@@ -160,6 +164,29 @@ pub async fn messages(
         ended: found.ended,
     });
     answer(StatusCode::OK, found)
+}
+
+/// New messages of a topic as an event stream: `message` with a message as JSON, `omitted` with the number of those that were too
+/// many, `waiting` and `end` with words. At most 50 messages and 512 KiB a second, and 15 minutes.
+#[utoipa::path(
+    get,
+    path = "/api/v1/topics/{name}/tail",
+    tag = "topics",
+    params(("name" = String, Path, description = "The topic"), MessageQuery),
+    responses((status = 200, content_type = "text/event-stream", body = String), (status = "default", body = ErrorAnswer))
+)]
+pub async fn tail(
+    State(console): State<Console>,
+    Seen(view): Seen,
+    headers: HeaderMap,
+    Path(name): Path<String>,
+    Query(query): Query<MessageQuery>,
+) -> Response {
+    let write = |message: &Message| thalweg_browse::show::to_json(message).to_string();
+    match tail::open(&console, &view, &headers, &name, &query, BTreeMap::new(), write).await {
+        Ok(response) => response,
+        Err(problem) => answer::<(), _>(problem.status, Err(problem)),
+    }
 }
 
 /// Sends a message.

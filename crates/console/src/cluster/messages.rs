@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use thalweg_browse::{
-    Event, Filter, Message, NewMessage, Produced, Progress, Query, Search, Start, TextTest, Why,
+    End, Event, Filter, Limits, Message, NewMessage, Produced, Progress, Query, Search, Start, TextTest, Why,
     produce,
 };
 use thalweg_client::ProducerConfig;
@@ -22,6 +22,8 @@ pub const MESSAGES_DEFAULT: usize = 50;
 const MESSAGE_BYTES: usize = 32 << 10;
 /// Bytes of one answer at most.
 const BYTES_MAX: u64 = 4 << 20;
+/// Messages before a live tail begins, in each partition, so that none is missed between a page and its tail.
+const TAIL_BEFORE: u64 = 50;
 /// Threads of a search: a node has other work.
 const THREADS: usize = 2;
 
@@ -158,6 +160,24 @@ pub async fn search(
         }
     }
     Err(Problem::wrong("The search ended without an end"))
+}
+
+/// Starts a live tail: from now, or from a little before, if that may have been seen.
+pub fn tail(
+    view: &View,
+    topic: &str,
+    asked: &MessageQuery,
+    from_before: bool,
+    time: Duration,
+) -> Result<Search, Problem> {
+    let newest = MessageQuery { from: String::new(), ..asked.clone() };
+    let mut query = newest.read(topic, time)?;
+    query.start = if from_before { Start::Last(TAIL_BEFORE) } else { Start::Latest };
+    query.end = End::Never;
+    query.limits = Limits { matches: None, bytes: None, threads: 1, ..query.limits };
+    let reading = view.reading();
+    Search::start(view.cluster().clone(), query, &reading.masking, reading.registry.clone())
+        .map_err(|wrong| Problem::wrong(wrong.to_string()))
 }
 
 /// A message to send.

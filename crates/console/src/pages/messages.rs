@@ -4,19 +4,26 @@
 
 use axum::Form;
 use axum::extract::{Path, Query, State};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use maud::{Markup, html};
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use thalweg_browse::show::{Form as Shape, show};
 use thalweg_browse::{Content, Message};
+use thalweg_record::Offset;
 
 use super::topic::{path, tabs};
 use crate::cluster::messages::{self, Found, MessageQuery, MessageToSend};
 use crate::format;
-use crate::page::{Section, Shell, or_dash, see_other};
+use crate::page::{Section, Shell, encode, json, or_dash, see_other};
 use crate::problem::Problem;
 use crate::state::{Console, Note};
+use crate::tail;
 
+/// The partitions whose ends are in the address of a tail. With more, it begins where it is opened.
+const PARTITIONS_MAX: usize = 200;
 /// How long a page waits for a search.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -76,9 +83,12 @@ fn form(name: &str, query: &MessageQuery) -> Markup {
 fn result(name: &str, query: &MessageQuery, found: &Found) -> Markup {
     let shape = Shape::from_name(&query.shape).unwrap_or(Shape::Auto);
     // The newest messages move.
-    let is_live = query.from.is_empty();
+    let tail = query.from.is_empty().then(|| tail_path(name, query, found));
     html! {
-        div id="messages" data-live[is_live] {
+        @if let Some(tail) = &tail {
+            p class="quiet" id="tail" data-tail=(tail) role="status" {}
+        }
+        div id="messages" {
             p class="quiet" {
                 (format::counted(found.messages.len(), "message")) " of " (format::counted(found.progress.records, "record")) " looked at. " (found.ended)
             }
@@ -90,10 +100,76 @@ fn result(name: &str, query: &MessageQuery, found: &Found) -> Markup {
     }
 }
 
+/// Where the live tail of a search is.
+fn tail_path(name: &str, query: &MessageQuery, found: &Found) -> String {
+    let ends = found.progress.partitions.iter().take(PARTITIONS_MAX + 1);
+    let ends: Vec<String> = ends.map(|end| format!("{}:{}", end.partition, end.latest.0)).collect();
+    let after = if ends.len() > PARTITIONS_MAX { String::new() } else { ends.join(",") };
+    let pairs = [
+        ("partition", &query.partition),
+        ("key", &query.key),
+        ("text", &query.text),
+        ("expression", &query.expression),
+        ("committed", &query.committed),
+        ("control", &query.control),
+        ("shape", &query.shape),
+        ("after", &after),
+    ];
+    let pairs = pairs.into_iter().filter(|(_, value)| !value.is_empty());
+    let pairs: Vec<String> = pairs.map(|(key, value)| format!("{key}={}", encode(value))).collect();
+    format!("{}/tail?limit={}&{}", path(name), query.limit, pairs.join("&"))
+}
+
+/// Where a tail begins, in a page's address.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub struct TailFrom {
+    /// `PARTITION:OFFSET` with commas.
+    after: String,
+}
+
+impl TailFrom {
+    fn read(&self) -> BTreeMap<i32, Offset> {
+        let pairs = self.after.split(',').filter_map(|pair| pair.split_once(':'));
+        let pairs = pairs
+            .filter_map(|(partition, offset)| Some((partition.parse().ok()?, Offset(offset.parse().ok()?))));
+        pairs.take(PARTITIONS_MAX).collect()
+    }
+}
+
+/// A live tail, of messages as a page shows them.
+pub async fn tail(
+    State(console): State<Console>,
+    shell: Shell,
+    headers: HeaderMap,
+    Path(name): Path<String>,
+    Query(query): Query<MessageQuery>,
+    Query(from): Query<TailFrom>,
+) -> Response {
+    let shape = Shape::from_name(&query.shape).unwrap_or(Shape::Auto);
+    let topic = name.clone();
+    let write = move |message: &Message| {
+        serde_json::json!({
+            "id": id(message),
+            "html": one(&topic, message, shape).into_string(),
+        })
+        .to_string()
+    };
+    match tail::open(&console, shell.view(), &headers, &name, &query, from.read(), write).await {
+        Ok(response) => response,
+        Err(problem) => json(problem.status, &problem.answer()),
+    }
+}
+
+/// The id of a message on a page.
+fn id(message: &Message) -> String {
+    format!("m-{}-{}", message.partition, message.offset.0)
+}
+
 fn one(name: &str, message: &Message, shape: Shape) -> Markup {
     let batch = &message.batch;
     html! {
-        article class="card message" aria-label=(format!("Message {} of partition {}", message.offset.0, message.partition)) {
+        article id=(id(message)) class="card message" aria-label=(format!("Message {} of partition {}", message.offset.0, message.partition)) {
             p class="quiet" {
                 a href=(format!("{}/messages?from=offset&at={}&partition={}&limit=1", path(name), message.offset.0, message.partition)) {
                     "partition " (message.partition) ", offset " (message.offset.0)

@@ -35,6 +35,7 @@ pub fn routes() -> Router<Console> {
         .route("/topics/{name}/configuration", get(topic::configuration).post(topic::configure))
         .route("/topics/{name}/partitions", post(topic::grow))
         .route("/topics/{name}/messages", get(messages::list).post(messages::send))
+        .route("/topics/{name}/tail", get(messages::tail))
         .route("/topics/{name}/replicas", get(replicas::show).post(replicas::begin))
         .route("/topics/{name}/replicas/cancel", post(replicas::cancel))
         .route("/topics/{name}/replicas/end-throttle", post(replicas::end_throttle))

@@ -1,7 +1,9 @@
-//! What the console changes beyond topics and groups: moves, elections, transactions, feature levels.
+//! What the console changes beyond topics and groups: moves, elections, transactions, feature levels; and its live tail.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use thalweg_client::{
@@ -9,7 +11,7 @@ use thalweg_client::{
 };
 use tokio::time::Instant;
 
-use super::binary::{Running, thalweg, until};
+use super::binary::{Running, pause, run, run_with_input, thalweg, until};
 use super::cluster::Up;
 use super::node::{self, Node};
 
@@ -239,4 +241,92 @@ fn a_read_only_console_refuses_these_changes_too() {
     }
     let page = node.get("/quorum").body;
     assert!(page.contains("metadata.version") && !page.contains("Change metadata.version"), "{page}");
+}
+
+/// The lines of an event stream.
+fn tail(address: &str, path: &str, headers: &str) -> impl Iterator<Item = String> + use<> {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+    let head =
+        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nAccept: text/event-stream\r\n{headers}\r\n");
+    stream.write_all(head.as_bytes()).expect("it reads");
+    BufReader::new(stream).lines().map_while(Result::ok)
+}
+
+#[test]
+fn a_live_tail_streams_masked_messages_within_its_bounds() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::start(dir.path(), &[FREE_PORT, "thalweg.console.masking=t: card"]);
+    let at = &node.http;
+    done(at, "POST", "/api/v1/topics", &json!({ "name": "t", "partitions": 2 }));
+    let produce = |value: &str| {
+        let mut command = thalweg(&format!("produce t --bootstrap-server {}", node.address));
+        let (code, _, error) = run_with_input(&mut command, value.as_bytes());
+        assert_eq!(code, Some(0), "{error}");
+    };
+    produce("\"before\"\n");
+    let mut lines = tail(at, "/api/v1/topics/t/tail", "");
+    let first = lines.by_ref().find(|line| line.is_empty() || !line.starts_with("HTTP/1.1 200"));
+    assert!(first.is_some());
+    // The tail begins when its search has found the ends.
+    pause(Duration::from_secs(2));
+    produce("{\"card\": 4711, \"a\": \"<b>\\r\"}\n");
+    let data =
+        lines.by_ref().find_map(|line| line.strip_prefix("data: ").map(str::to_owned)).expect("an event");
+    assert!(data.contains("***") && !data.contains("4711") && !data.contains("before"), "{data}");
+    // A page's tail goes on where the page ended.
+    let mut lines = tail(at, "/topics/t/tail?after=0:0,1:0", "");
+    let data: Vec<String> =
+        lines.by_ref().filter_map(|line| line.strip_prefix("data: ").map(str::to_owned)).take(2).collect();
+    assert!(
+        data.iter().any(|one| one.contains("before")) && data.iter().all(|one| one.contains("<article")),
+        "{data:?}"
+    );
+    assert!(data.iter().all(|one| !one.contains("4711") && !one.contains("<b>")), "{data:?}");
+    drop(lines);
+    let mut flood = tail(at, "/topics/t/tail?after=0:0,1:0", "");
+    assert!(flood.by_ref().any(|line| line.starts_with("data: ")));
+    produce(&"x\n".repeat(1000));
+    let omitted = flood.by_ref().find_map(|line| {
+        assert!(!line.starts_with("event: end"), "{line}");
+        (line == "event: omitted").then(|| line.clone())
+    });
+    assert!(omitted.is_some(), "the rest is counted");
+    drop(flood);
+    // Places are bounded.
+    let mut open: Vec<_> = (0..40).map(|_| tail(at, "/api/v1/topics/t/tail", "")).collect();
+    let answers: Vec<String> = open.iter_mut().filter_map(Iterator::next).collect();
+    let of = |status: &str| answers.iter().filter(|line| line.contains(status)).count();
+    assert!(of(" 200 ") >= 30 && of(" 429 ") >= 1, "{answers:?}");
+    drop(open);
+    let refused = ask(at, "GET", "/api/v1/topics/t/tail?expression=payload..", &Value::Null);
+    assert!(refused.0 == 400 || refused.0 == 429, "{refused:?}");
+}
+
+#[test]
+fn a_live_tail_ends_with_its_session() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::start(
+        dir.path(),
+        &[
+            "listeners=PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+            "sasl.enabled.mechanisms=SCRAM-SHA-512",
+        ],
+    );
+    let (code, _, error) = run(&mut thalweg(&format!("topic create t --bootstrap-server {}", node.address)));
+    assert_eq!(code, Some(0), "{error}");
+    let mut command =
+        thalweg(&format!("security user add ann --password-stdin --bootstrap-server {}", node.address));
+    let (code, _, error) = run_with_input(&mut command, b"correct horse");
+    assert_eq!(code, Some(0), "{error}");
+    let own = format!("{FORM}Origin: http://{}\r\n", node.http);
+    let answer = node::ask(&node.http, "POST", "/login", &own, "user=ann&password=correct+horse&next=/");
+    let cookie = answer.head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).expect("a session");
+    let session = format!("Cookie: {}\r\n", cookie.split(';').next().unwrap_or_default());
+    assert!(tail(&node.http, "/topics/t/tail", "").next().is_some_and(|line| !line.contains("200")));
+    let mut lines = tail(&node.http, "/topics/t/tail", &session);
+    assert!(lines.next().is_some_and(|line| line.starts_with("HTTP/1.1 200")));
+    assert_eq!(node::ask(&node.http, "POST", "/logout", &format!("{own}{session}"), "").status, 303);
+    let last = lines.find_map(|line| line.strip_prefix("data: ").map(str::to_owned));
+    assert_eq!(last.as_deref(), Some("\"The session has ended.\""));
 }

@@ -1,0 +1,186 @@
+//! A live tail: new messages of a topic as an event stream (`text/event-stream`).
+//!
+//! Bounded: so many tails at once, so many bytes a second in each, so long. What is too much is counted, not kept. A tail ends
+//! with its connection, with the session of the person who opened it, and with its time.
+//!
+//! Events: `message` with data in JSON, `omitted` with a number of messages, `waiting` and `end` with words.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::HeaderMap;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use hyper::body::Frame;
+use thalweg_browse::{Event, Message, Search, Why};
+use thalweg_record::Offset;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::cluster::View;
+use crate::cluster::messages::{self, MessageQuery};
+use crate::problem::Problem;
+use crate::session::SessionKey;
+use crate::state::Console;
+
+/// How long a tail lasts; a page opens it again.
+const TIME_MAX: Duration = Duration::from_secs(15 * 60);
+/// What one tail sends in a second at most, and in how many messages. The rest is counted.
+const BYTES_PER_SECOND: usize = 512 << 10;
+const MESSAGES_PER_SECOND: usize = 50;
+/// Events that wait for a slow connection.
+const EVENTS_MAX: usize = 16;
+/// How often the session is looked at, and the connection is kept alive.
+const LOOK: Duration = Duration::from_secs(1);
+const ALIVE: Duration = Duration::from_secs(15);
+
+/// Opens a tail, from these offsets or from now. A function writes its messages, as JSON.
+pub async fn open(
+    console: &Console,
+    view: &View,
+    headers: &HeaderMap,
+    topic: &str,
+    query: &MessageQuery,
+    after: BTreeMap<i32, Offset>,
+    write: impl Fn(&Message) -> String + Send + Sync + 'static,
+) -> Result<Response, Problem> {
+    let place = view.reading().tail()?;
+    let search = messages::tail(view, topic, query, !after.is_empty(), TIME_MAX)?;
+    let (to, events) = mpsc::channel(EVENTS_MAX);
+    let session = console.sessions().key(headers);
+    let tail = Tail {
+        console: console.clone(),
+        session,
+        search,
+        after,
+        to,
+        write,
+        second: Instant::now(),
+        bytes: 0,
+        messages: 0,
+        omitted: 0,
+        _place: place,
+    };
+    tokio::spawn(tail.run());
+    Ok(([(CONTENT_TYPE, "text/event-stream")], Body::new(Events(events))).into_response())
+}
+
+/// The body of the answer.
+struct Events(mpsc::Receiver<Bytes>);
+
+impl HttpBody for Events {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.0.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+struct Tail<W> {
+    console: Console,
+    session: Option<SessionKey>,
+    search: Search,
+    /// Where the tail begins, in partitions.
+    after: BTreeMap<i32, Offset>,
+    to: mpsc::Sender<Bytes>,
+    write: W,
+    /// The second that is counted.
+    second: Instant,
+    bytes: usize,
+    messages: usize,
+    omitted: u64,
+    _place: OwnedSemaphorePermit,
+}
+
+/// The connection has gone.
+struct Gone;
+
+impl<W: Fn(&Message) -> String> Tail<W> {
+    async fn run(mut self) {
+        let words = match self.pump().await {
+            Ok(words) => words,
+            Err(Gone) => return,
+        };
+        // It may have gone meanwhile.
+        let _ = self.say("end", &words).await;
+    }
+
+    async fn pump(&mut self) -> Result<String, Gone> {
+        let mut look = tokio::time::interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut alive_at = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.to.closed() => return Err(Gone),
+                _ = look.tick() => {
+                    if self.session.as_ref().is_some_and(|session| !self.console.sessions().lasts(session)) {
+                        return Ok("The session has ended.".to_owned());
+                    }
+                    self.report_omitted().await?;
+                    if alive_at.elapsed() >= ALIVE {
+                        alive_at = Instant::now();
+                        self.send(":\n\n".to_owned()).await?;
+                    }
+                }
+                event = self.search.next() => match event {
+                    Some(Event::Matches(found)) => {
+                        for message in &found {
+                            if self.is_new(message) {
+                                self.message(message).await?;
+                            }
+                        }
+                    }
+                    Some(Event::Progress(_)) => {}
+                    Some(Event::Waiting(words)) => self.say("waiting", &words).await?,
+                    Some(Event::Ended(ended)) => return Ok(match ended.why {
+                        Why::Failed(error) => error.to_string(),
+                        _ => "The time of this tail is over.".to_owned(),
+                    }),
+                    None => return Ok("The search has ended.".to_owned()),
+                },
+            }
+        }
+    }
+
+    fn is_new(&self, message: &Message) -> bool {
+        self.after.get(&message.partition).is_none_or(|after| message.offset >= *after)
+    }
+
+    async fn message(&mut self, message: &Message) -> Result<(), Gone> {
+        if self.second.elapsed() >= Duration::from_secs(1) {
+            (self.second, self.bytes, self.messages) = (Instant::now(), 0, 0);
+        }
+        if self.bytes >= BYTES_PER_SECOND || self.messages >= MESSAGES_PER_SECOND {
+            self.omitted += 1;
+            return Ok(());
+        }
+        let text = format!("event: message\ndata: {}\n\n", (self.write)(message));
+        self.bytes += text.len();
+        self.messages += 1;
+        self.send(text).await
+    }
+
+    async fn report_omitted(&mut self) -> Result<(), Gone> {
+        match std::mem::take(&mut self.omitted) {
+            0 => Ok(()),
+            omitted => self.send(format!("event: omitted\ndata: {omitted}\n\n")).await,
+        }
+    }
+
+    /// Words, in JSON: they have no line ends then.
+    async fn say(&self, event: &str, words: &str) -> Result<(), Gone> {
+        self.send(format!("event: {event}\ndata: {}\n\n", serde_json::Value::from(words))).await
+    }
+
+    async fn send(&self, text: String) -> Result<(), Gone> {
+        self.to.send(Bytes::from(text)).await.map_err(|_| Gone)
+    }
+}
