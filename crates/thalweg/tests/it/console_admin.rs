@@ -9,6 +9,10 @@ use serde_json::{Value, json};
 use thalweg_client::{
     Cluster, ConnectionOptions, Producer, ProducerConfig, ProducerRecord, Properties, Waits,
 };
+use thalweg_record::{BatchBuilder, BatchOptions, ProducerEpoch, ProducerId};
+use thalweg_wire::Records;
+use thalweg_wire::request::ProduceRequest;
+use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use tokio::time::Instant;
 
 use super::binary::{Running, pause, run, run_with_input, thalweg, until};
@@ -215,6 +219,62 @@ fn transactions_are_found_and_aborted_and_levels_are_changed_and_audited() {
         let trail = trail();
         trail.contains("UPDATE_FEATURES") || trail.contains("UpdateFeatures")
     });
+}
+
+/// A batch of a transaction that no coordinator knows.
+fn forgotten() -> ProduceRequest {
+    let options = BatchOptions {
+        producer_id: ProducerId(4711),
+        producer_epoch: ProducerEpoch(0),
+        base_sequence: 0,
+        transactional: true,
+        ..BatchOptions::default()
+    };
+    let mut batch = BatchBuilder::new(options);
+    batch.append(1_700_000_000_000, None, Some(b"forgotten"), &[]).expect("it fits");
+    let data = PartitionProduceData { index: 0, records: Some(Records::Inline(batch.build())) };
+    let topic =
+        TopicProduceData { name: "paid".to_owned(), partition_data: vec![data], ..Default::default() };
+    ProduceRequest {
+        transactional_id: Some("forgotten".to_owned()),
+        acks: -1,
+        timeout_ms: 3000,
+        topic_data: vec![topic],
+    }
+}
+
+#[test]
+fn a_hanging_transaction_is_found_and_aborted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let settings = [
+        FREE_PORT,
+        "transaction.partition.verification.enable=false",
+        "transaction.state.log.replication.factor=1",
+        "transaction.state.log.min.isr=1",
+    ];
+    let node = Node::start(dir.path(), &settings);
+    let at = &node.http;
+    done(at, "POST", "/api/v1/topics", &json!({ "name": "paid" }));
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let options = ConnectionOptions { waits: Some(Waits::default()), ..ConnectionOptions::default() };
+        let cluster = Cluster::connect(std::slice::from_ref(&node.address), &options).await.expect("it runs");
+        // The last version that names topics.
+        let answer = cluster.any().await.expect("it answers").send_at(&forgotten(), 11).await;
+        let answer = answer.expect("an answer").responses.remove(0).partition_responses.remove(0);
+        assert_eq!(answer.error_code, 0, "{answer:?}");
+    });
+    let found = |query: &str| done(at, "GET", &format!("/api/v1/hanging-transactions?{query}"), &Value::Null);
+    let hanging = found("topic=paid&minutes=15");
+    let one = &hanging["transactions"][0];
+    assert_eq!((&one["producer_id"], &one["start"]), (&json!(4711), &json!(0)), "{hanging}");
+    assert_eq!(found(""), hanging);
+    let page = node.get("/hanging-transactions").body;
+    assert!(page.contains("/topics/paid/abort-transaction?partition=0&amp;start=0"), "{page}");
+    let page = node.get("/topics/paid/abort-transaction?partition=0&start=0").body;
+    assert!(page.contains("No coordinator knows this producer"), "{page}");
+    done(at, "POST", "/api/v1/topics/paid/abort-transaction", &json!({ "partition": 0, "start": 0 }));
+    assert_eq!(found("")["transactions"], json!([]));
 }
 
 #[test]
