@@ -6,6 +6,7 @@ use crate::fetch_sessions::FetchSessions;
 use crate::quotas::ClientQuotas;
 use crate::request_metrics::RequestMetrics;
 use crate::secured::SecuredListeners;
+use crate::telemetry::Telemetry;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +53,8 @@ pub struct Broker {
     pub requests: RequestMetrics,
     /// Limits on what clients use, and their use.
     pub quotas: ClientQuotas,
+    /// Metrics of clients.
+    pub telemetry: Telemetry,
     /// The audit trail, if there is one.
     pub trail: Option<Arc<Trail>>,
     /// The loggers of this process, if their levels can be changed.
@@ -172,6 +175,7 @@ impl Broker {
             request_memory: parts.request_memory,
             answer_memory: parts.answer_memory,
             requests,
+            telemetry: Telemetry::default(),
             trail: parts.trail,
             loggers: parts.loggers,
             slow_request: config.log_lines.slow_request,

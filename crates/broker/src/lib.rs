@@ -27,6 +27,7 @@ mod reconfigure;
 mod request_metrics;
 mod secured;
 mod server;
+mod telemetry;
 mod trails;
 
 pub use controller_node::{ControllerServer, start_controller, start_controller_on};

@@ -25,17 +25,19 @@ pub fn topic_config(
 /// Applies the changes.
 pub fn apply<'a>(broker: &Broker, image: &Image, changed: impl Iterator<Item = &'a ConfigResource>) {
     let (own, all) = (ConfigResource::broker(broker.node_id), ConfigResource::brokers());
-    let (mut of_broker, mut topics) = (false, Vec::new());
+    let (mut of_broker, mut of_clients, mut topics) = (false, false, Vec::new());
     for resource in changed {
         match resource.kind {
             ConfigResourceKind::Topic => topics.push(resource.name.as_str()),
             ConfigResourceKind::Broker => of_broker |= *resource == own || *resource == all,
-            // Settings of groups and clients' metrics are read from the image when needed; loggers are not in it.
-            ConfigResourceKind::Group
-            | ConfigResourceKind::ClientMetrics
-            | ConfigResourceKind::BrokerLogger
-            | ConfigResourceKind::Unknown(_) => {}
+            ConfigResourceKind::ClientMetrics => of_clients = true,
+            // Settings of groups are read from the image when needed; loggers are not in it.
+            ConfigResourceKind::Group | ConfigResourceKind::BrokerLogger | ConfigResourceKind::Unknown(_) => {
+            }
         }
+    }
+    if of_clients {
+        broker.telemetry.subscribe(image);
     }
     if of_broker {
         let config = reconfigured(&broker.config(), &image.config(&all), &image.config(&own));

@@ -67,8 +67,8 @@ yet, because only classic groups are supported.
 const CLIENT_METRICS: &str = "
 ## Subscriptions to clients' metrics
 
-Set with `kafka-configs --entity-type client-metrics`. They are checked, stored and described as in Kafka, but have no effect
-yet, because client telemetry is not supported.
+Set with `kafka-configs --entity-type client-metrics`. Clients that match send these metrics (KIP-714), and the broker shows them
+in `/metrics` as `thalweg_client_telemetry`.
 
 ";
 

@@ -8,7 +8,7 @@ use super::broker::BrokerConfig;
 use super::describe::{ConfigSource, DescribedConfig, DescribedSynonym, Wanted, is_wanted};
 use super::error::ConfigError;
 use super::key::ConfigKey;
-use super::table::{self, ClientMetricsKeys, EffectiveGroupConfig};
+use super::table::{self, ClientMetricsSettings, EffectiveGroupConfig};
 use super::value::Value;
 use super::values::Values;
 
@@ -149,12 +149,12 @@ pub fn validate_client_metrics(name: &str, overrides: &Overrides) -> Result<(), 
         let Some(text) = overrides.get(key.name) else { continue };
         match Value::parse(key, text)? {
             Value::Integer(interval_ms)
-                if key.name == ClientMetricsKeys::interval.name()
+                if key.name == ClientMetricsSettings::interval_ms.name()
                     && !(100..=3_600_000).contains(&interval_ms) =>
             {
                 return Err(ConfigError::ClientMetricsInterval { interval_ms });
             }
-            Value::List(entries) if key.name == ClientMetricsKeys::matches.name() => {
+            Value::List(entries) if key.name == ClientMetricsSettings::matches.name() => {
                 let legal = |entry: &str| {
                     let pair = entry.split_once('=');
                     pair.is_some_and(|(name, pattern)| {
@@ -169,6 +169,11 @@ pub fn validate_client_metrics(name: &str, overrides: &Overrides) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// The settings of a subscription to clients' metrics. Values that cannot be read count as not set.
+pub fn client_metrics(overrides: &Overrides) -> ClientMetricsSettings {
+    ClientMetricsSettings::from(&Values::parse(table::client_metrics_keys(), overrides, false).0)
 }
 
 /// A subscription to clients' metrics.

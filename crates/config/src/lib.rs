@@ -40,7 +40,7 @@ pub use broker::BrokerConfig;
 pub use check::Check;
 pub use connections::ConnectionSettings;
 pub use error::{AlterError, ConfigError, InvalidConfig, InvalidList, InvalidValue};
-pub use group::{describe_client_metrics, validate_client_metrics};
+pub use group::{client_metrics, describe_client_metrics, validate_client_metrics};
 pub use group_value::ShareOffsetReset;
 pub use http::HTTP_LISTENER;
 pub use internal_topic::InternalTopic;
@@ -59,6 +59,10 @@ pub use table::{
     DelegationTokenSettings, EffectiveGroupConfig, EffectiveTopicConfig, GroupSettings, HttpSettings,
     ListenerSettings, LogLineSettings, LogSettings, MetadataLogSettings, MetricsSettings, NetworkSettings,
     NodeSettings, OtlpHeaders, RegistryUser, ReplicationSettings, STANDARD_AUTHORIZER_CLASS, SaslKeys,
+    AccessSettings, AuditKind, AuditSettings, CleanerSettings, ClientMetricsSettings, ConsoleSettings,
+    ControllerSettings, DelegationTokenSettings, EffectiveGroupConfig, EffectiveTopicConfig, GroupSettings,
+    HttpSettings, ListenerSettings, LogLineSettings, LogSettings, MetadataLogSettings, MetricsSettings,
+    NetworkSettings, NodeSettings, OtlpHeaders, ReplicationSettings, STANDARD_AUTHORIZER_CLASS, SaslKeys,
     StandardAuthorizerSettings, StreamSettings, TlsKeys, TopicSettings, TransactionSettings,
 };
 pub use thalweg_log::CleanupPolicy;

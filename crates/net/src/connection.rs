@@ -14,7 +14,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use thalweg_config::NetworkSettings;
@@ -97,6 +97,17 @@ pub struct Peer {
     pub tls: Option<Session>,
     /// Pauses reading from the peer.
     pub mute: Mute,
+    /// The library that it uses, once it has told.
+    pub software: OnceLock<Software>,
+}
+
+/// A client's library (KIP-511).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Software {
+    /// Its name, such as `apache-kafka-java`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
 }
 
 impl Peer {

@@ -10,7 +10,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use thalweg_watch as watch;
@@ -320,7 +320,13 @@ async fn serve<H: Handler>(stream: Stream, address: SocketAddr, serving: Serving
             }
         }
     };
-    let peer = Arc::new(Peer { address, listener: name, tls: session, mute: Mute::default() });
+    let peer = Arc::new(Peer {
+        address,
+        listener: name,
+        tls: session,
+        mute: Mute::default(),
+        software: OnceLock::new(),
+    });
     let connection = Connection::new(stream, peer, handler, settings, stopping, admission);
     let reason = connection.run().await;
     limits.ended(reason.end());

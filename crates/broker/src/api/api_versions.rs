@@ -9,7 +9,7 @@ use super::forward::served_with_controller;
 use super::{Api, Call, SERVED};
 use crate::broker::Broker;
 use thalweg_metadata::feature::KRAFT_VERSION;
-use thalweg_net::{Frame, Reply};
+use thalweg_net::{Frame, Reply, Software};
 use thalweg_wire::frame::encode_response;
 use thalweg_wire::request::api_versions_response::{ApiVersion, FinalizedFeatureKey, SupportedFeatureKey};
 use thalweg_wire::request::{ApiVersionsRequest, ApiVersionsResponse};
@@ -20,6 +20,11 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
     if call.version >= 3 && !(valid(&request.client_software_name) && valid(&request.client_software_version))
     {
         return ApiVersionsResponse { error_code: ErrorCode::InvalidRequest.code(), ..Default::default() };
+    }
+    if call.version >= 3 {
+        let ApiVersionsRequest { client_software_name: name, client_software_version: version, .. } = request;
+        // Once for a connection: a client that asks again is still the same.
+        let _ = call.peer.software.set(Software { name, version });
     }
     let image = broker.image();
     // The quorum's own version is in no image.

@@ -76,6 +76,9 @@ fn differs(api: &Api) -> &'static str {
         ApiKey::ListOffsets => "no tiered storage; CORRUPT_MESSAGE if the search meets unreadable records",
         ApiKey::DeleteRecords => "deleted records stay deleted after a crash",
         ApiKey::DescribeConfigs => "keys that are not served appear only if they are set",
+        ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry => {
+            "always served; Kafka needs a Java plugin that takes the metrics"
+        }
         ApiKey::CreateDelegationToken => "at most 10,000 tokens in a cluster and 100 renewers of a token",
         ApiKey::AlterClientQuotas => {
             "the embedded controller takes an address as the name of an `ip`, no host name"
@@ -105,7 +108,6 @@ fn missing(key: ApiKey) -> &'static str {
         ApiKey::StreamsGroupHeartbeat | ApiKey::StreamsGroupDescribe => {
             "streams groups are not served yet; Kafka Streams over classic groups is"
         }
-        ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry => "client telemetry is not served yet",
         _ => NO_REASON,
     }
 }

@@ -38,6 +38,7 @@ mod offset_for_leader_epoch;
 mod produce;
 mod sasl;
 mod slow;
+mod telemetry;
 mod transactions;
 mod write_txn_markers;
 
@@ -299,6 +300,10 @@ pub const SERVED: &[Api] = &[
     api(ApiKey::ListTransactions, 0, 2, ByResource, |b, c, d| {
         now::<ListTransactionsRequest>(b, c, d, transactions::list)
     }),
+    api(ApiKey::GetTelemetrySubscriptions, 0, 0, Open, |b, c, d| {
+        now::<GetTelemetrySubscriptionsRequest>(b, c, d, telemetry::subscriptions)
+    }),
+    api(ApiKey::PushTelemetry, 0, 0, Open, |b, c, d| now::<PushTelemetryRequest>(b, c, d, telemetry::push)),
     api(
         ApiKey::ListConfigResources,
         0,

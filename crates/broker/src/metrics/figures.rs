@@ -7,6 +7,7 @@ use super::workers::WorkerFigures;
 use super::{Entrance, Metrics};
 use crate::broker::Broker;
 use crate::secured::SecuredListeners;
+use crate::telemetry::TelemetryFigures;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_audit::Trail;
@@ -58,6 +59,8 @@ pub(super) struct BrokerFigures {
     pub transaction_partitions: LoadFigures,
     /// The transactions that it coordinates.
     pub open_transactions: TransactionFigures,
+    /// What clients have sent.
+    pub client_telemetry: TelemetryFigures,
 }
 
 impl std::ops::Deref for BrokerFigures {
@@ -133,6 +136,7 @@ impl BrokerFigures {
             lags,
             group_partitions: broker.groups.load_figures(),
             transaction_partitions: broker.transactions.load_figures(),
+            client_telemetry: broker.telemetry.figures(broker.clock.now_ms()),
             open_transactions: broker.transactions.figures(),
             broker: Arc::clone(broker),
         }

@@ -26,6 +26,7 @@ mod quotas;
 mod replication;
 mod requests;
 mod stages;
+mod telemetry;
 mod text;
 mod topics;
 mod workers;
@@ -82,6 +83,7 @@ const CHAPTERS: &[Chapter] = &[
     Chapter { title: "The cluster", families: cluster::FAMILIES },
     Chapter { title: "The audit trail", families: audit::FAMILIES },
     Chapter { title: "The process", families: process::FAMILIES },
+    Chapter { title: "Metrics of clients", families: telemetry::FAMILIES },
 ];
 
 /// Comes last: it counts what was left out before.

@@ -23,10 +23,10 @@ pub(super) fn set(response: &mut dyn Any, ms: i32) {
         DescribeAclsResponse DescribeClientQuotasResponse DescribeClusterResponse DescribeConfigsResponse
         DescribeGroupsResponse DescribeLogDirsResponse DescribeProducersResponse
         DescribeTopicPartitionsResponse DescribeTransactionsResponse DescribeUserScramCredentialsResponse
-        EndTxnResponse FindCoordinatorResponse HeartbeatResponse IncrementalAlterConfigsResponse
+        EndTxnResponse FindCoordinatorResponse GetTelemetrySubscriptionsResponse HeartbeatResponse IncrementalAlterConfigsResponse
         InitProducerIdResponse JoinGroupResponse LeaveGroupResponse ListConfigResourcesResponse ListGroupsResponse
         ListOffsetsResponse ListTransactionsResponse MetadataResponse OffsetCommitResponse OffsetDeleteResponse
-        OffsetFetchResponse OffsetForLeaderEpochResponse SyncGroupResponse TxnOffsetCommitResponse
+        OffsetFetchResponse OffsetForLeaderEpochResponse PushTelemetryResponse SyncGroupResponse TxnOffsetCommitResponse
     }
 }
 

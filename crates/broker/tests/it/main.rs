@@ -31,6 +31,7 @@ mod revocation;
 mod running;
 mod sasl;
 mod stopping;
+mod telemetry;
 mod tls;
 mod transactions;
 mod transport;

@@ -272,6 +272,7 @@ async fn what_comes_when_the_logs_are_closed_is_refused() {
         listener: "PLAINTEXT".to_owned(),
         tls: None,
         mute: thalweg_net::Mute::default(),
+        software: std::sync::OnceLock::new(),
     }));
     broker.stop().await;
 

@@ -5,9 +5,9 @@
 
 use super::super::check::{ANY, LIST, OFFSET_RESET, at_least, one_of};
 use super::super::group_value::{ShareOffsetReset, is_read_committed};
-use super::super::key::Support::Accepted;
-use super::declare::{names, settings};
-use super::reason::{CONSUMER_GROUPS, SHARE_GROUPS_LATER, STREAMS_GROUPS, TELEMETRY};
+use super::super::key::Support::{Accepted, Served};
+use super::declare::settings;
+use super::reason::{CONSUMER_GROUPS, SHARE_GROUPS_LATER, STREAMS_GROUPS};
 use super::{ConsumerGroupKeys, ShareGroupKeys, StreamsGroupKeys};
 
 settings! {
@@ -77,14 +77,14 @@ settings! {
         within = (Some(StreamsGroupKeys::min_assignment_interval_ms.name()), Some(StreamsGroupKeys::max_assignment_interval_ms.name()));
 }
 
-names! {
+settings! {
     /// The settings of a subscription to clients' metrics.
-    ClientMetricsKeys, CLIENT_METRICS_KEYS "Subscriptions to clients' metrics";
+    ClientMetricsSettings, CLIENT_METRICS_KEYS "Subscriptions to clients' metrics";
 
-    "interval.ms": Int[Ms] = "300000", ANY, Medium, ClusterWide, Accepted(TELEMETRY) => interval,
+    "interval.ms": Int[Ms] = "300000", ANY, Medium, ClusterWide, Served => interval_ms: i32,
         "How often clients send the metrics.";
-    "match": List = "", LIST, Medium, ClusterWide, Accepted(TELEMETRY) => matches,
+    "match": List = "", LIST, Medium, ClusterWide, Served => matches: Vec<String>,
         "The clients that send them: pairs of a property and a pattern.";
-    "metrics": List = "", LIST, Medium, ClusterWide, Accepted(TELEMETRY),
+    "metrics": List = "", LIST, Medium, ClusterWide, Served => metrics: Vec<String>,
         "The metrics, by prefixes of their names.";
 }

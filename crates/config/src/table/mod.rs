@@ -30,7 +30,7 @@ pub use cluster::{ControllerSettings, MetadataLogSettings, NodeSettings, Replica
 pub use coordinators::{
     ConsumerGroupKeys, GroupSettings, ShareGroupKeys, StreamsGroupKeys, TransactionSettings,
 };
-pub use group::{ClientMetricsKeys, EffectiveGroupConfig};
+pub use group::{ClientMetricsSettings, EffectiveGroupConfig};
 pub use log::{CleanerSettings, LogSettings};
 pub use metrics::{MetricsSettings, OtlpHeaders};
 pub use network::{ListenerSettings, NetworkSettings, TopicSettings};

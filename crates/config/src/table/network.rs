@@ -95,6 +95,8 @@ settings! {
         "How long the answer to a failed authentication is delayed, and with it the end of the connection.";
     "unstable.api.versions.enable": Boolean = "false", ANY, High, ReadOnly, Served => serves_unstable_versions: bool,
         "Whether unstable API versions are supported: version 6 of InitProducerId.", internal;
+    "telemetry.max.bytes": Int[Bytes] = "1048576", at_least(1), Low, ReadOnly, Served => telemetry_max_bytes: i32,
+        "The maximum size of the metrics that a client sends at once, compressed (KIP-714).";
     "unstable.feature.versions.enable": Boolean = "false", ANY, High, ReadOnly, Unserved(UNSTABLE),
         "Whether unstable feature versions are supported.", internal;
 }

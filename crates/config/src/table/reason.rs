@@ -27,7 +27,6 @@ pub(super) const STREAMS_GROUPS: &str = "streams groups are not served yet";
 pub(super) const PROVIDERS: &str = "configuration providers are Java classes, which cannot be loaded";
 pub(super) const JMX: &str = "metrics reporters are Java classes, which cannot be loaded";
 pub(super) const METRICS: &str = "metrics are not sampled in windows";
-pub(super) const TELEMETRY: &str = "client telemetry is not served yet";
 pub(super) const CLEANER_BUFFERS: &str = "each cleaner thread reads 1 MiB at a time and writes 256 KiB";
 pub(super) const CLEANER_LOAD: &str = "the map of keys may fill the whole `log.cleaner.dedupe.buffer.size`";
 pub(super) const SETUP: &str = "connections to other nodes are limited by the timeouts of their requests";

@@ -7,7 +7,7 @@
 use super::super::check::{ANY, LIST, NOT_EMPTY, at_least, one_of, ratio};
 use super::super::key::Support::{Accepted, Listener, Unserved};
 use super::declare::{family, names};
-use super::reason::{JMX, METRICS, NO_JAVA, PROVIDERS, TELEMETRY, TIERED, TLS};
+use super::reason::{JMX, METRICS, NO_JAVA, PROVIDERS, TIERED, TLS};
 
 family! { QUOTA_KEYS "Principals and quotas";
     "principal.builder.class": Class = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", ANY, Medium, PerBroker, Unserved(NO_JAVA),
@@ -33,8 +33,6 @@ family! { METRIC_KEYS "Metrics";
         "Java classes that report metrics of the older kind.";
     "kafka.metrics.polling.interval.secs": Int[Seconds] = "10", at_least(1), Low, ReadOnly, Unserved(JMX),
         "How often those classes are called.";
-    "telemetry.max.bytes": Int[Bytes] = "1048576", at_least(1), Low, ReadOnly, Unserved(TELEMETRY),
-        "The maximum size of a client's telemetry push.";
 }
 
 names! {

@@ -6,7 +6,7 @@ use crate::authorization::Permissions;
 use crate::broker::Broker;
 use bytes::{Bytes, BytesMut};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use thalweg_net::{Frame, Mute, Peer, Reply, Segment};
 use thalweg_security::Principal;
 use thalweg_wire::ApiKey;
@@ -20,7 +20,13 @@ pub const VERSION: i16 = 12;
 /// Produces records of this broker, and returns the answer, or why there is none.
 pub async fn produce_own(broker: &Arc<Broker>, request: ProduceRequest) -> Result<ProduceResponse, String> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let peer = Peer { address, listener: String::new(), tls: None, mute: Mute::default() };
+    let peer = Peer {
+        address,
+        listener: String::new(),
+        tls: None,
+        mute: Mute::default(),
+        software: OnceLock::new(),
+    };
     let call = Call {
         key: ApiKey::Produce,
         version: VERSION,

@@ -149,7 +149,13 @@ async fn allow(admin: &Connection, acls: &[(ResourceType, &str, Operation)]) {
 }
 
 /// The APIs that everybody may use.
-const OPEN: [ApiKey; 3] = [ApiKey::ApiVersions, ApiKey::SaslHandshake, ApiKey::SaslAuthenticate];
+const OPEN: [ApiKey; 5] = [
+    ApiKey::ApiVersions,
+    ApiKey::SaslHandshake,
+    ApiKey::SaslAuthenticate,
+    ApiKey::GetTelemetrySubscriptions,
+    ApiKey::PushTelemetry,
+];
 
 /// What an answer has that denies everything: an error, or nothing.
 fn denial(key: ApiKey) -> &'static [&'static str] {

@@ -1,0 +1,80 @@
+//! GetTelemetrySubscriptions (key 71) and PushTelemetry (key 72), version 0 (KIP-714): clients ask which metrics to send, and
+//! send them. Everybody may, as in Kafka: a client says no more of itself than that.
+//!
+//! Departures: both are always served, while Kafka's broker serves them only with a Java plugin that takes the metrics;
+//! a push of more than 4 MiB once decompressed is refused with INVALID_RECORD.
+
+use super::Call;
+use crate::broker::Broker;
+use crate::telemetry::{Client, Push};
+use thalweg_record::Compression;
+use thalweg_wire::request::{
+    GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse, PushTelemetryRequest,
+    PushTelemetryResponse,
+};
+use thalweg_wire::{ErrorCode, Uuid};
+
+/// The codecs in the order that clients are to prefer, as Kafka has them.
+const CODECS: [Compression; 4] =
+    [Compression::Zstd, Compression::Lz4, Compression::Gzip, Compression::Snappy];
+
+/// Answers which metrics a client is to send. One without an id gets one.
+pub fn subscriptions(
+    broker: &Broker,
+    call: &Call,
+    request: GetTelemetrySubscriptionsRequest,
+) -> GetTelemetrySubscriptionsResponse {
+    let asked = request.client_instance_id;
+    let instance_id = if asked.is_zero() { Uuid::random() } else { asked };
+    let client = client(call, instance_id);
+    match broker.telemetry.subscription(&client, broker.clock.now_ms()) {
+        Ok(subscribed) => GetTelemetrySubscriptionsResponse {
+            client_instance_id: instance_id,
+            subscription_id: subscribed.subscription_id,
+            accepted_compression_types: CODECS.map(|codec| codec.id().cast_signed()).to_vec(),
+            push_interval_ms: subscribed.interval_ms,
+            telemetry_max_bytes: broker.config().network.telemetry_max_bytes,
+            delta_temporality: true,
+            requested_metrics: subscribed.metrics,
+            ..Default::default()
+        },
+        Err(refusal) => {
+            tracing::debug!(%refusal, "Refused a question for telemetry");
+            GetTelemetrySubscriptionsResponse { error_code: refusal.code.code(), ..Default::default() }
+        }
+    }
+}
+
+/// Takes a client's metrics.
+pub fn push(broker: &Broker, call: &Call, request: PushTelemetryRequest) -> PushTelemetryResponse {
+    let with = |code: ErrorCode| PushTelemetryResponse { error_code: code.code(), ..Default::default() };
+    if request.client_instance_id.is_reserved() {
+        return with(ErrorCode::InvalidRequest);
+    }
+    let push = Push {
+        subscription_id: request.subscription_id,
+        is_terminating: request.terminating,
+        compression: request.compression_type,
+        metrics: &request.metrics,
+        bytes_max: usize::try_from(broker.config().network.telemetry_max_bytes).unwrap_or(0),
+    };
+    let client = client(call, request.client_instance_id);
+    match broker.telemetry.push(&push, &client, broker.clock.now_ms()) {
+        Ok(()) => with(ErrorCode::None),
+        Err(refusal) => {
+            tracing::debug!(%refusal, "Refused a push of telemetry");
+            with(refusal.code)
+        }
+    }
+}
+
+fn client(call: &Call, instance_id: Uuid) -> Client<'_> {
+    let software = call.peer.software.get();
+    Client {
+        instance_id,
+        client_id: call.client_id.as_deref().unwrap_or_default(),
+        software_name: software.map(|software| software.name.as_str()),
+        software_version: software.map(|software| software.version.as_str()),
+        address: call.peer.address,
+    }
+}

@@ -1,0 +1,83 @@
+//! Metrics that clients send to this broker (KIP-714), as `org.apache.kafka.server.ClientMetricsManager` does it.
+//!
+//! Administrators subscribe to metrics by configurations of the kind CLIENT_METRICS. A client asks for its subscription,
+//! then pushes metrics at that interval, as OTLP. The latest values are shown in `/metrics`; nothing is kept on disk.
+//!
+//! ```text
+//! Subscriptions   what is asked of which clients: pure
+//! Instances       the clients that asked or pushed lately, with their values: pure, with a `now`
+//! otlp            reads a push
+//! ```
+//!
+//! Everything is limited: clients as in Kafka, points of a push, values of all clients together, lengths of names. What does not
+//! fit is left out and counted.
+
+mod instances;
+mod otlp;
+mod subscriptions;
+#[cfg(test)]
+mod tests;
+
+pub use instances::{Push, Subscribed, TelemetryFigures};
+pub use subscriptions::Client;
+
+use instances::Instances;
+use parking_lot::Mutex;
+use subscriptions::Subscriptions;
+use thalweg_metadata::{ConfigResourceKind, Image};
+use thalweg_wire::ErrorCode;
+
+/// A push that is not taken: the code, and what to log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Refusal {
+    /// The error in the answer.
+    pub code: ErrorCode,
+    /// Why.
+    pub reason: String,
+}
+
+/// The subscriptions and clients of this broker.
+#[derive(Debug, Default)]
+pub struct Telemetry {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    subscriptions: Subscriptions,
+    instances: Instances,
+}
+
+impl Telemetry {
+    /// Takes over the subscriptions of an image. Clients learn of it with their next push.
+    pub fn subscribe(&self, image: &Image) {
+        let of_clients = |kind| kind == ConfigResourceKind::ClientMetrics;
+        let configs = image.configs().iter().filter(|(resource, _)| of_clients(resource.kind));
+        let subscriptions =
+            Subscriptions::new(configs.map(|(resource, config)| (resource.name.as_str(), &**config)));
+        self.state.lock().subscriptions.replace(subscriptions);
+    }
+
+    /// What a client is to push, and how often.
+    pub fn subscription(&self, client: &Client<'_>, now_ms: i64) -> Result<Subscribed, Refusal> {
+        let state = &mut *self.state.lock();
+        state.instances.subscription(&state.subscriptions, client, now_ms)
+    }
+
+    /// Takes a push.
+    pub fn push(&self, push: &Push<'_>, client: &Client<'_>, now_ms: i64) -> Result<(), Refusal> {
+        {
+            let state = &mut *self.state.lock();
+            state.instances.check(&state.subscriptions, push, client, now_ms)?;
+        }
+        // Without the lock: this may be a megabyte to decompress.
+        let read = push.read();
+        self.state.lock().instances.store(client.instance_id, read)
+    }
+
+    /// The clients and their latest values.
+    pub fn figures(&self, now_ms: i64) -> TelemetryFigures {
+        self.state.lock().instances.figures(now_ms)
+    }
+}

@@ -1,0 +1,116 @@
+//! Which metrics are asked of which clients.
+
+use regex::{Regex, RegexBuilder};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use thalweg_config::ClientMetricsSettings;
+use thalweg_wire::Uuid;
+
+/// The metrics of a subscription to all of them.
+const ALL: &str = "*";
+/// Maximum size of a compiled pattern.
+const PATTERN_BYTES_MAX: usize = 64 * 1024;
+
+/// A client, as subscriptions see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Client<'a> {
+    /// The id of this client instance, which the broker gave to it.
+    pub instance_id: Uuid,
+    /// Its `client.id`.
+    pub client_id: &'a str,
+    /// The name of its library, if it told.
+    pub software_name: Option<&'a str>,
+    /// The version of its library, if it told.
+    pub software_version: Option<&'a str>,
+    /// Its address.
+    pub address: SocketAddr,
+}
+
+/// All subscriptions.
+#[derive(Debug, Default)]
+pub(super) struct Subscriptions {
+    all: Vec<Subscription>,
+    /// Changes with every change of the subscriptions.
+    pub(super) version: u64,
+}
+
+#[derive(Debug)]
+struct Subscription {
+    interval_ms: i32,
+    metrics: Vec<String>,
+    patterns: Vec<(String, Regex)>,
+}
+
+/// What is asked of one client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// Prefixes of names; `*` alone for all; empty for nothing.
+    pub(super) metrics: BTreeSet<String>,
+    pub(super) interval_ms: i32,
+}
+
+impl Subscriptions {
+    /// Those of these configurations. One with a pattern that cannot be read matches no client.
+    pub(super) fn new<'a>(
+        configs: impl Iterator<Item = (&'a str, &'a BTreeMap<String, String>)>,
+    ) -> Subscriptions {
+        let all = configs.filter_map(|(name, config)| match Subscription::new(config) {
+            Ok(subscription) => Some(subscription),
+            Err(pattern) => {
+                tracing::warn!(subscription = name, pattern, "Ignored a subscription to clients' metrics");
+                None
+            }
+        });
+        Subscriptions { all: all.collect(), version: 0 }
+    }
+
+    pub(super) fn replace(&mut self, new: Subscriptions) {
+        *self = Subscriptions { version: self.version + 1, ..new };
+    }
+
+    /// The union of all subscriptions that match the client, at the shortest of their intervals.
+    pub(super) fn wanted(&self, client: &Client<'_>) -> Wanted {
+        let interval_ms = thalweg_config::client_metrics(&BTreeMap::new()).interval_ms;
+        let mut wanted = Wanted { metrics: BTreeSet::new(), interval_ms };
+        for subscription in self.all.iter().filter(|subscription| subscription.matches(client)) {
+            wanted.metrics.extend(subscription.metrics.iter().cloned());
+            wanted.interval_ms = wanted.interval_ms.min(subscription.interval_ms);
+        }
+        if wanted.metrics.contains(ALL) {
+            wanted.metrics = [ALL.to_owned()].into();
+        }
+        wanted
+    }
+}
+
+impl Subscription {
+    fn new(config: &BTreeMap<String, String>) -> Result<Subscription, String> {
+        let ClientMetricsSettings { interval_ms, matches, metrics } = thalweg_config::client_metrics(config);
+        let pattern = |entry: &String| {
+            let (name, pattern) = entry.split_once('=').ok_or_else(|| entry.clone())?;
+            let mut builder = RegexBuilder::new(&format!(r"\A(?:{})\z", pattern.trim()));
+            let regex = builder.size_limit(PATTERN_BYTES_MAX).dfa_size_limit(PATTERN_BYTES_MAX).build();
+            Ok((name.trim().to_owned(), regex.map_err(|_| entry.clone())?))
+        };
+        let patterns = matches.iter().map(pattern).collect::<Result<_, String>>()?;
+        Ok(Subscription { interval_ms, metrics, patterns })
+    }
+
+    fn matches(&self, client: &Client<'_>) -> bool {
+        self.patterns.iter().all(|(name, pattern)| {
+            let (ip, port) = (client.address.ip().to_string(), client.address.port().to_string());
+            let instance_id = client.instance_id.to_string();
+            let value = match name.as_str() {
+                "client_id" => Some(client.client_id),
+                "client_software_name" => client.software_name,
+                "client_software_version" => client.software_version,
+                "client_source_address" => Some(ip.as_str()),
+                "client_source_port" => Some(port.as_str()),
+                "client_instance_id" => Some(instance_id.as_str()),
+                // No configuration has another name.
+                _ => None,
+            };
+            value.is_some_and(|value| pattern.is_match(value))
+        })
+    }
+}
