@@ -17,10 +17,11 @@ use super::properties::ServerProperties;
 use super::rules;
 use super::sasl::{self, SaslListener};
 use super::table::{
-    self, AccessSettings, AuditSettings, CleanerSettings, ConsoleSettings, ControllerSettings,
-    DelegationTokenSettings, EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings,
-    LogLineSettings, LogSettings, MetadataLogSettings, MetricsSettings, NetworkSettings, NodeSettings,
-    ReplicationSettings, StandardAuthorizerSettings, StreamSettings, TopicSettings, TransactionSettings,
+    self, AccessSettings, AuditSettings, CleanerSettings, ConsoleSettings, ConsumerGroupKeys,
+    ControllerSettings, DelegationTokenSettings, EffectiveTopicConfig, GroupSettings, HttpSettings,
+    ListenerSettings, LogLineSettings, LogSettings, MetadataLogSettings, MetricsSettings, NetworkSettings,
+    NodeSettings, ReplicationSettings, StandardAuthorizerSettings, StreamSettings, TopicSettings,
+    TransactionSettings,
 };
 use super::topic::TopicDefaults;
 use super::value::Value;
@@ -93,6 +94,8 @@ pub struct BrokerConfig {
     pub cleaner: CleanerSettings,
     /// Groups and committed offsets.
     pub groups: GroupSettings,
+    /// Groups of the consumer protocol.
+    pub consumer_groups: ConsumerGroupKeys,
     /// Transactions.
     pub transactions: TransactionSettings,
     /// Controllers.
@@ -235,6 +238,7 @@ impl BrokerConfig {
             log: LogSettings::from(&values),
             cleaner: CleanerSettings::from(&values),
             groups: GroupSettings::from(&values),
+            consumer_groups: ConsumerGroupKeys::from(&values),
             transactions: TransactionSettings::from(&values),
             controller: ControllerSettings::from(&values),
             metadata_log: MetadataLogSettings::from(&values),

@@ -60,6 +60,7 @@ pub use table::{
     ListenerSettings, LogLineSettings, LogSettings, MetadataLogSettings, MetricsSettings, NetworkSettings,
     NodeSettings, OtlpHeaders, RegistryUser, ReplicationSettings, STANDARD_AUTHORIZER_CLASS, SaslKeys,
     AccessSettings, AuditKind, AuditSettings, CleanerSettings, ClientMetricsSettings, ConsoleSettings,
+    AccessSettings, AuditKind, AuditSettings, CleanerSettings, ConsoleSettings, ConsumerGroupKeys,
     ControllerSettings, DelegationTokenSettings, EffectiveGroupConfig, EffectiveTopicConfig, GroupSettings,
     HttpSettings, ListenerSettings, LogLineSettings, LogSettings, MetadataLogSettings, MetricsSettings,
     NetworkSettings, NodeSettings, OtlpHeaders, ReplicationSettings, STANDARD_AUTHORIZER_CLASS, SaslKeys,

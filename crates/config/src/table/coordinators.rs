@@ -56,35 +56,35 @@ settings! {
         "Codec of the records in `__consumer_offsets`, by number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.";
 }
 
-names! {
+settings! {
     /// What consumer groups follow.
     ConsumerGroupKeys, CONSUMER_GROUP_KEYS "Consumer groups of the new protocol";
 
-    "group.consumer.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => session_timeout_ms,
+    "group.consumer.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => session_timeout_ms: i32,
         "Session timeout of a consumer group.";
-    "group.consumer.min.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => min_session_timeout_ms,
+    "group.consumer.min.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => min_session_timeout_ms: i32,
         "The minimum session timeout of a consumer group.";
-    "group.consumer.max.session.timeout.ms": Int[Ms] = "60000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => max_session_timeout_ms,
+    "group.consumer.max.session.timeout.ms": Int[Ms] = "60000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => max_session_timeout_ms: i32,
         "The maximum session timeout of a consumer group.";
-    "group.consumer.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => heartbeat_interval_ms,
+    "group.consumer.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => heartbeat_interval_ms: i32,
         "Heartbeat interval of a consumer group.";
-    "group.consumer.min.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => min_heartbeat_interval_ms,
+    "group.consumer.min.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => min_heartbeat_interval_ms: i32,
         "The minimum heartbeat interval of a consumer group.";
-    "group.consumer.max.heartbeat.interval.ms": Int[Ms] = "15000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => max_heartbeat_interval_ms,
+    "group.consumer.max.heartbeat.interval.ms": Int[Ms] = "15000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => max_heartbeat_interval_ms: i32,
         "The maximum heartbeat interval of a consumer group.";
-    "group.consumer.max.size": Int = "2147483647", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS),
+    "group.consumer.max.size": Int = "2147483647", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => max_size: usize,
         "The maximum number of members in a consumer group.";
-    "group.consumer.assignors": List = "uniform,range", FILLED_LIST, Medium, ReadOnly, Unserved(CONSUMER_GROUPS),
+    "group.consumer.assignors": List = "uniform,range", FILLED_LIST, Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => assignors: Vec<String>,
         "The assignors of the coordinator; the first is the default.";
-    "group.consumer.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Unserved(CONSUMER_GROUPS) => assignment_interval_ms,
+    "group.consumer.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Unserved(CONSUMER_GROUPS) => assignment_interval_ms: i32,
         "The minimum interval between new assignments of a consumer group.";
-    "group.consumer.min.assignment.interval.ms": Int[Ms] = "0", at_least(0), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => min_assignment_interval_ms,
+    "group.consumer.min.assignment.interval.ms": Int[Ms] = "0", at_least(0), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => min_assignment_interval_ms: i32,
         "The minimum of that interval.";
-    "group.consumer.max.assignment.interval.ms": Int[Ms] = "15000", at_least(0), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => max_assignment_interval_ms,
+    "group.consumer.max.assignment.interval.ms": Int[Ms] = "15000", at_least(0), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => max_assignment_interval_ms: i32,
         "The maximum of that interval.";
-    "group.consumer.migration.policy": String = "bidirectional", one_of_any_case(&["DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"]), Medium, ReadOnly, Unserved(CONSUMER_GROUPS),
+    "group.consumer.migration.policy": String = "bidirectional", one_of_any_case(&["DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"]), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => migration_policy: String,
         "Whether groups with members may switch between the classic and the new protocol.";
-    "group.consumer.regex.refresh.interval.ms": Int[Ms] = "600000", at_least(10000), Medium, ReadOnly, Unserved(CONSUMER_GROUPS),
+    "group.consumer.regex.refresh.interval.ms": Int[Ms] = "600000", at_least(10000), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => regex_refresh_interval_ms: i32,
         "How often subscriptions by regular expression are refreshed.", internal;
 }
 
