@@ -307,7 +307,7 @@ fn coordinators(
     let cluster = Arc::new(ImageTopics::new(Arc::clone(image)));
     let (clock, disk) = (machine.clock.clone(), machine.disk.clone());
     let groups = GroupCoordinator::new(
-        GroupConfig::from(groups),
+        GroupConfig::from(config),
         Arc::new(offsets),
         cluster.clone(),
         clock.clone(),

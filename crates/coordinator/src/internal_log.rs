@@ -1,14 +1,14 @@
 //! The coordinators' access to the broker: the partitions of their topics that are led here, and the image.
 
 use crate::driver::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError, WriteError};
-use crate::group::Topics;
+use crate::group::{TopicPlacement, Topics};
 use crate::transaction::Cluster;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_metadata::feature::TRANSACTION_VERSION;
 use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
-use thalweg_metadata::{ImageCell, PartitionIndex};
+use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex, PartitionRegistration};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_replica::partition::{
     AppendError, Durable, FetchError, FetchFrom, Isolation, Partition, Partitions, Reader, RoleError,
@@ -153,6 +153,19 @@ impl Topics for ImageTopics {
 
     fn offsets_partition_count(&self) -> Option<i32> {
         self.image.get().topic(OFFSETS).and_then(|topic| i32::try_from(topic.partitions.len()).ok())
+    }
+
+    fn partition_count(&self, id: Uuid) -> Option<i32> {
+        self.image.get().topic_by_id(id).and_then(|topic| i32::try_from(topic.partitions.len()).ok())
+    }
+
+    fn placement(&self, name: &str) -> Option<TopicPlacement> {
+        let image = self.image.get();
+        let topic = image.topic(name)?;
+        let rack = |broker: &BrokerId| image.broker(*broker)?.rack.as_deref().map(Arc::from);
+        let racks =
+            |partition: &Arc<PartitionRegistration>| partition.replicas.iter().filter_map(rack).collect();
+        Some(TopicPlacement { id: topic.id, racks: topic.partitions.values().map(racks).collect() })
     }
 
     fn has_partition(&self, name: &str, partition: PartitionIndex) -> bool {

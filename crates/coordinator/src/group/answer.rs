@@ -1,14 +1,16 @@
 //! Clients of requests, and answers.
 
+use super::consumer::HeartbeatError;
 use super::error::MembershipError;
 use crate::driver::WriteError;
 use std::net::IpAddr;
 use thalweg_wire::ErrorCode;
+use thalweg_wire::request::consumer_group_describe_response::DescribedGroup;
 use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
 use thalweg_wire::request::offset_fetch_response::OffsetFetchResponseGroup;
 use thalweg_wire::request::{
-    HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse, OffsetCommitResponse, OffsetDeleteResponse,
-    SyncGroupResponse, TxnOffsetCommitResponse,
+    ConsumerGroupHeartbeatResponse, HeartbeatResponse, JoinGroupResponse, LeaveGroupResponse,
+    OffsetCommitResponse, OffsetDeleteResponse, SyncGroupResponse, TxnOffsetCommitResponse,
 };
 
 /// The sender of a request.
@@ -46,6 +48,8 @@ pub enum Answer {
     OffsetDelete(OffsetDeleteResponse),
     DeleteGroups(Vec<DeletableGroupResult>),
     TxnOffsetCommit(TxnOffsetCommitResponse),
+    ConsumerHeartbeat(ConsumerGroupHeartbeatResponse),
+    ConsumerDescribe(Vec<DescribedGroup>),
     /// To a marker.
     TransactionEnded(Result<(), WriteError>),
 }
@@ -75,6 +79,15 @@ impl Answer {
                     partition.error_code = error_code;
                 }
                 Answer::TxnOffsetCommit(response)
+            }
+            Answer::ConsumerHeartbeat(_) => Answer::ConsumerHeartbeat(HeartbeatError::from(error).response()),
+            Answer::ConsumerDescribe(groups) => {
+                let failed = |group: DescribedGroup| DescribedGroup {
+                    group_id: group.group_id,
+                    error_code,
+                    ..DescribedGroup::default()
+                };
+                Answer::ConsumerDescribe(groups.into_iter().map(failed).collect())
             }
             Answer::TransactionEnded(_) => Answer::TransactionEnded(Err(error)),
             Answer::OffsetFetch(mut group) => {

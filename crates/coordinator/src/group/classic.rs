@@ -159,6 +159,29 @@ impl ClassicGroup {
         group
     }
 
+    /// A stable group of consumers, and their assignments by their metadata for the group's protocol: a consumer group
+    /// that becomes a classic one.
+    pub(super) fn of_consumers(
+        id: Arc<str>,
+        generation: i32,
+        wall_ms: i64,
+        members: Vec<Member>,
+        assignment: impl Fn(&Member, &Bytes) -> Bytes,
+    ) -> ClassicGroup {
+        let mut group = ClassicGroup::new(id, wall_ms);
+        group.state = GroupState::Stable;
+        group.protocol_type = Some(CONSUMER.to_owned());
+        group.generation = generation;
+        members.into_iter().for_each(|member| group.insert(member));
+        group.protocol_name = group.select_protocol();
+        let protocol = group.protocol_name.clone();
+        for member in group.members.values_mut() {
+            member.assignment = assignment(member, &member.metadata(protocol.as_deref()));
+        }
+        group.subscribed_topics = group.topics_of_members();
+        group
+    }
+
     /// The group as it is written, with the assignment that its members are about to get.
     fn to_record(&self, mut assignment: impl FnMut(&Member) -> Bytes) -> CoordinatorRecord {
         let protocol = self.protocol_name.as_deref();
@@ -194,6 +217,16 @@ impl ClassicGroup {
     /// The state of the group.
     pub(super) fn state(&self) -> GroupState {
         self.state
+    }
+
+    /// The number of its generation.
+    pub(super) fn generation(&self) -> i32 {
+        self.generation
+    }
+
+    /// The protocol of its generation.
+    pub(super) fn protocol_name(&self) -> Option<&str> {
+        self.protocol_name.as_deref()
     }
 
     /// How many members it has.

@@ -1,7 +1,8 @@
 //! The settings that groups obey (Kafka's `GroupCoordinatorConfig`), in the units in which groups count.
 
+use super::assignor::ServerAssignor;
 use std::time::Duration;
-use thalweg_config::{BrokerConfig, GroupSettings};
+use thalweg_config::{BrokerConfig, ConsumerGroupKeys};
 use thalweg_record::Compression;
 
 /// How groups behave. Each field names the property it holds.
@@ -29,13 +30,56 @@ pub struct GroupConfig {
     pub offsets_topic_partitions: i32,
     /// `offsets.topic.compression.codec`.
     pub offsets_topic_compression: Compression,
+    /// Groups of the consumer protocol.
+    pub consumer: ConsumerGroupConfig,
+}
+
+/// How consumer groups behave. Each field names the property it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsumerGroupConfig {
+    /// `group.consumer.session.timeout.ms`.
+    pub session_timeout_ms: i32,
+    /// `group.consumer.heartbeat.interval.ms`.
+    pub heartbeat_interval_ms: i32,
+    /// `group.consumer.max.size`: members of one group.
+    pub group_size_max: usize,
+    /// `group.consumer.assignors`, the default first.
+    pub assignors: Vec<ServerAssignor>,
+    /// `group.consumer.assignment.interval.ms`: from one target assignment to the next.
+    pub assignment_interval_ms: i32,
+    /// `group.consumer.migration.policy`.
+    pub migration: Migration,
+}
+
+/// Which way groups with members may change their protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Migration {
+    /// From classic to consumer.
+    pub upgrades: bool,
+    /// From consumer to classic.
+    pub downgrades: bool,
+}
+
+impl Migration {
+    /// Whether groups keep their protocol as long as they have members.
+    pub fn is_off(self) -> bool {
+        !self.upgrades && !self.downgrades
+    }
+
+    /// A value of the property, in any case.
+    fn of_policy(policy: &str) -> Migration {
+        let is = |name: &str| policy.eq_ignore_ascii_case(name);
+        let both = is("bidirectional");
+        Migration { upgrades: both || is("upgrade"), downgrades: both || is("downgrade") }
+    }
 }
 
 /// Kafka's coordinator has it as a constant.
 const NEW_MEMBER_JOIN_TIMEOUT_MS: i32 = 5 * 60 * 1_000;
 
-impl From<&GroupSettings> for GroupConfig {
-    fn from(groups: &GroupSettings) -> GroupConfig {
+impl From<&BrokerConfig> for GroupConfig {
+    fn from(config: &BrokerConfig) -> GroupConfig {
+        let groups = &config.groups;
         let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         let delay = groups.initial_rebalance_delay.as_millis();
         let codec = u8::try_from(groups.offsets_topic_codec).ok().and_then(Compression::from_id);
@@ -51,12 +95,27 @@ impl From<&GroupSettings> for GroupConfig {
             commit_timeout_ms: ms(groups.offsets_commit_timeout),
             offsets_topic_partitions: groups.offsets_topic_partitions,
             offsets_topic_compression: codec.unwrap_or(Compression::None),
+            consumer: ConsumerGroupConfig::from(&config.consumer_groups),
+        }
+    }
+}
+
+impl From<&ConsumerGroupKeys> for ConsumerGroupConfig {
+    fn from(groups: &ConsumerGroupKeys) -> ConsumerGroupConfig {
+        let known = groups.assignors.iter().filter_map(|name| ServerAssignor::by_name(name)).collect();
+        ConsumerGroupConfig {
+            session_timeout_ms: groups.session_timeout_ms,
+            heartbeat_interval_ms: groups.heartbeat_interval_ms,
+            group_size_max: groups.max_size,
+            assignors: known,
+            assignment_interval_ms: groups.assignment_interval_ms,
+            migration: Migration::of_policy(&groups.migration_policy),
         }
     }
 }
 
 impl Default for GroupConfig {
     fn default() -> GroupConfig {
-        GroupConfig::from(&BrokerConfig::default().groups)
+        GroupConfig::from(&BrokerConfig::default())
     }
 }

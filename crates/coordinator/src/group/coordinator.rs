@@ -3,12 +3,13 @@
 
 mod admin;
 mod bounds;
+mod consumer;
 mod membership;
 mod offsets;
 
 use super::answer::Answer;
 use super::config::GroupConfig;
-use super::shard::{EndOfTransaction, GroupFigures, Shard};
+use super::shard::{EndOfTransaction, GroupFigures, Shard, ShardContext};
 use super::topics::{DeletedTopic, Topics};
 use crate::driver::{
     CoordinatorLog, LoadFigures, Moment, RequestError, Shards, Ticket, Unavailable, partition_for,
@@ -25,7 +26,6 @@ use thalweg_record::{ProducerEpoch, ProducerId};
 /// Requests are checked for their form and answered here; authorisation is the caller's. Each function formats its
 /// answer for the given version.
 pub struct GroupCoordinator {
-    topics: Arc<dyn Topics>,
     shards: Shards<Shard>,
 }
 
@@ -44,14 +44,14 @@ impl GroupCoordinator {
         clock: Clock,
         disk: Disk,
     ) -> GroupCoordinator {
-        GroupCoordinator { topics, shards: Shards::new(Arc::new(config), log, clock, disk) }
+        GroupCoordinator { shards: Shards::new(Arc::new(ShardContext { config, topics }), log, clock, disk) }
     }
 
     /// The partition of `__consumer_offsets` that a group belongs to. The topic counts, and not the setting, which
     /// may have been another when the topic was made.
     pub fn partition_for(&self, group_id: &str) -> PartitionIndex {
-        let partitions = self.topics.offsets_partition_count();
-        partition_for(group_id, partitions.unwrap_or(self.shards.shared().offsets_topic_partitions))
+        let partitions = self.topics().offsets_partition_count();
+        partition_for(group_id, partitions.unwrap_or(self.config().offsets_topic_partitions))
     }
 
     /// This broker leads a partition of `__consumer_offsets`. Its groups are loaded in the background; until then
@@ -88,6 +88,22 @@ impl GroupCoordinator {
             Answer::TransactionEnded(result) => Ok(result?),
             _ => Err(RequestError::WrongAnswer),
         }
+    }
+
+    /// Topics were created or deleted, or have other partitions or racks: consumer groups that subscribe to them look at
+    /// them again.
+    pub fn on_topics_changed(&self, topics: &[String]) {
+        for cell in self.shards.all() {
+            cell.turn(|shard, _| shard.topics_changed(topics));
+        }
+    }
+
+    fn config(&self) -> &GroupConfig {
+        &self.shards.shared().config
+    }
+
+    fn topics(&self) -> &dyn Topics {
+        &*self.shards.shared().topics
     }
 
     /// Whether the groups of a partition are loaded.

@@ -2,6 +2,7 @@
 
 use super::answer::{Answer, join_error, sync_error};
 use super::config::GroupConfig;
+use super::consumer::ConsumerGroup;
 use super::error::MembershipError;
 use super::member::Terms;
 use super::record::CoordinatorRecord;
@@ -32,7 +33,12 @@ pub(super) struct Effects {
 #[derive(Debug)]
 pub(super) enum Completion {
     /// The group exists. If it cannot be written, the join that made it fails.
-    NewGroup { group: Arc<str>, ticket: Ticket },
+    NewGroup {
+        group: Arc<str>,
+        ticket: Ticket,
+        /// The consumer group without members that it takes the place of.
+        replaced: Option<Box<ConsumerGroup>>,
+    },
     /// The last member is gone.
     EmptyGroup { group: Arc<str> },
     /// Sends the leader's assignment to the members, if it is still for their generation.

@@ -33,6 +33,12 @@ pub(super) enum MembershipError {
     /// The group is in another generation.
     #[error("The group is in another generation")]
     IllegalGeneration,
+    /// The member of a consumer group is at another epoch.
+    #[error("The member is at another epoch")]
+    StaleEpoch,
+    /// A member of the consumer protocol commits by a version that has no member epoch.
+    #[error("Members of the consumer protocol commit by version 9 or later")]
+    OldCommit,
     /// The group rebalances: the member is to join again.
     #[error("The group rebalances")]
     RebalanceInProgress,
@@ -66,6 +72,8 @@ impl MembershipError {
             MembershipError::FencedInstance => ErrorCode::FencedInstanceId,
             MembershipError::UnexpectedInstance => ErrorCode::UnknownServerError,
             MembershipError::IllegalGeneration => ErrorCode::IllegalGeneration,
+            MembershipError::StaleEpoch => ErrorCode::StaleMemberEpoch,
+            MembershipError::OldCommit => ErrorCode::UnsupportedVersion,
             MembershipError::RebalanceInProgress => ErrorCode::RebalanceInProgress,
             MembershipError::Request(error) => error.code(),
         }

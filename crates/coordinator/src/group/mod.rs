@@ -1,12 +1,14 @@
-//! The coordinator of classic consumer groups: members, generations, assignments and committed offsets.
+//! The coordinator of groups of consumers: members, epochs, assignments and committed offsets.
 //!
-//! Behaves as Kafka's `org.apache.kafka.coordinator.group` does for the classic protocol. The consumer protocol of
-//! KIP-848, share groups and streams groups are not served; their records are skipped.
+//! Behaves as Kafka's `org.apache.kafka.coordinator.group` does for the classic protocol and the consumer protocol of
+//! KIP-848. Share groups and streams groups are not served; their records are skipped.
 //!
 //! ```text
 //! GroupCoordinator   requests in the form of each version; the driver below it is `crate::driver`
 //!   Shard            all groups and offsets of one partition of `__consumer_offsets`: pure, no clock, no I/O
 //!     ClassicGroup   one group's membership and generations
+//!     ConsumerGroup  the same of a group that the coordinator assigns partitions to
+//!       assignor     how it does so
 //!     OffsetStore    what the groups committed
 //!     Timers         every deadline of the shard, in one queue
 //! ```
@@ -20,9 +22,11 @@ mod answer;
 pub mod assignor;
 mod classic;
 mod config;
+mod consumer;
 mod coordinator;
 mod effects;
 mod error;
+mod kind;
 mod member;
 mod offsets;
 mod record;
@@ -36,9 +40,10 @@ mod timers;
 mod topics;
 
 pub use answer::{Answer, ClientInfo};
-pub use config::GroupConfig;
+pub use config::{ConsumerGroupConfig, GroupConfig, Migration};
+pub use consumer::ConsumerRecord;
 pub use coordinator::GroupCoordinator;
 pub use offsets::{OffsetAndMetadata, TransactionOutcome};
 pub use record::CoordinatorRecord;
 pub use shard::{EndOfTransaction, GroupFigures, Shard, TransactionalProducer, Write};
-pub use topics::{DeletedTopic, Topics};
+pub use topics::{DeletedTopic, TopicPlacement, Topics};

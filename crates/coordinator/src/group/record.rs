@@ -4,9 +4,11 @@
 //! key    type i16 | the key message, version 0
 //! value  version i16 | the value message        a tombstone has none
 //! ```
-//! Type 0 and 1 are committed offsets (0 is only read), 2 is a group's metadata. Types from 3 up belong to group
-//! protocols that are not served; they are skipped.
+//! Type 0 and 1 are committed offsets (0 is only read), 2 is a classic group's metadata, and the types of
+//! [`ConsumerRecord`] are consumer groups'. The other types belong to group protocols that are not served; they are
+//! skipped.
 
+use super::consumer::ConsumerRecord;
 use crate::driver::RecordDecodeError;
 use bytes::{BufMut, Bytes, BytesMut};
 use thalweg_metadata::PartitionIndex;
@@ -29,8 +31,16 @@ const OFFSET_COMMIT_VERSION_WITH_EXPIRY: i16 = 1;
 pub enum CoordinatorRecord {
     /// A committed offset.
     OffsetCommit(OffsetCommitKey, Option<OffsetCommitValue>),
-    /// A group's generation, members and assignment.
+    /// A classic group's generation, members and assignment.
     GroupMetadata(GroupMetadataKey, Option<GroupMetadataValue>),
+    /// A part of a consumer group.
+    Consumer(Box<ConsumerRecord>),
+}
+
+impl From<ConsumerRecord> for CoordinatorRecord {
+    fn from(record: ConsumerRecord) -> CoordinatorRecord {
+        CoordinatorRecord::Consumer(Box::new(record))
+    }
 }
 
 impl CoordinatorRecord {
@@ -41,7 +51,7 @@ impl CoordinatorRecord {
         CoordinatorRecord::OffsetCommit(key, None)
     }
 
-    /// The tombstone of a group.
+    /// The tombstone of a classic group.
     pub fn group_tombstone(group: &str) -> CoordinatorRecord {
         CoordinatorRecord::GroupMetadata(GroupMetadataKey { group: group.to_owned() }, None)
     }
@@ -51,6 +61,7 @@ impl CoordinatorRecord {
         match self {
             CoordinatorRecord::OffsetCommit(key, _) => &key.group,
             CoordinatorRecord::GroupMetadata(key, _) => &key.group,
+            CoordinatorRecord::Consumer(record) => record.group(),
         }
     }
 
@@ -68,6 +79,7 @@ impl CoordinatorRecord {
                 let value = prefixed_value(GROUP_METADATA_VERSION, value.as_ref())?;
                 Ok((prefixed(GROUP_METADATA, key, 0)?, value))
             }
+            CoordinatorRecord::Consumer(record) => record.encode(),
         }
     }
 
@@ -93,12 +105,13 @@ impl CoordinatorRecord {
                 let key = GroupMetadataKey::decode(&mut key, 0)?;
                 Some(CoordinatorRecord::GroupMetadata(key, decode_value(value)?))
             }
-            _ => None,
+            kind => ConsumerRecord::decode(kind, &mut key, value)?.map(CoordinatorRecord::from),
         })
     }
 }
 
-fn prefixed<M: Message>(prefix: i16, message: &M, version: i16) -> Result<Bytes, EncodeError> {
+/// A message behind its type or version.
+pub(super) fn prefixed<M: Message>(prefix: i16, message: &M, version: i16) -> Result<Bytes, EncodeError> {
     let body = message.to_bytes(version)?;
     let mut bytes = BytesMut::with_capacity(2 + body.len());
     bytes.put_i16(prefix);
@@ -106,11 +119,16 @@ fn prefixed<M: Message>(prefix: i16, message: &M, version: i16) -> Result<Bytes,
     Ok(bytes.freeze())
 }
 
-fn prefixed_value<M: Message>(version: i16, value: Option<&M>) -> Result<Option<Bytes>, EncodeError> {
+/// A value behind its version; nothing, for a tombstone.
+pub(super) fn prefixed_value<M: Message>(
+    version: i16,
+    value: Option<&M>,
+) -> Result<Option<Bytes>, EncodeError> {
     value.map(|value| prefixed(version, value, version)).transpose()
 }
 
-fn decode_value<M: Message>(value: Option<&[u8]>) -> Result<Option<M>, RecordDecodeError> {
+/// A value behind its version.
+pub(super) fn decode_value<M: Message>(value: Option<&[u8]>) -> Result<Option<M>, RecordDecodeError> {
     let Some(value) = value else { return Ok(None) };
     let mut d = Decoder::new(Bytes::copy_from_slice(value));
     let version = d.i16()?;

@@ -6,6 +6,7 @@
 
 mod admin;
 mod commit;
+mod consumer;
 mod expiry;
 mod figures;
 mod membership;
@@ -18,15 +19,19 @@ pub use write::{EndOfTransaction, TransactionalProducer, Write};
 use super::answer::{Answer, join_error, sync_error};
 use super::classic::ClassicGroup;
 use super::config::GroupConfig;
+use super::consumer::{ConsumerGroup, TopicHashes};
 use super::effects::{Completion, Context, Effects};
 use super::error::MembershipError;
+use super::kind::Group;
 use super::offsets::OffsetStore;
 use super::record::CoordinatorRecord;
 use super::timed::Timed;
 use super::timers::Timers;
+use super::topics::Topics;
 use crate::driver::{self, AppendAs, Cell, Moment, ReplayError, Ticket, WriteError};
 use bytes::Bytes;
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
 use thalweg_record::{DecompressBuffer, ProducerId};
@@ -40,11 +45,27 @@ struct Pending {
     completion: Option<Completion>,
 }
 
+/// What the shards of a broker share.
+pub struct ShardContext {
+    /// The settings.
+    pub config: GroupConfig,
+    /// The cluster's topics.
+    pub topics: Arc<dyn Topics>,
+}
+
+impl fmt::Debug for ShardContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShardContext").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
 /// See the head of this module.
 #[derive(Debug)]
 pub struct Shard {
-    config: Arc<GroupConfig>,
-    groups: HashMap<Arc<str>, Timed<ClassicGroup>>,
+    context: Arc<ShardContext>,
+    groups: HashMap<Arc<str>, Timed<Group>>,
+    /// The hashes of topics that consumer groups subscribe to.
+    hashes: TopicHashes,
     /// Groups made or removed by writes that are not acknowledged, in the order of the log.
     unacknowledged_groups: VecDeque<(i64, Arc<str>)>,
     offsets: OffsetStore,
@@ -57,19 +78,21 @@ pub struct Shard {
 
 impl driver::Shard for Shard {
     const KEEPS: &'static str = "groups and offsets";
-    type Shared = Arc<GroupConfig>;
+    type Shared = Arc<ShardContext>;
     type Turn = Moment;
     type Write = Write;
     type Answer = Answer;
 
-    fn turn(_: &Arc<GroupConfig>, now: Moment) -> Moment {
+    fn turn(_: &Arc<ShardContext>, now: Moment) -> Moment {
         now
     }
 
-    fn new(config: &Arc<GroupConfig>, _leader_epoch: i32, now: Moment) -> Shard {
+    fn new(context: &Arc<ShardContext>, _leader_epoch: i32, now: Moment) -> Shard {
+        let config = &context.config;
         Shard {
-            config: Arc::clone(config),
+            context: Arc::clone(context),
             groups: HashMap::default(),
+            hashes: TopicHashes::default(),
             unacknowledged_groups: VecDeque::new(),
             offsets: OffsetStore::default(),
             timers: Timers::default(),
@@ -98,8 +121,12 @@ impl driver::Shard for Shard {
         self.groups.len()
     }
 
-    fn batch(config: &Arc<GroupConfig>, write: &Write, now: Moment) -> Result<(Bytes, AppendAs), WriteError> {
-        write.batch(config.offsets_topic_compression, now)
+    fn batch(
+        context: &Arc<ShardContext>,
+        write: &Write,
+        now: Moment,
+    ) -> Result<(Bytes, AppendAs), WriteError> {
+        write.batch(context.config.offsets_topic_compression, now)
     }
 
     fn next_deadline_ms(&self) -> i64 {
@@ -110,7 +137,7 @@ impl driver::Shard for Shard {
         self.expire_one(now)
     }
 
-    fn pass_on(&mut self, _: &Arc<GroupConfig>, _: &Arc<Cell<Shard>>) -> bool {
+    fn pass_on(&mut self, _: &Arc<ShardContext>, _: &Arc<Cell<Shard>>) -> bool {
         false
     }
 
@@ -122,7 +149,7 @@ impl driver::Shard for Shard {
         std::mem::take(&mut self.released)
     }
 
-    fn written(&mut self, write: Write, last_offset: i64, now: Moment) {
+    fn written(&mut self, mut write: Write, last_offset: i64, now: Moment) {
         let count = i64::try_from(write.records.len()).expect("a batch has fewer records");
         if let (Some(marker), Some(producer)) = (write.marker, write.producer) {
             self.offsets.end_transaction(producer.id.0, marker.outcome, Some(last_offset));
@@ -132,12 +159,15 @@ impl driver::Shard for Shard {
                 self.apply(record, offset, producer_id, Some(last_offset), now.wall_ms);
             }
         }
-        if let Some(Completion::NewGroup { group, .. }) = &write.completion {
-            let group = group.clone();
+        if let Some(Completion::NewGroup { group, replaced, .. }) = &mut write.completion {
+            let (group, replaced) = (group.clone(), replaced.take());
             if let Some(slot) = self.groups.get_mut(&group) {
-                slot.changed_from(None);
+                slot.changed_from(replaced.map(Group::Consumer));
                 self.unacknowledged_groups.push_back((last_offset, group));
             }
+        }
+        if let Some(after) = write.after {
+            self.after_write(after, now);
         }
         let (answers, completion) = (write.answers, write.completion);
         let expires_ms = self.expiry_of_write(now);
@@ -201,27 +231,27 @@ impl Shard {
     }
 
     /// The group as it is decided.
-    fn group(&self, id: &str) -> Option<&ClassicGroup> {
+    fn group(&self, id: &str) -> Option<&Group> {
         self.groups.get(id).and_then(Timed::latest)
     }
 
     /// Groups as readers may see them, by their ids.
-    fn acknowledged_groups(&self) -> Vec<(&str, &ClassicGroup)> {
-        let mut groups: Vec<(&str, &ClassicGroup)> = self.groups.iter().filter_map(visible_group).collect();
+    fn acknowledged_groups(&self) -> Vec<(&str, &Group)> {
+        let mut groups: Vec<(&str, &Group)> = self.groups.iter().filter_map(visible_group).collect();
         groups.sort_unstable_by_key(|&(id, _)| id);
         groups
     }
 
-    /// Lets a group decide.
+    /// Lets a classic group decide.
     fn with_group<R>(
         &mut self,
         id: &str,
         now: Moment,
         decide: impl FnOnce(&mut ClassicGroup, &mut Context<'_>) -> R,
     ) -> Option<(R, Effects)> {
-        let group = self.groups.get_mut(id)?.latest_mut()?;
+        let group = self.groups.get_mut(id)?.latest_mut()?.classic_mut()?;
         let effects = Effects::default();
-        let mut cx = Context { now, config: &self.config, timers: &mut self.timers, effects };
+        let mut cx = Context { now, config: &self.context.config, timers: &mut self.timers, effects };
         let result = decide(group, &mut cx);
         Some((result, cx.effects))
     }
@@ -235,6 +265,7 @@ impl Shard {
                 marker: None,
                 answers: effects.answers,
                 completion: Some(completion),
+                after: None,
                 is_applied: false,
             }),
             None => self.release_after_writes(effects.answers, now),
@@ -252,8 +283,9 @@ impl Shard {
         if records.is_empty() {
             return self.release_after_writes(answers, now);
         }
-        let (marker, completion) = (None, None);
-        self.writes.push_back(Write { records, producer, marker, answers, completion, is_applied: true });
+        let (marker, completion, after) = (None, None, None);
+        let is_applied = true;
+        self.writes.push_back(Write { records, producer, marker, answers, completion, after, is_applied });
     }
 
     /// Releases answers once all that was written before is acknowledged.
@@ -272,7 +304,7 @@ impl Shard {
     }
 
     fn expiry_of_write(&self, now: Moment) -> i64 {
-        now.monotonic_ms.saturating_add(self.config.commit_timeout_ms)
+        now.monotonic_ms.saturating_add(self.context.config.commit_timeout_ms)
     }
 
     /// Completes a group's record after its acknowledgement or failure. Its answers need not wait any longer.
@@ -312,16 +344,18 @@ impl Shard {
     ) {
         self.released.extend(answers.into_iter().map(|(ticket, answer)| (ticket, answer.failed(error))));
         match completion {
-            Some(Completion::NewGroup { group, .. }) if never_happened => self.discard_group(&group, error),
+            Some(Completion::NewGroup { group, replaced, .. }) if never_happened => {
+                self.discard_group(&group, replaced, error);
+            }
             Some(completion) => self.complete(completion, Err(error), now),
             None => {}
         }
     }
 
-    /// Removes a group that could not be written.
-    fn discard_group(&mut self, id: &str, error: WriteError) {
+    /// Removes a group that could not be written. The one that it took the place of is there again.
+    fn discard_group(&mut self, id: &str, replaced: Option<Box<ConsumerGroup>>, error: WriteError) {
         let Some(slot) = self.groups.get_mut(id) else { return };
-        if let Some(mut group) = slot.set(None) {
+        if let Some(mut group) = slot.set(replaced.map(Group::Consumer)) {
             refuse_waiting(&mut self.released, group.dissolve(&mut self.timers), error.into());
         }
         if slot.is_gone() {
@@ -330,9 +364,7 @@ impl Shard {
     }
 }
 
-fn visible_group<'a>(
-    (id, slot): (&'a Arc<str>, &'a Timed<ClassicGroup>),
-) -> Option<(&'a str, &'a ClassicGroup)> {
+fn visible_group<'a>((id, slot): (&'a Arc<str>, &'a Timed<Group>)) -> Option<(&'a str, &'a Group)> {
     slot.acknowledged().map(|group| (&**id, group))
 }
 

@@ -1,7 +1,8 @@
-//! The topics that a consumer subscribes to, read from the metadata that it joins with.
+//! The consumer's side of the classic protocol: what consumers say in the metadata that they join with, and the
+//! assignments that they get. Both are a version, and a message of that version.
 
-use bytes::Bytes;
-use thalweg_wire::data::ConsumerProtocolSubscription;
+use bytes::{BufMut, Bytes, BytesMut};
+use thalweg_wire::data::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
 use thalweg_wire::{Decoder, Message};
 
 /// Maximum number of topics in a consumer's metadata. A name of two bytes needs a dozen times its size once decoded,
@@ -17,6 +18,34 @@ pub(super) fn subscribed_topics(metadata: &Bytes) -> Option<Vec<String>> {
         return None;
     }
     ConsumerProtocolSubscription::decode(&mut d, 0).ok().map(|subscription| subscription.topics)
+}
+
+/// A consumer's whole metadata. `None` as in [`subscribed_topics`].
+pub(super) fn consumer_subscription(metadata: &Bytes) -> Option<ConsumerProtocolSubscription> {
+    decoded(metadata)
+}
+
+/// A consumer's assignment; `None` if the bytes are another kind of message.
+pub(super) fn consumer_assignment(assignment: &Bytes) -> Option<ConsumerProtocolAssignment> {
+    decoded(assignment)
+}
+
+/// A message of a later version is read as the latest that is known here: versions only add fields.
+fn decoded<M: Message>(bytes: &Bytes) -> Option<M> {
+    let mut d = Decoder::new(bytes.clone()).with_elements_max(TOPICS_MAX);
+    let version = d.i16().ok().filter(|&version| version >= 0)?;
+    M::decode(&mut d, version.min(M::MAX_VERSION)).ok()
+}
+
+/// An assignment for a consumer with this metadata, in the version of the metadata.
+pub(super) fn encode_assignment(assignment: &ConsumerProtocolAssignment, metadata: &Bytes) -> Bytes {
+    let version = metadata.get(..2).map_or(0, |version| i16::from_be_bytes([version[0], version[1]]));
+    let version = version.clamp(0, ConsumerProtocolAssignment::MAX_VERSION);
+    let mut bytes = BytesMut::new();
+    bytes.put_i16(version);
+    // Names of topics are short.
+    bytes.put_slice(&assignment.to_bytes(version).unwrap_or_default());
+    bytes.freeze()
 }
 
 #[cfg(test)]

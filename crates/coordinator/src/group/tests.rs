@@ -1,10 +1,13 @@
 //! Groups seen from outside, driven through the shard with a log in memory.
 
 mod commits;
+mod consumer;
+mod consumer_random;
 mod driver;
 mod golden;
 mod harness;
 mod membership;
+mod migration;
 mod random;
 mod rebalance;
 mod retention;

@@ -5,6 +5,7 @@
 //! once per member and session timeout. Entries are removed with their owner, so the queue has at most as many as
 //! there are members and rebalances.
 
+use super::consumer::Watch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ pub(super) enum Timer {
     Sync(Arc<str>),
     /// A member's session, or the time for a pending member to rejoin with its id.
     Session(Arc<str>, Arc<str>),
+    /// A member of a consumer group.
+    Consumer(Arc<str>, Arc<str>, Watch),
 }
 
 /// A deadline, and its entry in the queue while it has one.

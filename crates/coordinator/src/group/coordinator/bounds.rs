@@ -50,7 +50,7 @@ impl GroupCoordinator {
         topics: &'a [T],
         offsets: impl Fn(&'a T) -> (&'a String, M),
     ) -> bool {
-        let metadata_max = self.shards.shared().offset_metadata_len_max;
+        let metadata_max = self.config().offset_metadata_len_max;
         let bytes = topics.iter().map(|topic| {
             let (name, metadata) = offsets(topic);
             metadata.map(|metadata| record_bytes(group, name, metadata, metadata_max)).sum::<usize>()
@@ -60,7 +60,7 @@ impl GroupCoordinator {
 
     fn batch_bytes_max(&self, group: &str) -> usize {
         let max = self.shards.batch_bytes_max(self.partition_for(group));
-        match self.shards.shared().offsets_topic_compression {
+        match self.config().offsets_topic_compression {
             Compression::None => max,
             _ => max.saturating_mul(COMPRESSED_AT_BEST),
         }

@@ -29,7 +29,7 @@ impl GroupCoordinator {
         if version == 0 {
             request.rebalance_timeout_ms = request.session_timeout_ms;
         }
-        let config = self.shards.shared();
+        let config = self.config();
         let mut response = if request.group_id.is_empty() {
             join_error(&request.member_id, MembershipError::InvalidGroupId)
         } else if !(config.session_timeout_ms_min..=config.session_timeout_ms_max)

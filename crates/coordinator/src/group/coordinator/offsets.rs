@@ -88,10 +88,10 @@ impl GroupCoordinator {
         refused: &mut Vec<OffsetCommitResponseTopic>,
     ) -> Option<OffsetCommitRequestTopic> {
         let unknown = if version >= COMMIT_BY_TOPIC_ID {
-            topic.name = self.topics.name(topic.topic_id).unwrap_or_default();
+            topic.name = self.topics().name(topic.topic_id).unwrap_or_default();
             topic.name.is_empty().then_some(ErrorCode::UnknownTopicId)
         } else {
-            topic.topic_id = self.topics.id(&topic.name).unwrap_or_default();
+            topic.topic_id = self.topics().id(&topic.name).unwrap_or_default();
             topic.topic_id.is_zero().then_some(ErrorCode::UnknownTopicOrPartition)
         };
         let mut refused_partitions = Vec::new();
@@ -99,7 +99,7 @@ impl GroupCoordinator {
             let index = PartitionIndex(partition.partition_index);
             let error = match unknown {
                 Some(error) => error,
-                None if self.topics.has_partition(&topic.name, index) => return true,
+                None if self.topics().has_partition(&topic.name, index) => return true,
                 None => ErrorCode::UnknownTopicOrPartition,
             };
             let (partition_index, error_code) = (index.0, error.code());
@@ -126,7 +126,7 @@ impl GroupCoordinator {
             let mut refused = Vec::new();
             topic.partitions.retain(|partition| {
                 let is_known =
-                    self.topics.has_partition(&topic.name, PartitionIndex(partition.partition_index));
+                    self.topics().has_partition(&topic.name, PartitionIndex(partition.partition_index));
                 if !is_known {
                     let error_code = ErrorCode::UnknownTopicOrPartition.code();
                     let partition_index = partition.partition_index;
@@ -217,7 +217,7 @@ impl GroupCoordinator {
             && let Some(topics) = &mut request.topics
         {
             topics.retain_mut(|topic| {
-                topic.name = self.topics.name(topic.topic_id).unwrap_or_default();
+                topic.name = self.topics().name(topic.topic_id).unwrap_or_default();
                 if topic.name.is_empty() {
                     unknown.push(unknown_topic(topic));
                 }
@@ -243,7 +243,7 @@ impl GroupCoordinator {
         if version >= FETCH_BY_TOPIC_ID {
             if is_whole {
                 for topic in &mut group.topics {
-                    topic.topic_id = self.topics.id(&topic.name).unwrap_or_default();
+                    topic.topic_id = self.topics().id(&topic.name).unwrap_or_default();
                 }
                 // A topic that is gone has no id by which it could be named.
                 group.topics.retain(|topic| !topic.topic_id.is_zero());
@@ -311,7 +311,7 @@ impl GroupCoordinator {
             let seen = seen.entry(topic.name.clone()).or_default();
             topic.partitions.retain(|partition| {
                 let partition_index = partition.partition_index;
-                if self.topics.has_partition(&topic.name, PartitionIndex(partition_index)) {
+                if self.topics().has_partition(&topic.name, PartitionIndex(partition_index)) {
                     // A repeated partition is not processed again: that happens under a lock.
                     return seen.insert(partition_index);
                 }

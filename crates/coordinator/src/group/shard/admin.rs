@@ -1,7 +1,7 @@
 //! ListGroups, DescribeGroups, DeleteGroups, and the effects of deleted topics.
 
 use super::super::answer::Answer;
-use super::super::classic::GroupState;
+use super::super::kind::Group;
 use super::super::record::CoordinatorRecord;
 use super::super::timed::Timed;
 use super::super::topics::DeletedTopic;
@@ -15,30 +15,30 @@ use thalweg_wire::request::list_groups_response::ListedGroup;
 /// Tombstones in one batch, when many things go at once.
 const TOMBSTONES_PER_BATCH: usize = 1_000;
 
+/// The names of the states of groups.
+const STATES: [&str; 6] =
+    ["Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable"];
+/// The names of their kinds.
+const KINDS: [&str; 2] = ["classic", "consumer"];
+
 impl Shard {
     /// The groups in one of these states and of one of these types; all of them, where a list is empty.
     pub fn list_groups(&self, states: &[String], types: &[String]) -> Vec<ListedGroup> {
-        // There are few states, and as many names of them as a client likes.
-        let all = [
-            GroupState::Empty,
-            GroupState::PreparingRebalance,
-            GroupState::CompletingRebalance,
-            GroupState::Stable,
-        ];
-        let is_named =
-            |state: &GroupState| states.iter().any(|wanted| wanted.trim().eq_ignore_ascii_case(state.name()));
-        let wanted: Vec<GroupState> =
-            all.into_iter().filter(|state| states.is_empty() || is_named(state)).collect();
-        if !types.is_empty() && !types.iter().any(|kind| kind.eq_ignore_ascii_case("classic")) {
-            return Vec::new();
-        }
-        let groups = self.acknowledged_groups().into_iter();
-        groups.filter(|(_, group)| wanted.contains(&group.state())).map(|(_, group)| group.list()).collect()
+        // There are few names, and as many of them in a request as a client likes.
+        let named = |names: &[&'static str], wanted: &[String]| -> Vec<&'static str> {
+            let is_wanted = |name: &str| wanted.iter().any(|wanted| wanted.trim().eq_ignore_ascii_case(name));
+            names.iter().copied().filter(|name| wanted.is_empty() || is_wanted(name)).collect()
+        };
+        let (states, kinds) = (named(&STATES, states), named(&KINDS, types));
+        let is_wanted =
+            |group: &Group| states.contains(&group.state_name()) && kinds.contains(&group.kind_name());
+        let groups = self.acknowledged_groups().into_iter().filter(|(_, group)| is_wanted(group));
+        groups.map(|(_, group)| group.list()).collect()
     }
 
     /// A group in detail. One that does not exist is `Dead`, and from version 6 on an error too.
     pub fn describe_group(&self, id: &str, version: i16) -> DescribedGroup {
-        if let Some(group) = self.groups.get(id).and_then(Timed::acknowledged) {
+        if let Some(Group::Classic(group)) = self.groups.get(id).and_then(Timed::acknowledged) {
             return group.describe();
         }
         let dead = DescribedGroup {
@@ -60,10 +60,10 @@ impl Shard {
         for id in ids {
             let error = match self.group(id) {
                 None => ErrorCode::GroupIdNotFound,
-                Some(group) if group.state() != GroupState::Empty => ErrorCode::NonEmptyGroup,
-                Some(_) => {
+                Some(group) if !group.is_empty() => ErrorCode::NonEmptyGroup,
+                Some(group) => {
                     records.extend(self.offsets.tombstones_of(id));
-                    records.push(CoordinatorRecord::group_tombstone(id));
+                    group.tombstones(id, &mut records);
                     ErrorCode::None
                 }
             };

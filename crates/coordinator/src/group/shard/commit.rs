@@ -2,7 +2,9 @@
 
 use super::super::answer::Answer;
 use super::super::classic::GroupState;
+use super::super::consumer::{Commit, ConsumerGroup};
 use super::super::error::{CommitError, MembershipError};
+use super::super::kind::Group;
 use super::super::offsets::{OffsetAndMetadata, TransactionOutcome, View};
 use super::super::record::CoordinatorRecord;
 use super::{EndOfTransaction, Shard, TransactionalProducer, Write};
@@ -73,6 +75,22 @@ impl Shard {
         now: Moment,
     ) -> Result<(), CommitError> {
         let generation = request.generation_id_or_member_epoch;
+        if let Some(Group::Consumer(group)) = self.group(&request.group_id) {
+            let commit = Commit {
+                member_id: &request.member_id,
+                instance_id: request.group_instance_id.as_deref(),
+                epoch: generation,
+                version,
+                is_transactional: false,
+            };
+            let may = group.commits(&commit)?;
+            for topic in &request.topics {
+                for partition in &topic.partitions {
+                    may.check(topic.topic_id, partition.partition_index)?;
+                }
+            }
+            return Ok(());
+        }
         let validated = self.with_group(&request.group_id, now, |group, cx| {
             let (id, instance_id) = (request.member_id.as_str(), request.group_instance_id.as_deref());
             group.validate_commit(id, instance_id, generation, false)?;
@@ -99,10 +117,14 @@ impl Shard {
         now: Moment,
     ) {
         let refused = match self.group(&request.group_id) {
-            Some(group) => {
+            Some(Group::Classic(group)) => {
                 let instance_id = request.group_instance_id.as_deref();
                 let valid =
                     group.validate_commit(&request.member_id, instance_id, request.generation_id, true);
+                valid.err().map(CommitError::Membership)
+            }
+            Some(Group::Consumer(group)) => {
+                let valid = self.validate_transactional_commit(group, request);
                 valid.err().map(CommitError::Membership)
             }
             None if request.generation_id < 0 => None,
@@ -130,6 +152,33 @@ impl Shard {
         self.write(records, Some(producer), vec![(ticket, Answer::TxnOffsetCommit(response))], now);
     }
 
+    fn validate_transactional_commit(
+        &self,
+        group: &ConsumerGroup,
+        request: &TxnOffsetCommitRequest,
+    ) -> Result<(), MembershipError> {
+        // Producers know no member epochs, only generations.
+        let of_producer = |error| match error {
+            MembershipError::StaleEpoch => MembershipError::IllegalGeneration,
+            error => error,
+        };
+        let commit = Commit {
+            member_id: &request.member_id,
+            instance_id: request.group_instance_id.as_deref(),
+            epoch: request.generation_id,
+            version: 0,
+            is_transactional: true,
+        };
+        let may = group.commits(&commit).map_err(of_producer)?;
+        for topic in &request.topics {
+            let id = self.context.topics.id(&topic.name).unwrap_or_default();
+            for partition in &topic.partitions {
+                may.check(id, partition.partition_index).map_err(of_producer)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The marker of a transaction is in the log that is replayed.
     pub(super) fn end_replayed_transaction(&mut self, producer_id: ProducerId, outcome: TransactionOutcome) {
         self.offsets.end_transaction(producer_id.0, outcome, None);
@@ -150,12 +199,13 @@ impl Shard {
             marker: Some(end),
             answers: vec![(ticket, Answer::TransactionEnded(Ok(())))],
             completion: None,
+            after: None,
             is_applied: true,
         });
     }
 
     fn refuse_metadata(&self, metadata: Option<&str>) -> Option<CommitError> {
-        let max = self.config.offset_metadata_len_max;
+        let max = self.context.config.offset_metadata_len_max;
         let is_too_long = |text: &str| text.len() > max && text.encode_utf16().count() > max;
         metadata.is_some_and(is_too_long).then_some(CommitError::MetadataTooLarge)
     }
@@ -174,6 +224,12 @@ impl Shard {
 
     fn offsets_of(&self, request: &OffsetFetchRequestGroup, view: View) -> OffsetFetchResponseGroup {
         let group = request.group_id.as_str();
+        if let Some(Group::Consumer(known)) = self.group(group)
+            && let Err(error) = known.validate_fetch(request.member_id.as_deref(), request.member_epoch)
+        {
+            let error_code = error.code().code();
+            return OffsetFetchResponseGroup { group_id: group.to_owned(), error_code, topics: Vec::new() };
+        }
         let mut topics: Vec<OffsetFetchResponseTopics> = Vec::new();
         let partition_of = |topic: &str, partition: PartitionIndex, value: Option<&OffsetAndMetadata>| {
             if view == View::Latest && self.offsets.is_unstable(group, topic, partition) {
@@ -217,7 +273,7 @@ impl Shard {
         let mut response = OffsetDeleteResponse::default();
         match self.group(id) {
             None => response.error_code = ErrorCode::GroupIdNotFound.code(),
-            Some(group) if group.state() != GroupState::Empty && !group.is_of_consumers() => {
+            Some(group) if !group.is_empty() && !group.is_of_consumers() => {
                 response.error_code = ErrorCode::NonEmptyGroup.code();
             }
             Some(group) => {

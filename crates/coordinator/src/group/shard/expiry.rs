@@ -1,6 +1,5 @@
 //! Deadlines: sessions and phases end, writes time out, offsets expire.
 
-use super::super::record::CoordinatorRecord;
 use super::super::timers::Timer;
 use super::Shard;
 use crate::driver::{Moment, WriteError};
@@ -31,8 +30,9 @@ impl Shard {
             return true;
         }
         if self.next_cleanup_ms <= now.monotonic_ms {
-            self.next_cleanup_ms =
-                now.monotonic_ms.saturating_add(self.config.offsets_retention_check_interval_ms.max(1));
+            self.next_cleanup_ms = now
+                .monotonic_ms
+                .saturating_add(self.context.config.offsets_retention_check_interval_ms.max(1));
             self.expire_offsets(now);
             return true;
         }
@@ -40,12 +40,17 @@ impl Shard {
     }
 
     fn timer_due(&mut self, timer: Timer, now: Moment) {
+        if let Timer::Consumer(group, ..) = &timer {
+            let group = group.clone();
+            return self.consumer_deadline_over(&group, timer, now);
+        }
         let decided = match timer.clone() {
             Timer::Join(group) => self.with_group(&group, now, |group, cx| group.join_phase_over(cx, timer)),
             Timer::Sync(group) => self.with_group(&group, now, |group, cx| group.sync_phase_over(cx, timer)),
             Timer::Session(group, member) => {
                 self.with_group(&group, now, |group, cx| group.session_over(cx, &member, timer))
             }
+            Timer::Consumer(..) => unreachable!("it was just looked for"),
         };
         if let Some(((), effects)) = decided {
             self.settle(effects, now);
@@ -69,12 +74,12 @@ impl Shard {
             let is_empty = self.offsets.expire(
                 id,
                 now.wall_ms,
-                self.config.offsets_retention_ms,
+                self.context.config.offsets_retention_ms,
                 |topic, value| starts_ms(topic, value.commit_timestamp_ms),
                 &mut records,
             );
             if is_empty && group.is_abandoned() {
-                records.push(CoordinatorRecord::group_tombstone(id));
+                group.tombstones(id, &mut records);
             }
         }
         if !records.is_empty() {

@@ -1,6 +1,6 @@
 //! Figures of groups for metrics.
 
-use super::super::classic::ClassicGroup;
+use super::super::kind::Group;
 use super::super::offsets::View;
 use super::Shard;
 use thalweg_metadata::PartitionIndex;
@@ -21,10 +21,10 @@ pub struct GroupFigures {
 impl Shard {
     /// All groups, with their committed offsets.
     pub fn figures(&self) -> Vec<GroupFigures> {
-        let figures = |(id, group): (&str, &ClassicGroup)| {
+        let figures = |(id, group): (&str, &Group)| {
             let committed = self.offsets.of_group(View::Acknowledged, id);
             let committed = committed.map(|(topic, partition, at)| (topic.to_owned(), partition, at.offset));
-            let (state, members) = (group.state().name(), group.size());
+            let (state, members) = (group.state_name(), group.size());
             GroupFigures { id: id.to_owned(), state, members, committed: committed.collect() }
         };
         self.acknowledged_groups().into_iter().map(figures).collect()

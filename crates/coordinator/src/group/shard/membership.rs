@@ -4,6 +4,7 @@ use super::super::answer::{Answer, ClientInfo, join_error, sync_error};
 use super::super::classic::{ClassicGroup, Joining};
 use super::super::effects::Completion;
 use super::super::error::MembershipError;
+use super::super::kind::Group;
 use super::Shard;
 use crate::driver::{Moment, Ticket};
 use bytes::Bytes;
@@ -29,26 +30,49 @@ impl Shard {
         now: Moment,
     ) {
         let id = request.group_id.as_str();
-        let is_new = self.group(id).is_none();
-        if is_new {
-            if !request.member_id.is_empty() {
-                let refusal = join_error(&request.member_id, MembershipError::UnknownMember);
-                return self.release_after_writes(vec![(ticket, Answer::JoinGroup(refusal))], now);
+        let joining = Joining { client, request, version, ticket, unique };
+        let is_new = match self.group(id) {
+            Some(Group::Classic(_)) => false,
+            Some(Group::Consumer(group)) if group.size() > 0 => {
+                return self.join_consumer_group(&joining, now);
             }
+            // A consumer group without members gives its name to the classic one.
+            Some(Group::Consumer(_)) | None => true,
+        };
+        if is_new && !request.member_id.is_empty() {
+            let refusal = join_error(&request.member_id, MembershipError::UnknownMember);
+            return self.release_after_writes(vec![(ticket, Answer::JoinGroup(refusal))], now);
+        }
+        let mut replaced = None;
+        if is_new {
             let id: Arc<str> = id.into();
             let group = ClassicGroup::new(id.clone(), now.wall_ms);
-            self.groups.entry(id).or_default().set(Some(group));
+            replaced = self.groups.entry(id).or_default().set(Some(group.into()));
         }
-        let joining = Joining { client, request, version, ticket, unique };
+        let mut tombstones = Vec::new();
+        let replaced = match replaced {
+            Some(Group::Consumer(group)) => {
+                group.tombstones(&mut tombstones);
+                Some(group)
+            }
+            _ => None,
+        };
         let decided = self.with_group(id, now, |group, cx| {
             group.join(cx, &joining);
             if is_new && cx.effects.write.is_none() {
-                let completion = Completion::NewGroup { group: id.into(), ticket };
+                let completion = Completion::NewGroup { group: id.into(), ticket, replaced };
                 cx.effects.write = Some((group.to_empty_record(), completion));
             }
         });
         let ((), effects) = decided.expect("the group exists, or was just made");
         self.settle(effects, now);
+        if !tombstones.is_empty()
+            && let Some(write) = self.writes.back_mut()
+        {
+            // One batch: the group is of one kind or of the other.
+            tombstones.append(&mut write.records);
+            write.records = tombstones;
+        }
     }
 
     /// A SyncGroup request with its assignments, by member. The answer follows the acknowledgement of the leader's
@@ -60,6 +84,9 @@ impl Shard {
         ticket: Ticket,
         now: Moment,
     ) {
+        if self.is_consumer_group(&request.group_id) {
+            return self.sync_consumer_group(request, ticket, now);
+        }
         match self.with_group(&request.group_id, now, |group, cx| group.sync(cx, request, given, ticket)) {
             Some(((), effects)) => self.settle(effects, now),
             None => {
@@ -71,6 +98,9 @@ impl Shard {
 
     /// A Heartbeat request.
     pub fn heartbeat(&mut self, request: &HeartbeatRequest, ticket: Ticket, now: Moment) {
+        if self.is_consumer_group(&request.group_id) {
+            return self.heartbeat_consumer_group(request, ticket, now);
+        }
         let beat = self.with_group(&request.group_id, now, |group, cx| group.heartbeat(cx, request));
         let result = beat.map_or(Err(MembershipError::UnknownMember), |(result, _)| result);
         let error_code = result.err().map_or(ErrorCode::None, MembershipError::code).code();
@@ -80,6 +110,9 @@ impl Shard {
 
     /// A LeaveGroup request, in the form of version 3 and later.
     pub fn leave_group(&mut self, request: &LeaveGroupRequest, ticket: Ticket, now: Moment) {
+        if self.is_consumer_group(&request.group_id) {
+            return self.leave_consumer_group(request, ticket, now);
+        }
         let left = self.with_group(&request.group_id, now, |group, cx| group.leave(cx, &request.members));
         let Some((members, mut effects)) = left else {
             let refuse = |member: &MemberIdentity| MemberResponse {

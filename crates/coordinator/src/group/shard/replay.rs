@@ -77,6 +77,7 @@ impl Shard {
             });
             let ((), effects) = decided.unwrap_or(((), Effects::default()));
             self.settle(effects, now);
+            self.start_consumer_sessions(&id, now);
         }
     }
 
@@ -109,9 +110,14 @@ impl Shard {
             CoordinatorRecord::GroupMetadata(key, Some(value)) => {
                 let id: Arc<str> = key.group.into();
                 let group = ClassicGroup::from_record(id.clone(), value);
-                self.groups.entry(id).or_default().set(Some(group));
+                self.groups.entry(id).or_default().set(Some(group.into()));
             }
-            CoordinatorRecord::GroupMetadata(key, None) => self.remove_group(&key.group, at),
+            CoordinatorRecord::GroupMetadata(key, None) => {
+                if self.group(&key.group).is_some_and(|group| group.classic().is_some()) {
+                    self.remove_group(&key.group, at);
+                }
+            }
+            CoordinatorRecord::Consumer(record) => self.apply_consumer(*record, at),
         }
     }
 
@@ -123,7 +129,7 @@ impl Shard {
             None => id.into(),
         };
         let slot = self.groups.entry(id.clone()).or_default();
-        let group = Some(ClassicGroup::new(id.clone(), wall_ms));
+        let group = Some(ClassicGroup::new(id.clone(), wall_ms).into());
         match at {
             Some(at) => {
                 slot.change(group);
@@ -134,7 +140,7 @@ impl Shard {
         id
     }
 
-    fn remove_group(&mut self, id: &str, at: Option<i64>) {
+    pub(super) fn remove_group(&mut self, id: &str, at: Option<i64>) {
         let Some((key, _)) = self.groups.get_key_value(id) else { return };
         let key = key.clone();
         let slot = self.groups.get_mut(id).expect("it was just found");

@@ -1,11 +1,13 @@
 //! A shard's writes, and their batches.
 
 use super::super::answer::Answer;
+use super::super::consumer::{Change, Downgrade};
 use super::super::effects::Completion;
 use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
 use crate::driver::{AppendAs, BATCH_BYTES, Moment, Ticket, WriteError};
 use bytes::Bytes;
+use std::sync::Arc;
 use thalweg_log::VerificationGuard;
 use thalweg_record::{BatchBuilder, BatchOptions, Compression, ProducerEpoch, ProducerId};
 use thalweg_replica::partition::{EndMarker, marker_batch};
@@ -32,6 +34,15 @@ pub struct EndOfTransaction {
     pub transaction_version: i16,
 }
 
+/// What follows when records of a consumer group are in the log.
+#[derive(Debug)]
+pub(super) enum After {
+    /// Deadlines of members change.
+    Changes(Arc<str>, Vec<(Arc<str>, Change)>),
+    /// The group is a classic one.
+    Downgrade(Arc<str>, Downgrade),
+}
+
 /// Records to be appended as one batch.
 #[derive(Debug)]
 pub struct Write {
@@ -43,6 +54,8 @@ pub struct Write {
     pub marker: Option<EndOfTransaction>,
     pub(super) answers: Vec<(Ticket, Answer)>,
     pub(super) completion: Option<Completion>,
+    /// What follows at once when the records are in the log.
+    pub(super) after: Option<After>,
     /// Whether the state follows from the records once they are written. Records of a group's membership describe
     /// a state that it has already.
     pub(super) is_applied: bool,

@@ -3,7 +3,7 @@
 use super::super::answer::ClientInfo;
 use super::super::config::GroupConfig;
 use super::super::coordinator::GroupCoordinator;
-use super::super::topics::{DeletedTopic, Topics};
+use super::super::topics::{DeletedTopic, TopicPlacement, Topics};
 use super::harness::error;
 use crate::driver::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError, WriteError};
 use bytes::Bytes;
@@ -85,6 +85,12 @@ impl Topics for OneTopic {
     }
     fn offsets_partition_count(&self) -> Option<i32> {
         Some(1)
+    }
+    fn partition_count(&self, id: Uuid) -> Option<i32> {
+        (id == Uuid(7)).then_some(2)
+    }
+    fn placement(&self, name: &str) -> Option<TopicPlacement> {
+        (name == "t").then(|| TopicPlacement { id: Uuid(7), racks: vec![Vec::new(); 2] })
     }
     fn has_partition(&self, name: &str, partition: PartitionIndex) -> bool {
         name == "t" && (0..2).contains(&partition.0)

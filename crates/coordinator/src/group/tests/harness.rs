@@ -4,11 +4,14 @@ use super::super::answer::{Answer, ClientInfo};
 use super::super::config::GroupConfig;
 use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
-use super::super::shard::Shard;
+use super::super::shard::{Shard, ShardContext};
+use super::super::topics::{TopicPlacement, Topics};
 use crate::driver::{Moment, Shard as _, Ticket, WriteError};
 use bytes::Bytes;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use thalweg_metadata::PartitionIndex;
 use thalweg_record::{BatchBuilder, BatchOptions, ControlRecordType, DecompressBuffer, Offset, batches};
 use thalweg_wire::request::join_group_request::JoinGroupRequestProtocol;
 use thalweg_wire::request::leave_group_request::MemberIdentity;
@@ -24,9 +27,53 @@ pub(super) const REBALANCE_MS: i32 = 60_000;
 /// Kafka's initial rebalance delay.
 pub(super) const DELAY_MS: i64 = 3_000;
 
+/// Topics by name, which tests create and delete: id, partitions.
+#[derive(Default)]
+pub(super) struct TestTopics(Mutex<BTreeMap<String, (Uuid, i32)>>);
+
+impl TestTopics {
+    /// Creates a topic, or gives it another number of partitions.
+    pub(super) fn set(&self, name: &str, id: u128, partitions: i32) {
+        self.0.lock().insert(name.to_owned(), (Uuid(id), partitions));
+    }
+
+    pub(super) fn delete(&self, name: &str) {
+        self.0.lock().remove(name);
+    }
+}
+
+impl Topics for TestTopics {
+    fn id(&self, name: &str) -> Option<Uuid> {
+        self.0.lock().get(name).map(|(id, _)| *id)
+    }
+    fn name(&self, id: Uuid) -> Option<String> {
+        self.0.lock().iter().find(|(_, topic)| topic.0 == id).map(|(name, _)| name.clone())
+    }
+    fn offsets_partition_count(&self) -> Option<i32> {
+        Some(1)
+    }
+    fn partition_count(&self, id: Uuid) -> Option<i32> {
+        self.0.lock().values().find(|topic| topic.0 == id).map(|(_, partitions)| *partitions)
+    }
+    fn placement(&self, name: &str) -> Option<TopicPlacement> {
+        let topics = self.0.lock();
+        let (id, partitions) = *topics.get(name)?;
+        let racks = vec![Vec::new(); usize::try_from(partitions).expect("a count")];
+        Some(TopicPlacement { id, racks })
+    }
+    fn has_partition(&self, name: &str, partition: PartitionIndex) -> bool {
+        self.0.lock().get(name).is_some_and(|(_, partitions)| (0..*partitions).contains(&partition.0))
+    }
+}
+
+pub(super) fn context() -> Arc<ShardContext> {
+    Arc::new(ShardContext { config: GroupConfig::default(), topics: Arc::new(TestTopics::default()) })
+}
+
 pub(super) struct Harness {
     pub(super) shard: Shard,
-    config: Arc<GroupConfig>,
+    context: Arc<ShardContext>,
+    pub(super) topics: Arc<TestTopics>,
     pub(super) now_ms: i64,
     /// The log: one encoded batch per write.
     pub(super) log: Vec<Bytes>,
@@ -50,12 +97,14 @@ impl Harness {
     }
 
     pub(super) fn with(config: GroupConfig) -> Harness {
-        let config = Arc::new(config);
+        let topics = Arc::new(TestTopics::default());
+        let context = Arc::new(ShardContext { config, topics: topics.clone() });
         let now_ms = 1_000_000;
-        let shard = Shard::new(&config, 0, moment(now_ms));
+        let shard = Shard::new(&context, 0, moment(now_ms));
         Harness {
             shard,
-            config,
+            context,
+            topics,
             now_ms,
             log: Vec::new(),
             next_offset: 0,
@@ -75,7 +124,7 @@ impl Harness {
 
     /// A new coordinator, loaded from the log.
     pub(super) fn reloaded(&self) -> Shard {
-        let mut shard = Shard::new(&self.config, 0, self.now());
+        let mut shard = Shard::new(&self.context, 0, self.now());
         let mut buffer = DecompressBuffer::default();
         for batch in &self.log {
             shard.replay(batch, &mut buffer, self.now()).expect("the log was written here");

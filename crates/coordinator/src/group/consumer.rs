@@ -1,0 +1,350 @@
+//! A consumer group of KIP-848 (`ConsumerGroup`), which the coordinator assigns partitions to: its state, and how it
+//! follows from records.
+//!
+//! ```text
+//! heartbeat ──► heartbeat    what the member says; a change raises the group epoch
+//!                 target     a target assignment for that epoch, by an assignor
+//!                 reconcile  the member's next step towards its target
+//!                    │
+//!                    ▼
+//!                 records ──► the log ──► apply: the group's state, here and wherever the log is loaded
+//! ```
+//!
+//! A decision changes nothing but the group's deadlines: it returns records, and the group changes when they are in the
+//! log. So a group that is loaded is the same as one that has been there all the time. A heartbeat that changes nothing
+//! looks at its member only, and leaves no record.
+//!
+//! Members of the classic protocol may be in the group (`classic`), and the whole group may change its kind
+//! (`migration`).
+
+mod apply;
+mod classic;
+mod deadlines;
+mod describe;
+mod error;
+mod hash;
+mod heartbeat;
+mod leave;
+mod member;
+mod migration;
+mod reconcile;
+mod record;
+mod subscription;
+mod target;
+
+pub(super) use deadlines::{Change, Deadlines, Watch};
+pub(super) use error::HeartbeatError;
+pub(super) use hash::TopicHashes;
+pub(super) use heartbeat::Beat;
+pub(super) use leave::Removal;
+pub(super) use member::{LEAVING, LEAVING_FOR_A_WHILE};
+pub(super) use migration::Downgrade;
+pub use record::ConsumerRecord;
+
+use super::assignor::Assignment;
+use super::config::GroupConfig;
+use super::error::MembershipError;
+use super::record::CoordinatorRecord;
+use super::topics::Topics;
+use crate::driver::Moment;
+use member::Member;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use subscription::{Resolved, Subscribers};
+use thalweg_hash::HashMap;
+use thalweg_wire::Uuid;
+use thalweg_wire::group::*;
+use thalweg_wire::request::list_groups_response::ListedGroup;
+
+/// The epoch of a group, and of its target assignment, before the first member joins.
+const FIRST_EPOCH: i32 = 1;
+
+/// The state of a consumer group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConsumerGroupState {
+    Empty,
+    /// A new target assignment is due.
+    Assigning,
+    /// Members are on their way to the target assignment.
+    Reconciling,
+    Stable,
+}
+
+impl ConsumerGroupState {
+    /// Kafka's name of it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            ConsumerGroupState::Empty => "Empty",
+            ConsumerGroupState::Assigning => "Assigning",
+            ConsumerGroupState::Reconciling => "Reconciling",
+            ConsumerGroupState::Stable => "Stable",
+        }
+    }
+}
+
+/// What a decision looks at besides the group.
+pub(super) struct Scene<'a> {
+    pub(super) now: Moment,
+    pub(super) config: &'a GroupConfig,
+    pub(super) topics: &'a dyn Topics,
+    pub(super) hashes: &'a mut TopicHashes,
+}
+
+/// A consumer group.
+#[derive(Debug)]
+pub(super) struct ConsumerGroup {
+    id: Arc<str>,
+    epoch: i32,
+    metadata_hash: i64,
+    /// The epoch of the target assignment.
+    target_epoch: i32,
+    /// When it was made, by the wall clock; 0 before the first.
+    target_made_ms: i64,
+    members: BTreeMap<Arc<str>, Member>,
+    static_members: BTreeMap<Arc<str>, Arc<str>>,
+    targets: BTreeMap<Arc<str>, Arc<Assignment>>,
+    /// The subscribed topics.
+    subscribers: BTreeMap<String, Subscribers>,
+    /// The subscribed regular expressions, with the number of their members.
+    regexes: BTreeMap<Arc<str>, usize>,
+    resolved: BTreeMap<Arc<str>, Resolved>,
+    /// How many members ask for each assignor.
+    assignors: BTreeMap<String, usize>,
+    /// How many members use the classic protocol, and how many of them follow each of its protocols.
+    classic_members: usize,
+    classic_protocols: BTreeMap<String, usize>,
+    /// Which member owns a partition, or has not revoked it.
+    owners: HashMap<Uuid, HashMap<i32, Arc<str>>>,
+    /// Whether a record of before Kafka 4.1 has to be deleted.
+    has_partition_metadata: bool,
+    /// The epoch since which the hash of the topics is right; nothing when it has to be computed again.
+    hashed_at: Cell<Option<i32>>,
+    deadlines: Deadlines,
+}
+
+impl ConsumerGroup {
+    /// A group without members or history.
+    pub(super) fn new(id: Arc<str>) -> ConsumerGroup {
+        ConsumerGroup {
+            deadlines: Deadlines::new(id.clone()),
+            id,
+            epoch: FIRST_EPOCH,
+            metadata_hash: 0,
+            target_epoch: FIRST_EPOCH,
+            target_made_ms: 0,
+            members: BTreeMap::new(),
+            static_members: BTreeMap::new(),
+            targets: BTreeMap::new(),
+            subscribers: BTreeMap::new(),
+            regexes: BTreeMap::new(),
+            resolved: BTreeMap::new(),
+            assignors: BTreeMap::new(),
+            classic_members: 0,
+            classic_protocols: BTreeMap::new(),
+            owners: HashMap::default(),
+            has_partition_metadata: false,
+            hashed_at: Cell::new(None),
+        }
+    }
+
+    /// Its state.
+    pub(super) fn state(&self) -> ConsumerGroupState {
+        if self.members.is_empty() {
+            ConsumerGroupState::Empty
+        } else if self.epoch > self.target_epoch {
+            ConsumerGroupState::Assigning
+        } else if self.members.values().all(|member| member.is_reconciled_to(self.target_epoch)) {
+            ConsumerGroupState::Stable
+        } else {
+            ConsumerGroupState::Reconciling
+        }
+    }
+
+    /// How many members it has.
+    pub(super) fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The group in a list.
+    pub(super) fn list(&self) -> ListedGroup {
+        ListedGroup {
+            group_id: self.id.to_string(),
+            protocol_type: "consumer".to_owned(),
+            group_state: self.state().name().to_owned(),
+            group_type: "consumer".to_owned(),
+        }
+    }
+
+    /// Whether members read the topic.
+    pub(super) fn is_subscribed_to(&self, topic: &str) -> bool {
+        self.subscribers.contains_key(topic)
+    }
+
+    /// All that follows from its records.
+    #[cfg(test)]
+    pub(super) fn picture(&self) -> String {
+        let owners: BTreeMap<_, BTreeMap<_, _>> =
+            self.owners.iter().map(|(topic, owners)| (topic, owners.iter().collect())).collect();
+        let epochs = (self.epoch, self.metadata_hash, self.target_epoch, self.target_made_ms);
+        let counts = (&self.subscribers, &self.regexes, &self.resolved, &self.assignors);
+        let classic = (self.classic_members, &self.classic_protocols, self.has_partition_metadata);
+        let members = (&self.members, &self.static_members, &self.targets);
+        format!("{epochs:?}\n{counts:?}\n{classic:?}\n{owners:?}\n{members:#?}")
+    }
+
+    /// The topics have changed: the next heartbeat looks at them.
+    pub(super) fn refresh_topics(&mut self) {
+        self.hashed_at.set(None);
+    }
+
+    /// The deadlines of its members.
+    pub(super) fn deadlines(&mut self) -> &mut Deadlines {
+        &mut self.deadlines
+    }
+
+    fn member(&self, id: &str) -> Result<&Member, HeartbeatError> {
+        self.members.get(id).ok_or_else(|| HeartbeatError::UnknownMember(id.to_owned()))
+    }
+
+    fn static_member(&self, instance_id: &str) -> Option<&Member> {
+        self.members.get(self.static_members.get(instance_id)?)
+    }
+
+    fn target_of(&self, id: &str) -> Arc<Assignment> {
+        self.targets.get(id).cloned().unwrap_or_default()
+    }
+
+    fn is_owned(&self, topic: Uuid, partition: i32) -> bool {
+        self.owners.get(&topic).is_some_and(|partitions| partitions.contains_key(&partition))
+    }
+
+    /// The record of a group epoch.
+    fn epoch_record(&self, epoch: i32, metadata_hash: i64) -> CoordinatorRecord {
+        let value = ConsumerGroupMetadataValue { epoch, metadata_hash };
+        ConsumerRecord::Group(self.group_key(), Some(value)).into()
+    }
+
+    fn group_key(&self) -> ConsumerGroupMetadataKey {
+        ConsumerGroupMetadataKey { group_id: self.id.to_string() }
+    }
+
+    fn target_record(&self, assignment_epoch: i32, assignment_timestamp: i64) -> CoordinatorRecord {
+        let key = ConsumerGroupTargetAssignmentMetadataKey { group_id: self.id.to_string() };
+        let value = ConsumerGroupTargetAssignmentMetadataValue { assignment_epoch, assignment_timestamp };
+        ConsumerRecord::Target(key, Some(value)).into()
+    }
+
+    fn partition_metadata_tombstone(&self) -> CoordinatorRecord {
+        let key = ConsumerGroupPartitionMetadataKey { group_id: self.id.to_string() };
+        ConsumerRecord::PartitionMetadata(key, None).into()
+    }
+
+    fn regex_tombstone(&self, regex: &str) -> CoordinatorRecord {
+        let key = ConsumerGroupRegularExpressionKey {
+            group_id: self.id.to_string(),
+            regular_expression: regex.to_owned(),
+        };
+        ConsumerRecord::RegularExpression(key, None).into()
+    }
+
+    /// The records that delete the group.
+    pub(super) fn tombstones(&self, records: &mut Vec<CoordinatorRecord>) {
+        self.tombstones_with(|id| id, records);
+    }
+
+    /// The same, where a member has another id by records that come before.
+    fn tombstones_with<'a>(
+        &'a self,
+        renamed: impl Fn(&'a str) -> &'a str,
+        records: &mut Vec<CoordinatorRecord>,
+    ) {
+        let ids = || self.members.keys().map(|id| renamed(id));
+        // Kafka refuses another order on replay.
+        records
+            .extend(ids().map(|id| ConsumerRecord::Current(member::current_key(&self.id, id), None).into()));
+        records.extend(
+            ids().map(|id| ConsumerRecord::TargetMember(member::target_key(&self.id, id), None).into()),
+        );
+        let key = ConsumerGroupTargetAssignmentMetadataKey { group_id: self.id.to_string() };
+        records.push(ConsumerRecord::Target(key, None).into());
+        records.extend(ids().map(|id| ConsumerRecord::Member(member::member_key(&self.id, id), None).into()));
+        records.extend(self.resolved.keys().map(|regex| self.regex_tombstone(regex)));
+        records.push(self.partition_metadata_tombstone());
+        records.push(ConsumerRecord::Group(self.group_key(), None).into());
+    }
+
+    /// Whether this member may commit the offset of a partition (KIP-848, KIP-1251). The topic's id is zero if it is not
+    /// known.
+    pub(super) fn commits<'a>(&'a self, commit: &Commit<'_>) -> Result<MayCommit<'a>, MembershipError> {
+        if commit.epoch < 0 && self.members.is_empty() {
+            // An administrator, or a consumer that uses the group for its offsets only.
+            return Ok(MayCommit::Any);
+        }
+        if commit.is_transactional
+            && commit.epoch == -1
+            && commit.member_id.is_empty()
+            && commit.instance_id.is_none()
+        {
+            return Ok(MayCommit::Any);
+        }
+        let member = self.members.get(commit.member_id).ok_or(MembershipError::UnknownMember)?;
+        if !commit.is_transactional && member.classic.is_none() && commit.version < 9 {
+            return Err(MembershipError::OldCommit);
+        }
+        if commit.epoch == member.epoch {
+            return Ok(MayCommit::Any);
+        }
+        if commit.epoch > member.epoch {
+            return Err(stale(member));
+        }
+        Ok(MayCommit::AssignedBy(member, commit.epoch))
+    }
+
+    /// Whether this member may read offsets.
+    pub(super) fn validate_fetch(&self, member_id: Option<&str>, epoch: i32) -> Result<(), MembershipError> {
+        let Some(member_id) = member_id else {
+            // An administrator, or a client before version 9.
+            return if epoch < 0 { Ok(()) } else { Err(MembershipError::UnknownMember) };
+        };
+        let member = self.members.get(member_id).ok_or(MembershipError::UnknownMember)?;
+        if epoch == member.epoch { Ok(()) } else { Err(stale(member)) }
+    }
+}
+
+/// A commit of offsets, as far as membership matters.
+pub(super) struct Commit<'a> {
+    pub(super) member_id: &'a str,
+    pub(super) instance_id: Option<&'a str>,
+    pub(super) epoch: i32,
+    pub(super) version: i16,
+    pub(super) is_transactional: bool,
+}
+
+/// Which partitions a member may commit.
+pub(super) enum MayCommit<'a> {
+    /// All: it is at its epoch, or no member is meant.
+    Any,
+    /// Those that were assigned at or before the epoch that it still thinks to be at.
+    AssignedBy(&'a Member, i32),
+}
+
+impl MayCommit<'_> {
+    /// Whether it may commit this partition.
+    pub(super) fn check(&self, topic: Uuid, partition: i32) -> Result<(), MembershipError> {
+        match self {
+            MayCommit::Any => Ok(()),
+            MayCommit::AssignedBy(member, epoch) => match member.assigned_at(topic, partition) {
+                Some(at) if *epoch >= at => Ok(()),
+                _ => Err(stale(member)),
+            },
+        }
+    }
+}
+
+fn stale(member: &Member) -> MembershipError {
+    match member.classic {
+        Some(_) => MembershipError::IllegalGeneration,
+        None => MembershipError::StaleEpoch,
+    }
+}

@@ -1,0 +1,159 @@
+//! A group follows its records, whether they were just written or are being loaded.
+//!
+//! Tombstones may come in any order, and for what is not there: a log that was compacted does not have all that was
+//! written.
+
+use super::super::timers::Timers;
+use super::member::{LEAVING, Member, Owned};
+use super::record::ConsumerRecord;
+use super::subscription::{Resolved, count};
+use super::{ConsumerGroup, FIRST_EPOCH};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use thalweg_wire::group::consumer_group_target_assignment_member_value::TopicPartition;
+
+impl ConsumerGroup {
+    /// The group follows a record that is about it. Returns whether the group still exists.
+    pub(in super::super) fn apply(&mut self, record: ConsumerRecord, timers: &mut Timers) -> bool {
+        match record {
+            ConsumerRecord::Group(_, None) => return false,
+            ConsumerRecord::Group(_, Some(value)) => {
+                (self.epoch, self.metadata_hash) = (value.epoch, value.metadata_hash);
+            }
+            ConsumerRecord::PartitionMetadata(_, value) => self.has_partition_metadata = value.is_some(),
+            ConsumerRecord::Member(key, Some(value)) => {
+                let mut member = self.member_or_new(key.member_id);
+                member.say(value);
+                self.put(member);
+            }
+            ConsumerRecord::Member(key, None) => self.remove(&key.member_id, timers),
+            ConsumerRecord::Target(_, value) => {
+                self.target_epoch = value.as_ref().map_or(FIRST_EPOCH, |value| value.assignment_epoch);
+                self.target_made_ms = value.map_or(0, |value| value.assignment_timestamp);
+            }
+            ConsumerRecord::TargetMember(key, Some(value)) => {
+                let topic = |topic: TopicPartition| {
+                    let partitions: BTreeSet<i32> = topic.partitions.into_iter().collect();
+                    (topic.topic_id, partitions)
+                };
+                let target = value.topic_partitions.into_iter().map(topic).collect();
+                let id = self.id_of(key.member_id);
+                self.targets.insert(id, Arc::new(target));
+            }
+            ConsumerRecord::TargetMember(key, None) => drop(self.targets.remove(key.member_id.as_str())),
+            ConsumerRecord::Current(key, Some(value)) => {
+                let mut member = self.member_or_new(key.member_id);
+                member.own(value);
+                self.put(member);
+            }
+            ConsumerRecord::Current(key, None) => {
+                if let Some(member) = self.members.get(key.member_id.as_str()) {
+                    let mut member = member.clone();
+                    (member.epoch, member.previous_epoch) = (LEAVING, LEAVING);
+                    (member.assigned, member.revoking) = Default::default();
+                    self.put(member);
+                }
+            }
+            ConsumerRecord::RegularExpression(key, value) => {
+                let resolved = value.map(|value| Resolved {
+                    topics: value.topics.into_iter().collect(),
+                    version: value.version,
+                    timestamp_ms: value.timestamp,
+                });
+                self.set_resolved(key.regular_expression.into(), resolved);
+            }
+        }
+        true
+    }
+
+    /// A member's id, shared with the member.
+    fn id_of(&self, id: String) -> Arc<str> {
+        match self.members.get_key_value(id.as_str()) {
+            Some((id, _)) => id.clone(),
+            None => id.into(),
+        }
+    }
+
+    fn member_or_new(&self, id: String) -> Member {
+        match self.members.get(id.as_str()) {
+            Some(member) => member.clone(),
+            None => Member::new(id.into()),
+        }
+    }
+
+    /// Puts a member in place of the one with its id, if there is one.
+    pub(super) fn put(&mut self, member: Member) {
+        let id = member.id.clone();
+        self.deadlines.add(&id);
+        let before = self.members.insert(id.clone(), member.clone());
+        if let Some(before) = &before {
+            self.discount(before);
+        }
+        self.count_subscription(&member, true);
+        if let Some(instance_id) = &member.instance_id {
+            self.static_members.insert(instance_id.clone(), id.clone());
+        }
+        if let Some(assignor) = &member.assignor {
+            count(&mut self.assignors, assignor, true);
+        }
+        if let Some(classic) = &member.classic {
+            self.classic_members += 1;
+            for (name, _) in &classic.protocols {
+                count(&mut self.classic_protocols, name, true);
+            }
+        }
+        self.own(&id, &member.assigned);
+        self.own(&id, &member.revoking);
+    }
+
+    fn remove(&mut self, id: &str, timers: &mut Timers) {
+        if let Some(member) = self.members.remove(id) {
+            self.discount(&member);
+            if let Some(instance_id) = &member.instance_id
+                && self.static_members.get(instance_id) == Some(&member.id)
+            {
+                self.static_members.remove(instance_id);
+            }
+        }
+        self.deadlines.remove(timers, id);
+    }
+
+    /// Takes a member out of all counts.
+    fn discount(&mut self, member: &Member) {
+        self.count_subscription(member, false);
+        if let Some(assignor) = &member.assignor {
+            count(&mut self.assignors, assignor, false);
+        }
+        if let Some(classic) = &member.classic {
+            self.classic_members -= 1;
+            for (name, _) in &classic.protocols {
+                count(&mut self.classic_protocols, name, false);
+            }
+        }
+        self.disown(&member.id, &member.assigned);
+        self.disown(&member.id, &member.revoking);
+    }
+
+    fn own(&mut self, id: &Arc<str>, owned: &Owned) {
+        for (topic, partitions) in owned {
+            let owners = self.owners.entry(*topic).or_default();
+            owners.extend(partitions.keys().map(|partition| (*partition, id.clone())));
+        }
+    }
+
+    /// Another member may have a partition by now: a log that was compacted has its record before the one by which this
+    /// member gave it up.
+    fn disown(&mut self, id: &Arc<str>, owned: &Owned) {
+        for (topic, partitions) in owned {
+            let Some(owners) = self.owners.get_mut(topic) else { continue };
+            for partition in partitions.keys() {
+                if owners.get(partition) == Some(id) {
+                    owners.remove(partition);
+                }
+            }
+            if owners.is_empty() {
+                self.owners.remove(topic);
+            }
+        }
+    }
+}

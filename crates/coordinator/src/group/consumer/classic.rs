@@ -1,0 +1,324 @@
+//! Members of the classic protocol in a consumer group: what they see is a classic group that rebalances by itself.
+//!
+//! ```text
+//! JoinGroup   what the member says and owns, as a heartbeat has it; the answer has its epoch as the generation
+//! SyncGroup   its assigned partitions
+//! Heartbeat   REBALANCE_IN_PROGRESS when it has to revoke, or there is more for it
+//! ```
+
+use super::super::classic::Joining;
+use super::super::error::MembershipError;
+use super::super::record::CoordinatorRecord;
+use super::super::subscription::{consumer_subscription, encode_assignment};
+use super::super::topics::Topics;
+use super::error::HeartbeatError;
+use super::leave::Removal;
+use super::member::{ClassicMember, Member, MemberState, Owned};
+use super::migration::Downgrade;
+use super::{Change, ConsumerGroup, Scene};
+use bytes::Bytes;
+use std::borrow::Cow;
+use std::sync::Arc;
+use thalweg_wire::ErrorCode;
+use thalweg_wire::data::ConsumerProtocolAssignment;
+use thalweg_wire::data::consumer_protocol_assignment::TopicPartition;
+use thalweg_wire::request::consumer_group_heartbeat_request::TopicPartitions;
+use thalweg_wire::request::leave_group_request::MemberIdentity;
+use thalweg_wire::request::leave_group_response::MemberResponse;
+use thalweg_wire::request::{
+    HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, SyncGroupRequest, SyncGroupResponse,
+};
+
+/// The protocol type of consumers.
+const CONSUMER: &str = "consumer";
+
+/// What follows from a join.
+pub(in super::super) struct Joined {
+    pub(in super::super) records: Vec<CoordinatorRecord>,
+    pub(in super::super) response: JoinGroupResponse,
+    pub(in super::super) changes: Vec<(Arc<str>, Change)>,
+    /// The group that is left, if the joining member replaced the last one of the consumer protocol.
+    pub(in super::super) downgrade: Option<Downgrade>,
+}
+
+/// An answer, and the changes of the member's deadlines that go with it.
+pub(in super::super) type Answered<R> = (Result<R, MembershipError>, Vec<(Arc<str>, Change)>);
+
+impl ConsumerGroup {
+    /// A JoinGroup request. `new_id` is for a member that has none.
+    pub(in super::super) fn join_classic(
+        &self,
+        scene: &mut Scene<'_>,
+        joining: &Joining<'_>,
+        new_id: &str,
+    ) -> Result<Joined, MembershipError> {
+        let request = joining.request;
+        let id = if request.member_id.is_empty() { new_id } else { request.member_id.as_str() };
+        if scene.config.consumer.migration.is_off() {
+            return Err(MembershipError::InconsistentProtocol);
+        }
+        if self.members.len() >= scene.config.consumer.group_size_max && !self.members.contains_key(id) {
+            return Err(MembershipError::GroupFull);
+        }
+        if !self.supports(request) {
+            return Err(MembershipError::InconsistentProtocol);
+        }
+        let is_dynamic = request.group_instance_id.is_none();
+        if joining.version >= 4 && is_dynamic && request.member_id.is_empty() {
+            let response = JoinGroupResponse {
+                member_id: id.to_owned(),
+                error_code: MembershipError::MemberIdRequired.code().code(),
+                ..JoinGroupResponse::default()
+            };
+            return Ok(Joined { records: Vec::new(), response, changes: Vec::new(), downgrade: None });
+        }
+        let mut records = Vec::new();
+        let (before, replaces) = self.joining_member(request, id, &mut records)?;
+        let after = said_by_join(&before, joining).ok_or(MembershipError::InconsistentProtocol)?;
+        let first = request.protocols.first().ok_or(MembershipError::InconsistentProtocol)?;
+        let reported = reported(&first.metadata, scene.topics);
+        let existing = request.group_instance_id.as_deref().and_then(|instance| self.static_member(instance));
+        let replaced = existing.filter(|existing| self.is_classic_with_another(scene.config, existing));
+        let (member, downgrade) = match replaced {
+            Some(replaced) => {
+                let (member, downgrade) = self
+                    .join_and_downgrade(scene, &before, after, replaced, replaces, &reported, &mut records)
+                    .map_err(refusal)?;
+                (member, Some(downgrade))
+            }
+            None => {
+                let after = Cow::Owned(after);
+                let step = self
+                    .advance(scene, &before, after, replaces, Some(&reported), &mut records)
+                    .map_err(refusal)?;
+                (step.member.into_owned(), None)
+            }
+        };
+        let response = JoinGroupResponse {
+            member_id: member.id.to_string(),
+            generation_id: member.epoch,
+            protocol_type: Some(CONSUMER.to_owned()),
+            protocol_name: Some(first.name.clone()),
+            ..JoinGroupResponse::default()
+        };
+        let deadlines =
+            [Change::Joined(request.rebalance_timeout_ms), Change::Session(request.session_timeout_ms)];
+        let changes = deadlines.into_iter().map(|change| (member.id.clone(), change)).collect();
+        Ok(Joined { records, response, changes, downgrade })
+    }
+
+    /// Whether the joiner is a consumer, and follows a protocol that all classic members follow.
+    fn supports(&self, request: &JoinGroupRequest) -> bool {
+        let followers = |name: &str| self.classic_protocols.get(name).copied().unwrap_or(0);
+        request.protocol_type == CONSUMER
+            && request.protocols.iter().any(|protocol| followers(&protocol.name) == self.classic_members)
+    }
+
+    /// The member that joins, and the id of the static member that it replaces.
+    fn joining_member<'a>(
+        &'a self,
+        request: &JoinGroupRequest,
+        id: &str,
+        records: &mut Vec<CoordinatorRecord>,
+    ) -> Result<(Cow<'a, Member>, Option<&'a str>), MembershipError> {
+        let known = || match self.members.get(id) {
+            Some(member) => Cow::Borrowed(member),
+            None => Cow::Owned(Member::new(id.into())),
+        };
+        let Some(instance_id) = request.group_instance_id.as_deref() else {
+            return Ok((known(), None));
+        };
+        if !request.member_id.is_empty() {
+            return Ok((Cow::Borrowed(self.classic_sender(id, Some(instance_id))?), None));
+        }
+        match self.static_member(instance_id) {
+            None => Ok((known(), None)),
+            Some(existing) => Ok((Cow::Owned(self.replace(existing, id, records)), Some(&existing.id))),
+        }
+    }
+
+    /// The member that a request of the classic protocol names.
+    fn classic_sender(&self, id: &str, instance_id: Option<&str>) -> Result<&Member, MembershipError> {
+        let member = match instance_id {
+            None => self.members.get(id),
+            Some(instance_id) => self.static_member(instance_id),
+        };
+        let member = member.ok_or(MembershipError::UnknownMember)?;
+        if *member.id == *id { Ok(member) } else { Err(MembershipError::FencedInstance) }
+    }
+
+    /// A SyncGroup request.
+    pub(in super::super) fn sync_classic(
+        &self,
+        request: &SyncGroupRequest,
+        topics: &dyn Topics,
+    ) -> Answered<SyncGroupResponse> {
+        let sender = self.classic_sender(&request.member_id, request.group_instance_id.as_deref());
+        let (member, classic) = match sender.and_then(|member| Ok((member, protocols_of(member)?))) {
+            Ok(found) => found,
+            Err(error) => return (Err(error), Vec::new()),
+        };
+        let Some((name, metadata)) = classic.protocols.first() else {
+            return (Err(MembershipError::UnknownMember), Vec::new());
+        };
+        if member.epoch != request.generation_id {
+            return (Err(MembershipError::IllegalGeneration), Vec::new());
+        }
+        let differs = |theirs: &Option<String>, ours: &str| theirs.as_ref().is_some_and(|name| name != ours);
+        if differs(&request.protocol_type, CONSUMER) || differs(&request.protocol_name, name) {
+            return (Err(MembershipError::InconsistentProtocol), Vec::new());
+        }
+        if self.target_epoch > member.epoch && member.state != MemberState::UnrevokedPartitions {
+            let join = Change::Join(member.rebalance_timeout_ms);
+            return (Err(MembershipError::RebalanceInProgress), vec![(member.id.clone(), join)]);
+        }
+        let response = SyncGroupResponse {
+            protocol_type: request.protocol_type.clone(),
+            protocol_name: request.protocol_name.clone(),
+            assignment: assignment(&member.assigned, metadata, topics),
+            ..SyncGroupResponse::default()
+        };
+        let changes = [Change::Synced, Change::Session(classic.session_timeout_ms)];
+        (Ok(response), changes.into_iter().map(|change| (member.id.clone(), change)).collect())
+    }
+
+    /// A Heartbeat request.
+    pub(in super::super) fn heartbeat_classic(&self, request: &HeartbeatRequest) -> Answered<()> {
+        let sender = self.classic_sender(&request.member_id, request.group_instance_id.as_deref());
+        let (member, classic) = match sender.and_then(|member| Ok((member, protocols_of(member)?))) {
+            Ok(found) => found,
+            Err(error) => return (Err(error), Vec::new()),
+        };
+        if member.epoch != request.generation_id {
+            return (Err(MembershipError::IllegalGeneration), Vec::new());
+        }
+        let session = (member.id.clone(), Change::Session(classic.session_timeout_ms));
+        let must_join = match member.state {
+            _ if member.epoch < self.target_epoch => true,
+            MemberState::UnrevokedPartitions => true,
+            MemberState::UnreleasedPartitions => !self.waits_for_others(member),
+            MemberState::Stable | MemberState::Unknown => false,
+        };
+        if must_join {
+            let join = (member.id.clone(), Change::Join(member.rebalance_timeout_ms));
+            return (Err(MembershipError::RebalanceInProgress), vec![session, join]);
+        }
+        (Ok(()), vec![session])
+    }
+
+    /// Whether a partition that the member is to get is still another's.
+    fn waits_for_others(&self, member: &Member) -> bool {
+        let target = self.target_of(&member.id);
+        target.iter().any(|(topic, partitions)| {
+            let assigned = member.assigned.get(topic);
+            partitions.iter().any(|partition| {
+                assigned.is_none_or(|assigned| !assigned.contains_key(partition))
+                    && self.is_owned(*topic, *partition)
+            })
+        })
+    }
+
+    /// A LeaveGroup request: an administrator may also remove members of the consumer protocol by it.
+    pub(in super::super) fn leave_classic(
+        &self,
+        scene: &mut Scene<'_>,
+        identities: &[MemberIdentity],
+    ) -> (Removal, Vec<MemberResponse>) {
+        let mut leaving: Vec<&Member> = Vec::new();
+        let mut responses = Vec::with_capacity(identities.len());
+        for identity in identities {
+            let instance_id = identity.group_instance_id.as_deref();
+            let found = match instance_id {
+                Some(instance_id) if identity.member_id.is_empty() => {
+                    self.static_member(instance_id).ok_or(MembershipError::UnknownMember)
+                }
+                _ => self.classic_sender(&identity.member_id, instance_id),
+            };
+            if let Ok(member) = found
+                && !leaving.iter().any(|other| other.id == member.id)
+            {
+                let reason = identity.reason.as_deref().unwrap_or("not provided");
+                tracing::info!(group = %self.id, member = %member.id, reason, "Member left");
+                leaving.push(member);
+            }
+            responses.push(MemberResponse {
+                member_id: identity.member_id.clone(),
+                group_instance_id: identity.group_instance_id.clone(),
+                error_code: found.err().map_or(ErrorCode::None, MembershipError::code).code(),
+            });
+        }
+        (self.remove_members(scene, &leaving), responses)
+    }
+}
+
+fn protocols_of(member: &Member) -> Result<&ClassicMember, MembershipError> {
+    member.classic.as_deref().ok_or(MembershipError::UnknownMember)
+}
+
+/// The member as its join describes it. The metadata is copied: a slice would keep the whole frame in memory.
+fn said_by_join(before: &Member, joining: &Joining<'_>) -> Option<Member> {
+    let request = joining.request;
+    let subscription = consumer_subscription(&request.protocols.first()?.metadata)?;
+    let protocols = request.protocols.iter();
+    let protocols = protocols.map(|p| (p.name.clone(), Bytes::copy_from_slice(&p.metadata))).collect();
+    let mut member = before.clone();
+    if let Some(instance_id) = &request.group_instance_id {
+        member.instance_id = Some(instance_id.as_str().into());
+    }
+    if let Some(rack) = subscription.rack_id.filter(|rack| !rack.is_empty()) {
+        member.rack_id = Some(rack);
+    }
+    if request.rebalance_timeout_ms != -1 {
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms;
+    }
+    let topics = subscription.topics.into_iter().collect();
+    if *member.topics != topics {
+        member.topics = Arc::new(topics);
+    }
+    member.regex = Some("".into());
+    member.client = joining.client.clone();
+    let session_timeout_ms = request.session_timeout_ms;
+    member.classic = Some(Arc::new(ClassicMember { session_timeout_ms, protocols }));
+    Some(member)
+}
+
+/// The partitions that the member says it owns.
+fn reported(metadata: &Bytes, topics: &dyn Topics) -> Vec<TopicPartitions> {
+    let subscription = consumer_subscription(metadata).unwrap_or_default();
+    let owned = subscription.owned_partitions.into_iter();
+    owned
+        .filter_map(|owned| {
+            let topic_id = topics.id(&owned.topic)?;
+            Some(TopicPartitions { topic_id, partitions: owned.partitions })
+        })
+        .collect()
+}
+
+/// An assignment as a consumer of the classic protocol reads it.
+fn assignment(assigned: &Owned, metadata: &Bytes, topics: &dyn Topics) -> Bytes {
+    let named = assigned.iter().map(|(topic, partitions)| (*topic, partitions.keys().copied().collect()));
+    consumer_assignment_of(named, metadata, topics)
+}
+
+/// The same, of any partitions.
+pub(super) fn consumer_assignment_of(
+    assigned: impl Iterator<Item = (thalweg_wire::Uuid, Vec<i32>)>,
+    metadata: &Bytes,
+    topics: &dyn Topics,
+) -> Bytes {
+    let topic = |(id, partitions)| Some(TopicPartition { topic: topics.name(id)?, partitions });
+    let assigned_partitions = assigned.filter_map(topic).collect();
+    encode_assignment(&ConsumerProtocolAssignment { assigned_partitions, user_data: None }, metadata)
+}
+
+/// A join fails for the reasons of a heartbeat.
+fn refusal(error: HeartbeatError) -> MembershipError {
+    match error {
+        HeartbeatError::Full { .. } => MembershipError::GroupFull,
+        HeartbeatError::FencedInstance { .. } | HeartbeatError::UnreleasedInstance { .. } => {
+            MembershipError::FencedInstance
+        }
+        HeartbeatError::Request(error) => MembershipError::Request(error),
+        _ => MembershipError::UnknownMember,
+    }
+}

@@ -1,0 +1,343 @@
+//! A heartbeat: a member joins, changes, and comes closer to its target.
+
+use super::super::answer::ClientInfo;
+use super::super::record::CoordinatorRecord;
+use super::super::regex::validate;
+use super::error::HeartbeatError;
+use super::member::{LEAVING_FOR_A_WHILE, Member, MemberState, Owned, member_tombstones, target_record};
+use super::reconcile::Reconciliation;
+use super::target::Target;
+use super::{Change, ConsumerGroup, Scene};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use thalweg_wire::Uuid;
+use thalweg_wire::request::consumer_group_heartbeat_request::TopicPartitions;
+use thalweg_wire::request::consumer_group_heartbeat_response::{
+    Assignment as AssignmentAnswer, TopicPartitions as AssignedPartitions,
+};
+use thalweg_wire::request::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
+
+/// A heartbeat that is not a farewell.
+pub(in super::super) struct Beat<'a> {
+    pub(in super::super) client: &'a ClientInfo,
+    pub(in super::super) request: &'a ConsumerGroupHeartbeatRequest,
+    /// The member's id, made by the coordinator where the request has none.
+    pub(in super::super) member_id: &'a str,
+}
+
+/// What follows from a request.
+pub(in super::super) struct Decision<R> {
+    pub(in super::super) records: Vec<CoordinatorRecord>,
+    pub(in super::super) response: R,
+    /// The changes of deadlines, once the records are written.
+    pub(in super::super) changes: Vec<(Arc<str>, Change)>,
+}
+
+/// The partitions that a member says it has.
+pub(super) type Reported<'a> = &'a [TopicPartitions];
+
+/// A member after its step.
+pub(super) struct Step<'a> {
+    pub(super) member: Cow<'a, Member>,
+    pub(super) change: Option<Change>,
+}
+
+/// How a member's regular expression changed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RegexChange {
+    Same,
+    /// It is not resolved yet: the group rebalances when it is.
+    Unresolved,
+    Resolved,
+}
+
+impl ConsumerGroup {
+    /// A heartbeat of a member, or of one that joins.
+    pub(in super::super) fn heartbeat(
+        &self,
+        scene: &mut Scene<'_>,
+        beat: &Beat<'_>,
+    ) -> Result<Decision<ConsumerGroupHeartbeatResponse>, HeartbeatError> {
+        let request = beat.request;
+        let max = scene.config.consumer.group_size_max;
+        if self.members.len() >= max && !self.members.contains_key(beat.member_id) {
+            return Err(HeartbeatError::Full { max });
+        }
+        let mut records = Vec::new();
+        let (before, replaces) = match request.instance_id.as_deref() {
+            None => (self.dynamic_member(beat)?, None),
+            Some(instance_id) => self.static_member_of(beat, instance_id, &mut records)?,
+        };
+        let updated = updated(&before, beat);
+        let after = updated.map_or(Cow::Borrowed(&*before), Cow::Owned);
+        let reported = request.topic_partitions.as_deref();
+        let step = self.advance(scene, &before, after, replaces, reported, &mut records)?;
+        let member = &step.member;
+        let is_full = request.rebalance_timeout_ms != -1
+            && (request.subscribed_topic_names.is_some() || request.subscribed_topic_regex.is_some())
+            && reported.is_some();
+        let shows = request.member_epoch == 0 || is_full || member.assigned != before.assigned;
+        let response = ConsumerGroupHeartbeatResponse {
+            member_id: Some(member.id.to_string()),
+            member_epoch: member.epoch,
+            heartbeat_interval_ms: scene.config.consumer.heartbeat_interval_ms,
+            assignment: shows.then(|| answer(&member.assigned)),
+            ..ConsumerGroupHeartbeatResponse::default()
+        };
+        let session = Change::Session(scene.config.consumer.session_timeout_ms);
+        let changes = step.change.into_iter().chain([session]).map(|change| (member.id.clone(), change));
+        Ok(Decision { records, response, changes: changes.collect() })
+    }
+
+    /// The dynamic member that a heartbeat is from, or a new one.
+    fn dynamic_member<'a>(&'a self, beat: &Beat<'_>) -> Result<Cow<'a, Member>, HeartbeatError> {
+        let epoch = beat.request.member_epoch;
+        let Ok(member) = self.member(beat.member_id) else {
+            if epoch == 0 {
+                tracing::info!(group = %self.id, member = beat.member_id, "Member joins the consumer group");
+                return Ok(Cow::Owned(Member::new(beat.member_id.into())));
+            }
+            return Err(HeartbeatError::UnknownMember(beat.member_id.to_owned()));
+        };
+        validate_epoch(member, beat.request)?;
+        Ok(Cow::Borrowed(member))
+    }
+
+    /// The static member that a heartbeat is from, or a new one, and the id of the one that it replaces.
+    fn static_member_of<'a>(
+        &'a self,
+        beat: &Beat<'_>,
+        instance_id: &str,
+        records: &mut Vec<CoordinatorRecord>,
+    ) -> Result<(Cow<'a, Member>, Option<&'a str>), HeartbeatError> {
+        let (instance, id) = (instance_id.to_owned(), beat.member_id);
+        let existing = self.static_member(instance_id);
+        if beat.request.member_epoch != 0 {
+            let member = existing.ok_or(HeartbeatError::UnknownInstance(instance.clone()))?;
+            if *member.id != *id {
+                return Err(HeartbeatError::FencedInstance { instance, owner: member.id.to_string() });
+            }
+            validate_epoch(member, beat.request)?;
+            return Ok((Cow::Borrowed(member), None));
+        }
+        let Some(existing) = existing else {
+            tracing::info!(group = %self.id, member = id, instance, "Static member joins the consumer group");
+            let known = self.members.get(id).map(Cow::Borrowed);
+            return Ok((known.unwrap_or_else(|| Cow::Owned(Member::new(id.into()))), None));
+        };
+        if existing.classic.is_none() && existing.epoch != LEAVING_FOR_A_WHILE {
+            return Err(HeartbeatError::UnreleasedInstance { instance, owner: existing.id.to_string() });
+        }
+        let member = self.replace(existing, id, records);
+        Ok((Cow::Owned(member), Some(&existing.id)))
+    }
+
+    /// A static member returns under another id: it takes over the place of the old one.
+    pub(super) fn replace(&self, old: &Member, id: &str, records: &mut Vec<CoordinatorRecord>) -> Member {
+        tracing::info!(group = %self.id, old = %old.id, new = id, "Static member returns");
+        let member = Member { id: id.into(), epoch: 0, previous_epoch: 0, ..old.clone() };
+        member_tombstones(&self.id, &old.id, records);
+        records.push(member.to_record(&self.id));
+        records.push(target_record(&self.id, id, &self.target_of(&old.id)));
+        records.push(member.to_current_record(&self.id));
+        member
+    }
+
+    /// A member that is now `after` takes its next step.
+    pub(super) fn advance<'a>(
+        &self,
+        scene: &mut Scene<'_>,
+        before: &Member,
+        after: Cow<'a, Member>,
+        replaces: Option<&str>,
+        reported: Option<Reported<'_>>,
+        records: &mut Vec<CoordinatorRecord>,
+    ) -> Result<Step<'a>, HeartbeatError> {
+        let (epoch, subscription_changed) = self.subscribe(scene, before, &after, replaces, records)?;
+        let target = self.target(scene, epoch, &after, replaces, records);
+        self.reconcile(scene, after, &target, replaces, reported, subscription_changed, records)
+    }
+
+    /// The member's next step towards a target.
+    #[expect(clippy::too_many_arguments, reason = "a member, and all that it depends on")]
+    pub(super) fn reconcile<'a>(
+        &self,
+        scene: &Scene<'_>,
+        after: Cow<'a, Member>,
+        target: &Target,
+        replaces: Option<&str>,
+        reported: Option<Reported<'_>>,
+        subscription_changed: bool,
+        records: &mut Vec<CoordinatorRecord>,
+    ) -> Result<Step<'a>, HeartbeatError> {
+        if !subscription_changed && after.is_reconciled_to(target.epoch) {
+            return Ok(Step { member: after, change: None });
+        }
+        let subscribes =
+            |topic: Uuid| scene.topics.name(topic).is_some_and(|name| self.subscribes(&after, &name));
+        let reconciliation = Reconciliation {
+            target_epoch: target.epoch,
+            target: &target.of_member,
+            subscribes: &subscribes,
+            subscription_changed,
+            is_owned: &|topic, partition| self.is_owned_by_another(topic, partition, replaces),
+            reported,
+        };
+        let Some(member) = reconciliation.step(&after)? else {
+            return Ok(Step { member: after, change: None });
+        };
+        records.push(member.to_current_record(&self.id));
+        let change = match member.state {
+            _ if member.classic.is_some() => None,
+            MemberState::UnrevokedPartitions => {
+                Some(Change::Revocation { epoch: member.epoch, timeout_ms: member.rebalance_timeout_ms })
+            }
+            _ => Some(Change::Revoked),
+        };
+        Ok(Step { member: Cow::Owned(member), change })
+    }
+
+    /// Whether a member owns a partition. One that is replaced leaves it to its successor.
+    fn is_owned_by_another(&self, topic: Uuid, partition: i32, replaced: Option<&str>) -> bool {
+        let owner = self.owners.get(&topic).and_then(|partitions| partitions.get(&partition));
+        owner.is_some_and(|owner| replaced != Some(&**owner))
+    }
+
+    /// Writes what the member says, and raises the group epoch if that, or the topics, need another assignment. Returns
+    /// the epoch, and whether the member subscribes to something else.
+    pub(super) fn subscribe(
+        &self,
+        scene: &mut Scene<'_>,
+        before: &Member,
+        after: &Member,
+        replaces: Option<&str>,
+        records: &mut Vec<CoordinatorRecord>,
+    ) -> Result<(i32, bool), HeartbeatError> {
+        let is_new = replaces.is_none() && !self.members.contains_key(&after.id);
+        let is_same = std::ptr::eq(before, after) || after.says_the_same(before);
+        let mut topics_changed = false;
+        if is_new || !is_same {
+            records.push(after.to_record(&self.id));
+            topics_changed = after.topics != before.topics;
+        }
+        let regex = self.change_regex(before, after, records)?;
+        let bumps = topics_changed || regex == RegexChange::Resolved;
+        let mut epoch = self.epoch;
+        if bumps || self.are_topics_stale() {
+            let old: &[&Member] = match self.members.get(replaces.unwrap_or(&before.id)) {
+                Some(_) => &[before],
+                None => &[],
+            };
+            let hash = scene.hashes.of_group(self.topics_with(old, Some(after)).into_iter(), scene.topics);
+            if bumps || hash != self.metadata_hash {
+                epoch += 1;
+                records.push(self.epoch_record(epoch, hash));
+                tracing::info!(group = %self.id, epoch, "Raised the group epoch");
+            }
+            self.hashed_at.set(Some(epoch));
+            if self.has_partition_metadata {
+                records.push(self.partition_metadata_tombstone());
+            }
+        }
+        Ok((epoch, topics_changed || regex != RegexChange::Same))
+    }
+
+    /// Whether the topics have to be looked at again: they have changed, or what was found was not written.
+    fn are_topics_stale(&self) -> bool {
+        self.hashed_at.get().is_none_or(|at| self.epoch < at)
+    }
+
+    /// Forgets the topics of a regular expression that nobody subscribes to any more, and checks a new one.
+    fn change_regex(
+        &self,
+        before: &Member,
+        after: &Member,
+        records: &mut Vec<CoordinatorRecord>,
+    ) -> Result<RegexChange, HeartbeatError> {
+        let (old, new) = (before.regex(), after.regex());
+        if old == new {
+            return Ok(RegexChange::Same);
+        }
+        let subscribed = |regex: &str| self.regexes.get(regex).copied().unwrap_or(0);
+        if let Some(old) = old
+            && subscribed(old) == 1
+        {
+            records.push(self.regex_tombstone(old));
+        }
+        let Some(new) = new else { return Ok(RegexChange::Resolved) };
+        if subscribed(new) == 0 {
+            validate(new)?;
+        }
+        Ok(if self.resolved.contains_key(new) { RegexChange::Resolved } else { RegexChange::Unresolved })
+    }
+}
+
+/// The member as the request describes it; nothing, if that is as before.
+fn updated(member: &Member, beat: &Beat<'_>) -> Option<Member> {
+    let request = beat.request;
+    let differs = |new: &Option<String>, old: Option<&str>| new.is_some() && new.as_deref() != old;
+    let topics = request.subscribed_topic_names.as_ref().filter(|names| {
+        let distinct: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+        !distinct.iter().copied().eq(member.topics.iter().map(String::as_str))
+    });
+    let timeout_ms = Some(request.rebalance_timeout_ms).filter(|&ms| ms != -1);
+    let is_same = !differs(&request.instance_id, member.instance_id.as_deref())
+        && !differs(&request.rack_id, member.rack_id.as_deref())
+        && !differs(&request.server_assignor, member.assignor.as_deref())
+        && !differs(&request.subscribed_topic_regex, member.regex.as_deref())
+        && timeout_ms.is_none_or(|ms| ms == member.rebalance_timeout_ms)
+        && topics.is_none()
+        && *beat.client == member.client
+        && member.classic.is_none();
+    if is_same {
+        return None;
+    }
+    let mut member = member.clone();
+    if let Some(instance_id) = &request.instance_id {
+        member.instance_id = Some(instance_id.as_str().into());
+    }
+    if request.rack_id.is_some() {
+        member.rack_id.clone_from(&request.rack_id);
+    }
+    if request.server_assignor.is_some() {
+        member.assignor.clone_from(&request.server_assignor);
+    }
+    if let Some(regex) = &request.subscribed_topic_regex {
+        member.regex = Some(regex.as_str().into());
+    }
+    if let Some(topics) = topics {
+        member.topics = Arc::new(topics.iter().cloned().collect());
+    }
+    member.rebalance_timeout_ms = timeout_ms.unwrap_or(member.rebalance_timeout_ms);
+    member.client = beat.client.clone();
+    member.classic = None;
+    Some(member)
+}
+
+/// Checks the epoch of a request. One epoch back is accepted, because the answer with the new one may be lost, if the
+/// member has nothing that it has not been assigned.
+fn validate_epoch(member: &Member, request: &ConsumerGroupHeartbeatRequest) -> Result<(), HeartbeatError> {
+    let (received, actual) = (request.member_epoch, member.epoch);
+    let is_assigned = |topic: &TopicPartitions| {
+        let assigned = member.assigned.get(&topic.topic_id);
+        assigned.is_some_and(|assigned| topic.partitions.iter().all(|p| assigned.contains_key(p)))
+    };
+    let is_one_back = || {
+        received == member.previous_epoch
+            && request.topic_partitions.as_ref().is_some_and(|topics| topics.iter().all(is_assigned))
+    };
+    if received == 0 || received == actual || (received < actual && is_one_back()) {
+        Ok(())
+    } else {
+        Err(HeartbeatError::FencedEpoch { received, actual })
+    }
+}
+
+fn answer(assigned: &Owned) -> AssignmentAnswer {
+    let topic = |(topic_id, partitions): (&Uuid, &std::collections::BTreeMap<i32, i32>)| AssignedPartitions {
+        topic_id: *topic_id,
+        partitions: partitions.keys().copied().collect(),
+    };
+    AssignmentAnswer { topic_partitions: assigned.iter().map(topic).collect() }
+}

@@ -1,0 +1,258 @@
+//! One member of a consumer group (`ConsumerGroupMember`), and its records.
+
+use super::super::answer::ClientInfo;
+use super::super::assignor::Assignment;
+use super::super::record::CoordinatorRecord;
+use super::record::ConsumerRecord;
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use thalweg_wire::Uuid;
+use thalweg_wire::group::consumer_group_current_member_assignment_value::TopicPartitions as OwnedPartitions;
+use thalweg_wire::group::consumer_group_member_metadata_value::{ClassicMemberMetadata, ClassicProtocol};
+use thalweg_wire::group::consumer_group_target_assignment_member_value::TopicPartition;
+use thalweg_wire::group::*;
+
+/// The epoch of a member that leaves.
+pub(in super::super) const LEAVING: i32 = -1;
+/// The epoch of a static member that leaves and will return.
+pub(in super::super) const LEAVING_FOR_A_WHILE: i32 = -2;
+
+/// How far a member is from its target assignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum MemberState {
+    /// It owns its target at its epoch.
+    Stable,
+    /// It has to revoke partitions before it gets to the next epoch.
+    UnrevokedPartitions,
+    /// It waits for partitions that others still own.
+    UnreleasedPartitions,
+    /// A state of a later version: the member is made to join again.
+    Unknown,
+}
+
+impl MemberState {
+    fn of(value: i8) -> MemberState {
+        match value {
+            0 => MemberState::Stable,
+            1 => MemberState::UnrevokedPartitions,
+            2 => MemberState::UnreleasedPartitions,
+            _ => MemberState::Unknown,
+        }
+    }
+
+    fn value(self) -> i8 {
+        match self {
+            MemberState::Stable => 0,
+            MemberState::UnrevokedPartitions => 1,
+            MemberState::UnreleasedPartitions => 2,
+            MemberState::Unknown => 127,
+        }
+    }
+}
+
+/// Partitions by the id of their topic, each with the epoch of the member at which it was assigned.
+pub(in super::super) type Owned = BTreeMap<Uuid, BTreeMap<i32, i32>>;
+
+/// The protocols of a member that uses the classic protocol (KIP-848, migration).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct ClassicMember {
+    pub(super) session_timeout_ms: i32,
+    /// In the order of its preference: the name, and the metadata.
+    pub(super) protocols: Vec<(String, Bytes)>,
+}
+
+/// A member. A change makes a new one, so that large parts are shared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct Member {
+    pub(super) id: Arc<str>,
+    pub(super) epoch: i32,
+    pub(super) previous_epoch: i32,
+    pub(super) state: MemberState,
+    pub(super) instance_id: Option<Arc<str>>,
+    pub(super) rack_id: Option<String>,
+    pub(super) rebalance_timeout_ms: i32,
+    pub(super) client: ClientInfo,
+    pub(super) topics: Arc<BTreeSet<String>>,
+    /// As the record has it: null, or empty for none.
+    pub(super) regex: Option<Arc<str>>,
+    pub(super) assignor: Option<String>,
+    /// What it may use.
+    pub(super) assigned: Arc<Owned>,
+    /// What it has to give up.
+    pub(super) revoking: Arc<Owned>,
+    pub(super) classic: Option<Arc<ClassicMember>>,
+}
+
+impl Member {
+    /// A member that has said nothing yet.
+    pub(super) fn new(id: Arc<str>) -> Member {
+        Member {
+            id,
+            epoch: 0,
+            previous_epoch: -1,
+            state: MemberState::Stable,
+            instance_id: None,
+            rack_id: None,
+            rebalance_timeout_ms: -1,
+            client: ClientInfo { client_id: String::new(), client_host: String::new() },
+            topics: Arc::default(),
+            regex: Some("".into()),
+            assignor: None,
+            assigned: Arc::default(),
+            revoking: Arc::default(),
+            classic: None,
+        }
+    }
+
+    /// The regular expression that it subscribes to.
+    pub(super) fn regex(&self) -> Option<&str> {
+        self.regex.as_deref().filter(|regex| !regex.is_empty())
+    }
+
+    /// Whether it has reached its target at this epoch.
+    pub(super) fn is_reconciled_to(&self, epoch: i32) -> bool {
+        self.state == MemberState::Stable && self.epoch == epoch
+    }
+
+    /// Moves to an epoch, and remembers the one before.
+    pub(super) fn move_to_epoch(&mut self, epoch: i32) {
+        self.previous_epoch = self.epoch;
+        self.epoch = epoch;
+    }
+
+    /// Whether what it says about itself is the same.
+    pub(super) fn says_the_same(&self, other: &Member) -> bool {
+        self.instance_id == other.instance_id
+            && self.rack_id == other.rack_id
+            && self.rebalance_timeout_ms == other.rebalance_timeout_ms
+            && self.client == other.client
+            && self.topics == other.topics
+            && self.regex == other.regex
+            && self.assignor == other.assignor
+            && self.classic == other.classic
+            && self.id == other.id
+    }
+
+    /// What the member says about itself, as it is written.
+    pub(super) fn to_record(&self, group: &str) -> CoordinatorRecord {
+        let classic = self.classic.as_ref().map(|classic| ClassicMemberMetadata {
+            session_timeout_ms: classic.session_timeout_ms,
+            supported_protocols: classic
+                .protocols
+                .iter()
+                .map(|(name, metadata)| ClassicProtocol { name: name.clone(), metadata: metadata.clone() })
+                .collect(),
+        });
+        let value = ConsumerGroupMemberMetadataValue {
+            instance_id: self.instance_id.as_deref().map(str::to_owned),
+            rack_id: self.rack_id.clone(),
+            client_id: self.client.client_id.clone(),
+            client_host: self.client.client_host.clone(),
+            subscribed_topic_names: self.topics.iter().cloned().collect(),
+            subscribed_topic_regex: self.regex.as_deref().map(str::to_owned),
+            rebalance_timeout_ms: self.rebalance_timeout_ms,
+            server_assignor: self.assignor.clone(),
+            classic_member_metadata: classic,
+        };
+        ConsumerRecord::Member(member_key(group, &self.id), Some(value)).into()
+    }
+
+    /// What a record says about the member.
+    pub(super) fn say(&mut self, value: ConsumerGroupMemberMetadataValue) {
+        self.instance_id = value.instance_id.map(Arc::from);
+        self.rack_id = value.rack_id;
+        self.client = ClientInfo { client_id: value.client_id, client_host: value.client_host };
+        self.topics = Arc::new(value.subscribed_topic_names.into_iter().collect());
+        self.regex = value.subscribed_topic_regex.map(Arc::from);
+        self.rebalance_timeout_ms = value.rebalance_timeout_ms;
+        self.assignor = value.server_assignor;
+        self.classic = value.classic_member_metadata.map(|classic| {
+            let protocols = classic.supported_protocols.into_iter().map(|p| (p.name, p.metadata)).collect();
+            Arc::new(ClassicMember { session_timeout_ms: classic.session_timeout_ms, protocols })
+        });
+    }
+
+    /// Epoch, state and partitions, as they are written.
+    pub(super) fn to_current_record(&self, group: &str) -> CoordinatorRecord {
+        let value = ConsumerGroupCurrentMemberAssignmentValue {
+            member_epoch: self.epoch,
+            previous_member_epoch: self.previous_epoch,
+            state: self.state.value(),
+            assigned_partitions: to_owned_partitions(&self.assigned),
+            partitions_pending_revocation: to_owned_partitions(&self.revoking),
+        };
+        ConsumerRecord::Current(current_key(group, &self.id), Some(value)).into()
+    }
+
+    /// Epoch, state and partitions of a record.
+    pub(super) fn own(&mut self, value: ConsumerGroupCurrentMemberAssignmentValue) {
+        self.epoch = value.member_epoch;
+        self.previous_epoch = value.previous_member_epoch;
+        self.state = MemberState::of(value.state);
+        self.assigned = Arc::new(from_owned_partitions(value.assigned_partitions, value.member_epoch));
+        self.revoking =
+            Arc::new(from_owned_partitions(value.partitions_pending_revocation, value.member_epoch));
+    }
+
+    /// The epoch at which a partition was assigned, if the member owns it.
+    pub(super) fn assigned_at(&self, topic: Uuid, partition: i32) -> Option<i32> {
+        let find = |owned: &Owned| owned.get(&topic)?.get(&partition).copied();
+        find(&self.assigned).or_else(|| find(&self.revoking))
+    }
+}
+
+fn to_owned_partitions(owned: &Owned) -> Vec<OwnedPartitions> {
+    let topic = |(topic_id, partitions): (&Uuid, &BTreeMap<i32, i32>)| OwnedPartitions {
+        topic_id: *topic_id,
+        partitions: partitions.keys().copied().collect(),
+        assignment_epochs: Some(partitions.values().copied().collect()),
+    };
+    owned.iter().map(topic).collect()
+}
+
+/// Records before Kafka 4.3 have no epochs: the member's counts then.
+fn from_owned_partitions(topics: Vec<OwnedPartitions>, member_epoch: i32) -> Owned {
+    let topic = |topic: OwnedPartitions| {
+        let epochs = topic.assignment_epochs.filter(|epochs| epochs.len() == topic.partitions.len());
+        let partitions = match epochs {
+            Some(epochs) => topic.partitions.into_iter().zip(epochs).collect(),
+            None => topic.partitions.into_iter().map(|partition| (partition, member_epoch.max(0))).collect(),
+        };
+        (topic.topic_id, partitions)
+    };
+    topics.into_iter().map(topic).collect()
+}
+
+/// The key of what a member says about itself.
+pub(super) fn member_key(group: &str, member: &str) -> ConsumerGroupMemberMetadataKey {
+    ConsumerGroupMemberMetadataKey { group_id: group.to_owned(), member_id: member.to_owned() }
+}
+
+/// The key of what a member owns.
+pub(super) fn current_key(group: &str, member: &str) -> ConsumerGroupCurrentMemberAssignmentKey {
+    ConsumerGroupCurrentMemberAssignmentKey { group_id: group.to_owned(), member_id: member.to_owned() }
+}
+
+/// The key of a member's target.
+pub(super) fn target_key(group: &str, member: &str) -> ConsumerGroupTargetAssignmentMemberKey {
+    ConsumerGroupTargetAssignmentMemberKey { group_id: group.to_owned(), member_id: member.to_owned() }
+}
+
+/// A member's target, as it is written.
+pub(super) fn target_record(group: &str, member: &str, target: &Assignment) -> CoordinatorRecord {
+    let topic = |(topic_id, partitions): (&Uuid, &BTreeSet<i32>)| TopicPartition {
+        topic_id: *topic_id,
+        partitions: partitions.iter().copied().collect(),
+    };
+    let topic_partitions = target.iter().map(topic).collect();
+    let value = ConsumerGroupTargetAssignmentMemberValue { topic_partitions };
+    ConsumerRecord::TargetMember(target_key(group, member), Some(value)).into()
+}
+
+/// The tombstones of a member. Their order is Kafka's, which refuses others on replay.
+pub(super) fn member_tombstones(group: &str, member: &str, records: &mut Vec<CoordinatorRecord>) {
+    records.push(ConsumerRecord::Current(current_key(group, member), None).into());
+    records.push(ConsumerRecord::TargetMember(target_key(group, member), None).into());
+    records.push(ConsumerRecord::Member(member_key(group, member), None).into());
+}

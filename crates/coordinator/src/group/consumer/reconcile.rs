@@ -1,0 +1,131 @@
+//! Brings a member closer to its target assignment, one step with each heartbeat (`CurrentAssignmentBuilder`).
+//!
+//! ```text
+//!             to be revoked                   revoked, all others free
+//!   STABLE ─────────────────► UNREVOKED ─────────────────────────────────► STABLE at the target's epoch
+//!     │                           │ revoked, some still owned by others       ▲
+//!     │ some owned by others      ▼                                           │ released
+//!     └───────────────────► UNRELEASED ───────────────────────────────────────┘
+//! ```
+//!
+//! A partition has one owner: the member that has it assigned, or has not revoked it yet.
+
+use super::super::assignor::Assignment;
+use super::error::HeartbeatError;
+use super::member::{Member, MemberState, Owned};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use thalweg_wire::Uuid;
+use thalweg_wire::request::consumer_group_heartbeat_request::TopicPartitions;
+
+/// What a member's step depends on.
+pub(super) struct Reconciliation<'a> {
+    pub(super) target_epoch: i32,
+    pub(super) target: &'a Assignment,
+    /// Whether the member subscribes to a topic.
+    pub(super) subscribes: &'a dyn Fn(Uuid) -> bool,
+    /// Whether that has just changed.
+    pub(super) subscription_changed: bool,
+    /// Whether any member owns a partition.
+    pub(super) is_owned: &'a dyn Fn(Uuid, i32) -> bool,
+    /// The partitions that the member reports, if it does.
+    pub(super) reported: Option<&'a [TopicPartitions]>,
+}
+
+impl Reconciliation<'_> {
+    /// The member after its step; nothing, if it stays as it is.
+    pub(super) fn step(&self, member: &Member) -> Result<Option<Member>, HeartbeatError> {
+        Ok(match member.state {
+            MemberState::Stable if member.epoch != self.target_epoch => self.next(member, member.epoch),
+            MemberState::Stable if self.subscription_changed => self.without_unsubscribed(member),
+            MemberState::Stable => None,
+            MemberState::UnrevokedPartitions if self.still_has(&member.revoking) => {
+                if self.subscription_changed { self.without_unsubscribed(member) } else { None }
+            }
+            MemberState::UnrevokedPartitions | MemberState::UnreleasedPartitions => {
+                self.next(member, member.epoch)
+            }
+            MemberState::Unknown if self.reported.is_none_or(|reported| !reported.is_empty()) => {
+                return Err(HeartbeatError::UnknownState);
+            }
+            MemberState::Unknown => self.next(member, self.target_epoch),
+        })
+    }
+
+    /// Whether the member reports one of these partitions. One that reports nothing may have them all.
+    fn still_has(&self, revoking: &Owned) -> bool {
+        let Some(reported) = self.reported else { return true };
+        reported.iter().any(|topic| {
+            let revoking = revoking.get(&topic.topic_id);
+            revoking.is_some_and(|revoking| topic.partitions.iter().any(|p| revoking.contains_key(p)))
+        })
+    }
+
+    /// Takes the partitions of topics away that the member no longer subscribes to.
+    fn without_unsubscribed(&self, member: &Member) -> Option<Member> {
+        let (kept, dropped): (Owned, Owned) = member
+            .assigned
+            .iter()
+            .map(|(topic, partitions)| (*topic, partitions.clone()))
+            .partition(|(topic, _)| (self.subscribes)(*topic));
+        if dropped.is_empty() {
+            return None;
+        }
+        let mut revoking = Owned::clone(&member.revoking);
+        for (topic, partitions) in dropped {
+            revoking.entry(topic).or_default().extend(partitions);
+        }
+        let mut next = member.clone();
+        next.move_to_epoch(member.epoch);
+        next.assigned = Arc::new(kept);
+        if self.still_has(&revoking) {
+            next.state = MemberState::UnrevokedPartitions;
+            next.revoking = Arc::new(revoking);
+        }
+        Some(next)
+    }
+
+    /// The next step towards the target. `epoch` is the one at which the member stays if it has to revoke first.
+    fn next(&self, member: &Member, epoch: i32) -> Option<Member> {
+        let (mut assigned, mut revoking, mut added) = (Owned::new(), Owned::new(), Assignment::new());
+        let mut waits = false;
+        let topics: BTreeSet<Uuid> = self.target.keys().chain(member.assigned.keys()).copied().collect();
+        let nothing = BTreeSet::new();
+        for topic in topics {
+            let target = self.target.get(&topic).filter(|_| (self.subscribes)(topic)).unwrap_or(&nothing);
+            for (&partition, &at) in member.assigned.get(&topic).into_iter().flatten() {
+                let to = if target.contains(&partition) { &mut assigned } else { &mut revoking };
+                to.entry(topic).or_default().insert(partition, at);
+            }
+            for &partition in target {
+                if member.assigned.get(&topic).is_some_and(|assigned| assigned.contains_key(&partition)) {
+                    continue;
+                }
+                // What the member itself is revoking is its own still, and free for it.
+                let is_own = member.revoking.get(&topic).is_some_and(|own| own.contains_key(&partition));
+                if (self.is_owned)(topic, partition) && !is_own {
+                    waits = true;
+                } else {
+                    added.entry(topic).or_default().insert(partition);
+                }
+            }
+        }
+        let mut next = member.clone();
+        if !revoking.is_empty() && self.still_has(&revoking) {
+            next.state = MemberState::UnrevokedPartitions;
+            next.move_to_epoch(epoch);
+            next.revoking = Arc::new(revoking);
+        } else {
+            for (topic, partitions) in added {
+                let epochs = partitions.into_iter().map(|partition| (partition, self.target_epoch));
+                assigned.entry(topic).or_default().extend(epochs);
+            }
+            next.state = if waits { MemberState::UnreleasedPartitions } else { MemberState::Stable };
+            next.move_to_epoch(self.target_epoch);
+            next.revoking = Arc::default();
+        }
+        next.assigned = Arc::new(assigned);
+        // A member that still waits would be written again and again.
+        (next != *member).then_some(next)
+    }
+}

@@ -1,0 +1,134 @@
+//! Which topics the members of a group subscribe to, by name and by regular expression.
+
+use super::super::topics::Topics;
+use super::ConsumerGroup;
+use super::member::Member;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use thalweg_wire::Uuid;
+
+/// Who subscribes to a topic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Subscribers {
+    /// Members that name it.
+    pub(super) by_name: usize,
+    /// Regular expressions that match it.
+    pub(super) by_regex: usize,
+}
+
+impl Subscribers {
+    pub(super) fn is_nobody(self) -> bool {
+        self == Subscribers::default()
+    }
+}
+
+/// The topics that match a regular expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in super::super) struct Resolved {
+    pub(super) topics: BTreeSet<String>,
+    /// The version of the metadata in which they were looked up.
+    pub(super) version: i64,
+    /// When, by the wall clock.
+    pub(super) timestamp_ms: i64,
+}
+
+impl ConsumerGroup {
+    /// The names of the subscribed topics, sorted, without some members and with another.
+    pub(super) fn topics_with<'a>(
+        &'a self,
+        without: &[&'a Member],
+        with: Option<&'a Member>,
+    ) -> BTreeSet<&'a str> {
+        let mut names: BTreeSet<&str> = self.subscribers.keys().map(String::as_str).collect();
+        let mut fewer: BTreeMap<&str, Subscribers> = BTreeMap::new();
+        let mut fewer_regexes: BTreeMap<&str, usize> = BTreeMap::new();
+        for member in without {
+            for topic in &*member.topics {
+                fewer.entry(topic).or_default().by_name += 1;
+            }
+            if let Some(regex) = member.regex() {
+                *fewer_regexes.entry(regex).or_default() += 1;
+            }
+        }
+        for (regex, count) in fewer_regexes {
+            let is_dropped = self.regexes.get(regex) == Some(&count)
+                && with.is_none_or(|member| member.regex() != Some(regex));
+            if is_dropped && let Some(resolved) = self.resolved.get(regex) {
+                for topic in &resolved.topics {
+                    fewer.entry(topic).or_default().by_regex += 1;
+                }
+            }
+        }
+        for (topic, fewer) in fewer {
+            if self.subscribers.get(topic).copied().unwrap_or_default() == fewer {
+                names.remove(topic);
+            }
+        }
+        names.extend(with.iter().flat_map(|member| member.topics.iter().map(String::as_str)));
+        names
+    }
+
+    /// Whether a member subscribes to a topic.
+    pub(super) fn subscribes(&self, member: &Member, topic: &str) -> bool {
+        let is_matched =
+            |regex| self.resolved.get(regex).is_some_and(|r: &Resolved| r.topics.contains(topic));
+        member.topics.contains(topic) || member.regex().is_some_and(is_matched)
+    }
+
+    /// The ids of the topics that a member subscribes to, as far as they exist.
+    pub(super) fn topic_ids(&self, member: &Member, topics: &dyn Topics) -> BTreeSet<Uuid> {
+        let resolved = member.regex().and_then(|regex| self.resolved.get(regex));
+        let names = member.topics.iter().chain(resolved.iter().flat_map(|resolved| &resolved.topics));
+        names.filter_map(|name| topics.id(name)).collect()
+    }
+
+    /// Counts a member's subscription, or no longer.
+    pub(super) fn count_subscription(&mut self, member: &Member, add: bool) {
+        for topic in &*member.topics {
+            self.count_topic(topic, add, |subscribers| &mut subscribers.by_name);
+        }
+        if let Some(regex) = member.regex.as_ref().filter(|regex| !regex.is_empty()) {
+            count(&mut self.regexes, regex, add);
+        }
+    }
+
+    /// Sets the topics that match a regular expression, or forgets them.
+    pub(super) fn set_resolved(&mut self, regex: Arc<str>, resolved: Option<Resolved>) {
+        let before = self.resolved.remove(&regex);
+        for topic in before.iter().flat_map(|resolved| &resolved.topics) {
+            self.count_topic(topic, false, |subscribers| &mut subscribers.by_regex);
+        }
+        for topic in resolved.iter().flat_map(|resolved| &resolved.topics) {
+            self.count_topic(topic, true, |subscribers| &mut subscribers.by_regex);
+        }
+        if let Some(resolved) = resolved {
+            self.resolved.insert(regex, resolved);
+        }
+    }
+
+    fn count_topic(&mut self, topic: &str, add: bool, which: impl Fn(&mut Subscribers) -> &mut usize) {
+        if !self.subscribers.contains_key(topic) {
+            if !add {
+                return;
+            }
+            self.subscribers.insert(topic.to_owned(), Subscribers::default());
+        }
+        let subscribers = self.subscribers.get_mut(topic).expect("it is there, or was just put there");
+        let count = which(subscribers);
+        *count = if add { *count + 1 } else { count.saturating_sub(1) };
+        if subscribers.is_nobody() {
+            self.subscribers.remove(topic);
+        }
+    }
+}
+
+/// Counts one more, or one less.
+pub(super) fn count<K: Ord + Clone>(counts: &mut BTreeMap<K, usize>, key: &K, add: bool) {
+    match counts.get_mut(key) {
+        Some(count) if add => *count += 1,
+        Some(count) if *count > 1 => *count -= 1,
+        Some(_) => drop(counts.remove(key)),
+        None if add => drop(counts.insert(key.clone(), 1)),
+        None => {}
+    }
+}

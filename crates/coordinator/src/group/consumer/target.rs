@@ -1,0 +1,129 @@
+//! The target assignment: computed for a group epoch by one of the server's assignors (`TargetAssignmentBuilder`).
+
+use super::super::assignor::{Assignment, GroupSpec, MemberSpec, ServerAssignor, TopicSpec};
+use super::super::record::CoordinatorRecord;
+use super::member::{Member, target_record};
+use super::{ConsumerGroup, Scene};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use thalweg_wire::Uuid;
+
+/// The target of a member, and the epoch that it is for.
+pub(super) struct Target {
+    pub(super) epoch: i32,
+    pub(super) of_member: Arc<Assignment>,
+}
+
+impl ConsumerGroup {
+    /// The target of a member at this group epoch. The assignment is computed if it is for an earlier epoch and
+    /// `group.consumer.assignment.interval.ms` have passed since; until then members go towards the last one. `member` is
+    /// the member as it will be, and `replaces` the id that its instance id had.
+    pub(super) fn target(
+        &self,
+        scene: &Scene<'_>,
+        epoch: i32,
+        member: &Member,
+        replaces: Option<&str>,
+        records: &mut Vec<CoordinatorRecord>,
+    ) -> Target {
+        let interval_ms = i64::from(scene.config.consumer.assignment_interval_ms);
+        let is_due = self.target_made_ms == 0
+            || interval_ms == 0
+            || scene.now.wall_ms >= self.target_made_ms.saturating_add(interval_ms)
+            // The clock was set back.
+            || scene.now.wall_ms < self.target_made_ms;
+        if self.target_epoch >= epoch || !is_due {
+            return self.last_target(member, replaces);
+        }
+        let of_member = self.compute(scene, epoch, member, replaces, records);
+        Target { epoch, of_member }
+    }
+
+    /// The member's part of the last assignment.
+    pub(super) fn last_target(&self, member: &Member, replaces: Option<&str>) -> Target {
+        Target { epoch: self.target_epoch, of_member: self.target_of(replaces.unwrap_or(&member.id)) }
+    }
+
+    fn compute(
+        &self,
+        scene: &Scene<'_>,
+        epoch: i32,
+        member: &Member,
+        replaces: Option<&str>,
+        records: &mut Vec<CoordinatorRecord>,
+    ) -> Arc<Assignment> {
+        let mut subscriptions = Subscriptions { group: self, scene, known: BTreeMap::new() };
+        let mut members: BTreeMap<Arc<str>, MemberSpec> = BTreeMap::new();
+        let others =
+            self.members.values().filter(|other| *other.id != *member.id && Some(&*other.id) != replaces);
+        for each in others.chain([member]) {
+            let had = if each.id == member.id { replaces.unwrap_or(&each.id) } else { &each.id };
+            members.insert(
+                each.id.clone(),
+                MemberSpec {
+                    instance_id: each.instance_id.clone(),
+                    topics: subscriptions.of(each),
+                    assigned: self
+                        .targets
+                        .get(had)
+                        .map(|target| Assignment::clone(target))
+                        .unwrap_or_default(),
+                },
+            );
+        }
+        let first = &members[&member.id].topics;
+        let homogeneous =
+            members.values().all(|spec| Arc::ptr_eq(&spec.topics, first) || spec.topics == *first);
+        let ids: BTreeSet<Uuid> = subscriptions.known.values().flat_map(|ids| ids.iter().copied()).collect();
+        let partitions = |id| Some((id, TopicSpec { partitions: scene.topics.partition_count(id)? }));
+        let topics: BTreeMap<Uuid, TopicSpec> = ids.into_iter().filter_map(partitions).collect();
+        let spec = GroupSpec { members: &members, homogeneous, topics: &topics };
+        let assignor = self.assignor(scene, member);
+        let mut assigned = assignor.assign(&spec);
+        tracing::info!(group = %self.id, epoch, assignor = assignor.name(), members = members.len(), "Computed a target assignment");
+        for (id, target) in &assigned {
+            if self.targets.get(id).is_none_or(|before| **before != *target) {
+                records.push(target_record(&self.id, id, target));
+            }
+        }
+        records.push(self.target_record(epoch, scene.now.wall_ms));
+        Arc::new(assigned.remove(&member.id).unwrap_or_default())
+    }
+
+    /// The assignor that most members ask for, or the broker's first.
+    fn assignor(&self, scene: &Scene<'_>, member: &Member) -> ServerAssignor {
+        let mut counts: BTreeMap<&str, usize> =
+            self.assignors.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+        if let Some(before) = self.members.get(&member.id).and_then(|before| before.assignor.as_deref())
+            && let Some(count) = counts.get_mut(before)
+        {
+            *count -= 1;
+        }
+        if let Some(name) = member.assignor.as_deref() {
+            *counts.entry(name).or_default() += 1;
+        }
+        let offered = &scene.config.consumer.assignors;
+        let wanted = counts.into_iter().filter(|(_, count)| *count > 0).max_by_key(|(_, count)| *count);
+        let wanted = wanted.and_then(|(name, _)| offered.iter().find(|assignor| assignor.name() == name));
+        wanted.or(offered.first()).copied().unwrap_or(ServerAssignor::Uniform)
+    }
+}
+
+/// What a member subscribes to: topics, and a regular expression.
+type Names<'a> = (Arc<BTreeSet<String>>, Option<&'a str>);
+
+/// The topic ids of members. Most members of a group subscribe to the same topics, and share them.
+struct Subscriptions<'a> {
+    group: &'a ConsumerGroup,
+    scene: &'a Scene<'a>,
+    known: BTreeMap<Names<'a>, Arc<BTreeSet<Uuid>>>,
+}
+
+impl<'a> Subscriptions<'a> {
+    fn of(&mut self, member: &'a Member) -> Arc<BTreeSet<Uuid>> {
+        let key = (member.topics.clone(), member.regex());
+        let (group, topics) = (self.group, self.scene.topics);
+        let ids = self.known.entry(key).or_insert_with(|| Arc::new(group.topic_ids(member, topics)));
+        ids.clone()
+    }
+}

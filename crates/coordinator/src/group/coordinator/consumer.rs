@@ -1,0 +1,143 @@
+//! ConsumerGroupHeartbeat and ConsumerGroupDescribe: checks the form of a request, before its group is asked.
+
+use super::super::answer::{Answer, ClientInfo};
+use super::super::consumer::{HeartbeatError, LEAVING, LEAVING_FOR_A_WHILE};
+use super::super::error::ViewError;
+use super::GroupCoordinator;
+use crate::driver::RequestError;
+use thalweg_hash::HashSet;
+use thalweg_net::answer_parts::AnswerRoom;
+use thalweg_wire::request::consumer_group_describe_response::DescribedGroup;
+use thalweg_wire::request::{
+    ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+};
+use thalweg_wire::{ErrorCode, Uuid};
+
+/// The most topics that a member may name, and partitions that it may report. Kafka has no such limit; a member's
+/// subscription is kept, and compared with each heartbeat that has one.
+const NAMES_MAX: usize = 100_000;
+
+impl GroupCoordinator {
+    /// ConsumerGroupHeartbeat, versions 0 and 1. From version 1 on members make their own ids.
+    pub async fn consumer_group_heartbeat(
+        &self,
+        client: &ClientInfo,
+        request: ConsumerGroupHeartbeatRequest,
+        version: i16,
+    ) -> ConsumerGroupHeartbeatResponse {
+        if let Err(error) = self.validate(&request, version) {
+            return error.response();
+        }
+        let unique = Uuid::random();
+        let asked = self.ask(&request.group_id, |shard, ticket, now| {
+            shard.consumer_heartbeat(client, &request, unique, ticket, now);
+        });
+        match asked.await {
+            Ok(Answer::ConsumerHeartbeat(response)) => response,
+            Ok(_) => HeartbeatError::from(RequestError::WrongAnswer).response(),
+            Err(error) => HeartbeatError::from(error).response(),
+        }
+    }
+
+    fn validate(&self, request: &ConsumerGroupHeartbeatRequest, version: i16) -> Result<(), HeartbeatError> {
+        let is_blank = |text: &str| text.trim().is_empty();
+        let is_blank_option = |text: &Option<String>| text.as_deref().is_some_and(is_blank);
+        let invalid = |reason| Err(HeartbeatError::Invalid(reason));
+        let epoch = request.member_epoch;
+        if (version >= 1 || epoch > 0 || epoch == LEAVING) && is_blank(&request.member_id) {
+            return invalid("MemberId is empty");
+        }
+        if is_blank(&request.group_id) {
+            return invalid("GroupId is empty");
+        }
+        if is_blank_option(&request.instance_id) {
+            return invalid("InstanceId is empty: it is null for a dynamic member");
+        }
+        if is_blank_option(&request.rack_id) {
+            return invalid("RackId is empty: it is null for a member without a rack");
+        }
+        if epoch == 0 {
+            if request.rebalance_timeout_ms == -1 {
+                return invalid("RebalanceTimeoutMs is missing in a request to join");
+            }
+            if request.topic_partitions.as_ref().is_none_or(|topics| !topics.is_empty()) {
+                return invalid("TopicPartitions is not empty in a request to join");
+            }
+            if request.subscribed_topic_names.is_none() && request.subscribed_topic_regex.is_none() {
+                return invalid(
+                    "SubscribedTopicNames and SubscribedTopicRegex are missing in a request to join",
+                );
+            }
+        } else if epoch == LEAVING_FOR_A_WHILE && request.instance_id.is_none() {
+            return invalid("InstanceId is missing in a request to leave for a while");
+        } else if epoch < LEAVING_FOR_A_WHILE {
+            return invalid("MemberEpoch is below -2");
+        }
+        let reported = request.topic_partitions.iter().flatten().map(|topic| 1 + topic.partitions.len());
+        let names = request.subscribed_topic_names.as_ref().map_or(0, Vec::len);
+        if names > NAMES_MAX || reported.sum::<usize>() > NAMES_MAX {
+            return invalid("The request names more than 100000 topics or partitions");
+        }
+        let offered = &self.config().consumer.assignors;
+        match &request.server_assignor {
+            Some(asked) if !offered.iter().any(|assignor| assignor.name() == asked) => {
+                let names: Vec<&str> = offered.iter().map(|assignor| assignor.name()).collect();
+                Err(HeartbeatError::UnsupportedAssignor { asked: asked.clone(), offered: names.join(", ") })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// ConsumerGroupDescribe, versions 0 and 1. Which operations a client may do on a group is not known here.
+    pub async fn consumer_group_describe(
+        &self,
+        request: ConsumerGroupDescribeRequest,
+        _version: i16,
+    ) -> ConsumerGroupDescribeResponse {
+        let mut response = ConsumerGroupDescribeResponse::default();
+        let (mut room, mut seen) = (AnswerRoom::default(), HashSet::default());
+        for id in request.group_ids {
+            // Kafka repeats repeated groups; clients do not notice the difference.
+            if !seen.insert(id.clone()) {
+                continue;
+            }
+            let error = |error: ErrorCode| DescribedGroup {
+                group_id: id.clone(),
+                error_code: error.code(),
+                ..DescribedGroup::default()
+            };
+            if id.is_empty() {
+                response.groups.push(error(ErrorCode::InvalidGroupId));
+                continue;
+            }
+            let ids = [id.clone()];
+            let asked = self.ask(&id, |shard, ticket, now| shard.describe_consumer_groups(&ids, ticket, now));
+            let described = match asked.await {
+                Ok(Answer::ConsumerDescribe(mut groups)) => groups.pop().ok_or(RequestError::WrongAnswer),
+                Ok(_) => Err(RequestError::WrongAnswer),
+                Err(error) => Err(error.into()),
+            };
+            response.groups.push(match described {
+                // The answer is full: a group is described completely or not at all.
+                Ok(group) if room.take(answer_bytes(&group)) => group,
+                Ok(_) => error(ViewError::AnswerFull.code()),
+                Err(failed) => error(failed.code()),
+            });
+        }
+        response
+    }
+}
+
+/// Size of a group and its members in an answer.
+fn answer_bytes(group: &DescribedGroup) -> usize {
+    let members = group.members.iter().map(|member| {
+        let topics =
+            member.assignment.topic_partitions.iter().chain(&member.target_assignment.topic_partitions);
+        let assigned = topics.map(|topic| 24 + topic.topic_name.len() + 4 * topic.partitions.len());
+        let subscribed = member.subscribed_topic_names.iter().map(|name| 4 + name.len());
+        let names = member.member_id.len() + member.client_id.len() + member.client_host.len();
+        64 + names + assigned.sum::<usize>() + subscribed.sum::<usize>()
+    });
+    64 + group.group_id.len() + members.sum::<usize>()
+}

@@ -1,0 +1,156 @@
+//! A group of any kind.
+
+use super::classic::{ClassicGroup, GroupState};
+use super::consumer::ConsumerGroup;
+use super::record::CoordinatorRecord;
+use super::timers::Timers;
+use thalweg_wire::request::list_groups_response::ListedGroup;
+
+/// A group.
+#[derive(Debug)]
+pub(super) enum Group {
+    /// Its members agree on an assignment among themselves.
+    Classic(Box<ClassicGroup>),
+    /// The coordinator assigns (KIP-848).
+    Consumer(Box<ConsumerGroup>),
+}
+
+impl From<ClassicGroup> for Group {
+    fn from(group: ClassicGroup) -> Group {
+        Group::Classic(Box::new(group))
+    }
+}
+
+impl From<ConsumerGroup> for Group {
+    fn from(group: ConsumerGroup) -> Group {
+        Group::Consumer(Box::new(group))
+    }
+}
+
+impl Group {
+    /// The classic group.
+    pub(super) fn classic(&self) -> Option<&ClassicGroup> {
+        match self {
+            Group::Classic(group) => Some(group),
+            Group::Consumer(_) => None,
+        }
+    }
+
+    /// The classic group, to be changed.
+    pub(super) fn classic_mut(&mut self) -> Option<&mut ClassicGroup> {
+        match self {
+            Group::Classic(group) => Some(group),
+            Group::Consumer(_) => None,
+        }
+    }
+
+    /// The consumer group.
+    pub(super) fn consumer(&self) -> Option<&ConsumerGroup> {
+        match self {
+            Group::Consumer(group) => Some(group),
+            Group::Classic(_) => None,
+        }
+    }
+
+    /// The consumer group, to be changed.
+    pub(super) fn consumer_mut(&mut self) -> Option<&mut ConsumerGroup> {
+        match self {
+            Group::Consumer(group) => Some(group),
+            Group::Classic(_) => None,
+        }
+    }
+
+    /// Kafka's name of its state.
+    pub(super) fn state_name(&self) -> &'static str {
+        match self {
+            Group::Classic(group) => group.state().name(),
+            Group::Consumer(group) => group.state().name(),
+        }
+    }
+
+    /// Kafka's name of its kind.
+    pub(super) fn kind_name(&self) -> &'static str {
+        match self {
+            Group::Classic(_) => "classic",
+            Group::Consumer(_) => "consumer",
+        }
+    }
+
+    /// How many members it has.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Group::Classic(group) => group.size(),
+            Group::Consumer(group) => group.size(),
+        }
+    }
+
+    /// Whether it has no members.
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Group::Classic(group) => group.state() == GroupState::Empty,
+            Group::Consumer(group) => group.size() == 0,
+        }
+    }
+
+    /// Whether it can be deleted once it has no offsets: it has no members, and none are joining.
+    pub(super) fn is_abandoned(&self) -> bool {
+        match self {
+            Group::Classic(group) => group.is_abandoned(),
+            Group::Consumer(group) => group.size() == 0,
+        }
+    }
+
+    /// Whether it is a group of consumers.
+    pub(super) fn is_of_consumers(&self) -> bool {
+        match self {
+            Group::Classic(group) => group.is_of_consumers(),
+            Group::Consumer(_) => true,
+        }
+    }
+
+    /// Whether its members read the topic.
+    pub(super) fn is_subscribed_to(&self, topic: &str) -> bool {
+        match self {
+            Group::Classic(group) => group.is_subscribed_to(topic),
+            Group::Consumer(group) => group.is_subscribed_to(topic),
+        }
+    }
+
+    /// From when an offset's retention counts; nothing, when offsets of the group do not expire now.
+    pub(super) fn retention_starts_ms(&self, commit_timestamp_ms: i64) -> Option<i64> {
+        match self {
+            Group::Classic(group) => group.retention_starts_ms(commit_timestamp_ms),
+            Group::Consumer(_) => Some(commit_timestamp_ms),
+        }
+    }
+
+    /// The group in a list.
+    pub(super) fn list(&self) -> ListedGroup {
+        match self {
+            Group::Classic(group) => group.list(),
+            Group::Consumer(group) => group.list(),
+        }
+    }
+
+    /// The records that delete it.
+    pub(super) fn tombstones(&self, id: &str, records: &mut Vec<CoordinatorRecord>) {
+        match self {
+            Group::Classic(_) => records.push(CoordinatorRecord::group_tombstone(id)),
+            Group::Consumer(group) => group.tombstones(records),
+        }
+    }
+
+    /// Drops its deadlines, and returns waiting requests, joins first.
+    pub(super) fn dissolve(
+        &mut self,
+        timers: &mut Timers,
+    ) -> (Vec<crate::driver::Ticket>, Vec<crate::driver::Ticket>) {
+        match self {
+            Group::Classic(group) => group.dissolve(timers),
+            Group::Consumer(group) => {
+                group.deadlines().clear(timers);
+                (Vec::new(), Vec::new())
+            }
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Consumer groups: heartbeats, requests of classic members, deadlines, and the records that the groups follow.
+
+use super::super::answer::{Answer, ClientInfo, join_error, sync_error};
+use super::super::assignor::ServerAssignor;
+use super::super::classic::{GroupState, Joining};
+use super::super::consumer::{Beat, ConsumerGroup, ConsumerRecord, HeartbeatError, LEAVING, Removal, Scene};
+use super::super::error::MembershipError;
+use super::super::kind::Group;
+use super::super::record::CoordinatorRecord;
+use super::super::timed::Timed;
+use super::super::timers::Timer;
+use super::write::After;
+use super::{Shard, Write, refuse_waiting};
+use crate::driver::{Moment, Ticket};
+use std::sync::Arc;
+use thalweg_wire::request::consumer_group_describe_response::DescribedGroup;
+use thalweg_wire::request::{
+    ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, HeartbeatRequest, HeartbeatResponse,
+    LeaveGroupRequest, LeaveGroupResponse, SyncGroupRequest,
+};
+use thalweg_wire::{ErrorCode, Uuid};
+
+impl Shard {
+    /// A ConsumerGroupHeartbeat request. `unique` is the id of a member that has none.
+    pub fn consumer_heartbeat(
+        &mut self,
+        client: &ClientInfo,
+        request: &ConsumerGroupHeartbeatRequest,
+        unique: Uuid,
+        ticket: Ticket,
+        now: Moment,
+    ) {
+        let decided = if request.member_epoch <= LEAVING {
+            self.consumer_leaves(request, now)
+        } else {
+            self.consumer_beats(client, request, unique, now)
+        };
+        match decided {
+            Ok((records, after, response)) => {
+                let answers = vec![(ticket, Answer::ConsumerHeartbeat(response))];
+                self.write_consumer(records, after, answers, now);
+            }
+            Err(error) => {
+                let answers = vec![(ticket, Answer::ConsumerHeartbeat(error.response()))];
+                self.release_after_writes(answers, now);
+            }
+        }
+    }
+
+    fn consumer_beats(
+        &mut self,
+        client: &ClientInfo,
+        request: &ConsumerGroupHeartbeatRequest,
+        unique: Uuid,
+        now: Moment,
+    ) -> Result<Decided, HeartbeatError> {
+        let made;
+        let member_id = match request.member_id.is_empty() {
+            true => {
+                made = unique.to_string();
+                made.as_str()
+            }
+            false => request.member_id.as_str(),
+        };
+        let beat = Beat { client, request, member_id };
+        let context = Arc::clone(&self.context);
+        let scene =
+            &mut Scene { now, config: &context.config, topics: &*context.topics, hashes: &mut self.hashes };
+        let id = request.group_id.as_str();
+        let slot = self.groups.get_key_value(id).and_then(|(id, slot)| Some((id, slot.latest()?)));
+        if let Some((id, Group::Consumer(group))) = slot {
+            let decision = group.heartbeat(scene, &beat)?;
+            return Ok((decision.records, After::Changes(id.clone(), decision.changes), decision.response));
+        }
+        let not_found = || HeartbeatError::NoGroup(id.to_owned());
+        if request.member_epoch != 0 {
+            return Err(not_found());
+        }
+        let mut records = Vec::new();
+        let mut changes = Vec::new();
+        let shared: Arc<str> = slot.map_or_else(|| id.into(), |(id, _)| id.clone());
+        let group = match slot {
+            Some((_, Group::Classic(classic))) if classic.state() != GroupState::Empty => {
+                let group = ConsumerGroup::of_classic(classic, &shared, scene)?;
+                records.push(CoordinatorRecord::group_tombstone(id));
+                group.to_records(&mut records);
+                changes = group.classic_sessions();
+                group
+            }
+            Some(_) => {
+                records.push(CoordinatorRecord::group_tombstone(id));
+                ConsumerGroup::new(shared.clone())
+            }
+            None => ConsumerGroup::new(shared.clone()),
+        };
+        let decision = group.heartbeat(scene, &beat)?;
+        records.extend(decision.records);
+        changes.extend(decision.changes);
+        self.dismiss_classic(&shared);
+        Ok((records, After::Changes(shared, changes), decision.response))
+    }
+
+    /// A classic group is about to be converted: the members that wait for a rebalance have to join again.
+    fn dismiss_classic(&mut self, id: &str) {
+        let classic = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::classic_mut);
+        if let Some(group) = classic {
+            let waiting = group.dissolve(&mut self.timers);
+            refuse_waiting(&mut self.released, waiting, MembershipError::RebalanceInProgress);
+        }
+    }
+
+    fn consumer_leaves(
+        &mut self,
+        request: &ConsumerGroupHeartbeatRequest,
+        now: Moment,
+    ) -> Result<Decided, HeartbeatError> {
+        let id = request.group_id.as_str();
+        let not_found = || HeartbeatError::NoGroup(id.to_owned());
+        let (id, group, mut scene) = self.consumer_group(id, now).ok_or_else(not_found)?;
+        let (removal, response) = group.leave(&mut scene, request)?;
+        let (records, after) = removed(id, removal);
+        Ok((records, after, response))
+    }
+
+    /// All that follows from the records of a consumer group.
+    #[cfg(test)]
+    pub(in super::super) fn consumer_picture(&self, id: &str) -> Option<String> {
+        self.group(id).and_then(Group::consumer).map(ConsumerGroup::picture)
+    }
+
+    /// Whether the name is a consumer group's.
+    pub(super) fn is_consumer_group(&self, id: &str) -> bool {
+        self.group(id).is_some_and(|group| group.consumer().is_some())
+    }
+
+    /// A consumer group, and what its decisions look at.
+    fn consumer_group(&mut self, id: &str, now: Moment) -> Option<(Arc<str>, &ConsumerGroup, Scene<'_>)> {
+        let (id, slot) = self.groups.get_key_value(id)?;
+        let group = slot.latest()?.consumer()?;
+        let (config, topics) = (&self.context.config, &*self.context.topics);
+        Some((id.clone(), group, Scene { now, config, topics, hashes: &mut self.hashes }))
+    }
+
+    /// Writes a group's records, and changes deadlines when they are written; at once, if there are none.
+    fn write_consumer(
+        &mut self,
+        records: Vec<CoordinatorRecord>,
+        after: After,
+        answers: Vec<(Ticket, Answer)>,
+        now: Moment,
+    ) {
+        if records.is_empty() {
+            self.after_write(after, now);
+            return self.release_after_writes(answers, now);
+        }
+        self.writes.push_back(Write {
+            records,
+            producer: None,
+            marker: None,
+            answers,
+            completion: None,
+            after: Some(after),
+            is_applied: true,
+        });
+    }
+
+    /// What follows when a group's records are in the log, and the group has followed them.
+    pub(super) fn after_write(&mut self, after: After, now: Moment) {
+        match after {
+            After::Changes(id, changes) => {
+                let group =
+                    self.groups.get_mut(&id).and_then(Timed::latest_mut).and_then(Group::consumer_mut);
+                let Some(group) = group else { return };
+                for (member, change) in changes {
+                    group.deadlines().change(&mut self.timers, now.monotonic_ms, &member, change);
+                }
+            }
+            After::Downgrade(id, downgrade) => {
+                // The record has the metadata of one protocol only; this group has all.
+                self.groups.entry(id.clone()).or_default().set(Some(Group::Classic(downgrade.group)));
+                let decided = self.with_group(&id, now, |group, cx| {
+                    group.start_sessions(cx.timers, cx.now.monotonic_ms);
+                    if downgrade.rebalances {
+                        group.prepare_rebalance(cx);
+                    }
+                });
+                if let Some(((), effects)) = decided {
+                    self.settle(effects, now);
+                }
+            }
+        }
+    }
+
+    /// A group follows a record. `at` is where the log acknowledges it, when readers must wait for that.
+    pub(super) fn apply_consumer(&mut self, record: ConsumerRecord, at: Option<i64>) {
+        let is_there = self.is_consumer_group(record.group());
+        if !is_there {
+            if record.is_tombstone() {
+                return;
+            }
+            self.make_consumer_group(record.group(), at);
+        }
+        let id = record.group().to_owned();
+        let slot = self.groups.get_mut(id.as_str()).expect("it is there, or was just made");
+        let group = slot.latest_mut().and_then(Group::consumer_mut).expect("it is a consumer group");
+        if !group.apply(record, &mut self.timers) {
+            self.remove_group(&id, at);
+        }
+    }
+
+    /// Makes a consumer group, in place of a classic group that has only offsets, or was left behind by a log that was
+    /// compacted.
+    fn make_consumer_group(&mut self, id: &str, at: Option<i64>) {
+        self.dismiss_classic(id);
+        let id: Arc<str> = match self.groups.get_key_value(id) {
+            Some((id, _)) => id.clone(),
+            None => id.into(),
+        };
+        let slot = self.groups.entry(id.clone()).or_default();
+        let group = Some(ConsumerGroup::new(id.clone()).into());
+        match at {
+            Some(at) => {
+                slot.change(group);
+                self.unacknowledged_groups.push_back((at, id));
+            }
+            None => drop(slot.set(group)),
+        }
+    }
+
+    /// The log is replayed: members have a whole session to be heard of, and the whole time to revoke partitions.
+    pub(super) fn start_consumer_sessions(&mut self, id: &str, now: Moment) {
+        let Some((id, group, scene)) = self.consumer_group(id, now) else { return };
+        let changes = group.deadlines_at_start(scene.config.consumer.session_timeout_ms);
+        self.after_write(After::Changes(id, changes), now);
+    }
+
+    /// A deadline of a member is over.
+    pub(super) fn consumer_deadline_over(&mut self, id: &str, timer: Timer, now: Moment) {
+        let context = Arc::clone(&self.context);
+        let scene =
+            &mut Scene { now, config: &context.config, topics: &*context.topics, hashes: &mut self.hashes };
+        let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::consumer_mut);
+        let removal = group.and_then(|group| group.deadline_over(scene, &mut self.timers, timer));
+        if let Some(removal) = removal {
+            let (records, after) = removed(id.into(), removal);
+            self.write_consumer(records, after, Vec::new(), now);
+        }
+    }
+
+    /// Topics have changed: groups that subscribe to them look at them again with their next heartbeat.
+    pub fn topics_changed(&mut self, topics: &[String]) {
+        for topic in topics {
+            self.hashes.forget(topic);
+        }
+        for group in self.groups.values_mut().filter_map(Timed::latest_mut).filter_map(Group::consumer_mut) {
+            if topics.iter().any(|topic| group.is_subscribed_to(topic)) {
+                group.refresh_topics();
+            }
+        }
+    }
+
+    /// Consumer groups in detail, as they are when all that was decided is acknowledged.
+    pub fn describe_consumer_groups(&mut self, ids: &[String], ticket: Ticket, now: Moment) {
+        let (config, topics) = (&self.context.config.consumer, &*self.context.topics);
+        let assignor = config.assignors.first().copied().unwrap_or(ServerAssignor::Uniform);
+        let describe = |id: &String| match self.group(id).and_then(Group::consumer) {
+            Some(group) => group.describe(assignor, topics),
+            None => DescribedGroup {
+                group_id: id.clone(),
+                error_code: ErrorCode::GroupIdNotFound.code(),
+                error_message: Some(format!("There is no consumer group {id}")),
+                ..DescribedGroup::default()
+            },
+        };
+        let described = ids.iter().map(describe).collect();
+        self.release_after_writes(vec![(ticket, Answer::ConsumerDescribe(described))], now);
+    }
+
+    /// A JoinGroup request to a consumer group.
+    pub(super) fn join_consumer_group(&mut self, joining: &Joining<'_>, now: Moment) {
+        let request = joining.request;
+        let (id, group, mut scene) =
+            self.consumer_group(&request.group_id, now).expect("it is a consumer group");
+        match group.join_classic(&mut scene, joining, &joining.unique.to_string()) {
+            Ok(joined) => {
+                let after = match joined.downgrade {
+                    Some(downgrade) => After::Downgrade(id, downgrade),
+                    None => After::Changes(id, joined.changes),
+                };
+                let answers = vec![(joining.ticket, Answer::JoinGroup(joined.response))];
+                self.write_consumer(joined.records, after, answers, now);
+            }
+            Err(error) => {
+                let refusal = Answer::JoinGroup(join_error(&request.member_id, error));
+                self.release_after_writes(vec![(joining.ticket, refusal)], now);
+            }
+        }
+    }
+
+    /// A SyncGroup request to a consumer group.
+    pub(super) fn sync_consumer_group(&mut self, request: &SyncGroupRequest, ticket: Ticket, now: Moment) {
+        let (id, group, scene) = self.consumer_group(&request.group_id, now).expect("it is a consumer group");
+        let (result, changes) = group.sync_classic(request, scene.topics);
+        self.after_write(After::Changes(id, changes), now);
+        let answer = Answer::SyncGroup(result.unwrap_or_else(sync_error));
+        self.release_after_writes(vec![(ticket, answer)], now);
+    }
+
+    /// A Heartbeat request to a consumer group.
+    pub(super) fn heartbeat_consumer_group(
+        &mut self,
+        request: &HeartbeatRequest,
+        ticket: Ticket,
+        now: Moment,
+    ) {
+        let (id, group, _) = self.consumer_group(&request.group_id, now).expect("it is a consumer group");
+        let (result, changes) = group.heartbeat_classic(request);
+        self.after_write(After::Changes(id, changes), now);
+        let error_code = result.err().map_or(ErrorCode::None, MembershipError::code).code();
+        let response = HeartbeatResponse { error_code, ..HeartbeatResponse::default() };
+        self.release_after_writes(vec![(ticket, Answer::Heartbeat(response))], now);
+    }
+
+    /// A LeaveGroup request to a consumer group.
+    pub(super) fn leave_consumer_group(&mut self, request: &LeaveGroupRequest, ticket: Ticket, now: Moment) {
+        let (id, group, mut scene) =
+            self.consumer_group(&request.group_id, now).expect("it is a consumer group");
+        let (removal, members) = group.leave_classic(&mut scene, &request.members);
+        let (records, after) = removed(id, removal);
+        let response = LeaveGroupResponse { members, ..LeaveGroupResponse::default() };
+        self.write_consumer(records, after, vec![(ticket, Answer::LeaveGroup(response))], now);
+    }
+}
+
+type Decided = (Vec<CoordinatorRecord>, After, ConsumerGroupHeartbeatResponse);
+
+fn removed(id: Arc<str>, removal: Removal) -> (Vec<CoordinatorRecord>, After) {
+    let after = match removal.downgrade {
+        Some(downgrade) => After::Downgrade(id, downgrade),
+        None => After::Changes(id, Vec::new()),
+    };
+    (removal.records, after)
+}
