@@ -37,18 +37,26 @@ pub struct GroupConfig {
 /// How consumer groups behave. Each field names the property it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsumerGroupConfig {
-    /// `group.consumer.session.timeout.ms`.
-    pub session_timeout_ms: i32,
-    /// `group.consumer.heartbeat.interval.ms`.
-    pub heartbeat_interval_ms: i32,
+    /// What each group may have its own of.
+    pub times: ConsumerGroupTimes,
     /// `group.consumer.max.size`: members of one group.
     pub group_size_max: usize,
     /// `group.consumer.assignors`, the default first.
     pub assignors: Vec<ServerAssignor>,
-    /// `group.consumer.assignment.interval.ms`: from one target assignment to the next.
-    pub assignment_interval_ms: i32,
     /// `group.consumer.migration.policy`.
     pub migration: Migration,
+}
+
+/// The timeouts and intervals of a consumer group, which change while the broker runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConsumerGroupTimes {
+    /// `group.consumer.session.timeout.ms`, or the group's `consumer.session.timeout.ms`.
+    pub session_timeout_ms: i32,
+    /// `group.consumer.heartbeat.interval.ms`, or the group's `consumer.heartbeat.interval.ms`.
+    pub heartbeat_interval_ms: i32,
+    /// `group.consumer.assignment.interval.ms`, or the group's `consumer.assignment.interval.ms`: from one target
+    /// assignment to the next.
+    pub assignment_interval_ms: i32,
 }
 
 /// Which way groups with members may change their protocol.
@@ -104,11 +112,13 @@ impl From<&ConsumerGroupKeys> for ConsumerGroupConfig {
     fn from(groups: &ConsumerGroupKeys) -> ConsumerGroupConfig {
         let known = groups.assignors.iter().filter_map(|name| ServerAssignor::by_name(name)).collect();
         ConsumerGroupConfig {
-            session_timeout_ms: groups.session_timeout_ms,
-            heartbeat_interval_ms: groups.heartbeat_interval_ms,
+            times: ConsumerGroupTimes {
+                session_timeout_ms: groups.session_timeout_ms,
+                heartbeat_interval_ms: groups.heartbeat_interval_ms,
+                assignment_interval_ms: groups.assignment_interval_ms,
+            },
             group_size_max: groups.max_size,
             assignors: known,
-            assignment_interval_ms: groups.assignment_interval_ms,
             migration: Migration::of_policy(&groups.migration_policy),
         }
     }

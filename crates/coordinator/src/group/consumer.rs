@@ -42,7 +42,7 @@ pub(super) use migration::Downgrade;
 pub use record::ConsumerRecord;
 
 use super::assignor::Assignment;
-use super::config::GroupConfig;
+use super::config::{ConsumerGroupTimes, GroupConfig};
 use super::error::MembershipError;
 use super::record::CoordinatorRecord;
 use super::topics::Topics;
@@ -87,6 +87,8 @@ impl ConsumerGroupState {
 pub(super) struct Scene<'a> {
     pub(super) now: Moment,
     pub(super) config: &'a GroupConfig,
+    /// The group's.
+    pub(super) times: ConsumerGroupTimes,
     pub(super) topics: &'a dyn Topics,
     pub(super) hashes: &'a mut TopicHashes,
 }

@@ -8,7 +8,7 @@ mod membership;
 mod offsets;
 
 use super::answer::Answer;
-use super::config::GroupConfig;
+use super::config::{ConsumerGroupTimes, GroupConfig};
 use super::shard::{EndOfTransaction, GroupFigures, Shard, ShardContext};
 use super::topics::{DeletedTopic, Topics};
 use crate::driver::{
@@ -16,6 +16,7 @@ use crate::driver::{
 };
 use std::fmt;
 use std::sync::Arc;
+use thalweg_hash::HashMap;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::PartitionIndex;
@@ -44,7 +45,9 @@ impl GroupCoordinator {
         clock: Clock,
         disk: Disk,
     ) -> GroupCoordinator {
-        GroupCoordinator { shards: Shards::new(Arc::new(ShardContext { config, topics }), log, clock, disk) }
+        GroupCoordinator {
+            shards: Shards::new(Arc::new(ShardContext::new(config, topics)), log, clock, disk),
+        }
     }
 
     /// The partition of `__consumer_offsets` that a group belongs to. The topic counts, and not the setting, which
@@ -92,10 +95,21 @@ impl GroupCoordinator {
 
     /// Topics were created or deleted, or have other partitions or racks: consumer groups that subscribe to them look at
     /// them again.
-    pub fn on_topics_changed(&self, topics: &[String]) {
+    /// `are_some_new` says whether one was created.
+    pub fn on_topics_changed(&self, topics: &[String], are_some_new: bool) {
         for cell in self.shards.all() {
-            cell.turn(|shard, _| shard.topics_changed(topics));
+            cell.turn(|shard, _| shard.topics_changed(topics, are_some_new));
         }
+    }
+
+    /// Sets the times of consumer groups: the broker's, and those of groups that have their own. They take effect with the
+    /// next heartbeat of a member.
+    pub fn set_consumer_group_times(
+        &self,
+        default: ConsumerGroupTimes,
+        by_group: HashMap<String, ConsumerGroupTimes>,
+    ) {
+        self.shards.shared().set_times(default, by_group);
     }
 
     fn config(&self) -> &GroupConfig {

@@ -40,7 +40,7 @@ mod timers;
 mod topics;
 
 pub use answer::{Answer, ClientInfo};
-pub use config::{ConsumerGroupConfig, GroupConfig, Migration};
+pub use config::{ConsumerGroupConfig, ConsumerGroupTimes, GroupConfig, Migration};
 pub use consumer::ConsumerRecord;
 pub use coordinator::GroupCoordinator;
 pub use offsets::{OffsetAndMetadata, TransactionOutcome};

@@ -18,7 +18,7 @@ pub use write::{EndOfTransaction, TransactionalProducer, Write};
 
 use super::answer::{Answer, join_error, sync_error};
 use super::classic::ClassicGroup;
-use super::config::GroupConfig;
+use super::config::{ConsumerGroupTimes, GroupConfig};
 use super::consumer::{ConsumerGroup, TopicHashes};
 use super::effects::{Completion, Context, Effects};
 use super::error::MembershipError;
@@ -30,6 +30,7 @@ use super::timers::Timers;
 use super::topics::Topics;
 use crate::driver::{self, AppendAs, Cell, Moment, ReplayError, Ticket, WriteError};
 use bytes::Bytes;
+use parking_lot::RwLock;
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
@@ -51,6 +52,41 @@ pub struct ShardContext {
     pub config: GroupConfig,
     /// The cluster's topics.
     pub topics: Arc<dyn Topics>,
+    times: RwLock<Times>,
+}
+
+/// The times of consumer groups.
+#[derive(Debug)]
+struct Times {
+    default: ConsumerGroupTimes,
+    /// Of groups that have their own.
+    by_group: HashMap<String, ConsumerGroupTimes>,
+}
+
+impl ShardContext {
+    /// With these settings, until others are set.
+    pub fn new(config: GroupConfig, topics: Arc<dyn Topics>) -> ShardContext {
+        let times = Times { default: config.consumer.times, by_group: HashMap::default() };
+        ShardContext { config, topics, times: RwLock::new(times) }
+    }
+
+    /// The times of a consumer group.
+    pub(super) fn times(&self, group: &str) -> ConsumerGroupTimes {
+        let times = self.times.read();
+        if times.by_group.is_empty() {
+            return times.default;
+        }
+        times.by_group.get(group).copied().unwrap_or(times.default)
+    }
+
+    /// Sets the times of consumer groups: the broker's, and those of groups that have their own.
+    pub(super) fn set_times(
+        &self,
+        default: ConsumerGroupTimes,
+        by_group: HashMap<String, ConsumerGroupTimes>,
+    ) {
+        *self.times.write() = Times { default, by_group };
+    }
 }
 
 impl fmt::Debug for ShardContext {

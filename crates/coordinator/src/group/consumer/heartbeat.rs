@@ -81,11 +81,11 @@ impl ConsumerGroup {
         let response = ConsumerGroupHeartbeatResponse {
             member_id: Some(member.id.to_string()),
             member_epoch: member.epoch,
-            heartbeat_interval_ms: scene.config.consumer.heartbeat_interval_ms,
+            heartbeat_interval_ms: scene.times.heartbeat_interval_ms,
             assignment: shows.then(|| answer(&member.assigned)),
             ..ConsumerGroupHeartbeatResponse::default()
         };
-        let session = Change::Session(scene.config.consumer.session_timeout_ms);
+        let session = Change::Session(scene.times.session_timeout_ms);
         let changes = step.change.into_iter().chain([session]).map(|change| (member.id.clone(), change));
         Ok(Decision { records, response, changes: changes.collect() })
     }

@@ -26,7 +26,7 @@ impl ConsumerGroup {
         replaces: Option<&str>,
         records: &mut Vec<CoordinatorRecord>,
     ) -> Target {
-        let interval_ms = i64::from(scene.config.consumer.assignment_interval_ms);
+        let interval_ms = i64::from(scene.times.assignment_interval_ms);
         let is_due = self.target_made_ms == 0
             || interval_ms == 0
             || scene.now.wall_ms >= self.target_made_ms.saturating_add(interval_ms)

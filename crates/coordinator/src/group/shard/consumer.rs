@@ -64,8 +64,13 @@ impl Shard {
         };
         let beat = Beat { client, request, member_id };
         let context = Arc::clone(&self.context);
-        let scene =
-            &mut Scene { now, config: &context.config, topics: &*context.topics, hashes: &mut self.hashes };
+        let scene = &mut Scene {
+            now,
+            config: &context.config,
+            times: context.times(&request.group_id),
+            topics: &*context.topics,
+            hashes: &mut self.hashes,
+        };
         let id = request.group_id.as_str();
         let slot = self.groups.get_key_value(id).and_then(|(id, slot)| Some((id, slot.latest()?)));
         if let Some((id, Group::Consumer(group))) = slot {
@@ -138,7 +143,8 @@ impl Shard {
         let (id, slot) = self.groups.get_key_value(id)?;
         let group = slot.latest()?.consumer()?;
         let (config, topics) = (&self.context.config, &*self.context.topics);
-        Some((id.clone(), group, Scene { now, config, topics, hashes: &mut self.hashes }))
+        let (times, hashes) = (self.context.times(id), &mut self.hashes);
+        Some((id.clone(), group, Scene { now, config, times, topics, hashes }))
     }
 
     /// Writes a group's records, and changes deadlines when they are written; at once, if there are none.
@@ -230,15 +236,20 @@ impl Shard {
     /// The log is replayed: members have a whole session to be heard of, and the whole time to revoke partitions.
     pub(super) fn start_consumer_sessions(&mut self, id: &str, now: Moment) {
         let Some((id, group, scene)) = self.consumer_group(id, now) else { return };
-        let changes = group.deadlines_at_start(scene.config.consumer.session_timeout_ms);
+        let changes = group.deadlines_at_start(scene.times.session_timeout_ms);
         self.after_write(After::Changes(id, changes), now);
     }
 
     /// A deadline of a member is over.
     pub(super) fn consumer_deadline_over(&mut self, id: &str, timer: Timer, now: Moment) {
         let context = Arc::clone(&self.context);
-        let scene =
-            &mut Scene { now, config: &context.config, topics: &*context.topics, hashes: &mut self.hashes };
+        let scene = &mut Scene {
+            now,
+            config: &context.config,
+            times: context.times(id),
+            topics: &*context.topics,
+            hashes: &mut self.hashes,
+        };
         let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::consumer_mut);
         let removal = group.and_then(|group| group.deadline_over(scene, &mut self.timers, timer));
         if let Some(removal) = removal {
@@ -248,7 +259,7 @@ impl Shard {
     }
 
     /// Topics have changed: groups that subscribe to them look at them again with their next heartbeat.
-    pub fn topics_changed(&mut self, topics: &[String]) {
+    pub fn topics_changed(&mut self, topics: &[String], _are_some_new: bool) {
         for topic in topics {
             self.hashes.forget(topic);
         }

@@ -312,7 +312,7 @@ fn epochs_of_another_time_are_fenced() {
     assert_eq!(h.beat_error(&elsewhere), ErrorCode::GroupIdNotFound);
     // The answer with the new epoch may have been lost: one epoch back is fine, with no more than it was assigned.
     h.topics.set("t", 7, 3);
-    h.shard.topics_changed(&["t".to_owned()]);
+    h.shard.topics_changed(&["t".to_owned()], true);
     h.advance(1_000);
     let lost = h.request_beat(&a.request());
     assert_eq!(lost.member_epoch, 3);
@@ -327,7 +327,7 @@ fn new_partitions_and_deleted_topics_change_the_assignment() {
     h.beat(&mut a);
     assert_eq!(a.owned, all(0..1));
     let changed = |h: &mut Harness, name: &str| {
-        h.shard.topics_changed(&[name.to_owned()]);
+        h.shard.topics_changed(&[name.to_owned()], true);
         h.advance(1_000);
     };
     h.topics.set("t", 7, 3);
@@ -449,7 +449,7 @@ fn offsets_are_committed_by_members_at_their_epoch() {
     assert_eq!(commit(&mut h, "", -1, 0, 9), ErrorCode::UnknownMemberId, "the group has members");
     // A partition that stays with the member may be committed by the epoch before.
     h.topics.set("t", 7, 3);
-    h.shard.topics_changed(&["t".to_owned()]);
+    h.shard.topics_changed(&["t".to_owned()], true);
     h.advance(1_000);
     h.beat(&mut a);
     assert_eq!(a.epoch, 3);
@@ -533,7 +533,7 @@ fn a_write_that_fails_leaves_the_group_as_it_was() {
     let before = h.shard.consumer_picture(GROUP);
     h.refuses = Some(crate::driver::WriteError::TooFewReplicas);
     h.topics.set("t", 7, 3);
-    h.shard.topics_changed(&["t".to_owned()]);
+    h.shard.topics_changed(&["t".to_owned()], true);
     assert_eq!(h.beat_error(&a.request()), ErrorCode::CoordinatorNotAvailable);
     assert_eq!(h.shard.consumer_picture(GROUP), before);
     h.refuses = None;

@@ -111,7 +111,7 @@ impl History {
                     true => self.h.topics.delete(name),
                     false => self.h.topics.set(name, id, self.rng.random_range(1..12)),
                 }
-                self.h.shard.topics_changed(&[name.to_owned()]);
+                self.h.shard.topics_changed(&[name.to_owned()], true);
             }
             22..26 => {
                 let names = TOPICS.iter().filter(|_| self.rng.random_bool(0.6));
@@ -198,7 +198,7 @@ impl History {
         while self.h.acknowledge() {}
         for (name, id) in TOPICS {
             self.h.topics.set(name, id, 5);
-            self.h.shard.topics_changed(&[name.to_owned()]);
+            self.h.shard.topics_changed(&[name.to_owned()], true);
         }
         for _ in 0..2 * SESSION_MS / 1_000 {
             for index in 0..self.clients.len() {

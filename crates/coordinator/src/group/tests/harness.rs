@@ -67,7 +67,7 @@ impl Topics for TestTopics {
 }
 
 pub(super) fn context() -> Arc<ShardContext> {
-    Arc::new(ShardContext { config: GroupConfig::default(), topics: Arc::new(TestTopics::default()) })
+    Arc::new(ShardContext::new(GroupConfig::default(), Arc::new(TestTopics::default())))
 }
 
 pub(super) struct Harness {
@@ -98,7 +98,7 @@ impl Harness {
 
     pub(super) fn with(config: GroupConfig) -> Harness {
         let topics = Arc::new(TestTopics::default());
-        let context = Arc::new(ShardContext { config, topics: topics.clone() });
+        let context = Arc::new(ShardContext::new(config, topics.clone()));
         let now_ms = 1_000_000;
         let shard = Shard::new(&context, 0, moment(now_ms));
         Harness {
