@@ -293,7 +293,28 @@ impl Publisher {
         if !deleted.is_empty() {
             groups.on_topics_deleted(&deleted);
         }
+        let changed = changed_topics(delta);
+        if !changed.is_empty() {
+            groups.on_topics_changed(&changed, delta.created_topics().next().is_some());
+        }
     }
+}
+
+/// The names of topics that are new or gone, or have other partitions or replicas.
+fn changed_topics(delta: &Delta) -> Vec<String> {
+    let (base, image) = (delta.base().topics(), delta.image().topics());
+    let is_changed = |id: &Uuid, touched: &std::collections::BTreeSet<PartitionIndex>| {
+        let Some(before) = base.get_by_id(*id) else { return true };
+        let Some(after) = image.get_by_id(*id) else { return true };
+        touched.iter().any(|index| match (before.partition(*index), after.partition(*index)) {
+            (Some(before), Some(after)) => before.replicas != after.replicas,
+            _ => true,
+        })
+    };
+    let changes = &delta.changes().changed_topics;
+    let changed = changes.iter().filter(|(id, touched)| is_changed(id, touched));
+    let changed = changed.filter_map(|(id, _)| image.get_by_id(*id));
+    changed.chain(delta.deleted_topics()).map(|topic| topic.name.to_string()).collect()
 }
 
 impl ImageListener for Publisher {

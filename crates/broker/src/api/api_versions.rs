@@ -6,7 +6,7 @@
 //! (KAFKA-18659).
 
 use super::forward::served_with_controller;
-use super::{Api, Call, SERVED};
+use super::{Api, Call, SERVED, consumer_groups};
 use crate::broker::Broker;
 use thalweg_metadata::feature::KRAFT_VERSION;
 use thalweg_net::{Frame, Reply, Software};
@@ -32,7 +32,7 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
     let registered = image.broker(broker.node_id).map(|registration| registration.features.clone());
     ApiVersionsResponse {
         error_code: ErrorCode::None.code(),
-        api_keys: api_keys(|api| served_with_controller(broker, api)),
+        api_keys: api_keys(broker, |api| served_with_controller(broker, api)),
         throttle_time_ms: 0,
         // Java clients before 4.0 fail on a feature whose first level is 0, so it is left out below version 4.
         supported_features: registered
@@ -61,7 +61,7 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
 pub fn unsupported(broker: &Broker, correlation_id: i32) -> Reply {
     let response = ApiVersionsResponse {
         error_code: ErrorCode::UnsupportedVersion.code(),
-        api_keys: api_keys(|api| Some((api.min, api.last(broker)))),
+        api_keys: api_keys(broker, |api| Some((api.min, api.last(broker)))),
         ..Default::default()
     };
     match encode_response(&response, ApiKey::ApiVersions, 0, correlation_id) {
@@ -70,8 +70,12 @@ pub fn unsupported(broker: &Broker, correlation_id: i32) -> Reply {
     }
 }
 
-fn api_keys(range: impl Fn(&Api) -> Option<(i16, i16)>) -> Vec<ApiVersion> {
+fn api_keys(broker: &Broker, range: impl Fn(&Api) -> Option<(i16, i16)>) -> Vec<ApiVersion> {
+    let serves_consumer_groups = consumer_groups::are_served(broker);
     let version = |api: &Api| {
+        if consumer_groups::is_of_consumer_groups(api.key) && !serves_consumer_groups {
+            return None;
+        }
         let (min, max_version) = range(api)?;
         let min_version = if api.key == ApiKey::Produce { 0 } else { min };
         Some(ApiVersion { api_key: api.key as i16, min_version, max_version })

@@ -72,6 +72,9 @@ fn differs(api: &Api) -> &'static str {
             "advertised from version 0, which is refused, as Kafka does for librdkafka; with `thalweg.produce.validation=header` malformed records under a valid CRC are stored, which Kafka refuses"
         }
         ApiKey::FindCoordinator => "groups and transactions: share groups are not served yet",
+        ApiKey::ConsumerGroupHeartbeat | ApiKey::ConsumerGroupDescribe => {
+            "for groups with `group.version` 1, which is not served yet: left out of ApiVersions, and UNSUPPORTED_VERSION"
+        }
         ApiKey::InitProducerId => "version 6 if `unstable.api.versions.enable` is on",
         ApiKey::ListOffsets => "no tiered storage; CORRUPT_MESSAGE if the search meets unreadable records",
         ApiKey::DeleteRecords => "deleted records stay deleted after a crash",
@@ -90,9 +93,6 @@ fn differs(api: &Api) -> &'static str {
 /// Why an API of Kafka's brokers is not served.
 fn missing(key: ApiKey) -> &'static str {
     match key {
-        ApiKey::ConsumerGroupHeartbeat | ApiKey::ConsumerGroupDescribe => {
-            "the consumer group protocol of KIP-848 is not served yet; classic groups are"
-        }
         ApiKey::ShareGroupHeartbeat
         | ApiKey::ShareGroupDescribe
         | ApiKey::ShareFetch

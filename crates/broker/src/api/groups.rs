@@ -21,7 +21,7 @@ pub(super) fn client(call: &Call) -> ClientInfo {
 }
 
 /// Whether the client may be a member of the group.
-fn may_join(call: &Call, group: &str) -> bool {
+pub(super) fn may_join(call: &Call, group: &str) -> bool {
     call.permissions.may(Operation::Read, ResourceType::Group, group)
 }
 

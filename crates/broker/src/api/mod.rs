@@ -11,6 +11,7 @@ mod alter_configs;
 mod alter_replica_log_dirs;
 mod api_versions;
 mod auto_create;
+mod consumer_groups;
 mod delegation_tokens;
 mod delete_records;
 mod describe_client_quotas;
@@ -300,6 +301,10 @@ pub const SERVED: &[Api] = &[
     api(ApiKey::ListTransactions, 0, 2, ByResource, |b, c, d| {
         now::<ListTransactionsRequest>(b, c, d, transactions::list)
     }),
+    api(ApiKey::ConsumerGroupHeartbeat, 0, 1, ByResource, |b, c, d| {
+        later(b, c, d, consumer_groups::heartbeat)
+    }),
+    api(ApiKey::ConsumerGroupDescribe, 0, 1, ByResource, |b, c, d| later(b, c, d, consumer_groups::describe)),
     api(ApiKey::GetTelemetrySubscriptions, 0, 0, Open, |b, c, d| {
         now::<GetTelemetrySubscriptionsRequest>(b, c, d, telemetry::subscriptions)
     }),

@@ -19,7 +19,7 @@ pub(super) fn set(response: &mut dyn Any, ms: i32) {
     }
     each! {
         AddOffsetsToTxnResponse AddPartitionsToTxnResponse AlterConfigsResponse AlterReplicaLogDirsResponse
-        ApiVersionsResponse CreateAclsResponse DeleteAclsResponse DeleteGroupsResponse DeleteRecordsResponse
+        ApiVersionsResponse ConsumerGroupDescribeResponse ConsumerGroupHeartbeatResponse CreateAclsResponse DeleteAclsResponse DeleteGroupsResponse DeleteRecordsResponse
         DescribeAclsResponse DescribeClientQuotasResponse DescribeClusterResponse DescribeConfigsResponse
         DescribeGroupsResponse DescribeLogDirsResponse DescribeProducersResponse
         DescribeTopicPartitionsResponse DescribeTransactionsResponse DescribeUserScramCredentialsResponse

@@ -3,9 +3,9 @@
 
 use std::any::Any;
 use thalweg_wire::request::{
-    FindCoordinatorResponse, HeartbeatResponse, InitProducerIdResponse, JoinGroupResponse,
-    LeaveGroupResponse, ListGroupsResponse, ListOffsetsResponse, MetadataResponse, OffsetCommitResponse,
-    OffsetFetchResponse, SyncGroupResponse,
+    ConsumerGroupHeartbeatResponse, FindCoordinatorResponse, HeartbeatResponse, InitProducerIdResponse,
+    JoinGroupResponse, LeaveGroupResponse, ListGroupsResponse, ListOffsetsResponse, MetadataResponse,
+    OffsetCommitResponse, OffsetFetchResponse, SyncGroupResponse,
 };
 
 /// Hands every error in an answer to `count`; none for an answer of another API.
@@ -23,7 +23,7 @@ pub(super) fn each(response: &dyn Any, mut count: impl FnMut(i16)) {
         };
     }
     whole! {
-        HeartbeatResponse JoinGroupResponse SyncGroupResponse LeaveGroupResponse InitProducerIdResponse ListGroupsResponse
+        ConsumerGroupHeartbeatResponse HeartbeatResponse JoinGroupResponse SyncGroupResponse LeaveGroupResponse InitProducerIdResponse ListGroupsResponse
     }
     if let Some(response) = response.downcast_ref::<MetadataResponse>() {
         response.topics.iter().for_each(|topic| tell(topic.error_code));
