@@ -9,6 +9,7 @@ use crate::broker::Broker;
 use crate::connection_limits;
 use std::sync::Arc;
 use thalweg_config::{BrokerConfig, EffectiveTopicConfig};
+use thalweg_coordinator::group::ConsumerGroupTimes;
 use thalweg_log::LogConfig;
 use thalweg_metadata::{ConfigResource, ConfigResourceKind, Image};
 use thalweg_replica::partition::Topic;
@@ -25,15 +26,15 @@ pub fn topic_config(
 /// Applies the changes.
 pub fn apply<'a>(broker: &Broker, image: &Image, changed: impl Iterator<Item = &'a ConfigResource>) {
     let (own, all) = (ConfigResource::broker(broker.node_id), ConfigResource::brokers());
-    let (mut of_broker, mut of_clients, mut topics) = (false, false, Vec::new());
+    let (mut of_broker, mut of_groups, mut of_clients, mut topics) = (false, false, false, Vec::new());
     for resource in changed {
         match resource.kind {
             ConfigResourceKind::Topic => topics.push(resource.name.as_str()),
             ConfigResourceKind::Broker => of_broker |= *resource == own || *resource == all,
+            ConfigResourceKind::Group => of_groups = true,
             ConfigResourceKind::ClientMetrics => of_clients = true,
-            // Settings of groups are read from the image when needed; loggers are not in it.
-            ConfigResourceKind::Group | ConfigResourceKind::BrokerLogger | ConfigResourceKind::Unknown(_) => {
-            }
+            // Loggers are not in the image.
+            ConfigResourceKind::BrokerLogger | ConfigResourceKind::Unknown(_) => {}
         }
     }
     if of_clients {
@@ -47,14 +48,34 @@ pub fn apply<'a>(broker: &Broker, image: &Image, changed: impl Iterator<Item = &
         }
         broker.secured.apply(&config);
         broker.set_config(Arc::new(config));
+        configure_groups(broker, image);
         for topic in broker.partitions.topics() {
             configure(broker, image, &topic);
         }
         return;
     }
+    if of_groups {
+        configure_groups(broker, image);
+    }
     for topic in topics.into_iter().filter_map(|name| broker.partitions.topic_by_name(name)) {
         configure(broker, image, &topic);
     }
+}
+
+/// Sets the times of consumer groups: the broker's, and those of groups that have settings.
+fn configure_groups(broker: &Broker, image: &Image) {
+    let config = broker.config();
+    let times = |overrides: &thalweg_metadata::ConfigMap| {
+        let (group, _) = config.group(overrides);
+        ConsumerGroupTimes {
+            session_timeout_ms: group.consumer_session_timeout_ms,
+            heartbeat_interval_ms: group.consumer_heartbeat_interval_ms,
+            assignment_interval_ms: group.consumer_assignment_interval_ms,
+        }
+    };
+    let groups = image.configs().iter().filter(|(resource, _)| resource.kind == ConfigResourceKind::Group);
+    let by_group = groups.map(|(resource, overrides)| (resource.name.clone(), times(overrides))).collect();
+    broker.groups.set_consumer_group_times(times(&thalweg_metadata::ConfigMap::default()), by_group);
 }
 
 fn reconfigured(

@@ -55,16 +55,12 @@ pub use properties::{
 pub use sasl::{SaslListener, TokenSettings};
 pub use setting::Setting;
 pub use table::{
-    AccessSettings, AuditKind, AuditSettings, CleanerSettings, ConsoleSettings, ControllerSettings,
-    DelegationTokenSettings, EffectiveGroupConfig, EffectiveTopicConfig, GroupSettings, HttpSettings,
-    ListenerSettings, LogLineSettings, LogSettings, MetadataLogSettings, MetricsSettings, NetworkSettings,
-    NodeSettings, OtlpHeaders, RegistryUser, ReplicationSettings, STANDARD_AUTHORIZER_CLASS, SaslKeys,
     AccessSettings, AuditKind, AuditSettings, CleanerSettings, ClientMetricsSettings, ConsoleSettings,
-    AccessSettings, AuditKind, AuditSettings, CleanerSettings, ConsoleSettings, ConsumerGroupKeys,
-    ControllerSettings, DelegationTokenSettings, EffectiveGroupConfig, EffectiveTopicConfig, GroupSettings,
-    HttpSettings, ListenerSettings, LogLineSettings, LogSettings, MetadataLogSettings, MetricsSettings,
-    NetworkSettings, NodeSettings, OtlpHeaders, ReplicationSettings, STANDARD_AUTHORIZER_CLASS, SaslKeys,
-    StandardAuthorizerSettings, StreamSettings, TlsKeys, TopicSettings, TransactionSettings,
+    ConsumerGroupKeys, ControllerSettings, DelegationTokenSettings, EffectiveGroupConfig,
+    EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings, LogLineSettings, LogSettings,
+    MetadataLogSettings, MetricsSettings, NetworkSettings, NodeSettings, OtlpHeaders, RegistryUser,
+    ReplicationSettings, STANDARD_AUTHORIZER_CLASS, SaslKeys, StandardAuthorizerSettings, StreamSettings,
+    TlsKeys, TopicSettings, TransactionSettings,
 };
 pub use thalweg_log::CleanupPolicy;
 pub use thalweg_record::TimestampType;
