@@ -155,6 +155,14 @@ impl Topics for ImageTopics {
         self.image.get().topic(OFFSETS).and_then(|topic| i32::try_from(topic.partitions.len()).ok())
     }
 
+    fn names(&self) -> Vec<String> {
+        self.image.get().topics().sorted().into_iter().map(|topic| topic.name.to_string()).collect()
+    }
+
+    fn version(&self) -> i64 {
+        self.image.get().offset()
+    }
+
     fn partition_count(&self, id: Uuid) -> Option<i32> {
         self.image.get().topic_by_id(id).and_then(|topic| i32::try_from(topic.partitions.len()).ok())
     }

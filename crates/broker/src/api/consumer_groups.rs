@@ -13,6 +13,7 @@ use super::groups::{client, may_join};
 use crate::broker::Broker;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use thalweg_coordinator::group::TopicFilter;
 use thalweg_metadata::feature::GROUP_VERSION;
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::consumer_group_describe_response::DescribedGroup;
@@ -57,7 +58,11 @@ pub async fn heartbeat(
             return refused(ErrorCode::TopicAuthorizationFailed);
         }
     }
-    broker.groups.consumer_group_heartbeat(&client(&call), request, call.version).await
+    let asker = Arc::clone(&call);
+    let filter = TopicFilter::new(move |topic, _| {
+        asker.permissions.may_also(Operation::Describe, ResourceType::Topic, topic)
+    });
+    broker.groups.consumer_group_heartbeat(&client(&call), request, call.version, &filter).await
 }
 
 /// ConsumerGroupDescribe, versions 0 and 1.

@@ -3,7 +3,9 @@
 use super::consumer::HeartbeatError;
 use super::error::MembershipError;
 use crate::driver::WriteError;
+use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::consumer_group_describe_response::DescribedGroup;
 use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
@@ -33,6 +35,30 @@ impl ClientInfo {
             }
         };
         ClientInfo { client_id: client_id.unwrap_or_default().to_owned(), client_host }
+    }
+}
+
+type MayDescribe = dyn Fn(&str, usize) -> bool + Send + Sync;
+
+/// Which topics the sender of a request may describe: others do not match its regular expressions.
+#[derive(Clone)]
+pub struct TopicFilter(Arc<MayDescribe>);
+
+impl fmt::Debug for TopicFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TopicFilter")
+    }
+}
+
+impl TopicFilter {
+    /// A filter that asks this for a topic, with the number of expressions that match it.
+    pub fn new(may_describe: impl Fn(&str, usize) -> bool + Send + Sync + 'static) -> TopicFilter {
+        TopicFilter(Arc::new(may_describe))
+    }
+
+    /// Whether a topic may be described.
+    pub(super) fn may_describe(&self, topic: &str, matching: usize) -> bool {
+        (self.0)(topic, matching)
     }
 }
 

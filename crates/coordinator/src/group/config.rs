@@ -45,6 +45,8 @@ pub struct ConsumerGroupConfig {
     pub assignors: Vec<ServerAssignor>,
     /// `group.consumer.migration.policy`.
     pub migration: Migration,
+    /// `group.consumer.regex.refresh.interval.ms`.
+    pub regex_refresh_interval_ms: i64,
 }
 
 /// The timeouts and intervals of a consumer group, which change while the broker runs.
@@ -120,6 +122,7 @@ impl From<&ConsumerGroupKeys> for ConsumerGroupConfig {
             group_size_max: groups.max_size,
             assignors: known,
             migration: Migration::of_policy(&groups.migration_policy),
+            regex_refresh_interval_ms: i64::from(groups.regex_refresh_interval_ms),
         }
     }
 }

@@ -29,6 +29,7 @@ mod member;
 mod migration;
 mod reconcile;
 mod record;
+mod resolution;
 mod subscription;
 mod target;
 
@@ -40,6 +41,7 @@ pub(super) use leave::Removal;
 pub(super) use member::{LEAVING, LEAVING_FOR_A_WHILE};
 pub(super) use migration::Downgrade;
 pub use record::ConsumerRecord;
+pub(super) use resolution::Matches;
 
 use super::assignor::Assignment;
 use super::config::{ConsumerGroupTimes, GroupConfig};
@@ -122,6 +124,8 @@ pub(super) struct ConsumerGroup {
     has_partition_metadata: bool,
     /// The epoch since which the hash of the topics is right; nothing when it has to be computed again.
     hashed_at: Cell<Option<i32>>,
+    /// Whether its regular expressions are being looked up.
+    is_resolving: Cell<bool>,
     deadlines: Deadlines,
 }
 
@@ -147,6 +151,7 @@ impl ConsumerGroup {
             owners: HashMap::default(),
             has_partition_metadata: false,
             hashed_at: Cell::new(None),
+            is_resolving: Cell::new(false),
         }
     }
 

@@ -21,6 +21,7 @@ use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{ProducerEpoch, ProducerId};
+use tokio::runtime::Handle;
 
 /// The group coordinator of this broker: a function for each API, and for elections and deletions.
 ///
@@ -45,9 +46,8 @@ impl GroupCoordinator {
         clock: Clock,
         disk: Disk,
     ) -> GroupCoordinator {
-        GroupCoordinator {
-            shards: Shards::new(Arc::new(ShardContext::new(config, topics)), log, clock, disk),
-        }
+        let context = ShardContext::new(config, topics).with_background(Handle::current(), disk.clone());
+        GroupCoordinator { shards: Shards::new(Arc::new(context), log, clock, disk) }
     }
 
     /// The partition of `__consumer_offsets` that a group belongs to. The topic counts, and not the setting, which

@@ -39,7 +39,7 @@ mod timed;
 mod timers;
 mod topics;
 
-pub use answer::{Answer, ClientInfo};
+pub use answer::{Answer, ClientInfo, TopicFilter};
 pub use config::{ConsumerGroupConfig, ConsumerGroupTimes, GroupConfig, Migration};
 pub use consumer::ConsumerRecord;
 pub use coordinator::GroupCoordinator;

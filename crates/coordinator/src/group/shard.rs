@@ -13,6 +13,7 @@ mod membership;
 mod replay;
 mod write;
 
+use consumer::Resolution;
 pub use figures::GroupFigures;
 pub use write::{EndOfTransaction, TransactionalProducer, Write};
 
@@ -35,7 +36,9 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
+use thalweg_log::disk::Disk;
 use thalweg_record::{DecompressBuffer, ProducerId};
+use tokio::runtime::Handle;
 
 /// A write or answer that waits for an acknowledgement.
 #[derive(Debug)]
@@ -53,6 +56,8 @@ pub struct ShardContext {
     /// The cluster's topics.
     pub topics: Arc<dyn Topics>,
     times: RwLock<Times>,
+    /// Where regular expressions are looked up.
+    background: Option<(Handle, Disk)>,
 }
 
 /// The times of consumer groups.
@@ -67,7 +72,12 @@ impl ShardContext {
     /// With these settings, until others are set.
     pub fn new(config: GroupConfig, topics: Arc<dyn Topics>) -> ShardContext {
         let times = Times { default: config.consumer.times, by_group: HashMap::default() };
-        ShardContext { config, topics, times: RwLock::new(times) }
+        ShardContext { config, topics, times: RwLock::new(times), background: None }
+    }
+
+    /// The same, and looks up regular expressions in the background.
+    pub fn with_background(self, runtime: Handle, disk: Disk) -> ShardContext {
+        ShardContext { background: Some((runtime, disk)), ..self }
     }
 
     /// The times of a consumer group.
@@ -102,6 +112,9 @@ pub struct Shard {
     groups: HashMap<Arc<str>, Timed<Group>>,
     /// The hashes of topics that consumer groups subscribe to.
     hashes: TopicHashes,
+    /// The version of the newest metadata that added a topic.
+    topics_added_at: i64,
+    resolutions: Vec<Resolution>,
     /// Groups made or removed by writes that are not acknowledged, in the order of the log.
     unacknowledged_groups: VecDeque<(i64, Arc<str>)>,
     offsets: OffsetStore,
@@ -129,6 +142,8 @@ impl driver::Shard for Shard {
             context: Arc::clone(context),
             groups: HashMap::default(),
             hashes: TopicHashes::default(),
+            topics_added_at: context.topics.version(),
+            resolutions: Vec::new(),
             unacknowledged_groups: VecDeque::new(),
             offsets: OffsetStore::default(),
             timers: Timers::default(),
@@ -173,7 +188,18 @@ impl driver::Shard for Shard {
         self.expire_one(now)
     }
 
-    fn pass_on(&mut self, _: &Arc<ShardContext>, _: &Arc<Cell<Shard>>) -> bool {
+    fn pass_on(&mut self, context: &Arc<ShardContext>, cell: &Arc<Cell<Shard>>) -> bool {
+        let Some((runtime, disk)) = &context.background else { return false };
+        for resolution in self.take_resolutions() {
+            let (cell, disk, topics) = (Arc::clone(cell), disk.clone(), Arc::clone(&context.topics));
+            runtime.spawn(async move {
+                let group = resolution.group.clone();
+                let looked_up = disk.spawn(move || resolution.look_up(&*topics)).await;
+                // Without a result it is tried again later.
+                let (matches, version) = looked_up.unwrap_or_default();
+                cell.turn(|shard, now| shard.regexes_resolved(&group, matches, version, now));
+            });
+        }
         false
     }
 

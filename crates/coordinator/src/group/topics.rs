@@ -12,6 +12,10 @@ pub trait Topics: Send + Sync + 'static {
     fn name(&self, id: Uuid) -> Option<String>;
     /// How many partitions `__consumer_offsets` has, if it exists.
     fn offsets_partition_count(&self) -> Option<i32>;
+    /// The names of all topics.
+    fn names(&self) -> Vec<String>;
+    /// The version of the metadata.
+    fn version(&self) -> i64;
     /// How many partitions a topic has, if it exists.
     fn partition_count(&self, id: Uuid) -> Option<i32>;
     /// Where a topic's partitions are, if it exists.

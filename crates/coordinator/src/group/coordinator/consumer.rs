@@ -1,6 +1,6 @@
 //! ConsumerGroupHeartbeat and ConsumerGroupDescribe: checks the form of a request, before its group is asked.
 
-use super::super::answer::{Answer, ClientInfo};
+use super::super::answer::{Answer, ClientInfo, TopicFilter};
 use super::super::consumer::{HeartbeatError, LEAVING, LEAVING_FOR_A_WHILE};
 use super::super::error::ViewError;
 use super::GroupCoordinator;
@@ -25,13 +25,14 @@ impl GroupCoordinator {
         client: &ClientInfo,
         request: ConsumerGroupHeartbeatRequest,
         version: i16,
+        filter: &TopicFilter,
     ) -> ConsumerGroupHeartbeatResponse {
         if let Err(error) = self.validate(&request, version) {
             return error.response();
         }
         let unique = Uuid::random();
         let asked = self.ask(&request.group_id, |shard, ticket, now| {
-            shard.consumer_heartbeat(client, &request, unique, ticket, now);
+            shard.consumer_heartbeat(client, &request, unique, filter, ticket, now);
         });
         match asked.await {
             Ok(Answer::ConsumerHeartbeat(response)) => response,

@@ -1,17 +1,22 @@
 //! Consumer groups: heartbeats, requests of classic members, deadlines, and the records that the groups follow.
 
-use super::super::answer::{Answer, ClientInfo, join_error, sync_error};
+use super::super::answer::{Answer, ClientInfo, TopicFilter, join_error, sync_error};
 use super::super::assignor::ServerAssignor;
 use super::super::classic::{GroupState, Joining};
-use super::super::consumer::{Beat, ConsumerGroup, ConsumerRecord, HeartbeatError, LEAVING, Removal, Scene};
+use super::super::consumer::{
+    Beat, ConsumerGroup, ConsumerRecord, HeartbeatError, LEAVING, Matches, Removal, Scene,
+};
 use super::super::error::MembershipError;
 use super::super::kind::Group;
 use super::super::record::CoordinatorRecord;
+use super::super::regex::resolve;
 use super::super::timed::Timed;
 use super::super::timers::Timer;
+use super::super::topics::Topics;
 use super::write::After;
 use super::{Shard, Write, refuse_waiting};
 use crate::driver::{Moment, Ticket};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_wire::request::consumer_group_describe_response::DescribedGroup;
 use thalweg_wire::request::{
@@ -27,6 +32,7 @@ impl Shard {
         client: &ClientInfo,
         request: &ConsumerGroupHeartbeatRequest,
         unique: Uuid,
+        filter: &TopicFilter,
         ticket: Ticket,
         now: Moment,
     ) {
@@ -37,6 +43,10 @@ impl Shard {
         };
         match decided {
             Ok((records, after, response)) => {
+                let after = match after {
+                    After::Changes(id, changes) => After::Beat(id, changes, filter.clone()),
+                    after => after,
+                };
                 let answers = vec![(ticket, Answer::ConsumerHeartbeat(response))];
                 self.write_consumer(records, after, answers, now);
             }
@@ -181,6 +191,15 @@ impl Shard {
                     group.deadlines().change(&mut self.timers, now.monotonic_ms, &member, change);
                 }
             }
+            After::Beat(id, changes, filter) => {
+                self.after_write(After::Changes(id.clone(), changes), now);
+                let interval_ms = self.context.config.consumer.regex_refresh_interval_ms;
+                let Some(Group::Consumer(group)) = self.group(&id) else { return };
+                let patterns = group.start_resolution(now.wall_ms, interval_ms, self.topics_added_at);
+                if let Some(patterns) = patterns {
+                    self.resolutions.push(Resolution { group: id, patterns, filter });
+                }
+            }
             After::Downgrade(id, downgrade) => {
                 // The record has the metadata of one protocol only; this group has all.
                 self.groups.entry(id.clone()).or_default().set(Some(Group::Classic(downgrade.group)));
@@ -259,7 +278,10 @@ impl Shard {
     }
 
     /// Topics have changed: groups that subscribe to them look at them again with their next heartbeat.
-    pub fn topics_changed(&mut self, topics: &[String], _are_some_new: bool) {
+    pub fn topics_changed(&mut self, topics: &[String], are_some_new: bool) {
+        if are_some_new {
+            self.topics_added_at = self.context.topics.version();
+        }
         for topic in topics {
             self.hashes.forget(topic);
         }
@@ -268,6 +290,24 @@ impl Shard {
                 group.refresh_topics();
             }
         }
+    }
+
+    /// The regular expressions of a group were looked up in the metadata of this version.
+    pub(in super::super) fn regexes_resolved(
+        &mut self,
+        id: &str,
+        matches: Matches,
+        version: i64,
+        now: Moment,
+    ) {
+        let Some((id, group, mut scene)) = self.consumer_group(id, now) else { return };
+        let records = group.end_resolution(&mut scene, matches, version);
+        self.write_consumer(records, After::Changes(id, Vec::new()), Vec::new(), now);
+    }
+
+    /// The regular expressions that are to be looked up.
+    pub(in super::super) fn take_resolutions(&mut self) -> Vec<Resolution> {
+        std::mem::take(&mut self.resolutions)
     }
 
     /// Consumer groups in detail, as they are when all that was decided is acknowledged.
@@ -340,6 +380,24 @@ impl Shard {
         let (records, after) = removed(id, removal);
         let response = LeaveGroupResponse { members, ..LeaveGroupResponse::default() };
         self.write_consumer(records, after, vec![(ticket, Answer::LeaveGroup(response))], now);
+    }
+}
+
+/// Regular expressions of a group to be looked up, by the permissions of one of its members.
+#[derive(Debug)]
+pub(in super::super) struct Resolution {
+    pub(in super::super) group: Arc<str>,
+    patterns: BTreeSet<Arc<str>>,
+    filter: TopicFilter,
+}
+
+impl Resolution {
+    /// Looks at every topic: it is not for the shard's lock. Returns the version of the metadata, too.
+    pub(in super::super) fn look_up(&self, topics: &dyn Topics) -> (Matches, i64) {
+        let version = topics.version();
+        let names = topics.names();
+        let names = names.iter().map(String::as_str);
+        (resolve(&self.patterns, names, |topic, count| self.filter.may_describe(topic, count)), version)
     }
 }
 

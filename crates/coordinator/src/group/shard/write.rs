@@ -1,6 +1,6 @@
 //! A shard's writes, and their batches.
 
-use super::super::answer::Answer;
+use super::super::answer::{Answer, TopicFilter};
 use super::super::consumer::{Change, Downgrade};
 use super::super::effects::Completion;
 use super::super::offsets::TransactionOutcome;
@@ -39,6 +39,8 @@ pub struct EndOfTransaction {
 pub(super) enum After {
     /// Deadlines of members change.
     Changes(Arc<str>, Vec<(Arc<str>, Change)>),
+    /// The same after a heartbeat, by whose permissions the group's regular expressions are looked up if it is time.
+    Beat(Arc<str>, Vec<(Arc<str>, Change)>, TopicFilter),
     /// The group is a classic one.
     Downgrade(Arc<str>, Downgrade),
 }

@@ -1,6 +1,6 @@
 //! Consumer groups seen from outside: members join, revoke, get what others gave up, leave and are fenced.
 
-use super::super::answer::Answer;
+use super::super::answer::{Answer, TopicFilter};
 use super::super::config::GroupConfig;
 use super::super::consumer::ConsumerRecord;
 use super::super::record::CoordinatorRecord;
@@ -94,8 +94,9 @@ fn partitions(owned: &BTreeSet<Partition>) -> Vec<TopicPartitions> {
 impl Harness {
     pub(super) fn send_beat(&mut self, request: &ConsumerGroupHeartbeatRequest) -> Ticket {
         self.turn(|shard, ticket, now| {
+            let filter = TopicFilter::new(|topic, _| topic != "secret");
             let unique = Uuid(u128::from(ticket.0) << 64 | 0xdef);
-            shard.consumer_heartbeat(&client("c"), request, unique, ticket, now);
+            shard.consumer_heartbeat(&client("c"), request, unique, &filter, ticket, now);
         })
     }
 
@@ -143,6 +144,14 @@ impl Harness {
             Some(Answer::ConsumerDescribe(groups)) => groups[0].clone(),
             other => panic!("a description was answered by {other:?}"),
         }
+    }
+
+    /// Looks up the regular expressions that are due, as the background does.
+    fn resolve(&mut self) {
+        let due = self.shard.take_resolutions();
+        assert_eq!(due.len(), 1);
+        let (matches, version) = due[0].look_up(&*self.topics);
+        self.turn(|shard, _, now| shard.regexes_resolved(GROUP, matches, version, now));
     }
 
     /// A new coordinator makes the same group of the log.
@@ -539,6 +548,44 @@ fn a_write_that_fails_leaves_the_group_as_it_was() {
     h.refuses = None;
     h.beat(&mut a);
     assert_eq!(a.owned.len(), 3, "the change of the topic is not forgotten");
+}
+
+#[test]
+fn topics_that_match_a_regular_expression_are_assigned_as_they_come_and_go() {
+    let mut h = with_topic(2);
+    h.topics.set("secret", 9, 1);
+    let join = ConsumerGroupHeartbeatRequest {
+        subscribed_topic_names: Some(Vec::new()),
+        subscribed_topic_regex: Some("t.*|secret".to_owned()),
+        ..Consumer::new("a", &[]).request()
+    };
+    let mut a = Consumer::new("a", &[]);
+    let response = h.request_beat(&join);
+    a.take(&response);
+    assert_eq!(a.owned.len(), 0, "nothing is looked up yet");
+    h.resolve();
+    h.advance(1_000);
+    h.beat(&mut a);
+    assert_eq!(a.owned, all(0..2));
+    h.check_replay();
+    h.topics.set("t2", 8, 1);
+    h.shard.topics_changed(&["t2".to_owned()], true);
+    h.advance(10_001);
+    h.restart();
+    h.beat(&mut a);
+    // The harness has one version of the metadata: the interval is what makes it look again.
+    for _ in 0..60 {
+        h.advance(10_000);
+        h.beat(&mut a);
+    }
+    h.resolve();
+    h.advance(1_000);
+    h.beat(&mut a);
+    assert_eq!(a.owned.len(), 3);
+    h.check_replay();
+    h.request_beat(&ConsumerGroupHeartbeatRequest { member_epoch: -1, ..a.request() });
+    assert!(matches!(h.records().last(), Some(CoordinatorRecord::Consumer(_))));
+    h.check_replay();
 }
 
 /// A classic consumer's metadata is needed by the tests of migration, too.

@@ -86,6 +86,12 @@ impl Topics for OneTopic {
     fn offsets_partition_count(&self) -> Option<i32> {
         Some(1)
     }
+    fn names(&self) -> Vec<String> {
+        vec!["t".to_owned()]
+    }
+    fn version(&self) -> i64 {
+        0
+    }
     fn partition_count(&self, id: Uuid) -> Option<i32> {
         (id == Uuid(7)).then_some(2)
     }

@@ -52,6 +52,12 @@ impl Topics for TestTopics {
     fn offsets_partition_count(&self) -> Option<i32> {
         Some(1)
     }
+    fn names(&self) -> Vec<String> {
+        self.0.lock().keys().cloned().collect()
+    }
+    fn version(&self) -> i64 {
+        0
+    }
     fn partition_count(&self, id: Uuid) -> Option<i32> {
         self.0.lock().values().find(|topic| topic.0 == id).map(|(_, partitions)| *partitions)
     }

@@ -1,0 +1,84 @@
+//! The topics that match a group's regular expressions: when they are looked up again, and what follows.
+
+use super::super::record::CoordinatorRecord;
+use super::super::regex::Refresh;
+use super::record::ConsumerRecord;
+use super::{ConsumerGroup, Scene};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use thalweg_wire::group::{ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue};
+
+/// The topics of each expression.
+pub(in super::super) type Matches = BTreeMap<Arc<str>, BTreeSet<Arc<str>>>;
+
+impl ConsumerGroup {
+    /// The expressions to look up now, if it is time. `topics_added_at` is the version of the newest metadata that added a
+    /// topic.
+    pub(in super::super) fn start_resolution(
+        &self,
+        now_ms: i64,
+        interval_ms: i64,
+        topics_added_at: i64,
+    ) -> Option<BTreeSet<Arc<str>>> {
+        if self.regexes.is_empty() || self.is_resolving.get() {
+            return None;
+        }
+        let last = self.resolved.values().next();
+        let refresh = Refresh {
+            subscribed: self.regexes.len(),
+            resolved: self.resolved.len(),
+            has_new_pattern: self.regexes.keys().any(|regex| !self.resolved.contains_key(regex)),
+            last_ms: last.map(|resolved| resolved.timestamp_ms),
+            last_version: last.map_or(0, |resolved| resolved.version),
+            topics_added_at,
+        };
+        let is_due = refresh.is_due(now_ms, interval_ms);
+        self.is_resolving.set(is_due);
+        is_due.then(|| self.regexes.keys().cloned().collect())
+    }
+
+    /// The expressions were looked up in the metadata of this version: the group rebalances if that makes a difference.
+    pub(in super::super) fn end_resolution(
+        &self,
+        scene: &mut Scene<'_>,
+        matches: Matches,
+        version: i64,
+    ) -> Vec<CoordinatorRecord> {
+        self.is_resolving.set(false);
+        let mut records = Vec::new();
+        let mut differs = false;
+        let mut after = self.resolved.clone();
+        for (regex, topics) in matches {
+            // Its members may be gone.
+            if !self.regexes.contains_key(&regex) {
+                continue;
+            }
+            let topics: BTreeSet<String> = topics.iter().map(|topic| topic.to_string()).collect();
+            let before = self.resolved.get(&regex);
+            differs |= before.map_or(!topics.is_empty(), |before| before.topics != topics);
+            let timestamp = scene.now.wall_ms;
+            let value = ConsumerGroupRegularExpressionValue {
+                topics: topics.iter().cloned().collect(),
+                version,
+                timestamp,
+            };
+            let key = ConsumerGroupRegularExpressionKey {
+                group_id: self.id.to_string(),
+                regular_expression: regex.to_string(),
+            };
+            records.push(ConsumerRecord::RegularExpression(key, Some(value)).into());
+            after.insert(regex, super::subscription::Resolved { topics, version, timestamp_ms: timestamp });
+        }
+        let named = self.subscribers.iter().filter(|(_, of)| of.by_name > 0).map(|(name, _)| name.as_str());
+        let matched = after.values().flat_map(|resolved| &resolved.topics).map(String::as_str);
+        let names: BTreeSet<&str> = named.chain(matched).collect();
+        let hash = scene.hashes.of_group(names.into_iter(), scene.topics);
+        if differs || hash != self.metadata_hash {
+            let epoch = self.epoch + 1;
+            records.push(self.epoch_record(epoch, hash));
+            self.hashed_at.set(Some(epoch));
+            tracing::info!(group = %self.id, epoch, "Raised the group epoch");
+        }
+        records
+    }
+}
