@@ -1,7 +1,7 @@
 //! Subscriptions by regular expression (KIP-848): which topics a pattern matches.
 //!
 //! Patterns have the syntax of RE2/J, as in Kafka (`org.apache.kafka.coordinator.group.modern.consumer.TopicRegexResolver`);
-//! [`syntax`] translates them for the `regex` crate. A pattern must match a whole topic name. Topic names are ASCII, so
+//! `syntax` translates them for the `regex` crate. A pattern must match a whole topic name. Topic names are ASCII, so
 //! classes that differ beyond it make no difference.
 //!
 //! Checking a pattern is for the request that brings it. Resolving patterns looks at every topic of the cluster and is
