@@ -82,6 +82,12 @@ pub fn time(ms: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{milli:03}")
 }
 
+/// The time of day in UTC: 04:05:06.
+pub fn of_day(ms: i64) -> String {
+    let seconds = ms.rem_euclid(86_400_000) / 1000;
+    format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
 /// The date of a number of days since 1970, in the Gregorian calendar.
 fn civil(days: i64) -> (i64, i64, i64) {
     // Years that begin in March end with the leap day; an era has 400 of them.

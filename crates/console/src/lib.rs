@@ -10,6 +10,7 @@
 
 mod api;
 mod assets;
+mod chart;
 mod cluster;
 mod format;
 mod guard;

@@ -10,8 +10,9 @@ use thalweg_client::{
 use thalweg_record::Offset;
 use utoipa::ToSchema;
 
-use super::View;
 use super::groups::{ends, listed};
+use super::lags::LagPoint;
+use super::{View, now_ms};
 use crate::format;
 use crate::problem::Problem;
 
@@ -37,6 +38,8 @@ pub struct Group {
     pub offsets: Vec<GroupOffset>,
     /// Why its offsets are not known.
     pub offsets_problem: Option<String>,
+    /// Its lag lately, oldest first: what was read while the console was in use.
+    pub lag_history: Vec<LagPoint>,
 }
 
 /// A member of a group.
@@ -101,7 +104,12 @@ pub async fn read(view: &Arc<View>, group: &str) -> Result<Group, Problem> {
         Ok(offsets) => (offsets, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
+    if offsets_problem.is_none() {
+        let lag = offsets.iter().filter_map(|offset| offset.lag).sum();
+        view.lags().note(group, LagPoint { at_ms: now_ms(), lag });
+    }
     Ok(Group {
+        lag_history: view.lags().history(group),
         group: group.to_owned(),
         kind: described.kind.name().to_owned(),
         state: described.state,

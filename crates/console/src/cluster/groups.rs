@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use thalweg_client::{Admin, ClientError, Cluster, CommittedOffset, OffsetSpec, Refused, TopicPartition};
+use thalweg_client::{ClientError, Cluster, CommittedOffset, OffsetSpec, Refused, TopicPartition};
 use thalweg_wire::request::ListGroupsRequest;
-use tokio::task::JoinSet;
 use utoipa::{IntoParams, ToSchema};
 
+use super::lags::LagPoint;
 use super::topics::page_of;
-use super::{View, ask_each};
+use super::{View, ask_each, now_ms};
 
 /// All groups that the login may see.
 pub struct GroupCatalog {
@@ -127,6 +127,10 @@ pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, Cli
     let shown = &found[range];
     let with_offsets = shown.iter().filter(|group| group.kind != "share").map(|group| group.group.clone());
     let lags = lags(view, with_offsets.collect()).await;
+    let at_ms = now_ms();
+    for (group, lag) in &lags {
+        view.lags().note(group, LagPoint { at_ms, lag: *lag });
+    }
     let rows = shown.iter().map(|group| GroupRow {
         group: group.group.clone(),
         kind: group.kind.clone(),
@@ -149,20 +153,9 @@ pub type Offsets = BTreeMap<TopicPartition, CommittedOffset>;
 
 /// The lags of groups whose offsets may be read.
 async fn lags(view: &View, groups: Vec<String>) -> BTreeMap<String, i64> {
-    let mut reading = JoinSet::new();
-    for group in groups {
-        let admin: Admin = view.admin().clone();
-        reading.spawn(async move {
-            let offsets = admin.list_group_offsets(&group, None).await;
-            (group, offsets)
-        });
-    }
-    let mut offsets = Vec::new();
-    while let Some(read) = reading.join_next().await {
-        if let Ok((group, Ok(found))) = read {
-            offsets.push((group, found));
-        }
-    }
+    let read = view.admin().list_offsets_of_groups(&groups).await;
+    let offsets: Vec<(String, Offsets)> =
+        read.into_iter().filter_map(|(group, found)| Some((group, found.ok()?))).collect();
     let partitions: BTreeSet<&TopicPartition> = offsets.iter().flat_map(|(_, found)| found.keys()).collect();
     let ends = ends(view, partitions.into_iter().cloned().collect()).await;
     let lag = |found: &Offsets| {

@@ -11,11 +11,12 @@ pub mod disks;
 mod fresh;
 pub mod group;
 pub mod groups;
+pub mod lags;
 pub mod messages;
 pub mod moves;
 pub mod overview;
 pub mod quorum;
-mod rates;
+pub mod rates;
 pub mod topic;
 pub mod topics;
 pub mod transactions;
@@ -34,6 +35,7 @@ use catalog::Catalog;
 use disks::Disks;
 use fresh::Fresh;
 use groups::GroupCatalog;
+use lags::Lags;
 use rates::Rates;
 
 use crate::reading::Reading;
@@ -54,6 +56,7 @@ pub struct View {
     disks: Fresh<Disks>,
     groups: Fresh<GroupCatalog>,
     rates: Rates,
+    lags: Lags,
     use_: Mutex<Use>,
 }
 
@@ -72,6 +75,7 @@ impl View {
             disks: Fresh::default(),
             groups: Fresh::default(),
             rates: Rates::default(),
+            lags: Lags::default(),
             use_: Mutex::new(Use { last: Instant::now(), is_swept: false }),
         })
     }
@@ -117,6 +121,11 @@ impl View {
         self.rates.measured()
     }
 
+    /// The lag of groups over time.
+    pub fn lags(&self) -> &Lags {
+        &self.lags
+    }
+
     /// Forgets what a change has made untrue.
     pub async fn forget(&self) {
         self.catalog.clear().await;
@@ -146,6 +155,7 @@ async fn sweep(view: Arc<View>) {
         if is_idle {
             view.forget().await;
             view.rates.clear();
+            view.lags.clear();
             return;
         }
     }
@@ -174,4 +184,11 @@ where
     let mut answers = asked.join_all().await;
     answers.sort_by_key(|(id, _)| *id);
     answers
+}
+
+/// The time of day, in milliseconds since 1970.
+#[allow(clippy::disallowed_methods, reason = "people compare what they see with their clocks")]
+pub fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

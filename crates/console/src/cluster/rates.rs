@@ -16,7 +16,8 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::catalog::Catalog;
-use super::{View, ask_each};
+use super::disks::Disks;
+use super::{View, ask_each, now_ms};
 
 /// The shortest time between two measurements.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -46,7 +47,7 @@ struct Ends {
     at: Instant,
     /// The sum over the partitions of each topic, and how many answered.
     topics: HashMap<Arc<str>, (i64, usize)>,
-    bytes: HashMap<String, u64>,
+    disks: Arc<Disks>,
 }
 
 /// What the last measurements show.
@@ -61,6 +62,8 @@ pub struct Measured {
 /// The whole cluster at one time.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 pub struct Point {
+    /// When it was measured, in milliseconds since 1970.
+    pub at_ms: i64,
     /// Records produced per second.
     pub records_per_second: f64,
     /// Growth of all logs in bytes per second, over all replicas.
@@ -118,16 +121,20 @@ impl Measured {
                 topics.insert(Arc::clone(name), rate);
             }
         }
-        let grown = ends
-            .bytes
+        let (now, before) = (&ends.disks.sizes, &last.disks.sizes);
+        let grown = now
             .iter()
-            .filter_map(|(name, bytes)| bytes.checked_sub(*last.bytes.get(name)?).map(|grown| grown as f64));
+            .filter_map(|(name, bytes)| bytes.checked_sub(*before.get(name)?).map(|grown| grown as f64));
         let bytes: f64 = grown.sum();
         let mut history = history.clone();
         if history.len() >= HISTORY_MAX {
             history.pop_front();
         }
-        history.push_back(Point { records_per_second: records, bytes_per_second: bytes / seconds });
+        history.push_back(Point {
+            at_ms: now_ms(),
+            records_per_second: records,
+            bytes_per_second: bytes / seconds,
+        });
         Measured { topics, history }
     }
 }
@@ -156,7 +163,7 @@ async fn read(view: &Arc<View>) -> Result<Ends, ClientError> {
             }
         }
     }
-    Ok(Ends { at, topics, bytes: disks.sizes.clone() })
+    Ok(Ends { at, topics, disks })
 }
 
 /// Requests for the ends of all partitions, by leader.

@@ -12,7 +12,9 @@ use serde::Deserialize;
 use thalweg_client::TopicPartition;
 
 use super::groups::{shown, state};
+use crate::chart::{Sample, chart};
 use crate::cluster::group::{self, Group, GroupOffset, ResetTo, Scope, Step};
+use crate::cluster::lags::LagPoint;
 use crate::format;
 use crate::page::{Section, Shell, encode, figure, or_dash, see_other};
 use crate::problem::Problem;
@@ -48,6 +50,11 @@ fn body(shell: &Shell, group: &Group) -> Markup {
                 @if !group.assignor.is_empty() { (figure("Assignor", &group.assignor, None)) }
                 @if let Some(epoch) = group.epoch { (figure("Epoch", &epoch.to_string(), None)) }
             }
+        }
+        @if group.offsets_problem.is_none() {
+            div id="lag" data-live { (chart("Lag", &lag_samples(group), |lag| format::counted(lag as u64, "record"))) }
+        }
+        div id="members" data-live {
             h2 { "Members" }
             (members(group))
             h2 { "Offsets" }
@@ -56,6 +63,11 @@ fn body(shell: &Shell, group: &Group) -> Markup {
         }
         @if !shell.is_read_only() { (changes(group)) }
     }
+}
+
+fn lag_samples(group: &Group) -> Vec<Sample> {
+    let sample = |point: &LagPoint| Sample { at_ms: point.at_ms, value: point.lag as f64 };
+    group.lag_history.iter().map(sample).collect()
 }
 
 fn members(group: &Group) -> Markup {

@@ -1,11 +1,12 @@
 //! The first page: what is wrong, how much flows, who is there.
 
 use axum::response::Response;
-use maud::{Markup, PreEscaped, html};
-use std::fmt::Write;
+use maud::{Markup, html};
 
+use crate::chart::{Sample, chart};
 use crate::cluster::disks::LogDirectory;
 use crate::cluster::overview::{self, Alert, BrokerLine, Overview, Severity};
+use crate::cluster::rates::Point;
 use crate::format;
 use crate::page::{Section, Shell, figure, or_dash};
 
@@ -35,7 +36,9 @@ fn body(overview: &Overview) -> Markup {
                     (figure("Controller", &controller.id.to_string(), Some(&format!("epoch {}", controller.epoch))))
                 }
             }
-            (chart("Records per second", &overview.history.iter().map(|point| point.records_per_second).collect::<Vec<_>>()))
+        }
+        div id="throughput" class="charts" data-live { (throughput(&overview.history)) }
+        div id="brokers" data-live {
             h2 { "Brokers" }
             (brokers(&overview.brokers))
             h2 { "Disks" }
@@ -43,6 +46,16 @@ fn body(overview: &Overview) -> Markup {
             (directories(&overview.directories))
             p class="quiet" { "Cluster " code { (overview.cluster_id.as_deref().unwrap_or("without an id")) } }
         }
+    }
+}
+
+fn throughput(history: &[Point]) -> Markup {
+    let samples = |value: fn(&Point) -> f64| {
+        history.iter().map(|point| Sample { at_ms: point.at_ms, value: value(point) }).collect::<Vec<_>>()
+    };
+    html! {
+        (chart("Records in", &samples(|point| point.records_per_second), format::rate))
+        (chart("Log growth", &samples(|point| point.bytes_per_second), format::bytes_rate))
     }
 }
 
@@ -141,35 +154,6 @@ fn in_use(directory: &LogDirectory) -> Markup {
                 rect class="fill" width=(percent) height="8" {}
             }
             (percent) " %"
-        }
-    }
-}
-
-/// A line over the last minutes, with its highest value.
-pub fn chart(name: &str, values: &[f64]) -> Markup {
-    const WIDTH: f64 = 600.0;
-    const HEIGHT: f64 = 100.0;
-    const POINTS: f64 = 119.0;
-    let top = values.iter().copied().fold(0.0, f64::max);
-    let mut line = String::new();
-    let skipped = POINTS - values.len().saturating_sub(1) as f64;
-    for (at, value) in values.iter().enumerate() {
-        let x = (skipped + at as f64) * WIDTH / POINTS;
-        let y = HEIGHT - if top > 0.0 { value / top * (HEIGHT - 6.0) } else { 0.0 } - 2.0;
-        let _ = write!(line, "{}{x:.1} {y:.1}", if at == 0 { "M" } else { "L" });
-    }
-    let first = skipped * WIDTH / POINTS;
-    html! {
-        figure class="chart" {
-            figcaption { (name) @if top > 0.0 { span class="quiet" { ", at most " (format::rate(top)) } } }
-            @if values.len() < 2 {
-                p class="quiet" { "Measuring…" }
-            } @else {
-                svg viewBox="0 0 600 100" preserveAspectRatio="none" role="img" aria-label=(format!("{name}: now {}, at most {}", format::rate(values.last().copied().unwrap_or(0.0)), format::rate(top))) {
-                    path class="area" d=(format!("{line}L{WIDTH} {HEIGHT}L{first:.1} {HEIGHT}Z")) {}
-                    path class="line" d=(PreEscaped(&line)) {}
-                }
-            }
         }
     }
 }
