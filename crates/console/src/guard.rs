@@ -41,7 +41,7 @@ impl Console {
     pub fn router(&self) -> Router {
         Router::new()
             .merge(pages::routes())
-            .merge(api::routes())
+            .merge(api::routes(self))
             .fallback(pages::missing)
             .layer(DefaultBodyLimit::max(BODY_MAX))
             .layer(from_fn_with_state(self.clone(), enter))

@@ -23,6 +23,7 @@ mod settings;
 mod state;
 mod streams;
 mod tail;
+mod taps;
 
 pub use settings::{ConsoleSettings, Hosts, Login, Mechanism};
 pub use state::Console;

@@ -15,6 +15,7 @@ use crate::reading::Reading;
 use crate::session::{Person, Sessions};
 use crate::settings::{ConsoleSettings, Login, Mechanism};
 use crate::streams;
+use crate::taps::Taps;
 
 /// Logins that the cluster checks at once.
 const LOGINS_MAX: usize = 8;
@@ -34,6 +35,7 @@ struct Inner {
     notes: Mutex<VecDeque<(String, Note)>>,
     stream_rates: streams::Rates,
     reading: Arc<Reading>,
+    taps: Taps,
 }
 
 /// What a change brought, shown once on the next page.
@@ -82,6 +84,7 @@ impl Console {
             logins: Semaphore::new(LOGINS_MAX),
             notes: Mutex::default(),
             stream_rates: streams::Rates::default(),
+            taps: Taps::default(),
         }))
     }
 
@@ -115,6 +118,10 @@ impl Console {
         &self.0.stream_rates
     }
 
+    pub(crate) fn taps(&self) -> &Taps {
+        &self.0.taps
+    }
+
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.0.sessions
     }
@@ -136,8 +143,19 @@ impl Console {
         user: &str,
         password: &str,
     ) -> Result<(Arc<Person>, [u8; 32]), LoginProblem> {
-        let Login::Password(mechanisms) = &self.settings().login else { return Err(LoginProblem::Wrong) };
         let login = self.sessions().login(user, password);
+        let (cluster, _) = self.connect(user, password).await?;
+        // A password may have been changed meanwhile: only one that the cluster took leads to a person.
+        let person = self.sessions().with_login(&login).unwrap_or_else(|| {
+            let view = View::new(Admin::new(cluster), &self.0.reading);
+            Arc::new(Person { user: Some(user.to_owned()), view })
+        });
+        Ok((person, login))
+    }
+
+    /// Connects with a name and a password, by the first mechanism that takes them.
+    async fn connect(&self, user: &str, password: &str) -> Result<(Cluster, Mechanism), LoginProblem> {
+        let Login::Password(mechanisms) = &self.settings().login else { return Err(LoginProblem::Wrong) };
         let _one = self.0.logins.acquire().await.expect("it is never closed");
         let mut refused = LoginProblem::Wrong;
         for mechanism in mechanisms {
@@ -146,14 +164,7 @@ impl Console {
                 .options_for(*mechanism, user, password)
                 .map_err(|wrong| LoginProblem::Failed(Problem::wrong(wrong.to_string())))?;
             match Cluster::connect(&self.settings().bootstrap, &options).await {
-                Ok(cluster) => {
-                    // A password may have been changed meanwhile: only one that the cluster took leads to a person.
-                    let person = self.sessions().with_login(&login).unwrap_or_else(|| {
-                        let view = View::new(Admin::new(cluster), &self.0.reading);
-                        Arc::new(Person { user: Some(user.to_owned()), view })
-                    });
-                    return Ok((person, login));
-                }
+                Ok(cluster) => return Ok((cluster, *mechanism)),
                 Err(ClientError::Authentication(failed)) if !failed.fault.is_retriable() => {}
                 Err(error) => refused = LoginProblem::Failed(error.into()),
             }

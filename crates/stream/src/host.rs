@@ -8,11 +8,13 @@
 //! - [`definition`] is a record of the topic.
 //! - `supervisor` runs one stream: start, end, failure, drain.
 //! - `verbs` are the operations of a host.
+//! - [`onlooking`] shows people what flows.
 //! - [`rest`] is the API over HTTP, [`metrics`] the figures for Prometheus.
 
 pub mod definition;
 mod definitions;
 pub mod metrics;
+pub mod onlooking;
 pub mod rest;
 mod status;
 mod supervisor;
@@ -41,7 +43,7 @@ use definitions::{DefinitionsUnavailable, Reader, Said, Writer};
 use supervisor::{Ordered, Supervisor};
 
 pub use definitions::TOPIC;
-pub use status::{State, StreamStatus};
+pub use status::{State, StreamReport, StreamStatus};
 
 /// The pause before the topic is read again after a failure.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -87,6 +89,16 @@ pub enum HostError {
         name: String,
         /// A similar name.
         meant: Option<String>,
+    },
+    /// Unknown stage.
+    #[error("The stream {stream} has no stage {stage} whose output could be looked at: use one of {stages}")]
+    NoSuchStage {
+        /// The stream.
+        stream: String,
+        /// The requested stage.
+        stage: String,
+        /// Those that it has.
+        stages: String,
     },
     /// The state of the streams does not allow it.
     #[error("{0}")]

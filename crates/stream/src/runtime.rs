@@ -24,9 +24,9 @@ use chain::{Chain, Link};
 use channel::{ChannelSource, Outlet, Readers, TopicSink, channel};
 
 pub use latency::Latency;
-pub use report::{Ended, Figures, StageFigures, StreamFigures};
+pub use report::{Ended, Figures, PartReport, StageFigures, StreamFigures};
 pub use stop::{Stop, Stopper, stop};
-pub use tap::Taps;
+pub use tap::{Onlooker, Taps};
 
 use report::{StageMeter, StreamMeter};
 

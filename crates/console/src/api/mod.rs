@@ -36,9 +36,12 @@ use crate::state::Console;
 ))]
 struct Document;
 
-/// The API with its document.
-pub fn routes() -> Router<Console> {
-    let (router, document) = described().split_for_parts();
+/// The API with its document, in which streams are if this node hosts some.
+pub fn routes(console: &Console) -> Router<Console> {
+    let (router, mut document) = described().split_for_parts();
+    if console.settings().streams.is_some() {
+        document.merge(thalweg_stream::host::rest::document());
+    }
     let document = Arc::new(document);
     let served = move || {
         let document = Arc::clone(&document);

@@ -10,6 +10,7 @@ mod messages;
 mod overview;
 mod replicas;
 mod streams;
+mod taps;
 mod topic;
 mod topics;
 mod transactions;
@@ -66,6 +67,7 @@ pub fn routes() -> Router<Console> {
         .route("/streams-check", get(streams::check))
         .route("/create-stream", get(streams::ask_creation))
         .route("/streams/{name}", get(streams::show))
+        .route("/streams/{name}/taps/{stage}", get(taps::look_at))
         .route("/streams/{name}/{verb}", post(streams::change))
         .route("/login", get(login::ask).post(login::check))
         .route("/logout", post(login::end))

@@ -11,8 +11,10 @@ use serde::{Deserialize, Serialize};
 use thalweg_stream::host::{Host, HostError, State as StreamState, StreamStatus};
 use thalweg_stream::language;
 
+use super::taps;
 use crate::format;
 use crate::page::{self, Section, Shell, encode, figure, see_other};
+
 use crate::problem::Problem;
 use crate::state::{Console, Note};
 use crate::streams::{self, StageRate, Suggestion};
@@ -20,7 +22,8 @@ use crate::streams::{self, StageRate, Suggestion};
 /// The name under which a line is checked that has none yet.
 const UNNAMED: &str = "stream";
 
-fn host(console: &Console) -> Result<Host, Problem> {
+/// The streams of this node.
+pub fn host(console: &Console) -> Result<Host, Problem> {
     let starting = console.settings().streams.as_ref();
     let starting = starting.ok_or_else(|| {
         Problem::missing(
@@ -34,9 +37,10 @@ fn host(console: &Console) -> Result<Host, Problem> {
     starting.borrow().clone().ok_or(unavailable)
 }
 
-fn problem(error: &HostError) -> Problem {
+/// Why a verb failed.
+pub fn problem(error: &HostError) -> Problem {
     let status = match error {
-        HostError::NoSuchStream { .. } => StatusCode::NOT_FOUND,
+        HostError::NoSuchStream { .. } | HostError::NoSuchStage { .. } => StatusCode::NOT_FOUND,
         HostError::Conflict(_) => StatusCode::CONFLICT,
         HostError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_REQUEST,
@@ -90,7 +94,8 @@ fn state(stream: &StreamStatus) -> Markup {
     html! { span class=(class) { (stream.state.name()) } }
 }
 
-fn path(name: &str) -> String {
+/// The page of a stream.
+pub fn path(name: &str) -> String {
     format!("/streams/{}", encode(name))
 }
 
@@ -196,13 +201,16 @@ pub async fn check(State(console): State<Console>, Query(line): Query<Line>) -> 
 
 /// Shows one.
 pub async fn show(State(console): State<Console>, shell: Shell, Path(name): Path<String>) -> Response {
-    let body = host(&console).and_then(|host| host.status(&name).map_err(|error| problem(&error)));
-    let body = body.map(|status| {
+    let status = |host: Host| {
+        let status = host.status(&name).map_err(|error| problem(&error))?;
+        Ok((status, host.stages(&name)))
+    };
+    let body = host(&console).and_then(status).map(|(status, tappable)| {
         let rates = console.stream_rates().look(&status);
         html! {
             div id="stream" data-live {
                 (overview(&status))
-                (stages(&status, &rates))
+                (stages(&status, &rates, &tappable))
             }
             @if !shell.is_read_only() { (changes(&status)) }
         }
@@ -226,7 +234,7 @@ fn overview(status: &StreamStatus) -> Markup {
     }
 }
 
-fn stages(status: &StreamStatus, rates: &[StageRate]) -> Markup {
+fn stages(status: &StreamStatus, rates: &[StageRate], tappable: &[String]) -> Markup {
     let Some(figures) = &status.figures else { return html! {} };
     let mut rates = rates.iter().copied();
     html! {
@@ -242,7 +250,12 @@ fn stages(status: &StreamStatus, rates: &[StageRate]) -> Markup {
                         @for stage in &part.stages {
                             @let rate = rates.next();
                             tr {
-                                th scope="row" { (stage.label) @if *stage.label != *stage.module { span class="quiet" { " (" (stage.module) ")" } } }
+                                th scope="row" {
+                                    @if tappable.iter().any(|label| **label == *stage.label) {
+                                        a href=(taps::path(&status.name, &stage.label)) title="See what flows out of it" { (stage.label) }
+                                    } @else { (stage.label) }
+                                    @if *stage.label != *stage.module { span class="quiet" { " (" (stage.module) ")" }
+                                } }
                                 td class="number" { (page::or_dash(rate.map(|rate| format::rate(rate.per_second)))) }
                                 td class="number" { (format::count(stage.messages_in)) }
                                 td class="number" { (format::count(stage.messages_out)) }

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::deployment::pairs;
 
@@ -103,18 +103,6 @@ fn scalar(key: &str, value: &Value) -> Result<String, String> {
         Value::Number(_) | Value::Bool(_) => Ok(value.to_string()),
         _ => Err(format!("the property {key} cannot be {value}: use a string or a number")),
     }
-}
-
-/// The definition as JSON for the API.
-pub fn shown(name: &str, definition: &Definition) -> Map<String, Value> {
-    let mut object = Map::new();
-    object.insert("name".to_owned(), name.into());
-    object.insert("definition".to_owned(), definition.text.clone().into());
-    if let Some(deployed) = &definition.deployed {
-        object.insert("node".to_owned(), deployed.node.into());
-        object.insert("properties".to_owned(), json!(deployed.properties));
-    }
-    object
 }
 
 #[cfg(test)]

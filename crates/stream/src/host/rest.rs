@@ -8,11 +8,16 @@
 //! | `POST /api/v1/streams/NAME/deploy` | deploys it on this node: `{"properties"}` |
 //! | `POST /api/v1/streams/NAME/undeploy` | stops it cleanly |
 //! | `DELETE /api/v1/streams/NAME` | stops and deletes it |
+//! | `GET /api/v1/streams/NAME/taps/STAGE` | shows what flows out of a stage ([`look`]) |
 //!
 //! Errors are `{"error": {"kind", "message"}}`; the message for an invalid definition shows the text with a caret under the
 //! mistake. Who may create streams runs them with the rights of the process: the listener decides who that is, not this API.
 //! Requests from web pages, which
 //! have an `Origin`, are rejected: a browser on the machine must not act as an operator.
+//!
+//! [`document`] describes it in OpenAPI. A handler is served by being in it.
+
+mod look;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -26,12 +31,17 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
-use serde_json::{Value, json};
+use axum::routing::get;
+use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::watch;
+use utoipa::ToSchema;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::definition::properties;
-use super::{Host, HostError, StreamStatus};
+use super::{Host, HostError, StreamReport, StreamStatus};
 
 /// The largest body: a definition of maximum length, escaped.
 const BODY_BYTES_MAX: usize = 4 << 20;
@@ -41,15 +51,101 @@ pub type Starting = watch::Receiver<Option<Host>>;
 
 /// The API, also while the host is still starting.
 pub fn router(host: Starting) -> Router {
-    Router::new()
-        .route("/api/v1/streams", get(list).post(create))
-        .route("/api/v1/streams/{name}", get(status).delete(destroy))
-        .route("/api/v1/streams/{name}/deploy", post(deploy))
-        .route("/api/v1/streams/{name}/undeploy", post(undeploy))
+    let (router, _) = described().split_for_parts();
+    router
         .method_not_allowed_fallback(not_allowed)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn(refuse_web_pages))
         .with_state(host)
+}
+
+/// What OpenAPI says about it.
+pub fn document() -> OpenApi {
+    described().to_openapi()
+}
+
+fn described() -> OpenApiRouter<Starting> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(status, destroy))
+        .routes(routes!(deploy))
+        .routes(routes!(undeploy))
+        .routes(routes!(look::look))
+}
+
+/// The streams that are known.
+#[derive(Serialize, ToSchema)]
+struct StreamReports {
+    /// All of them, by name.
+    streams: Vec<StreamReport>,
+}
+
+/// A stream that was deleted.
+#[derive(Serialize, ToSchema)]
+struct Destroyed {
+    /// Its name.
+    name: String,
+    /// `destroyed`.
+    state: &'static str,
+}
+
+/// Why a request was refused.
+#[derive(Serialize, ToSchema)]
+struct StreamErrorAnswer {
+    error: StreamErrorBody,
+}
+
+/// What is wrong.
+#[derive(Serialize, ToSchema)]
+struct StreamErrorBody {
+    /// For programs, such as `no such stream`.
+    kind: &'static str,
+    /// For people; of a wrong definition, with the text and a caret under each mistake.
+    message: String,
+    /// The mistakes of a wrong definition.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    complaints: Vec<Mistake>,
+}
+
+/// A mistake in a definition.
+#[derive(Serialize, ToSchema)]
+struct Mistake {
+    /// What is wrong.
+    message: String,
+    /// What would be right.
+    right: String,
+    /// Where it begins, in bytes.
+    from: usize,
+    /// Where it ends.
+    to: usize,
+}
+
+/// A stream to create.
+#[derive(ToSchema)]
+#[expect(
+    dead_code,
+    reason = "the shape of what `create` reads field by field, so that an error names the field"
+)]
+struct Creation {
+    /// Its name.
+    name: String,
+    /// Its line.
+    definition: String,
+    /// Whether it is deployed on this node, too.
+    #[schema(required = false)]
+    deploy: bool,
+    /// Properties of the deployment, by name; or as text, `key=value,...`.
+    #[schema(required = false)]
+    properties: BTreeMap<String, String>,
+}
+
+/// How a stream is deployed.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "the shape of what `deploy` reads")]
+struct Deployment {
+    /// Properties of the deployment, by name; or as text, `key=value,...`.
+    #[schema(required = false)]
+    properties: BTreeMap<String, String>,
 }
 
 /// The API of a run without a host: only the list, with figures.
@@ -72,12 +168,19 @@ async fn refuse_web_pages(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-fn answer(status: StatusCode, body: &Value) -> Response {
+fn answer(status: StatusCode, body: &impl Serialize) -> Response {
+    // In the order of names, as of every answer before.
+    let body = serde_json::to_value(body).unwrap_or_default();
     (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
 }
 
-fn refusal(status: StatusCode, kind: &str, message: &str) -> Response {
-    answer(status, &json!({ "error": { "kind": kind, "message": message } }))
+fn refusal(status: StatusCode, kind: &'static str, message: &str) -> Response {
+    refusal_with(status, kind, message, Vec::new())
+}
+
+fn refusal_with(status: StatusCode, kind: &'static str, message: &str, complaints: Vec<Mistake>) -> Response {
+    let error = StreamErrorBody { kind, message: message.to_owned(), complaints };
+    answer(status, &StreamErrorAnswer { error })
 }
 
 impl IntoResponse for HostError {
@@ -85,22 +188,19 @@ impl IntoResponse for HostError {
         let message = self.to_string();
         match &self {
             HostError::WrongDefinition(complaints) => {
-                let places = complaints.complaints.iter().map(|complaint| {
-                    json!({
-                        "message": complaint.message,
-                        "right": complaint.right,
-                        "from": complaint.span.start,
-                        "to": complaint.span.end,
-                    })
+                let places = complaints.complaints.iter().map(|complaint| Mistake {
+                    message: complaint.message.clone(),
+                    right: complaint.right.clone(),
+                    from: complaint.span.start,
+                    to: complaint.span.end,
                 });
-                let places: Vec<Value> = places.collect();
-                let error = json!({ "kind": "wrong definition", "message": message, "complaints": places });
-                answer(StatusCode::BAD_REQUEST, &json!({ "error": error }))
+                refusal_with(StatusCode::BAD_REQUEST, "wrong definition", &message, places.collect())
             }
             HostError::WrongProperty(_) => refusal(StatusCode::BAD_REQUEST, "wrong property", &message),
             HostError::NotExactlyOnce(_) => refusal(StatusCode::BAD_REQUEST, "not exactly once", &message),
             HostError::WrongName(_) => refusal(StatusCode::BAD_REQUEST, "wrong name", &message),
             HostError::NoSuchStream { .. } => refusal(StatusCode::NOT_FOUND, "no such stream", &message),
+            HostError::NoSuchStage { .. } => refusal(StatusCode::NOT_FOUND, "no such stage", &message),
             HostError::Conflict(_) => refusal(StatusCode::CONFLICT, "conflict", &message),
             HostError::Unavailable(_) => refusal(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &message),
         }
@@ -193,8 +293,8 @@ fn started(host: &Starting) -> Result<Host, Box<Response>> {
 fn shown(statuses: &[StreamStatus], query: &RawQuery) -> Response {
     let with_figures =
         query.0.as_deref().is_some_and(|query| query.split('&').any(|part| part == "figures=true"));
-    let streams: Vec<Value> = statuses.iter().map(|status| status.to_json(with_figures)).collect();
-    answer(StatusCode::OK, &json!({ "streams": streams }))
+    let streams = statuses.iter().map(|status| status.report(with_figures)).collect();
+    answer(StatusCode::OK, &StreamReports { streams })
 }
 
 /// Completes a verb even if its client disconnects.
@@ -210,7 +310,7 @@ where
 
 fn describe(host: &Host, name: &str, code: StatusCode) -> Response {
     match host.status(name) {
-        Ok(status) => answer(code, &status.to_json(true)),
+        Ok(status) => answer(code, &status.report(true)),
         Err(error) => error.into_response(),
     }
 }
@@ -219,14 +319,38 @@ fn either(response: Result<Response, Box<Response>>) -> Response {
     response.unwrap_or_else(|refusal| *refusal)
 }
 
+/// All streams of the cluster.
+#[utoipa::path(
+    get,
+    path = "/api/v1/streams",
+    tag = "streams",
+    params(("figures" = Option<bool>, Query, description = "`true` adds the figures of each stage")),
+    responses((status = 200, body = StreamReports), (status = "default", body = StreamErrorAnswer))
+)]
 async fn list(Extracted(host): Extracted<Starting>, query: RawQuery) -> Response {
     either(started(&host).map(|host| shown(&host.list(), &query)))
 }
 
+/// One stream, with its figures.
+#[utoipa::path(
+    get,
+    path = "/api/v1/streams/{name}",
+    tag = "streams",
+    params(("name" = String, Path, description = "The stream")),
+    responses((status = 200, body = StreamReport), (status = "default", body = StreamErrorAnswer))
+)]
 async fn status(Extracted(host): Extracted<Starting>, Named(name): Named) -> Response {
     either(started(&host).map(|host| describe(&host, &name, StatusCode::OK)))
 }
 
+/// Creates a stream.
+#[utoipa::path(
+    post,
+    path = "/api/v1/streams",
+    tag = "streams",
+    request_body = Creation,
+    responses((status = 201, body = StreamReport), (status = "default", body = StreamErrorAnswer))
+)]
 async fn create(Extracted(host): Extracted<Starting>, body: Result<Bytes, BytesRejection>) -> Response {
     let asked = || {
         let mut body = Body::read(&body)?;
@@ -253,6 +377,15 @@ async fn create(Extracted(host): Extracted<Starting>, body: Result<Bytes, BytesR
     either(created.await)
 }
 
+/// Deploys a stream on this node.
+#[utoipa::path(
+    post,
+    path = "/api/v1/streams/{name}/deploy",
+    tag = "streams",
+    params(("name" = String, Path, description = "The stream")),
+    request_body(content = Option<Deployment>),
+    responses((status = 200, body = StreamReport), (status = "default", body = StreamErrorAnswer))
+)]
 async fn deploy(
     Extracted(host): Extracted<Starting>,
     Named(name): Named,
@@ -276,6 +409,14 @@ async fn deploy(
     either(deployed.await)
 }
 
+/// Stops a stream cleanly: its source is closed, and messages in flight are delivered.
+#[utoipa::path(
+    post,
+    path = "/api/v1/streams/{name}/undeploy",
+    tag = "streams",
+    params(("name" = String, Path, description = "The stream")),
+    responses((status = 200, body = StreamReport), (status = "default", body = StreamErrorAnswer))
+)]
 async fn undeploy(Extracted(host): Extracted<Starting>, Named(name): Named) -> Response {
     let undeployed = async {
         let host = started(&host)?;
@@ -286,12 +427,20 @@ async fn undeploy(Extracted(host): Extracted<Starting>, Named(name): Named) -> R
     either(undeployed.await)
 }
 
+/// Stops a stream cleanly, and deletes its definition.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/streams/{name}",
+    tag = "streams",
+    params(("name" = String, Path, description = "The stream")),
+    responses((status = 200, body = Destroyed), (status = "default", body = StreamErrorAnswer))
+)]
 async fn destroy(Extracted(host): Extracted<Starting>, Named(name): Named) -> Response {
     let destroyed = async {
         let host = started(&host)?;
         let (verb, destroyed) = (host.clone(), name.clone());
         done(&host, async move { verb.destroy(&destroyed).await }).await?;
-        Ok(answer(StatusCode::OK, &json!({ "name": name, "state": "destroyed" })))
+        Ok(answer(StatusCode::OK, &Destroyed { name, state: "destroyed" }))
     };
     either(destroyed.await)
 }

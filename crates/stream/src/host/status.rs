@@ -1,11 +1,13 @@
 //! The status of a stream.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::definition::{Definition, shown};
-use crate::runtime::{Ended, Figures};
+use super::definition::Definition;
+use crate::runtime::{Ended, Figures, PartReport};
 
 /// The state of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,21 +102,46 @@ impl StreamStatus {
         statuses
     }
 
-    /// As JSON, optionally with the figures of each stage.
-    pub fn to_json(&self, with_figures: bool) -> Value {
-        let mut object = match &self.definition {
-            Some(definition) => shown(&self.name, definition),
-            None => Map::from_iter([("name".to_owned(), Value::from(&*self.name))]),
-        };
-        object.insert("state".to_owned(), self.state.name().into());
-        if let Some(reason) = &self.reason {
-            object.insert("reason".to_owned(), reason.clone().into());
+    /// For programs, optionally with the figures of each stage.
+    pub fn report(&self, with_figures: bool) -> StreamReport {
+        let deployed = self.definition.as_ref().and_then(|definition| definition.deployed.as_ref());
+        let figures = self.figures.as_ref().filter(|_| with_figures);
+        StreamReport {
+            name: self.name.to_string(),
+            definition: self.definition.as_ref().map(|definition| definition.text.clone()),
+            node: deployed.map(|deployed| deployed.node),
+            properties: deployed.map(|deployed| deployed.properties.clone()),
+            state: self.state.name(),
+            reason: self.reason.clone(),
+            elapsed_s: figures.map(|figures| figures.elapsed.as_secs_f64()),
+            parts: figures.map(Figures::reports),
         }
-        if let (true, Some(figures)) = (with_figures, &self.figures) {
-            let Value::Object(figures) = figures.to_json() else { return object.into() };
-            object.insert("elapsed_s".to_owned(), figures.get("elapsed_s").cloned().unwrap_or_default());
-            object.insert("parts".to_owned(), figures.get("streams").cloned().unwrap_or_default());
-        }
-        object.into()
     }
+}
+
+/// A stream, for programs.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StreamReport {
+    /// Its name.
+    pub name: String,
+    /// Its line; none of a run without a host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub definition: Option<String>,
+    /// The node on which it is deployed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<i32>,
+    /// The properties of its deployment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub properties: Option<BTreeMap<String, String>>,
+    /// `undeployed`, `deploying`, `deployed`, `undeploying`, `complete`, `failed` or `deployed elsewhere`.
+    pub state: &'static str,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Seconds since the start, on this node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elapsed_s: Option<f64>,
+    /// Its parts with their figures since the start, on this node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parts: Option<Vec<PartReport>>,
 }

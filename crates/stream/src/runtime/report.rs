@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
+use utoipa::ToSchema;
 
 use super::latency::{Latency, LatencyMeter};
 use crate::declaration::Findings;
@@ -208,30 +210,35 @@ impl Figures {
 
     /// The report, as JSON.
     pub fn to_json(&self) -> Value {
-        let streams: Vec<Value> = self.streams.iter().map(|stream| stream.to_json(self.elapsed)).collect();
-        json!({ "elapsed_s": self.elapsed.as_secs_f64(), "streams": streams })
+        json!({ "elapsed_s": self.elapsed.as_secs_f64(), "streams": self.reports() })
+    }
+
+    /// Its streams, for programs.
+    pub fn reports(&self) -> Vec<PartReport> {
+        self.streams.iter().map(|stream| stream.report(self.elapsed)).collect()
     }
 }
 
 impl StreamFigures {
-    fn to_json(&self, elapsed: Duration) -> Value {
+    /// For programs, `elapsed` after the start.
+    pub fn report(&self, elapsed: Duration) -> PartReport {
         let (ended, error) = match &self.ended {
             None => ("running", None),
             Some(Ended::Complete) => ("complete", None),
             Some(Ended::Stopped) => ("stopped", None),
-            Some(Ended::Failed(error)) => ("failed", Some(error)),
+            Some(Ended::Failed(error)) => ("failed", Some(error.clone())),
         };
-        let stages: Vec<Value> = self.stages.iter().map(StageFigures::to_json).collect();
-        json!({
-            "name": &*self.name,
-            "stream": &*self.stream,
-            "instance": self.instance,
-            "ended": ended,
-            "error": error,
-            "bad_messages": self.bad,
-            "messages_per_s": self.stages.first().map_or(0.0, |stage| stage.messages_out as f64) / elapsed.as_secs_f64().max(1e-9),
-            "stages": stages,
-        })
+        let first = self.stages.first().map_or(0.0, |stage| stage.messages_out as f64);
+        PartReport {
+            name: self.name.to_string(),
+            stream: self.stream.to_string(),
+            instance: self.instance,
+            ended,
+            error,
+            bad_messages: self.bad,
+            messages_per_s: first / elapsed.as_secs_f64().max(1e-9),
+            stages: self.stages.iter().map(StageFigures::report).collect(),
+        }
     }
 }
 
@@ -241,22 +248,81 @@ impl StageFigures {
         self.busy.as_nanos() as f64 / self.messages_in.max(self.messages_out).max(1) as f64
     }
 
-    fn to_json(&self) -> Value {
-        json!({
-            "label": &*self.label,
-            "module": self.module,
-            "messages_in": self.messages_in,
-            "messages_out": self.messages_out,
-            "bytes_out": self.bytes_out,
-            "busy_s": self.busy.as_secs_f64(),
-            "waited_s": self.waited.as_secs_f64(),
-            "cost_ns_per_message": self.cost_ns(),
-            "latency": {
-                "p50_us": self.latency.quantile_us(0.5),
-                "p99_us": self.latency.quantile_us(0.99),
-                "messages_by_us": self.latency.steps().collect::<Vec<_>>(),
+    fn report(&self) -> StageReport {
+        StageReport {
+            label: self.label.to_string(),
+            module: self.module,
+            messages_in: self.messages_in,
+            messages_out: self.messages_out,
+            bytes_out: self.bytes_out,
+            busy_s: self.busy.as_secs_f64(),
+            waited_s: self.waited.as_secs_f64(),
+            cost_ns_per_message: self.cost_ns(),
+            latency: LatencyReport {
+                p50_us: self.latency.quantile_us(0.5),
+                p99_us: self.latency.quantile_us(0.99),
+                messages_by_us: self.latency.steps().collect(),
             },
-            "found": self.findings,
-        })
+            found: self.findings.clone(),
+        }
     }
+}
+
+/// A part of a stream, for programs: a chain of stages in one instance.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PartReport {
+    /// Its name.
+    name: String,
+    /// The stream that it belongs to.
+    stream: String,
+    /// The number of the instance, from 0.
+    instance: usize,
+    /// `running`, `complete`, `stopped` or `failed`.
+    ended: &'static str,
+    /// Why it failed.
+    error: Option<String>,
+    /// Bad messages that were skipped or sent to the dead letters.
+    bad_messages: u64,
+    /// Messages of its source per second, since the start.
+    messages_per_s: f64,
+    /// Its stages, from source to sink.
+    stages: Vec<StageReport>,
+}
+
+/// A stage, for programs, since the start.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StageReport {
+    /// Its label.
+    label: String,
+    /// Its module.
+    module: &'static str,
+    /// Messages received.
+    messages_in: u64,
+    /// Messages passed on; for a sink, those it accepted.
+    messages_out: u64,
+    /// Bytes of their values.
+    bytes_out: u64,
+    /// Seconds of work.
+    busy_s: f64,
+    /// Seconds for which the stream waited for it.
+    waited_s: f64,
+    /// Nanoseconds of work for each message.
+    cost_ns_per_message: f64,
+    /// The ages of messages when it was done with them.
+    latency: LatencyReport,
+    /// What it found, such as the counts of `counter`.
+    #[schema(value_type = Object)]
+    found: Map<String, Value>,
+}
+
+/// Ages of messages.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct LatencyReport {
+    /// Half of them are not older, in microseconds.
+    p50_us: Option<u64>,
+    /// 99 % of them are not older, in microseconds.
+    p99_us: Option<u64>,
+    /// Pairs of an age in microseconds and the number of messages up to it, from the pair before.
+    #[schema(value_type = Vec<Vec<u64>>)]
+    messages_by_us: Vec<(u64, u64)>,
 }

@@ -2,7 +2,8 @@
 //! messages it missed.
 //!
 //! A slow tap slows its stream down, like any reader. Otherwise the stream does not depend on it: messages that a tap had not
-//! processed when it ended are not repeated.
+//! processed when it ended are not repeated. An onlooker is no reader: the stream never waits for it, and it misses what it has no
+//! time for.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,6 +13,7 @@ use super::channel::{BATCHES_MAX, Inbox};
 use crate::message::Batch;
 use crate::stage::{Filled, Source, StageError, Turn, Wait};
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 
 /// The outputs of stages that can be tapped.
 #[derive(Clone, Default)]
@@ -22,7 +24,7 @@ type TapPoints = BTreeMap<(Arc<str>, usize), TapPoint>;
 
 impl Taps {
     /// The tappable output of a stage.
-    pub(super) fn point(&self, stream: &Arc<str>, stage: usize) -> TapPoint {
+    pub fn point(&self, stream: &Arc<str>, stage: usize) -> TapPoint {
         let mut points = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         points.entry((stream.clone(), stage)).or_default().clone()
     }
@@ -42,11 +44,43 @@ pub struct TapPoint(Arc<Listeners>);
 struct Listeners {
     /// Their number, read for each batch.
     count: AtomicUsize,
-    senders: Mutex<Vec<mpsc::Sender<Batch>>>,
+    senders: Mutex<Vec<Listener>>,
+}
+
+/// One that listens.
+#[derive(Clone)]
+enum Listener {
+    /// A reader, which gets every batch.
+    Reader(mpsc::Sender<Batch>),
+    /// Gets a batch when it has room for one.
+    Onlooker(mpsc::Sender<Batch>),
+}
+
+impl Listener {
+    fn is_closed(&self) -> bool {
+        let (Listener::Reader(sender) | Listener::Onlooker(sender)) = self;
+        sender.is_closed()
+    }
+
+    /// Sends a batch; false if it is gone.
+    async fn send(&self, batch: &Batch) -> bool {
+        match self {
+            Listener::Reader(sender) => sender.send(batch.clone()).await.is_ok(),
+            // The batch is copied only if there is room.
+            Listener::Onlooker(sender) => match sender.try_reserve() {
+                Ok(room) => {
+                    room.send(batch.clone());
+                    true
+                }
+                Err(TrySendError::Full(())) => true,
+                Err(TrySendError::Closed(())) => false,
+            },
+        }
+    }
 }
 
 impl TapPoint {
-    fn senders(&self) -> MutexGuard<'_, Vec<mpsc::Sender<Batch>>> {
+    fn senders(&self) -> MutexGuard<'_, Vec<Listener>> {
         self.0.senders.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -59,10 +93,23 @@ impl TapPoint {
     /// Adds a tap, from now on.
     pub fn listen(&self) -> TapSource {
         let (sender, receiver) = mpsc::channel(BATCHES_MAX);
-        let mut senders = self.senders();
-        senders.push(sender);
-        self.0.count.store(senders.len(), Ordering::Relaxed);
+        self.add(Listener::Reader(sender));
         TapSource { inbox: Inbox::new(receiver), sequence: 0 }
+    }
+
+    /// Adds an onlooker, from now on.
+    pub fn look_on(&self) -> Onlooker {
+        let (sender, batches) = mpsc::channel(1);
+        self.add(Listener::Onlooker(sender));
+        Onlooker { batches }
+    }
+
+    fn add(&self, listener: Listener) {
+        let mut senders = self.senders();
+        // Those who looked at a stream that does not run have not been noticed to be gone.
+        senders.retain(|sender| !sender.is_closed());
+        senders.push(listener);
+        self.0.count.store(senders.len(), Ordering::Relaxed);
     }
 
     /// Sends a batch to all taps, and removes closed ones.
@@ -70,13 +117,25 @@ impl TapPoint {
         let senders = self.senders().clone();
         let mut is_gone = false;
         for sender in senders {
-            is_gone |= sender.send(batch.clone()).await.is_err();
+            is_gone |= !sender.send(batch).await;
         }
         if is_gone {
             let mut senders = self.senders();
             senders.retain(|sender| !sender.is_closed());
             self.0.count.store(senders.len(), Ordering::Relaxed);
         }
+    }
+}
+
+/// One that looks at what passes, as far as it has time to.
+pub struct Onlooker {
+    batches: mpsc::Receiver<Batch>,
+}
+
+impl Onlooker {
+    /// The next batch that it has time for; none once the stream is gone for good. Cancel safe.
+    pub async fn next(&mut self) -> Option<Batch> {
+        self.batches.recv().await
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who asks, and whether the request may be served: the login, the rights on the cluster, and a guest's place.
 //!
-//! A request that reads (GET, HEAD) needs DESCRIBE on the cluster, every other one ALTER. Three paths are open to everybody: those
-//! of [`health`]. Where the console has logins of its own, its paths are passed on to it: the cluster itself decides what its users
+//! A request that reads (GET, HEAD) needs DESCRIBE on the cluster, every other one ALTER; so does reading the messages that pass a
+//! stage of a stream. Three paths are open to everybody: those of [`health`]. Where the console has logins of its own, its paths are passed on to it: the cluster itself decides what its users
 //! may do. Refusals are JSON, like the errors of hosted streams.
 
 use super::health;
@@ -135,10 +135,7 @@ impl Visit {
         if is_named {
             self.place.begin()?;
         }
-        let operation = match request.method {
-            Method::GET | Method::HEAD => Operation::Describe,
-            _ => Operation::Alter,
-        };
+        let operation = operation(&request.method, request.uri.path());
         let (method, path) = (&request.method, request.uri.path());
         let path = path.get(..PATH_LOGGED).unwrap_or(path);
         if !access.rights.allow(&principal, self.address, operation, format_args!("{method} {path}")) {
@@ -195,6 +192,16 @@ fn need(path: &str, has_own_login: bool) -> Need {
     }
     let is_of_streams = ["/streams", "/streams-check", "/create-stream"].into_iter().any(is_under);
     if is_of_streams { Need::OwnLoginAndRight } else { Need::OwnLogin }
+}
+
+/// The right that a request needs. A stream may read what its reader may not: its messages are for those who may change it.
+fn operation(method: &Method, path: &str) -> Operation {
+    let of_stream = path.strip_prefix("/api/v1").unwrap_or(path).strip_prefix("/streams/");
+    let is_tap = of_stream.and_then(|rest| rest.split('/').nth(1)).is_some_and(|part| part == "taps");
+    match *method {
+        Method::GET | Method::HEAD if !is_tap => Operation::Describe,
+        _ => Operation::Alter,
+    }
 }
 
 /// User and password of the Basic scheme (RFC 7617).
@@ -303,6 +310,20 @@ mod tests {
             ("/api/v1/streamsx", Need::Right, Need::OwnLogin),
         ] {
             assert_eq!((need(path, false), need(path, true)), (without, with), "{path}");
+        }
+    }
+
+    #[test]
+    fn messages_of_streams_are_for_those_who_may_change_them() {
+        for (method, path, needed) in [
+            (Method::GET, "/streams/orders", Operation::Describe),
+            (Method::GET, "/streams/taps", Operation::Describe),
+            (Method::GET, "/streams/orders/taps/filter", Operation::Alter),
+            (Method::HEAD, "/api/v1/streams/orders/taps/filter", Operation::Alter),
+            (Method::POST, "/api/v1/streams/orders/deploy", Operation::Alter),
+            (Method::GET, "/topics/a/taps/b", Operation::Describe),
+        ] {
+            assert_eq!(operation(&method, path), needed, "{method} {path}");
         }
     }
 

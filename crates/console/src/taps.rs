@@ -1,0 +1,108 @@
+//! What passes stages of streams, for those who look at a page of it: the newest messages, gathered while somebody looks.
+//!
+//! A stream does not wait for it. At most [`TAPS_MAX`] stages are looked at, each until [`IDLE_MAX`] after the last request.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use parking_lot::Mutex;
+use thalweg_stream::host::onlooking::{Look, MESSAGES_MAX, Passed};
+use thalweg_stream::host::{Host, HostError};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::problem::Problem;
+
+/// Stages that are looked at.
+const TAPS_MAX: usize = 16;
+/// A stage is looked at for so long after the last request.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+/// How long the first request waits for a message.
+const FIRST: Duration = Duration::from_millis(700);
+
+/// A stream and the label of its stage.
+type Stage = (String, String);
+
+/// The stages that are looked at.
+#[derive(Clone, Default)]
+pub struct Taps(Arc<Mutex<HashMap<Stage, Arc<Tap>>>>);
+
+struct Tap {
+    passed: Mutex<VecDeque<Passed>>,
+    looked: Mutex<Instant>,
+    arrived: Notify,
+}
+
+/// Why nothing is shown.
+pub enum TapProblem {
+    Host(HostError),
+    Full(Problem),
+}
+
+impl Taps {
+    /// The messages that passed a stage lately, newest first.
+    pub async fn look(&self, host: &Host, stream: &str, stage: &str) -> Result<Vec<Passed>, TapProblem> {
+        let tap = self.tap(host, (stream.to_owned(), stage.to_owned()))?;
+        let arrived = tap.arrived.notified();
+        if tap.passed.lock().is_empty() {
+            // Then the page says that nothing has passed.
+            let _ = timeout(FIRST, arrived).await;
+        }
+        Ok(tap.passed.lock().iter().rev().cloned().collect())
+    }
+
+    fn tap(&self, host: &Host, stage: Stage) -> Result<Arc<Tap>, TapProblem> {
+        let mut taps = self.0.lock();
+        if let Some(tap) = taps.get(&stage) {
+            *tap.looked.lock() = Instant::now();
+            return Ok(Arc::clone(tap));
+        }
+        let look = host.look_at(&stage.0, &stage.1).map_err(TapProblem::Host)?;
+        if taps.len() >= TAPS_MAX {
+            let message = format!(
+                "{TAPS_MAX} stages are looked at already: close a page of another, and try again in a moment"
+            );
+            let problem = Problem { status: StatusCode::SERVICE_UNAVAILABLE, ..Problem::missing(message) };
+            return Err(TapProblem::Full(problem));
+        }
+        let tap = Arc::new(Tap {
+            passed: Mutex::default(),
+            looked: Mutex::new(Instant::now()),
+            arrived: Notify::new(),
+        });
+        taps.insert(stage.clone(), Arc::clone(&tap));
+        let gathering = gather(look, Arc::clone(&tap));
+        let known = Arc::clone(&self.0);
+        // Where the streams run, so that this cannot delay the broker.
+        host.runtime().spawn(async move {
+            gathering.await;
+            known.lock().remove(&stage);
+        });
+        Ok(tap)
+    }
+}
+
+/// Gathers what passes while somebody looks.
+async fn gather(mut look: Look, tap: Arc<Tap>) {
+    loop {
+        let until = *tap.looked.lock() + IDLE_MAX;
+        tokio::select! {
+            next = look.next() => {
+                let Some(next) = next else { return };
+                let mut passed = tap.passed.lock();
+                passed.extend(next);
+                let old = passed.len().saturating_sub(MESSAGES_MAX);
+                passed.drain(..old);
+                drop(passed);
+                tap.arrived.notify_waiters();
+            }
+            () = sleep_until(until) => {
+                if tap.looked.lock().elapsed() >= IDLE_MAX {
+                    return;
+                }
+            }
+        }
+    }
+}
