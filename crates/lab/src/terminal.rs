@@ -1,7 +1,8 @@
 //! Terminal output: progress during a run, tables after it.
 //!
-//! Progress goes to standard error: animated on a terminal, plain lines otherwise. Tables are text for the caller to print.
+//! Progress goes to standard error: animated on a terminal, plain lines otherwise, JSON for programs. Tables are text for the caller to print.
 
+mod event;
 mod progress;
 mod table;
 

@@ -5,6 +5,7 @@ mod console;
 mod hosting;
 mod http;
 mod logging;
+mod program;
 mod secure;
 
 use std::process::ExitCode;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 
+use super::event::Event;
 use crate::quantity;
 use crate::result::system;
 use crate::worker::{Driver, Interval, Role};
@@ -65,6 +66,7 @@ enum Drawn {
         each_ms: Arc<AtomicU64>,
     },
     Lines(Mutex<Box<dyn Write + Send>>),
+    Events(Mutex<Box<dyn Write + Send>>),
 }
 
 impl std::fmt::Debug for Progress {
@@ -88,6 +90,11 @@ impl Progress {
         Progress::with(Drawn::Lines(Mutex::new(Box::new(to))), repetitions_total)
     }
 
+    /// For programs: one JSON object a line on `to`.
+    pub fn events(repetitions_total: u64, to: impl Write + Send + 'static) -> Progress {
+        Progress::with(Drawn::Events(Mutex::new(Box::new(to))), repetitions_total)
+    }
+
     fn with(drawn: Drawn, total: u64) -> Progress {
         Progress { drawn, total, state: Mutex::new(State::default()) }
     }
@@ -105,13 +112,18 @@ impl Progress {
                 live.set_message("starting");
             }
             Drawn::Lines(_) => self.line(&format!("[{number}/{}] {at}", self.total)),
+            Drawn::Events(_) => {
+                self.event(&Event::Begin { number, of: self.total.max(number), at: at.to_string() })
+            }
         }
     }
 
-    /// Shows what a repetition does apart from measuring, on a terminal only.
+    /// Shows what a repetition does apart from measuring, on a terminal and to programs.
     pub fn phase(&self, what: &'static str) {
-        if let Drawn::Bars { live, .. } = &self.drawn {
-            live.set_message(what);
+        match &self.drawn {
+            Drawn::Bars { live, .. } => live.set_message(what),
+            Drawn::Events(_) => self.event(&Event::Phase { what }),
+            Drawn::Lines(_) => {}
         }
     }
 
@@ -136,6 +148,7 @@ impl Progress {
                 }
             }
             Drawn::Lines(_) => {}
+            Drawn::Events(_) => self.event(&Event::interval(role, interval)),
         }
     }
 
@@ -158,6 +171,10 @@ impl Progress {
                 live.set_message("");
             }
             Drawn::Lines(_) => self.line(&format!("    {outcome}")),
+            Drawn::Events(_) => {
+                let of = self.total.max(ended);
+                self.event(&Event::End { number: ended, of, at: at.to_string(), outcome });
+            }
         }
     }
 
@@ -168,6 +185,7 @@ impl Progress {
                 let _ = bars.println(format!("  {line}"));
             }
             Drawn::Lines(_) => self.line(line),
+            Drawn::Events(_) => self.event(&Event::Message { text: line }),
         }
     }
 
@@ -179,8 +197,12 @@ impl Progress {
         }
     }
 
+    fn event(&self, event: &Event<'_>) {
+        self.line(&event.line());
+    }
+
     fn line(&self, text: &str) {
-        if let Drawn::Lines(to) = &self.drawn {
+        if let Drawn::Lines(to) | Drawn::Events(to) = &self.drawn {
             let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
             // A closed output must not end a run.
             let _ = writeln!(to, "{text}").and_then(|()| to.flush());
@@ -325,6 +347,40 @@ mod tests {
                 "[2/2] ibm-fast · 3 brokers · Thalweg · thalweg · repetition 2 of 2",
                 "    produced 2,000,000 records/s, 244 MB/s · p50 800 µs, p99 2.10 ms, max 9.00 ms",
                 "    2,000,000 records/s",
+            ]
+        );
+    }
+
+    #[test]
+    fn programs_get_an_object_a_line() {
+        let sink = Sink::default();
+        let progress = Progress::events(2, sink.clone());
+        progress.log("Starting 3 brokers");
+        progress.point_began(&at(1));
+        progress.phase("beginning");
+        let interval = Interval {
+            at_us: 1_700_000_000_000_000,
+            length_us: 500_000,
+            records: 1_000,
+            bytes: 128_000,
+            p50_us: Some(800),
+            p99_us: None,
+            max_us: None,
+        };
+        progress.interval(Role::Producer, &interval);
+        progress.point_ended(&at(1), "2,000 records/s");
+        let text = String::from_utf8(sink.0.lock().expect("no panic").clone()).expect("text");
+        let lines: Vec<&str> = text.lines().collect();
+        let what = "ibm-fast · 3 brokers · Thalweg · thalweg · repetition 1 of 2";
+        assert_eq!(
+            lines,
+            [
+                r#"{"event":"message","text":"Starting 3 brokers"}"#.to_owned(),
+                format!(r#"{{"event":"begin","number":1,"of":2,"at":"{what}"}}"#),
+                r#"{"event":"phase","what":"beginning"}"#.to_owned(),
+                r#"{"event":"interval","role":"producer","records_per_s":2000.0,"bytes_per_s":256000.0,"p50_us":800,"p99_us":null}"#
+                    .to_owned(),
+                format!(r#"{{"event":"end","number":1,"of":2,"at":"{what}","outcome":"2,000 records/s"}}"#),
             ]
         );
     }

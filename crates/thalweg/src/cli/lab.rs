@@ -3,6 +3,7 @@
 mod arguments;
 mod calibrate;
 mod compare;
+mod control;
 mod doctor;
 mod interrupt;
 mod list;

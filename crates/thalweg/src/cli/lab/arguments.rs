@@ -2,6 +2,9 @@
 
 pub use thalweg_client::HIDDEN;
 
+/// Arguments between processes, which mean nothing in a command to repeat.
+const INTERNAL: [&str; 2] = ["--controlled", "--progress=json"];
+
 /// The arguments of this process, without secrets.
 pub fn of_process() -> Vec<String> {
     without_secrets(std::env::args().skip(1))
@@ -10,6 +13,7 @@ pub fn of_process() -> Vec<String> {
 /// Removes the values of secret settings.
 fn without_secrets(arguments: impl Iterator<Item = String>) -> Vec<String> {
     arguments
+        .filter(|argument| !INTERNAL.contains(&argument.as_str()))
         .map(|argument| {
             // `--property=key=value` and `--property key=value`.
             let (before, setting) = match argument.strip_prefix("--property=") {
@@ -39,6 +43,8 @@ mod tests {
             "--property=ssl.key.password=hunter2",
             "--property",
             "acks=all",
+            "--progress=json",
+            "--controlled",
             "--seed=4",
         ];
         let kept = without_secrets(given.iter().map(|argument| (*argument).to_owned()));

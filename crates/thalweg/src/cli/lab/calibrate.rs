@@ -6,9 +6,9 @@ use clap::Args;
 use thalweg_lab::calibrate::{Extent, Limits, Plan, run};
 use thalweg_lab::worker::Driver;
 
-use super::run::binary;
 use crate::cli::failure::Failed;
 use crate::cli::output::Output;
+use crate::program::binary;
 
 /// Measure the lab itself, against a server with a known service time.
 ///

@@ -1,17 +1,22 @@
-//! Ctrl-C and SIGTERM: the first ends the run cleanly, the second at once.
+//! Ctrl-C, SIGTERM and the end of the one who controls a run: the first ends the run cleanly, a second signal at once.
+
+use std::pin::Pin;
 
 use thalweg_lab::run::{Interrupt, interrupt};
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::control::End;
+
 /// The exit code after a second signal.
 const EXIT_KILLED: i32 = 130;
 
-/// Listens for signals from now on.
-pub fn listen() -> anyhow::Result<Interrupt> {
+/// Listens for signals from now on, and for the end of the one who controls the run.
+pub fn listen(control: Option<End>) -> anyhow::Result<Interrupt> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut hung_up = signal(SignalKind::hangup())?;
     let (interrupter, heard) = interrupt();
+    let mut control = control.map(|control| Box::pin(control.ended()));
     tokio::spawn(async move {
         let mut signals = 0;
         loop {
@@ -19,6 +24,11 @@ pub fn listen() -> anyhow::Result<Interrupt> {
                 _ = interrupted.recv() => "interrupted (SIGINT)",
                 _ = terminate.recv() => "terminated (SIGTERM)",
                 _ = hung_up.recv() => "terminal closed (SIGHUP)",
+                () = ended(&mut control) => {
+                    control = None;
+                    interrupter.interrupt("stopped");
+                    continue;
+                }
             };
             signals += 1;
             if signals > 1 {
@@ -29,4 +39,12 @@ pub fn listen() -> anyhow::Result<Interrupt> {
         }
     });
     Ok(heard)
+}
+
+/// Waits for the end of the one who controls the run; for ever, without one.
+async fn ended(control: &mut Option<Pin<Box<impl Future<Output = ()>>>>) {
+    match control {
+        Some(control) => control.await,
+        None => std::future::pending().await,
+    }
 }

@@ -69,7 +69,7 @@ impl Output {
     }
 
     /// Writes result and report, prints a summary, and fails if the run did.
-    pub fn finish(&self, run: &RunResult, wanted: Wanted<'_>) -> anyhow::Result<()> {
+    pub fn finish(&self, run: &RunResult, wanted: &Wanted<'_>) -> anyhow::Result<()> {
         let page = self.file(REPORT);
         let written = self.write(run, &page, wanted);
         wanted.place.output.show(run, |style| {
@@ -87,7 +87,7 @@ impl Output {
         verdict(run)
     }
 
-    fn write(&self, run: &RunResult, page: &Path, wanted: Wanted<'_>) -> anyhow::Result<Vec<PathBuf>> {
+    fn write(&self, run: &RunResult, page: &Path, wanted: &Wanted<'_>) -> anyhow::Result<Vec<PathBuf>> {
         result::write(&self.result(), run)?;
         result::write_whole(page, report::html(run).as_bytes())?;
         if wanted.omb_result { write_for_omb(&self.dir, run) } else { Ok(Vec::new()) }

@@ -6,7 +6,7 @@ use clap::{Args, Parser};
 use thalweg_lab::result;
 
 use super::arguments::HIDDEN;
-use super::run::{Place, Wanted, measure};
+use super::run::{Place, ProgressForm, Wanted, measure};
 use crate::cli::failure::Usage;
 use crate::cli::{Cli, Command};
 
@@ -43,8 +43,13 @@ impl Rerun {
         let workloads = before.workloads.into_iter().map(|run| run.workload).collect();
         let (targets, drivers) = (run.targets.specs()?, run.drivers.all());
         // Keep the arguments, so that the new result can be repeated, too.
-        let wanted =
-            Wanted { place: &self.place, omb_result: run.omb_result.omb_result, precision: run.precision() };
+        let wanted = Wanted {
+            place: &self.place,
+            omb_result: run.omb_result.omb_result,
+            precision: run.precision(),
+            progress: ProgressForm::Text,
+            control: None,
+        };
         measure(workloads, targets, drivers, before.seed, wanted, before.arguments).await
     }
 

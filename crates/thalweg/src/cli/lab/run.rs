@@ -1,8 +1,8 @@
 //! `lab run`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use thalweg_lab::quantity;
 use thalweg_lab::run::estimate::estimate;
 use thalweg_lab::run::{Options, Precision, drivers_of, repetitions, run};
@@ -13,9 +13,10 @@ use thalweg_lab::workload::{self, STAMP_BYTES, Verify, Workload};
 
 use super::output::{Output, WorkDir};
 use super::targets::{Drivers, SecurityArguments, Targets};
-use super::{arguments, interrupt};
+use super::{arguments, control, interrupt};
 use crate::cli::failure::Usage;
 use crate::cli::output;
+use crate::program::binary;
 
 /// Run workloads on targets, and write a report.
 ///
@@ -67,8 +68,24 @@ pub struct Run {
     omb: OmbDriver,
     #[command(flatten)]
     pub omb_result: OmbResult,
+    /// How progress is shown on standard error: for people, animated on a terminal; or as one JSON object a line.
+    #[arg(long, value_name = "FORM", value_enum, default_value_t)]
+    progress: ProgressForm,
+    /// Internal: standard input has a line of client settings in JSON, and the run ends when it closes.
+    #[arg(long, hide = true)]
+    controlled: bool,
     #[command(flatten)]
     pub place: Place,
+}
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ProgressForm {
+    /// Bars on a terminal, lines elsewhere.
+    #[default]
+    Text,
+    /// JSON lines.
+    Json,
 }
 
 /// How long repetitions go on.
@@ -154,7 +171,12 @@ impl Run {
     pub async fn run(&self) -> anyhow::Result<()> {
         let names: Vec<&str> = self.workloads.iter().map(String::as_str).collect();
         self.omb.check(&names)?;
-        let targets = self.targets.specs()?;
+        let mut targets = self.targets.specs()?;
+        let control = self.controlled.then(control::take).transpose()?;
+        let control = control.map(|(settings, end)| {
+            settings.apply(&mut targets);
+            end
+        });
         self.security.check(&targets)?;
         let mut workloads = Vec::new();
         for name in names {
@@ -169,6 +191,8 @@ impl Run {
                 place: &self.place,
                 omb_result: self.omb_result.omb_result,
                 precision: self.precision(),
+                progress: self.progress,
+                control,
             },
             arguments::of_process(),
         )
@@ -212,8 +236,8 @@ impl Run {
     }
 }
 
-/// The output of a run.
-#[derive(Clone, Copy, Debug)]
+/// The output of a run, and its control.
+#[derive(Debug)]
 pub struct Wanted<'a> {
     /// Where.
     pub place: &'a Place,
@@ -221,6 +245,10 @@ pub struct Wanted<'a> {
     pub omb_result: bool,
     /// How precisely the ratios of targets are wanted.
     pub precision: Precision,
+    /// How progress is shown.
+    pub progress: ProgressForm,
+    /// The end of the one who controls it, if any.
+    pub control: Option<control::End>,
 }
 
 /// Performs a run and writes its report.
@@ -229,7 +257,7 @@ pub async fn measure(
     targets: Vec<TargetSpec>,
     drivers: Vec<Driver>,
     seed: u64,
-    wanted: Wanted<'_>,
+    mut wanted: Wanted<'_>,
     arguments: Vec<String>,
 ) -> anyhow::Result<()> {
     for driver in workloads.iter().flat_map(|workload| drivers_of(&drivers, workload)) {
@@ -242,7 +270,7 @@ pub async fn measure(
     let names: Vec<&str> = workloads.iter().map(|workload| workload.name.as_str()).collect();
     let output = Output::make(place.out.as_deref(), &names)?;
     let work_dir: WorkDir = output.work_dir(place.work_dir.as_deref())?;
-    let heard = interrupt::listen()?;
+    let heard = interrupt::listen(wanted.control.take())?;
     let options = Options {
         workloads,
         targets,
@@ -255,7 +283,11 @@ pub async fn measure(
         arguments,
         lab_version: lab_version(),
     };
-    let progress = Progress::new(repetitions(&options));
+    let all = repetitions(&options);
+    let progress = match wanted.progress {
+        ProgressForm::Text => Progress::new(all),
+        ProgressForm::Json => Progress::events(all, std::io::stderr()),
+    };
     let more = match options.targets.len() {
         0 | 1 => String::new(),
         _ => format!(
@@ -268,19 +300,7 @@ pub async fn measure(
     let result = run(&options, &heard, &progress).await;
     progress.finish();
     drop(work_dir);
-    output.finish(&result, wanted)
-}
-
-/// This program, which is also worker and embedded broker.
-pub fn binary() -> anyhow::Result<PathBuf> {
-    let binary = std::env::current_exe()?;
-    // The kernel adds this to the name of a replaced binary; the new one may differ.
-    match binary.to_str().and_then(|path| path.strip_suffix(" (deleted)")) {
-        Some(path) => {
-            anyhow::bail!("{} was replaced while it ran: start the lab again", Path::new(path).display())
-        }
-        None => Ok(binary),
-    }
+    output.finish(&result, &wanted)
 }
 
 /// The version of this program, with the commit if the build knew it.

@@ -11,10 +11,11 @@ use thalweg_lab::tune;
 use thalweg_lab::worker::Driver;
 
 use super::output::Output;
-use super::run::{OmbDriver, Place, binary, lab_version};
+use super::run::{OmbDriver, Place, lab_version};
 use super::targets::{SecurityArguments, Targets};
 use super::{arguments, interrupt};
 use crate::cli::failure::{Failed, Usage};
+use crate::program::binary;
 
 /// Tune broker and client step by step, and keep what helps beyond the noise.
 ///
@@ -77,7 +78,7 @@ impl Tune {
         reach(target).await?;
         let output = Output::make(self.place.out.as_deref(), &["tune", &loaded.name])?;
         let work_dir = output.work_dir(self.place.work_dir.as_deref())?;
-        let heard = interrupt::listen()?;
+        let heard = interrupt::listen(None)?;
         let options = Options {
             workloads: Vec::new(),
             // A change of broker settings needs a second cluster beside that of the best.
