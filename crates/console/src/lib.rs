@@ -2,8 +2,8 @@
 //!
 //! It owns HTML, the API under `/api/v1`, its OpenAPI document, sessions, and a bounded cache of what it has read. It connects
 //! to the cluster as a client with the login of the person who asks, so that the cluster itself decides what that person may
-//! see and do, and its own audit trail has it. It refuses knowledge of the broker's code, its own files on disk, and scripts or
-//! styles from elsewhere.
+//! see and do, and its own audit trail has it. It refuses knowledge of the broker's code, files on disk other than the lab's results, and
+//! scripts or styles from elsewhere.
 //!
 //! A request passes `guard` (headers, host, origin, login, read-only), then a handler under `pages` or `api`. Both read
 //! through a `cluster::View`, so that a page and the API never disagree.
@@ -14,6 +14,8 @@ mod chart;
 mod cluster;
 mod format;
 mod guard;
+mod lab;
+mod measuring;
 mod page;
 mod pages;
 mod problem;
@@ -25,5 +27,5 @@ mod streams;
 mod tail;
 mod taps;
 
-pub use settings::{ConsoleSettings, Hosts, Login, Mechanism};
+pub use settings::{ConsoleSettings, Hosts, LabSettings, Login, Mechanism};
 pub use state::Console;

@@ -27,6 +27,7 @@ pub enum Section {
     Groups,
     Transactions,
     Streams,
+    Lab,
     Brokers,
     Quorum,
     Access,
@@ -48,6 +49,7 @@ const NAVIGATION: [(&str, &[Place]); 3] = [
             (Section::Groups, "Groups", "/groups"),
             (Section::Transactions, "Transactions", "/transactions"),
             (Section::Streams, "Streams", "/streams"),
+            (Section::Lab, "Lab", "/lab"),
         ],
     ),
     (

@@ -1,6 +1,7 @@
 //! What a console is started with.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use thalweg_browse::{Masking, Registry};
@@ -36,8 +37,19 @@ pub struct ConsoleSettings {
     pub masking: Masking,
     /// Decodes keys and values.
     pub registry: Option<Arc<Registry>>,
+    /// The lab, if people may start it here.
+    pub lab: Option<LabSettings>,
     /// What `/metrics` of the same server shows, if there is one.
     pub has_metrics: bool,
+}
+
+/// How the lab is run here.
+#[derive(Clone, Debug)]
+pub struct LabSettings {
+    /// This program, whose `lab` is run as a process of its own.
+    pub program: PathBuf,
+    /// The directory of results.
+    pub directory: PathBuf,
 }
 
 /// How people log in.
@@ -100,6 +112,11 @@ impl ConsoleSettings {
         user: &str,
         password: &str,
     ) -> Result<ConnectionOptions, InvalidSetting> {
+        take(self.properties_for(mechanism, user, password))
+    }
+
+    /// Client settings with the login of a person.
+    pub(crate) fn properties_for(&self, mechanism: Mechanism, user: &str, password: &str) -> Properties {
         let mut client = self.client.clone();
         for key in CREDENTIALS {
             client.take(key);
@@ -107,7 +124,7 @@ impl ConsoleSettings {
         client.set("sasl.mechanism", mechanism.name());
         client.set("sasl.username", user);
         client.set("sasl.password", password);
-        take(client)
+        client
     }
 }
 

@@ -6,10 +6,11 @@ use std::sync::{Arc, OnceLock};
 
 use axum::http::HeaderMap;
 use parking_lot::Mutex;
-use thalweg_client::{Admin, ClientError, Cluster, InvalidSetting};
+use thalweg_client::{Admin, ClientError, Cluster, InvalidSetting, Properties};
 use tokio::sync::Semaphore;
 
 use crate::cluster::View;
+use crate::lab::Lab;
 use crate::problem::Problem;
 use crate::reading::Reading;
 use crate::session::{Person, Sessions};
@@ -36,6 +37,7 @@ struct Inner {
     stream_rates: streams::Rates,
     reading: Arc<Reading>,
     taps: Taps,
+    lab: Option<Lab>,
 }
 
 /// What a change brought, shown once on the next page.
@@ -76,7 +78,9 @@ impl Console {
     /// A console; nothing is connected yet.
     pub fn new(settings: ConsoleSettings) -> Console {
         let reading = Reading::new(settings.masking.clone(), settings.registry.clone());
+        let lab = settings.lab.clone().map(Lab::new);
         Console(Arc::new(Inner {
+            lab,
             settings,
             reading,
             sessions: Sessions::default(),
@@ -118,6 +122,10 @@ impl Console {
         &self.0.stream_rates
     }
 
+    pub(crate) fn lab(&self) -> Option<&Lab> {
+        self.0.lab.as_ref()
+    }
+
     pub(crate) fn taps(&self) -> &Taps {
         &self.0.taps
     }
@@ -151,6 +159,12 @@ impl Console {
             Arc::new(Person { user: Some(user.to_owned()), view })
         });
         Ok((person, login))
+    }
+
+    /// Client settings with a name and a password that the cluster takes.
+    pub(crate) async fn properties_of(&self, user: &str, password: &str) -> Result<Properties, LoginProblem> {
+        let (_, mechanism) = self.connect(user, password).await?;
+        Ok(self.settings().properties_for(mechanism, user, password))
     }
 
     /// Connects with a name and a password, by the first mechanism that takes them.

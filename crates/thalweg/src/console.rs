@@ -2,7 +2,7 @@
 //! anything starts, so that their faults are reported first.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -12,10 +12,12 @@ use thalweg_config::{
     BrokerConfig, ConsoleSettings as Settings, HttpSettings, Listener, ListenerSettings, SecurityProtocol,
     TlsKeys,
 };
-use thalweg_console::{Console, ConsoleSettings, Hosts, Login, Mechanism};
+use thalweg_console::{Console, ConsoleSettings, Hosts, LabSettings, Login, Mechanism};
 use thalweg_security::sasl::Mechanism as Sasl;
 use thalweg_security::sasl::scram::Hash;
 use thalweg_stream::host::rest::Starting;
+
+use crate::program::binary;
 
 /// The beginning of the settings by which others are trusted.
 const TRUST: &str = "ssl.truststore.";
@@ -31,6 +33,7 @@ pub struct Plan {
     is_https: bool,
     masking: Masking,
     registry: Option<Arc<Registry>>,
+    lab: Option<LabSettings>,
 }
 
 impl Plan {
@@ -69,6 +72,7 @@ impl Plan {
             is_https: config.http.has_tls,
             masking: masking(&config.console)?,
             registry: registry(&config.console)?,
+            lab: config.console.lab_directory.clone().map(lab).transpose()?,
         }))
     }
 
@@ -84,6 +88,7 @@ impl Plan {
             masking: self.masking,
             registry: self.registry,
             streams,
+            lab: self.lab,
             has_metrics: true,
         })
     }
@@ -115,6 +120,11 @@ fn registry(settings: &Settings) -> Result<Option<Arc<Registry>>> {
     let login = settings.registry_user.as_ref().map(|user| user.0.as_str());
     let registry = Registry::with_login(url, login).with_context(|| Settings::registry_url.name())?;
     Ok(Some(Arc::new(registry)))
+}
+
+/// The lab with its results in a directory.
+pub fn lab(directory: PathBuf) -> Result<LabSettings> {
+    Ok(LabSettings { program: binary()?, directory: std::path::absolute(directory)? })
 }
 
 /// What the listener trusts is what its clients may trust, unless this node has made its own certificates.

@@ -41,6 +41,9 @@ settings! {
     "thalweg.console.hosts": List = "", LIST, Low, ReadOnly, Served => hosts: Vec<String>,
         "Names by which browsers may call a console without a login, besides `localhost`, IP addresses, the host of `http.listener` and the name of the machine. Any other name is refused, because another site could point its own name to this machine and act through a browser here. A console with a login takes any name.",
         differs = "Kafka has no such key.";
+    "thalweg.console.lab.directory": String = null, ANY, Low, ReadOnly, Served => lab_directory: Option<PathBuf> = file,
+        "A directory for results of the lab, by which the console may run the lab (`docs/console.md`): those with ALTER on the cluster start built-in workloads on this machine, one at a time, in a process of its own, against brokers started for the run or against this cluster. A measurement takes the processor and the disk of the machine. The directory is made by the first run. Off by default.",
+        differs = "Kafka has no such key, and no lab.";
     "thalweg.console.client.config": String = null, ANY, Low, ReadOnly, Served => client_config: Option<String> = unless_empty,
         "A file of client settings by which the console connects to this broker, like `--command-config` on the command line: `ssl.truststore.location` and others. The name and the password of the person who uses it take the place of those in the file. By default the console trusts what the listener trusts (`ssl.truststore.location`), or the system.",
         differs = "Kafka has no such key.";

@@ -3,6 +3,7 @@
 mod access;
 mod cluster;
 mod groups;
+mod lab;
 mod replicas;
 mod topics;
 
@@ -80,6 +81,10 @@ fn described() -> OpenApiRouter<Console> {
         .routes(routes!(groups::show, groups::delete))
         .routes(routes!(groups::reset))
         .routes(routes!(groups::delete_offsets))
+        .routes(routes!(lab::overview))
+        .routes(routes!(lab::start, lab::stop))
+        .routes(routes!(lab::compare))
+        .routes(routes!(lab::delete))
 }
 
 /// The cluster, as the login of a request sees it.

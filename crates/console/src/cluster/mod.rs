@@ -8,7 +8,7 @@ pub mod access;
 pub mod catalog;
 pub mod configs;
 pub mod disks;
-mod fresh;
+pub mod fresh;
 pub mod group;
 pub mod groups;
 pub mod lags;
@@ -17,6 +17,7 @@ pub mod moves;
 pub mod overview;
 pub mod quorum;
 pub mod rates;
+mod rights;
 pub mod topic;
 pub mod topics;
 pub mod transactions;
@@ -43,6 +44,7 @@ use crate::reading::Reading;
 /// Topics and disks are read again after this long.
 const CATALOG_AGE: Duration = Duration::from_secs(2);
 const DISKS_AGE: Duration = Duration::from_secs(5);
+const RIGHTS_AGE: Duration = Duration::from_secs(5);
 /// Readings are dropped after this long without a request.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// How often that is looked at, while there is something to drop.
@@ -55,6 +57,7 @@ pub struct View {
     catalog: Fresh<Catalog>,
     disks: Fresh<Disks>,
     groups: Fresh<GroupCatalog>,
+    rights: Fresh<i32>,
     rates: Rates,
     lags: Lags,
     use_: Mutex<Use>,
@@ -74,6 +77,7 @@ impl View {
             catalog: Fresh::default(),
             disks: Fresh::default(),
             groups: Fresh::default(),
+            rights: Fresh::default(),
             rates: Rates::default(),
             lags: Lags::default(),
             use_: Mutex::new(Use { last: Instant::now(), is_swept: false }),
@@ -113,6 +117,11 @@ impl View {
     /// All groups.
     pub async fn groups(&self) -> Result<Arc<GroupCatalog>, ClientError> {
         self.groups.get(CATALOG_AGE, || GroupCatalog::read(self.cluster())).await
+    }
+
+    /// What the login may do on the cluster: a bit for each operation, by its code.
+    pub async fn rights_on_cluster(&self) -> Result<Arc<i32>, ClientError> {
+        self.rights.get(RIGHTS_AGE, || rights::read(self.cluster())).await
     }
 
     /// What was measured lately, and a new measurement in the background if one is due.

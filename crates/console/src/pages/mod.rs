@@ -5,6 +5,7 @@ mod brokers;
 mod configuration;
 mod group;
 mod groups;
+mod lab;
 mod login;
 mod messages;
 mod overview;
@@ -69,6 +70,11 @@ pub fn routes() -> Router<Console> {
         .route("/streams/{name}", get(streams::show))
         .route("/streams/{name}/taps/{stage}", get(taps::look_at))
         .route("/streams/{name}/{verb}", post(streams::change))
+        .route("/lab", get(lab::show).post(lab::start))
+        .route("/lab/stop", post(lab::stop))
+        .route("/lab/compare", get(lab::compare))
+        .route("/lab/results/{name}", get(lab::report))
+        .route("/lab/results/{name}/delete", post(lab::delete))
         .route("/login", get(login::ask).post(login::check))
         .route("/logout", post(login::end))
         .route("/assets/{name}", get(assets::serve))

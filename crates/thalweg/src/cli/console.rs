@@ -58,6 +58,9 @@ pub struct Console {
     /// Passwords may arrive in plain text, because a proxy on a trusted network ends TLS
     #[arg(long)]
     behind_proxy: bool,
+    /// Let those with ALTER on the cluster run the lab's built-in workloads on this machine, with the results in this directory
+    #[arg(long, value_name = "DIR")]
+    lab_dir: Option<PathBuf>,
 }
 
 impl Console {
@@ -99,6 +102,7 @@ impl Console {
             masking,
             registry,
             streams: None,
+            lab: self.lab_dir.clone().map(console::lab).transpose()?,
             has_metrics: false,
         });
         pages.check()?;

@@ -4,10 +4,11 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::binary::{Running, run, run_with_input, thalweg};
+use super::binary::{Running, run, run_with_input, thalweg, until};
 use super::node::{self, Answer, Node};
 
 const AUTHORIZER: &str = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer";
@@ -47,10 +48,22 @@ fn start(command: &mut Command) -> (Running, impl Iterator<Item = String> + use<
 #[test]
 fn the_api_changes_a_cluster_and_answers_as_its_document_says() {
     let dir = tempfile::tempdir().expect("a directory");
+    let lab = format!("thalweg.console.lab.directory={}", dir.path().join("lab").display());
+    let data = dir.path().join("data");
     let node = Node::start(
-        dir.path(),
-        &[FREE_PORT, "group.initial.rebalance.delay.ms=0", "offsets.topic.num.partitions=2"],
+        &data,
+        &[
+            FREE_PORT,
+            "group.initial.rebalance.delay.ms=0",
+            "offsets.topic.num.partitions=2",
+            "streams.enabled=true",
+            &lab,
+        ],
     );
+    until("the streams are known", || node.get("/api/v1/streams").status == 200);
+    let ticks = json!({ "name": "orders", "definition": "time --fixedDelay=20ms | null", "deploy": true });
+    let (status, stream) = ask(&node, "POST", "/api/v1/streams", &ticks);
+    assert_eq!(status, 201, "{stream}");
     let orders = json!({ "name": "orders", "partitions": 3, "configuration": { "retention.ms": "60000" } });
     done(&node, "POST", "/api/v1/topics", &orders);
     assert_eq!(ask(&node, "POST", "/api/v1/topics", &orders).0, 409);
@@ -135,12 +148,14 @@ fn conforms_to_its_document(node: &Node) {
             continue;
         }
         let (query, is_there) = match path.as_str() {
-            "/api/v1/acls" | "/api/v1/acls/rights" | "/api/v1/transactions/{id}" => {
+            "/api/v1/acls" | "/api/v1/acls/rights" | "/api/v1/transactions/{id}" | "/api/v1/lab/compare" => {
                 ("?principal=User:ann&resource_type=TOPIC", false)
             }
+            "/api/v1/streams" => ("?figures=true", true),
             _ => ("", true),
         };
         let real = path.replace("{name}", "orders").replace("{group}", "readers").replace("{id}", "1");
+        let real = real.replace("{stage}", "time");
         let (status, answer) = ask(node, "GET", &format!("{real}{query}"), &Value::Null);
         assert_eq!(status == 200, is_there, "{path}: {answer}");
         let responses = &reading["responses"];
@@ -336,6 +351,160 @@ fn people_log_in_with_the_users_of_the_cluster_and_see_what_it_lets_them_see() {
         401
     );
     assert!(!node.said().contains("correct horse"));
+}
+
+#[test]
+fn messages_that_pass_a_stage_are_shown_and_do_not_stop_it() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::start(dir.path(), &[FREE_PORT, "streams.enabled=true"]);
+    until("the streams are known", || node.get("/api/v1/streams").status == 200);
+    let line = "load-generator --messageCount=0 --messageSize=100 | even: filter --expression='true' | null";
+    let (status, created) = ask(
+        &node,
+        "POST",
+        "/api/v1/streams",
+        &json!({ "name": "flood", "definition": line, "deploy": true }),
+    );
+    assert_eq!(status, 201, "{created}");
+    let passed = done(&node, "GET", "/api/v1/streams/flood/taps/even?messages=5&wait_ms=5000", &Value::Null);
+    assert_eq!(passed["messages"].as_array().map(Vec::len), Some(5), "{passed}");
+    let page = node.get("/streams/flood/taps/even");
+    assert!(page.status == 200 && page.body.contains("aria-label=\"Message "), "{}", page.body);
+    // The page still looks on for a while: the stream does not wait for it.
+    let count = || {
+        let stream = done(&node, "GET", "/api/v1/streams/flood", &Value::Null);
+        stream["parts"][0]["stages"][1]["messages_out"].as_u64().expect("a number")
+    };
+    let first = count();
+    until("more has passed", || count() > first + 10_000);
+    let (status, refused) = ask(&node, "GET", "/api/v1/streams/flood/taps/null", &Value::Null);
+    let message = refused["error"]["message"].as_str().unwrap_or_default();
+    assert!(status == 404 && message.contains("load-generator, even"), "{refused}");
+    assert_eq!(ask(&node, "GET", "/api/v1/streams/flood/taps/even?messages=0", &Value::Null).0, 400);
+    assert_eq!(node.get("/streams/none/taps/even").status, 404);
+}
+
+/// The processes of a parent, by their command lines.
+fn children(parent: i32) -> Vec<(i32, String)> {
+    let of = |entry: std::io::Result<std::fs::DirEntry>| {
+        let pid: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (_, fields) = stat.rsplit_once(')')?;
+        let (state, found) = (fields.split_whitespace().next()?, fields.split_whitespace().nth(1)?);
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        (found == parent.to_string() && state != "Z").then_some((pid, line))
+    };
+    std::fs::read_dir("/proc").expect("processes").filter_map(of).collect()
+}
+
+#[test]
+fn a_run_of_the_lab_ends_with_the_process_of_its_console() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let results = dir.path().join("lab");
+    let lab = format!("thalweg.console.lab.directory={}", results.display());
+    let mut node = Node::start(&dir.path().join("data"), &[FREE_PORT, &lab]);
+    let wrong = |body: Value, words: &str| {
+        let (status, refused) = ask(&node, "POST", "/api/v1/lab/run", &body);
+        let message = refused["error"]["message"].as_str().unwrap_or_default();
+        assert!(status == 400 && message.contains(words), "{refused}");
+    };
+    wrong(json!({ "workload": "quik", "target": "embedded" }), "use quick");
+    wrong(json!({ "workload": "quick", "target": "kafka" }), "use embedded or cluster");
+    wrong(json!({ "workload": "quick", "target": "embedded", "scale": 100 }), "0.001 to 10");
+    assert_eq!(ask(&node, "DELETE", "/api/v1/lab/run", &Value::Null).0, 409, "nothing runs");
+    let (status, run) = ask(
+        &node,
+        "POST",
+        "/api/v1/lab/run",
+        &json!({ "workload": "quick", "target": "embedded", "repetitions": 1 }),
+    );
+    assert_eq!(status, 202, "{run}");
+    let state = || done(&node, "GET", "/api/v1/lab", &Value::Null)["run"].clone();
+    until("it measures", || state()["produced"].is_object());
+    assert_eq!(state()["state"], "running");
+    let (status, again) =
+        ask(&node, "POST", "/api/v1/lab/run", &json!({ "workload": "quick", "target": "embedded" }));
+    assert_eq!(status, 409, "{again}");
+    let found = children(node.pid().as_raw_nonzero().get());
+    let [(child, line)] = &found[..] else { panic!("one child: {found:?}") };
+    assert!(line.contains("lab run quick"), "{line}");
+    let brokers: Vec<(i32, String)> = children(*child);
+    assert!(brokers.iter().any(|(_, line)| line.contains(" serve ")), "{brokers:?}");
+    node.end(Signal::KILL);
+    let is_gone = |pid: i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.is_empty()
+    };
+    until("the run and its brokers have ended", || {
+        is_gone(*child) && brokers.iter().all(|(pid, _)| is_gone(*pid))
+    });
+    let name = run["name"].as_str().expect("a name");
+    assert!(results.join(name).join("result.json").exists(), "what was measured so far is kept");
+    assert!(!results.join(name).join("brokers").exists(), "its brokers' data is gone");
+}
+
+#[test]
+fn the_lab_is_for_those_who_may_alter_the_cluster_and_has_their_rights() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let lab = format!("thalweg.console.lab.directory={}", dir.path().join("lab").display());
+    let node = Node::start(
+        &dir.path().join("data"),
+        &[
+            "listeners=PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+            "sasl.enabled.mechanisms=SCRAM-SHA-512",
+            AUTHORIZER,
+            "super.users=User:ANONYMOUS;User:root",
+            "connection.failed.authentication.delay.ms=10",
+            &lab,
+        ],
+    );
+    for user in ["ann", "root"] {
+        tool(&node, &format!("security user add {user} --password-stdin"), "correct horse");
+    }
+    let ask = |user: &str, method: &str, path: &str, body: &Value| {
+        let headers = format!("{JSON}{}", super::http_client::login(user, "correct horse"));
+        let text = if body.is_null() { String::new() } else { body.to_string() };
+        let answer = node::ask(&node.http, method, path, &headers, &text);
+        (answer.status, answer.body)
+    };
+    let (status, refused) = ask("ann", "GET", "/api/v1/lab", &Value::Null);
+    assert!(status == 403 && refused.contains("DESCRIBE"), "{refused}");
+    tool(&node, "security acl add User:ann --cluster --allow describe", "");
+    until("the ACL counts", || ask("ann", "GET", "/api/v1/lab", &Value::Null).0 == 200);
+    let quick = |password: &str| json!({ "workload": "quick", "target": "cluster", "scale": 0.02, "repetitions": 1, "password": password });
+    let (status, refused) = ask("ann", "POST", "/api/v1/lab/run", &quick("correct horse"));
+    assert!(status == 403 && refused.contains("ALTER"), "{refused}");
+    let (status, refused) = ask("root", "POST", "/api/v1/lab/run", &quick("wrong"));
+    assert!(status == 403 && refused.contains("does not take this password"), "{refused}");
+    let (status, started) = ask("root", "POST", "/api/v1/lab/run", &quick("correct horse"));
+    assert_eq!(status, 202, "{started}");
+    let run = || {
+        let (_, body) = ask("root", "GET", "/api/v1/lab", &Value::Null);
+        serde_json::from_str::<Value>(&body).expect("JSON")["run"].clone()
+    };
+    until("it has ended", || run()["ended_ms"].is_number());
+    let ended = run();
+    assert_eq!((&ended["state"], &ended["by"]), (&json!("complete"), &json!("root")), "{ended}");
+    let name = ended["name"].as_str().expect("a name").to_owned();
+    let result = std::fs::read_to_string(dir.path().join("lab").join(&name).join("result.json"));
+    assert!(!result.expect("a result").contains("correct horse"), "no password is kept");
+    assert!(!node.said().contains("correct horse"));
+    let (status, report) = ask("ann", "GET", &format!("/lab/results/{name}"), &Value::Null);
+    assert!(status == 200 && report.contains("Thalweg lab: quick"), "{report}");
+    let path = format!("/api/v1/lab/compare?a={name}&b={name}");
+    let (status, compared) = ask("ann", "GET", &path, &Value::Null);
+    assert!(status == 200 && compared.contains("\"ratio\""), "{compared}");
+    assert_eq!(ask("ann", "DELETE", &format!("/api/v1/lab/results/{name}"), &Value::Null).0, 403);
+    assert_eq!(ask("root", "DELETE", &format!("/api/v1/lab/results/{name}"), &Value::Null).0, 200);
+    assert_eq!(ask("ann", "GET", &format!("/lab/results/{name}"), &Value::Null).0, 404);
+    for outside in ["..", "%2e%2e", "%2Fetc", "..%2Fdata"] {
+        assert_eq!(
+            ask("root", "DELETE", &format!("/api/v1/lab/results/{outside}"), &Value::Null).0,
+            404,
+            "{outside}"
+        );
+    }
 }
 
 #[test]

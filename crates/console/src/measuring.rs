@@ -1,0 +1,130 @@
+//! The lab for one who has logged in: what the cluster lets that person do with it, with which login a run connects, and the log of
+//! who has done what.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::response::Response;
+use thalweg_security::acl::Operation;
+
+use crate::lab::{Comparison, Lab, LabOverview, NewRun, Target};
+use crate::problem::Problem;
+use crate::session::Person;
+use crate::settings::Login;
+use crate::state::{Console, LoginProblem};
+
+/// One who asks for the lab.
+pub struct Visitor {
+    console: Console,
+    person: Arc<Person>,
+}
+
+impl FromRequestParts<Console> for Visitor {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Visitor, Response> {
+        let person = parts.extensions.get::<Arc<Person>>();
+        let person = person.expect("the lab has no path that is open to all");
+        Ok(Visitor { console: console.clone(), person: Arc::clone(person) })
+    }
+}
+
+impl Visitor {
+    /// The lab, if the visitor may do this on the cluster.
+    async fn lab(&self, operation: Operation) -> Result<&Lab, Problem> {
+        let lab = self.console.lab().ok_or_else(off)?;
+        let rights = self.person.view.rights_on_cluster().await?;
+        if *rights & (1 << operation.code()) == 0 {
+            let message = format!(
+                "The lab needs the operation {} on the resource Cluster:kafka-cluster: it takes this machine's time, and creates topics \
+                 in the cluster",
+                operation.name()
+            );
+            return Err(Problem::forbidden("forbidden", message));
+        }
+        Ok(lab)
+    }
+
+    /// What is known.
+    pub async fn overview(&self) -> Result<LabOverview, Problem> {
+        self.lab(Operation::Describe).await?.overview().await
+    }
+
+    /// The page of a result.
+    pub async fn report(&self, name: &str) -> Result<Vec<u8>, Problem> {
+        self.lab(Operation::Describe).await?.report(name).await
+    }
+
+    /// Compares two results.
+    pub async fn compare(&self, a: &str, b: &str) -> Result<Comparison, Problem> {
+        self.lab(Operation::Describe).await?.compare(a, b).await
+    }
+
+    /// Starts a run, and returns its name.
+    pub async fn start(&self, new: &NewRun) -> Result<String, Problem> {
+        let lab = self.lab(Operation::Alter).await?;
+        let target = match new.target.as_str() {
+            "embedded" => Target::Embedded,
+            "cluster" => Target::Cluster {
+                bootstrap: self.console.settings().bootstrap.join(","),
+                settings: self.settings(&new.password).await?,
+            },
+            other => {
+                return Err(Problem::wrong(format!("{other:?} is no target: use embedded or cluster")));
+            }
+        };
+        let name = lab.start(new, target, self.person.user.clone()).await?;
+        tracing::info!(user = self.person.user, name, "Run of the lab started");
+        Ok(name)
+    }
+
+    /// Client settings with the visitor's own login.
+    async fn settings(&self, password: &str) -> Result<BTreeMap<String, String>, Problem> {
+        let console = self.console.settings();
+        let properties = match (&console.login, &self.person.user) {
+            (Login::Password(_), Some(user)) => {
+                let checked = self.console.properties_of(user, password).await;
+                checked.map_err(|problem| match problem {
+                    LoginProblem::Failed(problem) => problem,
+                    LoginProblem::Wrong => Problem::forbidden(
+                        "wrong password",
+                        "The cluster does not take this password. A run on the cluster needs yours, because it has your rights",
+                    ),
+                })?
+            }
+            _ => console.client.clone(),
+        };
+        let value = |key: &str| Some((key.to_owned(), properties.get(key)?.to_owned()));
+        Ok(properties.rest().filter_map(value).collect())
+    }
+
+    /// Whether a run on the cluster needs the visitor's password.
+    pub fn needs_password(&self) -> bool {
+        self.console.has_login()
+    }
+
+    /// Stops the run that takes place, and returns its name.
+    pub async fn stop(&self) -> Result<String, Problem> {
+        let name = self.lab(Operation::Alter).await?.stop().await?;
+        tracing::info!(user = self.person.user, name, "Run of the lab stopped");
+        Ok(name)
+    }
+
+    /// Deletes a result.
+    pub async fn delete(&self, name: &str) -> Result<(), Problem> {
+        self.lab(Operation::Alter).await?.delete(name).await?;
+        tracing::info!(user = self.person.user, name, "Result of the lab deleted");
+        Ok(())
+    }
+}
+
+/// How to turn it on.
+fn off() -> Problem {
+    Problem::missing(
+        "The lab is off here. To turn it on, name a directory for its results: thalweg.console.lab.directory=DIR of a broker, or \
+         --lab-dir DIR of thalweg console. Then those who have ALTER on the cluster can start measurements on this machine, which take \
+         its processor and its disk.",
+    )
+}
