@@ -9,6 +9,7 @@ mod completion;
 mod console;
 mod console_admin;
 mod console_messages;
+mod console_cost;
 mod consume;
 mod debug_bundle;
 mod embedded_target;
