@@ -140,7 +140,9 @@ pub fn probes(key: ApiKey, names: &Names) -> Vec<Probe> {
         | ApiKey::SyncGroup
         | ApiKey::DescribeGroups
         | ApiKey::ListGroups
-        | ApiKey::DeleteGroups => groups(key, names),
+        | ApiKey::DeleteGroups
+        | ApiKey::ConsumerGroupHeartbeat
+        | ApiKey::ConsumerGroupDescribe => groups(key, names),
         key => cluster(key, names),
     }
 }
@@ -507,6 +509,14 @@ fn groups(key: ApiKey, names: &Names) -> Vec<Probe> {
             vec![probe(5, request.clone()), probe(6, request)]
         }
         ApiKey::ListGroups => vec![probe(5, ListGroupsRequest::default())],
+        ApiKey::ConsumerGroupHeartbeat => {
+            let member_id = "a-member".to_owned();
+            vec![probe(1, ConsumerGroupHeartbeatRequest { group_id, member_id, ..Default::default() })]
+        }
+        ApiKey::ConsumerGroupDescribe => {
+            let group_ids = vec![group_id];
+            vec![probe(1, ConsumerGroupDescribeRequest { group_ids, include_authorized_operations: true })]
+        }
         _ => vec![probe(2, DeleteGroupsRequest { groups_names: vec![group_id] })],
     }
 }

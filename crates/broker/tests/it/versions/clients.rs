@@ -3,13 +3,13 @@
 
 use super::Trial;
 use crate::records::{Topic, batch, fetch, fetch_partition, produce, values};
-use thalweg_wire::ErrorCode;
 use thalweg_wire::request::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use thalweg_wire::request::metadata_request::MetadataRequestTopic;
 use thalweg_wire::request::offset_for_leader_epoch_request::{
     OffsetForLeaderPartition, OffsetForLeaderTopic,
 };
 use thalweg_wire::request::*;
+use thalweg_wire::{ErrorCode, Uuid};
 
 pub async fn ask(trial: &mut Trial) {
     produce_at_every_version(trial).await;
@@ -17,6 +17,7 @@ pub async fn ask(trial: &mut Trial) {
     list_offsets(trial).await;
     metadata(trial).await;
     leader_epochs(trial).await;
+    telemetry(trial).await;
     let name = |version| if version >= 3 { "thalweg-test".to_owned() } else { String::new() };
     let make = |version| ApiVersionsRequest {
         client_software_name: name(version),
@@ -259,6 +260,20 @@ async fn metadata(trial: &mut Trial) {
         };
         trial.each("by id", by_id, judge).await;
     }
+}
+
+async fn telemetry(trial: &mut Trial) {
+    let make = |_| GetTelemetrySubscriptionsRequest::default();
+    let good = |_, answer: &GetTelemetrySubscriptionsResponse| {
+        answer.error_code == 0
+            && answer.client_instance_id != Uuid::ZERO
+            && answer.requested_metrics.is_empty()
+    };
+    trial.each("a new client", make, good).await;
+    let refused = ErrorCode::InvalidRequest.code();
+    let make = |_| PushTelemetryRequest::default();
+    let good = |_, answer: &PushTelemetryResponse| answer.error_code == refused;
+    trial.each("without an id", make, good).await;
 }
 
 async fn leader_epochs(trial: &mut Trial) {

@@ -364,6 +364,15 @@ async fn described(trial: &mut Trial) {
             && (version >= 6) == group.error_message.is_some()
     };
     trial.each("no group", |version| make(version, "nowhere"), dead).await;
+    // The cluster's `group.version` is 0.
+    let unsupported = ErrorCode::UnsupportedVersion.code();
+    let make = |_| ConsumerGroupHeartbeatRequest { group_id: "modern".to_owned(), ..Default::default() };
+    let good = |_, answer: &ConsumerGroupHeartbeatResponse| answer.error_code == unsupported;
+    trial.each("a member", make, good).await;
+    let make =
+        |_| ConsumerGroupDescribeRequest { group_ids: vec!["modern".to_owned()], ..Default::default() };
+    let good = |_, answer: &ConsumerGroupDescribeResponse| answer.groups[0].error_code == unsupported;
+    trial.each("a group", make, good).await;
     let make = |version| ListGroupsRequest {
         states_filter: if version >= 4 { vec!["Stable".to_owned()] } else { Vec::new() },
         types_filter: if version >= 5 { vec!["Classic".to_owned()] } else { Vec::new() },
