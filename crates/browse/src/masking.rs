@@ -104,6 +104,15 @@ impl Masking {
 
     /// The masks of a topic, if any part of its messages is hidden.
     pub fn of(&self, topic: &str) -> Option<TopicMasks> {
+        self.masks(|rule| rule.topics.is_match(topic))
+    }
+
+    /// The masks of messages that may come from any topic: those of all rules.
+    pub fn of_any(&self) -> Option<TopicMasks> {
+        self.masks(|_| true)
+    }
+
+    fn masks(&self, applies: impl Fn(&Rule) -> bool) -> Option<TopicMasks> {
         let mut masks = TopicMasks {
             key: None,
             value: None,
@@ -113,7 +122,7 @@ impl Masking {
             field_text: String::new(),
         };
         let mut any = false;
-        for rule in self.rules.iter().filter(|rule| rule.topics.is_match(topic)) {
+        for rule in self.rules.iter().filter(|rule| applies(rule)) {
             any = true;
             for hidden in &rule.hidden {
                 let text = &rule.replacement;
@@ -281,6 +290,8 @@ mod tests {
             (Masking::parse(rules).expect("rules").of("people.eu").expect("masks"), Vec::new());
         assert!(masks.key(b"k", &mut key) && key == b"<hidden>");
         assert_eq!(masks.header(b"token", b"x"), None);
+        let masks = Masking::parse(rules).expect("rules").of_any().expect("masks");
+        assert!(masks.key(b"k", &mut key) && masks.header(b"token", b"x").is_some());
         let masks = Masking::parse(rules).expect("rules").of("refunds").expect("masks");
         assert!(!masks.key(b"k", &mut key));
         assert_eq!(masks.header(b"TOKEN", b"x").as_deref(), Some(&b"***"[..]));

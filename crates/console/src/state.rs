@@ -126,6 +126,10 @@ impl Console {
         self.0.lab.as_ref()
     }
 
+    pub(crate) fn reading(&self) -> &Reading {
+        &self.0.reading
+    }
+
     pub(crate) fn taps(&self) -> &Taps {
         &self.0.taps
     }

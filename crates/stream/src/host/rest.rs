@@ -8,7 +8,7 @@
 //! | `POST /api/v1/streams/NAME/deploy` | deploys it on this node: `{"properties"}` |
 //! | `POST /api/v1/streams/NAME/undeploy` | stops it cleanly |
 //! | `DELETE /api/v1/streams/NAME` | stops and deletes it |
-//! | `GET /api/v1/streams/NAME/taps/STAGE` | shows what flows out of a stage ([`look`]) |
+//! | `GET /api/v1/streams/NAME/taps/STAGE` | shows what flows out of a stage (`look`) |
 //!
 //! Errors are `{"error": {"kind", "message"}}`; the message for an invalid definition shows the text with a caret under the
 //! mistake. Who may create streams runs them with the rights of the process: the listener decides who that is, not this API.
