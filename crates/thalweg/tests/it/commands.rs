@@ -115,9 +115,12 @@ fn document(at: &str, line: &str) -> Value {
     serde_json::from_str(&says(at, &format!("{line} --json"))).expect("JSON")
 }
 
-/// A broker of Apache Kafka answers before it has seen a change.
+/// A broker of Apache Kafka answers before it has seen a change, or a new topic.
 fn shows(at: &str, line: &str, holds: impl Fn(&Value) -> bool) {
-    until(line, || holds(&document(at, line)));
+    until(line, || {
+        let (code, out, _) = runs(at, &format!("{line} --json"));
+        code == Some(0) && holds(&serde_json::from_str(&out).expect("JSON"))
+    });
 }
 
 pub fn produce(at: &str, topic: &str, records: usize) {
@@ -233,6 +236,7 @@ fn partitions() {
 
 pub fn records_are_trimmed_only_when_that_is_said(at: &str) {
     says(at, "topic create trimmed --partitions 1");
+    shows(at, "topic describe trimmed", |_| true);
     produce(at, "trimmed", 10);
     let (code, out, error) = runs(at, "topic trim trimmed --to-offset 4");
     assert_eq!(code, Some(0), "{error}");
@@ -314,6 +318,7 @@ fn transactions() {
 
 pub fn transactions_are_listed_and_fenced(at: &str) {
     says(at, "topic create paid --partitions 1");
+    shows(at, "topic describe paid", |_| true);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(write_in_a_transaction(at, "paid", "tx"));
     assert_eq!(document(at, "transaction list")[0]["transactional_id"], "tx");
