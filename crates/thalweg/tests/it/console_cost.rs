@@ -229,7 +229,14 @@ fn produce(node: &Node, records: u64) -> (f64, Duration) {
 #[ignore = "it compares times: alone, in the nightly form of scripts/test"]
 async fn twenty_viewers_cost_a_hundredth_of_the_produce_rate() {
     let dir = tempfile::tempdir().expect("a directory");
-    let node = Node::start(dir.path(), &[&QUIET[..], &["log.retention.bytes=1073741824"]].concat());
+    // The turns write 36 GB; by default, retention looks every five minutes.
+    let bounded = [
+        "log.retention.bytes=1073741824",
+        "log.segment.bytes=268435456",
+        "log.retention.check.interval.ms=1000",
+        "log.segment.delete.delay.ms=1000",
+    ];
+    let node = Node::start(dir.path(), &[&QUIET[..], &bounded].concat());
     fill(&node, 100, 20).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
     const IDLE: Duration = Duration::from_secs(20);
