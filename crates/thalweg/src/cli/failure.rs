@@ -34,31 +34,24 @@ pub struct Denied(pub String);
 /// The command ran, and its result has a special exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
-pub struct Unhealthy {
+pub struct Ended {
     /// The exit code.
     pub code: u8,
     /// The result.
     pub why: String,
 }
 
-/// Errors of several objects.
-#[derive(Debug, thiserror::Error)]
-#[error("{text}")]
-pub struct Several {
-    text: String,
-    code: u8,
-}
-
-impl Several {
-    /// These errors, of which there is one at least; the text has the first `shown`.
-    pub fn new(errors: Vec<anyhow::Error>, shown: usize) -> Self {
+impl Ended {
+    /// With errors of several objects, of which there is one at least, and the exit code that they have in common. The text
+    /// has the first `shown`.
+    pub fn with(errors: &[anyhow::Error], shown: usize) -> Self {
         let mut texts: Vec<String> = errors.iter().take(shown).map(causes).collect();
         if errors.len() > shown {
             texts.push(format!("and {} more errors", errors.len() - shown));
         }
         let codes: BTreeSet<u8> = errors.iter().map(code).collect();
         let one = codes.len() == 1;
-        Several { text: texts.join("; "), code: codes.into_iter().next().filter(|_| one).unwrap_or(1) }
+        Ended { code: codes.into_iter().next().filter(|_| one).unwrap_or(1), why: texts.join("; ") }
     }
 }
 
@@ -73,13 +66,11 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 }
 
 fn code(error: &anyhow::Error) -> u8 {
-    if let Some(unhealthy) = error.downcast_ref::<Unhealthy>() {
-        return unhealthy.code;
+    match error.downcast_ref::<Ended>() {
+        Some(ended) => ended.code,
+        None if is_usage(error) => 2,
+        None => error.chain().find_map(kind).unwrap_or(1),
     }
-    if let Some(several) = error.downcast_ref::<Several>() {
-        return several.code;
-    }
-    if is_usage(error) { 2 } else { error.chain().find_map(kind).unwrap_or(1) }
 }
 
 /// No broker answers; the same as that of `cluster status`.

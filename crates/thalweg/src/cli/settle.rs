@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 
-use super::failure::Several;
+use super::failure::Ended;
 use super::output::Outcomes;
 
 /// Errors that are shown in full; a thousand of the same kind help nobody.
@@ -31,10 +31,8 @@ pub fn settle<K, T, D: Serialize>(
 
 /// Fails if there are errors, with the exit code of their kind if all are of one kind.
 pub fn fail_with<E: Into<anyhow::Error>>(errors: Vec<E>) -> anyhow::Result<()> {
-    match errors.is_empty() {
-        true => Ok(()),
-        false => Err(Several::new(errors.into_iter().map(Into::into).collect(), ERRORS_MAX).into()),
-    }
+    let errors: Vec<anyhow::Error> = errors.into_iter().map(Into::into).collect();
+    if errors.is_empty() { Ok(()) } else { Err(Ended::with(&errors, ERRORS_MAX).into()) }
 }
 
 /// Says on standard error that nothing has changed.

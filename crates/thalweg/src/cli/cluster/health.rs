@@ -1,6 +1,6 @@
 //! The health of a cluster, from the answers of its parts: the problems listed by a status, and the exit code.
 
-use crate::cli::failure::{self, Unhealthy};
+use crate::cli::failure::{self, Ended};
 use crate::cli::output::Style;
 
 use super::report::{BrokerStatus, PartitionStatus, Reach, Status, Unavailable};
@@ -77,14 +77,14 @@ impl Status {
     }
 
     /// Fails with the exit code of the health, unless the cluster is healthy.
-    pub fn judge(&self) -> Result<(), Unhealthy> {
+    pub fn judge(&self) -> Result<(), Ended> {
         let (health, problems) = (self.health(), self.problems());
         if health == Health::Healthy {
             return Ok(());
         }
         let texts: Vec<&str> = problems.iter().map(|problem| &*problem.text).collect();
         let why = format!("The cluster is {}: {}", health.name(), texts.join("; "));
-        Err(Unhealthy { code: health.exit_code(), why })
+        Err(Ended { code: health.exit_code(), why })
     }
 
     fn partition_problems(&self) -> Vec<Problem> {

@@ -19,7 +19,7 @@ use super::health::Health;
 use super::report::{PartitionStatus, Quorum, QuorumNode, Reassignment, Role, Status, Unavailable};
 use super::views::Views;
 use crate::cli::connect::Connect;
-use crate::cli::failure::{Failed, Unhealthy};
+use crate::cli::failure::{Ended, Failed};
 use crate::cli::output::Output;
 use crate::cli::probe::{Answers, probe};
 
@@ -73,7 +73,7 @@ impl Show {
                 let not_reached: BTreeMap<_, _> = why.iter().cloned().collect();
                 let document = json!({ "health": health.name(), "brokers": [], "not_reached": not_reached });
                 self.output.show(&document, |_| Ok(String::new()))?;
-                return Err(Unhealthy { code: health.exit_code(), why: unreachable(why) }.into());
+                return Err(Ended { code: health.exit_code(), why: unreachable(why) }.into());
             }
         };
         self.output.show(&status.to_json(), |style| Ok(status.to_text(style)))?;
