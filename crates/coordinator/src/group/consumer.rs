@@ -232,6 +232,14 @@ impl ConsumerGroup {
         ConsumerRecord::Group(self.group_key(), Some(value)).into()
     }
 
+    /// Raises the group epoch, and returns it.
+    fn raise_epoch(&self, metadata_hash: i64, records: &mut Vec<CoordinatorRecord>) -> i32 {
+        let epoch = self.epoch + 1;
+        records.push(self.epoch_record(epoch, metadata_hash));
+        tracing::info!(group = %self.id, epoch, "Raised the group epoch");
+        epoch
+    }
+
     fn group_key(&self) -> ConsumerGroupMetadataKey {
         ConsumerGroupMetadataKey { group_id: self.id.to_string() }
     }
@@ -247,12 +255,17 @@ impl ConsumerGroup {
         ConsumerRecord::PartitionMetadata(key, None).into()
     }
 
-    fn regex_tombstone(&self, regex: &str) -> CoordinatorRecord {
+    /// The record of a regular expression with its topics, or of one that is gone.
+    fn regex_record(
+        &self,
+        regex: &str,
+        value: Option<ConsumerGroupRegularExpressionValue>,
+    ) -> CoordinatorRecord {
         let key = ConsumerGroupRegularExpressionKey {
             group_id: self.id.to_string(),
             regular_expression: regex.to_owned(),
         };
-        ConsumerRecord::RegularExpression(key, None).into()
+        ConsumerRecord::RegularExpression(key, value).into()
     }
 
     /// The records that delete the group.
@@ -276,7 +289,7 @@ impl ConsumerGroup {
         let key = ConsumerGroupTargetAssignmentMetadataKey { group_id: self.id.to_string() };
         records.push(ConsumerRecord::Target(key, None).into());
         records.extend(ids().map(|id| ConsumerRecord::Member(member::member_key(&self.id, id), None).into()));
-        records.extend(self.resolved.keys().map(|regex| self.regex_tombstone(regex)));
+        records.extend(self.resolved.keys().map(|regex| self.regex_record(regex, None)));
         records.push(self.partition_metadata_tombstone());
         records.push(ConsumerRecord::Group(self.group_key(), None).into());
     }

@@ -231,9 +231,7 @@ impl ConsumerGroup {
             };
             let hash = scene.hashes.of_group(self.topics_with(old, Some(after)).into_iter(), scene.topics);
             if bumps || hash != self.metadata_hash {
-                epoch += 1;
-                records.push(self.epoch_record(epoch, hash));
-                tracing::info!(group = %self.id, epoch, "Raised the group epoch");
+                epoch = self.raise_epoch(hash, records);
             }
             self.hashed_at.set(Some(epoch));
             if self.has_partition_metadata {
@@ -263,7 +261,7 @@ impl ConsumerGroup {
         if let Some(old) = old
             && subscribed(old) == 1
         {
-            records.push(self.regex_tombstone(old));
+            records.push(self.regex_record(old, None));
         }
         let Some(new) = new else { return Ok(RegexChange::Resolved) };
         if subscribed(new) == 0 {

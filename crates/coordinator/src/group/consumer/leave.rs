@@ -107,12 +107,11 @@ impl ConsumerGroup {
         }
         for (regex, count) in regexes {
             if self.regexes.get(regex) == Some(&count) {
-                records.push(self.regex_tombstone(regex));
+                records.push(self.regex_record(regex, None));
             }
         }
         let hash = scene.hashes.of_group(self.topics_with(members, None).into_iter(), scene.topics);
-        records.push(self.epoch_record(self.epoch + 1, hash));
-        tracing::info!(group = %self.id, epoch = self.epoch + 1, "Raised the group epoch");
+        self.raise_epoch(hash, &mut records);
         Removal { records, downgrade: None }
     }
 }

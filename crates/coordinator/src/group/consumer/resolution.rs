@@ -2,11 +2,10 @@
 
 use super::super::record::CoordinatorRecord;
 use super::super::regex::Refresh;
-use super::record::ConsumerRecord;
 use super::{ConsumerGroup, Scene};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use thalweg_wire::group::{ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue};
+use thalweg_wire::group::ConsumerGroupRegularExpressionValue;
 
 /// The topics of each expression.
 pub(in super::super) type Matches = BTreeMap<Arc<str>, BTreeSet<Arc<str>>>;
@@ -62,11 +61,7 @@ impl ConsumerGroup {
                 version,
                 timestamp,
             };
-            let key = ConsumerGroupRegularExpressionKey {
-                group_id: self.id.to_string(),
-                regular_expression: regex.to_string(),
-            };
-            records.push(ConsumerRecord::RegularExpression(key, Some(value)).into());
+            records.push(self.regex_record(&regex, Some(value)));
             after.insert(regex, super::subscription::Resolved { topics, version, timestamp_ms: timestamp });
         }
         let named = self.subscribers.iter().filter(|(_, of)| of.by_name > 0).map(|(name, _)| name.as_str());
@@ -74,10 +69,7 @@ impl ConsumerGroup {
         let names: BTreeSet<&str> = named.chain(matched).collect();
         let hash = scene.hashes.of_group(names.into_iter(), scene.topics);
         if differs || hash != self.metadata_hash {
-            let epoch = self.epoch + 1;
-            records.push(self.epoch_record(epoch, hash));
-            self.hashed_at.set(Some(epoch));
-            tracing::info!(group = %self.id, epoch, "Raised the group epoch");
+            self.hashed_at.set(Some(self.raise_epoch(hash, &mut records)));
         }
         records
     }
