@@ -57,7 +57,7 @@ async fn protect(State(console): State<Console>, request: Request, next: Next) -
         Err(problem) => page::refusal(request.uri().path(), &problem),
     };
     let headers = response.headers_mut();
-    // A report of the lab has a policy of its own, which is as strict.
+    // A report of the lab sets its own policy, which is as strict.
     headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(POLICY));
     headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

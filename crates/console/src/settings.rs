@@ -46,7 +46,7 @@ pub struct ConsoleSettings {
 /// How the lab is run here.
 #[derive(Clone, Debug)]
 pub struct LabSettings {
-    /// This program, whose `lab` is run as a process of its own.
+    /// This program, whose `lab` runs as a separate process.
     pub program: PathBuf,
     /// The directory of results.
     pub directory: PathBuf,

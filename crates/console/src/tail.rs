@@ -33,7 +33,7 @@ const BYTES_PER_SECOND: usize = 512 << 10;
 const MESSAGES_PER_SECOND: usize = 50;
 /// Events that wait for a slow connection.
 const EVENTS_MAX: usize = 16;
-/// How often the session is looked at, and the connection is kept alive.
+/// How often the session is checked, and how often a comment keeps the connection alive.
 const LOOK: Duration = Duration::from_secs(1);
 const ALIVE: Duration = Duration::from_secs(15);
 

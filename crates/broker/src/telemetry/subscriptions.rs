@@ -18,9 +18,9 @@ pub struct Client<'a> {
     pub instance_id: Uuid,
     /// Its `client.id`.
     pub client_id: &'a str,
-    /// The name of its library, if it told.
+    /// The name of its library, if it gave one.
     pub software_name: Option<&'a str>,
-    /// The version of its library, if it told.
+    /// The version of its library, if it gave one.
     pub software_version: Option<&'a str>,
     /// Its address.
     pub address: SocketAddr,

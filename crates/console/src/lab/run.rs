@@ -165,24 +165,7 @@ impl Run {
         let line = format!("{}\n", order.settings);
         control.write_all(line.as_bytes()).await.map_err(|error| program::not_started(program, &error))?;
         let run = Arc::new(Run {
-            state: Mutex::new(RunState {
-                name: order.name,
-                workload: order.workload.to_owned(),
-                target: order.target.to_owned(),
-                by: order.by,
-                began_ms: now_ms(),
-                ended_ms: None,
-                state: Phase::Running,
-                repetition: 0,
-                repetitions: 0,
-                at: String::new(),
-                doing: "starting".to_owned(),
-                produced: None,
-                consumed: None,
-                lines: VecDeque::new(),
-                summary: String::new(),
-                seconds: VecDeque::new(),
-            }),
+            state: Mutex::new(RunState::new(order)),
             control: Mutex::new(Some(control)),
             stopped: tokio::sync::Notify::new(),
         });
@@ -266,6 +249,28 @@ async fn follow(run: Arc<Run>, mut child: Child) {
 }
 
 impl RunState {
+    /// A run that begins now.
+    fn new(order: Order<'_>) -> RunState {
+        RunState {
+            name: order.name,
+            workload: order.workload.to_owned(),
+            target: order.target.to_owned(),
+            by: order.by,
+            began_ms: now_ms(),
+            ended_ms: None,
+            state: Phase::Running,
+            repetition: 0,
+            repetitions: 0,
+            at: String::new(),
+            doing: "starting".to_owned(),
+            produced: None,
+            consumed: None,
+            lines: VecDeque::new(),
+            summary: String::new(),
+            seconds: VecDeque::new(),
+        }
+    }
+
     /// Takes a line of the child.
     fn take(&mut self, line: &str, now_ms: i64) {
         let event = match serde_json::from_str(line) {
@@ -335,30 +340,16 @@ async fn next_line(from: &mut (impl AsyncBufRead + Unpin)) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn state() -> RunState {
-        RunState {
-            name: String::new(),
-            workload: String::new(),
-            target: String::new(),
-            by: None,
-            began_ms: 0,
-            ended_ms: None,
-            state: Phase::Running,
-            repetition: 0,
-            repetitions: 0,
-            at: String::new(),
-            doing: String::new(),
-            produced: None,
-            consumed: None,
-            lines: VecDeque::new(),
-            summary: String::new(),
-            seconds: VecDeque::new(),
-        }
-    }
-
     #[test]
     fn what_the_lab_reports_is_the_state_of_the_run() {
-        let mut run = state();
+        let mut run = RunState::new(Order {
+            arguments: Vec::new(),
+            settings: String::new(),
+            name: "run".to_owned(),
+            workload: "quick",
+            target: "embedded",
+            by: None,
+        });
         run.take(r#"{"event":"message","text":"Estimated run: 2 min"}"#, 0);
         run.take(r#"{"event":"begin","number":2,"of":6,"at":"quick · one broker"}"#, 0);
         run.take(

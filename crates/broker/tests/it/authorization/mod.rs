@@ -199,7 +199,7 @@ fn denial(key: ApiKey) -> &'static [&'static str] {
         | ApiKey::RenewDelegationToken
         | ApiKey::ExpireDelegationToken
         | ApiKey::DescribeDelegationToken => &["error_code: 64,"],
-        // The cluster's `group.version` is 0: there are no such groups, whoever asks.
+        // The cluster's `group.version` is 0: there are no such groups.
         ApiKey::ConsumerGroupHeartbeat | ApiKey::ConsumerGroupDescribe => &["error_code: 35,"],
         _ => &["error_code: 31,"],
     }
