@@ -10,10 +10,10 @@ use super::output::{Frame, HELD_MAX, Output};
 use super::stream::Stream;
 use bytes::Bytes;
 use std::collections::VecDeque;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -34,11 +34,10 @@ const COUNTED_MIN: usize = 16 * 1024;
 const NEVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 /// How many answers may wait on one connection before it is not read any further.
 const PENDING_MAX: usize = 64;
-/// How long one connection's frames are served before the tasks of others get their turn.
-const ROUND_MAX: Duration = Duration::from_millis(10);
-/// How many bytes one connection reads before the tasks of others get their turn, and the runtime looks for events. A
-/// peer that sends faster than it is read would otherwise keep its worker for the whole of a large frame.
-const READ_MAX: usize = 4 * 1024 * 1024;
+/// How long one connection is read and served before the tasks of others get their turn, and the runtime looks for
+/// events. A peer that sends faster than it is read would otherwise keep its worker. To give way costs a busy connection
+/// some: another worker may take it over, with cold caches.
+const TURN_MAX: Duration = Duration::from_millis(10);
 /// Time for a peer to receive the last answers when the broker stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// Time for a peer to read an answer that ends its connection, and to close.
@@ -234,8 +233,8 @@ pub(super) struct Connection<H: Handler> {
     held: Option<HeldAnswers>,
     /// Whether there was no memory to read on while answers are awaited.
     is_starved: bool,
-    /// How much was read since others had their turn.
-    read_bytes: usize,
+    /// Since when others have not had their turn.
+    turn_began: Option<Instant>,
     /// The limits before authentication.
     unproven: Option<Unproven>,
     /// The last answer is in `output`; why it is the last.
@@ -278,7 +277,7 @@ impl<H: Handler> Connection<H> {
             ready_bytes: 0,
             held: None,
             is_starved: false,
-            read_bytes: 0,
+            turn_began: None,
             unproven,
             last: None,
             stopping,
@@ -307,11 +306,11 @@ impl<H: Handler> Connection<H> {
     }
 
     async fn round(&mut self) -> Result<(), Disconnect> {
-        let now = Instant::now();
-        let until = now + ROUND_MAX;
+        let mut now = Instant::now();
+        let until = *self.turn_began.get_or_insert(now) + TURN_MAX;
         self.admission.touch(now);
         let was_unproven = self.unproven.is_some();
-        let refused = self.handle_frames(now, until);
+        let refused = self.handle_frames(&mut now, until);
         self.settle();
         if !self.output.is_empty() {
             self.flush().await?;
@@ -325,17 +324,19 @@ impl<H: Handler> Connection<H> {
             return Ok(());
         }
         tokio::task::coop::consume_budget().await;
-        if self.read_bytes >= READ_MAX {
-            self.read_bytes = 0;
+        if now >= until {
+            self.turn_began = None;
             tokio::task::yield_now().await;
         }
         if self.reads_on() && self.input.has_frame() {
-            if Instant::now() >= until {
-                tokio::task::yield_now().await;
-            }
             return Ok(());
         }
-        self.wait().await
+        let mut has_waited = false;
+        let waited = noticing(self.wait(), &mut has_waited).await;
+        if has_waited {
+            self.turn_began = None;
+        }
+        waited
     }
 
     /// Waits for the peer to read the last answer and to close. kafka-python drops an answer that it reads together with
@@ -428,18 +429,17 @@ impl<H: Handler> Connection<H> {
     }
 
     /// Serves the complete frames at hand, as long as the connection may read further: at least one, and no more once
-    /// it is late.
-    fn handle_frames(&mut self, now: Instant, until: Instant) -> Result<(), Disconnect> {
-        let mut now = now;
-        while self.reads_on() && now < until {
+    /// it is late. `now` moves on.
+    fn handle_frames(&mut self, now: &mut Instant, until: Instant) -> Result<(), Disconnect> {
+        while self.reads_on() && *now < until {
             let Some(frame) = self.input.next_frame()? else { break };
             let place = Place::of(&frame);
             self.settings.flow.received(place, frame.len(), now.saturating_duration_since(self.read_at));
             let reply = self.handler.handle(&mut self.session, frame);
-            now = Instant::now();
+            *now = Instant::now();
             match reply {
                 Reply::Now(frame) if self.pending.is_empty() => {
-                    self.answered_at.get_or_insert(now);
+                    self.answered_at.get_or_insert(*now);
                     self.push(place, frame);
                 }
                 Reply::Now(frame) => {
@@ -620,7 +620,6 @@ impl<H: Handler> Connection<H> {
         match self.input.try_read(&mut self.stream) {
             Ok(Read::Bytes(0)) => Err(Disconnect::Closed),
             Ok(Read::Bytes(bytes)) => {
-                self.read_bytes += bytes;
                 self.read_at = Instant::now();
                 Ok(Some(Read::Bytes(bytes)))
             }
@@ -655,6 +654,17 @@ async fn cut_off(held: &Option<HeldAnswers>) {
     }
 }
 
+/// Notes whether a future was ever pending.
+async fn noticing<T>(future: impl Future<Output = T>, was_pending: &mut bool) -> T {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let polled = future.as_mut().poll(context);
+        *was_pending |= polled.is_pending();
+        polled
+    })
+    .await
+}
+
 /// Returns at the end of a pause; never without one.
 async fn unmuted(until: Option<Instant>) {
     match until {
@@ -666,7 +676,7 @@ async fn unmuted(until: Option<Instant>) {
 /// The answer at the front of the queue. Those behind it make progress too: a batch of produce requests that wait
 /// for the same flush is ready as a whole.
 async fn first_answer(pending: &mut VecDeque<Pending>, ready_bytes: &mut usize) -> Reply {
-    std::future::poll_fn(|context: &mut Context<'_>| {
+    poll_fn(|context: &mut Context<'_>| {
         let mut first = Poll::Pending;
         for (index, entry) in pending.iter_mut().enumerate() {
             let Pending::Awaited { place, answer, .. } = entry else { continue };
