@@ -157,11 +157,14 @@ impl BrokerConfig {
         broker: &BTreeMap<String, String>,
     ) -> (Self, Vec<ConfigError>) {
         let mut errors = Vec::new();
-        let layers = Layers {
+        let mut layers = Layers {
             file: self.layers.file.clone(),
             cluster: usable(cluster, false, &mut errors),
             broker: usable(broker, true, &mut errors),
         };
+        for layer in [&mut layers.cluster, &mut layers.broker] {
+            self.keep_bounds(layer, &mut errors);
+        }
         match Self::build(layers) {
             Ok(config) => (config, errors),
             Err(InvalidConfig(broken)) => {

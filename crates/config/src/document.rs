@@ -59,8 +59,8 @@ counts.
 const GROUPS: &str = "
 ## Group configuration
 
-Set with `kafka-configs --entity-type groups`. The values are checked, stored and described as in Kafka, but have no effect
-yet, because only classic groups are supported.
+Set with `kafka-configs --entity-type groups`. The values are checked, stored and described as in Kafka. Those of share and
+streams groups have no effect yet.
 
 ";
 

@@ -91,6 +91,20 @@ impl BrokerConfig {
         (EffectiveGroupConfig::from(&values), errors)
     }
 
+    /// Replaces the values of a dynamic layer that are beyond the bounds of the broker's file by these bounds, as Kafka
+    /// does: they were checked when they were set, but the file may have changed since.
+    pub(super) fn keep_bounds(&self, layer: &mut Overrides, errors: &mut Vec<ConfigError>) {
+        for (name, text) in layer {
+            let Some(key) = table::broker_key(name) else { continue };
+            let Some(out) = Value::parse(key, text).ok().and_then(|value| self.out_of_bounds(key, &value))
+            else {
+                continue;
+            };
+            errors.push(out.error);
+            *text = out.bound.to_string();
+        }
+    }
+
     /// The bound of the broker's configuration that a value does not keep, where there is one.
     fn out_of_bounds(&self, key: &ConfigKey, value: &Value) -> Option<OutOfBounds> {
         let Value::Integer(value) = value else { return None };

@@ -30,6 +30,20 @@ impl ShareOffsetReset {
     }
 }
 
+/// The name of an assignor of consumer groups. Kafka takes the Java class, too.
+pub(super) fn assignor(entry: &str) -> Option<&'static str> {
+    match entry {
+        "uniform" | "org.apache.kafka.coordinator.group.assignor.UniformAssignor" => Some("uniform"),
+        "range" | "org.apache.kafka.coordinator.group.assignor.RangeAssignor" => Some("range"),
+        _ => None,
+    }
+}
+
+/// The names of assignors; a rule refuses others.
+pub(super) fn assignors(entries: Vec<String>) -> Vec<String> {
+    entries.iter().filter_map(|entry| assignor(entry)).map(str::to_owned).collect()
+}
+
 /// The key's check knows the names.
 pub(super) fn is_read_committed(level: String) -> bool {
     level == "read_committed"

@@ -170,7 +170,7 @@ pub struct ConfigKey {
     pub internal: bool,
     /// For a topic's key: the broker's keys that it falls back to, in order, each with the factor to this key's unit.
     pub falls_back: &'static [(&'static str, i64)],
-    /// For a group's key: the broker's keys of the least and of the largest value.
+    /// The broker's keys of the least and of the largest value.
     pub within: (Option<&'static str>, Option<&'static str>),
     /// The consequence of more than 1 with a single broker.
     pub alone: Option<&'static str>,

@@ -1,11 +1,13 @@
 //! Rules between the keys of a broker: Kafka's requirements, and what Thalweg can be.
 
 use super::error::{ConfigError, InvalidValue};
+use super::group_value::assignor;
 use super::node::Roles;
 use super::setting::Setting;
 use super::table::{
-    AccessSettings, CleanerSettings, ControllerSettings, GroupSettings, ListenerSettings, LogSettings,
-    NetworkSettings, NodeSettings, RACK_AWARE_SELECTOR, ReplicationSettings, STANDARD_AUTHORIZER_CLASS,
+    self, AccessSettings, CleanerSettings, ConsumerGroupKeys, ControllerSettings, GroupSettings,
+    ListenerSettings, LogSettings, NetworkSettings, NodeSettings, RACK_AWARE_SELECTOR, ReplicationSettings,
+    STANDARD_AUTHORIZER_CLASS,
 };
 use super::value::Value;
 use super::values::Values;
@@ -30,6 +32,8 @@ pub(super) fn broken(values: &Values) -> Vec<ConfigError> {
     access_rules(values, &mut found);
     replication_rules(values, &mut found);
     group_rules(&GroupSettings::from(values), &mut found);
+    consumer_group_rules(values, &mut found);
+    bound_rules(values, &mut found);
     node_rules(values, &mut found);
     found.errors
 }
@@ -42,9 +46,13 @@ struct Broken<'a> {
 
 impl Broken<'_> {
     fn unless<T>(&mut self, holds: bool, setting: Setting<T>, reason: &str) {
+        self.unless_named(holds, setting.name(), reason);
+    }
+
+    fn unless_named(&mut self, holds: bool, name: &str, reason: &str) {
         if !holds {
-            let value = self.values.raw(setting).map_or_else(|| "null".to_owned(), ToString::to_string);
-            self.errors.push(InvalidValue::new(setting.name(), value, reason).into());
+            let value = self.values.named(name).map_or_else(|| "null".to_owned(), ToString::to_string);
+            self.errors.push(InvalidValue::new(name, value, reason).into());
         }
     }
 }
@@ -114,6 +122,36 @@ fn group_rules(groups: &GroupSettings, found: &mut Broken<'_>) {
     let classic = groups.rebalance_protocols.iter().any(|protocol| protocol == "classic");
     let reason = "Disabling the classic protocol is not supported";
     found.unless(classic, GroupSettings::rebalance_protocols, reason);
+}
+
+fn consumer_group_rules(values: &Values, found: &mut Broken<'_>) {
+    let heartbeat = ConsumerGroupKeys::heartbeat_interval_ms;
+    let session = ConsumerGroupKeys::session_timeout_ms;
+    let reason = format!("Value must be less than {}", session.name());
+    found.unless(values.get(heartbeat) < values.get(session), heartbeat, &reason);
+    let known = match values.raw(ConsumerGroupKeys::assignors) {
+        Some(Value::List(entries)) => entries.iter().all(|entry| assignor(entry).is_some()),
+        _ => false,
+    };
+    let reason = "Java classes cannot be loaded: expected uniform or range, or the classes of Kafka's";
+    found.unless(known, ConsumerGroupKeys::assignors, reason);
+}
+
+/// A value with bounds is within them, and they are in order.
+fn bound_rules(values: &Values, found: &mut Broken<'_>) {
+    let number = |name: &str| integer(values.named(name));
+    for key in table::broker_keys() {
+        let (least, largest) = key.within;
+        for name in [Some(key.name), largest].into_iter().flatten() {
+            let Some(least) = least else { continue };
+            let reason = format!("Value must be at least {least}");
+            found.unless_named(number(name) >= number(least), name, &reason);
+        }
+        if let Some(largest) = largest {
+            let reason = format!("Value must be at most {largest}");
+            found.unless_named(number(key.name) <= number(largest), key.name, &reason);
+        }
+    }
 }
 
 fn node_rules(values: &Values, found: &mut Broken<'_>) {

@@ -399,6 +399,15 @@ fn rules_between_keys_hold() {
     broken("allow.everyone.if.no.acl.found=yes\n", "allow.everyone.if.no.acl.found");
     broken("replica.fetch.wait.max.ms=40000\n", "replica.fetch.wait.max.ms");
     broken("group.coordinator.rebalance.protocols=consumer\n", "group.coordinator.rebalance.protocols");
+    broken("group.consumer.assignors=org.acme.Assignor\n", "group.consumer.assignors");
+    broken("group.consumer.session.timeout.ms=44999\n", "group.consumer.session.timeout.ms");
+    broken("group.consumer.session.timeout.ms=60001\n", "group.consumer.session.timeout.ms");
+    broken("group.consumer.max.session.timeout.ms=44999\n", "group.consumer.max.session.timeout.ms");
+    broken("group.consumer.heartbeat.interval.ms=4999\n", "group.consumer.heartbeat.interval.ms");
+    broken("group.consumer.min.heartbeat.interval.ms=15001\n", "group.consumer.max.heartbeat.interval.ms");
+    broken("group.consumer.assignment.interval.ms=15001\n", "group.consumer.assignment.interval.ms");
+    let short = "group.consumer.min.session.timeout.ms=1\ngroup.consumer.session.timeout.ms=5000\n";
+    broken(short, "group.consumer.heartbeat.interval.ms");
     broken("security.inter.broker.protocol=SASL_SSL\n", "inter.broker.listener.name");
     let lags = "log.cleaner.min.compaction.lag.ms=9\nlog.cleaner.max.compaction.lag.ms=8\n";
     assert!(configure(lags).expect_err("the lags").to_string().contains("min.compaction.lag.ms (9)"));
@@ -571,6 +580,35 @@ fn settings_of_a_group_are_its_own_or_the_brokers() {
             "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
         ]
     );
+}
+
+#[test]
+fn assignors_are_named_by_their_names_or_by_kafkas_classes() {
+    let of = |value: &str| {
+        let config = configure(&format!("{FILE}group.consumer.assignors={value}\n")).expect("a valid file");
+        config.consumer_groups.assignors
+    };
+    assert_eq!(of("range"), ["range"]);
+    let package = "org.apache.kafka.coordinator.group.assignor";
+    assert_eq!(of(&format!("{package}.RangeAssignor,{package}.UniformAssignor")), ["range", "uniform"]);
+}
+
+/// The bounds may have changed since the value was set: the rest of the dynamic settings must hold.
+#[test]
+fn dynamic_values_beyond_the_bounds_of_the_file_are_replaced_by_the_bounds() {
+    let file = format!("{FILE}group.consumer.max.assignment.interval.ms=2000\n");
+    let config = configure(&file).expect("a valid file");
+    let cluster = map(&[("group.consumer.assignment.interval.ms", "9000"), ("log.retention.ms", "7200000")]);
+    let refused = config.validate_dynamic(false, &cluster).expect_err("it is too long").to_string();
+    assert!(refused.contains("group.consumer.assignment.interval.ms"), "{refused}");
+    let (config, errors) = config.with_dynamic(&cluster, &map(&[]));
+    let errors: Vec<_> = errors.iter().map(ToString::to_string).collect();
+    let expected = "group.consumer.assignment.interval.ms must be less than or equal to \
+                    group.consumer.max.assignment.interval.ms";
+    assert_eq!(errors, [expected]);
+    assert_eq!(config.consumer_groups.assignment_interval_ms, 2000);
+    assert_eq!(config.topic(&map(&[])).retention_ms, Some(7_200_000));
+    assert_eq!(config.group(&map(&[])).0.consumer_assignment_interval_ms, 2000);
 }
 
 #[test]

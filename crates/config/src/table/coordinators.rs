@@ -6,9 +6,10 @@
 use std::time::Duration;
 
 use super::super::check::{ANY, FILLED_LIST, at_least, between, filled_list_of, one_of_any_case};
+use super::super::group_value::assignors;
 use super::super::key::Support::{Accepted, Served, Unserved};
 use super::declare::{names, settings};
-use super::reason::{CLASSIC, CONSUMER_GROUPS, LINGER, ONE_POOL, SHARE_GROUPS_LATER, STREAMS_GROUPS};
+use super::reason::{LINGER, ONE_POOL, SHARE_GROUPS_LATER, STREAMS_GROUPS};
 
 settings! {
     /// Classic groups and their committed offsets.
@@ -22,9 +23,9 @@ settings! {
         "How long an empty group waits for more members before its first rebalance.";
     "group.max.size": Int = "2147483647", at_least(1), Medium, ReadOnly, Served => max_size: usize,
         "The maximum number of members in a classic group.";
-    "group.coordinator.rebalance.protocols": List = "classic", filled_list_of(&["consumer", "classic", "share", "streams"]), Medium, ReadOnly, Accepted(CLASSIC) => rebalance_protocols: Vec<String>,
-        "The supported group protocols; must include `classic`.",
-        differs = "Kafka also supports consumer and streams groups.";
+    "group.coordinator.rebalance.protocols": List = "classic,consumer", filled_list_of(&["consumer", "classic", "share", "streams"]), Medium, ReadOnly, Served => rebalance_protocols: Vec<String>,
+        "The supported group protocols; must include `classic`. Consumer groups also need `group.version` 1.",
+        differs = "Kafka also supports streams groups.";
     "group.coordinator.threads": Int = "4", at_least(1), High, ReadOnly, Accepted(ONE_POOL),
         "Size of Kafka's pool of coordinator threads.";
     "group.coordinator.background.threads": Int = "2", at_least(1), High, ReadOnly, Accepted(ONE_POOL),
@@ -60,31 +61,34 @@ settings! {
     /// What consumer groups follow.
     ConsumerGroupKeys, CONSUMER_GROUP_KEYS "Consumer groups of the new protocol";
 
-    "group.consumer.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => session_timeout_ms: i32,
-        "Session timeout of a consumer group.";
-    "group.consumer.min.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => min_session_timeout_ms: i32,
+    "group.consumer.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Served => session_timeout_ms: i32,
+        "Session timeout of a consumer group.",
+        within = (Some(ConsumerGroupKeys::min_session_timeout_ms.name()), Some(ConsumerGroupKeys::max_session_timeout_ms.name()));
+    "group.consumer.min.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Served => min_session_timeout_ms: i32,
         "The minimum session timeout of a consumer group.";
-    "group.consumer.max.session.timeout.ms": Int[Ms] = "60000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => max_session_timeout_ms: i32,
+    "group.consumer.max.session.timeout.ms": Int[Ms] = "60000", at_least(1), Medium, ReadOnly, Served => max_session_timeout_ms: i32,
         "The maximum session timeout of a consumer group.";
-    "group.consumer.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => heartbeat_interval_ms: i32,
-        "Heartbeat interval of a consumer group.";
-    "group.consumer.min.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => min_heartbeat_interval_ms: i32,
+    "group.consumer.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Served => heartbeat_interval_ms: i32,
+        "Heartbeat interval of a consumer group.",
+        within = (Some(ConsumerGroupKeys::min_heartbeat_interval_ms.name()), Some(ConsumerGroupKeys::max_heartbeat_interval_ms.name()));
+    "group.consumer.min.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Served => min_heartbeat_interval_ms: i32,
         "The minimum heartbeat interval of a consumer group.";
-    "group.consumer.max.heartbeat.interval.ms": Int[Ms] = "15000", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => max_heartbeat_interval_ms: i32,
+    "group.consumer.max.heartbeat.interval.ms": Int[Ms] = "15000", at_least(1), Medium, ReadOnly, Served => max_heartbeat_interval_ms: i32,
         "The maximum heartbeat interval of a consumer group.";
-    "group.consumer.max.size": Int = "2147483647", at_least(1), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => max_size: usize,
+    "group.consumer.max.size": Int = "2147483647", at_least(1), Medium, ReadOnly, Served => max_size: usize,
         "The maximum number of members in a consumer group.";
-    "group.consumer.assignors": List = "uniform,range", FILLED_LIST, Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => assignors: Vec<String>,
-        "The assignors of the coordinator; the first is the default.";
-    "group.consumer.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Unserved(CONSUMER_GROUPS) => assignment_interval_ms: i32,
-        "The minimum interval between new assignments of a consumer group.";
-    "group.consumer.min.assignment.interval.ms": Int[Ms] = "0", at_least(0), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => min_assignment_interval_ms: i32,
+    "group.consumer.assignors": List = "uniform,range", FILLED_LIST, Medium, ReadOnly, Served => assignors: Vec<String> = assignors,
+        "The assignors that members may ask for, `uniform` and `range`; the first is the default.";
+    "group.consumer.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Served => assignment_interval_ms: i32,
+        "The minimum interval between new assignments of a consumer group.",
+        within = (Some(ConsumerGroupKeys::min_assignment_interval_ms.name()), Some(ConsumerGroupKeys::max_assignment_interval_ms.name()));
+    "group.consumer.min.assignment.interval.ms": Int[Ms] = "0", at_least(0), Medium, ReadOnly, Served => min_assignment_interval_ms: i32,
         "The minimum of that interval.";
-    "group.consumer.max.assignment.interval.ms": Int[Ms] = "15000", at_least(0), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => max_assignment_interval_ms: i32,
+    "group.consumer.max.assignment.interval.ms": Int[Ms] = "15000", at_least(0), Medium, ReadOnly, Served => max_assignment_interval_ms: i32,
         "The maximum of that interval.";
-    "group.consumer.migration.policy": String = "bidirectional", one_of_any_case(&["DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"]), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => migration_policy: String,
+    "group.consumer.migration.policy": String = "bidirectional", one_of_any_case(&["DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"]), Medium, ReadOnly, Served => migration_policy: String,
         "Whether groups with members may switch between the classic and the new protocol.";
-    "group.consumer.regex.refresh.interval.ms": Int[Ms] = "600000", at_least(10000), Medium, ReadOnly, Unserved(CONSUMER_GROUPS) => regex_refresh_interval_ms: i32,
+    "group.consumer.regex.refresh.interval.ms": Int[Ms] = "600000", at_least(10000), Medium, ReadOnly, Served => regex_refresh_interval_ms: i32,
         "How often subscriptions by regular expression are refreshed.", internal;
 }
 

@@ -7,22 +7,22 @@ use super::super::check::{ANY, LIST, OFFSET_RESET, at_least, one_of};
 use super::super::group_value::{ShareOffsetReset, is_read_committed};
 use super::super::key::Support::{Accepted, Served};
 use super::declare::settings;
-use super::reason::{CONSUMER_GROUPS, SHARE_GROUPS_LATER, STREAMS_GROUPS};
+use super::reason::{SHARE_GROUPS_LATER, STREAMS_GROUPS};
 use super::{ConsumerGroupKeys, ShareGroupKeys, StreamsGroupKeys};
 
 settings! {
     /// Every setting of a group, resolved: its own, else the broker's.
     EffectiveGroupConfig, GROUP_KEYS "Group configuration";
 
-    "consumer.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ClusterWide, Accepted(CONSUMER_GROUPS) => consumer_session_timeout_ms: i32,
+    "consumer.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ClusterWide, Served => consumer_session_timeout_ms: i32,
         "The session timeout of a consumer group's members.",
         falls_back = &[(ConsumerGroupKeys::session_timeout_ms.name(), 1)],
         within = (Some(ConsumerGroupKeys::min_session_timeout_ms.name()), Some(ConsumerGroupKeys::max_session_timeout_ms.name()));
-    "consumer.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ClusterWide, Accepted(CONSUMER_GROUPS) => consumer_heartbeat_interval_ms: i32,
+    "consumer.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ClusterWide, Served => consumer_heartbeat_interval_ms: i32,
         "The heartbeat interval of a consumer group's members.",
         falls_back = &[(ConsumerGroupKeys::heartbeat_interval_ms.name(), 1)],
         within = (Some(ConsumerGroupKeys::min_heartbeat_interval_ms.name()), Some(ConsumerGroupKeys::max_heartbeat_interval_ms.name()));
-    "consumer.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Accepted(CONSUMER_GROUPS) => consumer_assignment_interval_ms: i32,
+    "consumer.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Served => consumer_assignment_interval_ms: i32,
         "The minimum interval between new assignments of a consumer group.",
         falls_back = &[(ConsumerGroupKeys::assignment_interval_ms.name(), 1)],
         within = (Some(ConsumerGroupKeys::min_assignment_interval_ms.name()), Some(ConsumerGroupKeys::max_assignment_interval_ms.name()));

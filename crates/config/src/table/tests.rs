@@ -143,7 +143,7 @@ fn the_unit_is_the_one_that_the_name_says() {
 
 #[test]
 fn bounds_are_keys_of_the_broker() {
-    for key in group_keys() {
+    for key in group_keys().iter().chain(broker_keys()) {
         for name in [key.within.0, key.within.1].into_iter().flatten() {
             assert!(broker_key(name).is_some(), "{name}");
         }
