@@ -73,7 +73,7 @@ fn differs(api: &Api) -> &'static str {
         }
         ApiKey::FindCoordinator => "groups and transactions: share groups are not served yet",
         ApiKey::ConsumerGroupHeartbeat | ApiKey::ConsumerGroupDescribe => {
-            "for groups with `group.version` 1, which is not served yet: left out of ApiVersions, and UNSUPPORTED_VERSION"
+            "left out of ApiVersions, and UNSUPPORTED_VERSION, where `group.version` is 0 or `group.coordinator.rebalance.protocols` lacks `consumer`"
         }
         ApiKey::InitProducerId => "version 6 if `unstable.api.versions.enable` is on",
         ApiKey::ListOffsets => "no tiered storage; CORRUPT_MESSAGE if the search meets unreadable records",

@@ -250,6 +250,13 @@ async fn embedded_features(jars: &str, to: &[&str; 2]) {
     let rows = rows(&said);
     let elr = rows.iter().find(|row| row.get(1) == Some(&"eligible.leader.replicas.version"));
     assert!(elr.is_some_and(|row| row.contains(&"1")), "{said}");
+    let down = ["downgrade", "--feature", "group.version=0"];
+    let said = tool(jars, FEATURES, &[to, &down[..]].concat(), "").await;
+    assert_has(&said, &["group.version was downgraded to 0."]);
+    // As in a cluster that was formatted before consumer groups were served.
+    let up = ["upgrade", "--feature", "group.version=1"];
+    let said = tool(jars, FEATURES, &[to, &up[..]].concat(), "").await;
+    assert_has(&said, &["group.version was upgraded to 1."]);
 }
 
 async fn cluster_and_directories(jars: &str, to: &[&str; 2], cluster_id: &str) {

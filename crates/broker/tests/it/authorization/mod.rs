@@ -184,7 +184,9 @@ fn denial(key: ApiKey) -> &'static [&'static str] {
         | ApiKey::DescribeGroups
         | ApiKey::DeleteGroups
         | ApiKey::OffsetCommit
-        | ApiKey::OffsetDelete => &["error_code: 30,"],
+        | ApiKey::OffsetDelete
+        | ApiKey::ConsumerGroupHeartbeat
+        | ApiKey::ConsumerGroupDescribe => &["error_code: 30,"],
         ApiKey::Fetch
         | ApiKey::ListOffsets
         | ApiKey::OffsetForLeaderEpoch
@@ -199,8 +201,6 @@ fn denial(key: ApiKey) -> &'static [&'static str] {
         | ApiKey::RenewDelegationToken
         | ApiKey::ExpireDelegationToken
         | ApiKey::DescribeDelegationToken => &["error_code: 64,"],
-        // The cluster's `group.version` is 0: there are no such groups.
-        ApiKey::ConsumerGroupHeartbeat | ApiKey::ConsumerGroupDescribe => &["error_code: 35,"],
         _ => &["error_code: 31,"],
     }
 }

@@ -24,6 +24,7 @@ pub async fn ask(trial: &mut Trial) {
     heartbeat(trial).await;
     offsets(trial).await;
     described(trial).await;
+    consumers(trial).await;
     leave(trial).await;
     deleted(trial).await;
 }
@@ -364,15 +365,6 @@ async fn described(trial: &mut Trial) {
             && (version >= 6) == group.error_message.is_some()
     };
     trial.each("no group", |version| make(version, "nowhere"), dead).await;
-    // The cluster's `group.version` is 0.
-    let unsupported = ErrorCode::UnsupportedVersion.code();
-    let make = |_| ConsumerGroupHeartbeatRequest { group_id: "modern".to_owned(), ..Default::default() };
-    let good = |_, answer: &ConsumerGroupHeartbeatResponse| answer.error_code == unsupported;
-    trial.each("a member", make, good).await;
-    let make =
-        |_| ConsumerGroupDescribeRequest { group_ids: vec!["modern".to_owned()], ..Default::default() };
-    let good = |_, answer: &ConsumerGroupDescribeResponse| answer.groups[0].error_code == unsupported;
-    trial.each("a group", make, good).await;
     let make = |version| ListGroupsRequest {
         states_filter: if version >= 4 { vec!["Stable".to_owned()] } else { Vec::new() },
         types_filter: if version >= 5 { vec!["Classic".to_owned()] } else { Vec::new() },
@@ -382,6 +374,38 @@ async fn described(trial: &mut Trial) {
         found.is_some_and(|group| (version >= 4) == (group.group_state == "Stable"))
     };
     trial.each("groups", make, good).await;
+}
+
+/// Groups of the consumer protocol.
+async fn consumers(trial: &mut Trial) {
+    // From version 1 on members make their own ids, and may subscribe by a regular expression.
+    let make = |version| ConsumerGroupHeartbeatRequest {
+        group_id: format!("consumers-{version}"),
+        member_id: if version == 0 { String::new() } else { "member".to_owned() },
+        rebalance_timeout_ms: 30_000,
+        subscribed_topic_names: Some(Vec::new()),
+        subscribed_topic_regex: (version >= 1).then(|| "absent.*".to_owned()),
+        topic_partitions: Some(Vec::new()),
+        ..Default::default()
+    };
+    let good = |_, answer: &ConsumerGroupHeartbeatResponse| {
+        let has_id = answer.member_id.as_ref().is_some_and(|id| !id.is_empty());
+        answer.error_code == 0 && has_id && answer.member_epoch > 0 && answer.assignment.is_some()
+    };
+    trial.each("a member", make, good).await;
+    let make = |version, group: &str| ConsumerGroupDescribeRequest {
+        group_ids: vec![group.to_owned()],
+        include_authorized_operations: version == 0,
+    };
+    let good = |version, answer: &ConsumerGroupDescribeResponse| {
+        let group = &answer.groups[0];
+        let operations = (version == 0) == (group.authorized_operations != i32::MIN);
+        let kind = if version == 0 { -1 } else { 1 };
+        group.error_code == 0 && operations && group.members[0].member_type == kind
+    };
+    trial.each("a group", |version| make(version, &format!("consumers-{version}")), good).await;
+    let none = |_, answer: &ConsumerGroupDescribeResponse| answer.groups[0].error_code == GROUP_NOT_FOUND;
+    trial.each("no group", |version| make(version, "nowhere"), none).await;
 }
 
 async fn deleted(trial: &mut Trial) {
