@@ -44,7 +44,7 @@ pub struct Clients {
 impl Clients {
     /// Runs the plan's clients, as long as it is polled.
     pub async fn run(self, plan: &Plan) {
-        let Plan { producers, consumers, members, transactional, .. } = *plan;
+        let Plan { producers, consumers, members, consumer_members, transactional, .. } = *plan;
         let mut tasks = tokio::task::JoinSet::new();
         self.producing.store((producers + transactional) as usize, Ordering::SeqCst);
         for id in 0..producers {
@@ -55,6 +55,9 @@ impl Clients {
         }
         for id in 0..members {
             tasks.spawn(self.clone().be_member(id));
+        }
+        for id in 0..consumer_members {
+            tasks.spawn(self.clone().be_consumer_member(id, plan.is_mixed()));
         }
         for id in 0..transactional {
             tasks.spawn(self.clone().transact(id));

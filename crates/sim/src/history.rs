@@ -1,6 +1,8 @@
 //! The history seen by the clients of a simulation: sent records, acknowledged offsets, and reads.
 
+use crate::consumer_members::Owner;
 use crate::ledger::Ledger;
+use crate::members::GROUP;
 use crate::network::Network;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -64,10 +66,28 @@ pub struct Known {
     pub read: BTreeMap<i32, BTreeMap<i64, Name>>,
     /// The acknowledged commits of the group, by partition.
     pub committed: BTreeMap<i32, i64>,
+    /// The same, of the group of the consumer protocol.
+    pub consumer_committed: BTreeMap<i32, i64>,
+    /// The members of the consumer protocol that own partitions.
+    pub(crate) owners: BTreeMap<i32, Owner>,
     /// Transactions.
     pub ledger: Ledger,
     /// Violations of invariants.
     pub violations: Vec<String>,
+}
+
+impl Known {
+    /// The acknowledged commits of a group.
+    pub(crate) fn commits_of(&mut self, group: &str) -> &mut BTreeMap<i32, i64> {
+        if group == GROUP { &mut self.committed } else { &mut self.consumer_committed }
+    }
+
+    /// A member has given up a partition.
+    pub(crate) fn disown(&mut self, partition: i32, owner: Owner) {
+        if self.owners.get(&partition) == Some(&owner) {
+            self.owners.remove(&partition);
+        }
+    }
 }
 
 impl History {
@@ -105,6 +125,8 @@ impl History {
         known.sent.hash(&mut hasher);
         known.read.hash(&mut hasher);
         known.committed.hash(&mut hasher);
+        known.consumer_committed.hash(&mut hasher);
+        known.owners.hash(&mut hasher);
         known.ledger.hash(&mut hasher);
         known.violations.hash(&mut hasher);
         hasher.write_u64(network.history());

@@ -10,6 +10,7 @@
 mod chance;
 mod check;
 mod clients;
+mod consumer_members;
 mod faults;
 mod history;
 mod ledger;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use thalweg_client::{Cluster, Consumer, ConsumerConfig, ConsumerError, OffsetReset, Polled, TopicPartition};
 
 /// The group of all members.
-const GROUP: &str = "readers";
+pub(crate) const GROUP: &str = "readers";
 /// The shortest session that brokers allow.
 const SESSION: Duration = Duration::from_secs(6);
 

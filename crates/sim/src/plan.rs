@@ -64,8 +64,12 @@ pub struct Plan {
     pub producers: u32,
     /// Consumers.
     pub consumers: u32,
-    /// Members of a group.
+    /// Members of a group, by the classic protocol.
     pub members: u32,
+    /// Members of a group by the consumer protocol. Half of the runs have none, so that these runs do not change.
+    pub consumer_members: u32,
+    /// Whether both are members of the same group.
+    pub mixes: bool,
     /// Producers of transactions, to their own topic. Most runs have none, so that these runs do not change.
     pub transactional: u32,
     /// Delays of messages.
@@ -110,12 +114,16 @@ impl Plan {
             kinds.extend((0..draws).map(|_| *losses.pick(&Kind::OF_LOST_REPLICAS)));
         }
         let members = Chance::new(seed, 2).below(6).saturating_sub(2);
+        let mut consumer = Chance::new(seed, 5);
+        let consumer_members = consumer.below(8).saturating_sub(3);
         let transactional = Chance::new(seed, 3).below(6).saturating_sub(3);
         Plan {
             partitions: i32::try_from(chance.between(1, 3)).unwrap_or(1),
             producers: u32::try_from(chance.between(1, 3)).unwrap_or(1),
             consumers: u32::try_from(chance.between(1, 2)).unwrap_or(1),
             members: u32::try_from(members).unwrap_or(0),
+            consumer_members: u32::try_from(consumer_members).unwrap_or(0),
+            mixes: consumer.one_in(3),
             transactional: u32::try_from(transactional).unwrap_or(0),
             delays: Delays {
                 least_ms: TICK_MS,
@@ -133,6 +141,11 @@ impl Plan {
             keeps_trace: false,
             syncs_lie: false,
         }
+    }
+
+    /// Whether members of both protocols are in one group.
+    pub fn is_mixed(&self) -> bool {
+        self.mixes && self.members > 0
     }
 
     /// The topics of all clients.

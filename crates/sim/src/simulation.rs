@@ -3,6 +3,7 @@
 use crate::chance::Chance;
 use crate::check;
 use crate::clients::Clients;
+use crate::consumer_members;
 use crate::faults::Faults;
 use crate::history::{History, TOPIC};
 use crate::ledger::LEDGER;
@@ -16,8 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_client::{Cluster, ConnectionOptions, Connector};
 use thalweg_config::{
-    ControllerSettings, EffectiveTopicConfig, GroupSettings, ListenerSettings, LogSettings, NetworkSettings,
-    NodeSettings, ReplicationSettings, ServerProperties, TopicSettings, TransactionSettings,
+    ConsumerGroupKeys, ControllerSettings, EffectiveTopicConfig, GroupSettings, ListenerSettings,
+    LogSettings, NetworkSettings, NodeSettings, ReplicationSettings, ServerProperties, TopicSettings,
+    TransactionSettings,
 };
 use thalweg_ids::{BrokerId, PartitionIndex};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
@@ -308,6 +310,12 @@ impl Simulation {
             if self.plan.members > 0 && committed < end {
                 return Some(format!("partition {partition}: the group has committed {committed} of {end}"));
             }
+            let owner = self.history.with(|known| known.owners.get(&partition).copied());
+            if self.plan.consumer_members > 0 && owner.is_none() && !self.plan.is_mixed() {
+                return Some(format!(
+                    "partition {partition} has no owner in the group of the consumer protocol"
+                ));
+            }
             if self.plan.transactional > 0 {
                 let end = match self.end_of(LEDGER, partition) {
                     Ok(end) => end,
@@ -443,6 +451,9 @@ fn properties(id: MachineId, plan: &Plan) -> ServerProperties {
     }
     set(GroupSettings::offsets_topic_partitions.name(), "1");
     set(GroupSettings::offsets_topic_replication_factor.name(), "3");
+    let session_ms = consumer_members::SESSION.as_millis().to_string();
+    set(ConsumerGroupKeys::min_session_timeout_ms.name(), &session_ms);
+    set(ConsumerGroupKeys::session_timeout_ms.name(), &session_ms);
     set(TransactionSettings::state_topic_partitions.name(), "1");
     set(TransactionSettings::state_topic_replication_factor.name(), "3");
     set(TransactionSettings::state_topic_min_isr.name(), "2");
