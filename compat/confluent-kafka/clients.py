@@ -56,7 +56,10 @@ def fill(topic, values, partition=0, **config):
 def consumer(group=None, **config):
     config = {key.replace("_", "."): value for key, value in config.items()}
     base = {**CONNECTION, "group.id": group or unique("group"), "auto.offset.reset": "earliest"}
-    return Consumer({**base, "session.timeout.ms": 6000, **config})
+    # By the consumer protocol the broker sets it.
+    if config.get("group.protocol") != "consumer":
+        base["session.timeout.ms"] = 6000
+    return Consumer({**base, **config})
 
 
 def take(reader, count, timeout=30.0):

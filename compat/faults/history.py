@@ -90,10 +90,11 @@ class JavaWriter(JavaClient):
 class JavaReader(JavaClient):
     """VerifiableConsumer, in its own group, which commits what it has read."""
 
-    def __init__(self, bootstrap, group, topic, directory):
+    def __init__(self, bootstrap, group, topic, directory, protocol="classic"):
         settings = {"reconnect.backoff.max.ms": "500", "default.api.timeout.ms": "120000"}
         command = ["org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", bootstrap, "--topic", topic]
         command += ["--group-id", group, "--session-timeout", "6000", "--reset-policy", "earliest"]
+        command += ["--group-protocol", protocol]
         super().__init__(directory, settings, lambda file: [*command, "--command-config", file])
 
     def count(self):
@@ -222,18 +223,24 @@ class Ledger:
 class Member(threading.Thread):
     """A member of a group: continues at the committed offsets, and commits what it has read."""
 
-    def __init__(self, bootstrap, group, topic, ledger):
+    # A commit that is refused for these is repeated with the new assignment.
+    REBALANCES = (KafkaError.REBALANCE_IN_PROGRESS, KafkaError.STALE_MEMBER_EPOCH)
+
+    def __init__(self, bootstrap, group, topic, ledger, protocol="classic"):
         super().__init__(daemon=True)
         self.ledger = ledger
+        # By the consumer protocol the broker sets the times, and assignments are increments.
+        self.is_incremental = protocol == "consumer"
         config = {
             "group.id": group,
+            "group.protocol": protocol,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "session.timeout.ms": 6000,
-            "heartbeat.interval.ms": 500,
             "log_level": 0,
             "reconnect.backoff.max.ms": 500,
         }
+        if not self.is_incremental:
+            config |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500}
         self.consumer = Consumer({"bootstrap.servers": bootstrap, **login.librdkafka(), "error_cb": self.on_error, **config})
         self.topic = topic
         self.next = {}
@@ -261,16 +268,31 @@ class Member(threading.Thread):
             found = consumer.committed(partitions, timeout=30)
         except KafkaException:
             # It stays in the group; the next assignment is checked again.
-            consumer.assign(partitions)
+            self.take_over(consumer, partitions)
             return
         for p in found:
             if not p.error and p.offset < floors[p.partition] >= 0:
                 self.ledger.error(f"partition {p.partition}: {floors[p.partition]} was committed, {p.offset} is found")
-        self.next = {}
-        consumer.assign(partitions)
+        self.take_over(consumer, partitions)
 
-    def revoked(self, _consumer, _partitions):
-        self.next = {}
+    def take_over(self, consumer, partitions):
+        if self.is_incremental:
+            self.forget(partitions)
+            consumer.incremental_assign(partitions)
+        else:
+            self.next = {}
+            consumer.assign(partitions)
+
+    def revoked(self, consumer, partitions):
+        if self.is_incremental:
+            self.forget(partitions)
+            consumer.incremental_unassign(partitions)
+        else:
+            self.next = {}
+
+    def forget(self, partitions):
+        for p in partitions:
+            self.next.pop(p.partition, None)
 
     def take(self, message):
         partition, offset = message.partition(), message.offset()
@@ -291,7 +313,7 @@ class Member(threading.Thread):
         except KafkaException as failure:
             if failure.args[0].fatal():
                 self.ledger.error(f"fatal to a member: {failure}")
-            if failure.args[0].code() != KafkaError.REBALANCE_IN_PROGRESS:
+            if failure.args[0].code() not in self.REBALANCES:
                 self.ledger.refused.append(f"{time.strftime('%H:%M:%S')} {failure}")
 
     def finish(self):

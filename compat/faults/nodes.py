@@ -27,6 +27,10 @@ SETTINGS = {
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": str(SESSION_S * 1000),
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
     "leader.imbalance.check.interval.seconds": "10",
     "log.segment.bytes": "1048576",
     "offsets.topic.num.partitions": "4",
@@ -88,6 +92,7 @@ class Node:
         settings = {
             "process.roles": self.roles,
             "node.id": str(self.id),
+            "broker.rack": f"rack-{self.id % 2}",
             "log.dirs": str(self.data),
             "listeners": addresses(self.listeners),
             "controller.listener.names": "CONTROLLER",
@@ -99,7 +104,7 @@ class Node:
             **self.cluster.settings,
         }
         if not self.is_broker():
-            del settings["inter.broker.listener.name"]
+            del settings["inter.broker.listener.name"], settings["broker.rack"]
         return settings
 
     def secured(self):

@@ -28,7 +28,7 @@ class Ordeal:
 
     def __init__(
         self, kind, name="", settings=None, release=None, dynamic=False, prepare=None, with_strict=False,
-        metadata_age_ms=300_000, secured=False,
+        metadata_age_ms=300_000, secured=False, protocol="classic",
     ):
         work = pathlib.Path(os.environ.get("WORK") or tempfile.mkdtemp(prefix="faults-"))
         self.directory = work / f"{kind}{name}"
@@ -41,6 +41,8 @@ class Ordeal:
         self.topics = TOPICS | (strict.TOPICS if with_strict else {})
         # The writers' maximum metadata age.
         self.metadata_age_ms = metadata_age_ms
+        # The protocol of the groups of librdkafka and Java.
+        self.protocol = protocol
         # How clients log in, in the environment.
         self.environment = {}
         self.processes = []
@@ -75,7 +77,7 @@ class Ordeal:
         # delivery.timeout.ms, also by Apache Kafka. With one in flight, nothing later is stored.
         java = {"max.in.flight.requests.per.connection": 1, "metadata.max.age.ms": self.metadata_age_ms}
         self.java = JavaWriter(bootstrap, "java", PARTITIONS, self.directory / "java-writer", **java)
-        self.java_reader = JavaReader(bootstrap, "java-readers", "java", self.directory / "java-reader")
+        self.java_reader = JavaReader(bootstrap, "java-readers", "java", self.directory / "java-reader", self.protocol)
         self.own = own_writer(bootstrap, "own", self.directory / "own-writer", self.metadata_age_ms)
         self.own_reader = own_reader(bootstrap, "own-readers", "own", self.directory / "own-reader")
         self.processes = [self.java, self.java_reader, self.own, self.own_reader]
@@ -83,7 +85,7 @@ class Ordeal:
             self.strict = strict.clients(bootstrap, self.directory)
             self.processes += self.strict.values()
         self.ledger = Ledger()
-        self.members = [Member(bootstrap, "readers", "librdkafka", self.ledger) for _ in range(2)]
+        self.members = [Member(bootstrap, "readers", "librdkafka", self.ledger, self.protocol) for _ in range(2)]
         self.clients = [self.writer, *self.members, *self.processes]
         for client in self.clients:
             client.start()

@@ -4,15 +4,16 @@ FAULTS is the number of random faults per kind of cluster, SEED their seed; by d
 KIND selects one kind of cluster for tests that run on several: `apache`, only Apache Kafka, validates the tests.
 """
 
-import json
 import os
 import random
 import subprocess
 import time
 
 from certificate_tests import *  # noqa: F403
+from consumer_protocol_tests import *  # noqa: F403
 from faults import say
 from loss_tests import *  # noqa: F403
+from moves import reassign
 from network import CLIENTS
 from nodes import SESSION_S, told
 from ordeal import PARTITIONS, Ordeal
@@ -108,33 +109,6 @@ def test_answers_of_a_leader_that_come_too_late_double_nothing(kind):
 
 def leads(seen, node_id):
     return any(p.leader == node_id for topic in seen.topics.values() for p in topic.partitions.values())
-
-
-def reassign(ordeal, replicas_of):
-    """Assigns each partition the replicas that a function returns, the first as leader."""
-    seen = ordeal.cluster.wait_until_whole()
-    moves = []
-    for topic in (*ordeal.topics, "__consumer_offsets"):
-        for partition in seen.topics[topic].partitions:
-            moves.append({"topic": topic, "partition": partition, "replicas": replicas_of(partition)})
-    plan = ordeal.directory / "reassignment.json"
-    plan.write_text(json.dumps({"version": 1, "partitions": moves}))
-    name, file = "reassign.ReassignPartitionsCommand", ("--reassignment-json-file", str(plan))
-    ordeal.cluster.tool(name, *file, "--execute")
-    until(lambda: "in progress" not in ordeal.cluster.tool(name, *file, "--verify"), "the reassignment", 120)
-    ordeal.cluster.tool("LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions")
-    wanted = {(move["topic"], move["partition"]): move["replicas"] for move in moves}
-
-    def is_done(seen):
-        return all(
-            partition.leader == wanted[topic, index][0] and sorted(partition.replicas) == sorted(wanted[topic, index])
-            for topic in {topic for topic, _ in wanted}
-            for index, partition in seen.topics[topic].partitions.items()
-        )
-
-    ordeal.cluster.wait("the leaders that were asked for", is_done)
-    leaders = [wanted["librdkafka", partition][0] for partition in range(PARTITIONS)]
-    say(f"reassigned, the leaders of librdkafka are {leaders}")
 
 
 def test_quorum_loses_its_majority_and_gets_it_back():

@@ -17,11 +17,15 @@ from ports import free_port
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGETS = ("thalweg", "apache-kafka")
 
-# Settings of both targets: no initial rebalance delay, few partitions for groups, and no retention, which
-# would remove records with old timestamps half a minute after the start.
+# Settings of both targets: no initial rebalance delay, short sessions of the consumer protocol, few partitions for
+# groups, and no retention, which would remove records with old timestamps half a minute after the start.
 SUITE_SETTINGS = {
     "log.retention.ms": "-1",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "10000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",

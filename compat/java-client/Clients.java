@@ -37,8 +37,11 @@ abstract class Clients extends Suite {
         Map<String, Object> all = settings(settings);
         all.putIfAbsent("group.id", unique("group"));
         all.putIfAbsent("auto.offset.reset", "earliest");
-        all.putIfAbsent("session.timeout.ms", 6_000);
-        all.putIfAbsent("heartbeat.interval.ms", 500);
+        // By the consumer protocol the broker sets them.
+        if (!"consumer".equals(all.get("group.protocol"))) {
+            all.putIfAbsent("session.timeout.ms", 6_000);
+            all.putIfAbsent("heartbeat.interval.ms", 500);
+        }
         return new KafkaConsumer<>(all, new StringDeserializer(), new StringDeserializer());
     }
 

@@ -4,6 +4,7 @@ public final class JavaClient {
     }
 
     public static void main(String[] words) throws Exception {
-        Suite.run(words, 4, new ProducerTests(), new ConsumerTests(), new GroupTests(), new TransactionTests(), new AdminTests());
+        Suite.run(words, 4, new ProducerTests(), new ConsumerTests(), new GroupTests(), new ConsumerProtocolTests(),
+                new TransactionTests(), new AdminTests());
     }
 }

@@ -3,11 +3,17 @@ import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
+
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.serialization.StringDeserializer;
 
 /** Kafka's own command line tools against the broker at $BOOTSTRAP. */
 public final class JavaTools extends Suite {
@@ -303,6 +309,54 @@ public final class JavaTools extends Suite {
         check((found.out() + found.err()).contains("does not exist") || found.out().contains("not found"), found);
     }
 
+    public void consumerProtocolGroupsDescribeMembersAndStates() throws Exception {
+        String topic = newTopic("members", 2);
+        String group = unique("members");
+        produce(topic, "a\nb\n");
+        try (KafkaConsumer<String, String> member = member(group)) {
+            member.subscribe(List.of(topic));
+            until("both partitions", () -> {
+                member.poll(Duration.ofMillis(100));
+                return member.assignment().size() == 2;
+            });
+            until("a stable group", () -> groups("--describe", "--group", group, "--state").good().out().contains("Stable"));
+            String state = groups("--describe", "--group", group, "--state", "--verbose").good().out();
+            check(row(state, group).contains("uniform") && state.contains("GROUP-EPOCH") && state.contains("TARGET-ASSIGNMENT-EPOCH"), state);
+            String members = groups("--describe", "--group", group, "--members", "--verbose").good().out();
+            check(row(members, group).contains(topic + ":0,1"), members);
+            check(members.contains("CURRENT-EPOCH") && members.contains("TARGET-EPOCH"), members);
+            String offsets = groups("--describe", "--group", group, "--verbose").good().out();
+            check(row(offsets, topic).contains("instance-one"), offsets);
+            String listed = groups("--list", "--type", "consumer", "--state").good().out();
+            check(row(listed, group).contains("Stable") && row(listed, group).contains("Consumer"), listed);
+            check(groups("--list", "--type", "classic").good().lines().noneMatch(line -> line.contains(group)), "listed as classic");
+            Tool.Outcome reset = groups("--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute");
+            check((reset.out() + reset.err()).contains("the current state is Stable"), reset);
+            Tool.Outcome deleted = groups("--delete", "--group", group);
+            check((deleted.out() + deleted.err()).contains("GroupNotEmptyException"), deleted);
+        }
+        // A static member that closes is expected back: it leaves by the end of its session.
+        until("an empty group", () -> groups("--describe", "--group", group, "--state").good().out().contains("Empty"));
+        groups("--reset-offsets", "--group", group, "--topic", topic, "--to-offset", "1", "--execute").good();
+        String lag = groups("--describe", "--group", group).good().out();
+        check(lag.lines().anyMatch(line -> line.contains(topic)), lag);
+        groups("--delete-offsets", "--group", group, "--topic", topic).good();
+        groups("--delete", "--group", group).good();
+        check(groups("--list").good().lines().noneMatch(group::equals), "the group is still listed");
+    }
+
+    public void consumerProtocolOfTheConsoleConsumer() {
+        String topic = newTopic("console", 1);
+        String group = unique("console");
+        produce(topic, "a\nb\nc\n");
+        String[] protocol = {"--group", group, "--command-property", "group.protocol=consumer"};
+        equal(List.of("a", "b"), consume(topic, 2, protocol));
+        equal(List.of("2", "3", "1"), lag(group, topic));
+        equal(List.of("c"), consume(topic, 1, protocol));
+        String listed = groups("--list", "--type", "consumer").good().out();
+        check(listed.contains(group), listed);
+    }
+
     // kafka-get-offsets, kafka-delete-records, kafka-log-dirs
 
     public void getOffsetsOfEachTime() {
@@ -404,6 +458,19 @@ public final class JavaTools extends Suite {
     }
 
     // Shared steps
+
+    /** A member by the consumer protocol. */
+    private static KafkaConsumer<String, String> member(String group) {
+        Map<String, Object> settings = new HashMap<>(SECURITY);
+        settings.putAll(Map.of("bootstrap.servers", BOOTSTRAP, "group.id", group, "group.protocol", "consumer",
+                "group.instance.id", "instance-one", "auto.offset.reset", "earliest"));
+        return new KafkaConsumer<>(settings, new StringDeserializer(), new StringDeserializer());
+    }
+
+    /** The first line of a tool's output that names this. */
+    private static String row(String out, String name) {
+        return out.lines().filter(line -> line.contains(name)).findFirst().orElseThrow(() -> new AssertionError(name + " is not in " + out));
+    }
 
     private static Tool.Outcome topics(String... arguments) {
         return Tool.run("TopicCommand", with(new String[] {"--bootstrap-server", BOOTSTRAP}, arguments));
