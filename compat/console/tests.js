@@ -330,13 +330,13 @@ describe('console', () => {
     await page.goto(`${plain.url}/lab`);
     const begin = async (target, scale) => {
       await page.getByRole('radio', { name: /^quick/ }).check();
-      await page.getByLabel('Target').selectOption(target);
-      await page.getByLabel('Scale').fill(scale);
-      await page.getByLabel('Repetitions').fill('1');
+      await page.getByRole('combobox', { name: 'Target' }).selectOption(target);
+      await page.getByRole('textbox', { name: 'Scale' }).fill(scale);
+      await page.getByLabel('Repetitions', { exact: true }).fill('1');
       await page.getByRole('button', { name: 'Start' }).click();
       await page.getByRole('status').filter({ hasText: 'was started' }).waitFor();
     };
-    await page.getByLabel('Scale').fill('a lot');
+    await page.getByRole('textbox', { name: 'Scale' }).fill('a lot');
     page.expected.push(/400/);
     await page.getByRole('button', { name: 'Start' }).click();
     assert.match(await page.getByRole('alert').innerText(), /a lot.*is not a number/);

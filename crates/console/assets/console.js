@@ -18,9 +18,14 @@
     });
     if (!answer.ok) throw new Error(`status ${answer.status}`);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    // What was live has ended: other parts of the page differ too.
+    if ([...live()].some((part) => page.getElementById(part.id)?.hasAttribute("data-live") === false)) {
+      location.replace(address);
+      return;
+    }
     for (const part of live()) {
       const next = page.getElementById(part.id);
-      // What somebody is using stays.
+      // What is in use stays.
       const used = part.contains(document.activeElement) && document.activeElement !== part;
       const selected = !getSelection().isCollapsed && part.contains(getSelection().anchorNode);
       if (!next || used || selected || part.querySelector("details[open]") || part.innerHTML === next.innerHTML) continue;

@@ -71,9 +71,12 @@ fn run_now(shell: &Shell, run: &RunState) -> Markup {
             }
             @if !run.summary.is_empty() { pre class="card mono" tabindex="0" { (run.summary) } }
         }
-        @if samples.len() > 1 { div id="run-rate" data-live[is_running] { (chart("Records per second", &samples, format::rate)) } }
-        @if !run.lines.is_empty() {
-            div id="run-lines" data-live[is_running] {
+        // These parts are there from the start: the page's script fills them.
+        div id="run-rate" data-live[is_running] {
+            @if samples.len() > 1 { (chart("Records per second", &samples, format::rate)) }
+        }
+        div id="run-lines" data-live[is_running] {
+            @if !run.lines.is_empty() {
                 div class="table" tabindex="0" role="region" aria-label="What the run said" {
                     table { tbody { @for line in run.lines.iter().rev().take(20) { tr { td class="value" { (line) } } } } }
                 }
