@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use thalweg_hash::HashMap;
 use thalweg_wire::request::metadata_request::MetadataRequestTopic;
 use thalweg_wire::request::{FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest};
-use thalweg_wire::{ApiKey, ErrorCode, Request};
+use thalweg_wire::{ApiKey, ErrorCode, Request, Uuid};
 use tokio::time::Instant;
 
 use crate::connection::Connection;
@@ -161,6 +161,12 @@ impl Cluster {
             .iter()
             .map(|name| MetadataRequestTopic { name: Some(name.clone()), ..MetadataRequestTopic::default() });
         self.ask(Some(topics.collect()), create).await
+    }
+
+    /// As [`Cluster::refresh`], for topics by their ids. Those that the broker does not know are left out.
+    pub async fn refresh_ids(&self, ids: &[Uuid]) -> Result<Arc<Metadata>, ClientError> {
+        let topics = ids.iter().map(|&topic_id| MetadataRequestTopic { topic_id, name: None });
+        self.ask(Some(topics.collect()), false).await
     }
 
     /// As [`Cluster::refresh`], for all topics: those that the answer leaves out are forgotten.

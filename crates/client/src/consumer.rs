@@ -1,4 +1,4 @@
-//! A consumer of assigned partitions, or of its share of a classic group's partitions.
+//! A consumer of assigned partitions, or of its share of a group's partitions.
 //!
 //! A fetcher task per broker is one request ahead of the caller. Fetched batches are returned as [`Chunk`]s of the
 //! received bytes; records are read in place. A member of a group has a task that joins and keeps the session alive
@@ -36,13 +36,13 @@ use crate::offsets::{CommittedOffset, GroupMetadata, OffsetSpec, TopicPartition}
 use crate::retry::Backoff;
 use commits::Commits;
 use fetcher::{Fetched, Fetcher, Shared};
-use group::{Event, Group, Polling};
+use group::{Event, Group, Polling, Subscribed};
 use subscription::Subscription;
 
 pub use assignor::AssignmentStrategy;
 pub use chunk::{Chunk, ChunkError};
 pub use commits::Commit;
-pub use config::{ConsumerConfig, OffsetReset};
+pub use config::{ConsumerConfig, GroupProtocol, OffsetReset};
 pub use protocol::read_assignment;
 pub use subscription::InvalidPattern;
 
@@ -199,17 +199,26 @@ impl Consumer {
     pub fn subscribe(&mut self, topics: Vec<String>) -> Result<(), NoGroup> {
         self.config.group.as_ref().ok_or(NoGroup)?;
         self.subscription = Subscription::Topics(topics.clone());
-        self.join(topics);
+        self.join(Subscribed { names: topics, pattern: None });
         Ok(())
     }
 
     /// Subscribes to all topics whose whole name matches a regular expression. New topics are found every
-    /// `metadata.max.age.ms`.
+    /// `metadata.max.age.ms`; with `group.protocol=consumer` the coordinator finds them.
     pub fn subscribe_pattern(&mut self, pattern: &str) -> Result<(), ConsumerError> {
         self.config.group.as_ref().ok_or(NoGroup)?;
-        self.subscription = Subscription::pattern(pattern)?;
-        // It joins when the names are known.
-        self.refresh_at = Instant::now();
+        let local = Subscription::pattern(pattern)?;
+        match self.config.group_protocol {
+            GroupProtocol::Classic => {
+                self.subscription = local;
+                // It joins when the names are known.
+                self.refresh_at = Instant::now();
+            }
+            GroupProtocol::Consumer => {
+                self.subscription = Subscription::OfCoordinator;
+                self.join(Subscribed { names: Vec::new(), pattern: Some(pattern.to_owned()) });
+            }
+        }
         Ok(())
     }
 
@@ -240,6 +249,11 @@ impl Consumer {
         }
         self.start_fetchers();
         Ok(())
+    }
+
+    /// Whether the group's coordinator assigns the partitions (`group.protocol=consumer`), some of which may follow later.
+    pub fn is_assigned_by_broker(&self) -> bool {
+        self.config.group_protocol == GroupProtocol::Consumer
     }
 
     /// The partitions that are read.
@@ -370,7 +384,7 @@ impl Consumer {
             let polled = match event {
                 Event::Assigned(partitions) => {
                     self.begin(partitions.iter().map(|at| (at.clone(), StartAt::Committed)).collect());
-                    self.assigned = Some(partitions);
+                    self.assigned.get_or_insert_default().extend(partitions);
                     None
                 }
                 Event::Revoked(partitions) => {
@@ -505,7 +519,8 @@ impl Consumer {
         offsets: BTreeMap<TopicPartition, CommittedOffset>,
     ) -> Result<Commit, NoGroup> {
         let by = self.group_metadata()?;
-        Ok(self.commits.as_ref().ok_or(NoGroup)?.commit(by, offsets))
+        let member = self.group.as_ref().map(|group| Arc::clone(&group.membership));
+        Ok(self.commits.as_ref().ok_or(NoGroup)?.commit(by, member, offsets))
     }
 
     fn commit_when_due(&mut self) {

@@ -82,6 +82,19 @@ impl ClientError {
         }
     }
 
+    /// This error; with what is `right` instead, if the broker does not serve the request or its cluster has the feature
+    /// for it off.
+    pub(crate) fn if_unserved(self, what: String, right: &str) -> ClientError {
+        let message = match &self {
+            ClientError::VersionMismatch(mismatch) => format!("{mismatch}; {right}"),
+            ClientError::Refused(refused) if refused.error_code == ErrorCode::UnsupportedVersion => {
+                right.to_owned()
+            }
+            _ => return self,
+        };
+        Refused { what, error_code: ErrorCode::UnsupportedVersion, message: Some(message) }.into()
+    }
+
     /// The error code of the broker's answer, when there was one.
     pub fn error_code(&self) -> Option<ErrorCode> {
         match self {

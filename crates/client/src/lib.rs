@@ -4,7 +4,8 @@
 //!
 //! - [`Producer`] sends records at a cost per record of varints and a copy, idempotently, and in transactions by both of
 //!   Kafka's protocols.
-//! - [`Consumer`] reads partitions, or a share of a group's, one fetch ahead of the caller; eagerly or cooperatively.
+//! - [`Consumer`] reads partitions, or a share of a group's, one fetch ahead of the caller; as a member of a classic group,
+//!   eagerly or cooperatively, or of a consumer group, whose coordinator assigns the partitions (KIP-848).
 //! - [`Admin`] does what Kafka's Admin does: topics, configurations, groups, offsets, reassignments, transactions, quotas
 //!   and more, with an error for each object.
 //! - [`Cluster`] knows the brokers, the leaders and the coordinators, and keeps connections that its users share.
@@ -173,8 +174,8 @@ pub use byte_stream::ByteStream;
 pub use cluster::{Cluster, CoordinatorKind, WeakCluster};
 pub use connection::{Connection, RequestOptions};
 pub use consumer::{
-    AssignmentStrategy, Chunk, ChunkError, Commit, Consumer, ConsumerConfig, ConsumerError, InvalidPattern,
-    NoGroup, NoOffset, OffsetReset, Polled, StartAt, read_assignment,
+    AssignmentStrategy, Chunk, ChunkError, Commit, Consumer, ConsumerConfig, ConsumerError, GroupProtocol,
+    InvalidPattern, NoGroup, NoOffset, OffsetReset, Polled, StartAt, read_assignment,
 };
 pub use error::{
     AuthenticationFailed, AuthenticationFault, BootstrapError, BrokerUnknown, ClientError, CloseReason,

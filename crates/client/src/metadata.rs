@@ -81,7 +81,9 @@ impl Metadata {
                 BrokerAddress { id: broker.node_id, host: broker.host, port: broker.port, rack: broker.rack };
             (broker.node_id, address)
         });
-        let topics = response.topics.into_iter().map(TopicMetadata::from_response);
+        // A topic that was asked for by an id that the broker does not know has no name.
+        let topics = response.topics.into_iter().filter(|topic| topic.name.is_some());
+        let topics = topics.map(TopicMetadata::from_response);
         Metadata {
             cluster_id: response.cluster_id,
             controller_id: (response.controller_id >= 0).then_some(response.controller_id),

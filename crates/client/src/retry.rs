@@ -47,20 +47,20 @@ impl Backoff {
 pub(crate) struct Retry {
     backoff: Backoff,
     pub(crate) until: Instant,
-    /// An error that passes, though it is final for other requests.
-    pub(crate) also: Option<ErrorCode>,
+    /// Errors that pass, though they are final for other requests.
+    pub(crate) also: &'static [ErrorCode],
 }
 
 impl Retry {
     /// At this pace, for so long from now on.
     pub(crate) fn within(backoff: Duration, time: Duration) -> Retry {
-        Retry { backoff: Backoff::new(backoff), until: Instant::now() + time, also: None }
+        Retry { backoff: Backoff::new(backoff), until: Instant::now() + time, also: &[] }
     }
 
     /// The pause before the request is sent again; none when its failure is final, or there is no time for another try.
     pub(crate) fn pause_after(&mut self, error: &ClientError) -> Option<Duration> {
         let code = error.error_code();
-        let passes = error.is_retriable() || (code.is_some() && self.also == code);
+        let passes = error.is_retriable() || code.is_some_and(|code| self.also.contains(&code));
         let pause = backoff_after(self.backoff.next(), code);
         (passes && Instant::now() + pause < self.until).then_some(pause)
     }
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(pause(&mut retry, ErrorCode::CoordinatorLoadInProgress), Some(100));
         assert_eq!(pause(&mut retry, ErrorCode::ConcurrentTransactions), Some(20));
         assert_eq!(pause(&mut retry, ErrorCode::RebalanceInProgress), None);
-        retry.also = Some(ErrorCode::RebalanceInProgress);
+        retry.also = &[ErrorCode::RebalanceInProgress];
         assert_eq!(pause(&mut retry, ErrorCode::RebalanceInProgress), Some(800));
         tokio::time::advance(Duration::from_millis(950)).await;
         assert_eq!(pause(&mut retry, ErrorCode::CoordinatorLoadInProgress), None);

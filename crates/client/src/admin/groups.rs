@@ -109,6 +109,9 @@ pub struct GroupMember {
     pub rack: Option<String>,
     /// Its epoch; members of classic groups have none.
     pub epoch: Option<i32>,
+    /// How it takes part in a consumer group while that is migrated: as a classic or a consumer member, if the broker reports it
+    /// (KIP-1099).
+    pub protocol: Option<GroupKind>,
     /// The topics or the regular expression that it subscribes to, if the broker reports them.
     pub subscribed: Vec<String>,
     /// The partitions that it reads.
@@ -415,6 +418,11 @@ fn consumer(response: ConsumerGroupDescribeResponse) -> Outcomes<String, GroupDe
             client_host: member.client_host,
             rack: member.rack_id,
             epoch: Some(member.member_epoch),
+            protocol: match member.member_type {
+                0 => Some(GroupKind::Classic),
+                1 => Some(GroupKind::Consumer),
+                _ => None,
+            },
             subscribed: member
                 .subscribed_topic_names
                 .into_iter()

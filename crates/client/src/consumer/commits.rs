@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 
 use super::ConsumerConfig;
 use super::fetcher::Shared;
+use super::group::Membership;
 use crate::connection::Connection;
 use crate::coordinator::Coordinator;
 use crate::error::{ClientError, Refused};
@@ -52,11 +53,19 @@ struct Queue {
 #[derive(Debug)]
 struct Gathered {
     by: GroupMetadata,
+    /// The member, if it is one.
+    member: Option<Arc<Membership>>,
     offsets: BTreeMap<TopicPartition, CommittedOffset>,
     waiting: Vec<oneshot::Sender<Result<(), ClientError>>>,
 }
 
 impl Gathered {
+    /// The member as it is now, if its partitions were its own since it was `by`: an epoch of the consumer protocol can
+    /// change meanwhile.
+    fn renewed(&self) -> Option<GroupMetadata> {
+        self.member.as_ref()?.renewed(&self.by, self.offsets.keys())
+    }
+
     fn end(self, result: &Result<(), ClientError>) {
         for waiting in self.waiting {
             // The caller may have dropped its handle.
@@ -79,6 +88,7 @@ impl Commits {
     pub(super) fn commit(
         self: &Arc<Self>,
         by: GroupMetadata,
+        member: Option<Arc<Membership>>,
         offsets: BTreeMap<TopicPartition, CommittedOffset>,
     ) -> Commit {
         let (ended, end) = oneshot::channel();
@@ -89,11 +99,17 @@ impl Commits {
         let mut queue = self.queue.lock();
         // Offsets of an earlier generation cannot be committed by a later one: the partitions may be another
         // member's.
-        if let Some(stale) = queue.next.take_if(|next| next.by != by) {
+        let is_stale = |next: &mut Gathered| next.by != by && next.renewed().as_ref() != Some(&by);
+        if let Some(stale) = queue.next.take_if(is_stale) {
             stale.end(&Err(superseded(&by.group)));
         }
-        let next =
-            queue.next.get_or_insert_with(|| Gathered { by, offsets: BTreeMap::new(), waiting: Vec::new() });
+        let next = queue.next.get_or_insert_with(|| Gathered {
+            by: by.clone(),
+            member,
+            offsets: BTreeMap::new(),
+            waiting: Vec::new(),
+        });
+        next.by = by;
         next.offsets.extend(offsets);
         next.waiting.retain(|waiting| !waiting.is_closed());
         next.waiting.push(ended);
@@ -125,13 +141,21 @@ impl Commits {
         // After a session timeout without contact the member has lost its partitions.
         let patience = config.session_timeout.min(config.connection.request_timeout);
         let mut retry = Retry::within(config.retry_backoff, patience);
-        // During SyncGroup the broker refuses commits. The generation in the request protects partitions that move.
-        retry.also = Some(ErrorCode::RebalanceInProgress);
+        // During SyncGroup the broker refuses commits. The generation in the request protects partitions that move. An
+        // epoch may be older than the coordinator's by a heartbeat in flight.
+        retry.also = &[ErrorCode::RebalanceInProgress, ErrorCode::StaleMemberEpoch];
         let make = |connection: &Connection| -> Result<(OffsetCommitRequest, i16), ClientError> {
-            commit_request(connection, &next.by, &next.offsets)
+            let by = next.renewed();
+            commit_request(connection, by.as_ref().unwrap_or(&next.by), &next.offsets)
         };
-        let read =
-            |response: <OffsetCommitRequest as Request>::Response, _| check_commit(response, &next.by.group);
+        let read = |response: <OffsetCommitRequest as Request>::Response, _| {
+            let checked = check_commit(response, &next.by.group);
+            let is_stale = |error: &ClientError| error.error_code() == Some(ErrorCode::StaleMemberEpoch);
+            match checked {
+                Err(error) if is_stale(&error) && next.renewed().is_none() => Err(superseded(&next.by.group)),
+                checked => checked,
+            }
+        };
         self.coordinator.ask(retry, make, read).await
     }
 }

@@ -17,6 +17,16 @@ pub enum OffsetReset {
     None,
 }
 
+/// How a group assigns its partitions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum GroupProtocol {
+    /// `classic`: one of the members does.
+    #[default]
+    Classic,
+    /// `consumer`: the coordinator does (KIP-848). Needs brokers of Kafka 4.0 or later.
+    Consumer,
+}
+
 /// How a [`Consumer`](crate::Consumer) works.
 #[derive(Clone, Debug)]
 pub struct ConsumerConfig {
@@ -24,14 +34,19 @@ pub struct ConsumerConfig {
     pub group: Option<String>,
     /// `group.instance.id`.
     pub group_instance_id: Option<String>,
-    /// `session.timeout.ms`.
+    /// `group.protocol`.
+    pub group_protocol: GroupProtocol,
+    /// `group.remote.assignor`, of `group.protocol=consumer`: how the coordinator assigns the partitions, `uniform` or
+    /// `range`; its own default if not set.
+    pub remote_assignor: Option<String>,
+    /// `session.timeout.ms`; the broker's `group.consumer.session.timeout.ms` counts with `group.protocol=consumer`.
     pub session_timeout: Duration,
-    /// `heartbeat.interval.ms`.
+    /// `heartbeat.interval.ms`; the broker's `group.consumer.heartbeat.interval.ms` counts with `group.protocol=consumer`.
     pub heartbeat_interval: Duration,
     /// `max.poll.interval.ms`: time for members to rejoin, and maximum time of a member between two polls before it
     /// leaves.
     pub rebalance_timeout: Duration,
-    /// `partition.assignment.strategy`. Members keep their partitions while the group rebalances if all of these are
+    /// `partition.assignment.strategy`, of `group.protocol=classic`. Members keep their partitions while the group rebalances if all of these are
     /// cooperative.
     pub assignment_strategies: Vec<AssignmentStrategy>,
     /// `client.rack`: reads from followers in this rack, if the cluster's replica selector allows it (KIP-392).
@@ -69,6 +84,8 @@ impl Default for ConsumerConfig {
         ConsumerConfig {
             group: None,
             group_instance_id: None,
+            group_protocol: GroupProtocol::Classic,
+            remote_assignor: None,
             session_timeout: Duration::from_secs(45),
             heartbeat_interval: Duration::from_secs(3),
             rebalance_timeout: Duration::from_secs(300),
@@ -98,7 +115,7 @@ impl ConsumerConfig {
         for unused in ["key.deserializer", "value.deserializer", "receive.buffer.bytes"] {
             properties.take(unused);
         }
-        properties.take_choice("group.protocol", (), &[("classic", ())])?;
+        let group_protocol = take_protocol(properties)?;
         let resets = [
             ("earliest", OffsetReset::Earliest),
             ("latest", OffsetReset::Latest),
@@ -110,6 +127,8 @@ impl ConsumerConfig {
         Ok(ConsumerConfig {
             group: properties.take("group.id").filter(|group| !group.is_empty()),
             group_instance_id: properties.take("group.instance.id"),
+            group_protocol,
+            remote_assignor: properties.take("group.remote.assignor").filter(|name| !name.is_empty()),
             session_timeout: properties.take_ms("session.timeout.ms", 45_000)?,
             heartbeat_interval: properties.take_ms("heartbeat.interval.ms", 3000)?,
             rebalance_timeout: properties.take_ms("max.poll.interval.ms", 300_000)?,
@@ -137,6 +156,38 @@ impl ConsumerConfig {
     }
 }
 
+/// Takes `group.protocol`, in any case as Kafka's client does. Settings that only exist for the other protocol are errors.
+fn take_protocol(properties: &mut Properties) -> Result<GroupProtocol, InvalidSetting> {
+    if let Some(name) = properties.get("group.protocol") {
+        let name = name.trim().to_ascii_lowercase();
+        properties.set("group.protocol", &name);
+    }
+    let protocols = [("classic", GroupProtocol::Classic), ("consumer", GroupProtocol::Consumer)];
+    let protocol = properties.take_choice("group.protocol", GroupProtocol::Classic, &protocols)?;
+    let unused: &[(&str, &str)] = match protocol {
+        GroupProtocol::Classic => {
+            &[("group.remote.assignor", "group.protocol=consumer with it, or partition.assignment.strategy")]
+        }
+        GroupProtocol::Consumer => &[
+            ("partition.assignment.strategy", "group.remote.assignor with group.protocol=consumer"),
+            (
+                "session.timeout.ms",
+                "none with group.protocol=consumer: the broker's group.consumer.session.timeout.ms counts",
+            ),
+            (
+                "heartbeat.interval.ms",
+                "none with group.protocol=consumer: the broker's group.consumer.heartbeat.interval.ms counts",
+            ),
+        ],
+    };
+    for (key, expected) in unused {
+        if let Some(value) = properties.take(key) {
+            return Err(InvalidSetting { key: (*key).to_owned(), value, expected: (*expected).to_owned() });
+        }
+    }
+    Ok(protocol)
+}
+
 fn take_strategies(properties: &mut Properties) -> Result<Vec<AssignmentStrategy>, InvalidSetting> {
     let key = "partition.assignment.strategy";
     let Some(value) = properties.take(key) else {
@@ -153,6 +204,31 @@ fn take_strategies(properties: &mut Properties) -> Result<Vec<AssignmentStrategy
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings_of_the_other_group_protocol_are_refused() {
+        let take = |text: &str| ConsumerConfig::take(&mut Properties::parse(text));
+        let config = take("group.protocol=CONSUMER\ngroup.remote.assignor=range").expect("right");
+        assert_eq!(config.group_protocol, GroupProtocol::Consumer);
+        assert_eq!(config.remote_assignor.as_deref(), Some("range"));
+        assert_eq!(take("session.timeout.ms=9000").expect("right").group_protocol, GroupProtocol::Classic);
+        for (text, wrong) in [
+            ("group.protocol=consumer\nsession.timeout.ms=9000", "session.timeout.ms=9000 is invalid: "),
+            ("group.protocol=consumer\nheartbeat.interval.ms=9", "heartbeat.interval.ms=9 is invalid: "),
+            (
+                "group.protocol=consumer\npartition.assignment.strategy=range",
+                "partition.assignment.strategy=range is invalid: expected group.remote.assignor",
+            ),
+            (
+                "group.remote.assignor=range",
+                "group.remote.assignor=range is invalid: expected group.protocol",
+            ),
+            ("group.protocol=share", "group.protocol=share is invalid: expected classic, consumer"),
+        ] {
+            let error = take(text).expect_err(text).to_string();
+            assert!(error.starts_with(wrong), "{error}");
+        }
+    }
 
     #[test]
     fn strategies_are_named_as_kafka_names_them() {

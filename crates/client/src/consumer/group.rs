@@ -2,10 +2,13 @@
 //! consumer; acknowledged revocations and the time of the last poll go to the member. Joining never blocks the consumer.
 //!
 //! Revoked partitions belong to the member until the consumer polls again: until then it can commit for them as a
-//! member of the old generation.
+//! member of the old generation. A member of the consumer protocol has an epoch in place of the generation. It changes
+//! while partitions are kept, so the state knows since which epoch each of them is held: commits of an older epoch are
+//! repeated with the current one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -13,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::ConsumerConfig;
-use super::member::Member;
+use super::member;
 use crate::cluster::Cluster;
 use crate::coordinator::Coordinator;
 use crate::error::ClientError;
@@ -33,6 +36,15 @@ pub(super) enum Event {
     Failed(ClientError),
 }
 
+/// What a member subscribes to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Subscribed {
+    /// Topics by name.
+    pub(super) names: Vec<String>,
+    /// A regular expression that the coordinator resolves; members of classic groups have none.
+    pub(super) pattern: Option<String>,
+}
+
 /// State shared by both sides.
 #[derive(Debug)]
 pub(super) struct Membership {
@@ -46,7 +58,9 @@ pub(super) struct Membership {
 #[derive(Debug)]
 struct State {
     metadata: GroupMetadata,
-    topics: Vec<String>,
+    topics: Subscribed,
+    /// The partitions of a member of the consumer protocol, each with the epoch in which it was assigned.
+    held: BTreeMap<TopicPartition, i32>,
     /// How many partitions each topic had when this member, which leads, shared them out.
     shared_out: BTreeMap<String, usize>,
     events: VecDeque<Event>,
@@ -70,12 +84,40 @@ impl Membership {
         metadata.generation = generation;
     }
 
-    pub(super) fn topics(&self) -> Vec<String> {
+    /// The current identity of a member whose epoch has changed since it was `by`, for a commit of these partitions:
+    /// `None` if any of them was not held all the time, or this is another member.
+    pub(super) fn renewed<'a>(
+        &self,
+        by: &GroupMetadata,
+        mut partitions: impl Iterator<Item = &'a TopicPartition>,
+    ) -> Option<GroupMetadata> {
+        let state = self.state.lock();
+        let is_held = |at| state.held.get(at).is_some_and(|since| *since <= by.generation);
+        let is_same = state.metadata.member_id == by.member_id && by.generation <= state.metadata.generation;
+        (is_same && partitions.all(is_held)).then(|| state.metadata.clone())
+    }
+
+    /// The member holds these partitions, too, since its current epoch.
+    pub(super) fn hold(&self, partitions: &[TopicPartition]) {
+        let mut state = self.state.lock();
+        let since = state.metadata.generation;
+        state.held.extend(partitions.iter().map(|at| (at.clone(), since)));
+    }
+
+    /// The member does not hold these partitions any more.
+    pub(super) fn release<'a>(&self, partitions: impl Iterator<Item = &'a TopicPartition>) {
+        let mut state = self.state.lock();
+        for at in partitions {
+            state.held.remove(at);
+        }
+    }
+
+    pub(super) fn topics(&self) -> Subscribed {
         self.state.lock().topics.clone()
     }
 
     /// Subscribes to these topics. The member joins again when they are others than before.
-    pub(super) fn subscribe(&self, topics: Vec<String>) {
+    pub(super) fn subscribe(&self, topics: Subscribed) {
         let mut state = self.state.lock();
         if state.topics != topics {
             state.topics = topics;
@@ -87,7 +129,7 @@ impl Membership {
     /// The topics whose partitions matter to the member: as the leader, those of all members.
     pub(super) fn watched_topics(&self) -> BTreeSet<String> {
         let state = self.state.lock();
-        state.topics.iter().chain(state.shared_out.keys()).cloned().collect()
+        state.topics.names.iter().chain(state.shared_out.keys()).cloned().collect()
     }
 
     /// Records the counts of an assignment, if this member leads.
@@ -133,10 +175,17 @@ impl Membership {
         state.polled_at = Instant::now();
     }
 
-    /// Since when the consumer does not poll.
-    pub(super) fn idle_since(&self) -> Option<Instant> {
+    /// Whether the consumer has not polled for so long.
+    pub(super) fn is_stalled(&self, interval: Duration) -> bool {
         let state = self.state.lock();
-        (!state.polling).then_some(state.polled_at)
+        !state.polling && state.polled_at + interval <= Instant::now()
+    }
+
+    /// Returns when a consumer that is stalled polls or leaves.
+    pub(super) async fn polled_or_left(&self, interval: Duration) {
+        while self.is_stalled(interval) && !self.is_leaving() {
+            self.changed().await;
+        }
     }
 
     /// The oldest event that the consumer has not dealt with.
@@ -164,11 +213,11 @@ impl Membership {
         self.state.lock().events.iter().any(|event| matches!(event, Event::Revoked(_)))
     }
 
-    /// Withdraws revoked partitions: they are lost.
-    pub(super) fn lose_revoked(&self) -> BTreeSet<TopicPartition> {
+    /// These partitions are lost, and with them those that were revoked and not released.
+    pub(super) fn lose(&self, mut lost: BTreeSet<TopicPartition>) {
         let mut state = self.state.lock();
-        let mut lost = BTreeSet::new();
         state.giving_up = false;
+        state.held.clear();
         state.events.retain_mut(|event| match event {
             Event::Revoked(partitions) => {
                 lost.extend(std::mem::take(partitions));
@@ -176,7 +225,10 @@ impl Membership {
             }
             _ => true,
         });
-        lost
+        if !lost.is_empty() {
+            state.events.push_back(Event::Lost(lost.into_iter().collect()));
+            self.happened.notify_one();
+        }
     }
 
     /// Returns when there may be an event.
@@ -231,7 +283,7 @@ impl Group {
         cluster: Cluster,
         config: Arc<ConsumerConfig>,
         coordinator: Arc<Coordinator>,
-        topics: Vec<String>,
+        topics: Subscribed,
     ) -> Group {
         let metadata = GroupMetadata {
             group_instance_id: config.group_instance_id.clone(),
@@ -241,6 +293,7 @@ impl Group {
             state: Mutex::new(State {
                 metadata,
                 topics,
+                held: BTreeMap::new(),
                 shared_out: BTreeMap::new(),
                 events: VecDeque::new(),
                 giving_up: false,
@@ -253,7 +306,7 @@ impl Group {
             changed: Notify::new(),
         });
         let mut task = JoinSet::new();
-        task.spawn(Member::new(cluster, config, coordinator, Arc::clone(&membership)).run());
+        member::start(&mut task, cluster, config, coordinator, Arc::clone(&membership));
         Group { membership, task }
     }
 

@@ -1,434 +1,49 @@
-//! The task of a member of a classic consumer group: finds the coordinator, joins, assigns partitions when it leads,
-//! and keeps the session alive, until the consumer leaves.
-//!
-//! With the eager protocol a member releases everything before it rejoins; with the cooperative one (KIP-429) it
-//! keeps its partitions, releases those that the new assignment lacks, and rejoins so that they can be assigned.
-//! Heartbeats share a connection with the consumer's commits. A join has another, which ends with it: a broker holds that
-//! up until all members have joined.
+//! The task of a member of a group: joins, gets partitions, and keeps the session alive, until the consumer leaves. One
+//! module for each protocol of consumer groups: `classic`, in which the members assign the partitions, and `consumer`, in
+//! which the coordinator does (KIP-848). Both give the consumer the same events.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod classic;
+mod consumer;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_wire::request::join_group_request::JoinGroupRequestProtocol;
-use thalweg_wire::request::leave_group_request::MemberIdentity;
-use thalweg_wire::request::sync_group_request::SyncGroupRequestAssignment;
-use thalweg_wire::request::{
-    HeartbeatRequest, JoinGroupRequest, JoinGroupResponse, LeaveGroupRequest, SyncGroupRequest,
-};
-use thalweg_wire::{ApiKey, ErrorCode};
-use tokio::time::Instant;
+use tokio::task::JoinSet;
 
-use super::ConsumerConfig;
-use super::assignor::{AssignmentStrategy, assign};
-use super::group::{Event, Membership};
-use super::protocol::{Subscription, read_assignment, read_subscriber, write_assignment, write_subscription};
+use super::group::Membership;
+use super::{ConsumerConfig, GroupProtocol};
 use crate::cluster::Cluster;
-use crate::connection::{Connection, RequestOptions};
 use crate::coordinator::Coordinator;
-use crate::error::{ClientError, Refused, UnreadableResponse};
-use crate::offsets::{GroupMetadata, TopicPartition};
-use crate::retry::Backoff;
+use crate::error::ClientError;
 
-/// Added to the rebalance timeout before the coordinator is given up.
-const JOIN_GRACE: Duration = Duration::from_secs(5);
 /// Ticks per heartbeat interval. All members of a cluster wake up at these, so that a process with many of them wakes up
 /// seldom.
 const BEAT_TICKS: u32 = 4;
 
-/// A member of a group.
-pub(super) struct Member {
+/// Starts the task of a member of the protocol in the settings.
+pub(super) fn start(
+    task: &mut JoinSet<Result<(), ClientError>>,
     cluster: Cluster,
     config: Arc<ConsumerConfig>,
-    membership: Arc<Membership>,
     coordinator: Arc<Coordinator>,
-    /// The connection of a join.
-    joining: Option<Connection>,
-    /// Its assigned partitions that are not released.
-    owned: BTreeSet<TopicPartition>,
-    /// The generation in which that was.
-    owned_in: i32,
-    /// When the next heartbeat is due.
-    beat_at: Instant,
-    backoff: Backoff,
+    membership: Arc<Membership>,
+) {
+    match config.group_protocol {
+        GroupProtocol::Classic => {
+            task.spawn(classic::Member::new(cluster, config, coordinator, membership).run())
+        }
+        GroupProtocol::Consumer => {
+            task.spawn(consumer::Member::new(cluster, config, coordinator, membership).run())
+        }
+    };
 }
 
-/// The reason for the end of a heartbeat phase.
-#[derive(Debug)]
-enum Pulse {
-    /// The revoked partitions were released.
-    Done,
-    /// The group rebalances, or the consumer wants something else.
-    Rejoin,
-    /// The coordinator has forgotten the member.
-    Forgotten,
-    /// The consumer has not polled for `max.poll.interval.ms`.
-    Stalled,
-    /// The consumer leaves.
-    Leaving,
-    /// For good.
-    Failed(ClientError),
-}
-
-impl Member {
-    pub(super) fn new(
-        cluster: Cluster,
-        config: Arc<ConsumerConfig>,
-        coordinator: Arc<Coordinator>,
-        membership: Arc<Membership>,
-    ) -> Member {
-        Member {
-            cluster,
-            membership,
-            coordinator,
-            joining: None,
-            owned: BTreeSet::new(),
-            owned_in: -1,
-            beat_at: Instant::now(),
-            backoff: Backoff::new(config.retry_backoff),
-            config,
-        }
-    }
-
-    fn is_cooperative(&self) -> bool {
-        self.config.assignment_strategies.iter().all(|strategy| strategy.is_cooperative())
-    }
-
-    /// Runs until the consumer leaves. Final errors are passed to the consumer.
-    pub(super) async fn run(mut self) -> Result<(), ClientError> {
-        // Boxed, because they are rare, and large in a task that mostly waits for its next heartbeat.
-        loop {
-            match self.be_member().await {
-                Pulse::Done | Pulse::Rejoin => {}
-                Pulse::Forgotten => self.forget(),
-                Pulse::Stalled => Box::pin(self.pause()).await,
-                Pulse::Leaving => return Box::pin(self.leave()).await,
-                Pulse::Failed(error) => {
-                    self.lose();
-                    self.membership.tell(Event::Failed(error));
-                    return Ok(());
-                }
-            }
-        }
-    }
-
-    /// One generation, from joining to the next reason to join.
-    async fn be_member(&mut self) -> Pulse {
-        if !self.is_cooperative() && !self.owned.is_empty() {
-            let all = std::mem::take(&mut self.owned);
-            match self.revoke(all).await {
-                Pulse::Done | Pulse::Rejoin => {}
-                end => return end,
-            }
-        }
-        self.membership.take_rejoin();
-        let assigned = match Box::pin(self.join()).await {
-            Ok(assigned) => assigned,
-            Err(pulse) => return pulse,
-        };
-        self.beat_at = self.next_beat();
-        let revoked: BTreeSet<TopicPartition> = self.owned.difference(&assigned).cloned().collect();
-        let added: Vec<TopicPartition> = assigned.difference(&self.owned).cloned().collect();
-        self.owned = assigned;
-        if revoked.is_empty() {
-            self.membership.tell(Event::Assigned(added));
-            return self.beat_until(false).await;
-        }
-        // No other member may get these before they are released, which the next join reports.
-        match self.revoke(revoked).await {
-            Pulse::Done => {
-                self.membership.tell(Event::Assigned(added));
-                Pulse::Rejoin
-            }
-            end => end,
-        }
-    }
-
-    /// Waits until the consumer has released partitions. A rebalance that starts meanwhile waits for that.
-    async fn revoke(&mut self, partitions: BTreeSet<TopicPartition>) -> Pulse {
-        self.membership.tell(Event::Revoked(partitions.into_iter().collect()));
-        self.beat_until(true).await
-    }
-
-    /// Sends heartbeats until the consumer has released the revoked partitions, or until an event.
-    async fn beat_until(&mut self, revoking: bool) -> Pulse {
-        loop {
-            if self.membership.is_leaving() {
-                return Pulse::Leaving;
-            }
-            if revoking && !self.membership.has_revoked() {
-                return Pulse::Done;
-            }
-            if !revoking && self.membership.take_rejoin() {
-                return Pulse::Rejoin;
-            }
-            let stalled = |since: Instant| since + self.config.rebalance_timeout <= Instant::now();
-            if self.membership.idle_since().is_some_and(stalled) {
-                return Pulse::Stalled;
-            }
-            let due = tokio::select! {
-                biased;
-                () = self.membership.changed() => false,
-                () = tokio::time::sleep_until(self.beat_at) => true,
-            };
-            if due {
-                self.beat_at = self.next_beat();
-                match self.beat().await {
-                    Pulse::Done => {}
-                    Pulse::Rejoin if revoking => {}
-                    end => return end,
-                }
-            }
-        }
-    }
-
-    fn next_beat(&self) -> Instant {
-        let interval = self.config.heartbeat_interval;
-        self.cluster.tick_until(Instant::now() + interval, interval / BEAT_TICKS)
-    }
-
-    /// Sends one heartbeat. After a retriable error the next one finds the coordinator again.
-    async fn beat(&mut self) -> Pulse {
-        let GroupMetadata { group, generation, member_id, group_instance_id } = self.membership.metadata();
-        let timeout = self.config.session_timeout;
-        let beaten = async {
-            let connection = self.coordinator.connection().await?;
-            let version = connection.version_of::<HeartbeatRequest>()?;
-            let request = HeartbeatRequest {
-                group_id: group.clone(),
-                generation_id: generation,
-                member_id,
-                group_instance_id: group_instance_id.filter(|_| version >= 3),
-            };
-            let options = RequestOptions { version: Some(version), timeout: Some(timeout) };
-            let response = connection.send_with(&request, options).await?;
-            Refused::check(response.error_code, None, || format!("Heartbeat of group {group}"))?;
-            Ok::<(), ClientError>(())
-        };
-        match beaten.await {
-            Ok(()) => Pulse::Done,
-            Err(error) => match self.judge(error) {
-                // The session continues with the new coordinator, if it is found in time.
-                Ok(_) => {
-                    self.beat_at = Instant::now() + self.backoff.next();
-                    Pulse::Done
-                }
-                Err(pulse) => pulse,
-            },
-        }
-    }
-
-    /// Maps an error to the member's next step. Returns retriable errors, and forgets the coordinator if it may have
-    /// moved.
-    fn judge(&mut self, error: ClientError) -> Result<ClientError, Pulse> {
-        match error.error_code() {
-            Some(ErrorCode::RebalanceInProgress | ErrorCode::MemberIdRequired) => Err(Pulse::Rejoin),
-            Some(ErrorCode::UnknownMemberId | ErrorCode::IllegalGeneration) => Err(Pulse::Forgotten),
-            Some(ErrorCode::CoordinatorLoadInProgress) => Ok(error),
-            _ if error.is_retriable() => {
-                self.joining = None;
-                self.coordinator.forget();
-                Ok(error)
-            }
-            _ => Err(Pulse::Failed(error)),
-        }
-    }
-
-    /// The connection of a join, which its retries use again.
-    async fn joining(&mut self) -> Result<Connection, ClientError> {
-        if let Some(connection) = self.joining.as_ref().filter(|connection| !connection.is_closed()) {
-            return Ok(connection.clone());
-        }
-        let connection = self.coordinator.another().await?;
-        self.joining = Some(connection.clone());
-        Ok(connection)
-    }
-
-    /// Joins, with retries, until the member has an assignment or another reason ends it.
-    async fn join(&mut self) -> Result<BTreeSet<TopicPartition>, Pulse> {
-        loop {
-            let membership = Arc::clone(&self.membership);
-            let joined = tokio::select! {
-                biased;
-                () = membership.left() => None,
-                joined = self.try_join() => Some(joined),
-            };
-            let error = match joined {
-                Some(Ok(partitions)) => return Ok(partitions),
-                Some(Err(error)) => error,
-                None => {
-                    // The broker answers nothing on it before all members have joined.
-                    self.joining = None;
-                    return Err(Pulse::Leaving);
-                }
-            };
-            let again = self.judge(error)?;
-            self.config.connection.failed("group", &again);
-            tracing::debug!(error = %again, "Rejoining the group");
-            tokio::time::sleep(self.backoff.next()).await;
-        }
-    }
-
-    async fn try_join(&mut self) -> Result<BTreeSet<TopicPartition>, ClientError> {
-        let coordinator = self.joining().await?;
-        let joined = self.send_join(&coordinator).await?;
-        let assignments = match joined.leader == joined.member_id && !joined.skip_assignment {
-            true => self.assign(&joined).await?,
-            false => {
-                self.membership.set_shared_out(BTreeMap::new());
-                Vec::new()
-            }
-        };
-        let version = coordinator.version_of::<SyncGroupRequest>()?;
-        let GroupMetadata { group, generation, member_id, group_instance_id } = self.membership.metadata();
-        let request = SyncGroupRequest {
-            group_id: group.clone(),
-            generation_id: generation,
-            member_id,
-            group_instance_id: group_instance_id.filter(|_| version >= 3),
-            protocol_type: joined.protocol_type.filter(|_| version >= 5),
-            protocol_name: joined.protocol_name.filter(|_| version >= 5),
-            assignments,
-        };
-        let timeout = Some(self.config.rebalance_timeout + JOIN_GRACE);
-        let response = coordinator.send_with(&request, RequestOptions { version: None, timeout }).await?;
-        Refused::check(response.error_code, None, || format!("Sync of group {group}"))?;
-        let assigned = read_assignment(response.assignment).map_err(|source| {
-            let (peer, api) = (Arc::clone(coordinator.peer()), ApiKey::SyncGroup);
-            UnreadableResponse { peer, api, version, source }
-        })?;
-        self.owned_in = generation;
-        self.joining = None;
-        self.coordinator.keep(coordinator);
-        Ok(assigned.into_iter().collect())
-    }
-
-    async fn send_join(&mut self, coordinator: &Connection) -> Result<JoinGroupResponse, ClientError> {
-        let version = coordinator.version_of::<JoinGroupRequest>()?;
-        let GroupMetadata { group, member_id, group_instance_id, .. } = self.membership.metadata();
-        let topics = self.membership.topics();
-        let (owned, rack) = (&self.owned, self.config.rack.as_deref());
-        let generation = if owned.is_empty() { -1 } else { self.owned_in };
-        let subscription = Subscription { topics: &topics, owned, generation, rack };
-        let protocol = |strategy: &AssignmentStrategy| JoinGroupRequestProtocol {
-            name: strategy.name().to_owned(),
-            metadata: write_subscription(&subscription, *strategy),
-        };
-        let request = JoinGroupRequest {
-            group_id: group.clone(),
-            session_timeout_ms: millis(self.config.session_timeout),
-            rebalance_timeout_ms: millis(self.config.rebalance_timeout),
-            member_id,
-            group_instance_id: group_instance_id.filter(|_| version >= 5),
-            protocol_type: "consumer".to_owned(),
-            protocols: self.config.assignment_strategies.iter().map(protocol).collect(),
-            reason: None,
-        };
-        let timeout = Some(self.config.rebalance_timeout + JOIN_GRACE);
-        let response = coordinator.send_with(&request, RequestOptions { version: None, timeout }).await?;
-        if response.error_code == ErrorCode::MemberIdRequired.code() {
-            self.membership.set_member(&response.member_id, -1);
-        }
-        Refused::check(response.error_code, None, || format!("Join of group {group}"))?;
-        self.membership.set_member(&response.member_id, response.generation_id);
-        Ok(response)
-    }
-
-    /// The leader's task: assigns partitions, by the strategy that the coordinator selected from those common to all
-    /// members.
-    async fn assign(
-        &self,
-        joined: &JoinGroupResponse,
-    ) -> Result<Vec<SyncGroupRequestAssignment>, ClientError> {
-        let chosen = joined.protocol_name.as_deref().and_then(AssignmentStrategy::from_name);
-        let strategy = chosen.unwrap_or(self.config.assignment_strategies[0]);
-        let members = joined.members.iter().map(|member| {
-            let instance_id = member.group_instance_id.clone();
-            read_subscriber(member.member_id.clone(), instance_id, member.metadata.clone())
-        });
-        let members: Vec<_> = members.collect();
-        let topics: BTreeSet<String> = members.iter().flat_map(|member| &member.topics).cloned().collect();
-        let topics: Vec<String> = topics.into_iter().collect();
-        let metadata = self.cluster.refresh(&topics, self.config.create_topics).await?;
-        let count = |topic: &str| metadata.topics.get(topic).map_or(0, |topic| topic.partitions.len());
-        let counts = topics.iter().map(|topic| (topic.clone(), count(topic))).collect();
-        self.membership.set_shared_out(counts);
-        let assigned = assign(strategy, members, count);
-        let assigned = assigned.into_iter().map(|(member_id, partitions)| SyncGroupRequestAssignment {
-            member_id,
-            assignment: write_assignment(&partitions),
-        });
-        Ok(assigned.collect())
-    }
-
-    /// The coordinator has forgotten this member: restart without partitions.
-    fn forget(&mut self) {
-        self.lose();
-        self.membership.set_member("", -1);
-    }
-
-    fn lose(&mut self) {
-        let mut lost = self.membership.lose_revoked();
-        lost.append(&mut self.owned);
-        if !lost.is_empty() {
-            self.membership.tell(Event::Lost(lost.into_iter().collect()));
-        }
-    }
-
-    /// Leaves the group until the consumer polls again, so that others can read its partitions.
-    async fn pause(&mut self) {
-        let interval_ms = self.config.rebalance_timeout.as_millis();
-        tracing::warn!(
-            group = self.membership.metadata().group,
-            "Not polled for max.poll.interval.ms={interval_ms}; the member leaves until it is"
-        );
-        if let Err(error) = self.leave().await {
-            tracing::debug!(%error, "Failed to leave the group; the session will time out");
-        }
-        self.forget();
-        while self.membership.idle_since().is_some() && !self.membership.is_leaving() {
-            self.membership.changed().await;
-        }
-    }
-
-    /// Leaves the group, with retries for up to the session timeout. Static members stay.
-    async fn leave(&mut self) -> Result<(), ClientError> {
-        let metadata = self.membership.metadata();
-        if metadata.member_id.is_empty() || metadata.group_instance_id.is_some() {
-            return Ok(());
-        }
-        let until = Instant::now() + self.config.session_timeout;
-        loop {
-            // Without an answer, the session times out at the coordinator.
-            let Ok(left) = tokio::time::timeout_at(until, self.try_to_leave(&metadata)).await else {
-                return Ok(());
-            };
-            match left.map_err(|error| self.judge(error)) {
-                Ok(()) | Err(Err(Pulse::Forgotten)) => return Ok(()),
-                Err(Err(Pulse::Failed(error))) => return Err(error),
-                Err(Ok(error)) if Instant::now() >= until => return Err(error),
-                Err(_) => tokio::time::sleep(self.backoff.next()).await,
-            }
-        }
-    }
-
-    async fn try_to_leave(&self, metadata: &GroupMetadata) -> Result<(), ClientError> {
-        let coordinator = self.coordinator.connection().await?;
-        let group = &metadata.group;
-        let mut request = LeaveGroupRequest { group_id: group.clone(), ..Default::default() };
-        if coordinator.version_of::<LeaveGroupRequest>()? >= 3 {
-            let member_id = metadata.member_id.clone();
-            request.members = vec![MemberIdentity { member_id, ..Default::default() }];
-        } else {
-            request.member_id.clone_from(&metadata.member_id);
-        }
-        let response = coordinator.send(&request).await?;
-        let of_member = response.members.first().map_or(0, |member| member.error_code);
-        for code in [response.error_code, of_member] {
-            Refused::check(code, None, || format!("Leave of group {group}"))?;
-        }
-        Ok(())
-    }
+fn warn_of_stall(config: &ConsumerConfig, membership: &Membership) {
+    let interval_ms = config.rebalance_timeout.as_millis();
+    tracing::warn!(
+        group = membership.metadata().group,
+        "Not polled for max.poll.interval.ms={interval_ms}; the member leaves until it is"
+    );
 }
 
 fn millis(duration: Duration) -> i32 {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{Consumer, ConsumerError, sorted};
 use crate::metadata::Metadata;
 
-use super::group::Group;
+use super::group::{Group, Subscribed};
 
 /// The pause before it is looked again for a topic that does not exist.
 const UNKNOWN_TOPIC_BACKOFF: Duration = Duration::from_secs(1);
@@ -25,6 +25,8 @@ pub(super) enum Subscription {
     Topics(Vec<String>),
     /// To all that match.
     Pattern(Regex),
+    /// To all that the group's coordinator finds to match (KIP-848).
+    OfCoordinator,
 }
 
 /// A text is no regular expression.
@@ -50,7 +52,7 @@ impl Subscription {
     /// The names that the metadata has of it.
     fn topics(&self, metadata: &Metadata, exclude_internal: bool) -> Vec<String> {
         match self {
-            Subscription::None => Vec::new(),
+            Subscription::None | Subscription::OfCoordinator => Vec::new(),
             Subscription::Topics(topics) => topics.clone(),
             Subscription::Pattern(pattern) => {
                 let topics = metadata.topics.iter().filter(|(name, topic)| {
@@ -97,7 +99,7 @@ impl Consumer {
         self.shared.changed.notify_waiters();
         let subscribed = self.subscription.topics(&metadata, self.config.exclude_internal_topics);
         if of_all {
-            self.join(subscribed);
+            self.join(Subscribed { names: subscribed, pattern: None });
         }
         if let Some(group) = &self.group {
             group.membership.compare(&metadata);
@@ -114,7 +116,7 @@ impl Consumer {
     }
 
     /// Becomes the member of the group that reads these topics, or reads others as the member that it is.
-    pub(super) fn join(&mut self, topics: Vec<String>) {
+    pub(super) fn join(&mut self, topics: Subscribed) {
         if let Some(group) = &self.group {
             group.membership.subscribe(topics);
             return;

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use thalweg_client::{
     AbortTransaction, Admin, Cluster, CommittedOffset, ConfigChange, ConfigOperation, ConfigResource,
-    ConfigResourceKind, ConfigSource, ConnectionOptions, Consumer, DescribeConfigs, Election, FeatureChange,
-    FeatureUpdate, GroupFilter, GroupKind, MemberToRemove, NewTopic, OffsetSpec, Outcomes, Polled, Producer,
-    ProducerConfig, ProducerRecord, QuotaChanges, QuotaEntity, QuotaEntityKind, QuotaFilter, QuotaMatch,
-    Replica, TopicPartition, TransactionFilter,
+    ConfigResourceKind, ConfigSource, ConnectionOptions, Consumer, ConsumerConfig, DescribeConfigs, Election,
+    FeatureChange, FeatureUpdate, GroupFilter, GroupKind, GroupProtocol, MemberToRemove, NewTopic,
+    OffsetSpec, Outcomes, Polled, Producer, ProducerConfig, ProducerRecord, QuotaChanges, QuotaEntity,
+    QuotaEntityKind, QuotaFilter, QuotaMatch, Replica, TopicPartition, TransactionFilter,
 };
 use thalweg_record::Offset;
 use thalweg_wire::ErrorCode;
 
 use crate::fake::Stored;
-use crate::kafka::{Kafka, create, kafka, of_group, produce};
+use crate::kafka::{Kafka, PROTOCOLS, create, kafka, named, of_group, produce};
 
 #[tokio::test]
 async fn a_cluster_is_administered() {
@@ -23,7 +23,9 @@ async fn a_cluster_is_administered() {
     let admin = Admin::new(cluster);
     topics_come_change_and_go(&admin).await;
     configurations_are_changed(&admin, &kafka).await;
-    groups_and_their_offsets_are_seen_and_set(&admin, &kafka).await;
+    for protocol in PROTOCOLS {
+        groups_and_their_offsets_are_seen_and_set(&admin, &kafka, protocol).await;
+    }
     records_are_deleted_and_leaders_elected(&admin, &kafka).await;
     quotas_are_set_and_described(&admin).await;
     groups_are_asked_for_together(&admin, &kafka).await;
@@ -274,17 +276,18 @@ async fn configurations_are_changed(admin: &Admin, kafka: &Kafka) {
     assert_eq!(error_of(&wrong.expect("an answer"), &topic), Some(ErrorCode::InvalidConfig));
 }
 
-async fn groups_and_their_offsets_are_seen_and_set(admin: &Admin, kafka: &Kafka) {
-    let topic = create(kafka, "of-group", 2).await;
-    let group = format!("administered-{}", std::process::id());
+async fn groups_and_their_offsets_are_seen_and_set(admin: &Admin, kafka: &Kafka, protocol: GroupProtocol) {
+    let topic = create(kafka, &named("of-group", protocol), 2).await;
+    let group = format!("{}-{}", named("administered", protocol), std::process::id());
     let partitions = [0, 1].map(|partition| TopicPartition::new(topic.as_str(), partition));
     let offset = CommittedOffset { metadata: "by hand".to_owned(), ..CommittedOffset::new(Offset(5)) };
     let offsets: BTreeMap<_, _> = partitions.clone().map(|at| (at, offset.clone())).into();
     admin.alter_group_offsets(&group, &offsets).await.expect("set");
     let listed = admin.list_group_offsets(&group, None).await.expect("an answer");
     assert_eq!((listed.len(), &*listed[&partitions[1]].metadata), (2, "by hand"));
-    let mut consumer = Consumer::connect(&kafka.bootstrap, of_group(&group)).await.expect("connected");
-    consumer.subscribe(vec![topic]).expect("there is a group");
+    let config = ConsumerConfig { group_protocol: protocol, ..of_group(&group) };
+    let mut consumer = Consumer::connect(&kafka.bootstrap, config).await.expect("connected");
+    consumer.subscribe(vec![topic.clone()]).expect("there is a group");
     for _ in 0..100 {
         if let Polled::Assigned(_) = consumer.poll(Duration::from_millis(100)).await.expect("a poll") {
             break;
@@ -296,7 +299,26 @@ async fn groups_and_their_offsets_are_seen_and_set(admin: &Admin, kafka: &Kafka)
     let described = admin.describe_groups(&groups).await;
     let description = described[&group].as_ref().expect("described");
     assert_eq!((&*description.state, description.members.len()), ("Stable", 1));
-    assert_eq!(description.members[0].assignment, partitions);
+    let member = &description.members[0];
+    assert_eq!(member.assignment, partitions);
+    let kind = match protocol {
+        GroupProtocol::Classic => {
+            assert_eq!((description.epochs, member.epoch), (None, None));
+            GroupKind::Classic
+        }
+        GroupProtocol::Consumer => {
+            let epoch = member.epoch.expect("it has one");
+            assert_eq!(description.epochs, Some((epoch, epoch)));
+            assert_eq!((&*member.target, &*member.subscribed), (&partitions[..], &[topic][..]));
+            assert_eq!(member.protocol, Some(GroupKind::Consumer));
+            GroupKind::Consumer
+        }
+    };
+    assert_eq!(description.kind, kind);
+    let filter = GroupFilter { kinds: vec![kind], states: vec!["Stable".to_owned()] };
+    let listed = admin.list_groups_by_broker(&filter).await.expect("an answer").into_values();
+    let listed: Vec<_> = listed.flat_map(|of_broker| of_broker.expect("an answer")).collect();
+    assert!(listed.iter().any(|listing| listing.group == group && listing.kind == kind.name()), "{listed:?}");
     assert_eq!(error_of(&admin.delete_groups(&groups).await, &group), Some(ErrorCode::NonEmptyGroup));
     consumer.close().await.expect("left");
     let deleted = admin.delete_group_offsets(&group, &partitions[..1]).await.expect("an answer");

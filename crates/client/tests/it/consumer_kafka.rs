@@ -8,14 +8,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use thalweg_client::{
-    AssignmentStrategy, CommittedOffset, Consumer, ConsumerConfig, OffsetReset, OffsetSpec, Polled, Producer,
-    ProducerConfig, ProducerRecord, StartAt, TopicPartition,
+    AssignmentStrategy, CommittedOffset, Consumer, ConsumerConfig, GroupProtocol, OffsetReset, OffsetSpec,
+    Polled, Producer, ProducerConfig, ProducerRecord, StartAt, TopicPartition,
 };
 use thalweg_record::{DecompressBuffer, Offset};
 use tokio::time::Instant;
 
 use crate::fake::Stored;
-use crate::kafka::{Kafka, create, java, kafka, of_group, produce, read, skipped};
+use crate::kafka::{Kafka, PROTOCOLS, create, java, kafka, named, of_group, produce, read, skipped};
 
 const POLL: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,14 +25,19 @@ async fn a_consumer_finds_its_place_in_a_cluster() {
     let Some(kafka) = kafka().await else { return };
     positions_move_as_told(&kafka).await;
     a_fetch_that_is_held_gives_way_to_a_seek(&kafka).await;
-    records_wait_for_who_polls_for_rebalances(&kafka).await;
     commits_keep_their_order_and_notes(&kafka).await;
-    a_pattern_finds_topics_as_they_come(&kafka).await;
-    a_cooperative_member_keeps_what_it_can(&kafka).await;
-    foreign_members_share_with_ours(&kafka, "with-java", java_member).await;
-    foreign_members_share_with_ours(&kafka, "with-librdkafka", librdkafka_member).await;
-    a_static_member_comes_back_without_a_rebalance(&kafka).await;
-    records_pass_exactly_once(&kafka).await;
+    for protocol in PROTOCOLS {
+        records_wait_for_who_polls_for_rebalances(&kafka, protocol).await;
+        a_pattern_finds_topics_as_they_come(&kafka, protocol).await;
+        a_cooperative_member_keeps_what_it_can(&kafka, protocol).await;
+        a_static_member_comes_back_without_a_rebalance(&kafka, protocol).await;
+        records_pass_exactly_once(&kafka, protocol).await;
+    }
+    let [classic, consumer] = PROTOCOLS;
+    foreign_members_share_with_ours(&kafka, "with-java", classic, java_member).await;
+    foreign_members_share_with_ours(&kafka, "with-java-848", consumer, java_member_of_consumer_group).await;
+    foreign_members_share_with_ours(&kafka, "with-older-java", consumer, java_member).await;
+    foreign_members_share_with_ours(&kafka, "with-librdkafka", classic, librdkafka_member).await;
 }
 
 async fn fill(kafka: &Kafka, topic: &str, count: usize) {
@@ -108,10 +113,10 @@ async fn a_fetch_that_is_held_gives_way_to_a_seek(kafka: &Kafka) {
     assert!(began.elapsed() < PATIENCE / 4, "{:?}", began.elapsed());
 }
 
-async fn records_wait_for_who_polls_for_rebalances(kafka: &Kafka) {
-    let topic = create(kafka, "full", 1).await;
+async fn records_wait_for_who_polls_for_rebalances(kafka: &Kafka, protocol: GroupProtocol) {
+    let topic = create(kafka, &named("full", protocol), 1).await;
     fill(kafka, &topic, 100).await;
-    let config = ConsumerConfig { offset_reset: OffsetReset::Earliest, ..of_group(&topic) };
+    let config = ConsumerConfig { group_protocol: protocol, ..of_group(&topic) };
     let mut consumer = Consumer::connect(&kafka.bootstrap, config).await.expect("connected");
     consumer.subscribe(vec![topic]).expect("it has a group");
     let polled = consumer.poll_rebalance(PATIENCE).await.expect("a poll");
@@ -145,27 +150,31 @@ async fn commits_keep_their_order_and_notes(kafka: &Kafka) {
     assert_eq!(committed[&partitions[1]].offset, Offset(7));
 }
 
-async fn a_pattern_finds_topics_as_they_come(kafka: &Kafka) {
-    let first = create(kafka, "pattern-a", 1).await;
-    let other = create(kafka, "other-pattern-a", 1).await;
+async fn a_pattern_finds_topics_as_they_come(kafka: &Kafka, protocol: GroupProtocol) {
+    let prefix = named("pattern", protocol);
+    let first = create(kafka, &format!("{prefix}-a"), 1).await;
+    let other = create(kafka, &format!("other-{prefix}-a"), 1).await;
     fill(kafka, &first, 10).await;
     fill(kafka, &other, 10).await;
-    let config = ConsumerConfig { metadata_max_age: Duration::from_millis(300), ..of_group("pattern") };
+    let metadata_max_age = Duration::from_millis(300);
+    let config = ConsumerConfig { metadata_max_age, group_protocol: protocol, ..of_group(&prefix) };
     let mut consumer = Consumer::connect(&kafka.bootstrap, config).await.expect("connected");
-    consumer.subscribe_pattern("pattern-.*").expect("it is one");
+    consumer.subscribe_pattern(&format!("{prefix}-.*")).expect("it is one");
     assert_eq!(take(&mut consumer, 10).await.len(), 10);
-    let second = create(kafka, "pattern-b", 2).await;
+    let second = create(kafka, &format!("{prefix}-b"), 2).await;
     fill(kafka, &second, 20).await;
     assert_eq!(take(&mut consumer, 20).await.len(), 20, "what was read is not read again");
     assert_eq!(consumer.assignment().count(), 3);
     consumer.close().await.expect("left");
 }
 
-async fn a_cooperative_member_keeps_what_it_can(kafka: &Kafka) {
-    let topic = create(kafka, "cooperative", 4).await;
+async fn a_cooperative_member_keeps_what_it_can(kafka: &Kafka, protocol: GroupProtocol) {
+    let name = named("cooperative", protocol);
+    let topic = create(kafka, &name, 4).await;
     fill(kafka, &topic, 200).await;
-    let group = format!("cooperative-{}", std::process::id());
+    let group = format!("{name}-{}", std::process::id());
     let config = || ConsumerConfig {
+        group_protocol: protocol,
         assignment_strategies: vec![AssignmentStrategy::CooperativeSticky],
         auto_commit: None,
         ..of_group(&group)
@@ -199,8 +208,21 @@ async fn a_cooperative_member_keeps_what_it_can(kafka: &Kafka) {
     first.close().await.expect("left");
 }
 
-/// A member of Kafka's own client, in another process.
+/// A classic member of Kafka's own client, in another process.
 fn java_member(kafka: &Kafka, topic: &str, group: &str) -> Option<Child> {
+    let properties = [
+        "partition.assignment.strategy=org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+        "heartbeat.interval.ms=500",
+        "session.timeout.ms=6000",
+    ];
+    java_member_with(kafka, topic, group, &properties)
+}
+
+fn java_member_of_consumer_group(kafka: &Kafka, topic: &str, group: &str) -> Option<Child> {
+    java_member_with(kafka, topic, group, &["group.protocol=consumer"])
+}
+
+fn java_member_with(kafka: &Kafka, topic: &str, group: &str, properties: &[&str]) -> Option<Child> {
     let Ok(classpath) = std::env::var("KAFKA_CLASSPATH") else {
         skipped("a group with members of Kafka's own client");
         return None;
@@ -208,11 +230,7 @@ fn java_member(kafka: &Kafka, topic: &str, group: &str) -> Option<Child> {
     let mut command = java(&classpath, "-Xmx128m");
     command.args(["org.apache.kafka.tools.consumer.ConsoleConsumer", "--topic", topic, "--group", group]);
     command.args(["--bootstrap-server", &kafka.bootstrap[0]]);
-    for property in [
-        "partition.assignment.strategy=org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
-        "heartbeat.interval.ms=500",
-        "session.timeout.ms=6000",
-    ] {
+    for property in properties {
         command.args(["--command-property", property]);
     }
     Some(command.spawn().expect("java runs"))
@@ -261,11 +279,13 @@ async fn until_held(consumer: &mut Consumer, count: usize) -> usize {
 async fn foreign_members_share_with_ours(
     kafka: &Kafka,
     name: &str,
+    protocol: GroupProtocol,
     member: impl Fn(&Kafka, &str, &str) -> Option<Child>,
 ) {
     let topic = create(kafka, name, 4).await;
     let group = format!("{name}-{}", std::process::id());
     let config = || ConsumerConfig {
+        group_protocol: protocol,
         assignment_strategies: vec![AssignmentStrategy::CooperativeSticky],
         session_timeout: Duration::from_secs(6),
         ..of_group(&group)
@@ -286,10 +306,11 @@ async fn foreign_members_share_with_ours(
     second.close().await.expect("left");
 }
 
-async fn a_static_member_comes_back_without_a_rebalance(kafka: &Kafka) {
-    let topic = create(kafka, "static", 2).await;
-    let group = format!("static-{}", std::process::id());
+async fn a_static_member_comes_back_without_a_rebalance(kafka: &Kafka, protocol: GroupProtocol) {
+    let topic = create(kafka, &named("static", protocol), 2).await;
+    let group = format!("{}-{}", named("static", protocol), std::process::id());
     let config = |name: &str| ConsumerConfig {
+        group_protocol: protocol,
         group_instance_id: Some(name.to_owned()),
         session_timeout: Duration::from_secs(30),
         ..of_group(&group)
@@ -367,8 +388,9 @@ async fn pass(consumer: &mut Consumer, producer: &mut Producer, to: &str, aborts
     passed
 }
 
-async fn records_pass_exactly_once(kafka: &Kafka) {
-    let (from, to) = (create(kafka, "from", 2).await, create(kafka, "to", 1).await);
+async fn records_pass_exactly_once(kafka: &Kafka, protocol: GroupProtocol) {
+    let from = create(kafka, &named("from", protocol), 2).await;
+    let to = create(kafka, &named("to", protocol), 1).await;
     fill(kafka, &from, 300).await;
     let config = ProducerConfig {
         transactional_id: Some(format!("pass-{}", std::process::id())),
@@ -379,7 +401,8 @@ async fn records_pass_exactly_once(kafka: &Kafka) {
     let config = ConsumerConfig {
         auto_commit: None,
         partition_fetch_bytes_max: 2000,
-        ..of_group(&format!("pass-{}", std::process::id()))
+        group_protocol: protocol,
+        ..of_group(&format!("{}-{}", named("pass", protocol), std::process::id()))
     };
     let mut consumer = Consumer::connect(&kafka.bootstrap, config).await.expect("connected");
     consumer.subscribe(vec![from]).expect("there is a group");

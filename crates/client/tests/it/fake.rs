@@ -24,7 +24,7 @@ use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use crate::coordinator::{self, Coordinator};
 
 pub const TOPIC: &str = "t";
-const TOPIC_ID: Uuid = Uuid(77);
+pub const TOPIC_ID: Uuid = Uuid(77);
 
 /// What to do with a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]

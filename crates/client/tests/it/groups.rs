@@ -23,11 +23,11 @@ use thalweg_wire::request::offset_fetch_response::{
     OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
 };
 use thalweg_wire::request::*;
-use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, frame};
+use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, Uuid, frame};
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio::time::Instant;
 
-use crate::fake::TOPIC;
+use crate::fake::{TOPIC, TOPIC_ID};
 
 pub const GROUP: &str = "g";
 const RACK: &str = "rack";
@@ -199,7 +199,7 @@ impl Brokers {
     }
 }
 
-fn encode<M: Message>(message: &M, key: ApiKey, version: i16, id: i32) -> Bytes {
+pub fn encode<M: Message>(message: &M, key: ApiKey, version: i16, id: i32) -> Bytes {
     frame::encode_response(message, key, version, id).expect("an answer").0.freeze()
 }
 
@@ -214,18 +214,22 @@ fn versions() -> ApiVersionsResponse {
     ApiVersionsResponse { api_keys: api_keys.to_vec(), ..Default::default() }
 }
 
-fn metadata(version: i16) -> MetadataResponse {
+pub fn metadata(version: i16) -> MetadataResponse {
     let broker = |node_id| MetadataResponseBroker {
         node_id,
         host: "node".to_owned(),
         port: node_id,
         ..MetadataResponseBroker::default()
     };
-    let partition = MetadataResponsePartition { leader_id: 1, ..MetadataResponsePartition::default() };
+    let partition = |partition_index| MetadataResponsePartition {
+        partition_index,
+        leader_id: 1,
+        ..MetadataResponsePartition::default()
+    };
     let topic = MetadataResponseTopic {
         name: Some(TOPIC.to_owned()),
-        topic_id: if version >= 10 { thalweg_wire::Uuid(77) } else { thalweg_wire::Uuid::ZERO },
-        partitions: vec![partition],
+        topic_id: if version >= 10 { TOPIC_ID } else { Uuid::ZERO },
+        partitions: vec![partition(0), partition(1)],
         ..MetadataResponseTopic::default()
     };
     MetadataResponse { brokers: [1, 2].map(broker).to_vec(), topics: vec![topic], ..Default::default() }
@@ -243,19 +247,20 @@ fn assignment() -> Bytes {
 /// A fetch that is to be made from the follower.
 fn sent_on() -> FetchResponse {
     let partition = PartitionData { preferred_read_replica: 2, ..PartitionData::default() };
-    let (topic, topic_id) = (TOPIC.to_owned(), thalweg_wire::Uuid(77));
+    let (topic, topic_id) = (TOPIC.to_owned(), TOPIC_ID);
     let topic = FetchableTopicResponse { topic, topic_id, partitions: vec![partition] };
     FetchResponse { responses: vec![topic], ..FetchResponse::default() }
 }
 
-fn offsets(error_code: i16) -> OffsetFetchResponse {
-    let partition = OffsetFetchResponsePartitions {
+pub fn offsets(error_code: i16) -> OffsetFetchResponse {
+    let partition = |partition_index| OffsetFetchResponsePartitions {
+        partition_index,
         committed_offset: COMMITTED,
         ..OffsetFetchResponsePartitions::default()
     };
     let topic = OffsetFetchResponseTopics {
         name: TOPIC.to_owned(),
-        partitions: vec![partition],
+        partitions: vec![partition(0), partition(1)],
         ..OffsetFetchResponseTopics::default()
     };
     let topics = if error_code == 0 { vec![topic] } else { Vec::new() };

@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use thalweg_client::{
-    Acks, Chunk, Cluster, ConnectionOptions, Consumer, ConsumerConfig, Delivery, OffsetReset, OffsetSpec,
-    Polled, Producer, ProducerConfig, ProducerRecord, Refused, StartAt, TopicPartition,
+    Acks, Chunk, Cluster, ConnectionOptions, Consumer, ConsumerConfig, Delivery, GroupProtocol, OffsetReset,
+    OffsetSpec, Polled, Producer, ProducerConfig, ProducerRecord, Refused, StartAt, TopicPartition,
 };
 use thalweg_ports::free_port;
 use thalweg_record::{Compression, DecompressBuffer, Header, Offset};
@@ -89,6 +89,11 @@ pub async fn kafka_with(features: &[&str]) -> Option<Kafka> {
          listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
          controller.listener.names=CONTROLLER\nlog.dirs={}\nnum.partitions=3\n\
          offsets.topic.replication.factor=1\noffsets.topic.num.partitions=3\ngroup.initial.rebalance.delay.ms=0\n\
+         group.consumer.min.heartbeat.interval.ms=200\ngroup.consumer.heartbeat.interval.ms=200\n\
+         group.consumer.min.session.timeout.ms=10000\ngroup.consumer.session.timeout.ms=10000\n\
+         group.share.min.heartbeat.interval.ms=200\ngroup.share.heartbeat.interval.ms=200\n\
+         share.coordinator.state.topic.replication.factor=1\nshare.coordinator.state.topic.min.isr=1\n\
+         share.coordinator.state.topic.num.partitions=3\n\
          transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
          transaction.state.log.num.partitions=3\n{KEEP_OLD_RECORDS}",
         data.path().join("data").display()
@@ -116,7 +121,9 @@ async fn a_cluster_understands_us_and_we_it() {
     let Some(kafka) = kafka().await else { return };
     every_codec_comes_back(&kafka).await;
     offsets_are_found(&kafka).await;
-    a_group_shares_and_takes_over(&kafka).await;
+    for protocol in PROTOCOLS {
+        a_group_shares_and_takes_over(&kafka, protocol).await;
+    }
     a_reset_follows_the_setting(&kafka).await;
 }
 
@@ -270,6 +277,14 @@ async fn offsets_are_found(kafka: &Kafka) {
     assert!(found[&nowhere].is_err());
 }
 
+/// Both protocols of consumer groups.
+pub const PROTOCOLS: [GroupProtocol; 2] = [GroupProtocol::Classic, GroupProtocol::Consumer];
+
+/// A name of this protocol's own.
+pub fn named(name: &str, protocol: GroupProtocol) -> String {
+    format!("{name}-{protocol:?}").to_lowercase()
+}
+
 pub fn of_group(group: &str) -> ConsumerConfig {
     ConsumerConfig {
         group: Some(group.to_owned()),
@@ -280,34 +295,37 @@ pub fn of_group(group: &str) -> ConsumerConfig {
     }
 }
 
-/// Polls until the consumer has two partitions.
-async fn until_shared(mut consumer: Consumer) -> Consumer {
+/// Polls both until each has two partitions. What is revoked is given up by the next poll only.
+async fn until_shared(first: &mut Consumer, second: &mut Consumer) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    while consumer.assignment().count() != 2 {
+    while first.assignment().count() != 2 || second.assignment().count() != 2 {
         assert!(Instant::now() < deadline, "the partitions are not shared");
-        let polled = consumer.poll(Duration::from_millis(100)).await.expect("a poll");
-        assert!(!matches!(polled, Polled::Chunk(_)), "what was read is committed before it changes hands");
+        let wait = Duration::from_millis(100);
+        let (one, other) = tokio::join!(first.poll(wait), second.poll(wait));
+        for polled in [one, other] {
+            let polled = polled.expect("a poll");
+            assert!(!matches!(polled, Polled::Chunk(_)), "what was read is committed before it changes hands");
+        }
     }
-    consumer
 }
 
-async fn a_group_shares_and_takes_over(kafka: &Kafka) {
-    let topic = create(kafka, "group", 4).await;
-    let group = format!("g-{}", std::process::id());
+async fn a_group_shares_and_takes_over(kafka: &Kafka, protocol: GroupProtocol) {
+    let topic = create(kafka, &named("group", protocol), 4).await;
+    let group = format!("{}-{}", named("g", protocol), std::process::id());
+    let member = || ConsumerConfig { group_protocol: protocol, ..of_group(&group) };
     let mut random = seeded(3);
     let sent: Vec<Stored> = (0..400).map(|number| record(&mut random, number, 10)).collect();
     let config = ProducerConfig { batch_bytes: 300, ..ProducerConfig::default() };
     produce(kafka, &topic, config.clone(), &sent).await;
-    let mut first = Consumer::connect(&kafka.bootstrap, of_group(&group)).await.expect("connected");
+    let mut first = Consumer::connect(&kafka.bootstrap, member()).await.expect("connected");
     first.subscribe(vec![topic.clone()]).expect("there is a group");
     assert_eq!(consume(&mut first, sent.len()).await.into_values().flatten().count(), sent.len());
     assert_eq!(first.assignment().count(), 4);
 
-    // A second member gets its share. Joining waits for the other, so each polls on its own task.
-    let mut second = Consumer::connect(&kafka.bootstrap, of_group(&group)).await.expect("connected");
+    // A second member gets its share.
+    let mut second = Consumer::connect(&kafka.bootstrap, member()).await.expect("connected");
     second.subscribe(vec![topic.clone()]).expect("there is a group");
-    let (one, other) = tokio::join!(tokio::spawn(until_shared(first)), tokio::spawn(until_shared(second)));
-    let (mut first, second) = (one.expect("no panic"), other.expect("no panic"));
+    until_shared(&mut first, &mut second).await;
     let held: BTreeSet<_> = first.assignment().chain(second.assignment()).collect();
     assert_eq!(held.len(), 4, "each partition has one reader");
 

@@ -4,6 +4,7 @@
 mod admin_kafka;
 mod certificates;
 mod connection;
+mod consumer_groups;
 mod consumer_kafka;
 mod coordinator;
 mod fake;
