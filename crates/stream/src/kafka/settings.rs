@@ -32,14 +32,19 @@ impl<C> ClientSettings<C> {
     }
 }
 
-/// The settings of a consumer. `needed` are defaults that the file may override; in a stream that runs exactly once, it may not
-/// override `fixed`.
+/// The settings of a consumer. `needed` are defaults that the file may override, and `classic` are those of members of classic
+/// groups; in a stream that runs exactly once, it may not override `fixed`.
 pub fn consumer(
     settings: &Settings,
     fixed: &[(&str, &str)],
     needed: &[(&str, &str)],
+    classic: &[(&str, &str)],
 ) -> Result<ClientSettings<ConsumerConfig>, StageError> {
     let take = |properties: &mut Properties| {
+        let protocol = properties.get("group.protocol").unwrap_or("classic").trim().to_ascii_lowercase();
+        for (key, value) in classic.iter().filter(|_| protocol == "classic") {
+            properties.set_default(key, value);
+        }
         let config = ConsumerConfig::take(properties)?;
         Ok((config.connection.clone(), config))
     };

@@ -76,10 +76,18 @@ pub const MODULE: Module = Module {
             summary: "The consumer group; by default none.",
         },
         OptionSpec {
+            name: "groupProtocol",
+            takes: Takes::Choice(&["classic", "consumer"]),
+            default: Absent::Value("classic"),
+            summary: "With --group: a member assigns the partitions (classic), or the coordinator (consumer), on brokers of Kafka 4.0 \
+                      or later. Members of both protocols can share a group. Exactly once needs classic.",
+        },
+        OptionSpec {
             name: "sessionTimeout",
             takes: Takes::Duration,
             default: Absent::Value("45s"),
-            summary: "With --group: after this time without a heartbeat, a member's partitions are reassigned.",
+            summary: "With --group and --groupProtocol=classic: after this time without a heartbeat, a member's partitions are \
+                      reassigned. The group's consumer.session.timeout.ms on the broker counts with --groupProtocol=consumer.",
         },
         OptionSpec {
             name: "from",
@@ -153,12 +161,16 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
     // Tolerate a lost heartbeat.
     let heartbeat_ms = (session_timeout / 3).min(HEARTBEAT_MAX).as_millis().max(1).to_string();
     let exactly_once = site.guarantee == Guarantee::ExactlyOnce;
+    let protocol = settings.text("groupProtocol");
+    if exactly_once && protocol != "classic" {
+        let reason = "it cannot be combined with --guarantee=exactly-once: use classic";
+        return Err(kafka::failed(format!("--groupProtocol={protocol}"), reason));
+    }
     let client = kafka::consumer(
         settings,
         if exactly_once { &EXACTLY_ONCE } else { &[] },
         &[
-            ("session.timeout.ms", &session_timeout_ms),
-            ("heartbeat.interval.ms", &heartbeat_ms),
+            ("group.protocol", protocol),
             ("group.id", settings.optional_text("group").unwrap_or_default()),
             ("auto.offset.reset", reset),
             ("isolation.level", "read_committed"),
@@ -168,6 +180,7 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
             // A slow sink delays polling, and must not remove the member from the group.
             ("max.poll.interval.ms", "86400000"),
         ],
+        &[("session.timeout.ms", &session_timeout_ms), ("heartbeat.interval.ms", &heartbeat_ms)],
     )?;
     let membership = Arc::<Membership>::default();
     let consumer = Consumer::new(client.cluster(), client.config);
@@ -390,6 +403,11 @@ async fn ended(Committing { is_whole, commit }: Committing) -> Result<bool, Stag
 
 /// Whether a commit failed because of a rebalance or an unavailable coordinator.
 fn comes_again(error: &ClientError) -> bool {
-    let of_group = [ErrorCode::RebalanceInProgress, ErrorCode::IllegalGeneration, ErrorCode::UnknownMemberId];
+    let of_group = [
+        ErrorCode::RebalanceInProgress,
+        ErrorCode::IllegalGeneration,
+        ErrorCode::StaleMemberEpoch,
+        ErrorCode::UnknownMemberId,
+    ];
     error.is_retriable() || error.error_code().is_some_and(|code| of_group.contains(&code))
 }

@@ -121,10 +121,17 @@ fn a_record_that_deletes_its_key_does_so_in_the_next_topic_too() {
 
 #[test]
 fn a_group_resumes_at_the_acknowledged_offset() {
+    for protocol in ["classic", "consumer"] {
+        a_member_of_a_group_resumes_at_the_acknowledged_offset(protocol);
+    }
+}
+
+fn a_member_of_a_group_resumes_at_the_acknowledged_offset(protocol: &str) {
     let broker = Broker::start();
     broker.produce(0..500);
     let file = broker.dir.path().join("seen.txt");
-    let text_of_stream = format!("kafka --topics=in --group=g | file --path={}", file.display());
+    let text_of_stream =
+        format!("kafka --topics=in --group=g --groupProtocol={protocol} | file --path={}", file.display());
     let start = || Running::start(&mut broker.stream(&text_of_stream));
     let mut first = start();
     until("all of the first part", || text(&file).lines().count() >= 500);
