@@ -1,6 +1,6 @@
 //! One group of any type: members, assignment, lag; and changes of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -53,8 +53,14 @@ pub struct Member {
     pub client: String,
     /// Its address.
     pub host: String,
+    /// Its epoch; members of classic groups have none.
+    pub epoch: Option<i32>,
+    /// How it takes part in a consumer group: as a `classic` or a `consumer` member, if the broker reports it.
+    pub protocol: Option<String>,
     /// What it reads: topics with partitions, or tasks of streams.
     pub assignment: Vec<Assigned>,
+    /// What it is to read, if that is reported and is something else: it waits for other members, or others wait for it.
+    pub target: Option<Vec<Assigned>>,
 }
 
 /// A part of an assignment.
@@ -118,37 +124,52 @@ pub async fn read(view: &Arc<View>, group: &str) -> Result<Group, Problem> {
             _ => described.protocol,
         },
         epoch: described.epochs.map(|(of_group, _)| of_group),
-        members: described.members.into_iter().map(member).collect(),
+        members: described.members.into_iter().map(|one| member(described.kind, one)).collect(),
         offsets,
         offsets_problem,
     })
 }
 
-fn member(member: GroupMember) -> Member {
-    let mut assigned: BTreeMap<String, Vec<i32>> = BTreeMap::new();
-    for at in member.assignment {
-        assigned.entry(at.topic.to_string()).or_default().push(at.partition);
-    }
+fn member(kind: GroupKind, member: GroupMember) -> Member {
+    let differs = kind == GroupKind::Consumer && {
+        let of = |partitions: &[TopicPartition]| partitions.iter().cloned().collect::<BTreeSet<_>>();
+        of(&member.target) != of(&member.assignment)
+    };
+    let target = differs.then(|| assigned(by_topic(member.target)));
+    let mut reads = by_topic(member.assignment);
     for task in member.tasks {
         let role = match task.role {
             StreamsTaskRole::Warmup => "warm-up",
             role => role.name(),
         };
-        assigned.entry(format!("{role} {}", task.subtopology)).or_default().push(task.partition);
+        reads.entry(format!("{role} {}", task.subtopology)).or_default().push(task.partition);
     }
     Member {
         member: member.member_id,
         instance: member.group_instance_id,
         client: member.client_id,
         host: member.client_host,
-        assignment: assigned
-            .into_iter()
-            .map(|(name, mut partitions)| {
-                partitions.sort_unstable();
-                Assigned { name, partitions }
-            })
-            .collect(),
+        epoch: member.epoch,
+        protocol: member.protocol.map(|protocol| protocol.name().to_owned()),
+        assignment: assigned(reads),
+        target,
     }
+}
+
+fn by_topic(partitions: Vec<TopicPartition>) -> BTreeMap<String, Vec<i32>> {
+    let mut topics: BTreeMap<String, Vec<i32>> = BTreeMap::new();
+    for at in partitions {
+        topics.entry(at.topic.to_string()).or_default().push(at.partition);
+    }
+    topics
+}
+
+fn assigned(parts: BTreeMap<String, Vec<i32>>) -> Vec<Assigned> {
+    let parts = parts.into_iter().map(|(name, mut partitions)| {
+        partitions.sort_unstable();
+        Assigned { name, partitions }
+    });
+    parts.collect()
 }
 
 async fn committed(view: &View, group: &str) -> Result<Vec<GroupOffset>, ClientError> {

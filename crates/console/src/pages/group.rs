@@ -13,7 +13,7 @@ use thalweg_client::TopicPartition;
 
 use super::groups::{shown, state};
 use crate::chart::{Sample, chart};
-use crate::cluster::group::{self, Group, GroupOffset, ResetTo, Scope, Step};
+use crate::cluster::group::{self, Assigned, Group, GroupOffset, ResetTo, Scope, Step};
 use crate::cluster::lags::LagPoint;
 use crate::format;
 use crate::page::{Section, Shell, encode, figure, or_dash, see_other};
@@ -78,20 +78,29 @@ fn members(group: &Group) -> Markup {
             div class="table" tabindex="0" role="region" aria-label="Members" {
                 table {
                     thead { tr {
-                        th scope="col" { "Client" } th scope="col" { "Host" } th scope="col" { "Member" } th scope="col" { "Reads" }
+                        th scope="col" { "Client" } th scope="col" { "Host" } th scope="col" { "Member" }
+                        @if group.epoch.is_some() { th scope="col" class="number" { "Epoch" } }
+                        th scope="col" { "Reads" }
                     } }
                     tbody {
                         @for member in &group.members {
                             tr {
                                 th scope="row" { bdi { (shown(&member.client)) } }
                                 td { (member.host) }
-                                td class="value" { (member.member) @if let Some(instance) = &member.instance { " (static: " (instance) ")" } }
+                                td class="value" {
+                                    (member.member)
+                                    @if let Some(instance) = &member.instance { " (static: " (instance) ")" }
+                                    @if member.protocol.as_deref() == Some("classic") { " (classic protocol)" }
+                                }
+                                @if group.epoch.is_some() {
+                                    td class="number" { (or_dash(member.epoch.map(|epoch| epoch.to_string()))) }
+                                }
                                 td {
-                                    @for part in &member.assignment {
-                                        @let (first, more) = group::first_partitions(&part.partitions);
-                                        p { bdi { (part.name) } ": " (format::ids(first)) @if more > 0 { " and " (more) " more" } }
+                                    (partitions(&member.assignment))
+                                    @if let Some(target) = &member.target {
+                                        p class="quiet" { "is to read:" }
+                                        (partitions(target))
                                     }
-                                    @if member.assignment.is_empty() { span class="quiet" { "nothing" } }
                                 }
                             }
                         }
@@ -99,6 +108,16 @@ fn members(group: &Group) -> Markup {
                 }
             }
         }
+    }
+}
+
+fn partitions(parts: &[Assigned]) -> Markup {
+    html! {
+        @for part in parts {
+            @let (first, more) = group::first_partitions(&part.partitions);
+            p { bdi { (part.name) } ": " (format::ids(first)) @if more > 0 { " and " (more) " more" } }
+        }
+        @if parts.is_empty() { span class="quiet" { "nothing" } }
     }
 }
 

@@ -47,7 +47,8 @@ fn golden() -> Vec<(&'static str, Value)> {
         "partitions": [topic_partition],
     }]);
     let group = json!([{
-        "group": "text", "state": "text", "type": "text", "protocol": "text", "members": [],
+        "group": "text", "state": "text", "type": "text", "protocol": "text", "members": [], "coordinator": "text",
+        "group_epoch": "null", "assignment_epoch": "null",
         "partitions": [{
             "topic": "text", "partition": "number", "current_offset": "number", "log_end_offset": "number", "lag": "number",
             "member_id": "null",

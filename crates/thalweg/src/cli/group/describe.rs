@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::Args;
 use serde_json::json;
 use thalweg_client::{
-    Admin, ClientError, Cluster, GroupKind, ListedOffset, OffsetSpec, StreamsTask, TopicPartition,
+    Admin, Cluster, CoordinatorKind, GroupKind, GroupMember, ListedOffset, OffsetSpec, TopicPartition,
 };
 use thalweg_record::Offset;
 
@@ -18,7 +18,8 @@ use crate::cli::table::{printable, row};
 /// Describe groups: members, partitions, offsets and lag.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  thalweg group describe billing\n  thalweg group describe --all --json | jq ."
+    after_help = "Examples:\n  thalweg group describe billing\n  thalweg group describe billing --members\n  \
+                  thalweg group describe --all --json | jq ."
 )]
 pub struct Describe {
     #[command(flatten)]
@@ -29,9 +30,13 @@ pub struct Describe {
     /// Describe all groups.
     #[arg(long, conflicts_with = "groups")]
     all: bool,
-    /// Show the members instead of the partitions.
-    #[arg(long)]
+    /// Show the members instead of the partitions: what each reads, and except in classic groups its epoch and what it is to
+    /// read.
+    #[arg(long, conflicts_with = "state")]
     members: bool,
+    /// Show type, state, coordinator and epochs instead of the partitions.
+    #[arg(long)]
+    state: bool,
     #[command(flatten)]
     output: Output,
 }
@@ -42,32 +47,34 @@ struct Described {
     kind: GroupKind,
     state: String,
     protocol: String,
-    members: Vec<Member>,
+    /// Of the group and of its assignment; classic groups have none.
+    epochs: Option<(i32, i32)>,
+    /// The address of its coordinator.
+    coordinator: String,
+    members: Vec<GroupMember>,
     /// Where it reads on.
     offsets: BTreeMap<TopicPartition, Offset>,
     ends: BTreeMap<TopicPartition, ListedOffset>,
+    /// Of a share group, which may be done with records after its start offset.
+    share_lags: BTreeMap<TopicPartition, i64>,
 }
 
-struct Member {
-    id: String,
-    instance_id: Option<String>,
-    client_id: String,
-    host: String,
-    assigned: Vec<TopicPartition>,
-    /// Those of a streams group.
-    tasks: Vec<StreamsTask>,
+/// What a member works on, as texts: partitions, or the tasks of a streams group.
+fn work(member: &GroupMember) -> Vec<String> {
+    let partitions = member.assignment.iter().map(ToString::to_string);
+    let tasks = member
+        .tasks
+        .iter()
+        .map(|task| format!("{}_{} {}", task.subtopology, task.partition, task.role.name()));
+    partitions.chain(tasks).collect()
 }
 
-impl Member {
-    /// What it works on, as texts: partitions, or the tasks of a streams group.
-    fn work(&self) -> Vec<String> {
-        let partitions = self.assigned.iter().map(ToString::to_string);
-        let tasks = self
-            .tasks
-            .iter()
-            .map(|task| format!("{}_{} {}", task.subtopology, task.partition, task.role.name()));
-        partitions.chain(tasks).collect()
-    }
+fn target(member: &GroupMember) -> Vec<String> {
+    member.target.iter().map(ToString::to_string).collect()
+}
+
+fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
 impl Describe {
@@ -97,7 +104,11 @@ impl Describe {
     }
 
     fn text(&self, group: &Described, style: Style) -> String {
-        let rows = if self.members { group.member_rows() } else { group.partition_rows() };
+        let rows = match (self.members, self.state) {
+            (true, _) => group.member_rows(),
+            (_, true) => group.state_rows(),
+            _ => group.partition_rows(),
+        };
         format!("{}\n{}", printable(&group.head()), style.table(&rows))
     }
 }
@@ -105,13 +116,18 @@ impl Describe {
 async fn describe(cluster: &Cluster, group: String) -> anyhow::Result<Described> {
     let admin = Admin::new(cluster.clone()).with_timeout(COORDINATOR_WAIT);
     let mut described = membership(&admin, group).await?;
-    described.offsets = match described.kind {
-        GroupKind::Share => share_offsets(&admin, &described.group).await?,
-        _ => {
-            let committed = admin.list_group_offsets(&described.group, None).await?;
-            committed.into_iter().map(|(at, committed)| (at, committed.offset)).collect()
+    let coordinator = cluster.coordinator(CoordinatorKind::Group, &described.group).await?;
+    described.coordinator = coordinator.peer().to_string();
+    if described.kind == GroupKind::Share {
+        for (at, listed) in admin.list_share_group_offsets(&described.group).await? {
+            let listed = listed?;
+            described.share_lags.extend(listed.lag.map(|lag| (at.clone(), lag)));
+            described.offsets.insert(at, listed.start);
         }
-    };
+    } else {
+        let committed = admin.list_group_offsets(&described.group, None).await?;
+        described.offsets = committed.into_iter().map(|(at, committed)| (at, committed.offset)).collect();
+    }
     let partitions = described.partitions();
     let topics: BTreeSet<String> = partitions.iter().map(|at| at.topic.to_string()).collect();
     cluster.refresh(&topics.into_iter().collect::<Vec<_>>(), false).await?;
@@ -127,12 +143,6 @@ async fn describe(cluster: &Cluster, group: String) -> anyhow::Result<Described>
     Ok(described)
 }
 
-async fn share_offsets(admin: &Admin, group: &str) -> anyhow::Result<BTreeMap<TopicPartition, Offset>> {
-    let listed = admin.list_share_group_offsets(group).await?.into_iter();
-    let offsets = listed.map(|(at, offset)| Ok((at, offset?.start)));
-    Ok(offsets.collect::<Result<_, ClientError>>()?)
-}
-
 /// State and members, of any kind of group.
 async fn membership(admin: &Admin, group: String) -> anyhow::Result<Described> {
     let found = admin.describe_groups(std::slice::from_ref(&group)).await.remove(&group);
@@ -143,22 +153,17 @@ async fn membership(admin: &Admin, group: String) -> anyhow::Result<Described> {
         false => &found.protocol_type,
     };
     let protocol = format!("{protocol_type} {}", found.protocol).trim().to_owned();
-    let members = found.members.into_iter().map(|member| Member {
-        id: member.member_id,
-        instance_id: member.group_instance_id,
-        client_id: member.client_id,
-        host: member.client_host,
-        assigned: member.assignment,
-        tasks: member.tasks,
-    });
     Ok(Described {
         group,
         kind: found.kind,
         state: found.state,
         protocol,
-        members: members.collect(),
+        epochs: found.epochs,
+        coordinator: String::new(),
+        members: found.members,
         offsets: BTreeMap::new(),
         ends: BTreeMap::new(),
+        share_lags: BTreeMap::new(),
     })
 }
 
@@ -173,16 +178,18 @@ impl Described {
 
     /// Those that are assigned or have an offset.
     fn partitions(&self) -> BTreeSet<TopicPartition> {
-        let assigned = self.members.iter().flat_map(|member| &member.assigned);
+        let assigned = self.members.iter().flat_map(|member| &member.assignment);
         assigned.chain(self.offsets.keys()).cloned().collect()
     }
 
-    fn reader(&self, at: &TopicPartition) -> Option<&Member> {
-        self.members.iter().find(|member| member.assigned.contains(at))
+    /// The member that reads a partition; in a share group several may.
+    fn reader(&self, at: &TopicPartition) -> Option<&GroupMember> {
+        self.members.iter().find(|member| member.assignment.contains(at))
     }
 
     fn lag(&self, at: &TopicPartition) -> Option<i64> {
-        Some(self.ends.get(at)?.offset - *self.offsets.get(at)?)
+        let to_end = || Some(self.ends.get(at)?.offset - *self.offsets.get(at)?);
+        self.share_lags.get(at).copied().or_else(to_end)
     }
 
     fn partition_rows(&self) -> Vec<Vec<String>> {
@@ -199,45 +206,71 @@ impl Described {
         ])];
         for at in self.partitions() {
             let reader = self.reader(&at);
-            let text = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
             rows.push(vec![
                 self.group.clone(),
                 at.topic.to_string(),
                 at.partition.to_string(),
-                text(self.offsets.get(&at).map(ToString::to_string)),
-                text(self.ends.get(&at).map(|end| end.offset.to_string())),
-                text(self.lag(&at).map(|lag| lag.to_string())),
-                text(reader.map(|member| member.id.clone())),
-                text(reader.map(|member| member.host.clone())),
-                text(reader.map(|member| member.client_id.clone())),
+                or_dash(self.offsets.get(&at)),
+                or_dash(self.ends.get(&at).map(|end| end.offset)),
+                or_dash(self.lag(&at)),
+                or_dash(reader.map(|member| &member.member_id)),
+                or_dash(reader.map(|member| &member.client_host)),
+                or_dash(reader.map(|member| &member.client_id)),
             ]);
         }
         rows
     }
 
     fn member_rows(&self) -> Vec<Vec<String>> {
-        let mut rows = vec![row([
-            "GROUP",
-            "CONSUMER-ID",
-            "INSTANCE-ID",
-            "HOST",
-            "CLIENT-ID",
-            "#PARTITIONS",
-            "PARTITIONS",
-        ])];
+        let (has_epochs, has_targets) = (self.kind != GroupKind::Classic, self.kind == GroupKind::Consumer);
+        let mut header =
+            row(["GROUP", "CONSUMER-ID", "INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "PARTITIONS"]);
+        header.extend(has_epochs.then(|| "EPOCH".to_owned()));
+        header.extend(row(["TARGET", "PROTOCOL"]).into_iter().filter(|_| has_targets));
+        let mut rows = vec![header];
         for member in &self.members {
-            let assigned = member.work();
-            rows.push(vec![
+            let assigned = work(member);
+            let mut cells = vec![
                 self.group.clone(),
-                member.id.clone(),
-                member.instance_id.clone().unwrap_or_else(|| "-".to_owned()),
-                member.host.clone(),
+                member.member_id.clone(),
+                or_dash(member.group_instance_id.as_ref()),
+                member.client_host.clone(),
                 member.client_id.clone(),
                 assigned.len().to_string(),
                 assigned.join(","),
-            ]);
+            ];
+            cells.extend(has_epochs.then(|| or_dash(member.epoch)));
+            if has_targets {
+                cells.extend([target(member).join(","), or_dash(member.protocol.map(GroupKind::name))]);
+            }
+            rows.push(cells);
         }
         rows
+    }
+
+    fn state_rows(&self) -> Vec<Vec<String>> {
+        let header = row([
+            "GROUP",
+            "TYPE",
+            "COORDINATOR",
+            "ASSIGNOR",
+            "STATE",
+            "GROUP-EPOCH",
+            "ASSIGNMENT-EPOCH",
+            "#MEMBERS",
+        ]);
+        let assignor = self.protocol.split_once(' ').map(|(_, assignor)| assignor);
+        let cells = vec![
+            self.group.clone(),
+            self.kind.name().to_owned(),
+            self.coordinator.clone(),
+            or_dash(assignor),
+            self.state.clone(),
+            or_dash(self.epochs.map(|(of_group, _)| of_group)),
+            or_dash(self.epochs.map(|(_, of_assignment)| of_assignment)),
+            self.members.len().to_string(),
+        ];
+        vec![header, cells]
     }
 
     fn json(&self) -> serde_json::Value {
@@ -251,7 +284,7 @@ impl Described {
                     "current_offset": self.offsets.get(&at).map(|offset| offset.0),
                     "log_end_offset": self.ends.get(&at).map(|end| end.offset.0),
                     "lag": self.lag(&at),
-                    "member_id": self.reader(&at).map(|member| &member.id),
+                    "member_id": self.reader(&at).map(|member| &member.member_id),
                 })
             })
             .collect();
@@ -259,12 +292,18 @@ impl Described {
             .members
             .iter()
             .map(|member| {
+                let has_target = self.kind == GroupKind::Consumer;
                 json!({
-                    "member_id": member.id,
-                    "group_instance_id": member.instance_id,
+                    "member_id": member.member_id,
+                    "group_instance_id": member.group_instance_id,
                     "client_id": member.client_id,
-                    "host": member.host,
-                    "partitions": member.work(),
+                    "host": member.client_host,
+                    "rack": member.rack,
+                    "epoch": member.epoch,
+                    "protocol": member.protocol.map(GroupKind::name),
+                    "subscribed": member.subscribed,
+                    "partitions": work(member),
+                    "target_partitions": has_target.then(|| target(member)),
                 })
             })
             .collect();
@@ -273,6 +312,9 @@ impl Described {
             "type": self.kind.name(),
             "state": self.state,
             "protocol": self.protocol,
+            "coordinator": self.coordinator,
+            "group_epoch": self.epochs.map(|(of_group, _)| of_group),
+            "assignment_epoch": self.epochs.map(|(_, of_assignment)| of_assignment),
             "partitions": partitions,
             "members": members,
         })
@@ -290,9 +332,12 @@ mod tests {
             kind: GroupKind::Classic,
             state: "Empty".to_owned(),
             protocol: String::new(),
+            epochs: None,
+            coordinator: String::new(),
             members: Vec::new(),
             offsets: BTreeMap::new(),
             ends: BTreeMap::new(),
+            share_lags: BTreeMap::new(),
         };
         assert_eq!(group.head(), "Group g: Empty, 0 members");
         group.protocol = "consumer range".to_owned();
