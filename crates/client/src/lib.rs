@@ -6,6 +6,7 @@
 //!   Kafka's protocols.
 //! - [`Consumer`] reads partitions, or a share of a group's, one fetch ahead of the caller; as a member of a classic group,
 //!   eagerly or cooperatively, or of a consumer group, whose coordinator assigns the partitions (KIP-848).
+//! - [`ShareConsumer`] takes records from a share group, a queue whose members acknowledge each record (KIP-932).
 //! - [`Admin`] does what Kafka's Admin does: topics, configurations, groups, offsets, reassignments, transactions, quotas
 //!   and more, with an error for each object.
 //! - [`Cluster`] knows the brokers, the leaders and the coordinators, and keeps connections that its users share.
@@ -154,6 +155,7 @@ mod producer;
 mod properties;
 mod retry;
 mod security;
+mod share;
 mod stream;
 mod versions;
 mod waits;
@@ -198,6 +200,10 @@ pub use producer::{
 pub use properties::{InvalidProperty, InvalidSetting, Properties};
 pub use security::Security;
 pub use security::tls::TlsSession;
+pub use share::{
+    Acknowledge, Acknowledged, AcknowledgementMode, AcquireMode, Acquired, NotAcquired, ShareChunk,
+    ShareConfig, ShareConsumer, SharePolled,
+};
 pub use stream::{Connector, write_all_vectored};
 pub use thalweg_security::{HIDDEN, is_secret};
 pub use versions::ApiVersions;

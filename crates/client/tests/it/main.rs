@@ -16,5 +16,7 @@ mod random;
 mod restart_kafka;
 mod secure;
 mod secure_kafka;
+mod share;
+mod share_kafka;
 mod transactions;
 mod transactions_kafka;

@@ -1,0 +1,406 @@
+//! A share consumer (KIP-932): members of a share group read the same partitions, and each record is delivered to one of
+//! them at a time, which acknowledges it.
+//!
+//! A fetch acquires records for a limited time, the broker's acquisition lock. Accepted and rejected records are not delivered
+//! again; released ones are, and those whose lock has ended, up to the group's limit of deliveries. A member has a task that
+//! joins and keeps the session with the coordinator (`member`), and a session with each broker that leads partitions
+//! (`session`). [`ShareConsumer::poll`] does the rest; requests run on while the caller is busy, one to each broker.
+//! Acknowledgements travel with the next fetch, or alone when there are records at hand. Dropping a poll's future loses
+//! nothing.
+//!
+//! A session ends with its connection. The broker then delivers its records again, so their acknowledgements are refused
+//! with an error that the next poll reports.
+
+mod chunk;
+mod config;
+mod member;
+mod ranges;
+mod requests;
+mod session;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_record::{DecompressBuffer, Offset};
+use thalweg_wire::{ErrorCode, Uuid};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::cluster::{Cluster, CoordinatorKind};
+use crate::coordinator::Coordinator;
+use crate::error::{ClientError, Refused};
+use crate::offsets::TopicPartition;
+use crate::retry::Backoff;
+use member::{Assigned, Member, Wish};
+use requests::{Broker, Done};
+use session::Place;
+
+pub use chunk::{Acquired, ShareChunk};
+pub use config::{AcknowledgementMode, AcquireMode, ShareConfig};
+
+/// What becomes of delivered records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Acknowledge {
+    /// They were processed.
+    Accept,
+    /// They are to be delivered again, to any member.
+    Release,
+    /// They cannot be processed, and are not to be delivered again.
+    Reject,
+    /// They are being processed still: their lock begins again (KIP-1222). Needs brokers of Kafka 4.2 or later.
+    Renew,
+}
+
+/// Offsets without a record.
+const GAP: i8 = 0;
+
+impl Acknowledge {
+    /// As requests name it.
+    fn code(self) -> i8 {
+        match self {
+            Acknowledge::Accept => 1,
+            Acknowledge::Release => 2,
+            Acknowledge::Reject => 3,
+            Acknowledge::Renew => 4,
+        }
+    }
+
+    /// By its name in Kafka, in any case.
+    pub fn from_name(name: &str) -> Option<Acknowledge> {
+        let named = [
+            ("accept", Acknowledge::Accept),
+            ("release", Acknowledge::Release),
+            ("reject", Acknowledge::Reject),
+            ("renew", Acknowledge::Renew),
+        ];
+        named.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, one)| one)
+    }
+}
+
+/// The result of a poll.
+#[derive(Debug)]
+pub enum SharePolled {
+    /// Acquired records of one partition.
+    Chunk(ShareChunk),
+    /// A broker did not take acknowledgements of a partition: their records may be delivered again.
+    NotAcknowledged(TopicPartition, ClientError),
+    /// Nothing, in the time allowed.
+    Nothing,
+}
+
+/// A record is not the consumer's to acknowledge: it was not delivered, is acknowledged already, or its session has ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "Offsets {first} to {last} of {at} are not acquired: they were acknowledged before, or the session with the broker has ended"
+)]
+pub struct NotAcquired {
+    /// The partition.
+    pub at: TopicPartition,
+    /// The first offset.
+    pub first: Offset,
+    /// The last offset.
+    pub last: Offset,
+}
+
+/// The outcome of acknowledgements, by partition.
+pub type Acknowledged = BTreeMap<TopicPartition, Result<(), ClientError>>;
+
+/// A share consumer.
+#[derive(Debug)]
+pub struct ShareConsumer {
+    cluster: Cluster,
+    config: Arc<ShareConfig>,
+    member_id: String,
+    wish: watch::Sender<Wish>,
+    assigned: watch::Receiver<Assigned>,
+    member: JoinSet<Result<(), ClientError>>,
+    /// The assigned partitions.
+    places: Arc<BTreeSet<Place>>,
+    /// The topics of assigned and delivered partitions.
+    names: BTreeMap<Uuid, Arc<str>>,
+    brokers: BTreeMap<i32, Broker>,
+    requests: JoinSet<Done>,
+    ready: VecDeque<ShareChunk>,
+    /// What the last poll returned, to be accepted where that is implicit.
+    returned: Option<ShareChunk>,
+    settled: VecDeque<(TopicPartition, Result<(), ClientError>)>,
+    failure: Option<ClientError>,
+    lock_timeout: Option<Duration>,
+    sessions: u64,
+    refresh_at: Instant,
+    backoff: Backoff,
+    buffer: DecompressBuffer,
+}
+
+impl ShareConsumer {
+    /// A share consumer of the cluster behind `bootstrap`.
+    pub async fn connect(bootstrap: &[String], config: ShareConfig) -> Result<ShareConsumer, ClientError> {
+        let cluster = Cluster::connect(bootstrap, &config.connection).await?;
+        Ok(ShareConsumer::new(cluster, config))
+    }
+
+    /// A share consumer of a cluster. It joins when it subscribes.
+    pub fn new(cluster: Cluster, config: ShareConfig) -> ShareConsumer {
+        let (wish, _) = watch::channel(Wish::default());
+        let (_, assigned) = watch::channel(Assigned::default());
+        ShareConsumer {
+            cluster,
+            backoff: Backoff::new(config.retry_backoff),
+            config: Arc::new(config),
+            member_id: Uuid::random().to_string(),
+            wish,
+            assigned,
+            member: JoinSet::new(),
+            places: Arc::default(),
+            names: BTreeMap::new(),
+            brokers: BTreeMap::new(),
+            requests: JoinSet::new(),
+            ready: VecDeque::new(),
+            returned: None,
+            settled: VecDeque::new(),
+            failure: None,
+            lock_timeout: None,
+            sessions: 0,
+            refresh_at: Instant::now(),
+            buffer: DecompressBuffer::default(),
+        }
+    }
+
+    /// The cluster.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Subscribes to topics as a member of the group.
+    pub fn subscribe(&mut self, mut topics: Vec<String>) {
+        topics.sort_unstable();
+        topics.dedup();
+        if !self.member.is_empty() {
+            self.wish.send_modify(|wish| wish.topics = topics);
+            self.refresh_at = Instant::now();
+            return;
+        }
+        let (wish, wished) = watch::channel(Wish { topics, leaves: false });
+        let (assigned, of_member) = watch::channel(Assigned::default());
+        let coordinator =
+            Coordinator::dedicated(self.cluster.clone(), CoordinatorKind::Group, &*self.config.group);
+        let (cluster, config, id) = (self.cluster.clone(), Arc::clone(&self.config), self.member_id.clone());
+        self.member.spawn(Member::new(cluster, config, coordinator, id, wished, assigned).run());
+        (self.wish, self.assigned) = (wish, of_member);
+        self.refresh_at = Instant::now();
+    }
+
+    /// The partitions that are read, as far as the names of their topics are known.
+    pub fn assignment(&self) -> Vec<TopicPartition> {
+        self.places.iter().filter_map(|place| self.name(*place)).collect()
+    }
+
+    /// For how long a broker locked the last acquired records.
+    pub fn acquisition_lock_timeout(&self) -> Option<Duration> {
+        self.lock_timeout
+    }
+
+    /// The next result: acquired records of a partition, or an acknowledgement that failed. Waits up to `timeout` for it.
+    /// Where acknowledgement is implicit, accepts the records that the last poll returned. The future can be dropped.
+    pub async fn poll(&mut self, timeout: Duration) -> Result<SharePolled, ClientError> {
+        let deadline = Instant::now() + timeout;
+        self.accept_returned();
+        loop {
+            self.follow_member()?;
+            while let Some((at, settled)) = self.settled.pop_front() {
+                if let Err(error) = settled {
+                    return Ok(SharePolled::NotAcknowledged(at, error));
+                }
+            }
+            while let Some(chunk) = self.ready.pop_front() {
+                if self.is_current(&chunk) {
+                    self.acknowledge_alone(false);
+                    let is_implicit = self.config.acknowledgement_mode == AcknowledgementMode::Implicit;
+                    self.returned = is_implicit.then(|| chunk.clone());
+                    return Ok(SharePolled::Chunk(chunk));
+                }
+            }
+            let mut due = deadline.min(self.refresh_when_due().await?);
+            due = due.min(self.fetch());
+            tokio::select! {
+                biased;
+                Some(done) = self.requests.join_next() => self.take(done),
+                // The task ends with a failure that it has reported, or with the consumer.
+                Ok(()) = self.assigned.changed() => {}
+                () = tokio::time::sleep_until(due) => {
+                    if Instant::now() >= deadline {
+                        return Ok(SharePolled::Nothing);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Acknowledges all records of a chunk that are not acknowledged yet.
+    pub fn acknowledge_chunk(&mut self, chunk: &ShareChunk, with: Acknowledge) -> Result<(), NotAcquired> {
+        let (Some(first), Some(last)) = (chunk.acquired.first(), chunk.acquired.last()) else {
+            return Ok(());
+        };
+        let gone = || NotAcquired { at: chunk.at.clone(), first: first.first, last: last.last };
+        let broker = self.brokers.get_mut(&chunk.broker).filter(|broker| broker.number == chunk.session);
+        let broker = broker.ok_or_else(gone)?;
+        for range in &chunk.acquired {
+            broker.acknowledge_held(chunk.place(), range.first.0, range.last.0, with.code());
+        }
+        Ok(())
+    }
+
+    /// Acknowledges records of a chunk: those with offsets from `first` to `last`, which must be acquired.
+    pub fn acknowledge(
+        &mut self,
+        chunk: &ShareChunk,
+        first: Offset,
+        last: Offset,
+        with: Acknowledge,
+    ) -> Result<(), NotAcquired> {
+        let gone = || NotAcquired { at: chunk.at.clone(), first, last };
+        let broker = self.brokers.get_mut(&chunk.broker).filter(|broker| broker.number == chunk.session);
+        match broker.ok_or_else(gone)?.acknowledge(chunk.place(), first.0, last.0, with.code()) {
+            true => Ok(()),
+            false => Err(gone()),
+        }
+    }
+
+    /// Sends the acknowledgements, and waits for the answers. Where acknowledgement is implicit, first accepts the records
+    /// that the last poll returned. Returns the outcomes of partitions, earlier ones included that no poll has reported.
+    pub async fn commit(&mut self) -> Result<Acknowledged, ClientError> {
+        self.accept_returned();
+        let until = Instant::now() + self.config.connection.request_timeout;
+        loop {
+            self.follow_member()?;
+            self.acknowledge_alone(true);
+            if !self.brokers.values().any(Broker::has_unsettled) {
+                break;
+            }
+            match tokio::time::timeout_at(until, self.requests.join_next()).await {
+                Ok(Some(done)) => self.take(done),
+                // An acknowledgement waits for a broker that failed a moment ago.
+                Ok(None) => tokio::time::sleep(self.config.retry_backoff).await,
+                Err(_) => return Err(self.no_answer()),
+            }
+        }
+        let mut outcomes = Acknowledged::new();
+        for (at, settled) in self.settled.drain(..) {
+            match outcomes.get_mut(&at) {
+                Some(Err(_)) => {}
+                _ => drop(outcomes.insert(at, settled)),
+            }
+        }
+        Ok(outcomes)
+    }
+
+    /// Commits, releases what is not acknowledged, and leaves the group.
+    pub async fn close(mut self) -> Result<Acknowledged, ClientError> {
+        let committed = self.commit().await;
+        self.end_sessions().await;
+        self.wish.send_modify(|wish| wish.leaves = true);
+        let left = match self.member.join_next().await {
+            Some(Ok(left)) => left,
+            Some(Err(failure)) if failure.is_panic() => std::panic::resume_unwind(failure.into_panic()),
+            Some(Err(_)) | None => Ok(()),
+        };
+        let committed = committed?;
+        left?;
+        Ok(committed)
+    }
+
+    fn accept_returned(&mut self) {
+        if self.config.acknowledgement_mode == AcknowledgementMode::Implicit
+            && let Some(chunk) = self.returned.take()
+        {
+            // Its session may have ended: then the records are delivered again.
+            let _ = self.acknowledge_chunk(&chunk, Acknowledge::Accept);
+        }
+    }
+
+    /// Takes the assignment of the member, or its failure.
+    fn follow_member(&mut self) -> Result<(), ClientError> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let assigned = self.assigned.borrow_and_update().clone();
+        if let Some(failure) = assigned.failure {
+            return Err(failure);
+        }
+        if self.places != assigned.places {
+            self.places = assigned.places;
+            self.refresh_at = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Whether the session that delivered a chunk has its records still.
+    fn is_current(&self, chunk: &ShareChunk) -> bool {
+        self.brokers.get(&chunk.broker).is_some_and(|broker| broker.number == chunk.session)
+    }
+
+    fn name(&self, (id, partition): Place) -> Option<TopicPartition> {
+        self.names.get(&id).map(|name| TopicPartition::new(Arc::clone(name), partition))
+    }
+
+    /// Refreshes the metadata when that is due: subscribed topics, so that brokers may create them, and assigned ones.
+    /// Returns when it is due again.
+    async fn refresh_when_due(&mut self) -> Result<Instant, ClientError> {
+        if self.refresh_at > Instant::now() {
+            return Ok(self.refresh_at);
+        }
+        let topics = self.wish.borrow().topics.clone();
+        let ids: Vec<Uuid> = member::ids(&self.places).into_iter().collect();
+        let answer = async {
+            let metadata = self.cluster.refresh(&topics, self.config.create_topics).await?;
+            let known = |id: &Uuid| metadata.topics.values().any(|topic| topic.id == *id);
+            let unknown: Vec<Uuid> = ids.iter().filter(|id| !known(id)).copied().collect();
+            if !unknown.is_empty() {
+                self.cluster.refresh_ids(&unknown).await?;
+            }
+            Ok::<(), ClientError>(())
+        };
+        let answer = Box::pin(answer).await;
+        if let Err(error) = answer {
+            if !error.is_retriable() {
+                return Err(error);
+            }
+            self.config.connection.failed("metadata", &error);
+            self.refresh_at = Instant::now() + self.backoff.next();
+            return Ok(self.refresh_at);
+        }
+        let led: usize = self.by_leader().values().map(BTreeSet::len).sum();
+        let is_complete = led == self.places.len();
+        let pause = if is_complete { self.config.metadata_max_age } else { self.backoff.next() };
+        self.refresh_at = Instant::now() + pause;
+        Ok(self.refresh_at)
+    }
+
+    /// The assigned partitions of each broker that leads some. Notes the names of their topics.
+    fn by_leader(&mut self) -> BTreeMap<i32, BTreeSet<Place>> {
+        let metadata = self.cluster.metadata();
+        let mut leaders: BTreeMap<i32, BTreeSet<Place>> = BTreeMap::new();
+        for topic in metadata.topics.values() {
+            let partitions = self.places.range((topic.id, 0)..=(topic.id, i32::MAX));
+            for &(id, partition) in partitions {
+                self.names.entry(id).or_insert_with(|| Arc::clone(&topic.name));
+                if let Some(leader) = topic.partition(partition).and_then(|partition| partition.leader) {
+                    leaders.entry(leader).or_default().insert((id, partition));
+                }
+            }
+        }
+        leaders
+    }
+
+    fn refresh_soon(&mut self) {
+        self.refresh_at = self.refresh_at.min(Instant::now() + self.backoff.next());
+    }
+
+    fn no_answer(&self) -> ClientError {
+        let what = format!("Acknowledgements of share group {}", self.config.group);
+        let message = Some("no answer within the time allowed".to_owned());
+        Refused { what, error_code: ErrorCode::RequestTimedOut, message }.into()
+    }
+}

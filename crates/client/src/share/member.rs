@@ -1,0 +1,195 @@
+//! The task of a member of a share group (KIP-932): joins by ShareGroupHeartbeat, keeps the session alive, and reports the
+//! assigned partitions, with names. Members share partitions, so nothing is given up before others read it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_wire::request::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
+use thalweg_wire::{ErrorCode, Uuid};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::ShareConfig;
+use super::session::Place;
+use crate::cluster::Cluster;
+use crate::coordinator::Coordinator;
+use crate::error::{ClientError, Refused};
+use crate::retry::Backoff;
+
+/// The epoch of a heartbeat that joins.
+const JOINS: i32 = 0;
+/// The epoch of a heartbeat that leaves.
+const LEAVES: i32 = -1;
+/// Ticks per heartbeat interval, at which all members of a cluster wake up.
+const BEAT_TICKS: u32 = 4;
+/// What is right where the request is not served.
+pub(super) const NEEDS: &str =
+    "share groups need brokers of Kafka 4.2 or later with share.version=1 (KIP-932)";
+
+/// What the consumer wants.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wish {
+    pub(super) topics: Vec<String>,
+    pub(super) leaves: bool,
+}
+
+/// What the coordinator has assigned.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Assigned {
+    pub(super) places: Arc<BTreeSet<Place>>,
+    /// Why the member cannot continue.
+    pub(super) failure: Option<ClientError>,
+}
+
+/// A member.
+pub(super) struct Member {
+    cluster: Cluster,
+    config: Arc<ShareConfig>,
+    coordinator: Coordinator,
+    wish: watch::Receiver<Wish>,
+    assigned: watch::Sender<Assigned>,
+    /// Chosen by the member, for the life of the consumer.
+    id: String,
+    epoch: i32,
+    /// Whether a join was sent, so that the coordinator may know the member.
+    has_joined: bool,
+    /// The topics that the coordinator knows of; `None` if that is not certain.
+    known: Option<Vec<String>>,
+    beat_at: Instant,
+    backoff: Backoff,
+}
+
+impl Member {
+    pub(super) fn new(
+        cluster: Cluster,
+        config: Arc<ShareConfig>,
+        coordinator: Coordinator,
+        id: String,
+        wish: watch::Receiver<Wish>,
+        assigned: watch::Sender<Assigned>,
+    ) -> Member {
+        let backoff = Backoff::new(config.retry_backoff);
+        Member {
+            cluster,
+            config,
+            coordinator,
+            wish,
+            assigned,
+            id,
+            epoch: JOINS,
+            has_joined: false,
+            known: None,
+            beat_at: Instant::now(),
+            backoff,
+        }
+    }
+
+    /// Runs until the consumer leaves or is dropped.
+    pub(super) async fn run(mut self) -> Result<(), ClientError> {
+        loop {
+            if self.wish.borrow_and_update().leaves {
+                return Box::pin(self.leave()).await;
+            }
+            if self.known.as_ref().is_some_and(|known| *known != self.wish.borrow().topics) {
+                self.beat_at = Instant::now();
+            }
+            tokio::select! {
+                biased;
+                wish = self.wish.changed(), if self.beat_at > Instant::now() => match wish {
+                    Ok(()) => continue,
+                    Err(_) => return Ok(()),
+                },
+                () = tokio::time::sleep_until(self.beat_at) => {}
+            }
+            let Err(error) = self.beat().await else { continue };
+            match error.error_code() {
+                Some(ErrorCode::FencedMemberEpoch | ErrorCode::UnknownMemberId) => {
+                    self.epoch = JOINS;
+                    self.assigned.send_modify(|assigned| assigned.places = Arc::default());
+                    self.beat_at = Instant::now();
+                }
+                Some(ErrorCode::CoordinatorLoadInProgress) => self.retry(&error),
+                _ if error.is_retriable() => {
+                    self.coordinator.forget();
+                    self.retry(&error);
+                }
+                _ => {
+                    let what = format!("Heartbeat of share group {}", self.config.group);
+                    let failure = Some(error.if_unserved(what, NEEDS));
+                    self.assigned.send_replace(Assigned { places: Arc::default(), failure });
+                    return Ok(());
+                }
+            }
+            self.known = None;
+        }
+    }
+
+    fn retry(&mut self, error: &ClientError) {
+        self.config.connection.failed("group", error);
+        tracing::debug!(%error, "Heartbeat failed, sending another");
+        self.beat_at = Instant::now() + self.backoff.next();
+    }
+
+    async fn beat(&mut self) -> Result<(), ClientError> {
+        let connection = self.coordinator.connection().await?;
+        let topics = self.wish.borrow().topics.clone();
+        let is_new = self.known.is_none();
+        let request = ShareGroupHeartbeatRequest {
+            group_id: self.config.group.clone(),
+            member_id: self.id.clone(),
+            member_epoch: self.epoch,
+            rack_id: self.config.rack.clone().filter(|_| is_new),
+            subscribed_topic_names: (self.known.as_ref() != Some(&topics)).then(|| topics.clone()),
+        };
+        self.has_joined = true;
+        let response = connection.send(&request).await?;
+        self.check(&response)?;
+        self.known = Some(topics);
+        self.epoch = response.member_epoch;
+        let interval = Duration::from_millis(u64::try_from(response.heartbeat_interval_ms).unwrap_or(0));
+        // An interval of zero would be a loop without a pause.
+        let interval = interval.max(self.config.retry_backoff);
+        self.beat_at = self.cluster.tick_until(Instant::now() + interval, interval / BEAT_TICKS);
+        if let Some(assignment) = response.assignment {
+            let places = assignment.topic_partitions.into_iter().flat_map(|topic| {
+                let id = topic.topic_id;
+                topic.partitions.into_iter().map(move |partition| (id, partition))
+            });
+            let places = Arc::new(places.collect());
+            self.assigned.send_replace(Assigned { places, failure: None });
+        }
+        Ok(())
+    }
+
+    fn check(&self, response: &ShareGroupHeartbeatResponse) -> Result<(), ClientError> {
+        let message = response.error_message.as_deref();
+        let what = || format!("Heartbeat of share group {}", self.config.group);
+        Ok(Refused::check(response.error_code, message, what)?)
+    }
+
+    /// Leaves the group. Without an answer the session times out at the coordinator.
+    async fn leave(&mut self) -> Result<(), ClientError> {
+        if !self.has_joined {
+            return Ok(());
+        }
+        let request = ShareGroupHeartbeatRequest {
+            group_id: self.config.group.clone(),
+            member_id: self.id.clone(),
+            member_epoch: LEAVES,
+            ..ShareGroupHeartbeatRequest::default()
+        };
+        let connection = self.coordinator.connection().await?;
+        let left = self.check(&connection.send(&request).await?);
+        let is_gone = |code| matches!(code, ErrorCode::UnknownMemberId | ErrorCode::GroupIdNotFound);
+        match left {
+            Err(error) if !error.error_code().is_some_and(is_gone) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Ids of topics that a list of partitions names.
+pub(super) fn ids(places: &BTreeSet<Place>) -> BTreeSet<Uuid> {
+    places.iter().map(|(id, _)| *id).collect()
+}

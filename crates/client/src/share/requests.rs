@@ -1,0 +1,487 @@
+//! The requests of a share consumer: one at a time to each broker, since each has the next epoch of the session.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_record::Offset;
+use thalweg_wire::request::share_fetch_response::PartitionData;
+use thalweg_wire::request::{
+    ShareAcknowledgeRequest, ShareAcknowledgeResponse, ShareFetchRequest, ShareFetchResponse,
+};
+use thalweg_wire::{ErrorCode, Records};
+use tokio::task::JoinError;
+use tokio::time::Instant;
+
+use super::chunk::{Acquired, ShareChunk};
+use super::member::NEEDS;
+use super::ranges::Ranges;
+use super::session::{Acknowledgements, ENDS, Place, Session, named};
+use super::{Acknowledge, AcquireMode, GAP, ShareConsumer};
+use crate::cluster::Cluster;
+use crate::connection::{Connection, RequestOptions};
+use crate::error::{BrokerUnknown, ClientError, Refused};
+use crate::metadata::BrokerAddress;
+use crate::offsets::TopicPartition;
+
+/// The first version with renewals and acquire modes.
+const RENEWALS_FROM: i16 = 2;
+
+/// So many lock timeouts after they were acquired, records are forgotten unless they are acknowledged. Renewals may have
+/// prolonged their locks.
+const LOCK_PATIENCE: u32 = 10;
+/// `group.share.record.lock.duration.ms` of Kafka, until a broker reports its own.
+const LOCK_DEFAULT: Duration = Duration::from_secs(30);
+
+/// A broker that partitions are read from.
+#[derive(Debug)]
+pub(super) struct Broker {
+    session: Session,
+    /// Of the session among all of the consumer's.
+    pub(super) number: u64,
+    connection: Option<Connection>,
+    /// Delivered and not acknowledged for good, each with the time from which the broker has certainly given it to others.
+    held: BTreeMap<Place, Ranges<Instant>>,
+    /// Acknowledged, and not sent yet.
+    pending: Acknowledgements,
+    in_flight: bool,
+    /// Whether the request in flight has acknowledgements.
+    is_acknowledging: bool,
+    /// After a failure: when to try again.
+    not_before: Instant,
+}
+
+impl Broker {
+    fn new(number: u64) -> Broker {
+        Broker {
+            session: Session::default(),
+            number,
+            connection: None,
+            held: BTreeMap::new(),
+            pending: Acknowledgements::new(),
+            in_flight: false,
+            is_acknowledging: false,
+            not_before: Instant::now(),
+        }
+    }
+
+    pub(super) fn holds(&self, place: Place) -> bool {
+        self.held.get(&place).is_some_and(|held| !held.is_empty())
+    }
+
+    /// Whether acknowledgements wait for a request or its answer.
+    pub(super) fn has_unsettled(&self) -> bool {
+        self.is_acknowledging || !self.pending.is_empty()
+    }
+
+    /// Holds these offsets, and forgets others of the partition whose locks have ended long ago.
+    fn hold(&mut self, place: Place, acquired: &[Acquired], lock: Duration) {
+        let now = Instant::now();
+        let held = self.held.entry(place).or_default();
+        let over: Vec<(i64, i64)> =
+            held.iter().filter(|(_, _, until)| *until <= now).map(|(first, last, _)| (first, last)).collect();
+        for (first, last) in over {
+            held.remove(first, last);
+        }
+        for range in acquired {
+            held.insert(range.first.0, range.last.0, now + lock * LOCK_PATIENCE);
+        }
+    }
+
+    /// Acknowledges these offsets, if all are held.
+    pub(super) fn acknowledge(&mut self, place: Place, first: i64, last: i64, kind: i8) -> bool {
+        let Some(held) = self.held.get_mut(&place).filter(|held| first <= last && held.covers(first, last))
+        else {
+            return false;
+        };
+        if kind != Acknowledge::Renew.code() {
+            held.remove(first, last);
+        }
+        self.pending.entry(place).or_default().insert(first, last, kind);
+        true
+    }
+
+    /// Acknowledges those of these offsets that are held.
+    pub(super) fn acknowledge_held(&mut self, place: Place, first: i64, last: i64, kind: i8) {
+        let Some(held) = self.held.get(&place) else { return };
+        let within: Vec<(i64, i64)> = held
+            .iter()
+            .filter(|(start, end, _)| *start <= last && *end >= first)
+            .map(|(start, end, _)| (start.max(first), end.min(last)))
+            .collect();
+        for (first, last) in within {
+            self.acknowledge(place, first, last, kind);
+        }
+    }
+
+    /// Whether acknowledgements wait other than those of gaps.
+    fn has_answers(&self) -> bool {
+        self.pending.values().any(|ranges| ranges.iter().any(|(_, _, kind)| kind != GAP))
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.in_flight && self.not_before <= Instant::now()
+    }
+
+    fn renews(&self) -> bool {
+        let renewal = Acknowledge::Renew.code();
+        self.pending.values().any(|ranges| ranges.iter().any(|(_, _, kind)| kind == renewal))
+    }
+}
+
+/// A request, and its answer.
+#[derive(Debug)]
+pub(super) struct Done {
+    broker: i32,
+    /// The session that it was of.
+    number: u64,
+    acknowledged: Acknowledgements,
+    connection: Option<Connection>,
+    answer: Result<Answer, ClientError>,
+}
+
+#[derive(Debug)]
+enum Answer {
+    Fetched(BTreeSet<Place>, ShareFetchResponse),
+    Acknowledged(ShareAcknowledgeResponse),
+}
+
+impl ShareConsumer {
+    /// Fetches from the brokers that have no request in flight, and acknowledges with that. Returns when to look again.
+    pub(super) fn fetch(&mut self) -> Instant {
+        let mut due = Instant::now() + self.config.metadata_max_age;
+        let mut leaders = self.by_leader();
+        for (&broker, of_broker) in &self.brokers {
+            // To forget what another broker leads, and for what is to be acknowledged.
+            if of_broker.session.is_open() {
+                leaders.entry(broker).or_default();
+            }
+        }
+        for (broker, wanted) in leaders {
+            let sessions = &mut self.sessions;
+            let of_broker = self.brokers.entry(broker).or_insert_with(|| {
+                *sessions += 1;
+                Broker::new(*sessions)
+            });
+            if !of_broker.is_idle() {
+                if !of_broker.in_flight {
+                    due = due.min(of_broker.not_before);
+                }
+                continue;
+            }
+            if of_broker.renews() {
+                self.send_acknowledgements(broker, false);
+            } else if wanted.is_empty() {
+                // The session lives while any of its records may be acknowledged.
+                let is_done = of_broker.held.values().all(Ranges::is_empty);
+                if is_done || !of_broker.pending.is_empty() {
+                    self.send_acknowledgements(broker, is_done);
+                }
+            } else {
+                self.send_fetch(broker, wanted);
+            }
+        }
+        due
+    }
+
+    /// Sends acknowledgements that wait, without a fetch. Those of gaps alone are for the next fetch, unless `all` are sent.
+    pub(super) fn acknowledge_alone(&mut self, all: bool) {
+        let waits = |broker: &Broker| broker.has_answers() || (all && !broker.pending.is_empty());
+        let waiting = self.brokers.iter().filter(|(_, broker)| broker.is_idle() && waits(broker));
+        let waiting: Vec<i32> = waiting.map(|(id, _)| *id).collect();
+        for broker in waiting {
+            self.send_acknowledgements(broker, false);
+        }
+    }
+
+    /// Ends all sessions, so that brokers deliver to others what is not acknowledged.
+    pub(super) async fn end_sessions(&mut self) {
+        let until = Instant::now() + self.config.connection.request_timeout;
+        loop {
+            let open = self.brokers.iter().filter(|(_, broker)| broker.session.is_open() && broker.is_idle());
+            let open: Vec<i32> = open.map(|(id, _)| *id).collect();
+            for broker in open {
+                self.send_acknowledgements(broker, true);
+            }
+            match tokio::time::timeout_at(until, self.requests.join_next()).await {
+                Ok(Some(done)) => self.take(done),
+                // Without an answer, the sessions end with their connections.
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    fn send_fetch(&mut self, broker: i32, wanted: BTreeSet<Place>) {
+        let config = Arc::clone(&self.config);
+        let of_broker = self.brokers.get_mut(&broker).expect("the caller has looked it up");
+        // A request that opens a session has none.
+        let acknowledged = match of_broker.session.is_open() {
+            true => std::mem::take(&mut of_broker.pending),
+            false => Acknowledgements::new(),
+        };
+        let request = ShareFetchRequest {
+            group_id: Some(config.group.clone()),
+            member_id: Some(self.member_id.clone()),
+            share_session_epoch: of_broker.session.epoch,
+            max_wait_ms: i32::try_from(config.fetch_wait_max.as_millis()).unwrap_or(i32::MAX),
+            min_bytes: config.fetch_bytes_min,
+            max_bytes: config.fetch_bytes_max,
+            max_records: config.records_max,
+            batch_size: config.records_max,
+            share_acquire_mode: i8::from(config.acquire_mode == AcquireMode::RecordLimit),
+            topics: of_broker.session.fetched(&wanted, &acknowledged),
+            forgotten_topics_data: of_broker.session.forgotten(&wanted),
+            ..ShareFetchRequest::default()
+        };
+        of_broker.in_flight = true;
+        of_broker.is_acknowledging = !acknowledged.is_empty();
+        let (number, connection) = (of_broker.number, of_broker.connection.clone());
+        let (cluster, timeout) =
+            (self.cluster.clone(), config.connection.request_timeout + config.fetch_wait_max);
+        self.requests.spawn(async move {
+            let mut used = connection.clone();
+            let answer = async {
+                let connection = connected(&cluster, broker, connection).await?;
+                used = Some(connection.clone());
+                let from = if config.acquire_mode == AcquireMode::RecordLimit { RENEWALS_FROM } else { 0 };
+                let version =
+                    connection.versions().pick_from::<ShareFetchRequest>(connection.peer(), from)?;
+                let options = RequestOptions { version: Some(version), timeout: Some(timeout) };
+                let response = connection.send_with(&request, options).await?;
+                Ok(Answer::Fetched(wanted, response))
+            };
+            let answer = answer.await;
+            Done { broker, number, acknowledged, connection: used, answer }
+        });
+    }
+
+    fn send_acknowledgements(&mut self, broker: i32, ends: bool) {
+        let of_broker = self.brokers.get_mut(&broker).expect("the caller has looked it up");
+        let renews = of_broker.renews();
+        let acknowledged = std::mem::take(&mut of_broker.pending);
+        let request = ShareAcknowledgeRequest {
+            group_id: Some(self.config.group.clone()),
+            member_id: Some(self.member_id.clone()),
+            share_session_epoch: if ends { ENDS } else { of_broker.session.epoch },
+            is_renew_ack: renews,
+            topics: named(&acknowledged),
+        };
+        of_broker.in_flight = true;
+        of_broker.is_acknowledging = true;
+        let (number, connection) = (of_broker.number, of_broker.connection.clone());
+        if ends {
+            // The next fetch opens another.
+            self.sessions += 1;
+            *of_broker = Broker { in_flight: true, is_acknowledging: true, ..Broker::new(self.sessions) };
+            of_broker.connection.clone_from(&connection);
+        }
+        let cluster = self.cluster.clone();
+        self.requests.spawn(async move {
+            let mut used = connection.clone();
+            let answer = async {
+                let connection = connected(&cluster, broker, connection).await?;
+                used = Some(connection.clone());
+                let from = if renews { RENEWALS_FROM } else { 0 };
+                let version =
+                    connection.versions().pick_from::<ShareAcknowledgeRequest>(connection.peer(), from)?;
+                Ok(Answer::Acknowledged(connection.send_at(&request, version).await?))
+            };
+            let answer = answer.await;
+            Done { broker, number, acknowledged, connection: used, answer }
+        });
+    }
+
+    /// Takes the answer to a request.
+    pub(super) fn take(&mut self, done: Result<Done, JoinError>) {
+        let done = match done {
+            Ok(done) => done,
+            Err(failure) if failure.is_panic() => std::panic::resume_unwind(failure.into_panic()),
+            // The runtime ends.
+            Err(_) => return,
+        };
+        let Some(broker) = self.brokers.get_mut(&done.broker) else { return };
+        (broker.in_flight, broker.is_acknowledging) = (false, false);
+        let is_current = broker.number == done.number;
+        if is_current {
+            broker.connection = done.connection;
+        }
+        let (error_code, message) = match &done.answer {
+            Ok(Answer::Fetched(_, response)) => (response.error_code, response.error_message.clone()),
+            Ok(Answer::Acknowledged(response)) => (response.error_code, response.error_message.clone()),
+            Err(_) => (0, None),
+        };
+        let what = || format!("Share session of group {} with broker {}", self.config.group, done.broker);
+        let checked = Refused::check(error_code, message.as_deref(), what).map_err(ClientError::from);
+        match done.answer.and_then(|answer| checked.map(|()| answer)) {
+            Ok(Answer::Fetched(wanted, response)) => {
+                if is_current {
+                    broker.session.fetch_answered(wanted);
+                }
+                self.fetched(done.broker, done.acknowledged, response);
+            }
+            Ok(Answer::Acknowledged(response)) => {
+                if is_current {
+                    broker.session.answered();
+                }
+                self.acknowledged(done.acknowledged, response);
+            }
+            Err(error) => self.failed(done.broker, is_current, &done.acknowledged, error),
+        }
+    }
+
+    /// A request failed: its session has ended, or nothing is known of it, which is the same.
+    fn failed(&mut self, broker: i32, is_current: bool, acknowledged: &Acknowledgements, error: ClientError) {
+        for place in acknowledged.keys() {
+            self.settle(*place, Err(error.clone()));
+        }
+        if !is_current {
+            return;
+        }
+        let Some(before) = self.brokers.remove(&broker) else { return };
+        for place in before.pending.keys() {
+            self.settle(*place, Err(error.clone()));
+        }
+        self.sessions += 1;
+        let again = Broker {
+            connection: before.connection.filter(|connection| !connection.is_closed()),
+            not_before: Instant::now() + self.backoff.next(),
+            ..Broker::new(self.sessions)
+        };
+        self.brokers.insert(broker, again);
+        let is_of_session = matches!(
+            error.error_code(),
+            Some(ErrorCode::ShareSessionNotFound | ErrorCode::InvalidShareSessionEpoch)
+        );
+        if !error.is_retriable() {
+            let what = format!("Share fetch of group {}", self.config.group);
+            self.failure = Some(error.if_unserved(what, NEEDS));
+        } else if !is_of_session {
+            self.config.connection.failed("share fetch", &error);
+            tracing::debug!(%error, broker, "Share fetch failed, refreshing leaders");
+            self.refresh_soon();
+        }
+    }
+
+    fn fetched(&mut self, broker: i32, acknowledged: Acknowledgements, response: ShareFetchResponse) {
+        self.lock(response.acquisition_lock_timeout_ms);
+        let mut refused: BTreeMap<Place, ClientError> = BTreeMap::new();
+        for topic in response.responses {
+            for partition in topic.partitions {
+                let place = (topic.topic_id, partition.partition_index);
+                let Some(at) = self.name(place) else { continue };
+                let what = || format!("Acknowledgement of {at}");
+                let message = partition.acknowledge_error_message.as_deref();
+                if let Err(error) = Refused::check(partition.acknowledge_error_code, message, what) {
+                    refused.insert(place, error.into());
+                }
+                self.take_partition(broker, place, &at, partition);
+            }
+        }
+        for place in acknowledged.keys() {
+            self.settle(*place, refused.remove(place).map_or(Ok(()), Err));
+        }
+    }
+
+    fn take_partition(&mut self, broker: i32, place: Place, at: &TopicPartition, data: PartitionData) {
+        let what = || format!("Share fetch of {at}");
+        if let Err(error) = Refused::check(data.error_code, data.error_message.as_deref(), what) {
+            let error = ClientError::from(error);
+            match error.is_retriable() {
+                true => {
+                    self.config.connection.failed("share fetch", &error);
+                    // The broker would answer at once, as long as it does not lead the partition.
+                    let again = Instant::now() + self.backoff.next();
+                    if let Some(of_broker) = self.brokers.get_mut(&broker) {
+                        of_broker.not_before = again;
+                    }
+                    self.refresh_soon();
+                }
+                false => self.failure = Some(error),
+            }
+            return;
+        }
+        let Some(of_broker) = self.brokers.get_mut(&broker) else { return };
+        let acquired = data.acquired_records.iter().map(|range| Acquired {
+            first: Offset(range.first_offset),
+            last: Offset(range.last_offset),
+            delivery_count: range.delivery_count,
+        });
+        let acquired: Vec<Acquired> = acquired.filter(|range| range.first <= range.last).collect();
+        if acquired.is_empty() {
+            return;
+        }
+        let bytes = match data.records {
+            Some(Records::Inline(bytes)) => bytes,
+            _ => bytes::Bytes::new(),
+        };
+        of_broker.hold(place, &acquired, self.lock_timeout.unwrap_or(LOCK_DEFAULT));
+        let chunk = ShareChunk {
+            at: at.clone(),
+            bytes,
+            acquired,
+            check_crcs: self.config.check_crcs,
+            topic_id: place.0,
+            broker,
+            session: of_broker.number,
+        };
+        // A chunk that cannot be read is the caller's to see, and to reject.
+        let gaps = chunk.gaps(&mut self.buffer).unwrap_or_default();
+        for (first, last) in gaps {
+            of_broker.acknowledge_held(place, first, last, GAP);
+        }
+        if of_broker.holds(place) {
+            self.ready.push_back(chunk);
+        }
+    }
+
+    fn acknowledged(&mut self, acknowledged: Acknowledgements, response: ShareAcknowledgeResponse) {
+        self.lock(response.acquisition_lock_timeout_ms);
+        let mut refused: BTreeMap<Place, ClientError> = BTreeMap::new();
+        for topic in response.responses {
+            for partition in topic.partitions {
+                let place = (topic.topic_id, partition.partition_index);
+                let what = || match self.name(place) {
+                    Some(at) => format!("Acknowledgement of {at}"),
+                    None => "Acknowledgement".to_owned(),
+                };
+                let message = partition.error_message.as_deref();
+                if let Err(error) = Refused::check(partition.error_code, message, what) {
+                    refused.insert(place, error.into());
+                }
+            }
+        }
+        for place in acknowledged.keys() {
+            self.settle(*place, refused.remove(place).map_or(Ok(()), Err));
+        }
+    }
+
+    fn settle(&mut self, place: Place, settled: Result<(), ClientError>) {
+        if settled.is_err() {
+            self.refresh_soon();
+        }
+        if let Some(at) = self.name(place) {
+            self.settled.push_back((at, settled));
+        }
+    }
+
+    fn lock(&mut self, timeout_ms: i32) {
+        if let Ok(ms @ 1..) = u64::try_from(timeout_ms) {
+            self.lock_timeout = Some(Duration::from_millis(ms));
+        }
+    }
+}
+
+/// The connection of a session, made when there is none that lives.
+async fn connected(
+    cluster: &Cluster,
+    broker: i32,
+    connection: Option<Connection>,
+) -> Result<Connection, ClientError> {
+    match connection.filter(|connection| !connection.is_closed()) {
+        Some(connection) => Ok(connection),
+        None => {
+            let address = cluster.metadata().brokers.get(&broker).map(BrokerAddress::address);
+            cluster.dedicated(&address.ok_or(BrokerUnknown { id: broker })?).await
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! A share session with one broker, as both sides keep it: the epoch of the next request, and the partitions that the broker
+//! knows. Pure.
+//!
+//! A request with epoch 0 opens a session and names all partitions. Later ones name partitions that are new, gone, or have
+//! acknowledgements. An acknowledgement needs the session whose fetch has delivered the records; when that ends, the broker
+//! delivers them again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use thalweg_wire::Uuid;
+use thalweg_wire::request::share_acknowledge_request::{
+    AcknowledgePartition, AcknowledgeTopic, AcknowledgementBatch,
+};
+use thalweg_wire::request::share_fetch_request::{self, FetchPartition, FetchTopic, ForgottenTopic};
+
+use super::ranges::Ranges;
+
+/// A partition by the id of its topic.
+pub(super) type Place = (Uuid, i32);
+
+/// Acknowledgement types by offset.
+pub(super) type Acknowledgements = BTreeMap<Place, Ranges<i8>>;
+
+/// The epoch of the request that opens a session.
+pub(super) const OPENS: i32 = 0;
+/// The epoch of the request that ends a session.
+pub(super) const ENDS: i32 = -1;
+
+/// A session.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    pub(super) epoch: i32,
+    known: BTreeSet<Place>,
+}
+
+impl Session {
+    /// Whether the broker has it.
+    pub(super) fn is_open(&self) -> bool {
+        self.epoch != OPENS
+    }
+
+    /// The partitions that a fetch names: with their acknowledgements, which an opening request cannot have.
+    pub(super) fn fetched(
+        &self,
+        wanted: &BTreeSet<Place>,
+        acknowledged: &Acknowledgements,
+    ) -> Vec<FetchTopic> {
+        let new = wanted.iter().filter(|place| !self.known.contains(place));
+        let named: BTreeSet<Place> = new.chain(acknowledged.keys()).copied().collect();
+        let mut topics: Vec<FetchTopic> = Vec::new();
+        for (topic_id, partition_index) in named {
+            if topics.last().is_none_or(|last| last.topic_id != topic_id) {
+                topics.push(FetchTopic { topic_id, partitions: Vec::new() });
+            }
+            let batches = acknowledged.get(&(topic_id, partition_index)).map(|ranges| {
+                let batch = |(first_offset, last_offset, kind)| share_fetch_request::AcknowledgementBatch {
+                    first_offset,
+                    last_offset,
+                    acknowledge_types: vec![kind],
+                };
+                ranges.iter().map(batch).collect()
+            });
+            topics.last_mut().expect("it was just added").partitions.push(FetchPartition {
+                partition_index,
+                acknowledgement_batches: batches.unwrap_or_default(),
+                ..FetchPartition::default()
+            });
+        }
+        topics
+    }
+
+    /// The partitions that the session has and that are not wanted any more.
+    pub(super) fn forgotten(&self, wanted: &BTreeSet<Place>) -> Vec<ForgottenTopic> {
+        let mut topics: Vec<ForgottenTopic> = Vec::new();
+        for &(topic_id, partition) in self.known.difference(wanted) {
+            match topics.last_mut().filter(|last| last.topic_id == topic_id) {
+                Some(topic) => topic.partitions.push(partition),
+                None => topics.push(ForgottenTopic { topic_id, partitions: vec![partition] }),
+            }
+        }
+        topics
+    }
+
+    /// The broker has answered a fetch of these partitions.
+    pub(super) fn fetch_answered(&mut self, wanted: BTreeSet<Place>) {
+        self.known = wanted;
+        self.answered();
+    }
+
+    /// The broker has answered a request.
+    pub(super) fn answered(&mut self) {
+        self.epoch = self.epoch.checked_add(1).unwrap_or(1);
+    }
+}
+
+/// Acknowledgements as a request of their own names them.
+pub(super) fn named(acknowledged: &Acknowledgements) -> Vec<AcknowledgeTopic> {
+    let mut topics: Vec<AcknowledgeTopic> = Vec::new();
+    for (&(topic_id, partition_index), ranges) in acknowledged {
+        if topics.last().is_none_or(|last| last.topic_id != topic_id) {
+            topics.push(AcknowledgeTopic { topic_id, partitions: Vec::new() });
+        }
+        let batches = ranges.iter().map(|(first_offset, last_offset, kind)| AcknowledgementBatch {
+            first_offset,
+            last_offset,
+            acknowledge_types: vec![kind],
+        });
+        topics
+            .last_mut()
+            .expect("it was just added")
+            .partitions
+            .push(AcknowledgePartition { partition_index, acknowledgement_batches: batches.collect() });
+    }
+    topics
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(partitions: &[i32]) -> BTreeSet<Place> {
+        partitions.iter().map(|&partition| (Uuid(1), partition)).collect()
+    }
+
+    #[test]
+    fn a_fetch_names_what_is_new_gone_or_acknowledged() {
+        let mut session = Session::default();
+        let named =
+            |session: &Session, wanted: &[i32], acknowledged: &Acknowledgements| -> Vec<(i32, usize)> {
+                let topics = session.fetched(&places(wanted), acknowledged).into_iter();
+                let partitions = topics.flat_map(|topic| topic.partitions);
+                partitions.map(|one| (one.partition_index, one.acknowledgement_batches.len())).collect()
+            };
+        let none = Acknowledgements::new();
+        assert_eq!(named(&session, &[0, 1], &none), [(0, 0), (1, 0)]);
+        session.fetch_answered(places(&[0, 1]));
+        assert_eq!((session.epoch, named(&session, &[0, 1], &none).len()), (1, 0));
+        let mut ranges = Ranges::default();
+        ranges.insert(0, 4, 1);
+        ranges.insert(5, 5, 2);
+        let acknowledged = Acknowledgements::from([((Uuid(1), 1), ranges)]);
+        assert_eq!(named(&session, &[0, 2], &acknowledged), [(1, 2), (2, 0)]);
+        assert_eq!(session.forgotten(&places(&[0, 2]))[0].partitions, [1]);
+        session.answered();
+        assert_eq!((session.epoch, super::named(&acknowledged)[0].partitions.len()), (2, 1));
+        session.epoch = i32::MAX;
+        session.answered();
+        assert_eq!(session.epoch, 1, "0 would open another");
+    }
+}

@@ -1,0 +1,342 @@
+//! A share consumer beside a scripted broker: its sessions, what it acknowledges by itself, and what it makes of refusals.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use thalweg_client::{
+    Acknowledge, AcknowledgementMode, ByteStream, CloseReason, Cluster, ConnectionOptions, Connector,
+    FrameReader, ShareChunk, ShareConfig, ShareConsumer, SharePolled,
+};
+use thalweg_record::{BatchBuilder, BatchOptions, ControlRecordType, DecompressBuffer, Offset};
+use thalweg_wire::request::api_versions_response::ApiVersion;
+use thalweg_wire::request::find_coordinator_response::Coordinator as Found;
+use thalweg_wire::request::share_fetch_response::{
+    AcquiredRecords, PartitionData, ShareFetchableTopicResponse,
+};
+use thalweg_wire::request::share_group_heartbeat_response::{Assignment, TopicPartitions};
+use thalweg_wire::request::*;
+use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, Records, frame};
+use tokio::io::{AsyncWriteExt, DuplexStream};
+
+use crate::fake::{TOPIC, TOPIC_ID};
+use crate::groups::{GROUP, encode, metadata};
+
+const SERVED: [ApiKey; 6] = [
+    ApiKey::ApiVersions,
+    ApiKey::Metadata,
+    ApiKey::FindCoordinator,
+    ApiKey::ShareGroupHeartbeat,
+    ApiKey::ShareFetch,
+    ApiKey::ShareAcknowledge,
+];
+
+/// What a request said: its epoch, the partitions that it named, and the acknowledgements of partition 0.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Said {
+    api: ApiKey,
+    epoch: i32,
+    partitions: Vec<i32>,
+    acknowledged: Vec<(i64, i64, i8)>,
+}
+
+/// A broker that leads and coordinates.
+#[derive(Clone, Default)]
+struct Broker {
+    /// The answers to the next fetches; then there is nothing.
+    fetches: Arc<Mutex<VecDeque<ShareFetchResponse>>>,
+    said: Arc<Mutex<Vec<Said>>>,
+    beats: Arc<Mutex<Vec<ShareGroupHeartbeatRequest>>>,
+    /// The error of the next heartbeat.
+    beat_error: Arc<Mutex<Option<ErrorCode>>>,
+}
+
+impl Broker {
+    fn next(&self, answer: ShareFetchResponse) {
+        self.fetches.lock().expect("no panic").push_back(answer);
+    }
+
+    fn said(&self) -> Vec<Said> {
+        self.said.lock().expect("no panic").clone()
+    }
+
+    fn connector(&self) -> Connector {
+        let broker = self.clone();
+        Connector::new(move |_: String| {
+            let broker = broker.clone();
+            async move {
+                let (ours, theirs) = tokio::io::duplex(1 << 10);
+                tokio::spawn(broker.serve(theirs));
+                Ok(Box::new(ours) as Box<dyn ByteStream>)
+            }
+        })
+    }
+
+    async fn serve(self, stream: DuplexStream) -> Result<(), CloseReason> {
+        let (reader, mut writer) = tokio::io::split(stream);
+        let mut frames = FrameReader::new(reader, 1 << 20);
+        loop {
+            let request = frames.next().await?;
+            let prefix = frame::peek_request(&request).expect("a request");
+            let key = ApiKey::from_i16(prefix.api_key).expect("a known API");
+            if key == ApiKey::ShareFetch && self.fetches.lock().expect("no panic").is_empty() {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+            let answer = self.answer(key, prefix.api_version, prefix.correlation_id, request);
+            writer.write_all(&answer).await?;
+        }
+    }
+
+    fn answer(&self, key: ApiKey, version: i16, id: i32, request: Bytes) -> Bytes {
+        let mut d = Decoder::new(request);
+        frame::decode_request_header(&mut d, key, version).expect("a header");
+        match key {
+            ApiKey::ApiVersions => {
+                let api_keys = SERVED.map(|key| {
+                    let (min_version, max_version) = key.versions();
+                    ApiVersion { api_key: key as i16, min_version, max_version }
+                });
+                let response = ApiVersionsResponse { api_keys: api_keys.to_vec(), ..Default::default() };
+                encode(&response, key, version, id)
+            }
+            ApiKey::Metadata => encode(&metadata(version), key, version, id),
+            ApiKey::FindCoordinator => {
+                let found = Found {
+                    key: GROUP.to_owned(),
+                    node_id: 1,
+                    host: "node".to_owned(),
+                    port: 1,
+                    ..Default::default()
+                };
+                let response = FindCoordinatorResponse { coordinators: vec![found], ..Default::default() };
+                encode(&response, key, version, id)
+            }
+            ApiKey::ShareGroupHeartbeat => {
+                let request = ShareGroupHeartbeatRequest::decode(&mut d, version).expect("a request");
+                self.beats.lock().expect("no panic").push(request);
+                let topic = TopicPartitions { topic_id: TOPIC_ID, partitions: vec![0, 1] };
+                let error = self.beat_error.lock().expect("no panic").take();
+                let response = ShareGroupHeartbeatResponse {
+                    error_code: error.map_or(0, ErrorCode::code),
+                    member_epoch: 1,
+                    heartbeat_interval_ms: 1000,
+                    assignment: Some(Assignment { topic_partitions: vec![topic] }),
+                    ..Default::default()
+                };
+                encode(&response, key, version, id)
+            }
+            ApiKey::ShareFetch => {
+                let request = ShareFetchRequest::decode(&mut d, version).expect("a request");
+                let partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
+                let of_first = partitions.clone().filter(|partition| partition.partition_index == 0);
+                let batches = of_first.flat_map(|partition| &partition.acknowledgement_batches);
+                self.said.lock().expect("no panic").push(Said {
+                    api: key,
+                    epoch: request.share_session_epoch,
+                    partitions: partitions.map(|partition| partition.partition_index).collect(),
+                    acknowledged: batches
+                        .map(|batch| (batch.first_offset, batch.last_offset, batch.acknowledge_types[0]))
+                        .collect(),
+                });
+                let scripted = self.fetches.lock().expect("no panic").pop_front();
+                encode(&scripted.unwrap_or_default(), key, version, id)
+            }
+            ApiKey::ShareAcknowledge => {
+                let request = ShareAcknowledgeRequest::decode(&mut d, version).expect("a request");
+                let partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
+                let batches = partitions.clone().flat_map(|partition| &partition.acknowledgement_batches);
+                self.said.lock().expect("no panic").push(Said {
+                    api: key,
+                    epoch: request.share_session_epoch,
+                    partitions: partitions.map(|partition| partition.partition_index).collect(),
+                    acknowledged: batches
+                        .map(|batch| (batch.first_offset, batch.last_offset, batch.acknowledge_types[0]))
+                        .collect(),
+                });
+                encode(&ShareAcknowledgeResponse::default(), key, version, id)
+            }
+            other => panic!("{other:?} is not expected"),
+        }
+    }
+
+    async fn consumer(&self, acknowledgement_mode: AcknowledgementMode) -> ShareConsumer {
+        let bootstrap = ["node:1".to_owned()];
+        let options = ConnectionOptions::default();
+        let cluster = Cluster::connect_by(self.connector(), &bootstrap, &options);
+        let config = ShareConfig { acknowledgement_mode, ..ShareConfig::new(GROUP) };
+        let mut consumer = ShareConsumer::new(cluster.await.expect("connected"), config);
+        consumer.subscribe(vec![TOPIC.to_owned()]);
+        consumer
+    }
+}
+
+/// Records 0 to 2, a marker at 3, and record 4, of which these are acquired.
+fn records(first: i64, last: i64, delivery_count: i16) -> ShareFetchResponse {
+    let batch = |base, count, marker| {
+        let mut builder = BatchBuilder::new(BatchOptions {
+            base_offset: Offset(base),
+            control: marker,
+            transactional: marker,
+            ..BatchOptions::default()
+        });
+        for _ in 0..count {
+            builder.append(1, None, Some(b"v"), &[]).expect("it fits");
+        }
+        if marker {
+            builder.append_control(1, ControlRecordType::Commit, &[0; 6]).expect("it fits");
+        }
+        builder.finish().to_vec()
+    };
+    let bytes = [batch(0, 3, false), batch(3, 0, true), batch(4, 1, false)].concat();
+    answer(PartitionData {
+        records: Some(Records::Inline(bytes.into())),
+        acquired_records: vec![AcquiredRecords { first_offset: first, last_offset: last, delivery_count }],
+        ..PartitionData::default()
+    })
+}
+
+fn answer(partition: PartitionData) -> ShareFetchResponse {
+    let topic = ShareFetchableTopicResponse { topic_id: TOPIC_ID, partitions: vec![partition] };
+    ShareFetchResponse {
+        acquisition_lock_timeout_ms: 30_000,
+        responses: vec![topic],
+        ..ShareFetchResponse::default()
+    }
+}
+
+fn refused(error: ErrorCode) -> ShareFetchResponse {
+    ShareFetchResponse { error_code: error.code(), ..ShareFetchResponse::default() }
+}
+
+async fn chunk(consumer: &mut ShareConsumer) -> ShareChunk {
+    for _ in 0..20 {
+        match consumer.poll(Duration::from_secs(1)).await.expect("a poll") {
+            SharePolled::Chunk(chunk) => return chunk,
+            SharePolled::NotAcknowledged(at, error) => panic!("{at}: {error}"),
+            SharePolled::Nothing => {}
+        }
+    }
+    panic!("no records");
+}
+
+async fn idle(consumer: &mut ShareConsumer) {
+    let polled = consumer.poll(Duration::from_secs(2)).await.expect("a poll");
+    assert!(matches!(polled, SharePolled::Nothing), "{polled:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn returned_records_are_accepted_by_the_next_poll_and_markers_are_gaps() {
+    let broker = Broker::default();
+    broker.next(records(1, 4, 1));
+    let mut consumer = broker.consumer(AcknowledgementMode::Implicit).await;
+    let chunk = chunk(&mut consumer).await;
+    let mut offsets = Vec::new();
+    let each = |record: &thalweg_record::Record<'_>, count| {
+        offsets.push((record.offset.0, count));
+        ControlFlow::Continue(())
+    };
+    chunk.for_each(&mut DecompressBuffer::default(), each).expect("readable");
+    assert_eq!(offsets, [(1, 1), (2, 1), (4, 1)]);
+    assert_eq!(consumer.acquisition_lock_timeout(), Some(Duration::from_secs(30)));
+    idle(&mut consumer).await;
+    let said = broker.said();
+    let fetch = |epoch, partitions: &[i32], acknowledged: &[(i64, i64, i8)]| Said {
+        api: ApiKey::ShareFetch,
+        epoch,
+        partitions: partitions.to_vec(),
+        acknowledged: acknowledged.to_vec(),
+    };
+    assert_eq!(said[0], fetch(0, &[0, 1], &[]), "the first names all partitions");
+    assert_eq!(said[1], fetch(1, &[0], &[(1, 2, 1), (3, 3, 0), (4, 4, 1)]));
+    assert_eq!(said[2], fetch(2, &[], &[]), "later ones name what is new");
+    consumer.close().await.expect("left");
+    let last = broker.said().pop().expect("a request");
+    assert_eq!((last.api, last.epoch), (ApiKey::ShareAcknowledge, -1), "the session ends");
+    assert_eq!(broker.beats.lock().expect("no panic").last().expect("a heartbeat").member_epoch, -1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_waits_for_its_answer() {
+    let broker = Broker::default();
+    broker.next(records(0, 2, 3));
+    let mut consumer = broker.consumer(AcknowledgementMode::Explicit).await;
+    let chunk = chunk(&mut consumer).await;
+    consumer.acknowledge(&chunk, Offset(0), Offset(0), Acknowledge::Accept).expect("acquired");
+    consumer.acknowledge(&chunk, Offset(1), Offset(1), Acknowledge::Renew).expect("acquired");
+    consumer.acknowledge(&chunk, Offset(2), Offset(2), Acknowledge::Reject).expect("acquired");
+    let outcomes = consumer.commit().await.expect("answers");
+    assert_eq!(outcomes.len(), 1);
+    assert!(outcomes.values().all(Result::is_ok), "{outcomes:?}");
+    let said = broker.said().pop().expect("a request");
+    assert_eq!(said.acknowledged, [(0, 0, 1), (1, 1, 4), (2, 2, 3)]);
+    assert_eq!((said.api, said.epoch), (ApiKey::ShareAcknowledge, 1));
+    // The renewed one is held; the others are done with.
+    consumer.acknowledge(&chunk, Offset(0), Offset(1), Acknowledge::Accept).expect_err("0 is accepted");
+    consumer.acknowledge_chunk(&chunk, Acknowledge::Release).expect("the session lives");
+    consumer.close().await.expect("left");
+    let said = broker.said();
+    let released = said.iter().filter(|said| said.acknowledged == [(1, 1, 2)]).count();
+    assert_eq!(released, 1, "{said:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_gone_is_opened_again_without_its_records() {
+    let broker = Broker::default();
+    broker.next(records(0, 4, 1));
+    broker.next(refused(ErrorCode::ShareSessionNotFound));
+    broker.next(records(0, 2, 2));
+    let mut consumer = broker.consumer(AcknowledgementMode::Explicit).await;
+    let first = chunk(&mut consumer).await;
+    consumer.acknowledge(&first, Offset(0), Offset(0), Acknowledge::Accept).expect("acquired");
+    let polled = consumer.poll(Duration::from_secs(5)).await.expect("a poll");
+    let SharePolled::NotAcknowledged(at, error) = polled else { panic!("{polled:?}") };
+    assert_eq!((&*at.topic, error.error_code()), (TOPIC, Some(ErrorCode::ShareSessionNotFound)));
+    let again = chunk(&mut consumer).await;
+    assert_eq!(again.acquired[0].delivery_count, 2);
+    consumer.acknowledge(&first, Offset(1), Offset(1), Acknowledge::Accept).expect_err("it is over");
+    consumer.acknowledge_chunk(&again, Acknowledge::Accept).expect("acquired");
+    idle(&mut consumer).await;
+    let epochs: Vec<i32> = broker.said().iter().map(|said| said.epoch).collect();
+    assert_eq!(epochs[..4], [0, 1, 0, 1], "{epochs:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_acknowledgement_is_reported() {
+    let broker = Broker::default();
+    broker.next(records(0, 2, 1));
+    broker.next(answer(PartitionData {
+        acknowledge_error_code: ErrorCode::InvalidRecordState.code(),
+        ..PartitionData::default()
+    }));
+    let mut consumer = broker.consumer(AcknowledgementMode::Implicit).await;
+    chunk(&mut consumer).await;
+    let polled = consumer.poll(Duration::from_secs(5)).await.expect("a poll");
+    let SharePolled::NotAcknowledged(_, error) = polled else { panic!("{polled:?}") };
+    assert_eq!(error.error_code(), Some(ErrorCode::InvalidRecordState));
+    idle(&mut consumer).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fenced_member_joins_again() {
+    let broker = Broker::default();
+    let mut consumer = broker.consumer(AcknowledgementMode::Implicit).await;
+    idle(&mut consumer).await;
+    *broker.beat_error.lock().expect("no panic") = Some(ErrorCode::FencedMemberEpoch);
+    for _ in 0..3 {
+        idle(&mut consumer).await;
+    }
+    let beats = broker.beats.lock().expect("no panic").clone();
+    let joins: Vec<_> = beats.iter().filter(|beat| beat.member_epoch == 0).collect();
+    assert_eq!(joins.len(), 2, "{beats:?}");
+    assert_eq!(joins[0].member_id, joins[1].member_id);
+    assert_eq!(joins[1].subscribed_topic_names, Some(vec![TOPIC.to_owned()]));
+    *broker.beat_error.lock().expect("no panic") = Some(ErrorCode::UnsupportedVersion);
+    let error = loop {
+        if let Err(error) = consumer.poll(Duration::from_secs(1)).await {
+            break error;
+        }
+    };
+    assert!(error.to_string().contains("share.version=1"), "{error}");
+}
