@@ -3,6 +3,7 @@
 mod decoding;
 mod output;
 mod places;
+mod share;
 mod template;
 
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use clap::Args;
 use thalweg_browse::{Candidate, Filter, Outcome, Registry, Scratch, TextTest};
 use thalweg_client::{Chunk, Consumer, ConsumerConfig, Polled, TopicPartition};
-use thalweg_record::{DecompressBuffer, Offset};
+use thalweg_record::{BatchHeader, DecompressBuffer, Offset, Record};
 use tokio::time::Instant;
 
 use super::connect::{Connect, WAITS, warn_about_rest};
@@ -43,6 +44,7 @@ Examples:
   thalweg consume orders --from-time 2026-01-31T12:00:00Z --json
   thalweg consume '^orders-.*' --from-beginning --until-end --filter 'payload.amount > 1000'
   thalweg consume orders --from-beginning --schema-registry http://localhost:8081
+  thalweg consume jobs --share --group workers --max-messages 1
   thalweg consume orders -f '%T %t-%p@%o %k: %s %h\\n'
 
 Expressions of --filter are those of streams (docs/streams.md): payload, text, raw, key, headers, time, time_ms; sequence is
@@ -80,6 +82,24 @@ pub struct Consume {
     /// Read as a member of this group, and commit offsets.
     #[arg(long, short = 'g', value_name = "ID")]
     group: Option<String>,
+    /// How the group assigns its partitions: by one of its members (classic), or by the broker (consumer, since Kafka 4.0)
+    /// [default: group.protocol of the settings, or classic].
+    #[arg(long, value_name = "PROTOCOL", requires = "group", value_parser = ["classic", "consumer"])]
+    group_protocol: Option<String>,
+    /// Read as a member of the share group that --group names: each record goes to one member at a time, which acknowledges it.
+    #[arg(
+        long,
+        requires = "group",
+        conflicts_with_all = [
+            "from_beginning", "offset", "from_time", "partition", "group_protocol", "until_end", "read_committed", "filter",
+            "grep", "key", "control_records"
+        ]
+    )]
+    share: bool,
+    /// With --share: accept printed records, release them to be delivered again, or reject them for good
+    /// [default: accept].
+    #[arg(long, value_name = "ACK", requires = "share", value_parser = ["accept", "release", "reject"])]
+    ack: Option<String>,
     /// Print only records for which this expression is true.
     #[arg(long, value_name = "EXPRESSION")]
     filter: Option<String>,
@@ -126,10 +146,14 @@ struct Tested {
 
 /// The work on fetched records.
 struct Printing<'a> {
+    buffer: DecompressBuffer,
+    printer: Printer<'a>,
+}
+
+struct Printer<'a> {
     template: Option<Template>,
     filter: Filter,
     decoding: Option<Decoding>,
-    buffer: DecompressBuffer,
     scratch: Scratch,
     tested: Tested,
     out: BufWriter<std::io::StdoutLock<'a>>,
@@ -138,18 +162,21 @@ struct Printing<'a> {
 impl Consume {
     /// Prints records until the end.
     pub async fn run(&self) -> anyhow::Result<()> {
-        let mut printing = Printing {
+        let printer = Printer {
             template: self.output.template()?,
             filter: self.filter()?,
             decoding: None,
-            buffer: DecompressBuffer::default(),
             scratch: Scratch::default(),
             tested: Tested::default(),
             out: BufWriter::with_capacity(64 << 10, std::io::stdout().lock()),
         };
+        let mut printing = Printing { buffer: DecompressBuffer::default(), printer };
+        if self.share {
+            return self.run_share(printing).await;
+        }
         let start = self.start()?;
         let (mut consumer, registry) = self.consumer().await?;
-        printing.decoding = registry.map(Decoding::new);
+        printing.printer.decoding = registry.map(Decoding::new);
         let mut rest = Rest { records: self.max_messages.unwrap_or(u64::MAX), ends: None };
         let read = async {
             if self.is_member() {
@@ -163,7 +190,7 @@ impl Consume {
             printed = read => printed,
             signal = tokio::signal::ctrl_c() => signal.map_err(anyhow::Error::from),
         };
-        printing.report();
+        printing.printer.report();
         // A group's other members should not wait for the session of this one to end.
         let closed = tokio::time::timeout(CLOSE_MAX, self.close(consumer)).await;
         printed?;
@@ -205,6 +232,9 @@ impl Consume {
         if let Some(group) = &self.group {
             properties.set("group.id", group);
         }
+        if let Some(protocol) = &self.group_protocol {
+            properties.set("group.protocol", protocol);
+        }
         properties.set_default("auto.offset.reset", if self.from_beginning { "earliest" } else { "latest" });
         properties.set_default("allow.auto.create.topics", "false");
         if self.read_committed {
@@ -234,11 +264,18 @@ impl Consume {
             let wait = timeout.map_or(POLL, |timeout| timeout.min(POLL));
             match consumer.poll(wait).await? {
                 Polled::Chunk(chunk) => {
-                    if let Some(decoding) = &printing.decoding {
-                        decoding.prepare(&chunk, &mut printing.buffer).await?;
+                    if let Some(decoding) = &printing.printer.decoding {
+                        let buffer = &mut printing.buffer;
+                        let walk = |visit: &mut dyn FnMut(&Record<'_>)| {
+                            chunk.for_each(buffer, |record| {
+                                visit(record);
+                                ControlFlow::Continue(())
+                            })
+                        };
+                        decoding.prepare(walk).await?;
                     }
                     let printed = self.print_chunk(&chunk, rest, printing);
-                    let printed = printed.and_then(|next| Ok(printing.out.flush().map(|()| next)?));
+                    let printed = printed.and_then(|next| Ok(printing.printer.out.flush().map(|()| next)?));
                     // Returned records would be committed, but only printed ones count as read.
                     let next = printed.as_ref().map_or(Some(chunk.start), |next| *next);
                     if let Some(next) = next.filter(|_| self.group.is_some()) {
@@ -273,33 +310,15 @@ impl Consume {
     ) -> anyhow::Result<Option<Offset>> {
         let end = rest.ends.as_ref().and_then(|ends| ends.get(&chunk.at)).copied();
         let (mut written, mut unprinted) = (Ok(()), None);
-        let Printing { template, filter, decoding, buffer, scratch, tested, out } = printing;
+        let Printing { buffer, printer } = printing;
         chunk.walk(buffer, self.output.control_records(), |header, record| {
             if rest.records == 0 || end.is_some_and(|end| record.offset >= end) {
                 unprinted = Some(record.offset);
                 return ControlFlow::Break(());
             }
-            let decoded = match decoding {
-                Some(decoding) if !header.attributes.is_control() => Some(decoding.decode(record)),
-                _ => None,
-            };
-            let record = decoded.as_ref().unwrap_or(record);
-            if !header.attributes.is_control() && !filter.is_empty() {
-                let candidate = Candidate::of(record);
-                match filter.test(&candidate, scratch) {
-                    Outcome::Match => {}
-                    Outcome::NoMatch => return ControlFlow::Continue(()),
-                    Outcome::NoValue => {
-                        tested.without_value += 1;
-                        if tested.reason.is_none() {
-                            tested.reason = filter.reason(&candidate, scratch);
-                        }
-                        return ControlFlow::Continue(());
-                    }
-                }
-            }
-            rest.records -= 1;
-            written = self.output.print(out, template.as_ref(), &chunk.at, header, record);
+            written = printer.print(&self.output, &chunk.at, (header, record), None).map(|printed| {
+                rest.records -= u64::from(printed);
+            });
             if written.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
         written?;
@@ -307,7 +326,40 @@ impl Consume {
     }
 }
 
-impl Printing<'_> {
+impl Printer<'_> {
+    /// Prints a record, unless the filter hides it. Returns whether it did.
+    fn print(
+        &mut self,
+        output: &Output,
+        at: &TopicPartition,
+        (header, record): (&BatchHeader, &Record<'_>),
+        delivery_count: Option<i16>,
+    ) -> std::io::Result<bool> {
+        let is_control = header.attributes.is_control();
+        let Printer { template, filter, decoding, scratch, tested, out } = self;
+        let decoded = match decoding {
+            Some(decoding) if !is_control => Some(decoding.decode(record)),
+            _ => None,
+        };
+        let record = decoded.as_ref().unwrap_or(record);
+        if !is_control && !filter.is_empty() {
+            let candidate = Candidate::of(record);
+            match filter.test(&candidate, scratch) {
+                Outcome::Match => {}
+                Outcome::NoMatch => return Ok(false),
+                Outcome::NoValue => {
+                    tested.without_value += 1;
+                    if tested.reason.is_none() {
+                        tested.reason = filter.reason(&candidate, scratch);
+                    }
+                    return Ok(false);
+                }
+            }
+        }
+        output.print(out, template.as_ref(), at, header, record, delivery_count)?;
+        Ok(true)
+    }
+
     /// Says that records could not be tested.
     fn report(&self) {
         if let Some(decoding) = &self.decoding {

@@ -144,6 +144,7 @@ fn groups() {
     let broker = Broker::start();
     a_group_is_reset_only_when_that_is_said(&broker.address);
     an_active_group_is_not_reset(&broker.address);
+    a_consumer_group_has_epochs_and_targets(&broker.address);
 }
 
 pub fn a_group_is_reset_only_when_that_is_said(at: &str) {
@@ -195,6 +196,54 @@ pub fn an_active_group_is_not_reset(at: &str) {
     fails(at, reset, 1, "while the group is inactive: a is Stable with 1 members");
     let removed = says(at, "group remove-members a --all");
     assert!(removed.starts_with("Removed ") && removed.ends_with(" from group a.\n"), "{removed}");
+}
+
+pub fn a_consumer_group_has_epochs_and_targets(at: &str) {
+    says(at, "topic create assigned --partitions 2");
+    produce(at, "assigned --partition 0", 1);
+    let mut command = thalweg("consume assigned --group modern --group-protocol consumer --from-beginning");
+    let mut member = Running::start(command.env("THALWEG_BOOTSTRAP_SERVER", at));
+    assert_eq!(member.lines().next().as_deref(), Some("0"));
+    let described = document(at, "group describe modern");
+    let group = &described[0];
+    assert_eq!((&group["type"], &group["state"]), (&json!("consumer"), &json!("Stable")), "{group}");
+    let member_of = &group["members"][0];
+    assert_eq!(member_of["partitions"], json!(["assigned-0", "assigned-1"]), "{group}");
+    assert_eq!(member_of["target_partitions"], member_of["partitions"], "{group}");
+    assert_eq!(member_of["epoch"], group["group_epoch"], "{group}");
+    let members = says(at, "group describe modern --members");
+    assert!(members.contains("EPOCH") && members.contains("assigned-0,assigned-1"), "{members}");
+    let state = says(at, "group describe modern --state");
+    assert!(state.contains("consumer") && state.contains("uniform") && state.contains(at), "{state}");
+    let listed = document(at, "group list --type consumer --in-state stable");
+    assert!(rows(&listed).iter().any(|group| group["group"] == "modern"), "{listed}");
+    fails(at, "group reset modern --topic assigned --to-earliest --execute", 1, "Stable with 1 members");
+}
+
+pub fn a_share_group_is_consumed_reset_and_deleted(at: &str) {
+    says(at, "topic create jobs --partitions 1");
+    produce(at, "jobs", 5);
+    says(at, "config set group:workers share.auto.offset.reset=earliest");
+    let consume = |options: &str| says(at, &format!("consume jobs --share --group workers {options}"));
+    assert_eq!(consume("--max-messages 2 --print-offset --print-delivery").lines().count(), 2);
+    assert_eq!(consume("--max-messages 3 --ack release"), "2\n3\n4\n");
+    assert_eq!(consume("--max-messages 1 --ack reject"), "2\n");
+    let last: Value = serde_json::from_str(&consume("--max-messages 1 --json")).expect("JSON");
+    assert_eq!((&last["value"], last["delivery_count"].as_i64() > Some(1)), (&json!("3"), true), "{last}");
+    assert_eq!(consume("--max-messages 1"), "4\n");
+    assert_eq!(consume("--timeout-ms 3000"), "");
+    let described = document(at, "group describe workers");
+    assert_eq!(described[0]["type"], "share", "{described}");
+    assert_eq!(column(&described[0]["partitions"], "lag"), [0], "{described}");
+    says(at, "group reset workers --topic jobs --to-earliest --execute");
+    assert_eq!(consume("--max-messages 1"), "0\n");
+    let listed = document(at, "group list --type share");
+    assert!(rows(&listed).iter().any(|group| group["group"] == "workers"), "{listed}");
+    says(at, "group delete-offsets workers --topic jobs");
+    says(at, "group delete workers");
+    fails(at, "consume ^jobs.* --share --group workers", 2, "is a regular expression");
+    fails(at, "consume jobs --share", 2, "--group");
+    fails(at, "consume jobs --share --group workers --from-beginning", 2, "--share");
 }
 
 #[test]

@@ -44,7 +44,9 @@ impl Kafka {
              controller.listener.names=CONTROLLER\nlog.dirs={}\nauto.create.topics.enable=false\n\
              offsets.topic.replication.factor=1\noffsets.topic.num.partitions=3\n\
              group.initial.rebalance.delay.ms=0\ntransaction.state.log.replication.factor=1\n\
-             transaction.state.log.min.isr=1\ntransaction.state.log.num.partitions=3\n",
+             transaction.state.log.min.isr=1\ntransaction.state.log.num.partitions=3\n\
+             share.coordinator.state.topic.replication.factor=1\nshare.coordinator.state.topic.min.isr=1\n\
+             share.coordinator.state.topic.num.partitions=3\n",
             dir.path().join("data").display()
         );
         std::fs::write(&properties, text).expect("written");
@@ -78,6 +80,8 @@ fn commands_administer_apache_kafka() {
     commands::records_are_trimmed_only_when_that_is_said(at);
     commands::a_group_is_reset_only_when_that_is_said(at);
     commands::an_active_group_is_not_reset(at);
+    commands::a_consumer_group_has_epochs_and_targets(at);
+    commands::a_share_group_is_consumed_reset_and_deleted(at);
     commands::transactions_are_listed_and_fenced(at);
     commands::loggers_have_levels(at);
     resets_are_those_of_kafkas_tool(&jars, at);

@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use thalweg_browse::{Decoded, Decoder, Registry};
-use thalweg_client::{Chunk, ChunkError};
-use thalweg_record::{DecompressBuffer, Record};
+use thalweg_client::ChunkError;
+use thalweg_record::Record;
 
 /// The decoder of a command, and what it could not decode.
 pub struct Decoding {
@@ -32,13 +31,15 @@ impl Decoding {
         }
     }
 
-    /// Fetches the schemas that a chunk's records name.
-    pub async fn prepare(&self, chunk: &Chunk, buffer: &mut DecompressBuffer) -> Result<(), ChunkError> {
+    /// Fetches the schemas that records name, which `walk` visits.
+    pub async fn prepare(
+        &self,
+        walk: impl FnOnce(&mut dyn FnMut(&Record<'_>)) -> Result<(), ChunkError>,
+    ) -> Result<(), ChunkError> {
         let mut ids = BTreeSet::new();
-        chunk.for_each(buffer, |record| {
+        walk(&mut |record| {
             let parts = [record.key, record.value].into_iter().flatten();
             ids.extend(parts.filter_map(Decoder::schema_id));
-            ControlFlow::Continue(())
         })?;
         for id in ids {
             self.registry.prepare(id).await;

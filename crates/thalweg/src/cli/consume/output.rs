@@ -25,6 +25,9 @@ pub struct Output {
     /// Print the offset, as Offset:17.
     #[arg(long)]
     print_offset: bool,
+    /// Print how often the record was delivered, as Delivery:1. Needs --share.
+    #[arg(long, requires = "share")]
+    print_delivery: bool,
     /// Print the headers, as name:value,name:value.
     #[arg(long)]
     print_headers: bool,
@@ -46,7 +49,7 @@ pub struct Output {
         long = "template",
         short = 'f',
         value_name = "FORMAT",
-        conflicts_with_all = ["print_key", "print_timestamp", "print_partition", "print_offset", "print_headers", "no_value"]
+        conflicts_with_all = ["print_key", "print_timestamp", "print_partition", "print_offset", "print_delivery", "print_headers", "no_value"]
     )]
     template: Option<String>,
     /// Print control records, too: the markers of transactions, with their kind as the value.
@@ -75,6 +78,7 @@ impl Output {
         at: &TopicPartition,
         header: &BatchHeader,
         record: &Record<'_>,
+        delivery_count: Option<i16>,
     ) -> std::io::Result<()> {
         let control = header.attributes.is_control().then(|| control_name(record));
         let shown = Record {
@@ -87,7 +91,11 @@ impl Output {
             return template.print(out, at, record);
         }
         if self.json {
-            return writeln!(out, "{}", as_json(at, header, record, control));
+            let mut json = as_json(at, header, record, control);
+            if let Some(count) = delivery_count {
+                json["delivery_count"] = count.into();
+            }
+            return writeln!(out, "{json}");
         }
         let mut parts: Vec<Vec<u8>> = Vec::new();
         if self.print_timestamp {
@@ -98,6 +106,9 @@ impl Output {
         }
         if self.print_offset {
             parts.push(format!("Offset:{}", record.offset).into_bytes());
+        }
+        if let Some(count) = delivery_count.filter(|_| self.print_delivery) {
+            parts.push(format!("Delivery:{count}").into_bytes());
         }
         let or_null = |bytes: Option<&[u8]>| bytes.unwrap_or(self.null_literal.as_bytes()).to_vec();
         if self.print_headers {

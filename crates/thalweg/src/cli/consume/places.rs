@@ -80,7 +80,8 @@ impl Consume {
                 consumer.seek_to(at, resolved(start, ends.get(at)));
             }
         }
-        if self.until_end {
+        // The broker may assign partitions one after the other, when other members have given them up.
+        if self.until_end && !(partitions.is_empty() && consumer.is_assigned_by_broker()) {
             let ends = ends.into_iter().map(|(at, end)| (at, end.offset));
             rest.ends.get_or_insert_default().extend(ends);
         }
@@ -126,7 +127,7 @@ impl Consume {
     }
 
     /// The topics' names; those of expressions are the ones that exist now.
-    async fn names(&self, cluster: &Cluster) -> anyhow::Result<Vec<String>> {
+    pub(super) async fn names(&self, cluster: &Cluster) -> anyhow::Result<Vec<String>> {
         let patterns = self.patterns()?;
         let mut names: Vec<String> =
             self.topics.iter().filter(|topic| !topic.starts_with('^')).cloned().collect();
