@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_record::{DecompressBuffer, Offset};
+use thalweg_watch as watch;
 use thalweg_wire::{ErrorCode, Uuid};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -178,7 +178,11 @@ impl ShareConsumer {
         topics.sort_unstable();
         topics.dedup();
         if !self.member.is_empty() {
-            self.wish.send_modify(|wish| wish.topics = topics);
+            self.wish.send_if_modified(|wish| {
+                let differs = wish.topics != topics;
+                wish.topics = topics;
+                differs
+            });
             self.refresh_at = Instant::now();
             return;
         }
@@ -300,7 +304,10 @@ impl ShareConsumer {
     pub async fn close(mut self) -> Result<Acknowledged, ClientError> {
         let committed = self.commit().await;
         self.end_sessions().await;
-        self.wish.send_modify(|wish| wish.leaves = true);
+        self.wish.send_if_modified(|wish| {
+            wish.leaves = true;
+            true
+        });
         let left = match self.member.join_next().await {
             Some(Ok(left)) => left,
             Some(Err(failure)) if failure.is_panic() => std::panic::resume_unwind(failure.into_panic()),

@@ -55,7 +55,7 @@ const LAW: &[(&str, &[&str])] = &[
         ],
     ),
     ("thalweg-browse", &["client", "record", "stream", "wire"]),
-    ("thalweg-client", &["hash", "ports", "record", "security", "wire"]),
+    ("thalweg-client", &["hash", "ports", "record", "security", "watch", "wire"]),
     ("thalweg-config", &["client", "log", "metadata", "record", "security"]),
     ("thalweg-console", &["browse", "client", "record", "security", "stream", "wire"]),
     ("thalweg-controller", &["config", "hash", "log", "metadata", "ports", "record", "security", "wire"]),

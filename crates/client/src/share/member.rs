@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_watch as watch;
 use thalweg_wire::request::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
 use thalweg_wire::{ErrorCode, Uuid};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::ShareConfig;
@@ -106,7 +106,7 @@ impl Member {
             match error.error_code() {
                 Some(ErrorCode::FencedMemberEpoch | ErrorCode::UnknownMemberId) => {
                     self.epoch = JOINS;
-                    self.assigned.send_modify(|assigned| assigned.places = Arc::default());
+                    self.assigned.send_replace(Assigned::default());
                     self.beat_at = Instant::now();
                 }
                 Some(ErrorCode::CoordinatorLoadInProgress) => self.retry(&error),

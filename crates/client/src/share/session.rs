@@ -63,7 +63,6 @@ impl Session {
             topics.last_mut().expect("it was just added").partitions.push(FetchPartition {
                 partition_index,
                 acknowledgement_batches: batches.unwrap_or_default(),
-                ..FetchPartition::default()
             });
         }
         topics

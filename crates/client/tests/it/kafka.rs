@@ -304,7 +304,10 @@ async fn until_shared(first: &mut Consumer, second: &mut Consumer) {
         let (one, other) = tokio::join!(first.poll(wait), second.poll(wait));
         for polled in [one, other] {
             let polled = polled.expect("a poll");
-            assert!(!matches!(polled, Polled::Chunk(_)), "what was read is committed before it changes hands");
+            assert!(
+                !matches!(polled, Polled::Chunk(_)),
+                "what was read is committed before it changes hands"
+            );
         }
     }
 }
