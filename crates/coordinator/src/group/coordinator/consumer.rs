@@ -60,7 +60,7 @@ impl GroupCoordinator {
         }
         if epoch == 0 {
             if request.rebalance_timeout_ms == -1 {
-                return invalid("RebalanceTimeoutMs is missing in a request to join");
+                return invalid("RebalanceTimeoutMs must be provided in first request.");
             }
             if request.topic_partitions.as_ref().is_none_or(|topics| !topics.is_empty()) {
                 return invalid("TopicPartitions is not empty in a request to join");

@@ -314,14 +314,16 @@ impl Shard {
     pub fn describe_consumer_groups(&mut self, ids: &[String], ticket: Ticket, now: Moment) {
         let (config, topics) = (&self.context.config.consumer, &*self.context.topics);
         let assignor = config.assignors.first().copied().unwrap_or(ServerAssignor::Uniform);
-        let describe = |id: &String| match self.group(id).and_then(Group::consumer) {
-            Some(group) => group.describe(assignor, topics),
-            None => DescribedGroup {
-                group_id: id.clone(),
-                error_code: ErrorCode::GroupIdNotFound.code(),
-                error_message: Some(format!("There is no consumer group {id}")),
-                ..DescribedGroup::default()
-            },
+        let not_found = |id: &String, what| DescribedGroup {
+            group_id: id.clone(),
+            error_code: ErrorCode::GroupIdNotFound.code(),
+            error_message: Some(format!("Group {id} {what}.")),
+            ..DescribedGroup::default()
+        };
+        let describe = |id: &String| match self.group(id) {
+            Some(Group::Consumer(group)) => group.describe(assignor, topics),
+            Some(_) => not_found(id, "is not a consumer group"),
+            None => not_found(id, "not found"),
         };
         let described = ids.iter().map(describe).collect();
         self.release_after_writes(vec![(ticket, Answer::ConsumerDescribe(described))], now);
