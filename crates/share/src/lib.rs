@@ -4,4 +4,4 @@
 
 mod state;
 
-pub use state::{DeliveryState, ShareKey, ShareState, StateBatch};
+pub use state::{DeliveryState, ShareKey, ShareState, StateBatch, StateSummary, StateUpdate};

@@ -25,6 +25,24 @@ pub enum DeliveryState {
     Archived,
 }
 
+impl DeliveryState {
+    /// As it is stored and sent.
+    pub fn code(self) -> i8 {
+        match self {
+            DeliveryState::Available => 0,
+            DeliveryState::Acknowledged => 2,
+            DeliveryState::Archived => 4,
+        }
+    }
+
+    /// The state with this code; none for one that is never persisted.
+    pub fn from_code(code: i8) -> Option<DeliveryState> {
+        [DeliveryState::Available, DeliveryState::Acknowledged, DeliveryState::Archived]
+            .into_iter()
+            .find(|state| state.code() == code)
+    }
+}
+
 /// A run of records with one state, both ends included. Kafka: `PersisterStateBatch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateBatch {
@@ -47,4 +65,32 @@ pub struct ShareState {
     pub start_offset: i64,
     /// The runs from there, in order, without overlaps.
     pub batches: Vec<StateBatch>,
+}
+
+/// A change of a share partition's state, by its leader. Kafka: `PartitionStateBatchData`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateUpdate {
+    /// The epoch of the state, as it was read. A newer one at the coordinator refuses the change.
+    pub state_epoch: i32,
+    /// The epoch of the partition's leader. A newer one at the coordinator refuses the change.
+    pub leader_epoch: i32,
+    /// The first offset that is still in flight; -1 to leave it as it is.
+    pub start_offset: i64,
+    /// How many records from there on are acknowledged or archived; -1 if it is not known.
+    pub delivery_complete_count: i32,
+    /// The runs whose state has changed. They take the place of earlier ones, if their delivery count or state is higher.
+    pub batches: Vec<StateBatch>,
+}
+
+/// What a share coordinator tells about a share partition without its runs. Kafka: `PartitionStateSummaryData`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateSummary {
+    /// The epoch of the state; 0 if the partition was never initialized.
+    pub state_epoch: i32,
+    /// The epoch of the leader that last read or wrote the state.
+    pub leader_epoch: i32,
+    /// The first offset that is still in flight; -1 before it is known.
+    pub start_offset: i64,
+    /// How many records from there on are acknowledged or archived; -1 if it is not known.
+    pub delivery_complete_count: i32,
 }

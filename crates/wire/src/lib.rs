@@ -2,8 +2,8 @@
 //! No I/O.
 //!
 //! - [`request`] holds every request and response that Kafka 4.3 serves, at each of its versions, [`metadata`] the
-//!   records of the metadata log, [`group`] and [`transaction`] those of the coordinators, [`data`] headers and
-//!   messages embedded in others. Each message is one struct with the fields of all its versions; a field that a
+//!   records of the metadata log, [`group`], [`share`] and [`transaction`] those of the coordinators, [`data`] headers
+//!   and messages embedded in others. Each message is one struct with the fields of all its versions; a field that a
 //!   version lacks has its default.
 //! - [`Decoder`] and [`Encoder`] are the primitives. [`frame`] puts a header and a message together.
 //! - [`Refuse`] makes the response to a request that is refused as a whole.
@@ -29,7 +29,7 @@ pub use encoder::{EncodeError, Encoder, Gap, TaggedFields};
 pub use generated::api_key::ApiKey;
 pub use generated::error_code::ErrorCode;
 pub use generated::metadata_record::MetadataRecord;
-pub use generated::{data, group, metadata, registry, request, transaction};
+pub use generated::{data, group, metadata, registry, request, share, transaction};
 pub use message::{Message, RegistryError, Request, decode_encode, encode_default};
 pub use metadata_value::{MetadataValueError, decode_metadata_value, encode_metadata_value};
 pub use records::Records;

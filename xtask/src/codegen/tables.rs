@@ -17,6 +17,7 @@ pub fn family(family: &str, schemas: &[Schema]) -> String {
         "data" => "Headers, and data embedded in other messages and in control records",
         "metadata" => "Records of the metadata log",
         "group" => "Records of the group coordinator",
+        "share" => "Records of the share coordinator",
         _ => "Records of the transaction coordinator",
     };
     out!(out, "//! {what}.\n//!\n//! Each module holds one message and the structs that are nested in it.\n");

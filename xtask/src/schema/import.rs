@@ -8,10 +8,11 @@ use std::io::Read;
 use std::path::Path;
 
 /// The location of each family's JSON: our folder, the jar, the folder in the jar.
-const SOURCES: [(&str, &str, &str); 4] = [
+const SOURCES: [(&str, &str, &str); 5] = [
     ("request", "kafka-clients-", "common/message/"),
     ("metadata", "kafka-metadata-", "common/metadata/"),
     ("group", "kafka-group-coordinator-", "common/message/"),
+    ("share", "kafka-share-coordinator-", "common/message/"),
     ("transaction", "kafka-transaction-coordinator-", "common/message/"),
 ];
 

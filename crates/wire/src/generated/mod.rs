@@ -8,4 +8,5 @@ pub mod metadata;
 pub mod metadata_record;
 pub mod registry;
 pub mod request;
+pub mod share;
 pub mod transaction;

@@ -264,6 +264,10 @@ pub const MESSAGES: &[(&str, i16, i16)] = &[
     ("WriteShareGroupStateResponse", 0, 1),
     ("WriteTxnMarkersRequest", 1, 2),
     ("WriteTxnMarkersResponse", 1, 2),
+    ("ShareSnapshotKey", 0, 0),
+    ("ShareSnapshotValue", 0, 0),
+    ("ShareUpdateKey", 0, 0),
+    ("ShareUpdateValue", 0, 0),
     ("TransactionLogKey", 0, 0),
     ("TransactionLogValue", 0, 1),
 ];
@@ -813,6 +817,10 @@ pub fn convert(name: &str, from: i16, bytes: Bytes, to: i16) -> Option<Result<Ve
         "WriteTxnMarkersResponse" => {
             decode_encode::<crate::request::WriteTxnMarkersResponse>(from, bytes, to)
         }
+        "ShareSnapshotKey" => decode_encode::<crate::share::ShareSnapshotKey>(from, bytes, to),
+        "ShareSnapshotValue" => decode_encode::<crate::share::ShareSnapshotValue>(from, bytes, to),
+        "ShareUpdateKey" => decode_encode::<crate::share::ShareUpdateKey>(from, bytes, to),
+        "ShareUpdateValue" => decode_encode::<crate::share::ShareUpdateValue>(from, bytes, to),
         "TransactionLogKey" => decode_encode::<crate::transaction::TransactionLogKey>(from, bytes, to),
         "TransactionLogValue" => decode_encode::<crate::transaction::TransactionLogValue>(from, bytes, to),
         _ => return None,
@@ -1267,6 +1275,10 @@ pub fn default_bytes(name: &str, version: i16) -> Option<Result<Vec<u8>, Registr
         }
         "WriteTxnMarkersRequest" => encode_default::<crate::request::WriteTxnMarkersRequest>(version),
         "WriteTxnMarkersResponse" => encode_default::<crate::request::WriteTxnMarkersResponse>(version),
+        "ShareSnapshotKey" => encode_default::<crate::share::ShareSnapshotKey>(version),
+        "ShareSnapshotValue" => encode_default::<crate::share::ShareSnapshotValue>(version),
+        "ShareUpdateKey" => encode_default::<crate::share::ShareUpdateKey>(version),
+        "ShareUpdateValue" => encode_default::<crate::share::ShareUpdateValue>(version),
         "TransactionLogKey" => encode_default::<crate::transaction::TransactionLogKey>(version),
         "TransactionLogValue" => encode_default::<crate::transaction::TransactionLogValue>(version),
         _ => return None,
@@ -1665,6 +1677,10 @@ pub fn is_flexible(name: &str, version: i16) -> Option<bool> {
         "WriteShareGroupStateResponse" => crate::request::WriteShareGroupStateResponse::is_flexible(version),
         "WriteTxnMarkersRequest" => crate::request::WriteTxnMarkersRequest::is_flexible(version),
         "WriteTxnMarkersResponse" => crate::request::WriteTxnMarkersResponse::is_flexible(version),
+        "ShareSnapshotKey" => crate::share::ShareSnapshotKey::is_flexible(version),
+        "ShareSnapshotValue" => crate::share::ShareSnapshotValue::is_flexible(version),
+        "ShareUpdateKey" => crate::share::ShareUpdateKey::is_flexible(version),
+        "ShareUpdateValue" => crate::share::ShareUpdateValue::is_flexible(version),
         "TransactionLogKey" => crate::transaction::TransactionLogKey::is_flexible(version),
         "TransactionLogValue" => crate::transaction::TransactionLogValue::is_flexible(version),
         _ => return None,

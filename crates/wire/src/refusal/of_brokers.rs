@@ -6,10 +6,16 @@ use crate::request::alter_replica_log_dirs_response::{
     AlterReplicaLogDirPartitionResult, AlterReplicaLogDirTopicResult,
 };
 use crate::request::describe_user_scram_credentials_response::DescribeUserScramCredentialsResult;
+use crate::request::find_coordinator_response::Coordinator;
 use crate::request::write_txn_markers_response::{
     WritableTxnMarkerPartitionResult, WritableTxnMarkerResult, WritableTxnMarkerTopicResult,
 };
 use crate::request::*;
+use crate::request::{
+    delete_share_group_state_response as deleted, initialize_share_group_state_response as initialized,
+    read_share_group_state_response as states, read_share_group_state_summary_response as summaries,
+    write_share_group_state_response as written,
+};
 
 impl Refuse for WriteTxnMarkersRequest {
     fn refuse(&self, code: ErrorCode, _: Option<&str>, _: i16) -> WriteTxnMarkersResponse {
@@ -84,5 +90,59 @@ impl Refuse for AddPartitionsToTxnRequest {
     /// That of brokers, from version 4 on, which has room for it.
     fn refuse(&self, code: ErrorCode, _: Option<&str>, _: i16) -> AddPartitionsToTxnResponse {
         AddPartitionsToTxnResponse { error_code: code.code(), ..Default::default() }
+    }
+}
+
+/// Requests for the state of share partitions: the same error for each.
+macro_rules! of_share_partitions {
+    ($($request:ident => $response:ident, $module:ident::$topic:ident);+ $(;)?) => {$(
+        impl Refuse for $request {
+            #[allow(clippy::needless_update, reason = "some results have nothing more")]
+            fn refuse(&self, code: ErrorCode, message: Option<&str>, _: i16) -> $response {
+                let results = self.topics.iter().map(|topic| {
+                    let partitions = topic.partitions.iter().map(|asked| $module::PartitionResult {
+                        partition: asked.partition,
+                        error_code: code.code(),
+                        error_message: message.map(str::to_owned),
+                        ..Default::default()
+                    });
+                    $module::$topic { topic_id: topic.topic_id, partitions: partitions.collect() }
+                });
+                $response { results: results.collect() }
+            }
+        }
+    )+};
+}
+
+of_share_partitions! {
+    InitializeShareGroupStateRequest => InitializeShareGroupStateResponse, initialized::InitializeStateResult;
+    ReadShareGroupStateRequest => ReadShareGroupStateResponse, states::ReadStateResult;
+    WriteShareGroupStateRequest => WriteShareGroupStateResponse, written::WriteStateResult;
+    DeleteShareGroupStateRequest => DeleteShareGroupStateResponse, deleted::DeleteStateResult;
+    ReadShareGroupStateSummaryRequest => ReadShareGroupStateSummaryResponse, summaries::ReadStateSummaryResult;
+}
+
+/// An error for each key, from version 4 on.
+impl Refuse for FindCoordinatorRequest {
+    fn refuse(&self, code: ErrorCode, message: Option<&str>, version: i16) -> FindCoordinatorResponse {
+        let (error_code, error_message) = (code.code(), message.map(str::to_owned));
+        if version < 4 {
+            return FindCoordinatorResponse {
+                error_code,
+                error_message: error_message.filter(|_| version >= 1),
+                node_id: -1,
+                port: -1,
+                ..Default::default()
+            };
+        }
+        let coordinators = self.coordinator_keys.iter().map(|key| Coordinator {
+            key: key.clone(),
+            node_id: -1,
+            port: -1,
+            error_code,
+            error_message: error_message.clone(),
+            ..Default::default()
+        });
+        FindCoordinatorResponse { coordinators: coordinators.collect(), ..Default::default() }
     }
 }
