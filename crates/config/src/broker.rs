@@ -20,8 +20,8 @@ use super::table::{
     self, AccessSettings, AuditSettings, CleanerSettings, ConsoleSettings, ConsumerGroupKeys,
     ControllerSettings, DelegationTokenSettings, EffectiveTopicConfig, GroupSettings, HttpSettings,
     ListenerSettings, LogLineSettings, LogSettings, MetadataLogSettings, MetricsSettings, NetworkSettings,
-    NodeSettings, ReplicationSettings, StandardAuthorizerSettings, StreamSettings, TopicSettings,
-    TransactionSettings,
+    NodeSettings, ReplicationSettings, ShareCoordinatorSettings, ShareGroupKeys, StandardAuthorizerSettings,
+    StreamSettings, TopicSettings, TransactionSettings,
 };
 use super::topic::TopicDefaults;
 use super::value::Value;
@@ -96,6 +96,10 @@ pub struct BrokerConfig {
     pub groups: GroupSettings,
     /// Groups of the consumer protocol.
     pub consumer_groups: ConsumerGroupKeys,
+    /// Share groups (KIP-932).
+    pub share_groups: ShareGroupKeys,
+    /// The state of share partitions.
+    pub share_coordinator: ShareCoordinatorSettings,
     /// Transactions.
     pub transactions: TransactionSettings,
     /// Controllers.
@@ -242,6 +246,8 @@ impl BrokerConfig {
             cleaner: CleanerSettings::from(&values),
             groups: GroupSettings::from(&values),
             consumer_groups: ConsumerGroupKeys::from(&values),
+            share_groups: ShareGroupKeys::from(&values),
+            share_coordinator: ShareCoordinatorSettings::from(&values),
             transactions: TransactionSettings::from(&values),
             controller: ControllerSettings::from(&values),
             metadata_log: MetadataLogSettings::from(&values),

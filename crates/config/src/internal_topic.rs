@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::table::{EffectiveTopicConfig, GroupSettings, TransactionSettings};
+use super::table::{EffectiveTopicConfig, GroupSettings, ShareCoordinatorSettings, TransactionSettings};
 
 /// How an internal topic is created.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +42,24 @@ impl TransactionSettings {
                 (EffectiveTopicConfig::compression_type.name(), "uncompressed"),
                 (EffectiveTopicConfig::min_insync_replicas.name(), &self.state_topic_min_isr.to_string()),
                 (EffectiveTopicConfig::unclean_leader_election_enable.name(), "false"),
+            ]),
+        }
+    }
+}
+
+impl ShareCoordinatorSettings {
+    /// `__share_group_state`, as Kafka creates it. Its records are deleted when the coordinator does not need them, and not
+    /// by their age.
+    pub fn state_topic(&self) -> InternalTopic {
+        InternalTopic {
+            partitions: self.state_topic_partitions,
+            replication_factor: self.state_topic_replication_factor,
+            configs: configs(&[
+                (EffectiveTopicConfig::cleanup_policy.name(), "delete"),
+                (EffectiveTopicConfig::compression_type.name(), "producer"),
+                (EffectiveTopicConfig::segment_bytes.name(), &self.state_topic_segment_bytes.to_string()),
+                (EffectiveTopicConfig::min_insync_replicas.name(), &self.state_topic_min_isr.to_string()),
+                (EffectiveTopicConfig::retention_ms.name(), "-1"),
             ]),
         }
     }

@@ -59,8 +59,8 @@ pub use table::{
     ConsumerGroupKeys, ControllerSettings, DelegationTokenSettings, EffectiveGroupConfig,
     EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings, LogLineSettings, LogSettings,
     MetadataLogSettings, MetricsSettings, NetworkSettings, NodeSettings, OtlpHeaders, RegistryUser,
-    ReplicationSettings, STANDARD_AUTHORIZER_CLASS, SaslKeys, StandardAuthorizerSettings, StreamSettings,
-    TlsKeys, TopicSettings, TransactionSettings,
+    ReplicationSettings, STANDARD_AUTHORIZER_CLASS, SaslKeys, ShareCoordinatorSettings, ShareGroupKeys,
+    StandardAuthorizerSettings, StreamSettings, TlsKeys, TopicSettings, TransactionSettings,
 };
 pub use thalweg_log::CleanupPolicy;
 pub use thalweg_record::TimestampType;

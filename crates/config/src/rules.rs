@@ -7,7 +7,7 @@ use super::setting::Setting;
 use super::table::{
     self, AccessSettings, CleanerSettings, ConsumerGroupKeys, ControllerSettings, GroupSettings,
     ListenerSettings, LogSettings, NetworkSettings, NodeSettings, RACK_AWARE_SELECTOR, ReplicationSettings,
-    STANDARD_AUTHORIZER_CLASS,
+    STANDARD_AUTHORIZER_CLASS, ShareGroupKeys,
 };
 use super::value::Value;
 use super::values::Values;
@@ -33,6 +33,7 @@ pub(super) fn broken(values: &Values) -> Vec<ConfigError> {
     replication_rules(values, &mut found);
     group_rules(&GroupSettings::from(values), &mut found);
     consumer_group_rules(values, &mut found);
+    share_group_rules(&ShareGroupKeys::from(values), &mut found);
     bound_rules(values, &mut found);
     node_rules(values, &mut found);
     found.errors
@@ -152,6 +153,18 @@ fn bound_rules(values: &Values, found: &mut Broken<'_>) {
             found.unless_named(number(key.name) <= number(largest), key.name, &reason);
         }
     }
+}
+
+fn share_group_rules(groups: &ShareGroupKeys, found: &mut Broken<'_>) {
+    let (heartbeat, session) = (ShareGroupKeys::heartbeat_interval_ms, ShareGroupKeys::session_timeout_ms);
+    let reason = format!("Value must be less than {}", session.name());
+    found.unless(groups.heartbeat_interval_ms < groups.session_timeout_ms, heartbeat, &reason);
+    let reason = format!("Value must be at least {}", ShareGroupKeys::max_size.name());
+    found.unless(groups.max_share_sessions >= groups.max_size, ShareGroupKeys::max_share_sessions, &reason);
+    const SIMPLE: [&str; 2] = ["simple", "org.apache.kafka.coordinator.group.assignor.SimpleAssignor"];
+    let known = groups.assignors.len() == 1 && SIMPLE.contains(&groups.assignors[0].as_str());
+    let reason = "Java classes cannot be loaded: expected simple, and nothing else";
+    found.unless(known, ShareGroupKeys::assignors, reason);
 }
 
 fn node_rules(values: &Values, found: &mut Broken<'_>) {

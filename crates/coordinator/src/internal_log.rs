@@ -2,16 +2,17 @@
 
 use crate::driver::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError, WriteError};
 use crate::group::{TopicPlacement, Topics};
-use crate::transaction::Cluster;
+use crate::{share, transaction};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_metadata::feature::TRANSACTION_VERSION;
-use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
+use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
 use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex, PartitionRegistration};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_replica::partition::{
-    AppendError, Durable, FetchError, FetchFrom, Isolation, Partition, Partitions, Reader, RoleError,
+    AppendError, DeleteError, Durable, FetchError, FetchFrom, Isolation, Partition, Partitions, Reader,
+    RoleError,
 };
 use thalweg_wire::Uuid;
 use tokio::time::Instant;
@@ -36,6 +37,12 @@ impl InternalLog {
     /// The same for `__transaction_state`. `load_bytes` is `transaction.state.log.load.buffer.size`.
     pub fn transactions(partitions: Arc<Partitions>, timeout: Duration, load_bytes: usize) -> Self {
         Self { topic: TRANSACTIONS, partitions, timeout, load_bytes }
+    }
+
+    /// The same for `__share_group_state`. `timeout` is `share.coordinator.write.timeout.ms`, `load_bytes` is
+    /// `share.coordinator.load.buffer.size`.
+    pub fn share_state(partitions: Arc<Partitions>, timeout: Duration, load_bytes: usize) -> Self {
+        Self { topic: SHARE_STATE, partitions, timeout, load_bytes }
     }
 
     fn partition(&self, index: PartitionIndex) -> Option<Arc<Partition>> {
@@ -105,6 +112,12 @@ impl CoordinatorLog for InternalLog {
             each(&buffer)?;
             next = Offset(slice.end_offset.0.max(next.0 + 1));
         }
+    }
+
+    fn delete_before(&self, partition: PartitionIndex, offset: i64) -> Result<(), DeleteError> {
+        let partition = self.partition(partition).ok_or(RoleError::NotReplica)?;
+        partition.delete_records(offset)?;
+        Ok(())
     }
 }
 
@@ -181,7 +194,17 @@ impl Topics for ImageTopics {
     }
 }
 
-impl Cluster for ImageTopics {
+impl share::Cluster for ImageTopics {
+    fn share_partition_count(&self) -> Option<i32> {
+        self.image.get().topic(SHARE_STATE).and_then(|topic| i32::try_from(topic.partitions.len()).ok())
+    }
+
+    fn has_partition(&self, topic: Uuid, partition: PartitionIndex) -> bool {
+        self.image.get().topic_by_id(topic).is_some_and(|topic| topic.partition(partition).is_some())
+    }
+}
+
+impl transaction::Cluster for ImageTopics {
     fn state_partition_count(&self) -> Option<i32> {
         self.image.get().topic(TRANSACTIONS).and_then(|topic| i32::try_from(topic.partitions.len()).ok())
     }

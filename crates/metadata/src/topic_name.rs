@@ -4,6 +4,8 @@
 pub const OFFSETS: &str = "__consumer_offsets";
 /// The topic of transactions.
 pub const TRANSACTIONS: &str = "__transaction_state";
+/// The topic of the state of share partitions.
+pub const SHARE_STATE: &str = "__share_group_state";
 /// The metadata log, which is the controller's and no topic of the cluster.
 pub const CLUSTER_METADATA: &str = "__cluster_metadata";
 /// The longest name: a directory must hold it with the partition and the suffix of a deletion.
@@ -42,7 +44,7 @@ pub enum InvalidTopicName {
 
 /// Whether the topic belongs to the cluster itself.
 pub fn is_internal(name: &str) -> bool {
-    matches!(name, OFFSETS | TRANSACTIONS | "__share_group_state")
+    matches!(name, OFFSETS | TRANSACTIONS | SHARE_STATE)
 }
 
 /// Checks a name.

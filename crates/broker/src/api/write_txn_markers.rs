@@ -6,7 +6,8 @@
 use super::Call;
 use crate::broker::Broker;
 use std::sync::Arc;
-use thalweg_coordinator::transaction::{Marker, Outcome, join_all};
+use thalweg_coordinator::driver::join_all;
+use thalweg_coordinator::transaction::{Marker, Outcome};
 use thalweg_metadata::PartitionIndex;
 use thalweg_net::answer_parts::merge;
 use thalweg_record::{ProducerEpoch, ProducerId};

@@ -9,7 +9,7 @@ use super::super::check::{ANY, FILLED_LIST, at_least, between, filled_list_of, o
 use super::super::group_value::assignors;
 use super::super::key::Support::{Accepted, Served, Unserved};
 use super::declare::{names, settings};
-use super::reason::{LINGER, ONE_POOL, SHARE_GROUPS_LATER, STREAMS_GROUPS};
+use super::reason::{LINGER, NO_JAVA, ONE_POOL, PURGATORY, STREAMS_GROUPS};
 
 settings! {
     /// Classic groups and their committed offsets.
@@ -92,84 +92,101 @@ settings! {
         "How often subscriptions by regular expression are refreshed.", internal;
 }
 
-names! {
+settings! {
     /// What share groups follow.
     ShareGroupKeys, SHARE_GROUPS "Share groups";
 
-    "group.share.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => session_timeout_ms,
-        "Session timeout of a share group.";
-    "group.share.min.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => min_session_timeout_ms,
+    "group.share.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Served => session_timeout_ms: i32,
+        "Session timeout of a share group.",
+        within = (Some(ShareGroupKeys::min_session_timeout_ms.name()), Some(ShareGroupKeys::max_session_timeout_ms.name()));
+    "group.share.min.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Served => min_session_timeout_ms: i32,
         "The minimum session timeout of a share group.";
-    "group.share.max.session.timeout.ms": Int[Ms] = "60000", at_least(1), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => max_session_timeout_ms,
+    "group.share.max.session.timeout.ms": Int[Ms] = "60000", at_least(1), Medium, ReadOnly, Served => max_session_timeout_ms: i32,
         "The maximum session timeout of a share group.";
-    "group.share.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => heartbeat_interval_ms,
-        "Heartbeat interval of a share group.";
-    "group.share.min.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => min_heartbeat_interval_ms,
+    "group.share.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Served => heartbeat_interval_ms: i32,
+        "Heartbeat interval of a share group.",
+        within = (Some(ShareGroupKeys::min_heartbeat_interval_ms.name()), Some(ShareGroupKeys::max_heartbeat_interval_ms.name()));
+    "group.share.min.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Served => min_heartbeat_interval_ms: i32,
         "The minimum heartbeat interval of a share group.";
-    "group.share.max.heartbeat.interval.ms": Int[Ms] = "15000", at_least(1), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => max_heartbeat_interval_ms,
+    "group.share.max.heartbeat.interval.ms": Int[Ms] = "15000", at_least(1), Medium, ReadOnly, Served => max_heartbeat_interval_ms: i32,
         "The maximum heartbeat interval of a share group.";
-    "group.share.max.size": Int = "200", between(1, 1000), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER),
+    "group.share.max.size": Int = "200", between(1, 1000), Medium, ReadOnly, Served => max_size: usize,
         "The maximum number of members in a share group.";
-    "group.share.max.share.sessions": Int = "2000", at_least(1), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER),
+    "group.share.max.share.sessions": Int = "2000", at_least(1), Medium, ReadOnly, Served => max_share_sessions: usize,
         "The maximum number of share sessions on a broker.";
-    "group.share.assignors": List = "simple", FILLED_LIST, Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER),
-        "The assignors of share groups.";
-    "group.share.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Unserved(SHARE_GROUPS_LATER) => assignment_interval_ms,
-        "The minimum interval between new assignments of a share group.";
-    "group.share.min.assignment.interval.ms": Int[Ms] = "0", at_least(0), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => min_assignment_interval_ms,
+    "group.share.assignors": List = "simple", FILLED_LIST, Medium, ReadOnly, Served => assignors: Vec<String>,
+        "The assignor of share groups: `simple`.";
+    "group.share.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Served => assignment_interval_ms: i32,
+        "The minimum interval between new assignments of a share group.",
+        within = (Some(ShareGroupKeys::min_assignment_interval_ms.name()), Some(ShareGroupKeys::max_assignment_interval_ms.name()));
+    "group.share.min.assignment.interval.ms": Int[Ms] = "0", at_least(0), Medium, ReadOnly, Served => min_assignment_interval_ms: i32,
         "The minimum of that interval.";
-    "group.share.max.assignment.interval.ms": Int[Ms] = "15000", at_least(0), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => max_assignment_interval_ms,
+    "group.share.max.assignment.interval.ms": Int[Ms] = "15000", at_least(0), Medium, ReadOnly, Served => max_assignment_interval_ms: i32,
         "The maximum of that interval.";
-    "group.share.delivery.count.limit": Int = "5", between(2, 10), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => delivery_count_limit,
-        "The maximum number of deliveries of a record.";
-    "group.share.min.delivery.count.limit": Int = "2", between(2, 5), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => min_delivery_count_limit,
+    "group.share.delivery.count.limit": Int = "5", between(2, 10), Medium, ReadOnly, Served => delivery_count_limit: i16,
+        "The maximum number of deliveries of a record.",
+        within = (Some(ShareGroupKeys::min_delivery_count_limit.name()), Some(ShareGroupKeys::max_delivery_count_limit.name()));
+    "group.share.min.delivery.count.limit": Int = "2", between(2, 5), Medium, ReadOnly, Served => min_delivery_count_limit: i16,
         "The minimum of that limit.";
-    "group.share.max.delivery.count.limit": Int = "10", between(5, 25), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => max_delivery_count_limit,
+    "group.share.max.delivery.count.limit": Int = "10", between(5, 25), Medium, ReadOnly, Served => max_delivery_count_limit: i16,
         "The maximum of that limit.";
-    "group.share.record.lock.duration.ms": Int[Ms] = "30000", between(1000, 3600000), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => record_lock_duration_ms,
-        "How long a consumer keeps the lock on an acquired record.";
-    "group.share.min.record.lock.duration.ms": Int[Ms] = "15000", between(1000, 30000), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => min_record_lock_duration_ms,
+    "group.share.record.lock.duration.ms": Int[Ms] = "30000", between(1000, 3600000), Medium, ReadOnly, Served => record_lock_duration_ms: i32,
+        "How long a consumer keeps the lock on an acquired record.",
+        within = (Some(ShareGroupKeys::min_record_lock_duration_ms.name()), Some(ShareGroupKeys::max_record_lock_duration_ms.name()));
+    "group.share.min.record.lock.duration.ms": Int[Ms] = "15000", between(1000, 30000), Medium, ReadOnly, Served => min_record_lock_duration_ms: i32,
         "The minimum of that duration.";
-    "group.share.max.record.lock.duration.ms": Int[Ms] = "60000", between(30000, 3600000), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => max_record_lock_duration_ms,
+    "group.share.max.record.lock.duration.ms": Int[Ms] = "60000", between(30000, 3600000), Medium, ReadOnly, Served => max_record_lock_duration_ms: i32,
         "The maximum of that duration.";
-    "group.share.partition.max.record.locks": Int = "2000", between(100, 10000), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => partition_max_record_locks,
-        "The maximum number of locked records per partition.";
-    "group.share.min.partition.max.record.locks": Int = "100", between(100, 2000), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => min_partition_max_record_locks,
+    "group.share.partition.max.record.locks": Int = "2000", between(100, 10000), Medium, ReadOnly, Served => partition_max_record_locks: usize,
+        "The maximum number of locked records per partition.",
+        within = (Some(ShareGroupKeys::min_partition_max_record_locks.name()), Some(ShareGroupKeys::max_partition_max_record_locks.name()));
+    "group.share.min.partition.max.record.locks": Int = "100", between(100, 2000), Medium, ReadOnly, Served => min_partition_max_record_locks: usize,
         "The minimum of that count.";
-    "group.share.max.partition.max.record.locks": Int = "4000", between(2000, 10000), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER) => max_partition_max_record_locks,
+    "group.share.max.partition.max.record.locks": Int = "4000", between(2000, 10000), Medium, ReadOnly, Served => max_partition_max_record_locks: usize,
         "The maximum of that count.";
-    "group.share.initialize.retry.interval.ms": Int[Ms] = "30000", at_least(1), Low, ReadOnly, Unserved(SHARE_GROUPS_LATER),
+    "group.share.initialize.retry.interval.ms": Int[Ms] = "30000", at_least(1), Low, ReadOnly, Served => initialize_retry_interval_ms: i32,
         "How often the initialisation of a share partition is repeated.", internal;
-    "group.share.persister.class.name": String = "org.apache.kafka.server.share.persister.DefaultStatePersister", ANY, Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER),
+    "group.share.persister.class.name": String = "org.apache.kafka.server.share.persister.DefaultStatePersister", ANY, Medium, ReadOnly, Accepted(NO_JAVA),
         "A Java class that stores the state of share groups.", internal;
-    "share.coordinator.append.linger.ms": Int[Ms] = "-1", at_least(-1), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER),
-        "How long the share coordinator collects records before it writes them.";
-    "share.coordinator.cached.buffer.max.bytes": Int[Bytes] = "1048588", at_least(524288), Medium, ClusterWide, Unserved(SHARE_GROUPS_LATER),
-        "The size of the write buffer that the share coordinator keeps.";
-    "share.coordinator.cold.partition.snapshot.interval.ms": Int[Ms] = "300000", at_least(1), Low, ReadOnly, Unserved(SHARE_GROUPS_LATER),
-        "How often idle share partitions are written as a snapshot.", internal;
-    "share.coordinator.load.buffer.size": Int[Bytes] = "5242880", at_least(1), High, ReadOnly, Unserved(SHARE_GROUPS_LATER),
-        "The size of reads while a share coordinator loads.";
-    "share.coordinator.snapshot.update.records.per.snapshot": Int = "500", between(0, 500), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER),
-        "The number of updates between two snapshots of a share partition.";
-    "share.coordinator.state.topic.compression.codec": Int = "0", ANY, High, ReadOnly, Unserved(SHARE_GROUPS_LATER),
-        "Codec of the share state topic, by number.";
-    "share.coordinator.state.topic.min.isr": Short = "2", at_least(1), High, ReadOnly, Unserved(SHARE_GROUPS_LATER),
-        "How many replicas of the share state topic must be in sync for a write.";
-    "share.coordinator.state.topic.num.partitions": Int = "50", at_least(1), High, ReadOnly, Unserved(SHARE_GROUPS_LATER),
-        "Partitions of the share state topic.";
-    "share.coordinator.state.topic.prune.interval.ms": Int[Ms] = "300000", at_least(1), Low, ReadOnly, Unserved(SHARE_GROUPS_LATER),
-        "How often the share state topic is pruned.", internal;
-    "share.coordinator.state.topic.replication.factor": Short = "3", at_least(1), High, ReadOnly, Unserved(SHARE_GROUPS_LATER),
-        "Replicas of the share state topic.";
-    "share.coordinator.state.topic.segment.bytes": Int[Bytes] = "104857600", at_least(1), High, ReadOnly, Unserved(SHARE_GROUPS_LATER),
-        "Segment size of the share state topic.";
-    "share.coordinator.threads": Int = "1", at_least(1), Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER),
-        "Threads of the share coordinator.";
-    "share.coordinator.write.timeout.ms": Int[Ms] = "5000", at_least(1), High, ReadOnly, Unserved(SHARE_GROUPS_LATER),
-        "How long a write of the share coordinator may take.";
-    "share.fetch.purgatory.purge.interval.requests": Int = "1000", ANY, Medium, ReadOnly, Unserved(SHARE_GROUPS_LATER),
+    "share.fetch.purgatory.purge.interval.requests": Int = "1000", ANY, Medium, ReadOnly, Accepted(PURGATORY),
         "How often Kafka sweeps answered requests out of its share purgatory.";
+}
+
+settings! {
+    /// The coordinator of the state of share partitions.
+    ShareCoordinatorSettings, SHARE_COORDINATOR "Share coordinator";
+
+    "share.coordinator.append.linger.ms": Int[Ms] = "-1", at_least(-1), Medium, ReadOnly, Accepted(LINGER),
+        "How long the share coordinator collects records before it writes them.";
+    "share.coordinator.cached.buffer.max.bytes": Int[Bytes] = "1048588", at_least(524288), Medium, ClusterWide, Accepted(LINGER),
+        "The size of the write buffer that the share coordinator keeps.";
+    "share.coordinator.cold.partition.snapshot.interval.ms": Int[Ms] = "300000", at_least(1), Low, ReadOnly, Served => cold_snapshot_interval: Duration,
+        "How often idle share partitions are written as a snapshot.", internal;
+    "share.coordinator.load.buffer.size": Int[Bytes] = "5242880", at_least(1), High, ReadOnly, Served => load_buffer_bytes: usize,
+        "The size of reads while a share coordinator loads.";
+    "share.coordinator.snapshot.update.records.per.snapshot": Int = "500", between(0, 500), Medium, ReadOnly, Served => updates_per_snapshot: usize,
+        "The number of updates between two snapshots of a share partition.";
+    "share.coordinator.state.topic.compression.codec": Int = "0", ANY, High, ReadOnly, Served => state_topic_codec: i32,
+        "Codec of the records in `__share_group_state`, by number: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.";
+    "share.coordinator.state.topic.min.isr": Short = "1", at_least(1), High, ReadOnly, Served => state_topic_min_isr: i16,
+        "How many replicas of `__share_group_state` must be in sync for a write.",
+        in_quorum = "2",
+        differs = "2 as in Kafka, unless the broker is alone because its controller has no listener.";
+    "share.coordinator.state.topic.num.partitions": Int = "50", at_least(1), High, ReadOnly, Served => state_topic_partitions: i32,
+        "Partitions of `__share_group_state`; do not change it once the topic exists.";
+    "share.coordinator.state.topic.prune.interval.ms": Int[Ms] = "300000", at_least(1), Low, ReadOnly, Served => prune_interval: Duration,
+        "How often `__share_group_state` is pruned of records that are no longer needed.", internal;
+    "share.coordinator.state.topic.replication.factor": Short = "1", at_least(1), High, ReadOnly, Served => state_topic_replication_factor: i16,
+        "Replicas of `__share_group_state`.",
+        alone = "there is only one broker: share partitions get no coordinator; use 1",
+        in_quorum = "3",
+        differs = "3 as in Kafka, unless the broker is alone because its controller has no listener.";
+    "share.coordinator.state.topic.segment.bytes": Int[Bytes] = "104857600", at_least(1), High, ReadOnly, Served => state_topic_segment_bytes: i32,
+        "Segment size of `__share_group_state`.";
+    "share.coordinator.threads": Int = "1", at_least(1), Medium, ReadOnly, Accepted(ONE_POOL),
+        "Threads of Kafka's share coordinator.";
+    "share.coordinator.write.timeout.ms": Int[Ms] = "5000", at_least(1), High, ReadOnly, Served => write_timeout: Duration,
+        "How long a write of the share coordinator waits for the replicas.";
 }
 
 names! {

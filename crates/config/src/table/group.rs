@@ -7,7 +7,7 @@ use super::super::check::{ANY, LIST, OFFSET_RESET, at_least, one_of};
 use super::super::group_value::{ShareOffsetReset, is_read_committed};
 use super::super::key::Support::{Accepted, Served};
 use super::declare::settings;
-use super::reason::{SHARE_GROUPS_LATER, STREAMS_GROUPS};
+use super::reason::STREAMS_GROUPS;
 use super::{ConsumerGroupKeys, ShareGroupKeys, StreamsGroupKeys};
 
 settings! {
@@ -26,33 +26,33 @@ settings! {
         "The minimum interval between new assignments of a consumer group.",
         falls_back = &[(ConsumerGroupKeys::assignment_interval_ms.name(), 1)],
         within = (Some(ConsumerGroupKeys::min_assignment_interval_ms.name()), Some(ConsumerGroupKeys::max_assignment_interval_ms.name()));
-    "share.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_session_timeout_ms: i32,
+    "share.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ClusterWide, Served => share_session_timeout_ms: i32,
         "The session timeout of a share group's members.",
         falls_back = &[(ShareGroupKeys::session_timeout_ms.name(), 1)],
         within = (Some(ShareGroupKeys::min_session_timeout_ms.name()), Some(ShareGroupKeys::max_session_timeout_ms.name()));
-    "share.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_heartbeat_interval_ms: i32,
+    "share.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ClusterWide, Served => share_heartbeat_interval_ms: i32,
         "The heartbeat interval of a share group's members.",
         falls_back = &[(ShareGroupKeys::heartbeat_interval_ms.name(), 1)],
         within = (Some(ShareGroupKeys::min_heartbeat_interval_ms.name()), Some(ShareGroupKeys::max_heartbeat_interval_ms.name()));
-    "share.record.lock.duration.ms": Int[Ms] = "30000", at_least(1000), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_record_lock_duration_ms: i32,
+    "share.record.lock.duration.ms": Int[Ms] = "30000", at_least(1000), Medium, ClusterWide, Served => share_record_lock_duration_ms: i32,
         "How long a member of a share group keeps the lock on an acquired record.",
         falls_back = &[(ShareGroupKeys::record_lock_duration_ms.name(), 1)],
         within = (Some(ShareGroupKeys::min_record_lock_duration_ms.name()), Some(ShareGroupKeys::max_record_lock_duration_ms.name()));
-    "share.delivery.count.limit": Int = "5", at_least(2), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_delivery_count_limit: i16,
+    "share.delivery.count.limit": Int = "5", at_least(2), Medium, ClusterWide, Served => share_delivery_count_limit: i16,
         "The maximum number of deliveries of a record to a share group.",
         falls_back = &[(ShareGroupKeys::delivery_count_limit.name(), 1)],
         within = (Some(ShareGroupKeys::min_delivery_count_limit.name()), Some(ShareGroupKeys::max_delivery_count_limit.name()));
-    "share.partition.max.record.locks": Int = "2000", at_least(100), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_partition_max_record_locks: usize,
+    "share.partition.max.record.locks": Int = "2000", at_least(100), Medium, ClusterWide, Served => share_partition_max_record_locks: usize,
         "The maximum number of locked records per partition of a share group.",
         falls_back = &[(ShareGroupKeys::partition_max_record_locks.name(), 1)],
         within = (Some(ShareGroupKeys::min_partition_max_record_locks.name()), Some(ShareGroupKeys::max_partition_max_record_locks.name()));
-    "share.auto.offset.reset": String = "latest", OFFSET_RESET, Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_auto_offset_reset: ShareOffsetReset = ShareOffsetReset::of,
+    "share.auto.offset.reset": String = "latest", OFFSET_RESET, Medium, ClusterWide, Served => share_auto_offset_reset: ShareOffsetReset = ShareOffsetReset::of,
         "The start position of a new share group: `earliest`, `latest`, or a duration back from now.";
-    "share.isolation.level": String = "read_uncommitted", one_of(&["read_committed", "read_uncommitted"]), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_is_read_committed: bool = is_read_committed,
+    "share.isolation.level": String = "read_uncommitted", one_of(&["read_committed", "read_uncommitted"]), Medium, ClusterWide, Served => share_is_read_committed: bool = is_read_committed,
         "Whether a share group gets uncommitted records of transactions.";
-    "share.renew.acknowledge.enable": Boolean = "true", ANY, Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_renew_acknowledge_enable: bool,
+    "share.renew.acknowledge.enable": Boolean = "true", ANY, Medium, ClusterWide, Served => share_renew_acknowledge_enable: bool,
         "Whether members of a share group may renew their lock on a record.";
-    "share.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Accepted(SHARE_GROUPS_LATER) => share_assignment_interval_ms: i32,
+    "share.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Served => share_assignment_interval_ms: i32,
         "The minimum interval between new assignments of a share group.",
         falls_back = &[(ShareGroupKeys::assignment_interval_ms.name(), 1)],
         within = (Some(ShareGroupKeys::min_assignment_interval_ms.name()), Some(ShareGroupKeys::max_assignment_interval_ms.name()));

@@ -28,7 +28,8 @@ pub use access::{
 pub(crate) use cluster::RACK_AWARE_SELECTOR;
 pub use cluster::{ControllerSettings, MetadataLogSettings, NodeSettings, ReplicationSettings};
 pub use coordinators::{
-    ConsumerGroupKeys, GroupSettings, ShareGroupKeys, StreamsGroupKeys, TransactionSettings,
+    ConsumerGroupKeys, GroupSettings, ShareCoordinatorSettings, ShareGroupKeys, StreamsGroupKeys,
+    TransactionSettings,
 };
 pub use group::{ClientMetricsSettings, EffectiveGroupConfig};
 pub use log::{CleanerSettings, LogSettings};
@@ -66,6 +67,7 @@ pub const BROKER_FAMILIES: &[Family] = &[
     coordinators::TRANSACTION_KEYS,
     coordinators::CONSUMER_GROUP_KEYS,
     coordinators::SHARE_GROUPS,
+    coordinators::SHARE_COORDINATOR,
     coordinators::STREAMS_GROUP_KEYS,
     access::ACCESS,
     access::STANDARD_AUTHORIZER,

@@ -1,4 +1,4 @@
-//! The seam to `__consumer_offsets` and `__transaction_state`: the operations that a coordinator needs of a log.
+//! The seam to the internal topics: the operations that a coordinator needs of a log.
 
 use super::WriteError;
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{BatchError, Offset, RecordError};
-use thalweg_replica::partition::AppendAs;
+use thalweg_replica::partition::{AppendAs, DeleteError};
 use thalweg_wire::DecodeError;
 
 /// The partitions of a coordinator's topic that this broker leads.
@@ -34,6 +34,9 @@ pub trait CoordinatorLog: Send + Sync + 'static {
         partition: PartitionIndex,
         each: &mut dyn FnMut(&[u8]) -> Result<(), ReplayError>,
     ) -> Result<(), ReplayError>;
+
+    /// Deletes the records before an offset, which the replicas have. Blocks.
+    fn delete_before(&self, partition: PartitionIndex, offset: i64) -> Result<(), DeleteError>;
 }
 
 /// A batch has its place in the log.

@@ -1,11 +1,12 @@
-//! The common structure of the group and transaction coordinators: shards, each for one partition of the
+//! The common structure of the coordinators: shards, each for one partition of the
 //! coordinator's topic, make decisions; the driver writes them and answers once they are acknowledged.
 //!
 //! ```text
 //! Shards     the driver: finds shards, loads and unloads them as this broker is elected and resigns, sleeps until the
 //!            next deadline
 //!   Cell     one shard with its lock, under which its writes are appended
-//!     Shard  the decisions, without clock, I/O or waiting: `crate::group` and `crate::transaction` have one each
+//!     Shard  the decisions, without clock, I/O or waiting: `crate::group`, `crate::share` and `crate::transaction` have
+//!            one each
 //! ```
 //!
 //! A shard's lock is held while its writes are appended. So none of `Shards`' functions may be called while a lock is held
@@ -13,12 +14,14 @@
 
 mod cell;
 mod error;
+mod join;
 mod log;
 mod placement;
 mod shards;
 
 pub(crate) use cell::Cell;
 pub use error::{RequestError, Unavailable, WriteError};
+pub use join::join_all;
 pub use log::{Acknowledged, Appended, CoordinatorLog, RecordDecodeError, ReplayError};
 pub use placement::partition_for;
 pub use shards::LoadFigures;

@@ -13,6 +13,7 @@ use thalweg_histogram::{Histogram, Snapshot};
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::PartitionIndex;
+use thalweg_replica::partition::DeleteError;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
@@ -207,6 +208,22 @@ impl<S: Shard> Shards<S> {
     /// All of them, by their partitions.
     pub(crate) fn all(&self) -> Vec<Arc<Cell<S>>> {
         self.cells.read().values().cloned().collect()
+    }
+
+    /// The same, with their partitions.
+    pub(crate) fn by_partition(&self) -> Vec<(PartitionIndex, Arc<Cell<S>>)> {
+        self.cells.read().iter().map(|(partition, cell)| (*partition, Arc::clone(cell))).collect()
+    }
+
+    /// Deletes the records of a partition before an offset: nothing that a shard keeps is in them.
+    pub(crate) async fn delete_before(
+        &self,
+        partition: PartitionIndex,
+        offset: i64,
+    ) -> Result<(), DeleteError> {
+        let log = Arc::clone(&self.driver.log);
+        let deleted = self.disk.spawn(move || log.delete_before(partition, offset));
+        deleted.await.expect("deleting records does not panic")
     }
 
     /// Reads each serving shard. Returns an error if a shard is not loaded; partitions led elsewhere are skipped.

@@ -9,13 +9,11 @@ use super::coordinator::TransactionCoordinator;
 use super::error::MarkerError;
 use super::shard::{MarkerOrder, Shard};
 use super::state::Outcome;
-use crate::driver::Cell;
+use crate::driver::{Cell, join_all};
 use crate::group::{EndOfTransaction, GroupCoordinator, TransactionOutcome};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 use thalweg_client::Connection;
 use thalweg_hash::HashMap;
@@ -312,38 +310,6 @@ async fn write_here(sender: Arc<MarkerSender>, sending: Sending) {
     if let Some(again) = sending.settle(results) {
         send_again(Arc::clone(&sender.queue), vec![again]).await;
     }
-}
-
-/// Joins all futures, each polled once before any is waited for.
-pub async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
-    let mut begun: Vec<_> = futures.map(|future| Begun::Running(Box::pin(future))).collect();
-    std::future::poll_fn(|cx| {
-        for each in &mut begun {
-            if let Begun::Running(future) = each
-                && let Poll::Ready(output) = future.as_mut().poll(cx)
-            {
-                *each = Begun::Done(output);
-            }
-        }
-        Poll::Ready(())
-    })
-    .await;
-    // From here on sequentially: each completion wakes this task, and polling all of them each time would be
-    // quadratic.
-    let mut outputs = Vec::with_capacity(begun.len());
-    for each in begun {
-        outputs.push(match each {
-            Begun::Running(future) => future.await,
-            Begun::Done(output) => output,
-        });
-    }
-    outputs
-}
-
-/// A future that was polled once.
-enum Begun<F: Future> {
-    Running(Pin<Box<F>>),
-    Done(F::Output),
 }
 
 /// Sends to one broker, one request at a time.

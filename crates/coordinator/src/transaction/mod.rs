@@ -36,7 +36,7 @@ pub use answer::{Answer, Producer};
 pub use config::TransactionConfig;
 pub use coordinator::{Cluster, TransactionCoordinator, TwoPhaseCommit};
 pub use error::{MarkerError, NoProducerIds, TransactionError, VerificationError};
-pub use markers::{Marker, MarkerSender, MarkerWriter, join_all};
+pub use markers::{Marker, MarkerSender, MarkerWriter};
 pub use metadata::{Partitions, TransactionMetadata};
 pub use producer_ids::ProducerIds;
 pub use shard::{

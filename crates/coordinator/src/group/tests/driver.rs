@@ -15,6 +15,7 @@ use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{BatchHeader, LeaderEpoch, Offset, stamp_head};
+use thalweg_replica::partition::DeleteError;
 use thalweg_watch as watch;
 use thalweg_wire::request::join_group_request::JoinGroupRequestProtocol;
 use thalweg_wire::request::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
@@ -70,6 +71,15 @@ impl CoordinatorLog for MemoryLog {
         }
         let batches = self.batches.lock().clone();
         batches.iter().try_for_each(|batch| each(batch))
+    }
+
+    fn delete_before(&self, _partition: PartitionIndex, offset: i64) -> Result<(), DeleteError> {
+        let is_needed = |batch: &Bytes| {
+            let header = BatchHeader::parse(batch).expect("the log has whole batches");
+            header.base_offset.0 + i64::from(header.last_offset_delta) >= offset
+        };
+        self.batches.lock().retain(is_needed);
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Assignments of tasks: what each must be, on random groups, and a comparison with Kafka's.
 
 use super::super::*;
-use super::kafka::run;
+use crate::kafka_program::run;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::fmt::Write as _;

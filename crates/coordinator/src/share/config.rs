@@ -1,0 +1,40 @@
+//! The settings that the share coordinator obeys (Kafka's `ShareCoordinatorConfig`), in the units in which it counts.
+
+use std::time::Duration;
+use thalweg_config::{BrokerConfig, ShareCoordinatorSettings};
+use thalweg_record::Compression;
+
+/// How the share coordinator behaves. Each field names the property it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShareConfig {
+    /// `share.coordinator.state.topic.num.partitions`: partitions of `__share_group_state` until the topic exists.
+    pub state_topic_partitions: i32,
+    /// `share.coordinator.state.topic.compression.codec`.
+    pub state_topic_compression: Compression,
+    /// `share.coordinator.snapshot.update.records.per.snapshot`.
+    pub updates_per_snapshot: usize,
+    /// `share.coordinator.cold.partition.snapshot.interval.ms`.
+    pub cold_snapshot_interval_ms: i64,
+    /// `share.coordinator.state.topic.prune.interval.ms`.
+    pub prune_interval: Duration,
+}
+
+impl From<&ShareCoordinatorSettings> for ShareConfig {
+    fn from(settings: &ShareCoordinatorSettings) -> ShareConfig {
+        let codec = u8::try_from(settings.state_topic_codec).ok().and_then(Compression::from_id);
+        let cold = settings.cold_snapshot_interval.as_millis();
+        ShareConfig {
+            state_topic_partitions: settings.state_topic_partitions,
+            state_topic_compression: codec.unwrap_or(Compression::None),
+            updates_per_snapshot: settings.updates_per_snapshot,
+            cold_snapshot_interval_ms: i64::try_from(cold).unwrap_or(i64::MAX),
+            prune_interval: settings.prune_interval,
+        }
+    }
+}
+
+impl Default for ShareConfig {
+    fn default() -> ShareConfig {
+        ShareConfig::from(&BrokerConfig::default().share_coordinator)
+    }
+}

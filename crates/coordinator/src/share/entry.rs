@@ -1,0 +1,92 @@
+//! The state of one share partition, and how records change it (Kafka's maps in `ShareCoordinatorShard`).
+
+use super::record::{Snapshot, Update};
+use super::runs::Runs;
+
+/// See the head of this file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) snapshot_epoch: i32,
+    pub(super) state_epoch: i32,
+    pub(super) leader_epoch: i32,
+    pub(super) start_offset: i64,
+    pub(super) delivery_complete_count: i32,
+    pub(super) created_ms: i64,
+    pub(super) written_ms: i64,
+    pub(super) runs: Runs,
+    /// The highest epochs that a record had: earlier ones are fenced.
+    pub(super) leader_epoch_max: Option<i32>,
+    pub(super) state_epoch_max: Option<i32>,
+    /// Updates since the last snapshot that came because there were enough of them.
+    pub(super) updates: usize,
+    /// The offset of the newest snapshot: earlier records of the partition are no longer needed.
+    pub(super) snapshot_at: Option<i64>,
+}
+
+impl Entry {
+    /// A snapshot at an offset takes the place of the state. `updates_max` is the number of updates after which one
+    /// comes.
+    pub(super) fn apply_snapshot(&mut self, snapshot: Snapshot, at: i64, updates_max: usize) {
+        self.leader_epoch_max = self.leader_epoch_max.max(Some(snapshot.leader_epoch));
+        self.state_epoch_max = self.state_epoch_max.max(Some(snapshot.state_epoch));
+        self.snapshot_epoch = snapshot.snapshot_epoch;
+        self.state_epoch = snapshot.state_epoch;
+        self.leader_epoch = snapshot.leader_epoch;
+        self.start_offset = snapshot.start_offset;
+        self.delivery_complete_count = snapshot.delivery_complete_count;
+        self.created_ms = snapshot.created_ms;
+        self.written_ms = snapshot.written_ms;
+        self.runs = snapshot.runs;
+        self.snapshot_at = Some(at);
+        if self.updates >= updates_max {
+            self.updates = 0;
+        }
+    }
+
+    /// An update changes the state.
+    pub(super) fn apply_update(&mut self, update: &Update) {
+        self.leader_epoch_max = self.leader_epoch_max.max(Some(update.leader_epoch));
+        if update.start_offset != -1 {
+            self.start_offset = update.start_offset;
+        }
+        if update.leader_epoch != -1 {
+            self.leader_epoch = update.leader_epoch;
+        }
+        self.delivery_complete_count = update.delivery_complete_count;
+        self.runs.combine(update.runs.as_slice(), self.start_offset);
+        self.updates += 1;
+    }
+
+    /// The state of an update whose snapshot is missing.
+    pub(super) fn of_update(update: Update) -> Entry {
+        Entry {
+            snapshot_epoch: update.snapshot_epoch,
+            leader_epoch: update.leader_epoch,
+            start_offset: update.start_offset,
+            delivery_complete_count: update.delivery_complete_count,
+            runs: update.runs,
+            leader_epoch_max: Some(update.leader_epoch),
+            updates: 1,
+            ..Entry::default()
+        }
+    }
+
+    /// Whether the newest snapshot only repeats an earlier one.
+    pub(super) fn is_repeated(&self) -> bool {
+        self.created_ms != self.written_ms
+    }
+
+    /// The state as a snapshot of the next epoch.
+    pub(super) fn next_snapshot(&self, written_ms: i64) -> Snapshot {
+        Snapshot {
+            snapshot_epoch: self.snapshot_epoch.wrapping_add(1),
+            state_epoch: self.state_epoch,
+            leader_epoch: self.leader_epoch,
+            start_offset: self.start_offset,
+            delivery_complete_count: self.delivery_complete_count,
+            created_ms: self.created_ms,
+            written_ms,
+            runs: self.runs.clone(),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Brings requests for share partitions to their coordinator, on this broker or another (Kafka's `DefaultStatePersister`
+//! and `PersisterStateManager`).
+//!
+//! Owns: finding the coordinator, which is the leader of a partition of `__share_group_state`, and attempts until it
+//! answers. Requests of a kind for one broker go one after the other, with all that have collected meanwhile. The topic is
+//! not created here: who wants it is reported by [`Persister::state_topic_wanted`].
+
+mod rpc;
+
+use super::coordinator::ShareCoordinator;
+use super::error::PersistError;
+use super::request::{Ask, Done, Write};
+use parking_lot::Mutex;
+use rpc::{Kind, Question};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_client::Connection;
+use thalweg_hash::{HashMap, HashSet};
+use thalweg_membership::Peers;
+use thalweg_metadata::topic_name::SHARE_STATE;
+use thalweg_metadata::{BrokerId, ImageCell};
+use thalweg_share::{ShareKey, ShareState, StateSummary, StateUpdate};
+use tokio::sync::{Notify, oneshot};
+
+/// Attempts of a request. With the pauses between them, a broker that has failed is replaced meanwhile.
+const ATTEMPTS: u32 = 10;
+/// The first pause; each is twice as long as the one before.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_secs(4);
+/// Share partitions in one request.
+const QUESTIONS_AT_ONCE: usize = 1_000;
+
+type Outcome = Result<Done, PersistError>;
+
+/// Requests of one kind to one broker.
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<Vec<Question>>,
+    /// Who has it sends for all that wait.
+    connection: tokio::sync::Mutex<Option<Connection>>,
+}
+
+/// See the head of this file.
+pub struct Persister {
+    node_id: BrokerId,
+    image: Arc<ImageCell>,
+    coordinator: Arc<ShareCoordinator>,
+    peers: Arc<Peers>,
+    queues: Mutex<HashMap<(BrokerId, Kind), Arc<Queue>>>,
+    topic_wanted: Notify,
+}
+
+impl fmt::Debug for Persister {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Persister").field("queues", &self.queues.lock().keys()).finish_non_exhaustive()
+    }
+}
+
+impl Persister {
+    /// Asks `coordinator` where this node coordinates, and its peers elsewhere.
+    pub fn new(
+        node_id: BrokerId,
+        image: Arc<ImageCell>,
+        coordinator: Arc<ShareCoordinator>,
+        peers: Arc<Peers>,
+    ) -> Persister {
+        let (queues, topic_wanted) = (Mutex::default(), Notify::new());
+        Persister { node_id, image, coordinator, peers, queues, topic_wanted }
+    }
+
+    /// Begins the state of a share partition, at an offset or, with -1, where its leader will decide.
+    pub async fn initialize(
+        &self,
+        key: &ShareKey,
+        state_epoch: i32,
+        start_offset: i64,
+    ) -> Result<(), PersistError> {
+        self.change(key, Ask::Initialize { state_epoch, start_offset }).await
+    }
+
+    /// Reads the state, for the leader of this epoch: earlier leaders are refused from now on.
+    pub async fn read(&self, key: &ShareKey, leader_epoch: i32) -> Result<ShareState, PersistError> {
+        match self.ask(key, Ask::Read { leader_epoch }).await? {
+            Done::State { state_epoch, start_offset, runs } => {
+                // A state that is never persisted.
+                let batches = runs.into_iter().map(|run| run.batch().ok_or(PersistError::Invalid));
+                let batches = batches.collect::<Result<_, _>>()?;
+                Ok(ShareState { state_epoch, start_offset, batches })
+            }
+            Done::Changed | Done::Summary(_) => unreachable!("a read is answered by a state"),
+        }
+    }
+
+    /// Changes the state. After [`PersistError::Unavailable`] it is not known whether it has changed.
+    pub async fn write(&self, key: &ShareKey, update: &StateUpdate) -> Result<(), PersistError> {
+        self.change(key, Ask::Write(Write::from(update))).await
+    }
+
+    /// Forgets the state.
+    pub async fn delete(&self, key: &ShareKey) -> Result<(), PersistError> {
+        self.change(key, Ask::Delete).await
+    }
+
+    /// Reads the state without its runs. Fences no one.
+    pub async fn read_summary(
+        &self,
+        key: &ShareKey,
+        leader_epoch: i32,
+    ) -> Result<StateSummary, PersistError> {
+        match self.ask(key, Ask::Summarize { leader_epoch }).await? {
+            Done::Summary(summary) => Ok(summary),
+            Done::Changed | Done::State { .. } => unreachable!("a summary is answered by one"),
+        }
+    }
+
+    /// Returns when a request waits for `__share_group_state`, which does not exist.
+    pub async fn state_topic_wanted(&self) {
+        self.topic_wanted.notified().await;
+    }
+
+    async fn change(&self, key: &ShareKey, ask: Ask) -> Result<(), PersistError> {
+        self.ask(key, ask).await.map(|_| ())
+    }
+
+    /// Asks until there is an answer, or no use in another attempt.
+    async fn ask(&self, key: &ShareKey, ask: Ask) -> Outcome {
+        let request = (key.clone(), ask);
+        let mut pause = PAUSE;
+        for attempt in 1.. {
+            match self.attempt(&request).await {
+                Err(error) if error.is_worth_retrying() && attempt < ATTEMPTS => {
+                    tracing::debug!(?key, attempt, %error, "Retrying a request for the state of a share partition");
+                }
+                outcome => return outcome,
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    async fn attempt(&self, request: &(ShareKey, Ask)) -> Outcome {
+        let image = self.image.get();
+        if image.topic(SHARE_STATE).is_none() {
+            self.topic_wanted.notify_one();
+            return Err(PersistError::Unavailable);
+        }
+        let registration = image.partition(SHARE_STATE, self.coordinator.partition_for(&request.0));
+        let leader = registration.map(|registration| registration.leader);
+        let leader = leader.filter(|leader| image.is_alive(*leader)).ok_or(PersistError::Unavailable)?;
+        if leader != self.node_id {
+            return self.ask_elsewhere(leader, request).await;
+        }
+        let mut answers = self.coordinator.serve(std::slice::from_ref(request)).await;
+        let answer = answers.pop().expect("one request has one answer");
+        answer.map_err(|error| PersistError::of(error.code()))
+    }
+
+    async fn ask_elsewhere(&self, leader: BrokerId, (key, ask): &(ShareKey, Ask)) -> Outcome {
+        let kind = Kind::of(ask);
+        let queue = Arc::clone(self.queues.lock().entry((leader, kind)).or_default());
+        let (answer, mut answered) = oneshot::channel();
+        queue.waiting.lock().push(Question { key: key.clone(), ask: ask.clone(), answer });
+        let mut connection = queue.connection.lock().await;
+        loop {
+            match answered.try_recv() {
+                Ok(outcome) => return outcome,
+                // The task that asked has given up.
+                Err(oneshot::error::TryRecvError::Closed) => return Err(PersistError::Unavailable),
+                Err(oneshot::error::TryRecvError::Empty) => {}
+            }
+            let questions = queue.take();
+            if let Err(error) = rpc::send(&self.peers, leader, &mut connection, kind, questions).await {
+                tracing::info!(coordinator = %leader, %error, "Failed to reach a share coordinator");
+                *connection = None;
+            }
+        }
+    }
+}
+
+impl Queue {
+    /// What can be asked together: the first questions of one group, one of each share partition.
+    fn take(&self) -> Vec<Question> {
+        let mut waiting = self.waiting.lock();
+        let Some(group) = waiting.first().map(|first| Arc::clone(&first.key.group)) else {
+            return Vec::new();
+        };
+        let (mut seen, mut now, mut later) = (HashSet::default(), Vec::new(), Vec::new());
+        for question in std::mem::take(&mut *waiting) {
+            let is_asked = question.key.group == group
+                && now.len() < QUESTIONS_AT_ONCE
+                && seen.insert((question.key.topic, question.key.partition));
+            if is_asked { now.push(question) } else { later.push(question) }
+        }
+        *waiting = later;
+        now
+    }
+}

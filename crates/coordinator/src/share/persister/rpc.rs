@@ -1,0 +1,262 @@
+//! Requests of brokers to share coordinators elsewhere: InitializeShareGroupState (83), ReadShareGroupState (84),
+//! WriteShareGroupState (85), DeleteShareGroupState (86), ReadShareGroupStateSummary (87).
+
+use super::super::error::PersistError;
+use super::super::request::{Ask, Done};
+use super::super::runs::Run;
+use super::Outcome;
+use thalweg_client::Connection;
+use thalweg_hash::HashMap;
+use thalweg_membership::{PeerError, Peers};
+use thalweg_metadata::BrokerId;
+use thalweg_share::{ShareKey, StateSummary};
+use thalweg_wire::request::*;
+use thalweg_wire::request::{
+    delete_share_group_state_request as delete, initialize_share_group_state_request as initialize,
+    read_share_group_state_request as read, read_share_group_state_summary_request as summary,
+    write_share_group_state_request as write,
+};
+use thalweg_wire::{ErrorCode, Uuid};
+use tokio::sync::oneshot;
+
+/// A request that waits.
+pub(super) struct Question {
+    pub(super) key: ShareKey,
+    pub(super) ask: Ask,
+    pub(super) answer: oneshot::Sender<Outcome>,
+}
+
+/// The API of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Kind {
+    Initialize,
+    Read,
+    Write,
+    Delete,
+    Summarize,
+}
+
+impl Kind {
+    pub(super) fn of(ask: &Ask) -> Kind {
+        match ask {
+            Ask::Initialize { .. } => Kind::Initialize,
+            Ask::Read { .. } => Kind::Read,
+            Ask::Write(_) => Kind::Write,
+            Ask::Delete => Kind::Delete,
+            Ask::Summarize { .. } => Kind::Summarize,
+        }
+    }
+}
+
+type Outcomes = HashMap<(Uuid, i32), Outcome>;
+
+/// Asks one broker questions of one kind and one group. All of them are answered.
+pub(super) async fn send(
+    peers: &Peers,
+    leader: BrokerId,
+    connection: &mut Option<Connection>,
+    kind: Kind,
+    questions: Vec<Question>,
+) -> Result<(), PeerError> {
+    let Some(group_id) = questions.first().map(|question| question.key.group.to_string()) else {
+        return Ok(());
+    };
+    let asked = ask(peers, leader, connection, kind, group_id, &questions).await;
+    let (mut outcomes, missing, result) = match asked {
+        Ok(outcomes) => (outcomes, PersistError::Refused(ErrorCode::UnknownServerError), Ok(())),
+        Err(error) => (Outcomes::default(), PersistError::Unavailable, Err(error)),
+    };
+    for Question { key, answer, .. } in questions {
+        let _ = answer.send(outcomes.remove(&(key.topic, key.partition.0)).unwrap_or(Err(missing)));
+    }
+    result
+}
+
+async fn ask(
+    peers: &Peers,
+    leader: BrokerId,
+    connection: &mut Option<Connection>,
+    kind: Kind,
+    group_id: String,
+    questions: &[Question],
+) -> Result<Outcomes, PeerError> {
+    let open = match connection.take().filter(|connection| !connection.is_closed()) {
+        Some(open) => open,
+        None => peers.connect(leader, "share-state", peers.request_timeout()).await?,
+    };
+    let outcomes = match kind {
+        Kind::Initialize => {
+            let topics = by_topic(questions, initialize_partition);
+            let topics = topics
+                .into_iter()
+                .map(|(topic_id, partitions)| initialize::InitializeStateData { topic_id, partitions });
+            let topics = topics.collect();
+            initialized(open.send(&InitializeShareGroupStateRequest { group_id, topics }).await?)
+        }
+        Kind::Read => {
+            let topics = by_topic(questions, read_partition).into_iter();
+            let topics = topics.map(|(topic_id, partitions)| read::ReadStateData { topic_id, partitions });
+            let topics = topics.collect();
+            states(open.send(&ReadShareGroupStateRequest { group_id, topics }).await?)
+        }
+        Kind::Write => {
+            let topics = by_topic(questions, write_partition).into_iter();
+            let topics = topics.map(|(topic_id, partitions)| write::WriteStateData { topic_id, partitions });
+            let topics = topics.collect();
+            written(open.send(&WriteShareGroupStateRequest { group_id, topics }).await?)
+        }
+        Kind::Delete => {
+            let topics = by_topic(questions, delete_partition).into_iter();
+            let topics =
+                topics.map(|(topic_id, partitions)| delete::DeleteStateData { topic_id, partitions });
+            let topics = topics.collect();
+            deleted(open.send(&DeleteShareGroupStateRequest { group_id, topics }).await?)
+        }
+        Kind::Summarize => {
+            let topics = by_topic(questions, summary_partition).into_iter();
+            let topics =
+                topics.map(|(topic_id, partitions)| summary::ReadStateSummaryData { topic_id, partitions });
+            let topics = topics.collect();
+            summaries(open.send(&ReadShareGroupStateSummaryRequest { group_id, topics }).await?)
+        }
+    };
+    *connection = Some(open);
+    Ok(outcomes)
+}
+
+fn by_topic<P>(questions: &[Question], partition: fn(i32, &Ask) -> Option<P>) -> Vec<(Uuid, Vec<P>)> {
+    let mut topics: Vec<(Uuid, Vec<P>)> = Vec::new();
+    let mut places: HashMap<Uuid, usize> = HashMap::default();
+    for Question { key, ask, .. } in questions {
+        let Some(one) = partition(key.partition.0, ask) else { continue };
+        let place = *places.entry(key.topic).or_insert_with(|| {
+            topics.push((key.topic, Vec::new()));
+            topics.len() - 1
+        });
+        topics[place].1.push(one);
+    }
+    topics
+}
+
+fn initialize_partition(partition: i32, ask: &Ask) -> Option<initialize::PartitionData> {
+    match *ask {
+        Ask::Initialize { state_epoch, start_offset } => {
+            Some(initialize::PartitionData { partition, state_epoch, start_offset })
+        }
+        _ => None,
+    }
+}
+
+fn read_partition(partition: i32, ask: &Ask) -> Option<read::PartitionData> {
+    match *ask {
+        Ask::Read { leader_epoch } => Some(read::PartitionData { partition, leader_epoch }),
+        _ => None,
+    }
+}
+
+fn write_partition(partition: i32, ask: &Ask) -> Option<write::PartitionData> {
+    let Ask::Write(update) = ask else { return None };
+    let batch = |run: &Run| write::StateBatch {
+        first_offset: run.first_offset,
+        last_offset: run.last_offset,
+        delivery_state: run.delivery_state,
+        delivery_count: run.delivery_count,
+    };
+    Some(write::PartitionData {
+        partition,
+        state_epoch: update.state_epoch,
+        leader_epoch: update.leader_epoch,
+        start_offset: update.start_offset,
+        delivery_complete_count: update.delivery_complete_count,
+        state_batches: update.runs.iter().map(batch).collect(),
+    })
+}
+
+fn delete_partition(partition: i32, _: &Ask) -> Option<delete::PartitionData> {
+    Some(delete::PartitionData { partition })
+}
+
+fn summary_partition(partition: i32, ask: &Ask) -> Option<summary::PartitionData> {
+    match *ask {
+        Ask::Summarize { leader_epoch } => Some(summary::PartitionData { partition, leader_epoch }),
+        _ => None,
+    }
+}
+
+/// The outcome of one share partition.
+fn outcome(code: i16, done: impl FnOnce() -> Done) -> Outcome {
+    match ErrorCode::from_i16(code) {
+        Some(ErrorCode::None) => Ok(done()),
+        Some(error) => Err(PersistError::of(error)),
+        None => Err(PersistError::Refused(ErrorCode::UnknownServerError)),
+    }
+}
+
+fn initialized(response: InitializeShareGroupStateResponse) -> Outcomes {
+    let mut outcomes = Outcomes::default();
+    for topic in response.results {
+        for one in topic.partitions {
+            outcomes.insert((topic.topic_id, one.partition), outcome(one.error_code, || Done::Changed));
+        }
+    }
+    outcomes
+}
+
+fn written(response: WriteShareGroupStateResponse) -> Outcomes {
+    let mut outcomes = Outcomes::default();
+    for topic in response.results {
+        for one in topic.partitions {
+            outcomes.insert((topic.topic_id, one.partition), outcome(one.error_code, || Done::Changed));
+        }
+    }
+    outcomes
+}
+
+fn deleted(response: DeleteShareGroupStateResponse) -> Outcomes {
+    let mut outcomes = Outcomes::default();
+    for topic in response.results {
+        for one in topic.partitions {
+            outcomes.insert((topic.topic_id, one.partition), outcome(one.error_code, || Done::Changed));
+        }
+    }
+    outcomes
+}
+
+fn states(response: ReadShareGroupStateResponse) -> Outcomes {
+    let mut outcomes = Outcomes::default();
+    for topic in response.results {
+        for one in topic.partitions {
+            let run = |batch: &read_share_group_state_response::StateBatch| Run {
+                first_offset: batch.first_offset,
+                last_offset: batch.last_offset,
+                delivery_count: batch.delivery_count,
+                delivery_state: batch.delivery_state,
+            };
+            let done = || Done::State {
+                state_epoch: one.state_epoch,
+                start_offset: one.start_offset,
+                runs: one.state_batches.iter().map(run).collect(),
+            };
+            outcomes.insert((topic.topic_id, one.partition), outcome(one.error_code, done));
+        }
+    }
+    outcomes
+}
+
+fn summaries(response: ReadShareGroupStateSummaryResponse) -> Outcomes {
+    let mut outcomes = Outcomes::default();
+    for topic in response.results {
+        for one in topic.partitions {
+            let done = || {
+                Done::Summary(StateSummary {
+                    state_epoch: one.state_epoch,
+                    leader_epoch: one.leader_epoch,
+                    start_offset: one.start_offset,
+                    delivery_complete_count: one.delivery_complete_count,
+                })
+            };
+            outcomes.insert((topic.topic_id, one.partition), outcome(one.error_code, done));
+        }
+    }
+    outcomes
+}

@@ -1,0 +1,281 @@
+//! The runs of records that a share partition's state consists of, and how new ones combine with them (Kafka's
+//! `PersisterStateBatch` and `PersisterStateBatchCombiner`).
+//!
+//! Of two states of an offset, the one with the higher delivery count counts, then the higher state. The runs that result
+//! are cut as Kafka cuts them, because a snapshot shows it: neighbours with one state may stay apart until the next
+//! combination.
+
+use std::collections::BTreeSet;
+use thalweg_share::{DeliveryState, StateBatch};
+
+/// How many runs of one write may overlap: each may have to be compared with each.
+pub(super) const OVERLAPPING_MAX: usize = 1_000;
+
+/// A run of records with one state, both ends included. Its state is kept as it was sent, even if it is none of
+/// [`DeliveryState`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Run {
+    /// The offset of the first record.
+    pub first_offset: i64,
+    /// The offset of the last record, not before the first.
+    pub last_offset: i64,
+    /// How often they were delivered.
+    pub delivery_count: i16,
+    /// The state's code.
+    pub delivery_state: i8,
+}
+
+impl From<&StateBatch> for Run {
+    fn from(batch: &StateBatch) -> Run {
+        Run {
+            first_offset: batch.first_offset,
+            last_offset: batch.last_offset,
+            delivery_count: batch.delivery_count,
+            delivery_state: batch.state.code(),
+        }
+    }
+}
+
+impl Run {
+    /// The run as leaders of partitions know it; none, if its state is none that is persisted.
+    pub(super) fn batch(self) -> Option<StateBatch> {
+        Some(StateBatch {
+            first_offset: self.first_offset,
+            last_offset: self.last_offset,
+            state: DeliveryState::from_code(self.delivery_state)?,
+            delivery_count: self.delivery_count,
+        })
+    }
+
+    /// Whether it has a record.
+    pub(super) fn is_filled(&self) -> bool {
+        self.first_offset <= self.last_offset
+    }
+
+    /// What counts where runs overlap: the higher.
+    fn rank(self) -> (i16, i8) {
+        (self.delivery_count, self.delivery_state)
+    }
+
+    fn between(self, first_offset: i64, last_offset: i64) -> Run {
+        Run { first_offset, last_offset, ..self }
+    }
+
+    /// Whether the run and a later one have to be made into others: they overlap, or are one run in two pieces.
+    fn combines_with(self, next: Run) -> bool {
+        next.first_offset <= self.last_offset
+            || (self.last_offset.checked_add(1) == Some(next.first_offset) && self.rank() == next.rank())
+    }
+
+    /// The part that is not before `start_offset`.
+    fn from_offset(self, start_offset: i64) -> Option<Run> {
+        (self.last_offset >= start_offset)
+            .then(|| self.between(self.first_offset.max(start_offset), self.last_offset))
+    }
+}
+
+/// The runs of a share partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Runs {
+    list: Vec<Run>,
+    /// Whether the runs are in order and none combines with the next.
+    are_apart: bool,
+}
+
+impl Runs {
+    /// These runs. Those without records are left out.
+    pub(super) fn of(mut list: Vec<Run>) -> Runs {
+        list.retain(Run::is_filled);
+        let are_apart = are_apart(&list);
+        Runs { list, are_apart }
+    }
+
+    /// New runs combined among themselves, from `start_offset` on, unless that is -1.
+    pub(super) fn combined(new: &[Run], start_offset: i64) -> Runs {
+        let mut runs = Runs { list: Vec::new(), are_apart: true };
+        runs.combine(new, start_offset);
+        runs
+    }
+
+    /// In order, unless a snapshot had them otherwise.
+    pub(super) fn as_slice(&self) -> &[Run] {
+        &self.list
+    }
+
+    /// Adds runs, and drops what is before `start_offset`, unless that is -1.
+    pub(super) fn combine(&mut self, new: &[Run], start_offset: i64) {
+        let start_offset = if start_offset == -1 { i64::MIN } else { start_offset };
+        let new: Vec<Run> = new
+            .iter()
+            .filter(|run| run.is_filled())
+            .filter_map(|run| run.from_offset(start_offset))
+            .collect();
+        if !self.are_apart {
+            let kept = self.list.drain(..).filter_map(|run| run.from_offset(start_offset));
+            let all: Vec<Run> = kept.chain(new).collect();
+            *self = Runs::of(combine_all(all));
+            return;
+        }
+        self.drop_before(start_offset);
+        let low = new.iter().map(|run| run.first_offset).min();
+        let high = new.iter().map(|run| run.last_offset).max();
+        let Some((low, high)) = low.zip(high) else { return };
+        // Others neither overlap with the new ones nor touch them.
+        let from = self.list.partition_point(|run| run.last_offset.saturating_add(1) < low);
+        let to = self.list.partition_point(|run| run.first_offset <= high.saturating_add(1));
+        let touched = self.list[from..to].iter().copied().chain(new).collect();
+        let combined = combine_all(touched);
+        let end = from + combined.len();
+        self.list.splice(from..to, combined);
+        self.are_apart = are_apart(&self.list[from.saturating_sub(1)..(end + 1).min(self.list.len())]);
+    }
+
+    /// For runs in order.
+    fn drop_before(&mut self, start_offset: i64) {
+        let gone = self.list.partition_point(|run| run.last_offset < start_offset);
+        self.list.drain(..gone);
+        if let Some(first) = self.list.first_mut() {
+            first.first_offset = first.first_offset.max(start_offset);
+        }
+    }
+}
+
+fn are_apart(runs: &[Run]) -> bool {
+    runs.windows(2).all(|pair| pair[0].first_offset < pair[1].first_offset && !pair[0].combines_with(pair[1]))
+}
+
+/// Whether so many of the runs overlap that they would take long.
+pub(super) fn overlap_too_much(runs: &[Run]) -> bool {
+    if runs.len() <= OVERLAPPING_MAX {
+        return false;
+    }
+    let mut sorted = runs.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).any(|pair| pair[1].first_offset <= pair[0].last_offset)
+}
+
+/// The first two that combine are replaced by what becomes of them, as long as there are such.
+fn combine_all(runs: Vec<Run>) -> Vec<Run> {
+    if runs.len() < 2 {
+        return runs;
+    }
+    let mut done = Vec::with_capacity(runs.len());
+    let mut sorted: BTreeSet<Run> = runs.into_iter().collect();
+    while let Some(run) = sorted.pop_first() {
+        match sorted.first() {
+            Some(next) if run.combines_with(*next) => {
+                let next = sorted.pop_first().expect("it was just looked at");
+                combine_two(run, next, &mut sorted);
+            }
+            _ => done.push(run),
+        }
+    }
+    done
+}
+
+/// `next` does not begin before `run`, and ends later if it begins with it and counts less.
+fn combine_two(run: Run, next: Run, sorted: &mut BTreeSet<Run>) {
+    if run.rank() == next.rank() {
+        sorted.insert(run.between(run.first_offset, run.last_offset.max(next.last_offset)));
+    } else if next.rank() < run.rank() {
+        sorted.insert(run);
+        if next.last_offset > run.last_offset {
+            sorted.insert(next.between(run.last_offset + 1, next.last_offset));
+        }
+    } else {
+        if run.first_offset < next.first_offset {
+            sorted.insert(run.between(run.first_offset, next.first_offset - 1));
+        }
+        sorted.insert(next);
+        if run.last_offset > next.last_offset {
+            sorted.insert(run.between(next.last_offset + 1, run.last_offset));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::rngs::StdRng;
+    use rand::{Rng, SeedableRng};
+
+    fn run(first_offset: i64, last_offset: i64, delivery_count: i16, delivery_state: i8) -> Run {
+        Run { first_offset, last_offset, delivery_count, delivery_state }
+    }
+
+    /// The state of each offset, by the rule at the head of the file.
+    fn of_each(runs: &[Run], offsets: i64) -> Vec<Option<(i16, i8)>> {
+        (0..offsets)
+            .map(|offset| {
+                let covers = |run: &&Run| (run.first_offset..=run.last_offset).contains(&offset);
+                runs.iter().filter(covers).map(|run| run.rank()).max()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_later_delivery_replaces_the_part_that_it_covers() {
+        let mut runs = Runs::of(vec![run(0, 99, 1, 0)]);
+        runs.combine(&[run(10, 19, 1, 2)], -1);
+        assert_eq!(runs.as_slice(), [run(0, 9, 1, 0), run(10, 19, 1, 2), run(20, 99, 1, 0)]);
+        runs.combine(&[run(5, 30, 0, 0)], 3);
+        assert_eq!(runs.as_slice(), [run(3, 9, 1, 0), run(10, 19, 1, 2), run(20, 99, 1, 0)]);
+    }
+
+    #[test]
+    fn neighbours_that_become_alike_are_one_after_the_next_combination() {
+        let mut runs = Runs::of(vec![run(0, 4, 1, 2), run(5, 9, 1, 0)]);
+        runs.combine(&[run(5, 9, 1, 2)], -1);
+        assert_eq!(runs.as_slice(), [run(0, 4, 1, 2), run(5, 9, 1, 2)], "as Kafka leaves them");
+        runs.combine(&[run(20, 20, 1, 2)], -1);
+        assert_eq!(runs.as_slice(), [run(0, 9, 1, 2), run(20, 20, 1, 2)]);
+    }
+
+    #[test]
+    fn runs_without_records_are_dropped_and_the_ends_of_the_offsets_are_safe() {
+        let mut runs = Runs::of(vec![run(5, 4, 1, 0), run(7, i64::MAX, 1, 0)]);
+        runs.combine(&[run(i64::MAX, i64::MAX, 2, 2), run(3, 2, 9, 0)], -1);
+        assert_eq!(runs.as_slice(), [run(7, i64::MAX - 1, 1, 0), run(i64::MAX, i64::MAX, 2, 2)]);
+        runs.combine(&[], i64::MAX);
+        assert_eq!(runs.as_slice(), [run(i64::MAX, i64::MAX, 2, 2)]);
+    }
+
+    #[test]
+    fn combining_a_window_is_combining_all() {
+        for seed in 0..300 {
+            let mut random = StdRng::seed_from_u64(seed);
+            let mut some = |count: usize| -> Vec<Run> {
+                let one = |_| {
+                    let first = random.random_range(0..60);
+                    let last = first + random.random_range(0..12);
+                    run(first, last, random.random_range(1..4), [0, 2, 4][random.random_range(0..3)])
+                };
+                (0..count).map(one).collect()
+            };
+            let mut runs = Runs::default();
+            let mut expected: Vec<Run> = Vec::new();
+            let mut start = 0;
+            for round in 0..30 {
+                let new = some(1 + round % 4);
+                if round % 7 == 6 {
+                    start += 3;
+                }
+                let all: Vec<Run> = expected.iter().chain(&new).copied().collect();
+                let all: Vec<Run> = all.into_iter().filter_map(|run| run.from_offset(start)).collect();
+                let each = of_each(&all, 80);
+                expected = combine_all(all);
+                runs.combine(&new, start);
+                assert_eq!(runs.as_slice(), expected, "seed {seed}, round {round}");
+                assert_eq!(of_each(runs.as_slice(), 80), each, "seed {seed}, round {round}");
+            }
+        }
+    }
+
+    #[test]
+    fn many_runs_may_not_overlap() {
+        let apart: Vec<Run> = (0..2_000).map(|n| run(n, n, 1, 0)).collect();
+        assert!(!overlap_too_much(&apart));
+        let nested: Vec<Run> = (0..2_000).map(|n| run(n, 5_000, 1, 0)).collect();
+        assert!(overlap_too_much(&nested) && !overlap_too_much(&nested[..OVERLAPPING_MAX]));
+    }
+}

@@ -1,0 +1,311 @@
+//! All share partitions of one partition of `__share_group_state`: a state machine without clock, I/O or waiting
+//! (Kafka's `ShareCoordinatorShard`).
+//!
+//! It is driven in turns (`crate::driver::Shard`). A decision becomes a record, which changes the state when it is in the
+//! log; the answer waits for its acknowledgement, and an answer without a record for that of all earlier ones. After a
+//! number of updates of a share partition a snapshot takes the place of the next; what is before the oldest snapshot of
+//! all is no longer needed ([`Shard::redundant_before`]).
+
+mod decide;
+mod upkeep;
+
+use super::config::ShareConfig;
+use super::coordinator::Cluster;
+use super::entry::Entry;
+use super::error::StateError;
+use super::record::ShareRecord;
+use super::request::{Answer, Ask, Done};
+use crate::driver::{self, AppendAs, BATCH_BYTES, Cell, Moment, ReplayError, Ticket, WriteError};
+use bytes::Bytes;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use thalweg_hash::HashMap;
+use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, batches};
+use thalweg_share::ShareKey;
+
+/// Bytes of records after which another batch begins. A larger record has a batch for itself.
+const WRITE_BYTES: usize = 64 << 10;
+
+/// What the shards of a broker share.
+pub(crate) struct ShardContext {
+    pub(super) config: ShareConfig,
+    pub(super) cluster: Arc<dyn Cluster>,
+}
+
+impl fmt::Debug for ShardContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShardContext").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// Records to be appended as one batch.
+#[derive(Debug, Default)]
+pub(crate) struct Write {
+    records: Vec<ShareRecord>,
+    /// The same as bytes.
+    encoded: Vec<(Bytes, Option<Bytes>)>,
+    bytes: usize,
+    /// The request that waits for it, and the places of its answers.
+    request: Option<(Ticket, Vec<usize>)>,
+}
+
+/// A request that waits.
+#[derive(Debug)]
+struct Waiting {
+    answer: Answer,
+    /// Writes that are not acknowledged.
+    writes: usize,
+}
+
+/// See the head of this module.
+#[derive(Debug)]
+pub(crate) struct Shard {
+    context: Arc<ShardContext>,
+    entries: HashMap<ShareKey, Entry>,
+    /// The offset of the last tombstone.
+    deleted_at: i64,
+    writes: VecDeque<Write>,
+    /// Writes that are not acknowledged, by their last offsets, with the requests that wait for them. A request without
+    /// records waits for the last of them.
+    pending: VecDeque<(i64, Option<(Ticket, Vec<usize>)>)>,
+    waiting: HashMap<Ticket, Waiting>,
+    released: Vec<(Ticket, Answer)>,
+    next_cold_check_ms: i64,
+}
+
+impl driver::Shard for Shard {
+    const KEEPS: &'static str = "share partitions";
+    type Shared = Arc<ShardContext>;
+    type Turn = Moment;
+    type Write = Write;
+    type Answer = Answer;
+
+    fn turn(_: &Arc<ShardContext>, now: Moment) -> Moment {
+        now
+    }
+
+    fn new(context: &Arc<ShardContext>, _leader_epoch: i32, now: Moment) -> Shard {
+        Shard {
+            next_cold_check_ms: now.monotonic_ms.saturating_add(context.config.cold_snapshot_interval_ms),
+            context: Arc::clone(context),
+            entries: HashMap::default(),
+            deleted_at: 0,
+            writes: VecDeque::new(),
+            pending: VecDeque::new(),
+            waiting: HashMap::default(),
+            released: Vec::new(),
+        }
+    }
+
+    fn replay(&mut self, bytes: &[u8], buffer: &mut DecompressBuffer, _: Moment) -> Result<(), ReplayError> {
+        for batch in batches(bytes) {
+            let batch = batch?;
+            let header = &batch.header;
+            if header.attributes.is_control() {
+                continue;
+            }
+            let unreadable = |error| ReplayError::Records { offset: header.base_offset.0, error };
+            for record in batch.records(buffer).map_err(unreadable)? {
+                let record = record.map_err(unreadable)?;
+                let offset = record.offset.0;
+                let decoded = ShareRecord::decode(record.key, record.value)
+                    .map_err(|error| ReplayError::Record { offset, error })?;
+                match decoded {
+                    Some(decoded) => self.apply(decoded, offset),
+                    None => {
+                        tracing::debug!(offset, "Skipped a __share_group_state record of an unknown kind")
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn loaded(&mut self, _: Moment) {}
+
+    fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn next_write(&mut self) -> Option<Write> {
+        self.writes.pop_front()
+    }
+
+    fn batch(
+        context: &Arc<ShardContext>,
+        write: &Write,
+        now: Moment,
+    ) -> Result<(Bytes, AppendAs), WriteError> {
+        let compression = context.config.state_topic_compression;
+        let options = BatchOptions { compression, ..BatchOptions::default() };
+        let mut builder = BatchBuilder::with_capacity(options, BATCH_BYTES.max(write.bytes));
+        for (key, value) in &write.encoded {
+            builder
+                .append(now.wall_ms, Some(key), value.as_deref(), &[])
+                .map_err(|_| WriteError::TooLarge)?;
+        }
+        Ok((builder.build(), AppendAs::default()))
+    }
+
+    fn written(&mut self, write: Write, last_offset: i64, _: Moment) {
+        let count = i64::try_from(write.records.len()).expect("a batch has fewer records");
+        for (record, offset) in write.records.into_iter().zip(last_offset - count + 1..) {
+            self.apply(record, offset);
+        }
+        self.pending.push_back((last_offset, write.request));
+    }
+
+    fn refused(&mut self, write: Write, error: WriteError, _: Moment) {
+        tracing::warn!(records = write.records.len(), %error, "Share coordinator write was rejected");
+        self.settle(write.request, Err(error));
+    }
+
+    fn acknowledged(&mut self, last_offset: i64, _: Moment) {
+        while self.pending.front().is_some_and(|(at, _)| *at <= last_offset) {
+            let (_, request) = self.pending.pop_front().expect("it was just looked at");
+            self.settle(request, Ok(()));
+        }
+    }
+
+    fn unacknowledged(&mut self, last_offset: i64, error: WriteError, _: Moment) {
+        let (failed, rest): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.pending).into_iter().partition(|(at, _)| *at == last_offset);
+        self.pending = rest;
+        for (_, request) in failed {
+            self.settle(request, Err(error));
+        }
+    }
+
+    fn next_deadline_ms(&self) -> i64 {
+        self.next_cold_check_ms
+    }
+
+    fn expire_next(&mut self, now: Moment) -> bool {
+        if self.next_cold_check_ms > now.monotonic_ms {
+            return false;
+        }
+        let interval_ms = self.context.config.cold_snapshot_interval_ms.max(1);
+        self.next_cold_check_ms = now.monotonic_ms.saturating_add(interval_ms);
+        self.snapshot_cold(now);
+        true
+    }
+
+    fn take_released(&mut self) -> Vec<(Ticket, Answer)> {
+        std::mem::take(&mut self.released)
+    }
+
+    fn pass_on(&mut self, _: &Arc<ShardContext>, _: &Arc<Cell<Shard>>) -> bool {
+        false
+    }
+
+    fn unload(mut self) -> Vec<(Ticket, Answer)> {
+        let error = StateError::from(WriteError::NotLeader);
+        let waiting = self.waiting.into_iter();
+        let answers = waiting.map(|(ticket, waiting)| (ticket, vec![Err(error); waiting.answer.len()]));
+        self.released.extend(answers);
+        self.released
+    }
+}
+
+impl Shard {
+    /// The state follows a record at an offset.
+    fn apply(&mut self, record: ShareRecord, at: i64) {
+        let updates_max = self.context.config.updates_per_snapshot;
+        match record {
+            ShareRecord::Snapshot(key, None) => {
+                self.entries.remove(&key);
+                self.deleted_at = at;
+            }
+            ShareRecord::Snapshot(key, Some(snapshot)) => {
+                self.entries.entry(key).or_default().apply_snapshot(snapshot, at, updates_max);
+            }
+            ShareRecord::Update(key, update) => match self.entries.get_mut(&key) {
+                Some(entry) => entry.apply_update(&update),
+                None => drop(self.entries.insert(key, Entry::of_update(update))),
+            },
+        }
+    }
+
+    /// A write is done, or is not: the request's answers at these places may go out once it has no other.
+    fn settle(&mut self, request: Option<(Ticket, Vec<usize>)>, result: Result<(), WriteError>) {
+        let Some((ticket, places)) = request else { return };
+        let Some(waiting) = self.waiting.get_mut(&ticket) else { return };
+        if let Err(error) = result {
+            for place in places {
+                waiting.answer[place] = Err(error.into());
+            }
+        }
+        waiting.writes -= 1;
+        if waiting.writes == 0
+            && let Some(waiting) = self.waiting.remove(&ticket)
+        {
+            self.released.push((ticket, waiting.answer));
+        }
+    }
+
+    /// Decides about share partitions, each of which is named once.
+    pub(super) fn serve(&mut self, asks: &[&(ShareKey, Ask)], ticket: Ticket, now: Moment) {
+        let mut answer = Answer::with_capacity(asks.len());
+        let mut writes: Vec<Write> = Vec::new();
+        // What has no record waits for earlier writes; its error is theirs.
+        let mut without_record = Vec::new();
+        for (place, (key, ask)) in asks.iter().enumerate() {
+            let decided = self.decide(key, ask, now).and_then(|(done, record)| {
+                match record {
+                    Some(record) => add(&mut writes, record, Some((ticket, place)))?,
+                    None => without_record.push(place),
+                }
+                Ok(done)
+            });
+            answer.push(decided);
+        }
+        let mut count = writes.len();
+        let last_offset = self.pending.back().map(|(last_offset, _)| *last_offset);
+        if let Some(last_offset) = last_offset.filter(|_| !without_record.is_empty()) {
+            self.pending.push_back((last_offset, Some((ticket, without_record))));
+            count += 1;
+        }
+        if count == 0 {
+            self.released.push((ticket, answer));
+            return;
+        }
+        self.waiting.insert(ticket, Waiting { answer, writes: count });
+        self.writes.extend(writes);
+    }
+
+    /// The state of a share partition.
+    #[cfg(test)]
+    pub(super) fn entry(&self, key: &ShareKey) -> Option<&Entry> {
+        self.entries.get(key)
+    }
+
+    /// Whether the topic has the partition.
+    fn exists(&self, key: &ShareKey) -> bool {
+        self.context.cluster.has_partition(key.topic, key.partition)
+    }
+}
+
+/// Adds a record to the last write that has room.
+fn add(
+    writes: &mut Vec<Write>,
+    record: ShareRecord,
+    request: Option<(Ticket, usize)>,
+) -> Result<(), WriteError> {
+    let (key, value) = record.encode().map_err(|_| WriteError::Unencodable)?;
+    let bytes = key.len() + value.as_ref().map_or(0, Bytes::len);
+    if writes.last().is_none_or(|last| last.bytes + bytes > WRITE_BYTES) {
+        writes.push(Write::default());
+    }
+    let last = writes.last_mut().expect("there is one now");
+    last.bytes += bytes;
+    last.records.push(record);
+    last.encoded.push((key, value));
+    if let Some((ticket, place)) = request {
+        last.request.get_or_insert_with(|| (ticket, Vec::new())).1.push(place);
+    }
+    Ok(())
+}
+
+/// What a decision makes of a request, and the record that it needs.
+type Decision = (Done, Option<ShareRecord>);

@@ -1,0 +1,55 @@
+//! What keeps the log short: snapshots of share partitions that do not change, tombstones of those whose topics are gone,
+//! and the offset before which nothing is needed (Kafka's `ShareCoordinatorOffsetsManager`).
+
+use super::super::record::ShareRecord;
+use super::{Shard, Write, add};
+use crate::driver::Moment;
+use thalweg_hash::HashSet;
+use thalweg_share::ShareKey;
+use thalweg_wire::Uuid;
+
+impl Shard {
+    /// Repeats the snapshots that are old, so that the log can be cut before them; but not when nothing at all has
+    /// changed since they were repeated last.
+    pub(in super::super) fn snapshot_cold(&mut self, now: Moment) {
+        if self.entries.values().all(super::Entry::is_repeated) {
+            return;
+        }
+        let oldest_ms = now.wall_ms.saturating_sub(self.context.config.cold_snapshot_interval_ms);
+        let cold = self.entries.iter().filter(|(_, entry)| entry.written_ms <= oldest_ms);
+        let mut cold: Vec<ShareRecord> = cold
+            .map(|(key, entry)| ShareRecord::Snapshot(key.clone(), Some(entry.next_snapshot(now.wall_ms))))
+            .collect();
+        cold.sort_unstable_by(|a, b| a.key().cmp(b.key()));
+        self.write_all(cold);
+    }
+
+    /// Topics are gone: the states of their partitions go too.
+    pub(in super::super) fn topics_deleted(&mut self, topics: &HashSet<Uuid>) {
+        let gone = self.entries.keys().filter(|key| topics.contains(&key.topic));
+        let mut gone: Vec<ShareKey> = gone.cloned().collect();
+        gone.sort_unstable();
+        self.write_all(gone.into_iter().map(|key| ShareRecord::Snapshot(key, None)).collect());
+    }
+
+    fn write_all(&mut self, records: Vec<ShareRecord>) {
+        let mut writes: Vec<Write> = Vec::new();
+        for record in records {
+            let key = record.key().clone();
+            if let Err(error) = add(&mut writes, record, None) {
+                tracing::error!(?key, %error, "Failed to write the state of a share partition");
+            }
+        }
+        self.writes.extend(writes);
+    }
+
+    /// The offset before which no record is needed; none, if every record may be.
+    pub(in super::super) fn redundant_before(&self) -> Option<i64> {
+        let mut oldest = i64::MAX;
+        for entry in self.entries.values() {
+            oldest = oldest.min(entry.snapshot_at?);
+        }
+        let oldest = if self.entries.is_empty() { self.deleted_at } else { oldest };
+        (oldest > 0).then_some(oldest)
+    }
+}

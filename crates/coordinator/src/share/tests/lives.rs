@@ -1,0 +1,175 @@
+//! The life of share partitions: initialized, read by leaders, written, snapshotted, deleted.
+
+use super::super::error::StateError;
+use super::super::request::{Ask, Done, Write};
+use super::super::runs::{OVERLAPPING_MAX, Run};
+use super::harness::{Harness, key};
+use crate::driver::WriteError;
+use thalweg_hash::HashSet;
+use thalweg_share::StateSummary;
+use thalweg_wire::{ErrorCode, Uuid};
+
+fn run(first_offset: i64, last_offset: i64, delivery_count: i16, delivery_state: i8) -> Run {
+    Run { first_offset, last_offset, delivery_count, delivery_state }
+}
+
+fn write(leader_epoch: i32, start_offset: i64, runs: Vec<Run>) -> Ask {
+    Ask::Write(Write { state_epoch: 0, leader_epoch, start_offset, delivery_complete_count: 0, runs })
+}
+
+fn initialized(updates_per_snapshot: usize) -> Harness {
+    let mut harness = Harness::new(updates_per_snapshot);
+    let begin = Ask::Initialize { state_epoch: 0, start_offset: -1 };
+    assert_eq!(harness.ask(&key("g", 7, 0), begin), Ok(Done::Changed));
+    harness
+}
+
+#[test]
+fn a_state_is_what_was_written_before_and_after_a_restart() {
+    let mut harness = initialized(3);
+    let g = key("g", 7, 0);
+    for round in 0..10 {
+        let runs = vec![run(10 * round, 10 * round + 4, 1, 2), run(10 * round + 5, 10 * round + 9, 1, 0)];
+        assert_eq!(harness.ask(&g, write(1, 5 * round, runs)), Ok(Done::Changed));
+        assert_eq!(harness.reloaded().entry(&g), harness.shard.entry(&g), "round {round}");
+    }
+    let entry = harness.shard.entry(&g).expect("it is there").clone();
+    assert_eq!(
+        (entry.start_offset, entry.snapshot_epoch),
+        (45, 2),
+        "a snapshot in place of every fourth update"
+    );
+    let read = harness.ask(&g, Ask::Read { leader_epoch: 1 });
+    let runs = entry.runs.as_slice().to_vec();
+    assert_eq!(runs[0], run(45, 49, 1, 0), "what is before the start offset is gone");
+    assert_eq!(read, Ok(Done::State { state_epoch: 0, start_offset: 45, runs }));
+}
+
+#[test]
+fn an_earlier_leader_is_fenced_by_the_first_read_of_a_new_one() {
+    let mut harness = initialized(500);
+    let g = key("g", 7, 0);
+    assert!(harness.ask(&g, Ask::Read { leader_epoch: 4 }).is_ok());
+    assert_eq!(harness.ask(&g, write(3, 0, Vec::new())), Err(StateError::FencedLeaderEpoch));
+    assert_eq!(harness.ask(&g, Ask::Read { leader_epoch: 3 }), Err(StateError::FencedLeaderEpoch));
+    let batches = harness.log.len();
+    assert!(harness.ask(&g, Ask::Read { leader_epoch: 4 }).is_ok());
+    assert_eq!(harness.log.len(), batches, "a leader that is known leaves no record");
+    assert_eq!(harness.ask(&g, write(4, 0, Vec::new())), Ok(Done::Changed));
+    harness.shard = harness.reloaded();
+    assert_eq!(harness.ask(&g, write(3, 0, Vec::new())), Err(StateError::FencedLeaderEpoch));
+}
+
+#[test]
+fn a_state_that_begins_again_fences_writes_of_the_one_before() {
+    let mut harness = initialized(500);
+    let g = key("g", 7, 0);
+    let again = Ask::Initialize { state_epoch: 3, start_offset: 100 };
+    assert_eq!(harness.ask(&g, again), Ok(Done::Changed));
+    assert_eq!(harness.ask(&g, write(0, 50, Vec::new())), Err(StateError::FencedStateEpoch));
+    let earlier = Ask::Initialize { state_epoch: 2, start_offset: 0 };
+    assert_eq!(harness.ask(&g, earlier), Err(StateError::FencedStateEpoch));
+    let summary =
+        StateSummary { state_epoch: 3, leader_epoch: 0, start_offset: 100, delivery_complete_count: 0 };
+    assert_eq!(harness.ask(&g, Ask::Summarize { leader_epoch: 0 }), Ok(Done::Summary(summary)));
+}
+
+#[test]
+fn what_was_never_initialized_or_does_not_exist_is_refused() {
+    let mut harness = initialized(500);
+    let other = key("g", 7, 1);
+    assert_eq!(harness.ask(&other, Ask::Read { leader_epoch: 0 }), Err(StateError::UninitializedRead));
+    assert_eq!(harness.ask(&other, write(0, 0, Vec::new())), Err(StateError::UninitializedWrite));
+    assert_eq!(harness.ask(&other, Ask::Delete), Ok(Done::Changed), "there is nothing to delete");
+    for (topic, partition, expected) in [
+        (7, -1, StateError::NegativePartition),
+        (7, 8, StateError::UnknownPartition),
+        (1, 0, StateError::UnknownPartition),
+    ] {
+        let begin = Ask::Initialize { state_epoch: 0, start_offset: -1 };
+        assert_eq!(harness.ask(&key("g", topic, partition), begin), Err(expected));
+    }
+    let g = key("g", 7, 0);
+    assert_eq!(harness.ask(&g, write(0, 0, vec![run(5, 4, 1, 0)])), Err(StateError::InvalidRuns));
+    let nested = (0..=OVERLAPPING_MAX as i64).map(|n| run(n, 5_000, 1, 0)).collect();
+    assert_eq!(harness.ask(&g, write(0, 0, nested)), Err(StateError::InvalidRuns));
+}
+
+#[test]
+fn answers_wait_for_the_replicas_and_a_read_for_the_writes_before_it() {
+    let mut harness = initialized(500);
+    let g = key("g", 7, 0);
+    harness.holds = true;
+    let writes = [(g.clone(), write(0, 3, vec![run(3, 9, 1, 2)])), (key("g", 7, 1), Ask::Delete)];
+    let written = harness.begin(&writes);
+    let read = harness.begin(&[(g.clone(), Ask::Read { leader_epoch: -1 })]);
+    assert!(harness.answers.is_empty());
+    harness.acknowledge(Ok(()));
+    assert_eq!(harness.answers.remove(&written), Some(vec![Ok(Done::Changed), Ok(Done::Changed)]));
+    let state = Done::State { state_epoch: 0, start_offset: 3, runs: vec![run(3, 9, 1, 2)] };
+    assert_eq!(harness.answers.remove(&read), Some(vec![Ok(state)]));
+
+    let written = harness.begin(&writes[..1]);
+    harness.acknowledge(Err(WriteError::TimedOut));
+    let failed = harness.answers.remove(&written).expect("an answer").pop().expect("one");
+    assert_eq!(failed.expect_err("it may not be on the replicas").code(), ErrorCode::CoordinatorNotAvailable);
+    harness.holds = false;
+    harness.refuses = Some(WriteError::NotLeader);
+    let refused = harness.ask(&g, write(0, 50, Vec::new())).expect_err("it is not in the log");
+    assert_eq!(refused.code(), ErrorCode::NotCoordinator);
+    assert_eq!(harness.shard.entry(&g).map(|entry| entry.start_offset), Some(3), "nothing has happened");
+}
+
+#[test]
+fn records_before_the_oldest_snapshot_are_redundant() {
+    let mut harness = initialized(2);
+    let (g, h) = (key("g", 7, 0), key("h", 7, 0));
+    assert_eq!(harness.shard.redundant_before(), None, "the first record is a snapshot");
+    for _ in 0..4 {
+        assert!(harness.ask(&g, write(0, 0, Vec::new())).is_ok());
+    }
+    assert_eq!(harness.shard.redundant_before(), Some(3), "two updates, then a snapshot");
+    assert!(harness.ask(&h, Ask::Initialize { state_epoch: 0, start_offset: 0 }).is_ok());
+    for _ in 0..9 {
+        assert!(harness.ask(&g, write(0, 0, Vec::new())).is_ok());
+    }
+    assert_eq!(harness.shard.redundant_before(), Some(5), "the other has not changed since");
+    // Five minutes later it is written again.
+    harness.pass(300_000);
+    let before = harness.shard.redundant_before().expect("its snapshot is a new one");
+    assert!(before > 14, "{before}");
+    let batches = harness.log.len();
+    harness.pass(300_000);
+    assert_eq!(harness.log.len(), batches, "nothing has changed since: nothing is repeated");
+    harness.shard = harness.reloaded();
+    assert_eq!(harness.shard.redundant_before(), Some(before));
+}
+
+#[test]
+fn the_states_of_a_deleted_topic_and_of_a_deleted_share_partition_are_gone() {
+    let mut harness = initialized(500);
+    let others = [key("h", 7, 3), key("g", 8, 0)];
+    for key in &others {
+        assert!(harness.ask(key, Ask::Initialize { state_epoch: 0, start_offset: 0 }).is_ok());
+    }
+    harness.turn(|shard, _, _| shard.topics_deleted(&HashSet::from_iter([Uuid(7)])));
+    for (key, is_there) in [(key("g", 7, 0), false), (others[0].clone(), false), (others[1].clone(), true)] {
+        assert_eq!(harness.shard.entry(&key).is_some(), is_there);
+        assert_eq!(harness.reloaded().entry(&key).is_some(), is_there);
+    }
+    assert_eq!(harness.ask(&others[1], Ask::Delete), Ok(Done::Changed));
+    let batches = i64::try_from(harness.log.len()).expect("few");
+    assert_eq!(harness.shard.redundant_before(), Some(batches), "all but the last tombstone");
+}
+
+#[test]
+fn many_share_partitions_in_one_request_share_batches_of_bounded_size() {
+    let mut harness = Harness::new(500);
+    let begin = || Ask::Initialize { state_epoch: 0, start_offset: -1 };
+    let asks: Vec<_> = (0..2_000).map(|n| (key(&format!("group-{n}"), 7, n % 8), begin())).collect();
+    let ticket = harness.begin(&asks);
+    let answer = harness.answers.remove(&ticket).expect("an answer");
+    assert_eq!(answer, vec![Ok(Done::Changed); 2_000]);
+    assert!((2..20).contains(&harness.log.len()), "{} batches", harness.log.len());
+    assert!(harness.log.iter().all(|batch| batch.len() < 200 << 10));
+}

@@ -1,0 +1,5 @@
+//! The share coordinator's shard, driven by hand.
+
+mod harness;
+mod kafka;
+mod lives;
