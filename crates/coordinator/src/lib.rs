@@ -10,4 +10,5 @@ pub mod internal_log;
 #[cfg(test)]
 mod kafka_program;
 pub mod share;
+pub mod share_groups;
 pub mod transaction;

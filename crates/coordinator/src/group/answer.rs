@@ -2,6 +2,7 @@
 
 use super::consumer::HeartbeatError;
 use super::error::MembershipError;
+use super::share::ShareAnswer;
 use crate::driver::WriteError;
 use std::fmt;
 use std::net::IpAddr;
@@ -76,6 +77,8 @@ pub enum Answer {
     TxnOffsetCommit(TxnOffsetCommitResponse),
     ConsumerHeartbeat(ConsumerGroupHeartbeatResponse),
     ConsumerDescribe(Vec<DescribedGroup>),
+    /// About share groups.
+    Share(ShareAnswer),
     /// To a marker.
     TransactionEnded(Result<(), WriteError>),
 }
@@ -115,6 +118,7 @@ impl Answer {
                 };
                 Answer::ConsumerDescribe(groups.into_iter().map(failed).collect())
             }
+            Answer::Share(answer) => Answer::Share(answer.failed(error)),
             Answer::TransactionEnded(_) => Answer::TransactionEnded(Err(error)),
             Answer::OffsetFetch(mut group) => {
                 // Kafka redirects the client only for a fetch of stable offsets.

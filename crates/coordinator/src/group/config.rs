@@ -2,7 +2,7 @@
 
 use super::assignor::ServerAssignor;
 use std::time::Duration;
-use thalweg_config::{BrokerConfig, ConsumerGroupKeys};
+use thalweg_config::{BrokerConfig, ConsumerGroupKeys, ShareGroupKeys};
 use thalweg_record::Compression;
 
 /// How groups behave. Each field names the property it holds.
@@ -32,6 +32,31 @@ pub struct GroupConfig {
     pub offsets_topic_compression: Compression,
     /// Groups of the consumer protocol.
     pub consumer: ConsumerGroupConfig,
+    /// Share groups.
+    pub share: ShareGroupConfig,
+}
+
+/// How share groups behave. Each field names the property it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShareGroupConfig {
+    /// What each group may have its own of.
+    pub times: ShareGroupTimes,
+    /// `group.share.max.size`: members of one group.
+    pub group_size_max: usize,
+    /// `group.share.initialize.retry.interval.ms`.
+    pub initialize_retry_ms: i64,
+}
+
+/// The timeouts and intervals of a share group, which change while the broker runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShareGroupTimes {
+    /// `group.share.session.timeout.ms`, or the group's `share.session.timeout.ms`.
+    pub session_timeout_ms: i32,
+    /// `group.share.heartbeat.interval.ms`, or the group's `share.heartbeat.interval.ms`.
+    pub heartbeat_interval_ms: i32,
+    /// `group.share.assignment.interval.ms`, or the group's `share.assignment.interval.ms`: from one target assignment to
+    /// the next.
+    pub assignment_interval_ms: i32,
 }
 
 /// How consumer groups behave. Each field names the property it holds.
@@ -106,6 +131,7 @@ impl From<&BrokerConfig> for GroupConfig {
             offsets_topic_partitions: groups.offsets_topic_partitions,
             offsets_topic_compression: codec.unwrap_or(Compression::None),
             consumer: ConsumerGroupConfig::from(&config.consumer_groups),
+            share: ShareGroupConfig::from(&config.share_groups),
         }
     }
 }
@@ -123,6 +149,20 @@ impl From<&ConsumerGroupKeys> for ConsumerGroupConfig {
             assignors: known,
             migration: Migration::of_policy(&groups.migration_policy),
             regex_refresh_interval_ms: i64::from(groups.regex_refresh_interval_ms),
+        }
+    }
+}
+
+impl From<&ShareGroupKeys> for ShareGroupConfig {
+    fn from(groups: &ShareGroupKeys) -> ShareGroupConfig {
+        ShareGroupConfig {
+            times: ShareGroupTimes {
+                session_timeout_ms: groups.session_timeout_ms,
+                heartbeat_interval_ms: groups.heartbeat_interval_ms,
+                assignment_interval_ms: groups.assignment_interval_ms,
+            },
+            group_size_max: groups.max_size,
+            initialize_retry_ms: i64::from(groups.initialize_retry_interval_ms),
         }
     }
 }

@@ -6,9 +6,10 @@ mod bounds;
 mod consumer;
 mod membership;
 mod offsets;
+mod share;
 
 use super::answer::Answer;
-use super::config::{ConsumerGroupTimes, GroupConfig};
+use super::config::{ConsumerGroupTimes, GroupConfig, ShareGroupTimes};
 use super::shard::{EndOfTransaction, GroupFigures, Shard, ShardContext};
 use super::topics::{DeletedTopic, Topics};
 use crate::driver::{
@@ -112,11 +113,21 @@ impl GroupCoordinator {
         self.shards.shared().set_times(default, by_group);
     }
 
+    /// The same, of share groups.
+    pub fn set_share_group_times(
+        &self,
+        default: ShareGroupTimes,
+        by_group: HashMap<String, ShareGroupTimes>,
+    ) {
+        self.shards.shared().set_share_times(default, by_group);
+    }
+
     fn config(&self) -> &GroupConfig {
         &self.shards.shared().config
     }
 
-    fn topics(&self) -> &dyn Topics {
+    /// The cluster's topics.
+    pub(crate) fn topics(&self) -> &dyn Topics {
         &*self.shards.shared().topics
     }
 

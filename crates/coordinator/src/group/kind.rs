@@ -3,6 +3,7 @@
 use super::classic::{ClassicGroup, GroupState};
 use super::consumer::ConsumerGroup;
 use super::record::CoordinatorRecord;
+use super::share::ShareGroup;
 use super::timers::Timers;
 use thalweg_wire::request::list_groups_response::ListedGroup;
 
@@ -13,6 +14,8 @@ pub(super) enum Group {
     Classic(Box<ClassicGroup>),
     /// The coordinator assigns (KIP-848).
     Consumer(Box<ConsumerGroup>),
+    /// Its members share partitions (KIP-932).
+    Share(Box<ShareGroup>),
 }
 
 impl From<ClassicGroup> for Group {
@@ -27,12 +30,18 @@ impl From<ConsumerGroup> for Group {
     }
 }
 
+impl From<ShareGroup> for Group {
+    fn from(group: ShareGroup) -> Group {
+        Group::Share(Box::new(group))
+    }
+}
+
 impl Group {
     /// The classic group.
     pub(super) fn classic(&self) -> Option<&ClassicGroup> {
         match self {
             Group::Classic(group) => Some(group),
-            Group::Consumer(_) => None,
+            Group::Consumer(_) | Group::Share(_) => None,
         }
     }
 
@@ -40,7 +49,7 @@ impl Group {
     pub(super) fn classic_mut(&mut self) -> Option<&mut ClassicGroup> {
         match self {
             Group::Classic(group) => Some(group),
-            Group::Consumer(_) => None,
+            Group::Consumer(_) | Group::Share(_) => None,
         }
     }
 
@@ -48,7 +57,7 @@ impl Group {
     pub(super) fn consumer(&self) -> Option<&ConsumerGroup> {
         match self {
             Group::Consumer(group) => Some(group),
-            Group::Classic(_) => None,
+            Group::Classic(_) | Group::Share(_) => None,
         }
     }
 
@@ -56,7 +65,23 @@ impl Group {
     pub(super) fn consumer_mut(&mut self) -> Option<&mut ConsumerGroup> {
         match self {
             Group::Consumer(group) => Some(group),
-            Group::Classic(_) => None,
+            Group::Classic(_) | Group::Share(_) => None,
+        }
+    }
+
+    /// The share group.
+    pub(super) fn share(&self) -> Option<&ShareGroup> {
+        match self {
+            Group::Share(group) => Some(group),
+            Group::Classic(_) | Group::Consumer(_) => None,
+        }
+    }
+
+    /// The share group, to be changed.
+    pub(super) fn share_mut(&mut self) -> Option<&mut ShareGroup> {
+        match self {
+            Group::Share(group) => Some(group),
+            Group::Classic(_) | Group::Consumer(_) => None,
         }
     }
 
@@ -65,6 +90,7 @@ impl Group {
         match self {
             Group::Classic(group) => group.state().name(),
             Group::Consumer(group) => group.state().name(),
+            Group::Share(group) => group.state_name(),
         }
     }
 
@@ -73,6 +99,7 @@ impl Group {
         match self {
             Group::Classic(_) => "classic",
             Group::Consumer(_) => "consumer",
+            Group::Share(_) => "share",
         }
     }
 
@@ -81,6 +108,7 @@ impl Group {
         match self {
             Group::Classic(group) => group.size(),
             Group::Consumer(group) => group.size(),
+            Group::Share(group) => group.size(),
         }
     }
 
@@ -89,6 +117,7 @@ impl Group {
         match self {
             Group::Classic(group) => group.state() == GroupState::Empty,
             Group::Consumer(group) => group.size() == 0,
+            Group::Share(group) => group.size() == 0,
         }
     }
 
@@ -97,6 +126,8 @@ impl Group {
         match self {
             Group::Classic(group) => group.is_abandoned(),
             Group::Consumer(group) => group.size() == 0,
+            // It has its offsets at the share coordinator, until it is deleted.
+            Group::Share(_) => false,
         }
     }
 
@@ -105,6 +136,7 @@ impl Group {
         match self {
             Group::Classic(group) => group.is_of_consumers(),
             Group::Consumer(_) => true,
+            Group::Share(_) => false,
         }
     }
 
@@ -113,6 +145,7 @@ impl Group {
         match self {
             Group::Classic(group) => group.is_subscribed_to(topic),
             Group::Consumer(group) => group.is_subscribed_to(topic),
+            Group::Share(group) => group.is_subscribed_to(topic),
         }
     }
 
@@ -121,6 +154,7 @@ impl Group {
         match self {
             Group::Classic(group) => group.retention_starts_ms(commit_timestamp_ms),
             Group::Consumer(_) => Some(commit_timestamp_ms),
+            Group::Share(_) => None,
         }
     }
 
@@ -129,6 +163,7 @@ impl Group {
         match self {
             Group::Classic(group) => group.list(),
             Group::Consumer(group) => group.list(),
+            Group::Share(group) => group.list(),
         }
     }
 
@@ -137,6 +172,7 @@ impl Group {
         match self {
             Group::Classic(_) => records.push(CoordinatorRecord::group_tombstone(id)),
             Group::Consumer(group) => group.tombstones(records),
+            Group::Share(group) => group.tombstones(records),
         }
     }
 
@@ -149,6 +185,10 @@ impl Group {
             Group::Classic(group) => group.dissolve(timers),
             Group::Consumer(group) => {
                 group.deadlines().clear(timers);
+                (Vec::new(), Vec::new())
+            }
+            Group::Share(group) => {
+                group.forget_sessions(timers);
                 (Vec::new(), Vec::new())
             }
         }

@@ -1,7 +1,7 @@
 //! The coordinator of groups of consumers: members, epochs, assignments and committed offsets.
 //!
 //! Behaves as Kafka's `org.apache.kafka.coordinator.group` does for the classic protocol and the consumer protocol of
-//! KIP-848. Share groups and streams groups are not served; their records are skipped.
+//! KIP-848, and for share groups (KIP-932). Streams groups are not served; their records are skipped.
 //!
 //! ```text
 //! GroupCoordinator   requests in the form of each version; the driver below it is `crate::driver`
@@ -9,6 +9,7 @@
 //!     ClassicGroup   one group's membership and generations
 //!     ConsumerGroup  the same of a group that the coordinator assigns partitions to
 //!       assignor     how it does so
+//!     ShareGroup     the same of a group whose members share partitions
 //!     OffsetStore    what the groups committed
 //!     Timers         every deadline of the shard, in one queue
 //! ```
@@ -32,6 +33,7 @@ mod offsets;
 mod record;
 pub mod regex;
 mod shard;
+mod share;
 mod subscription;
 #[cfg(test)]
 mod tests;
@@ -40,10 +42,16 @@ mod timers;
 mod topics;
 
 pub use answer::{Answer, ClientInfo, TopicFilter};
-pub use config::{ConsumerGroupConfig, ConsumerGroupTimes, GroupConfig, Migration};
+pub use config::{
+    ConsumerGroupConfig, ConsumerGroupTimes, GroupConfig, Migration, ShareGroupConfig, ShareGroupTimes,
+};
 pub use consumer::ConsumerRecord;
 pub use coordinator::GroupCoordinator;
 pub use offsets::{OffsetAndMetadata, TransactionOutcome};
 pub use record::CoordinatorRecord;
 pub use shard::{EndOfTransaction, GroupFigures, Shard, TransactionalProducer, Write};
+pub use share::{
+    Altered, DeletedOffsets, Initialization, Partitions as SharePartitions, ShareAnswer, ShareGroupError,
+    ShareGroupRecord,
+};
 pub use topics::{DeletedTopic, TopicPlacement, Topics};

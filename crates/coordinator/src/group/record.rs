@@ -5,10 +5,11 @@
 //! value  version i16 | the value message        a tombstone has none
 //! ```
 //! Type 0 and 1 are committed offsets (0 is only read), 2 is a classic group's metadata, and the types of
-//! [`ConsumerRecord`] are consumer groups'. The other types belong to group protocols that are not served; they are
+//! [`ConsumerRecord`] are consumer groups', those of [`ShareGroupRecord`] share groups'. The other types belong to group protocols that are not served; they are
 //! skipped.
 
 use super::consumer::ConsumerRecord;
+use super::share::ShareGroupRecord;
 use crate::driver::RecordDecodeError;
 use bytes::{BufMut, Bytes, BytesMut};
 use thalweg_metadata::PartitionIndex;
@@ -35,6 +36,14 @@ pub enum CoordinatorRecord {
     GroupMetadata(GroupMetadataKey, Option<GroupMetadataValue>),
     /// A part of a consumer group.
     Consumer(Box<ConsumerRecord>),
+    /// A part of a share group.
+    Share(Box<ShareGroupRecord>),
+}
+
+impl From<ShareGroupRecord> for CoordinatorRecord {
+    fn from(record: ShareGroupRecord) -> CoordinatorRecord {
+        CoordinatorRecord::Share(Box::new(record))
+    }
 }
 
 impl From<ConsumerRecord> for CoordinatorRecord {
@@ -62,6 +71,7 @@ impl CoordinatorRecord {
             CoordinatorRecord::OffsetCommit(key, _) => &key.group,
             CoordinatorRecord::GroupMetadata(key, _) => &key.group,
             CoordinatorRecord::Consumer(record) => record.group(),
+            CoordinatorRecord::Share(record) => record.group(),
         }
     }
 
@@ -80,6 +90,7 @@ impl CoordinatorRecord {
                 Ok((prefixed(GROUP_METADATA, key, 0)?, value))
             }
             CoordinatorRecord::Consumer(record) => record.encode(),
+            CoordinatorRecord::Share(record) => record.encode(),
         }
     }
 
@@ -105,7 +116,10 @@ impl CoordinatorRecord {
                 let key = GroupMetadataKey::decode(&mut key, 0)?;
                 Some(CoordinatorRecord::GroupMetadata(key, decode_value(value)?))
             }
-            kind => ConsumerRecord::decode(kind, &mut key, value)?.map(CoordinatorRecord::from),
+            kind => match ConsumerRecord::decode(kind, &mut key, value)? {
+                Some(record) => Some(record.into()),
+                None => ShareGroupRecord::decode(kind, &mut key, value)?.map(CoordinatorRecord::from),
+            },
         })
     }
 }

@@ -11,6 +11,7 @@ mod expiry;
 mod figures;
 mod membership;
 mod replay;
+mod share;
 mod write;
 
 use consumer::Resolution;
@@ -19,7 +20,7 @@ pub use write::{EndOfTransaction, TransactionalProducer, Write};
 
 use super::answer::{Answer, join_error, sync_error};
 use super::classic::ClassicGroup;
-use super::config::{ConsumerGroupTimes, GroupConfig};
+use super::config::{ConsumerGroupTimes, GroupConfig, ShareGroupTimes};
 use super::consumer::{ConsumerGroup, TopicHashes};
 use super::effects::{Completion, Context, Effects};
 use super::error::MembershipError;
@@ -55,24 +56,38 @@ pub struct ShardContext {
     pub config: GroupConfig,
     /// The cluster's topics.
     pub topics: Arc<dyn Topics>,
-    times: RwLock<Times>,
+    times: RwLock<Times<ConsumerGroupTimes>>,
+    share_times: RwLock<Times<ShareGroupTimes>>,
     /// Where regular expressions are looked up.
     background: Option<(Handle, Disk)>,
 }
 
-/// The times of consumer groups.
+/// The times of groups of a kind.
 #[derive(Debug)]
-struct Times {
-    default: ConsumerGroupTimes,
+struct Times<T> {
+    default: T,
     /// Of groups that have their own.
-    by_group: HashMap<String, ConsumerGroupTimes>,
+    by_group: HashMap<String, T>,
+}
+
+impl<T: Copy> Times<T> {
+    fn all(default: T) -> RwLock<Times<T>> {
+        RwLock::new(Times { default, by_group: HashMap::default() })
+    }
+
+    fn of(&self, group: &str) -> T {
+        if self.by_group.is_empty() {
+            return self.default;
+        }
+        self.by_group.get(group).copied().unwrap_or(self.default)
+    }
 }
 
 impl ShardContext {
     /// With these settings, until others are set.
     pub fn new(config: GroupConfig, topics: Arc<dyn Topics>) -> ShardContext {
-        let times = Times { default: config.consumer.times, by_group: HashMap::default() };
-        ShardContext { config, topics, times: RwLock::new(times), background: None }
+        let (times, share_times) = (Times::all(config.consumer.times), Times::all(config.share.times));
+        ShardContext { config, topics, times, share_times, background: None }
     }
 
     /// The same, and looks up regular expressions in the background.
@@ -82,11 +97,12 @@ impl ShardContext {
 
     /// The times of a consumer group.
     pub(super) fn times(&self, group: &str) -> ConsumerGroupTimes {
-        let times = self.times.read();
-        if times.by_group.is_empty() {
-            return times.default;
-        }
-        times.by_group.get(group).copied().unwrap_or(times.default)
+        self.times.read().of(group)
+    }
+
+    /// The times of a share group.
+    pub(super) fn share_times(&self, group: &str) -> ShareGroupTimes {
+        self.share_times.read().of(group)
     }
 
     /// Sets the times of consumer groups: the broker's, and those of groups that have their own.
@@ -96,6 +112,15 @@ impl ShardContext {
         by_group: HashMap<String, ConsumerGroupTimes>,
     ) {
         *self.times.write() = Times { default, by_group };
+    }
+
+    /// The same, of share groups.
+    pub(super) fn set_share_times(
+        &self,
+        default: ShareGroupTimes,
+        by_group: HashMap<String, ShareGroupTimes>,
+    ) {
+        *self.share_times.write() = Times { default, by_group };
     }
 }
 

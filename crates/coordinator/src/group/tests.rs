@@ -11,4 +11,5 @@ mod migration;
 mod random;
 mod rebalance;
 mod retention;
+mod share;
 mod static_members;

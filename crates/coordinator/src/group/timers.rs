@@ -20,6 +20,8 @@ pub(super) enum Timer {
     Session(Arc<str>, Arc<str>),
     /// A member of a consumer group.
     Consumer(Arc<str>, Arc<str>, Watch),
+    /// The session of a share group's member.
+    Share(Arc<str>, Arc<str>),
 }
 
 /// A deadline, and its entry in the queue while it has one.

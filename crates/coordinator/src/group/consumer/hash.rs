@@ -28,7 +28,11 @@ impl TopicHashes {
     }
 
     /// The hash of the topics that exist; the names are sorted.
-    pub(super) fn of_group<'a>(&mut self, names: impl Iterator<Item = &'a str>, topics: &dyn Topics) -> i64 {
+    pub(in super::super) fn of_group<'a>(
+        &mut self,
+        names: impl Iterator<Item = &'a str>,
+        topics: &dyn Topics,
+    ) -> i64 {
         let mut hashed = Vec::new();
         for name in names {
             let hash = match self.by_name.get(name) {

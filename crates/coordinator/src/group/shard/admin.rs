@@ -19,7 +19,7 @@ const TOMBSTONES_PER_BATCH: usize = 1_000;
 const STATES: [&str; 6] =
     ["Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable"];
 /// The names of their kinds.
-const KINDS: [&str; 2] = ["classic", "consumer"];
+const KINDS: [&str; 3] = ["classic", "consumer", "share"];
 
 impl Shard {
     /// The groups in one of these states and of one of these types; all of them, where a list is empty.
@@ -77,9 +77,11 @@ impl Shard {
         let records =
             topics.iter().flat_map(|topic| self.offsets.tombstones_of_topic(&topic.name, topic.id)).collect();
         self.write_tombstones(records, now);
+        let states = self.share_states_of_deleted(topics);
+        self.write_tombstones(states, now);
     }
 
-    /// Writes tombstones that no request waits for, in batches of bounded size.
+    /// Writes records that no request waits for, as tombstones, in batches of bounded size.
     pub(super) fn write_tombstones(&mut self, records: Vec<CoordinatorRecord>, now: Moment) {
         let mut records = records.into_iter().peekable();
         while records.peek().is_some() {

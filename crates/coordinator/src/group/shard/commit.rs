@@ -91,6 +91,9 @@ impl Shard {
             }
             return Ok(());
         }
+        if self.is_share_group(&request.group_id) {
+            return Err(CommitError::UnknownGroup);
+        }
         let validated = self.with_group(&request.group_id, now, |group, cx| {
             let (id, instance_id) = (request.member_id.as_str(), request.group_instance_id.as_deref());
             group.validate_commit(id, instance_id, generation, false)?;
@@ -127,6 +130,7 @@ impl Shard {
                 let valid = self.validate_transactional_commit(group, request);
                 valid.err().map(CommitError::Membership)
             }
+            Some(Group::Share(_)) => Some(CommitError::UnknownGroup),
             None if request.generation_id < 0 => None,
             None => Some(MembershipError::IllegalGeneration.into()),
         };
@@ -272,7 +276,7 @@ impl Shard {
         let mut records = Vec::new();
         let mut response = OffsetDeleteResponse::default();
         match self.group(id) {
-            None => response.error_code = ErrorCode::GroupIdNotFound.code(),
+            None | Some(Group::Share(_)) => response.error_code = ErrorCode::GroupIdNotFound.code(),
             Some(group) if !group.is_empty() && !group.is_of_consumers() => {
                 response.error_code = ErrorCode::NonEmptyGroup.code();
             }

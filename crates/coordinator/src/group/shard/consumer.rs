@@ -102,6 +102,7 @@ impl Shard {
                 changes = group.classic_sessions();
                 group
             }
+            Some((_, Group::Share(_))) => return Err(not_found()),
             Some(_) => {
                 records.push(CoordinatorRecord::group_tombstone(id));
                 ConsumerGroup::new(shared.clone())
@@ -200,6 +201,7 @@ impl Shard {
                     self.resolutions.push(Resolution { group: id, patterns, filter });
                 }
             }
+            After::ShareSession(id, member) => self.begin_share_session(&id, &member, now),
             After::Downgrade(id, downgrade) => {
                 // The record has the metadata of one protocol only; this group has all.
                 self.groups.entry(id.clone()).or_default().set(Some(Group::Classic(downgrade.group)));
@@ -285,9 +287,15 @@ impl Shard {
         for topic in topics {
             self.hashes.forget(topic);
         }
-        for group in self.groups.values_mut().filter_map(Timed::latest_mut).filter_map(Group::consumer_mut) {
-            if topics.iter().any(|topic| group.is_subscribed_to(topic)) {
-                group.refresh_topics();
+        for group in self.groups.values_mut().filter_map(Timed::latest_mut) {
+            match group {
+                Group::Consumer(group) if topics.iter().any(|topic| group.is_subscribed_to(topic)) => {
+                    group.refresh_topics();
+                }
+                Group::Share(group) if topics.iter().any(|topic| group.is_subscribed_to(topic)) => {
+                    group.refresh_topics();
+                }
+                _ => {}
             }
         }
     }

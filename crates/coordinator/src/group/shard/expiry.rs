@@ -44,13 +44,17 @@ impl Shard {
             let group = group.clone();
             return self.consumer_deadline_over(&group, timer, now);
         }
+        if let Timer::Share(group, _) = &timer {
+            let group = group.clone();
+            return self.share_session_over(&group, timer, now);
+        }
         let decided = match timer.clone() {
             Timer::Join(group) => self.with_group(&group, now, |group, cx| group.join_phase_over(cx, timer)),
             Timer::Sync(group) => self.with_group(&group, now, |group, cx| group.sync_phase_over(cx, timer)),
             Timer::Session(group, member) => {
                 self.with_group(&group, now, |group, cx| group.session_over(cx, &member, timer))
             }
-            Timer::Consumer(..) => unreachable!("it was just looked for"),
+            Timer::Consumer(..) | Timer::Share(..) => unreachable!("they were just looked for"),
         };
         if let Some(((), effects)) = decided {
             self.settle(effects, now);

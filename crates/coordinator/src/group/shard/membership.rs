@@ -36,6 +36,10 @@ impl Shard {
             Some(Group::Consumer(group)) if group.size() > 0 => {
                 return self.join_consumer_group(&joining, now);
             }
+            Some(Group::Share(_)) => {
+                let refusal = join_error("", MembershipError::InconsistentProtocol);
+                return self.release_after_writes(vec![(ticket, Answer::JoinGroup(refusal))], now);
+            }
             // A consumer group without members gives its name to the classic one.
             Some(Group::Consumer(_)) | None => true,
         };

@@ -78,6 +78,7 @@ impl Shard {
             let ((), effects) = decided.unwrap_or(((), Effects::default()));
             self.settle(effects, now);
             self.start_consumer_sessions(&id, now);
+            self.start_share_sessions(&id, now);
         }
     }
 
@@ -118,6 +119,7 @@ impl Shard {
                 }
             }
             CoordinatorRecord::Consumer(record) => self.apply_consumer(*record, at),
+            CoordinatorRecord::Share(record) => self.apply_share(*record, at, wall_ms),
         }
     }
 

@@ -41,6 +41,8 @@ pub(super) enum After {
     Changes(Arc<str>, Vec<(Arc<str>, Change)>),
     /// The same after a heartbeat, by whose permissions the group's regular expressions are looked up if it is time.
     Beat(Arc<str>, Vec<(Arc<str>, Change)>, TopicFilter),
+    /// The session of a share group's member begins again.
+    ShareSession(Arc<str>, Arc<str>),
     /// The group is a classic one.
     Downgrade(Arc<str>, Downgrade),
 }

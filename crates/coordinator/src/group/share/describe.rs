@@ -1,0 +1,46 @@
+//! A share group in detail, for ShareGroupDescribe.
+
+use super::super::assignor::SIMPLE;
+use super::super::topics::Topics;
+use super::ShareGroup;
+use super::member::Member;
+use std::collections::BTreeSet;
+use thalweg_wire::Uuid;
+use thalweg_wire::request::share_group_describe_response::{
+    Assignment, DescribedGroup, Member as DescribedMember, TopicPartitions,
+};
+
+impl ShareGroup {
+    /// The group. Topics that no longer exist are left out.
+    pub(in super::super) fn describe(&self, topics: &dyn Topics) -> DescribedGroup {
+        DescribedGroup {
+            group_id: self.id.to_string(),
+            group_state: self.state_name().to_owned(),
+            group_epoch: self.epoch,
+            assignment_epoch: self.target_epoch,
+            assignor_name: SIMPLE.to_owned(),
+            members: self.members.values().map(|member| describe_member(member, topics)).collect(),
+            ..DescribedGroup::default()
+        }
+    }
+}
+
+fn describe_member(member: &Member, topics: &dyn Topics) -> DescribedMember {
+    let topic = |(topic_id, partitions): (&Uuid, &BTreeSet<i32>)| {
+        let topic_name = topics.name(*topic_id)?;
+        Some(TopicPartitions {
+            topic_id: *topic_id,
+            topic_name,
+            partitions: partitions.iter().copied().collect(),
+        })
+    };
+    DescribedMember {
+        member_id: member.id.to_string(),
+        rack_id: member.rack_id.clone(),
+        member_epoch: member.epoch,
+        client_id: member.client.client_id.clone(),
+        client_host: member.client.client_host.clone(),
+        subscribed_topic_names: member.topics.iter().cloned().collect(),
+        assignment: Assignment { topic_partitions: member.assigned.iter().filter_map(topic).collect() },
+    }
+}

@@ -1,0 +1,240 @@
+//! A heartbeat of a share group's member: it joins, changes, gets its partitions, leaves, or is taken for dead.
+
+use super::super::answer::ClientInfo;
+use super::super::record::CoordinatorRecord;
+use super::super::timers::{Timer, Timers};
+use super::error::ShareGroupError;
+use super::member::{LEAVING, Member, filtered, member_tombstones};
+use super::{Initialization, ShareGroup, ShareScene};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use thalweg_wire::Uuid;
+use thalweg_wire::request::share_group_heartbeat_response::{
+    Assignment as AssignmentAnswer, TopicPartitions,
+};
+use thalweg_wire::request::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
+
+/// From one attempt to remove a member to the next.
+const RETRY_MS: i64 = 500;
+
+/// A heartbeat that is not a farewell.
+pub(in super::super) struct Beat<'a> {
+    pub(in super::super) client: &'a ClientInfo,
+    pub(in super::super) request: &'a ShareGroupHeartbeatRequest,
+}
+
+/// What follows from a heartbeat.
+pub(in super::super) struct Decision {
+    pub(in super::super) records: Vec<CoordinatorRecord>,
+    pub(in super::super) response: ShareGroupHeartbeatResponse,
+    /// The member, whose session begins again once the records are written.
+    pub(in super::super) member: Arc<str>,
+    /// What the share coordinator is to do once the records are acknowledged.
+    pub(in super::super) initialization: Option<Initialization>,
+}
+
+impl ShareGroup {
+    /// A heartbeat of a member, or of one that joins.
+    pub(in super::super) fn heartbeat(
+        &self,
+        scene: &mut ShareScene<'_>,
+        beat: &Beat<'_>,
+    ) -> Result<Decision, ShareGroupError> {
+        let request = beat.request;
+        let max = scene.config.share.group_size_max;
+        if self.members.len() >= max && !self.members.contains_key(request.member_id.as_str()) {
+            return Err(ShareGroupError::Full { max });
+        }
+        let before = self.known_or_new(request)?;
+        let after = updated(&before, beat).map_or(Cow::Borrowed(&*before), Cow::Owned);
+        let mut records = Vec::new();
+        let is_known = self.members.contains_key(&before.id);
+        let is_same = std::ptr::eq(&*before, &*after);
+        if !is_known || !is_same {
+            records.push(after.to_record(&self.id));
+        }
+        let mut bumps = after.topics != before.topics;
+        if self.target_epoch >= self.epoch {
+            bumps |= self.lacks_assignment();
+        }
+        let mut epoch = self.epoch;
+        if bumps || self.hashed_at.get().is_none_or(|at| self.epoch < at) {
+            let names = self.topics_with(is_known.then_some(&*before), Some(&*after));
+            let hash = scene.hashes.of_group(names.into_iter(), scene.topics);
+            if bumps || hash != self.metadata_hash {
+                bumps = true;
+                epoch = self.raise_epoch(hash, &mut records);
+            }
+            self.hashed_at.set(Some(epoch));
+        }
+        let target = self.target(scene, epoch, &after, &mut records);
+        let mut member = after;
+        if bumps || !member.is_reconciled_to(target.epoch) {
+            // Not by the names of the topics: one may have been deleted, and made again, since.
+            let subscribed: BTreeSet<Uuid> =
+                member.topics.iter().filter_map(|name| scene.topics.id(name)).collect();
+            let assigned = filtered(&target.of_member, |topic| subscribed.contains(&topic));
+            let next = member.at_target(target.epoch, assigned);
+            if next != *member {
+                records.push(next.to_current_record(&self.id));
+                member = Cow::Owned(next);
+            }
+        }
+        let shows = request.member_epoch == 0
+            || request.subscribed_topic_names.is_some()
+            || member.assigned != before.assigned;
+        let response = ShareGroupHeartbeatResponse {
+            member_id: Some(member.id.to_string()),
+            member_epoch: member.epoch,
+            heartbeat_interval_ms: scene.times.heartbeat_interval_ms,
+            assignment: shows.then(|| answer(&member)),
+            ..ShareGroupHeartbeatResponse::default()
+        };
+        let initialization = self.initialize(scene, &before, &member, epoch, &mut records);
+        Ok(Decision { records, response, member: member.id.clone(), initialization })
+    }
+
+    fn known_or_new(&self, request: &ShareGroupHeartbeatRequest) -> Result<Cow<'_, Member>, ShareGroupError> {
+        let (id, received) = (request.member_id.as_str(), request.member_epoch);
+        let member = match self.members.get(id) {
+            Some(member) => member,
+            None if received == 0 => {
+                tracing::info!(group = %self.id, member = id, "Member joins the share group");
+                return Ok(Cow::Owned(Member::new(id.into())));
+            }
+            None => return Err(ShareGroupError::UnknownMember(id.to_owned())),
+        };
+        // One epoch back is accepted, because the answer with the new one may be lost.
+        let is_one_back = received < member.epoch && received == member.previous_epoch;
+        if received == 0 || received == member.epoch || is_one_back {
+            Ok(Cow::Borrowed(member))
+        } else {
+            Err(ShareGroupError::FencedEpoch { received, actual: member.epoch })
+        }
+    }
+
+    /// Writes down the partitions whose state is missing, and returns them.
+    fn initialize(
+        &self,
+        scene: &ShareScene<'_>,
+        before: &Member,
+        after: &Member,
+        epoch: i32,
+        records: &mut Vec<CoordinatorRecord>,
+    ) -> Option<Initialization> {
+        if self.is_initialized.get() && before.topics == after.topics {
+            return None;
+        }
+        let known = self.members.get(&before.id);
+        let names = self.topics_with(known, Some(after));
+        let retry_ms = scene.config.share.initialize_retry_ms;
+        let missing = self.states.missing(names.into_iter(), scene.topics, scene.now.wall_ms, retry_ms);
+        if missing.is_empty() {
+            // As long as something is being initialized, it may have to be asked for again.
+            self.is_initialized.set(self.states.initializing.is_empty());
+            return None;
+        }
+        records.push(self.states.initializing(&missing).to_record(&self.id, scene.topics));
+        let offsets = missing
+            .into_iter()
+            .map(|(id, topic)| (id, topic.partitions.into_iter().map(|partition| (partition, -1)).collect()));
+        let (group, offsets) = (self.id.clone(), offsets.collect());
+        Some(Initialization { group, state_epoch: epoch, offsets })
+    }
+
+    /// A member leaves for good.
+    pub(in super::super) fn leave(
+        &self,
+        scene: &mut ShareScene<'_>,
+        member_id: &str,
+    ) -> Result<(Vec<CoordinatorRecord>, ShareGroupHeartbeatResponse), ShareGroupError> {
+        let member = self.member(member_id)?;
+        tracing::info!(group = %self.id, member = member_id, "Member left the share group");
+        let response = ShareGroupHeartbeatResponse {
+            member_id: Some(member_id.to_owned()),
+            member_epoch: LEAVING,
+            ..ShareGroupHeartbeatResponse::default()
+        };
+        Ok((self.without(scene, member), response))
+    }
+
+    fn without(&self, scene: &mut ShareScene<'_>, member: &Member) -> Vec<CoordinatorRecord> {
+        let mut records = Vec::new();
+        member_tombstones(&self.id, std::iter::once(&*member.id), None, &mut records);
+        let hash = scene.hashes.of_group(self.topics_with(Some(member), None).into_iter(), scene.topics);
+        self.raise_epoch(hash, &mut records);
+        records
+    }
+
+    /// A member was heard of: its session lasts until `at_ms`.
+    pub(in super::super) fn touch(&mut self, timers: &mut Timers, id: &Arc<str>, at_ms: i64) {
+        if let Some(session) = self.sessions.get_mut(id) {
+            timers.set(session, at_ms, || Timer::Share(self.id.clone(), id.clone()));
+        }
+    }
+
+    /// All members were just heard of: the group was loaded.
+    pub(in super::super) fn touch_all(&mut self, timers: &mut Timers, at_ms: i64) {
+        let ids: Vec<Arc<str>> = self.members.keys().cloned().collect();
+        for id in ids {
+            self.touch(timers, &id, at_ms);
+        }
+    }
+
+    /// The deadline of a member is over: it is taken for dead, unless the deadline has moved.
+    pub(in super::super) fn session_over(
+        &mut self,
+        scene: &mut ShareScene<'_>,
+        timers: &mut Timers,
+        timer: Timer,
+    ) -> Option<Vec<CoordinatorRecord>> {
+        let Timer::Share(_, id) = &timer else { return None };
+        let (id, now_ms) = (id.clone(), scene.now.monotonic_ms);
+        if !timers.is_due(self.sessions.get_mut(&id)?, timer, now_ms) {
+            return None;
+        }
+        // If the removal cannot be written, it is tried again.
+        self.touch(timers, &id, now_ms.saturating_add(RETRY_MS));
+        let member = self.members.get(&id)?;
+        tracing::info!(group = %self.id, member = %id, epoch = member.epoch, "Member of a share group failed to send a heartbeat");
+        Some(self.without(scene, member))
+    }
+
+    /// The group is gone.
+    pub(in super::super) fn forget_sessions(&mut self, timers: &mut Timers) {
+        for (_, mut session) in self.sessions.drain() {
+            timers.cancel(&mut session);
+        }
+    }
+}
+
+/// The member as the request describes it; nothing, if that is as before.
+fn updated(member: &Member, beat: &Beat<'_>) -> Option<Member> {
+    let request = beat.request;
+    let topics = request.subscribed_topic_names.as_ref().filter(|names| {
+        let distinct: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+        !distinct.iter().copied().eq(member.topics.iter().map(String::as_str))
+    });
+    let rack_differs = request.rack_id.is_some() && request.rack_id != member.rack_id;
+    if topics.is_none() && !rack_differs && *beat.client == member.client {
+        return None;
+    }
+    let mut member = member.clone();
+    if rack_differs {
+        member.rack_id.clone_from(&request.rack_id);
+    }
+    if let Some(topics) = topics {
+        member.topics = Arc::new(topics.iter().cloned().collect());
+    }
+    member.client = beat.client.clone();
+    Some(member)
+}
+
+fn answer(member: &Member) -> AssignmentAnswer {
+    let topic = |(topic_id, partitions): (&Uuid, &BTreeSet<i32>)| TopicPartitions {
+        topic_id: *topic_id,
+        partitions: partitions.iter().copied().collect(),
+    };
+    AssignmentAnswer { topic_partitions: member.assigned.iter().map(topic).collect() }
+}

@@ -1,0 +1,159 @@
+//! One member of a share group (`ShareGroupMember`), and its records.
+
+use super::super::answer::ClientInfo;
+use super::super::assignor::Assignment;
+use super::super::record::CoordinatorRecord;
+use super::record::ShareGroupRecord;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use thalweg_wire::Uuid;
+use thalweg_wire::group::share_group_current_member_assignment_value::TopicPartitions;
+use thalweg_wire::group::share_group_target_assignment_member_value::TopicPartition;
+use thalweg_wire::group::*;
+
+/// The epoch of a member that leaves.
+pub(in super::super) const LEAVING: i32 = -1;
+/// A member that has what its target gives it. Members of share groups are in no other state.
+const STABLE: i8 = 0;
+
+/// A member. A change makes a new one, so that large parts are shared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Member {
+    pub(super) id: Arc<str>,
+    pub(super) epoch: i32,
+    pub(super) previous_epoch: i32,
+    /// As the record has it.
+    pub(super) state: i8,
+    pub(super) rack_id: Option<String>,
+    pub(super) client: ClientInfo,
+    pub(super) topics: Arc<BTreeSet<String>>,
+    /// What it reads.
+    pub(super) assigned: Arc<Assignment>,
+}
+
+impl Member {
+    /// A member that has said nothing yet.
+    pub(super) fn new(id: Arc<str>) -> Member {
+        Member {
+            id,
+            epoch: 0,
+            previous_epoch: -1,
+            state: STABLE,
+            rack_id: None,
+            client: ClientInfo { client_id: String::new(), client_host: String::new() },
+            topics: Arc::default(),
+            assigned: Arc::default(),
+        }
+    }
+
+    /// Whether it has reached its target at this epoch.
+    pub(super) fn is_reconciled_to(&self, epoch: i32) -> bool {
+        self.state == STABLE && self.epoch == epoch
+    }
+
+    /// The member at the epoch of a target, with what that gives it.
+    pub(super) fn at_target(&self, epoch: i32, assigned: Arc<Assignment>) -> Member {
+        if epoch == self.epoch {
+            return Member { assigned, ..self.clone() };
+        }
+        Member { epoch, previous_epoch: self.epoch, state: STABLE, assigned, ..self.clone() }
+    }
+
+    /// What the member says about itself, as it is written.
+    pub(super) fn to_record(&self, group: &str) -> CoordinatorRecord {
+        let value = ShareGroupMemberMetadataValue {
+            rack_id: self.rack_id.clone(),
+            client_id: self.client.client_id.clone(),
+            client_host: self.client.client_host.clone(),
+            subscribed_topic_names: self.topics.iter().cloned().collect(),
+        };
+        ShareGroupRecord::Member(member_key(group, &self.id), Some(value)).into()
+    }
+
+    /// What a record says about the member.
+    pub(super) fn say(&mut self, value: ShareGroupMemberMetadataValue) {
+        self.rack_id = value.rack_id;
+        self.client = ClientInfo { client_id: value.client_id, client_host: value.client_host };
+        self.topics = Arc::new(value.subscribed_topic_names.into_iter().collect());
+    }
+
+    /// Epoch and partitions, as they are written.
+    pub(super) fn to_current_record(&self, group: &str) -> CoordinatorRecord {
+        let topic = |(topic_id, partitions): (&Uuid, &BTreeSet<i32>)| TopicPartitions {
+            topic_id: *topic_id,
+            partitions: partitions.iter().copied().collect(),
+        };
+        let value = ShareGroupCurrentMemberAssignmentValue {
+            member_epoch: self.epoch,
+            previous_member_epoch: self.previous_epoch,
+            state: self.state,
+            assigned_partitions: self.assigned.iter().map(topic).collect(),
+        };
+        ShareGroupRecord::Current(current_key(group, &self.id), Some(value)).into()
+    }
+
+    /// Epoch and partitions of a record.
+    pub(super) fn own(&mut self, value: ShareGroupCurrentMemberAssignmentValue) {
+        self.epoch = value.member_epoch;
+        self.previous_epoch = value.previous_member_epoch;
+        self.state = value.state;
+        let topic = |topic: TopicPartitions| (topic.topic_id, topic.partitions.into_iter().collect());
+        self.assigned = Arc::new(value.assigned_partitions.into_iter().map(topic).collect());
+    }
+}
+
+fn member_key(group: &str, member: &str) -> ShareGroupMemberMetadataKey {
+    ShareGroupMemberMetadataKey { group_id: group.to_owned(), member_id: member.to_owned() }
+}
+
+fn current_key(group: &str, member: &str) -> ShareGroupCurrentMemberAssignmentKey {
+    ShareGroupCurrentMemberAssignmentKey { group_id: group.to_owned(), member_id: member.to_owned() }
+}
+
+fn target_key(group: &str, member: &str) -> ShareGroupTargetAssignmentMemberKey {
+    ShareGroupTargetAssignmentMemberKey { group_id: group.to_owned(), member_id: member.to_owned() }
+}
+
+/// A member's target, as it is written.
+pub(super) fn target_record(group: &str, member: &str, target: &Assignment) -> CoordinatorRecord {
+    let topic = |(topic_id, partitions): (&Uuid, &BTreeSet<i32>)| TopicPartition {
+        topic_id: *topic_id,
+        partitions: partitions.iter().copied().collect(),
+    };
+    let value =
+        ShareGroupTargetAssignmentMemberValue { topic_partitions: target.iter().map(topic).collect() };
+    ShareGroupRecord::TargetMember(target_key(group, member), Some(value)).into()
+}
+
+/// A target as a record has it.
+pub(super) fn target_of(value: ShareGroupTargetAssignmentMemberValue) -> Assignment {
+    let topic = |topic: TopicPartition| (topic.topic_id, topic.partitions.into_iter().collect());
+    value.topic_partitions.into_iter().map(topic).collect()
+}
+
+/// The tombstones of members. Their order is Kafka's, which refuses others on replay; `between` come before what the
+/// members have said about themselves.
+pub(super) fn member_tombstones<'a>(
+    group: &str,
+    members: impl Iterator<Item = &'a str> + Clone,
+    between: Option<CoordinatorRecord>,
+    records: &mut Vec<CoordinatorRecord>,
+) {
+    let current = |id| ShareGroupRecord::Current(current_key(group, id), None).into();
+    let target = |id| ShareGroupRecord::TargetMember(target_key(group, id), None).into();
+    let member = |id| ShareGroupRecord::Member(member_key(group, id), None).into();
+    records.extend(members.clone().map(current));
+    records.extend(members.clone().map(target));
+    records.extend(between);
+    records.extend(members.map(member));
+}
+
+/// Partitions by topic, without topics that `keeps` refuses. Shares what has none of them.
+pub(super) fn filtered(target: &Arc<Assignment>, keeps: impl Fn(Uuid) -> bool) -> Arc<Assignment> {
+    if target.keys().all(|topic| keeps(*topic)) {
+        return Arc::clone(target);
+    }
+    let kept: BTreeMap<_, _> =
+        target.iter().filter(|(topic, _)| keeps(**topic)).map(|(topic, p)| (*topic, p.clone())).collect();
+    Arc::new(kept)
+}

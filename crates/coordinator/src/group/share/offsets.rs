@@ -1,0 +1,199 @@
+//! Setting and deleting the offsets of a share group without members, and deleting the group: which states the share
+//! coordinator has to change, and what is written down before and after.
+
+use super::super::record::CoordinatorRecord;
+use super::super::topics::Topics;
+use super::error::ShareGroupError;
+use super::states::{ByTopic, OfTopic, States};
+use super::{Initialization, Partitions, ShareGroup, ShareScene};
+use std::collections::{BTreeMap, BTreeSet};
+use thalweg_wire::request::alter_share_group_offsets_request::AlterShareGroupOffsetsRequestTopic;
+use thalweg_wire::request::alter_share_group_offsets_response::{
+    AlterShareGroupOffsetsResponsePartition, AlterShareGroupOffsetsResponseTopic,
+};
+use thalweg_wire::request::delete_share_group_offsets_response::DeleteShareGroupOffsetsResponseTopic;
+use thalweg_wire::{ErrorCode, Uuid};
+
+/// What follows from a request to set offsets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Altered {
+    /// The answer, if all states are initialized.
+    pub topics: Vec<AlterShareGroupOffsetsResponseTopic>,
+    /// The states to be initialized.
+    pub initialization: Initialization,
+}
+
+/// What follows from a request to delete the offsets of topics.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeletedOffsets {
+    /// Topics without offsets.
+    pub refused: Vec<DeleteShareGroupOffsetsResponseTopic>,
+    /// The states to be deleted.
+    pub states: Partitions,
+}
+
+const UNKNOWN: ErrorCode = ErrorCode::UnknownTopicOrPartition;
+const NO_SUCH_PARTITION: &str = "The topic has no such partition";
+
+impl ShareGroup {
+    fn check_empty(&self) -> Result<(), ShareGroupError> {
+        if self.members.is_empty() { Ok(()) } else { Err(ShareGroupError::NotEmpty) }
+    }
+
+    /// The states that the group has, or may have.
+    fn known_states(&self, topics: &dyn Topics) -> Partitions {
+        let mut known = self.initialized();
+        for (id, topic) in &self.states.initializing {
+            known.entry(*id).or_default().extend(&topic.partitions);
+        }
+        // A deletion that failed is repeated.
+        for id in &self.states.deleting {
+            if let Some(count) = topics.partition_count(*id) {
+                known.entry(*id).or_default().extend(0..count);
+            }
+        }
+        known
+    }
+
+    /// Sets offsets: the states begin again there.
+    pub(in super::super) fn alter_offsets(
+        &self,
+        scene: &ShareScene<'_>,
+        topics: &[AlterShareGroupOffsetsRequestTopic],
+    ) -> Result<(Vec<CoordinatorRecord>, Altered), ShareGroupError> {
+        self.check_empty()?;
+        let mut answered = Vec::with_capacity(topics.len());
+        let mut offsets: BTreeMap<Uuid, BTreeMap<i32, i64>> = BTreeMap::new();
+        let mut initializing = ByTopic::new();
+        for topic in topics {
+            let id = scene.topics.id(&topic.topic_name);
+            let count = id.and_then(|id| scene.topics.partition_count(id)).unwrap_or(0);
+            let mut partitions = Vec::with_capacity(topic.partitions.len());
+            for asked in &topic.partitions {
+                let partition_index = asked.partition_index;
+                let mut answer =
+                    AlterShareGroupOffsetsResponsePartition { partition_index, ..Default::default() };
+                match id {
+                    // As Kafka, which takes a negative index to the share coordinator, to be refused there.
+                    Some(id) if partition_index < count => {
+                        offsets.entry(id).or_default().insert(partition_index, asked.start_offset);
+                    }
+                    _ => {
+                        answer.error_code = UNKNOWN.code();
+                        answer.error_message = Some(NO_SUCH_PARTITION.to_owned());
+                    }
+                }
+                partitions.push(answer);
+            }
+            if let Some(id) = id {
+                let partitions = offsets.get(&id).map(|some| some.keys().copied().collect());
+                let (name, partitions) = (topic.topic_name.clone(), partitions.unwrap_or_default());
+                initializing.insert(id, OfTopic { name, partitions, at_ms: scene.now.wall_ms });
+            }
+            answered.push(AlterShareGroupOffsetsResponseTopic {
+                topic_name: topic.topic_name.clone(),
+                topic_id: id.unwrap_or_default(),
+                partitions,
+            });
+        }
+        let mut records = Vec::new();
+        if !initializing.is_empty() {
+            records.push(self.states.initializing(&initializing).to_record(&self.id, scene.topics));
+        }
+        let initialization = Initialization { group: self.id.clone(), state_epoch: self.epoch, offsets };
+        Ok((records, Altered { topics: answered, initialization }))
+    }
+
+    /// Deletes the offsets of topics: their states are to go.
+    pub(in super::super) fn delete_offsets(
+        &self,
+        scene: &ShareScene<'_>,
+        names: &[String],
+    ) -> Result<(Vec<CoordinatorRecord>, DeletedOffsets), ShareGroupError> {
+        self.check_empty()?;
+        let mut next = self.states.clone();
+        let (mut refused, mut states) = (Vec::new(), Partitions::new());
+        for name in names {
+            let refusal = |message: &str| DeleteShareGroupOffsetsResponseTopic {
+                topic_name: name.clone(),
+                error_code: UNKNOWN.code(),
+                error_message: Some(message.to_owned()),
+                ..Default::default()
+            };
+            let Some(id) = scene.topics.id(name) else {
+                refused.push(refusal("The topic does not exist"));
+                continue;
+            };
+            if let Some(topic) = next.initialized.remove(&id) {
+                states.insert(id, topic.partitions);
+                next.deleting.insert(id);
+            } else if next.deleting.contains(&id) {
+                let count = scene.topics.partition_count(id).unwrap_or(0);
+                states.insert(id, (0..count).collect());
+            } else {
+                refused.push(refusal("There is no offset information to delete."));
+            }
+        }
+        let records = match self.states == States::default() {
+            // A group that never had a state.
+            true => Vec::new(),
+            false => vec![next.to_record(&self.id, scene.topics)],
+        };
+        Ok((records, DeletedOffsets { refused, states }))
+    }
+
+    /// The states of topics were deleted.
+    pub(in super::super) fn offsets_deleted(
+        &self,
+        topics: &BTreeSet<Uuid>,
+        all: &dyn Topics,
+    ) -> Vec<CoordinatorRecord> {
+        let mut next = self.states.clone();
+        next.deleting.retain(|topic| !topics.contains(topic));
+        vec![next.to_record(&self.id, all)]
+    }
+
+    /// The group is about to be deleted: all states are to go first.
+    pub(in super::super) fn delete_states(
+        &self,
+        topics: &dyn Topics,
+    ) -> Result<(Vec<CoordinatorRecord>, Partitions), ShareGroupError> {
+        self.check_empty()?;
+        if self.states == States::default() {
+            return Ok((Vec::new(), Partitions::new()));
+        }
+        let states = self.known_states(topics);
+        let deleting = States { deleting: states.keys().copied().collect(), ..States::default() };
+        Ok((vec![deleting.to_record(&self.id, topics)], states))
+    }
+
+    /// Partitions were initialized, or could not be.
+    pub(in super::super) fn states_answered(
+        &self,
+        partitions: &Partitions,
+        succeeded: bool,
+        topics: &dyn Topics,
+        now_ms: i64,
+    ) -> Vec<CoordinatorRecord> {
+        let topic = |(id, partitions): (&Uuid, &BTreeSet<i32>)| {
+            let name = topics.name(*id).unwrap_or_else(|| super::states::UNKNOWN.to_owned());
+            (*id, OfTopic { name, partitions: partitions.clone(), at_ms: now_ms })
+        };
+        let answered: ByTopic = partitions.iter().map(topic).collect();
+        let next = match succeeded {
+            true => self.states.initialized(&answered),
+            false => self.states.failed(&answered),
+        };
+        if next == self.states { Vec::new() } else { vec![next.to_record(&self.id, topics)] }
+    }
+
+    /// Topics are gone; their states go at the share coordinator too.
+    pub(in super::super) fn topics_deleted(
+        &self,
+        gone: impl Fn(Uuid) -> bool,
+        topics: &dyn Topics,
+    ) -> Option<CoordinatorRecord> {
+        let next = self.states.without_topics(gone)?;
+        Some(next.to_record(&self.id, topics))
+    }
+}

@@ -1,0 +1,166 @@
+//! Which share partitions of a group have a state at the share coordinator (`ShareGroupStatePartitionMetadataInfo`).
+//!
+//! A group assigns a partition only once its state is initialized. A topic that members subscribe to is written down as
+//! initializing first; then the share coordinator is asked; then the outcome is written down. What was not answered in
+//! `group.share.initialize.retry.interval.ms`, as after a crash, is asked for again. Topics whose state is being deleted
+//! are written down too, so that a deletion that failed can be repeated.
+
+use super::super::record::CoordinatorRecord;
+use super::super::topics::Topics;
+use super::record::ShareGroupRecord;
+use std::collections::{BTreeMap, BTreeSet};
+use thalweg_wire::Uuid;
+use thalweg_wire::group::share_group_state_partition_metadata_value::{TopicInfo, TopicPartitionsInfo};
+use thalweg_wire::group::{ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue};
+
+/// The name in a record of a topic that is gone. Kafka's.
+pub(super) const UNKNOWN: &str = "<UNKNOWN>";
+
+/// Partitions of one topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OfTopic {
+    pub(super) name: String,
+    pub(super) partitions: BTreeSet<i32>,
+    /// When the record was applied, by the wall clock.
+    pub(super) at_ms: i64,
+}
+
+/// Partitions by their topic.
+pub(super) type ByTopic = BTreeMap<Uuid, OfTopic>;
+
+/// See the head of this file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct States {
+    pub(super) initializing: ByTopic,
+    pub(super) initialized: ByTopic,
+    pub(super) deleting: BTreeSet<Uuid>,
+}
+
+/// Both together. The later name and time count.
+pub(super) fn union(one: &ByTopic, other: &ByTopic) -> ByTopic {
+    let mut all = one.clone();
+    for (topic, more) in other {
+        match all.get_mut(topic) {
+            Some(known) => {
+                known.partitions.extend(&more.partitions);
+                known.name.clone_from(&more.name);
+                known.at_ms = more.at_ms;
+            }
+            None => drop(all.insert(*topic, more.clone())),
+        }
+    }
+    all
+}
+
+impl States {
+    /// The states of a record that is applied at `now_ms`.
+    pub(super) fn of(value: ShareGroupStatePartitionMetadataValue, now_ms: i64) -> States {
+        let topic = |topic: TopicPartitionsInfo| {
+            let partitions = topic.partitions.into_iter().collect();
+            (topic.topic_id, OfTopic { name: topic.topic_name, partitions, at_ms: now_ms })
+        };
+        States {
+            initializing: value.initializing_topics.into_iter().map(topic).collect(),
+            initialized: value.initialized_topics.into_iter().map(topic).collect(),
+            deleting: value.deleting_topics.into_iter().map(|topic| topic.topic_id).collect(),
+        }
+    }
+
+    /// The record of the states of a group.
+    pub(super) fn to_record(&self, group: &str, topics: &dyn Topics) -> CoordinatorRecord {
+        let partitions = |(topic_id, topic): (&Uuid, &OfTopic)| TopicPartitionsInfo {
+            topic_id: *topic_id,
+            topic_name: topic.name.clone(),
+            partitions: topic.partitions.iter().copied().collect(),
+        };
+        let deleting = |topic_id: &Uuid| TopicInfo {
+            topic_id: *topic_id,
+            topic_name: topics.name(*topic_id).unwrap_or_else(|| UNKNOWN.to_owned()),
+        };
+        let value = ShareGroupStatePartitionMetadataValue {
+            initializing_topics: self.initializing.iter().map(partitions).collect(),
+            initialized_topics: self.initialized.iter().map(partitions).collect(),
+            deleting_topics: self.deleting.iter().map(deleting).collect(),
+        };
+        ShareGroupRecord::States(key(group), Some(value)).into()
+    }
+
+    /// Whether the state of a partition is initialized.
+    pub(super) fn is_initialized(&self, topic: Uuid, partition: i32) -> bool {
+        self.initialized.get(&topic).is_some_and(|topic| topic.partitions.contains(&partition))
+    }
+
+    /// The partitions of these topics that are neither initialized nor, lately, being initialized.
+    pub(super) fn missing<'a>(
+        &self,
+        names: impl Iterator<Item = &'a str>,
+        topics: &dyn Topics,
+        now_ms: i64,
+        retry_ms: i64,
+    ) -> ByTopic {
+        let mut missing = ByTopic::new();
+        for name in names {
+            let Some(id) = topics.id(name) else { continue };
+            let Some(count) = topics.partition_count(id) else { continue };
+            let fresh =
+                self.initializing.get(&id).filter(|topic| now_ms.saturating_sub(topic.at_ms) < retry_ms);
+            let known = [self.initialized.get(&id), fresh];
+            let is_known = |index: &i32| known.iter().flatten().any(|topic| topic.partitions.contains(index));
+            let partitions: BTreeSet<i32> = (0..count).filter(|index| !is_known(index)).collect();
+            if !partitions.is_empty() {
+                missing.insert(id, OfTopic { name: name.to_owned(), partitions, at_ms: now_ms });
+            }
+        }
+        missing
+    }
+
+    /// With more partitions to be initialized. A topic that was being deleted is not any more.
+    pub(super) fn initializing(&self, more: &ByTopic) -> States {
+        let initializing = union(&self.initializing, more);
+        let deleting = self.deleting.iter().copied().filter(|topic| !initializing.contains_key(topic));
+        States { deleting: deleting.collect(), initializing, initialized: self.initialized.clone() }
+    }
+
+    /// After the share coordinator has initialized partitions.
+    pub(super) fn initialized(&self, done: &ByTopic) -> States {
+        States {
+            initializing: without(&self.initializing, done),
+            initialized: union(&self.initialized, done),
+            deleting: self.deleting.clone(),
+        }
+    }
+
+    /// After partitions could not be initialized.
+    pub(super) fn failed(&self, failed: &ByTopic) -> States {
+        States { initializing: without(&self.initializing, failed), ..self.clone() }
+    }
+
+    /// After topics are gone; none, if that changes nothing.
+    pub(super) fn without_topics(&self, gone: impl Fn(Uuid) -> bool) -> Option<States> {
+        let mut states = self.clone();
+        states.initializing.retain(|topic, _| !gone(*topic));
+        states.initialized.retain(|topic, _| !gone(*topic));
+        states.deleting.retain(|topic| !gone(*topic));
+        (states != *self).then_some(states)
+    }
+}
+
+fn without(all: &ByTopic, some: &ByTopic) -> ByTopic {
+    let mut rest = all.clone();
+    rest.retain(|topic, of_topic| {
+        if let Some(gone) = some.get(topic) {
+            of_topic.partitions.retain(|index| !gone.partitions.contains(index));
+        }
+        !of_topic.partitions.is_empty()
+    });
+    rest
+}
+
+fn key(group: &str) -> ShareGroupStatePartitionMetadataKey {
+    ShareGroupStatePartitionMetadataKey { group_id: group.to_owned() }
+}
+
+/// The record that a group has no states any more.
+pub(super) fn tombstone(group: &str) -> CoordinatorRecord {
+    ShareGroupRecord::States(key(group), None).into()
+}

@@ -1,0 +1,97 @@
+//! The target assignment of a share group: computed for a group epoch by the assignor `simple`.
+
+use super::super::assignor::{Assignment, GroupSpec, MemberSpec, TopicSpec, assign_shared};
+use super::super::record::CoordinatorRecord;
+use super::member::{Member, target_record};
+use super::{Partitions, ShareGroup, ShareGroupRecord, ShareScene};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use thalweg_wire::Uuid;
+use thalweg_wire::group::{ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue};
+
+/// The target of a member, and the epoch that it is for.
+pub(super) struct Target {
+    pub(super) epoch: i32,
+    pub(super) of_member: Arc<Assignment>,
+}
+
+impl ShareGroup {
+    /// The target of a member at this group epoch. The assignment is computed if it is for an earlier epoch and
+    /// `group.share.assignment.interval.ms` have passed since; until then members go towards the last one. `member` is the
+    /// member as it will be.
+    pub(super) fn target(
+        &self,
+        scene: &ShareScene<'_>,
+        epoch: i32,
+        member: &Member,
+        records: &mut Vec<CoordinatorRecord>,
+    ) -> Target {
+        let interval_ms = i64::from(scene.times.assignment_interval_ms);
+        let is_due = self.target_made_ms == 0
+            || interval_ms == 0
+            || scene.now.wall_ms >= self.target_made_ms.saturating_add(interval_ms)
+            // The clock was set back.
+            || scene.now.wall_ms < self.target_made_ms;
+        if self.target_epoch >= epoch || !is_due {
+            return Target { epoch: self.target_epoch, of_member: self.target_of(&member.id) };
+        }
+        Target { epoch, of_member: self.compute(scene, epoch, member, records) }
+    }
+
+    fn compute(
+        &self,
+        scene: &ShareScene<'_>,
+        epoch: i32,
+        member: &Member,
+        records: &mut Vec<CoordinatorRecord>,
+    ) -> Arc<Assignment> {
+        // Most members of a group subscribe to the same topics, and share them.
+        let mut known: BTreeMap<Arc<BTreeSet<String>>, Arc<BTreeSet<Uuid>>> = BTreeMap::new();
+        let mut members: BTreeMap<Arc<str>, MemberSpec> = BTreeMap::new();
+        let others = self.members.values().filter(|other| other.id != member.id);
+        for each in others.chain([member]) {
+            let ids = || each.topics.iter().filter_map(|name| scene.topics.id(name)).collect();
+            let topics = known.entry(each.topics.clone()).or_insert_with(|| Arc::new(ids())).clone();
+            let assigned = Assignment::clone(&self.target_of(&each.id));
+            members.insert(each.id.clone(), MemberSpec { instance_id: None, topics, assigned });
+        }
+        let homogeneous = known.len() == 1 || {
+            let first = &members[&member.id].topics;
+            members.values().all(|spec| spec.topics == *first)
+        };
+        let ids: BTreeSet<Uuid> = known.values().flat_map(|ids| ids.iter().copied()).collect();
+        let partitions = |id| Some((id, TopicSpec { partitions: scene.topics.partition_count(id)? }));
+        let topics: BTreeMap<Uuid, TopicSpec> = ids.into_iter().filter_map(partitions).collect();
+        let spec = GroupSpec { members: &members, homogeneous, topics: &topics };
+        let mut assigned =
+            assign_shared(&spec, |topic, partition| self.states.is_initialized(topic, partition));
+        tracing::info!(group = %self.id, epoch, members = members.len(), "Computed a target assignment");
+        for (id, target) in &assigned {
+            if self.targets.get(id).is_none_or(|before| **before != *target) {
+                records.push(target_record(&self.id, id, target));
+            }
+        }
+        let key = ShareGroupTargetAssignmentMetadataKey { group_id: self.id.to_string() };
+        let value = ShareGroupTargetAssignmentMetadataValue {
+            assignment_epoch: epoch,
+            assignment_timestamp: scene.now.wall_ms,
+        };
+        records.push(ShareGroupRecord::Target(key, Some(value)).into());
+        Arc::new(assigned.remove(&member.id).unwrap_or_default())
+    }
+
+    /// Whether a subscribed topic has partitions that are initialized and assigned to no one, or the reverse.
+    pub(super) fn lacks_assignment(&self) -> bool {
+        let is_assigned = self.is_assigned.get().unwrap_or_else(|| {
+            let mut assigned = Partitions::new();
+            for (topic, partitions) in self.targets.values().flat_map(|target| target.iter()) {
+                assigned.entry(*topic).or_default().extend(partitions);
+            }
+            self.states.initialized.iter().all(|(id, topic)| {
+                !self.subscribers.contains_key(&topic.name) || assigned.get(id) == Some(&topic.partitions)
+            })
+        });
+        self.is_assigned.set(Some(is_assigned));
+        !is_assigned
+    }
+}
