@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use std::time::Duration;
 use thalweg_hash::{HashMap, HashSet};
-use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
+use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
 use tokio::time::Instant;
 
 /// How often the same failure is logged: clients ask again a few times a second, for as long as it lasts.
@@ -73,6 +73,7 @@ pub fn kind(name: &str) -> &'static str {
     match name {
         OFFSETS => OFFSETS,
         TRANSACTIONS => TRANSACTIONS,
+        SHARE_STATE => SHARE_STATE,
         _ => "of clients",
     }
 }

@@ -13,6 +13,8 @@ use std::time::Duration;
 use thalweg_audit::Trail;
 use thalweg_config::{BrokerConfig, Loggers};
 use thalweg_coordinator::group::GroupCoordinator;
+use thalweg_coordinator::share::{Persister, ShareCoordinator};
+use thalweg_coordinator::share_groups::{ShareGroupParts, ShareGroups};
 use thalweg_coordinator::transaction::{
     MarkerSender, MarkerWriter, ProducerIds, TransactionCoordinator, Verifier,
 };
@@ -73,6 +75,12 @@ pub struct Broker {
     pub groups: Arc<GroupCoordinator>,
     /// Transactions.
     pub transactions: Arc<TransactionCoordinator>,
+    /// The state of share partitions that is kept here.
+    pub share_states: Arc<ShareCoordinator>,
+    /// The way to the state of any share partition.
+    pub share_persister: Arc<Persister>,
+    /// Share groups, with their offsets.
+    pub share_groups: ShareGroups,
     /// Verifies transactions that write to partitions here.
     pub verifier: Verifier,
     /// Permits to look into large batches of producers, away from the tasks of their connections.
@@ -116,6 +124,8 @@ pub struct BrokerParts {
     pub peers: Arc<Peers>,
     pub groups: Arc<GroupCoordinator>,
     pub transactions: Arc<TransactionCoordinator>,
+    pub share_states: Arc<ShareCoordinator>,
+    pub share_persister: Arc<Persister>,
     pub image: Arc<ImageCell>,
     /// The APIs that are served.
     pub served: Vec<ApiKey>,
@@ -161,6 +171,14 @@ impl Broker {
             Arc::clone(&image),
             Arc::clone(&peers),
         );
+        let share_groups = ShareGroups::new(ShareGroupParts {
+            node_id,
+            groups: Arc::clone(&groups),
+            persister: Arc::clone(&parts.share_persister),
+            partitions: Arc::clone(&partitions),
+            image: Arc::clone(&image),
+            peers: Arc::clone(&peers),
+        });
         let requests = RequestMetrics::new(&parts.served, parts.clock.clone());
         Arc::new(Broker {
             node_id,
@@ -185,6 +203,9 @@ impl Broker {
             fetch_sessions: FetchSessions::new(config.network.fetch_session_slots),
             groups,
             transactions,
+            share_states: parts.share_states,
+            share_persister: parts.share_persister,
+            share_groups,
             verifier,
             openings: Semaphore::new(OPENINGS_MAX),
             auto_topics: AutoTopics::default(),

@@ -14,7 +14,7 @@ use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::disk::Disk;
 use thalweg_log::{PartitionLog, TopicPartition};
 use thalweg_membership::ImageListener;
-use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
+use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
 use thalweg_metadata::{Delta, Image, LocalChanges, LocalPartition, PartitionIndex};
 use thalweg_replica::partition::Partition;
 use thalweg_replica::replication::Fetchers;
@@ -97,6 +97,10 @@ impl Publisher {
             TRANSACTIONS => {
                 self.broker.transactions.on_resigned(partition, None);
                 self.broker.transactions.on_elected(partition, epoch);
+            }
+            SHARE_STATE => {
+                self.broker.share_states.on_resigned(partition, None);
+                self.broker.share_states.on_elected(partition, epoch);
             }
             _ => {}
         }
@@ -266,10 +270,11 @@ impl Publisher {
     }
 
     fn change_coordinators(&self, local: &LocalChanges, delta: &Delta) {
-        let (groups, transactions) = (&self.broker.groups, &self.broker.transactions);
+        let Broker { groups, transactions, share_states, .. } = &*self.broker;
         let resign = |topic: &str, partition: PartitionIndex, epoch: Option<i32>| match topic {
             OFFSETS => groups.on_resigned(partition, epoch),
             TRANSACTIONS => transactions.on_resigned(partition, epoch),
+            SHARE_STATE => share_states.on_resigned(partition, epoch),
             _ => {}
         };
         for gone in &local.deletes {
@@ -283,6 +288,7 @@ impl Publisher {
             match &*change.topic.name {
                 OFFSETS => groups.on_elected(partition, epoch),
                 TRANSACTIONS => transactions.on_elected(partition, epoch),
+                SHARE_STATE => share_states.on_elected(partition, epoch),
                 _ => {}
             }
         }
@@ -292,6 +298,7 @@ impl Publisher {
             .collect();
         if !deleted.is_empty() {
             groups.on_topics_deleted(&deleted);
+            share_states.on_topics_deleted(&deleted.iter().map(|topic| topic.id).collect());
         }
         let changed = changed_topics(delta);
         if !changed.is_empty() {

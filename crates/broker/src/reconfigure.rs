@@ -9,7 +9,8 @@ use crate::broker::Broker;
 use crate::connection_limits;
 use std::sync::Arc;
 use thalweg_config::{BrokerConfig, EffectiveTopicConfig};
-use thalweg_coordinator::group::ConsumerGroupTimes;
+use thalweg_coordinator::group::{ConsumerGroupTimes, ShareGroupTimes};
+use thalweg_hash::HashMap;
 use thalweg_log::LogConfig;
 use thalweg_metadata::{ConfigResource, ConfigResourceKind, Image};
 use thalweg_replica::partition::Topic;
@@ -62,20 +63,33 @@ pub fn apply<'a>(broker: &Broker, image: &Image, changed: impl Iterator<Item = &
     }
 }
 
-/// Sets the times of consumer groups: the broker's, and those of groups that have settings.
+/// Sets the times of consumer groups and share groups: the broker's, and those of groups that have settings.
 fn configure_groups(broker: &Broker, image: &Image) {
     let config = broker.config();
     let times = |overrides: &thalweg_metadata::ConfigMap| {
         let (group, _) = config.group(overrides);
-        ConsumerGroupTimes {
+        let consumer = ConsumerGroupTimes {
             session_timeout_ms: group.consumer_session_timeout_ms,
             heartbeat_interval_ms: group.consumer_heartbeat_interval_ms,
             assignment_interval_ms: group.consumer_assignment_interval_ms,
-        }
+        };
+        let share = ShareGroupTimes {
+            session_timeout_ms: group.share_session_timeout_ms,
+            heartbeat_interval_ms: group.share_heartbeat_interval_ms,
+            assignment_interval_ms: group.share_assignment_interval_ms,
+        };
+        (consumer, share)
     };
     let groups = image.configs().iter().filter(|(resource, _)| resource.kind == ConfigResourceKind::Group);
-    let by_group = groups.map(|(resource, overrides)| (resource.name.clone(), times(overrides))).collect();
-    broker.groups.set_consumer_group_times(times(&thalweg_metadata::ConfigMap::default()), by_group);
+    let of_each = groups.map(|(resource, overrides)| (resource.name.clone(), times(overrides)));
+    let (mut consumer_groups, mut share_groups) = (HashMap::default(), HashMap::default());
+    for (name, (consumer, share)) in of_each {
+        consumer_groups.insert(name.clone(), consumer);
+        share_groups.insert(name, share);
+    }
+    let (consumer, share) = times(&thalweg_metadata::ConfigMap::default());
+    broker.groups.set_consumer_group_times(consumer, consumer_groups);
+    broker.groups.set_share_group_times(share, share_groups);
 }
 
 fn reconfigured(

@@ -5,7 +5,7 @@
 //! open; the controller unfences the broker; connections are accepted. Down: the controller moves leadership away,
 //! listeners close, requests end, coordinators stop, logs are flushed and marked clean.
 
-use crate::api::{ApiHandler, SERVED};
+use crate::api::{ApiHandler, SERVED, create_own_topic};
 use crate::authentication::{Authenticator, Images, TokenLogins};
 use crate::authorization::ClusterRights;
 use crate::broker::{Broker, BrokerParts};
@@ -28,12 +28,14 @@ use thalweg_audit::Trail;
 use thalweg_config::{BrokerConfig, Loggers};
 use thalweg_coordinator::group::{GroupConfig, GroupCoordinator};
 use thalweg_coordinator::internal_log::{ImageTopics, InternalLog};
+use thalweg_coordinator::share::{Persister, ShareConfig, ShareCoordinator};
 use thalweg_coordinator::transaction::{TransactionConfig, TransactionCoordinator};
 use thalweg_log::LogDirs;
 use thalweg_membership::features;
 use thalweg_membership::{
     ControllerLink, JoinError, Membership, MembershipOptions, PeerOptions, Peers, RegisteredBroker,
 };
+use thalweg_metadata::topic_name::SHARE_STATE;
 use thalweg_metadata::{BrokerId, ImageCell};
 use thalweg_net::{ConnectionSettings, Listening, Machine};
 use thalweg_replica::partition::Partitions;
@@ -134,6 +136,9 @@ pub async fn start_on(
         coordinator.transactions.run(|| coordinator.producer_ids.next()).await;
     });
     housekeeping.spawn(Arc::clone(&broker.marker_sender).run());
+    let share_states = Arc::clone(&broker.share_states);
+    housekeeping.spawn(async move { share_states.run().await });
+    housekeeping.spawn(create_share_state_topic(Arc::clone(&broker)));
     housekeeping.spawn(files_watched);
     housekeeping.spawn(retry_failed_opens(publisher));
     housekeeping.spawn(note_epochs(Arc::clone(&broker), membership.epochs()));
@@ -190,13 +195,16 @@ fn assemble(
 ) -> Arc<Broker> {
     let (partitions, image) = (Arc::new(Partitions::default()), ImageCell::new());
     let (groups, transactions) = coordinators(config, &partitions, &image, machine);
+    let share_states = Arc::new(share_coordinator(config, &partitions, &image, machine));
     let options = PeerOptions {
         node_id: BrokerId(config.node.id),
         listener: config.listeners.inter_broker.clone(),
         security: config.towards_brokers(),
         request_timeout: config.network.request_timeout,
     };
-    let peers = Peers::new(options, machine.network.connector().clone(), Arc::clone(&image));
+    let peers = Arc::new(Peers::new(options, machine.network.connector().clone(), Arc::clone(&image)));
+    let (node_id, states) = (BrokerId(config.node.id), Arc::clone(&share_states));
+    let share_persister = Persister::new(node_id, Arc::clone(&image), states, Arc::clone(&peers));
     Broker::new(BrokerParts {
         cluster_id: log_dirs.cluster_id().to_owned(),
         config: Arc::clone(config),
@@ -209,9 +217,11 @@ fn assemble(
         log_dirs: Arc::clone(log_dirs),
         partitions,
         registered: Arc::new(RegisteredBroker::new(BrokerId(config.node.id), controller)),
-        peers: Arc::new(peers),
+        peers,
         groups,
         transactions,
+        share_states,
+        share_persister: Arc::new(share_persister),
         image,
         served: SERVED.iter().map(|api| api.key).collect(),
     })
@@ -238,6 +248,14 @@ async fn join(
 async fn note_epochs(broker: Arc<Broker>, mut epochs: watch::Receiver<i64>) {
     while epochs.changed().await.is_ok() {
         broker.registered.set_epoch(*epochs.borrow_and_update());
+    }
+}
+
+/// Creates the topic of the state of share partitions when it is wanted.
+async fn create_share_state_topic(broker: Arc<Broker>) {
+    loop {
+        broker.share_persister.state_topic_wanted().await;
+        create_own_topic(&broker, SHARE_STATE).await;
     }
 }
 
@@ -321,6 +339,21 @@ fn coordinators(
         disk,
     );
     (Arc::new(groups), Arc::new(transactions))
+}
+
+/// The coordinator of the state of share partitions. It leads nothing yet.
+fn share_coordinator(
+    config: &BrokerConfig,
+    partitions: &Arc<Partitions>,
+    image: &Arc<ImageCell>,
+    machine: &Machine,
+) -> ShareCoordinator {
+    let settings = &config.share_coordinator;
+    let log =
+        InternalLog::share_state(Arc::clone(partitions), settings.write_timeout, settings.load_buffer_bytes);
+    let cluster = Arc::new(ImageTopics::new(Arc::clone(image)));
+    let (clock, disk) = (machine.clock.clone(), machine.disk.clone());
+    ShareCoordinator::new(ShareConfig::from(settings), Arc::new(log), cluster, clock, disk)
 }
 
 fn membership_options(
@@ -412,6 +445,7 @@ impl Server {
         self.stopping.send_replace(true);
         self.broker.groups.shutdown();
         self.broker.transactions.shutdown();
+        self.broker.share_states.shutdown();
         for partition in self.broker.partitions.all() {
             partition.wake();
         }

@@ -5,7 +5,7 @@ use crate::audit::record_auto_created;
 use crate::auto_topics::kind;
 use crate::broker::Broker;
 use std::time::Duration;
-use thalweg_metadata::topic_name::{self, OFFSETS, TRANSACTIONS};
+use thalweg_metadata::topic_name::{self, OFFSETS, SHARE_STATE, TRANSACTIONS};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use thalweg_wire::request::{CreateTopicsRequest, CreateTopicsResponse};
 use thalweg_wire::{ApiKey, ErrorCode, Message};
@@ -109,6 +109,7 @@ fn creatable(broker: &Broker, name: &str) -> CreatableTopic {
     let internal = match name {
         OFFSETS => Some(config.groups.offsets_topic()),
         TRANSACTIONS => Some(config.transactions.state_topic()),
+        SHARE_STATE => Some(config.share_coordinator.state_topic()),
         _ => None,
     };
     let (num_partitions, replication_factor) = match &internal {

@@ -71,9 +71,15 @@ fn differs(api: &Api) -> &'static str {
         ApiKey::Produce => {
             "advertised from version 0, which is refused, as Kafka does for librdkafka; with `thalweg.produce.validation=header` malformed records under a valid CRC are stored, which Kafka refuses"
         }
-        ApiKey::FindCoordinator => "groups and transactions: share groups are not served yet",
         ApiKey::ConsumerGroupHeartbeat | ApiKey::ConsumerGroupDescribe => {
             "left out of ApiVersions, and UNSUPPORTED_VERSION, where `group.version` is 0 or `group.coordinator.rebalance.protocols` lacks `consumer`"
+        }
+        ApiKey::ShareGroupHeartbeat
+        | ApiKey::ShareGroupDescribe
+        | ApiKey::DescribeShareGroupOffsets
+        | ApiKey::AlterShareGroupOffsets
+        | ApiKey::DeleteShareGroupOffsets => {
+            "for clusters with `share.version` 1, which is not served yet: UNSUPPORTED_VERSION"
         }
         ApiKey::InitProducerId => "version 6 if `unstable.api.versions.enable` is on",
         ApiKey::ListOffsets => "no tiered storage; CORRUPT_MESSAGE if the search meets unreadable records",
@@ -93,18 +99,7 @@ fn differs(api: &Api) -> &'static str {
 /// Why an API of Kafka's brokers is not served.
 fn missing(key: ApiKey) -> &'static str {
     match key {
-        ApiKey::ShareGroupHeartbeat
-        | ApiKey::ShareGroupDescribe
-        | ApiKey::ShareFetch
-        | ApiKey::ShareAcknowledge
-        | ApiKey::InitializeShareGroupState
-        | ApiKey::ReadShareGroupState
-        | ApiKey::WriteShareGroupState
-        | ApiKey::DeleteShareGroupState
-        | ApiKey::ReadShareGroupStateSummary
-        | ApiKey::DescribeShareGroupOffsets
-        | ApiKey::AlterShareGroupOffsets
-        | ApiKey::DeleteShareGroupOffsets => "share groups are not served yet",
+        ApiKey::ShareFetch | ApiKey::ShareAcknowledge => "share groups are not served yet",
         ApiKey::StreamsGroupHeartbeat | ApiKey::StreamsGroupDescribe => {
             "streams groups are not served yet; Kafka Streams over classic groups is"
         }

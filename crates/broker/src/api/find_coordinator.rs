@@ -1,15 +1,19 @@
-//! FindCoordinator (key 10), versions 0 to 6: the broker that coordinates a group, or the transactions of an id.
+//! FindCoordinator (key 10), versions 0 to 6: the broker that coordinates a group, the transactions of an id, or the
+//! state of a share partition.
 //!
-//! It is the leader of the partition of `__consumer_offsets` or `__transaction_state` that the name hashes to; the
-//! topic is created at the first request. Version 4 finds several at once (KIP-699). Share groups are not served yet.
+//! It is the leader of the partition of `__consumer_offsets`, `__transaction_state` or `__share_group_state` that the name
+//! hashes to; the topic is created at the first request. Version 4 finds several at once (KIP-699). Version 6 finds those
+//! of share partitions (KIP-932), for brokers only; their names are `group:topic id:partition`.
 
 use super::Call;
+use super::access::not_on_cluster;
 use super::auto_create;
 use crate::authorization::{Denials, Permissions};
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_coordinator::driver::partition_for;
-use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
+use thalweg_coordinator::share::is_coordinator_key;
+use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::find_coordinator_response::Coordinator;
@@ -17,6 +21,11 @@ use thalweg_wire::request::{FindCoordinatorRequest, FindCoordinatorResponse};
 
 const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
+const SHARE: i8 = 2;
+/// The first version that finds coordinators of share partitions.
+const SHARE_FROM: i16 = 6;
+/// No type: nothing of it has a coordinator.
+const NO_TYPE: i8 = -1;
 
 /// Finds the coordinator of each key.
 pub async fn handle(
@@ -26,19 +35,28 @@ pub async fn handle(
 ) -> FindCoordinatorResponse {
     let batched = call.version >= 4;
     let keys = if batched { request.coordinator_keys } else { vec![request.key] };
-    let denied = Denials::among(&keys, |key| may_find(&call.permissions, request.key_type, key));
-    if let Some(topic) = topic(request.key_type)
-        && !(0..keys.len()).all(|place| denied.contains(place))
+    let key_type = match request.key_type {
+        SHARE if call.version < SHARE_FROM => NO_TYPE,
+        key_type => key_type,
+    };
+    if key_type == SHARE && !call.permissions.may_on_cluster(Operation::ClusterAction) {
+        let request = FindCoordinatorRequest { coordinator_keys: keys, key_type, ..Default::default() };
+        return not_on_cluster(&request, call.version);
+    }
+    let denied = Denials::among(&keys, |key| may_find(&call.permissions, key_type, key));
+    let is_found = |place: usize| !denied.contains(place) && is_name(key_type, &keys[place]);
+    if let Some(topic) = topic(key_type)
+        && (0..keys.len()).any(is_found)
         && broker.image().topic(topic).is_none()
     {
         auto_create::create(&broker, vec![topic.to_owned()], None).await;
     }
     let found = keys.into_iter().enumerate().map(|(place, key)| match denied.contains(place) {
         true => {
-            let (error, words) = denial(request.key_type);
+            let (error, words) = denial(key_type);
             refused(key, error, Some(if batched { "" } else { words }))
         }
-        false => find(&broker, &call.peer.listener, request.key_type, key),
+        false => find(&broker, &call.peer.listener, key_type, key),
     });
     let mut coordinators: Vec<Coordinator> = found.collect();
     if batched {
@@ -60,8 +78,14 @@ fn topic(key_type: i8) -> Option<&'static str> {
     match key_type {
         GROUP => Some(OFFSETS),
         TRANSACTION => Some(TRANSACTIONS),
+        SHARE => Some(SHARE_STATE),
         _ => None,
     }
+}
+
+/// Whether a key may be the name of something of this type.
+fn is_name(key_type: i8, key: &str) -> bool {
+    key_type != SHARE || is_coordinator_key(key)
 }
 
 fn may_find(permissions: &Permissions, key_type: i8, key: &str) -> bool {
@@ -95,9 +119,13 @@ fn refused(key: String, error: ErrorCode, message: Option<&str>) -> Coordinator 
 
 fn find(broker: &Broker, listener: &str, key_type: i8, key: String) -> Coordinator {
     let Some(topic) = topic(key_type) else {
-        let message = "Only groups and transactions have a coordinator here";
+        let message = "Only groups, transactions and, from version 6 on, share partitions have a coordinator";
         return refused(key, ErrorCode::InvalidRequest, Some(message));
     };
+    if !is_name(key_type, &key) {
+        let message = "Expected the name of a share partition: group:topic id:partition";
+        return refused(key, ErrorCode::InvalidRequest, Some(message));
+    }
     let image = broker.image();
     let partitions = image.topic(topic).map_or(0, |topic| topic.partitions.len());
     let Ok(count @ 1..) = i32::try_from(partitions) else {

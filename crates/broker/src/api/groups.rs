@@ -123,7 +123,7 @@ pub async fn delete(
         }
         may_delete
     });
-    let mut response = broker.groups.delete_groups(request, call.version).await;
+    let mut response = broker.share_groups.delete(request, call.version).await;
     let refused = |group_id| DeletableGroupResult { group_id, error_code: DENIED };
     response.results.extend(denied.into_iter().map(refused));
     response

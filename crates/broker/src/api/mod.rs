@@ -38,6 +38,9 @@ mod metadata;
 mod offset_for_leader_epoch;
 mod produce;
 mod sasl;
+mod share_group_offsets;
+mod share_groups;
+mod share_states;
 mod slow;
 mod telemetry;
 mod transactions;
@@ -319,8 +322,54 @@ pub const SERVED: &[Api] = &[
     api(ApiKey::DescribeTopicPartitions, 0, 0, ByResource, |b, c, d| {
         now::<DescribeTopicPartitionsRequest>(b, c, d, describe_topic_partitions::handle)
     }),
+    api(ApiKey::ShareGroupHeartbeat, 1, 1, ByResource, |b, c, d| later(b, c, d, share_groups::heartbeat)),
+    api(ApiKey::ShareGroupDescribe, 1, 1, ByResource, |b, c, d| later(b, c, d, share_groups::describe)),
     api(ApiKey::AddRaftVoter, 0, 1, Controller, forward::handle::<AddRaftVoterRequest>),
     api(ApiKey::RemoveRaftVoter, 0, 0, Controller, forward::handle::<RemoveRaftVoterRequest>),
+    api(
+        ApiKey::InitializeShareGroupState,
+        0,
+        0,
+        cluster::<InitializeShareGroupStateRequest>(&[ClusterAction]),
+        |b, c, d| later(b, c, d, share_states::initialize),
+    ),
+    api(
+        ApiKey::ReadShareGroupState,
+        0,
+        0,
+        cluster::<ReadShareGroupStateRequest>(&[ClusterAction]),
+        |b, c, d| later(b, c, d, share_states::read),
+    ),
+    api(
+        ApiKey::WriteShareGroupState,
+        0,
+        1,
+        cluster::<WriteShareGroupStateRequest>(&[ClusterAction]),
+        |b, c, d| later(b, c, d, share_states::write),
+    ),
+    api(
+        ApiKey::DeleteShareGroupState,
+        0,
+        0,
+        cluster::<DeleteShareGroupStateRequest>(&[ClusterAction]),
+        |b, c, d| later(b, c, d, share_states::delete),
+    ),
+    api(
+        ApiKey::ReadShareGroupStateSummary,
+        0,
+        1,
+        cluster::<ReadShareGroupStateSummaryRequest>(&[ClusterAction]),
+        |b, c, d| later(b, c, d, share_states::read_summary),
+    ),
+    api(ApiKey::DescribeShareGroupOffsets, 0, 1, ByResource, |b, c, d| {
+        later(b, c, d, share_group_offsets::describe)
+    }),
+    api(ApiKey::AlterShareGroupOffsets, 0, 0, ByResource, |b, c, d| {
+        later(b, c, d, share_group_offsets::alter)
+    }),
+    api(ApiKey::DeleteShareGroupOffsets, 0, 0, ByResource, |b, c, d| {
+        later(b, c, d, share_group_offsets::delete)
+    }),
 ];
 
 /// The table's entry for an API.

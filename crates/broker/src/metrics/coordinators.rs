@@ -1,4 +1,4 @@
-//! The coordinators of groups and transactions: their partitions, how long these took to load, and transactions (Kafka's
+//! The coordinators of groups, share partitions and transactions: their partitions, how long these took to load, and transactions (Kafka's
 //! `group-coordinator-metrics`, `transaction-coordinator-metrics`).
 
 use super::exposition::{Kind, Number};
@@ -48,13 +48,25 @@ pub(super) const FAMILIES: &[Family] = &[
         },
     },
     Family {
+        name: "kafka_server_share_coordinator_metrics_num_partitions",
+        kind: Kind::Gauge,
+        help: "Partitions of __share_group_state that this broker leads, by their state.",
+        labels: &["state"],
+        read: |figures, out| {
+            if let Some(broker) = figures.broker() {
+                states(&broker.share_partitions, out);
+            }
+        },
+    },
+    Family {
         name: "thalweg_coordinator_load_seconds",
         kind: Kind::Histogram,
-        help: "How long it took to load a partition of a coordinator: group or transaction.",
+        help: "How long it took to load a partition of a coordinator: group, share or transaction.",
         labels: &["coordinator"],
         read: |figures, out| {
             let Some(broker) = figures.broker() else { return };
             out.histogram(&["group"], &broker.group_partitions.loads, 1e6, &[]);
+            out.histogram(&["share"], &broker.share_partitions.loads, 1e6, &[]);
             out.histogram(&["transaction"], &broker.transaction_partitions.loads, 1e6, &[]);
         },
     },

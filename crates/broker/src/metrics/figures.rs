@@ -54,9 +54,10 @@ pub(super) struct BrokerFigures {
     pub groups: Vec<GroupFigures>,
     /// How far these are behind.
     pub lags: Vec<GroupLag>,
-    /// The partitions of both coordinators.
+    /// The partitions of the coordinators.
     pub group_partitions: LoadFigures,
     pub transaction_partitions: LoadFigures,
+    pub share_partitions: LoadFigures,
     /// The transactions that it coordinates.
     pub open_transactions: TransactionFigures,
     /// What clients have sent.
@@ -136,6 +137,7 @@ impl BrokerFigures {
             lags,
             group_partitions: broker.groups.load_figures(),
             transaction_partitions: broker.transactions.load_figures(),
+            share_partitions: broker.share_states.load_figures(),
             client_telemetry: broker.telemetry.figures(broker.clock.now_ms()),
             open_transactions: broker.transactions.figures(),
             broker: Arc::clone(broker),

@@ -30,6 +30,7 @@ mod restart;
 mod revocation;
 mod running;
 mod sasl;
+mod share_states;
 mod stopping;
 mod telemetry;
 mod tls;

@@ -170,7 +170,7 @@ fn denial(key: ApiKey) -> &'static [&'static str] {
         ApiKey::SyncGroup => &["error_code: 30,", "error_code: 23,"],
         ApiKey::Produce => &["error_code: 29,", "error_code: 53,"],
         ApiKey::OffsetFetch => &["error_code: 30,"],
-        ApiKey::FindCoordinator => &["error_code: 30,", "error_code: 53,"],
+        ApiKey::FindCoordinator => &["error_code: 30,", "error_code: 53,", "error_code: 31,"],
         ApiKey::InitProducerId => &["error_code: 31,", "error_code: 53,"],
         ApiKey::AddPartitionsToTxn => &["error_code: 53,", "error_code: 31,"],
         ApiKey::DescribeConfigs => &["error_code: 29,", "error_code: 31,", "error_code: 30,"],
@@ -196,6 +196,12 @@ fn denial(key: ApiKey) -> &'static [&'static str] {
         | ApiKey::CreatePartitions
         | ApiKey::DeleteTopics
         | ApiKey::AlterConfigs => &["error_code: 29,"],
+        // The cluster's `share.version` is 0: there are no such groups.
+        ApiKey::ShareGroupHeartbeat
+        | ApiKey::ShareGroupDescribe
+        | ApiKey::DescribeShareGroupOffsets
+        | ApiKey::AlterShareGroupOffsets
+        | ApiKey::DeleteShareGroupOffsets => &["error_code: 35,"],
         // Nobody has tokens without a login.
         ApiKey::CreateDelegationToken
         | ApiKey::RenewDelegationToken

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use thalweg_record::{BatchOptions, ProducerEpoch, ProducerId};
 use thalweg_wire::frame::{decode_response, encode_request};
 use thalweg_wire::request::*;
-use thalweg_wire::{ApiKey, Records, Request};
+use thalweg_wire::{ApiKey, Records, Request, Uuid};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -143,6 +143,16 @@ pub fn probes(key: ApiKey, names: &Names) -> Vec<Probe> {
         | ApiKey::DeleteGroups
         | ApiKey::ConsumerGroupHeartbeat
         | ApiKey::ConsumerGroupDescribe => groups(key, names),
+        ApiKey::ShareGroupHeartbeat
+        | ApiKey::ShareGroupDescribe
+        | ApiKey::DescribeShareGroupOffsets
+        | ApiKey::AlterShareGroupOffsets
+        | ApiKey::DeleteShareGroupOffsets
+        | ApiKey::InitializeShareGroupState
+        | ApiKey::ReadShareGroupState
+        | ApiKey::WriteShareGroupState
+        | ApiKey::DeleteShareGroupState
+        | ApiKey::ReadShareGroupStateSummary => shares(key, names),
         key => cluster(key, names),
     }
 }
@@ -467,7 +477,13 @@ fn groups(key: ApiKey, names: &Names) -> Vec<Probe> {
             let one = |key_type, key: &str| {
                 probe(3, FindCoordinatorRequest { key_type, key: key.to_owned(), ..Default::default() })
             };
-            vec![several(0, &group_id), several(1, &names.id), one(0, &group_id), one(1, &names.id)]
+            let shared = FindCoordinatorRequest {
+                key_type: 2,
+                coordinator_keys: vec![format!("{group_id}:{}:0", Uuid(0x0123_4567))],
+                ..Default::default()
+            };
+            let shared = probe(6, shared);
+            vec![several(0, &group_id), several(1, &names.id), one(0, &group_id), one(1, &names.id), shared]
         }
         ApiKey::JoinGroup => {
             let request = JoinGroupRequest {
@@ -518,6 +534,93 @@ fn groups(key: ApiKey, names: &Names) -> Vec<Probe> {
             vec![probe(1, ConsumerGroupDescribeRequest { group_ids, include_authorized_operations: true })]
         }
         _ => vec![probe(2, DeleteGroupsRequest { groups_names: vec![group_id] })],
+    }
+}
+
+fn shares(key: ApiKey, names: &Names) -> Vec<Probe> {
+    let (group_id, topic_id) = (names.group.clone(), names.topic.id);
+    let topic_name = names.topic.name.clone();
+    let member_id = "a-member".to_owned();
+    match key {
+        ApiKey::ShareGroupHeartbeat => {
+            let subscribed_topic_names = Some(vec![topic_name]);
+            let request = ShareGroupHeartbeatRequest {
+                group_id,
+                member_id,
+                subscribed_topic_names,
+                member_epoch: 7,
+                ..Default::default()
+            };
+            vec![probe(1, request)]
+        }
+        ApiKey::ShareGroupDescribe => {
+            let group_ids = vec![group_id];
+            vec![probe(1, ShareGroupDescribeRequest { group_ids, include_authorized_operations: true })]
+        }
+        ApiKey::DescribeShareGroupOffsets => {
+            use describe_share_group_offsets_request::{
+                DescribeShareGroupOffsetsRequestGroup as Group,
+                DescribeShareGroupOffsetsRequestTopic as Topic,
+            };
+            let topics = [None, Some(vec![Topic { topic_name, partitions: vec![0] }])];
+            let request = |topics| DescribeShareGroupOffsetsRequest {
+                groups: vec![Group { group_id: group_id.clone(), topics }],
+            };
+            topics.into_iter().map(|topics| probe(1, request(topics))).collect()
+        }
+        ApiKey::AlterShareGroupOffsets => {
+            use alter_share_group_offsets_request::{
+                AlterShareGroupOffsetsRequestPartition as Partition,
+                AlterShareGroupOffsetsRequestTopic as Topic,
+            };
+            // A partition that there is not: nothing is changed.
+            let partitions = vec![Partition { partition_index: 77, start_offset: 0 }];
+            vec![probe(
+                0,
+                AlterShareGroupOffsetsRequest { group_id, topics: vec![Topic { topic_name, partitions }] },
+            )]
+        }
+        ApiKey::DeleteShareGroupOffsets => {
+            use delete_share_group_offsets_request::DeleteShareGroupOffsetsRequestTopic as Topic;
+            vec![probe(0, DeleteShareGroupOffsetsRequest { group_id, topics: vec![Topic { topic_name }] })]
+        }
+        ApiKey::InitializeShareGroupState => {
+            use initialize_share_group_state_request::{InitializeStateData, PartitionData};
+            let partitions = vec![PartitionData { partition: 0, state_epoch: 0, start_offset: 0 }];
+            let topics = vec![InitializeStateData { topic_id, partitions }];
+            vec![probe(0, InitializeShareGroupStateRequest { group_id, topics })]
+        }
+        ApiKey::ReadShareGroupState => {
+            use read_share_group_state_request::{PartitionData, ReadStateData};
+            let partitions = vec![PartitionData { partition: 0, leader_epoch: 0 }];
+            vec![probe(
+                0,
+                ReadShareGroupStateRequest { group_id, topics: vec![ReadStateData { topic_id, partitions }] },
+            )]
+        }
+        ApiKey::WriteShareGroupState => {
+            use write_share_group_state_request::{PartitionData, WriteStateData};
+            let partitions = vec![PartitionData { partition: 0, ..Default::default() }];
+            let topics = vec![WriteStateData { topic_id, partitions }];
+            vec![probe(1, WriteShareGroupStateRequest { group_id, topics })]
+        }
+        ApiKey::DeleteShareGroupState => {
+            use delete_share_group_state_request::{DeleteStateData, PartitionData};
+            let partitions = vec![PartitionData { partition: 0 }];
+            vec![probe(
+                0,
+                DeleteShareGroupStateRequest {
+                    group_id,
+                    topics: vec![DeleteStateData { topic_id, partitions }],
+                },
+            )]
+        }
+        _ => {
+            use read_share_group_state_summary_request::{PartitionData, ReadStateSummaryData};
+            let partitions = vec![PartitionData { partition: 0, leader_epoch: 0 }];
+            let topics = vec![ReadStateSummaryData { topic_id, partitions }];
+            vec![probe(1, ReadShareGroupStateSummaryRequest { group_id, topics })]
+        }
     }
 }
 

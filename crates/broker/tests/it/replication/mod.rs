@@ -6,6 +6,7 @@ mod eligible;
 mod failures;
 mod in_sync;
 mod moves;
+mod share_states;
 mod transactions;
 
 use crate::records::{Topic, batch, produce, values_of};

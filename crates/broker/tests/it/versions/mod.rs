@@ -5,6 +5,7 @@ mod admin;
 mod clients;
 mod cluster;
 mod groups;
+mod shares;
 mod transactions;
 
 use crate::raw::Raw;
@@ -93,6 +94,7 @@ async fn every_version_of_every_api_is_answered() {
     let mut trial = Trial::start(&dir).await;
     clients::ask(&mut trial).await;
     groups::ask(&mut trial).await;
+    shares::ask(&mut trial).await;
     transactions::ask(&mut trial).await;
     admin::ask(&mut trial).await;
     cluster::ask(&mut trial).await;

@@ -1,0 +1,169 @@
+//! The APIs of the offsets of share groups (KIP-932): DescribeShareGroupOffsets (90, version 1 adds the lag, KIP-1226),
+//! AlterShareGroupOffsets (91), DeleteShareGroupOffsets (92).
+//!
+//! They are served where `share.version` is 1, and otherwise answered with UNSUPPORTED_VERSION. A description needs
+//! DESCRIBE on the group and on each topic; of all offsets of a group, those of other topics are left out. Setting offsets
+//! needs READ on the group and on each topic, deleting them DELETE on the group and READ on each topic.
+
+use super::Call;
+use super::share_groups::are_served;
+use crate::broker::Broker;
+use std::sync::Arc;
+use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_wire::ErrorCode;
+use thalweg_wire::request::alter_share_group_offsets_response::{
+    AlterShareGroupOffsetsResponsePartition, AlterShareGroupOffsetsResponseTopic,
+};
+use thalweg_wire::request::delete_share_group_offsets_response::DeleteShareGroupOffsetsResponseTopic;
+use thalweg_wire::request::describe_share_group_offsets_request::DescribeShareGroupOffsetsRequestGroup;
+use thalweg_wire::request::describe_share_group_offsets_response::{
+    DescribeShareGroupOffsetsResponseGroup, DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+};
+use thalweg_wire::request::*;
+
+const NOT_ON_TOPIC: &str = "Topic authorization failed.";
+
+/// DescribeShareGroupOffsets, versions 0 and 1.
+pub async fn describe(
+    broker: Arc<Broker>,
+    call: Arc<Call>,
+    request: DescribeShareGroupOffsetsRequest,
+) -> DescribeShareGroupOffsetsResponse {
+    let is_served = are_served(&broker);
+    let mut groups = Vec::with_capacity(request.groups.len());
+    for group in request.groups {
+        let may = || call.permissions.may(Operation::Describe, ResourceType::Group, &group.group_id);
+        let error = match is_served {
+            false => ErrorCode::UnsupportedVersion,
+            true if !may() => ErrorCode::GroupAuthorizationFailed,
+            true => ErrorCode::None,
+        };
+        groups.push(match error {
+            ErrorCode::None => describe_group(&broker, &call, group).await,
+            error => DescribeShareGroupOffsetsResponseGroup {
+                group_id: group.group_id,
+                error_code: error.code(),
+                ..Default::default()
+            },
+        });
+    }
+    DescribeShareGroupOffsetsResponse { groups, ..Default::default() }
+}
+
+async fn describe_group(
+    broker: &Broker,
+    call: &Call,
+    mut group: DescribeShareGroupOffsetsRequestGroup,
+) -> DescribeShareGroupOffsetsResponseGroup {
+    let may = |name: &str| call.permissions.may(Operation::Describe, ResourceType::Topic, name);
+    let is_whole = group.topics.is_none();
+    let mut denied = Vec::new();
+    if let Some(topics) = group.topics.take() {
+        let (allowed, others) = topics.into_iter().partition(|topic| may(&topic.topic_name));
+        (group.topics, denied) = (Some(allowed), others);
+    }
+    let mut response = broker.share_groups.describe_offsets(group).await;
+    if response.error_code != 0 {
+        return response;
+    }
+    if is_whole {
+        response.topics.retain(|topic| may(&topic.topic_name));
+    }
+    response.topics.extend(denied.into_iter().map(|topic| {
+        let refused = |index: &i32| DescribeShareGroupOffsetsResponsePartition {
+            partition_index: *index,
+            start_offset: -1,
+            lag: -1,
+            error_code: ErrorCode::TopicAuthorizationFailed.code(),
+            error_message: Some(NOT_ON_TOPIC.to_owned()),
+            ..Default::default()
+        };
+        DescribeShareGroupOffsetsResponseTopic {
+            partitions: topic.partitions.iter().map(refused).collect(),
+            topic_name: topic.topic_name,
+            ..Default::default()
+        }
+    }));
+    response
+}
+
+/// AlterShareGroupOffsets, version 0.
+pub async fn alter(
+    broker: Arc<Broker>,
+    call: Arc<Call>,
+    mut request: AlterShareGroupOffsetsRequest,
+) -> AlterShareGroupOffsetsResponse {
+    let refused =
+        |error: ErrorCode| AlterShareGroupOffsetsResponse { error_code: error.code(), ..Default::default() };
+    if !are_served(&broker) {
+        return refused(ErrorCode::UnsupportedVersion);
+    }
+    if !call.permissions.may(Operation::Read, ResourceType::Group, &request.group_id) {
+        return refused(ErrorCode::GroupAuthorizationFailed);
+    }
+    let image = broker.image();
+    let mut refused = Vec::new();
+    request.topics.retain(|topic| {
+        let known = image.topic(&topic.topic_name);
+        let (error, words) = if !call.permissions.may(Operation::Read, ResourceType::Topic, &topic.topic_name)
+        {
+            (ErrorCode::TopicAuthorizationFailed, NOT_ON_TOPIC)
+        } else if known.is_none() {
+            (ErrorCode::UnknownTopicOrPartition, "The topic does not exist")
+        } else {
+            return true;
+        };
+        let partition = |index| AlterShareGroupOffsetsResponsePartition {
+            partition_index: index,
+            error_code: error.code(),
+            error_message: Some(words.to_owned()),
+        };
+        refused.push(AlterShareGroupOffsetsResponseTopic {
+            topic_name: topic.topic_name.clone(),
+            topic_id: known.map(|topic| topic.id).unwrap_or_default(),
+            partitions: topic.partitions.iter().map(|asked| partition(asked.partition_index)).collect(),
+        });
+        false
+    });
+    let mut response = broker.share_groups.alter_offsets(request).await;
+    if response.error_code == 0 {
+        response.responses.extend(refused);
+    }
+    response
+}
+
+/// DeleteShareGroupOffsets, version 0.
+pub async fn delete(
+    broker: Arc<Broker>,
+    call: Arc<Call>,
+    mut request: DeleteShareGroupOffsetsRequest,
+) -> DeleteShareGroupOffsetsResponse {
+    let refused =
+        |error: ErrorCode| DeleteShareGroupOffsetsResponse { error_code: error.code(), ..Default::default() };
+    if !are_served(&broker) {
+        return refused(ErrorCode::UnsupportedVersion);
+    }
+    if !call.permissions.may(Operation::Delete, ResourceType::Group, &request.group_id) {
+        return refused(ErrorCode::GroupAuthorizationFailed);
+    }
+    let mut denied = Vec::new();
+    request.topics.retain(|topic| {
+        let may_read = call.permissions.may(Operation::Read, ResourceType::Topic, &topic.topic_name);
+        if !may_read {
+            denied.push(DeleteShareGroupOffsetsResponseTopic {
+                topic_name: topic.topic_name.clone(),
+                error_code: ErrorCode::TopicAuthorizationFailed.code(),
+                error_message: Some(NOT_ON_TOPIC.to_owned()),
+                ..Default::default()
+            });
+        }
+        may_read
+    });
+    let mut response = broker.share_groups.delete_offsets(request).await;
+    if response.error_code == 0 {
+        denied.append(&mut response.responses);
+        response.responses = denied;
+    }
+    response
+}

@@ -1,0 +1,231 @@
+//! The APIs of the state of share partitions (KIP-932): InitializeShareGroupState (83), ReadShareGroupState (84),
+//! WriteShareGroupState (85), DeleteShareGroupState (86), ReadShareGroupStateSummary (87). Version 1 of the writes and
+//! summaries adds the count of completed deliveries (KIP-1226).
+//!
+//! They are for other brokers: CLUSTER_ACTION on the cluster. The coordinator (`thalweg_coordinator::share`) does the work.
+//! As in Kafka, a request without a group or with an empty list gets an empty answer. A share partition that a request
+//! names again is served again, and answered once.
+
+use super::Call;
+use crate::broker::Broker;
+use std::sync::Arc;
+use thalweg_coordinator::share::{Ask, Done, Run, StateError, Write};
+use thalweg_metadata::PartitionIndex;
+use thalweg_net::answer_parts::merge;
+use thalweg_share::ShareKey;
+use thalweg_wire::request::*;
+use thalweg_wire::request::{
+    delete_share_group_state_request as delete, delete_share_group_state_response as deleted,
+    initialize_share_group_state_request as initialize, initialize_share_group_state_response as initialized,
+    read_share_group_state_request as read, read_share_group_state_response as states,
+    read_share_group_state_summary_request as summarize,
+    read_share_group_state_summary_response as summaries, write_share_group_state_request as write,
+    write_share_group_state_response as written,
+};
+use thalweg_wire::{ErrorCode, Uuid};
+
+type Answered = ((Uuid, i32), Result<Done, StateError>);
+
+/// A topic of a request, with its partitions.
+type Asked<P> = (Uuid, Vec<P>);
+
+/// Serves what a request asks about each partition, in its order; nothing, if there is nothing to be asked.
+async fn serve<P>(
+    broker: &Broker,
+    group: String,
+    topics: Vec<Asked<P>>,
+    ask: fn(P) -> (i32, Ask),
+) -> Vec<Answered> {
+    if group.is_empty() {
+        return Vec::new();
+    }
+    let group: Arc<str> = group.into();
+    let mut asks = Vec::new();
+    for (topic, partitions) in topics {
+        asks.extend(partitions.into_iter().map(|one| {
+            let (partition, ask) = ask(one);
+            (ShareKey { group: Arc::clone(&group), topic, partition: PartitionIndex(partition) }, ask)
+        }));
+    }
+    let answers = broker.share_states.serve(&asks).await;
+    asks.into_iter().map(|(key, _)| (key.topic, key.partition.0)).zip(answers).collect()
+}
+
+/// Results by topic: each partition once, with its last answer.
+fn by_topic<P>(
+    answered: Vec<Answered>,
+    result: impl Fn(i32, ErrorCode, Option<String>, Option<Done>) -> P,
+    index: impl Fn(&P) -> i32,
+) -> Vec<(Uuid, Vec<P>)> {
+    let mut topics: Vec<(Uuid, Vec<P>)> = Vec::new();
+    let each = answered.into_iter().map(|((topic, partition), answer)| {
+        let result = match answer {
+            Ok(done) => result(partition, ErrorCode::None, None, Some(done)),
+            Err(error) => result(partition, error.code(), Some(error.to_string()), None),
+        };
+        (topic, vec![result])
+    });
+    merge(&mut topics, each.collect(), |(topic, _)| *topic, |(_, first), (_, again)| first.extend(again));
+    for (_, partitions) in &mut topics {
+        let each = std::mem::take(partitions);
+        merge(partitions, each, &index, |first, again| *first = again);
+    }
+    topics
+}
+
+/// InitializeShareGroupState, version 0.
+pub async fn initialize(
+    broker: Arc<Broker>,
+    _: Arc<Call>,
+    request: InitializeShareGroupStateRequest,
+) -> InitializeShareGroupStateResponse {
+    let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
+    let ask = |one: initialize::PartitionData| {
+        let (state_epoch, start_offset) = (one.state_epoch, one.start_offset);
+        (one.partition, Ask::Initialize { state_epoch, start_offset })
+    };
+    let answered = serve(&broker, request.group_id, topics, ask).await;
+    let result = |partition, error: ErrorCode, error_message, _| initialized::PartitionResult {
+        partition,
+        error_code: error.code(),
+        error_message,
+    };
+    let results = by_topic(answered, result, |one| one.partition).into_iter();
+    let results =
+        results.map(|(topic_id, partitions)| initialized::InitializeStateResult { topic_id, partitions });
+    InitializeShareGroupStateResponse { results: results.collect() }
+}
+
+/// ReadShareGroupState, version 0.
+pub async fn read(
+    broker: Arc<Broker>,
+    _: Arc<Call>,
+    request: ReadShareGroupStateRequest,
+) -> ReadShareGroupStateResponse {
+    if request.topics.iter().any(|topic| topic.partitions.is_empty()) {
+        return ReadShareGroupStateResponse::default();
+    }
+    let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
+    let ask = |one: read::PartitionData| (one.partition, Ask::Read { leader_epoch: one.leader_epoch });
+    let answered = serve(&broker, request.group_id, topics, ask).await;
+    let result = |partition, error: ErrorCode, error_message, done| {
+        let mut result = states::PartitionResult {
+            partition,
+            error_code: error.code(),
+            error_message,
+            ..Default::default()
+        };
+        if let Some(Done::State { state_epoch, start_offset, runs }) = done {
+            result.state_epoch = state_epoch;
+            result.start_offset = start_offset;
+            result.state_batches = runs.into_iter().map(batch).collect();
+        }
+        result
+    };
+    let results = by_topic(answered, result, |one| one.partition).into_iter();
+    let results = results.map(|(topic_id, partitions)| states::ReadStateResult { topic_id, partitions });
+    ReadShareGroupStateResponse { results: results.collect() }
+}
+
+fn batch(run: Run) -> states::StateBatch {
+    states::StateBatch {
+        first_offset: run.first_offset,
+        last_offset: run.last_offset,
+        delivery_state: run.delivery_state,
+        delivery_count: run.delivery_count,
+    }
+}
+
+/// WriteShareGroupState, versions 0 and 1.
+pub async fn write(
+    broker: Arc<Broker>,
+    _: Arc<Call>,
+    request: WriteShareGroupStateRequest,
+) -> WriteShareGroupStateResponse {
+    if request.topics.iter().any(|topic| topic.partitions.is_empty()) {
+        return WriteShareGroupStateResponse::default();
+    }
+    let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
+    let answered = serve(&broker, request.group_id, topics, update).await;
+    let result = |partition, error: ErrorCode, error_message, _| written::PartitionResult {
+        partition,
+        error_code: error.code(),
+        error_message,
+    };
+    let results = by_topic(answered, result, |one| one.partition).into_iter();
+    let results = results.map(|(topic_id, partitions)| written::WriteStateResult { topic_id, partitions });
+    WriteShareGroupStateResponse { results: results.collect() }
+}
+
+fn update(one: write::PartitionData) -> (i32, Ask) {
+    let run = |batch: write::StateBatch| Run {
+        first_offset: batch.first_offset,
+        last_offset: batch.last_offset,
+        delivery_count: batch.delivery_count,
+        delivery_state: batch.delivery_state,
+    };
+    let update = Write {
+        state_epoch: one.state_epoch,
+        leader_epoch: one.leader_epoch,
+        start_offset: one.start_offset,
+        delivery_complete_count: one.delivery_complete_count,
+        runs: one.state_batches.into_iter().map(run).collect(),
+    };
+    (one.partition, Ask::Write(update))
+}
+
+/// DeleteShareGroupState, version 0.
+pub async fn delete(
+    broker: Arc<Broker>,
+    _: Arc<Call>,
+    request: DeleteShareGroupStateRequest,
+) -> DeleteShareGroupStateResponse {
+    if request.topics.iter().any(|topic| topic.partitions.is_empty()) {
+        return DeleteShareGroupStateResponse::default();
+    }
+    let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
+    let ask = |one: delete::PartitionData| (one.partition, Ask::Delete);
+    let answered = serve(&broker, request.group_id, topics, ask).await;
+    let result = |partition, error: ErrorCode, error_message, _| deleted::PartitionResult {
+        partition,
+        error_code: error.code(),
+        error_message,
+    };
+    let results = by_topic(answered, result, |one| one.partition).into_iter();
+    let results = results.map(|(topic_id, partitions)| deleted::DeleteStateResult { topic_id, partitions });
+    DeleteShareGroupStateResponse { results: results.collect() }
+}
+
+/// ReadShareGroupStateSummary, versions 0 and 1.
+pub async fn read_summary(
+    broker: Arc<Broker>,
+    _: Arc<Call>,
+    request: ReadShareGroupStateSummaryRequest,
+) -> ReadShareGroupStateSummaryResponse {
+    if request.topics.iter().any(|topic| topic.partitions.is_empty()) {
+        return ReadShareGroupStateSummaryResponse::default();
+    }
+    let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
+    let ask =
+        |one: summarize::PartitionData| (one.partition, Ask::Summarize { leader_epoch: one.leader_epoch });
+    let answered = serve(&broker, request.group_id, topics, ask).await;
+    let result = |partition, error: ErrorCode, error_message, done| {
+        let mut result = summaries::PartitionResult {
+            partition,
+            error_code: error.code(),
+            error_message,
+            ..Default::default()
+        };
+        if let Some(Done::Summary(summary)) = done {
+            result.state_epoch = summary.state_epoch;
+            result.leader_epoch = summary.leader_epoch;
+            result.start_offset = summary.start_offset;
+            result.delivery_complete_count = summary.delivery_complete_count;
+        }
+        result
+    };
+    let results = by_topic(answered, result, |one| one.partition).into_iter();
+    let results =
+        results.map(|(topic_id, partitions)| summaries::ReadStateSummaryResult { topic_id, partitions });
+    ReadShareGroupStateSummaryResponse { results: results.collect() }
+}
