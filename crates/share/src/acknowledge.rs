@@ -1,0 +1,213 @@
+//! A member settles records, gives them back, or keeps them for longer. Kafka: `SharePartition.acknowledge`.
+//!
+//! All acknowledgements of one request for a partition take effect, or none of them.
+
+use crate::partition::{Limits, SharePartition, add_batch, batch_of, given_back};
+use crate::run::{NO_ONE, Phase};
+use crate::state::StateBatch;
+
+/// What a member says of records. Kafka: `AcknowledgeType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// There is no such record: compaction has removed it, or it is a marker. 0.
+    Gap,
+    /// 1.
+    Accept,
+    /// 2.
+    Release,
+    /// 3.
+    Reject,
+    /// The member needs more time (KIP-1222). 4.
+    Renew,
+}
+
+impl Verdict {
+    fn of(code: i8) -> Option<Verdict> {
+        Some(match code {
+            0 => Verdict::Gap,
+            1 => Verdict::Accept,
+            2 => Verdict::Release,
+            3 => Verdict::Reject,
+            4 => Verdict::Renew,
+            _ => return None,
+        })
+    }
+}
+
+/// A member's acknowledgement of a range of offsets: one type for all of them, or one for each.
+#[derive(Clone, Copy, Debug)]
+pub struct Acknowledgement<'a> {
+    /// The first offset.
+    pub first: i64,
+    /// The last offset.
+    pub last: i64,
+    /// The types: 0 gap, 1 accept, 2 release, 3 reject, 4 renew.
+    pub types: &'a [i8],
+}
+
+/// Why acknowledgements were refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcknowledgeError {
+    /// There is no such type.
+    UnknownType(i8),
+    /// The number of types is neither one nor that of the offsets.
+    WrongTypes,
+    /// The offsets are behind those that were ever delivered.
+    NeverDelivered,
+    /// The member does not have the records: it never had them, its time is over, or it has settled them.
+    NotAcquired,
+    /// The group's members may not renew their locks.
+    RenewDisabled,
+}
+
+impl std::fmt::Display for AcknowledgeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            AcknowledgeError::UnknownType(code) => write!(f, "there is no type {code} of acknowledgements"),
+            AcknowledgeError::WrongTypes => {
+                write!(f, "a batch needs one type, or one for each of its offsets")
+            }
+            AcknowledgeError::NeverDelivered => write!(f, "the offsets are behind those that were delivered"),
+            AcknowledgeError::NotAcquired => write!(f, "the member does not have the records"),
+            AcknowledgeError::RenewDisabled => {
+                write!(f, "share.renew.acknowledge.enable is false for the group")
+            }
+        }
+    }
+}
+
+impl<'a> Acknowledgement<'a> {
+    /// Ranges with one verdict each, from `start` on.
+    fn ranges(self, start: i64) -> impl Iterator<Item = (i64, i64, i8)> + use<'a> {
+        let whole = self.types.len() == 1;
+        let mut rest = self.types;
+        let mut at = self.first;
+        std::iter::from_fn(move || {
+            let (code, len) = match rest {
+                [] => return None,
+                [code, ..] if whole => (*code, self.last - self.first + 1),
+                [code, ..] => {
+                    let same = rest.iter().take_while(|other| *other == code).count();
+                    (*code, i64::try_from(same).unwrap_or(i64::MAX))
+                }
+            };
+            rest = if whole { &[] } else { &rest[usize::try_from(len).unwrap_or(rest.len())..] };
+            let first = at;
+            at += len;
+            Some((first.max(start), at - 1, code))
+        })
+        .filter(|(first, last, _)| first <= last)
+    }
+}
+
+impl SharePartition {
+    /// Takes a member's acknowledgements. Returns what to write; the result of the write is to be reported.
+    pub fn acknowledge(
+        &mut self,
+        member: &str,
+        acknowledgements: &[Acknowledgement<'_>],
+        limits: &Limits,
+        now_ms: i64,
+    ) -> Result<Vec<StateBatch>, AcknowledgeError> {
+        self.check(member, acknowledgements, limits)?;
+        let mut batches = Vec::new();
+        for acknowledgement in acknowledgements {
+            for (first, last, code) in acknowledgement.ranges(self.start) {
+                let verdict = Verdict::of(code).ok_or(AcknowledgeError::UnknownType(code))?;
+                if verdict == Verdict::Renew {
+                    self.change(first, last, |_, run| run.deadline_ms = now_ms + limits.lock_ms);
+                } else {
+                    self.begin(first, last, verdict, limits, &mut batches);
+                }
+            }
+        }
+        Ok(batches)
+    }
+
+    /// Gives back what a member has: it is gone. Returns what to write.
+    pub fn release_member(&mut self, member: &str, limits: &Limits) -> Vec<StateBatch> {
+        let Some(slot) = self.members.find(member) else { return Vec::new() };
+        let held = self.runs.iter().filter(|(_, run)| run.owner == slot && run.is_acquired());
+        let held: Vec<(i64, i64)> = held.map(|(first, run)| (first, run.last)).collect();
+        let mut batches = Vec::new();
+        for (first, last) in held {
+            self.begin(first, last, Verdict::Release, limits, &mut batches);
+        }
+        batches
+    }
+
+    /// Takes back acquired records that the member was never sent: the delivery does not count.
+    pub fn take_back(&mut self, member: &str, first: i64, last: i64) {
+        let Some(slot) = self.members.find(member) else { return };
+        self.change(first.max(self.start), last, |_, run| {
+            if run.owner == slot && run.is_acquired() {
+                run.phase = Phase::Available;
+                run.owner = NO_ONE;
+                run.deliveries -= 1;
+            }
+        });
+    }
+
+    /// Whether the member has all the records, before any of them is touched.
+    fn check(
+        &self,
+        member: &str,
+        acknowledgements: &[Acknowledgement<'_>],
+        limits: &Limits,
+    ) -> Result<(), AcknowledgeError> {
+        let slot = self.members.find(member);
+        let mut seen_to = i64::MIN;
+        for acknowledgement in acknowledgements {
+            let Acknowledgement { first, last, types } = *acknowledgement;
+            let len = last.checked_sub(first).and_then(|span| usize::try_from(span).ok());
+            if types.is_empty() || (types.len() > 1 && len != Some(types.len() - 1)) || last < first {
+                return Err(AcknowledgeError::WrongTypes);
+            }
+            if let Some(code) = types.iter().find(|code| Verdict::of(**code).is_none()) {
+                return Err(AcknowledgeError::UnknownType(*code));
+            }
+            if last < self.start {
+                continue;
+            }
+            if first <= seen_to {
+                return Err(AcknowledgeError::NotAcquired);
+            }
+            seen_to = last;
+            if self.runs.last().is_none_or(|(_, run)| last > run.last) {
+                return Err(match self.runs.is_empty() {
+                    true => AcknowledgeError::NotAcquired,
+                    false => AcknowledgeError::NeverDelivered,
+                });
+            }
+            let mut held = self.runs.within(first.max(self.start), last);
+            if !held.all(|(_, run)| run.is_acquired() && Some(run.owner) == slot) {
+                return Err(AcknowledgeError::NotAcquired);
+            }
+            if !limits.may_renew && types.contains(&4) {
+                return Err(AcknowledgeError::RenewDisabled);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins the change of records that a member has.
+    fn begin(
+        &mut self,
+        first: i64,
+        last: i64,
+        verdict: Verdict,
+        limits: &Limits,
+        batches: &mut Vec<StateBatch>,
+    ) {
+        self.change(first, last, |at, run| {
+            run.phase = match verdict {
+                Verdict::Accept => Phase::Acknowledged,
+                Verdict::Gap | Verdict::Reject => Phase::Archived,
+                Verdict::Release => given_back(run.deliveries, limits),
+                Verdict::Renew => return,
+            };
+            run.is_pending = true;
+            add_batch(batches, batch_of(at, run.last, run));
+        });
+    }
+}

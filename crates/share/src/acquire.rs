@@ -1,0 +1,328 @@
+//! A member acquires records: which ones, and which bytes of the log it gets.
+//!
+//! The caller reads the log from [`SharePartition::fetch_offset`] on, and passes the batches that it finds one after
+//! another, until enough is acquired: no more batches are looked at than are sent.
+//!
+//! Batch-optimised, which is the default, takes whole record batches until the wanted number is reached, and divides new
+//! records into in-flight batches of about the wanted size, which members settle as a whole. Record-limited (KIP-1206)
+//! takes exactly as many records as are wanted.
+//!
+//! Records that were delivered often get special treatment, as in Kafka, since one of them may be what makes members
+//! fail: from half the limit of deliveries on, a part of their batch is delivered, and nothing else with it; at the last
+//! attempt a record goes alone.
+
+use crate::partition::{Limits, SharePartition};
+use crate::run::{NO_ONE, Phase, Run};
+use std::ops::Range;
+
+/// How many records a member gets (KIP-1206).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcquireMode {
+    /// About as many as it wants: batches are not divided.
+    BatchOptimised,
+    /// As many as it wants.
+    RecordLimit,
+}
+
+/// What a member wants.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The member.
+    pub member: &'a str,
+    /// How the number is meant.
+    pub mode: AcquireMode,
+    /// How many records.
+    pub records: i64,
+    /// How many records an in-flight batch should have.
+    pub batch_size: i64,
+}
+
+/// A batch of records in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Its first offset.
+    pub first: i64,
+    /// Its last offset.
+    pub last: i64,
+    /// Where its bytes are.
+    pub bytes: Range<u64>,
+    /// Whether it belongs to an aborted transaction, and the group reads committed records only.
+    pub is_aborted: bool,
+}
+
+/// A run of records that a member has acquired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AcquiredRun {
+    /// The first offset.
+    pub first: i64,
+    /// The last offset.
+    pub last: i64,
+    /// How often they are delivered, this time included.
+    pub deliveries: i16,
+}
+
+/// What a member has acquired.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Acquired {
+    /// The records, in order.
+    pub runs: Vec<AcquiredRun>,
+    /// The bytes of the log with all of them.
+    pub bytes: Range<u64>,
+    /// How many records.
+    pub records: i64,
+}
+
+/// From so many deliveries on a batch is delivered in parts.
+fn throttled_from(limits: &Limits) -> i16 {
+    (limits.deliveries / 2 + limits.deliveries % 2).max(2)
+}
+
+/// One acquisition in progress.
+struct Acquisition<'a> {
+    partition: &'a mut SharePartition,
+    wanted: &'a Wanted<'a>,
+    limits: &'a Limits,
+    owner: u32,
+    deadline_ms: i64,
+    acquired: Acquired,
+    /// The new in-flight batch that the next record batch may still be a part of.
+    open: Option<(i64, i64)>,
+    /// How many more records there may be of a batch that is delivered in parts.
+    throttle: Option<i64>,
+    /// Records that were passed over since they are not available.
+    passed: i64,
+    is_over: bool,
+}
+
+impl SharePartition {
+    /// Acquires records for a member, from the batches of the log from `fetch_offset` on.
+    pub fn acquire(
+        &mut self,
+        wanted: &Wanted<'_>,
+        limits: &Limits,
+        now_ms: i64,
+        fetch_offset: i64,
+        spans: impl IntoIterator<Item = Span>,
+    ) -> Acquired {
+        if wanted.records <= 0 {
+            return Acquired::default();
+        }
+        let owner = self.members.enter(wanted.member);
+        let mut acquisition = Acquisition {
+            owner,
+            deadline_ms: now_ms + limits.lock_ms,
+            partition: self,
+            wanted,
+            limits,
+            acquired: Acquired::default(),
+            open: None,
+            throttle: None,
+            passed: 0,
+            is_over: false,
+        };
+        let mut read_to = fetch_offset;
+        for span in spans {
+            acquisition.forget_missing(read_to, span.first - 1);
+            read_to = read_to.max(span.last + 1);
+            acquisition.offer(&span);
+            if acquisition.is_over || acquisition.acquired.records >= wanted.records {
+                break;
+            }
+        }
+        acquisition.close_open();
+        let acquired = acquisition.acquired;
+        self.members.leave_if_idle(owner);
+        self.advance_start();
+        acquired
+    }
+}
+
+impl Acquisition<'_> {
+    /// What was in flight from `first` to `last` is not in the log any more: compaction has removed it.
+    fn forget_missing(&mut self, first: i64, last: i64) {
+        let last = last.min(self.partition.next_new - 1);
+        self.partition.change(first.max(self.partition.start), last, |_, run| {
+            if run.is_available() {
+                run.phase = Phase::Archived;
+            }
+        });
+    }
+
+    fn offer(&mut self, span: &Span) {
+        let first = span.first.max(self.partition.start);
+        let in_flight_last = span.last.min(self.partition.next_new - 1);
+        if self.open.is_none() && first <= in_flight_last {
+            let runs: Vec<_> = self.partition.runs.within(first, in_flight_last).collect();
+            for (at, run) in runs {
+                let (from, to) = (at.max(first), run.last.min(in_flight_last));
+                self.offer_run(span, at, &run, from, to);
+                if self.is_over {
+                    return;
+                }
+            }
+        }
+        let first = first.max(self.new_from());
+        if first <= span.last {
+            self.offer_new(span, first);
+        }
+    }
+
+    /// The first offset that is not in flight.
+    fn new_from(&self) -> i64 {
+        self.open.map_or(self.partition.next_new, |(_, last)| last + 1)
+    }
+
+    /// The offsets from `from` to `to` of a run in flight, which begins at `at`.
+    fn offer_run(&mut self, span: &Span, at: i64, run: &Run, from: i64, to: i64) {
+        let len = to - from + 1;
+        if !run.is_available() {
+            self.passed += len;
+            // What was passed over is sent too, for nothing: not more than what was acquired.
+            self.is_over = self.acquired.records > 0 && self.passed > self.acquired.records;
+            return;
+        }
+        if span.is_aborted {
+            self.partition.change(from, to, |_, run| run.phase = Phase::Archived);
+            return;
+        }
+        let Some(most) = self.most_of(at, run, from) else {
+            self.is_over = true;
+            return;
+        };
+        let to = to.min(from.saturating_add(most - 1));
+        let (owner, deadline_ms) = (self.owner, self.deadline_ms);
+        self.partition.change(from, to, |_, run| {
+            run.phase = Phase::Acquired;
+            run.owner = owner;
+            run.deadline_ms = deadline_ms;
+            run.deliveries = run.deliveries.saturating_add(1);
+        });
+        if let Some(left) = &mut self.throttle {
+            *left -= to - from + 1;
+        }
+        let starts_batch = run.starts_batch && at == from;
+        let acquired = AcquiredRun { first: from, last: to, deliveries: run.deliveries.saturating_add(1) };
+        self.take(span, acquired, !starts_batch);
+        self.is_over |= self.throttle == Some(0) || self.has_all();
+    }
+
+    /// How many records of an available run may be acquired from `from` on; `None` ends the acquisition.
+    fn most_of(&mut self, at: i64, run: &Run, from: i64) -> Option<i64> {
+        let of_mode = match self.wanted.mode {
+            AcquireMode::BatchOptimised => i64::MAX,
+            AcquireMode::RecordLimit => self.wanted.records - self.acquired.records,
+        };
+        let throttled_from = throttled_from(self.limits);
+        if run.deliveries < throttled_from {
+            return self.throttle.is_none().then_some(of_mode);
+        }
+        let begins = run.starts_batch && at == from;
+        let left = match self.throttle {
+            None if self.acquired.records > 0 => return None,
+            None => {
+                let is_last = self.limits.deliveries > 2 && run.deliveries >= self.limits.deliveries - 1;
+                let halvings = u32::try_from(run.deliveries - throttled_from + 1).unwrap_or(u32::MAX);
+                let part = run.batch_len.checked_shr(halvings).unwrap_or(0);
+                if is_last { 1 } else { i64::from(part.max(1)) }
+            }
+            Some(_) if begins => return None,
+            Some(left) => left,
+        };
+        self.throttle = Some(left);
+        Some(left.min(of_mode))
+    }
+
+    /// Whether a member that limits the number of records has them.
+    fn has_all(&self) -> bool {
+        self.wanted.mode == AcquireMode::RecordLimit && self.acquired.records >= self.wanted.records
+    }
+
+    /// The offsets of a batch from `first` on, which were never delivered.
+    fn offer_new(&mut self, span: &Span, first: i64) {
+        let left = self.limits.in_flight - (self.new_from() - self.partition.start);
+        if left <= 0 || self.throttle.is_some() {
+            self.is_over = true;
+            return;
+        }
+        if span.is_aborted {
+            self.close_open();
+            let run = self.new_run(Phase::Archived, NO_ONE, first, span.last);
+            self.partition.insert(first, run);
+            self.partition.runs.join(first, span.last);
+            return;
+        }
+        let (mut last, mut batch_size) = (span.last, self.wanted.batch_size);
+        if self.wanted.mode == AcquireMode::RecordLimit {
+            // Offsets that are missing between two batches count, too: they are acquired with the others.
+            let begun = self.open.map_or(first, |(begun, _)| begun);
+            let most = (self.wanted.records - self.acquired.records).min(left + self.open_len());
+            last = last.min(begun.saturating_add(most - 1));
+            batch_size = i64::MAX;
+            if last < first {
+                self.is_over = true;
+                return;
+            }
+        }
+        match self.open {
+            Some((begun, _)) if span.first - begun < batch_size => self.open = Some((begun, last)),
+            Some((begun, _)) => {
+                // A hole before the next batch belongs to the one before, as in Kafka.
+                self.open = Some((begun, first - 1));
+                self.close_open();
+                self.open = Some((first, last));
+            }
+            None => self.open = Some((first, last)),
+        }
+        self.extend(span);
+        let records = self.acquired.records + self.open_len();
+        self.is_over = records >= self.wanted.records || last < span.last;
+    }
+
+    /// How many offsets the new in-flight batch has so far.
+    fn open_len(&self) -> i64 {
+        self.open.map_or(0, |(first, last)| last - first + 1)
+    }
+
+    /// Turns the new in-flight batch into a run.
+    fn close_open(&mut self) {
+        let Some((first, last)) = self.open.take() else { return };
+        let run = self.new_run(Phase::Acquired, self.owner, first, last);
+        self.partition.insert(first, run);
+        self.acquired.runs.push(AcquiredRun { first, last, deliveries: 1 });
+        self.acquired.records += last - first + 1;
+    }
+
+    fn new_run(&self, phase: Phase, owner: u32, first: i64, last: i64) -> Run {
+        Run {
+            last,
+            deadline_ms: self.deadline_ms,
+            owner,
+            batch_len: u32::try_from(last - first + 1).unwrap_or(u32::MAX),
+            deliveries: 1,
+            phase,
+            is_pending: false,
+            starts_batch: true,
+        }
+    }
+
+    /// Adds acquired records; what continues the run before is joined to it.
+    fn take(&mut self, span: &Span, run: AcquiredRun, continues: bool) {
+        self.acquired.records += run.last - run.first + 1;
+        match self.acquired.runs.last_mut() {
+            Some(last) if continues && last.last + 1 == run.first && last.deliveries == run.deliveries => {
+                last.last = run.last;
+            }
+            _ => self.acquired.runs.push(run),
+        }
+        self.extend(span);
+    }
+
+    /// The member gets the bytes of this batch.
+    fn extend(&mut self, span: &Span) {
+        if self.acquired.bytes.is_empty() {
+            self.acquired.bytes = span.bytes.clone();
+        } else {
+            self.acquired.bytes.end = span.bytes.end;
+        }
+    }
+}

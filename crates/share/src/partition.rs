@@ -1,0 +1,328 @@
+//! The state of a partition in a share group, as the partition's leader holds it. Kafka: `SharePartition`.
+//!
+//! ```text
+//!            start                                        next new
+//!   ──────────┬──────────┬───────────┬─────┬────────────────┬───────────────►
+//!   settled   │ acquired │ available │  …  │ acquired       │ never delivered
+//!   ──────────┴──────────┴───────────┴─────┴────────────────┴───────────────►
+//!             └────────────── in flight ────────────────────┘
+//! ```
+//! Records in flight are kept as runs of offsets. What lies between two runs does not exist in the log: compaction
+//! has removed it.
+//!
+//! A change that must survive ([`StateBatch`]) is written by the caller. Acknowledgements and releases take effect at
+//! once and are pending until [`SharePartition::written`] or [`SharePartition::not_written`]: no other member gets the
+//! records meanwhile. The end of a lock is not pending, as in Kafka: should its write fail, a delivery is not counted.
+
+use crate::members::Members;
+use crate::run::{NO_ONE, Phase, Run, Runs};
+use crate::state::{DeliveryState, ShareState, StateBatch};
+
+/// The settings of a share group that decide what its members may do with a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How often a record is delivered: `share.delivery.count.limit`.
+    pub deliveries: i16,
+    /// How long a member keeps a record: `share.record.lock.duration.ms`.
+    pub lock_ms: i64,
+    /// How many offsets may be in flight: `share.partition.max.record.locks`.
+    pub in_flight: i64,
+    /// Whether a member may renew its lock: `share.renew.acknowledge.enable`.
+    pub may_renew: bool,
+}
+
+/// A persisted state that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidState {
+    /// The start offset.
+    pub start_offset: i64,
+    /// The batch that is before it, ends before it begins, or begins in another one.
+    pub batch: StateBatch,
+}
+
+/// Locks that have ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Expired {
+    /// How many records they were on.
+    pub records: i64,
+    /// What to write.
+    pub batches: Vec<StateBatch>,
+}
+
+/// A partition in a share group.
+#[derive(Clone, Debug)]
+pub struct SharePartition {
+    pub(crate) start: i64,
+    pub(crate) next_new: i64,
+    pub(crate) runs: Runs,
+    pub(crate) members: Members,
+    /// No record below it is available.
+    pub(crate) available_from: i64,
+    /// No lock ends before.
+    next_deadline_ms: i64,
+    /// How many records are settled, from the start on.
+    complete: i64,
+    state_epoch: i32,
+}
+
+/// What a record becomes whose member gives it back.
+pub(crate) fn given_back(deliveries: i16, limits: &Limits) -> Phase {
+    if deliveries >= limits.deliveries { Phase::Archived } else { Phase::Available }
+}
+
+/// The batch that describes a run's offsets from `first` to `last`; acquired ones survive as available.
+pub(crate) fn batch_of(first: i64, last: i64, run: &Run) -> StateBatch {
+    let state = match run.phase {
+        Phase::Available | Phase::Acquired => DeliveryState::Available,
+        Phase::Acknowledged => DeliveryState::Acknowledged,
+        Phase::Archived => DeliveryState::Archived,
+    };
+    StateBatch { first_offset: first, last_offset: last, state, delivery_count: run.deliveries }
+}
+
+/// Adds a batch; one that continues the last is joined to it.
+pub(crate) fn add_batch(batches: &mut Vec<StateBatch>, batch: StateBatch) {
+    match batches.last_mut() {
+        Some(last)
+            if last.last_offset + 1 == batch.first_offset
+                && last.state == batch.state
+                && last.delivery_count == batch.delivery_count =>
+        {
+            last.last_offset = batch.last_offset;
+        }
+        _ => batches.push(batch),
+    }
+}
+
+impl SharePartition {
+    /// Takes up a persisted state. `initial` is where a group begins that has none.
+    ///
+    /// Offsets between batches were acquired, or never delivered, when the last leader stopped: they are available.
+    pub fn load(state: &ShareState, initial: i64) -> Result<SharePartition, InvalidState> {
+        let start = if state.start_offset == -1 { initial } else { state.start_offset };
+        let mut partition = SharePartition {
+            start,
+            next_new: start,
+            runs: Runs::default(),
+            members: Members::default(),
+            available_from: start,
+            next_deadline_ms: i64::MAX,
+            complete: 0,
+            state_epoch: state.state_epoch,
+        };
+        for batch in &state.batches {
+            if batch.first_offset < partition.next_new || batch.last_offset < batch.first_offset {
+                return Err(InvalidState { start_offset: start, batch: *batch });
+            }
+            if batch.first_offset > partition.next_new {
+                partition.add(partition.next_new, batch.first_offset - 1, Phase::Available, 0);
+            }
+            let phase = match batch.state {
+                DeliveryState::Available => Phase::Available,
+                DeliveryState::Acknowledged => Phase::Acknowledged,
+                DeliveryState::Archived => Phase::Archived,
+            };
+            partition.add(batch.first_offset, batch.last_offset, phase, batch.delivery_count);
+        }
+        partition.advance_start();
+        Ok(partition)
+    }
+
+    fn add(&mut self, first: i64, last: i64, phase: Phase, deliveries: i16) {
+        let run = Run {
+            last,
+            deadline_ms: 0,
+            owner: NO_ONE,
+            batch_len: u32::try_from(last - first + 1).unwrap_or(u32::MAX),
+            deliveries,
+            phase,
+            is_pending: false,
+            starts_batch: true,
+        };
+        self.insert(first, run);
+        self.runs.join(first, last);
+    }
+
+    /// Adds a run behind all others.
+    pub(crate) fn insert(&mut self, first: i64, run: Run) {
+        self.count(first, None, Some(&run));
+        self.runs.insert(first, run);
+        self.next_new = run.last + 1;
+    }
+
+    /// Keeps the figures in step with a run that changes, comes or goes.
+    fn count(&mut self, first: i64, before: Option<&Run>, after: Option<&Run>) {
+        let Some(any) = after.or(before) else { return };
+        let len = any.last - first + 1;
+        let complete = |run: Option<&Run>| i64::from(run.is_some_and(Run::is_terminal));
+        self.complete += (complete(after) - complete(before)) * len;
+        let owner = |run: Option<&Run>| run.map_or(NO_ONE, |run| run.owner);
+        if owner(before) != owner(after) {
+            self.members.count(owner(after), len);
+            self.members.count(owner(before), -len);
+            self.members.leave_if_idle(owner(before));
+        }
+        if let Some(run) = after {
+            if run.is_available() {
+                self.available_from = self.available_from.min(first);
+            }
+            if run.is_acquired() {
+                self.next_deadline_ms = self.next_deadline_ms.min(run.deadline_ms);
+            }
+        }
+    }
+
+    /// Changes the runs from `first` to `last`.
+    pub(crate) fn change(&mut self, first: i64, last: i64, mut edit: impl FnMut(i64, &mut Run)) {
+        if last < first {
+            return;
+        }
+        let mut runs = std::mem::take(&mut self.runs);
+        for (at, run) in runs.cut(first, last) {
+            let before = *run;
+            edit(*at, run);
+            self.count(*at, Some(&before), Some(&*run));
+        }
+        runs.join(first, last);
+        self.runs = runs;
+    }
+
+    /// Forgets what is settled at the start.
+    pub(crate) fn advance_start(&mut self) {
+        while let Some((first, run)) = self.runs.first()
+            && run.is_terminal()
+            && !run.is_pending
+        {
+            self.runs.pop_first();
+            self.count(first, Some(&run), None);
+            self.start = run.last + 1;
+        }
+        self.start = self.runs.first().map_or(self.next_new, |(first, _)| first);
+    }
+
+    /// The log begins at `log_start` now: what was before is gone, whoever had it.
+    pub fn log_start_moved(&mut self, log_start: i64) {
+        if log_start <= self.start {
+            return;
+        }
+        let gone: Vec<(i64, Run)> =
+            self.runs.cut(self.start, log_start - 1).map(|(at, run)| (*at, *run)).collect();
+        for (first, run) in gone {
+            self.runs.pop_first();
+            self.count(first, Some(&run), None);
+        }
+        self.next_new = self.next_new.max(log_start);
+        self.advance_start();
+    }
+
+    /// A change is written: the records are what it says.
+    pub fn written(&mut self, batches: &[StateBatch]) {
+        self.settle(batches, |run| run.owner = NO_ONE);
+        self.advance_start();
+    }
+
+    /// A change could not be written: the members that had the records have them again, unless their time is over.
+    pub fn not_written(&mut self, batches: &[StateBatch], limits: &Limits, now_ms: i64) {
+        self.settle(batches, |run| {
+            run.phase = Phase::Acquired;
+            if run.deadline_ms <= now_ms {
+                run.phase = given_back(run.deliveries, limits);
+                run.owner = NO_ONE;
+            }
+        });
+        self.advance_start();
+    }
+
+    fn settle(&mut self, batches: &[StateBatch], mut edit: impl FnMut(&mut Run)) {
+        for batch in batches {
+            self.change(batch.first_offset.max(self.start), batch.last_offset, |_, run| {
+                if run.is_pending {
+                    run.is_pending = false;
+                    edit(run);
+                }
+            });
+        }
+    }
+
+    /// When the next lock may end.
+    pub fn next_deadline_ms(&self) -> Option<i64> {
+        (self.next_deadline_ms != i64::MAX).then_some(self.next_deadline_ms)
+    }
+
+    /// Ends the locks whose time is over.
+    pub fn expire(&mut self, now_ms: i64, limits: &Limits) -> Expired {
+        let mut expired = Expired::default();
+        if now_ms < self.next_deadline_ms {
+            return expired;
+        }
+        self.next_deadline_ms = i64::MAX;
+        let mut over = Vec::new();
+        for (at, run) in self.runs.iter().filter(|(_, run)| run.is_acquired()) {
+            if run.deadline_ms <= now_ms {
+                over.push((at, run.last));
+            } else {
+                self.next_deadline_ms = self.next_deadline_ms.min(run.deadline_ms);
+            }
+        }
+        for (first, last) in over {
+            self.change(first, last, |at, run| {
+                run.phase = given_back(run.deliveries, limits);
+                run.owner = NO_ONE;
+                expired.records += run.last - at + 1;
+                add_batch(&mut expired.batches, batch_of(at, run.last, run));
+            });
+        }
+        self.advance_start();
+        expired
+    }
+
+    /// Where to read next for a member that wants records; `None` while as many are in flight as may be.
+    pub fn fetch_offset(&mut self, limits: &Limits) -> Option<i64> {
+        let available = self.runs.within(self.available_from, i64::MAX).find(|(_, run)| run.is_available());
+        match available {
+            Some((first, _)) => {
+                self.available_from = first;
+                Some(first)
+            }
+            None => {
+                self.available_from = self.next_new;
+                (self.in_flight() < limits.in_flight).then_some(self.next_new)
+            }
+        }
+    }
+
+    /// The first offset that is not settled.
+    pub fn start_offset(&self) -> i64 {
+        self.start
+    }
+
+    /// The epoch of the persisted state.
+    pub fn state_epoch(&self) -> i32 {
+        self.state_epoch
+    }
+
+    /// How many records behind the start are settled (KIP-1226).
+    pub fn delivery_complete_count(&self) -> i64 {
+        self.complete
+    }
+
+    /// How many offsets are in flight.
+    pub fn in_flight(&self) -> i64 {
+        self.next_new - self.start
+    }
+
+    /// How many runs they are.
+    pub fn runs(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// How many members have records.
+    pub fn members(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Every run in flight: first and last offset, state, number of deliveries.
+    pub fn in_flight_runs(&self) -> impl Iterator<Item = StateBatch> {
+        self.runs.iter().map(|(first, run)| batch_of(first, run.last, &run))
+    }
+}
