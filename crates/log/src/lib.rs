@@ -75,7 +75,7 @@ pub use producers::{
     VerificationGuard,
 };
 pub use published::PublishedOffsets;
-pub use scan::{BatchFault, CorruptBatch};
+pub use scan::{BatchFault, CorruptBatch, Placed, ScanError};
 pub use segment::Home;
 pub use segment::transactions::AbortedTransaction;
 pub use thalweg_ids::Uuid;

@@ -11,7 +11,7 @@ use super::PartitionLog;
 use super::error::{LogError, OffsetOutOfRange, ReadError};
 use super::examine::{Examined, Region, examine};
 use crate::disk::LogFile;
-use crate::scan::ScanError;
+use crate::scan::{HeaderScan, Placed, ScanError};
 use crate::segment::transactions::AbortedTransaction;
 
 /// Remembered positions: where the last reads ended, and the next ones start.
@@ -34,6 +34,14 @@ pub struct LogSlice {
     pub len: usize,
     /// All records in the slice have offsets below this one.
     pub end_offset: Offset,
+}
+
+impl LogSlice {
+    /// The batches in it, by their headers, which are read as they are asked for.
+    pub fn batches(&self) -> impl Iterator<Item = Result<Placed, ScanError>> {
+        let mut scan = HeaderScan::new(&self.file, self.position, self.position + self.len as u64);
+        std::iter::from_fn(move || scan.next().transpose())
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
