@@ -44,7 +44,7 @@ pub use offsets::{EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, MAX_TI
 pub use table::{Partitions, Topic};
 pub use thalweg_log::EndMarker;
 pub use traffic::{Outgoing, Traffic};
-pub use waiter::{Waiter, Waiting};
+pub use waiter::{Waiter, Waiters, Waiting};
 pub use watch::Snapshot;
 
 use crate::context::ReplicaContext;
@@ -59,7 +59,6 @@ use thalweg_log::{PartitionLog, PublishedOffsets};
 use thalweg_metadata::{BrokerId, PartitionEpoch, PartitionIndex, PartitionRegistration};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::Uuid;
-use waiter::Waiters;
 
 /// A partition that this broker holds a replica of.
 pub struct Partition {
@@ -168,6 +167,12 @@ impl Partition {
     pub fn leader(&self) -> (BrokerId, i32) {
         let state = self.state.lock();
         (state.registration.leader, state.registration.leader_epoch)
+    }
+
+    /// The first of the epochs in a row that this broker leads in, and the present one; `None` where it does not lead.
+    pub fn leadership(&self) -> Option<(LeaderEpoch, LeaderEpoch)> {
+        let state = self.state.lock();
+        state.leader().map(|leader| (leader.led_since, state.leader_epoch()))
     }
 
     /// The offsets, readable without the lock.

@@ -73,16 +73,17 @@ impl Waiter {
     }
 }
 
-/// The fetches that wait on one partition.
+/// The fetches that wait for one thing, such as a partition.
 #[derive(Debug, Default)]
-pub(super) struct Waiters {
+pub struct Waiters {
     waiting: Vec<Arc<Waiter>>,
     /// Number of waiters at which abandoned ones are removed.
     sweep_at: usize,
 }
 
 impl Waiters {
-    pub(super) fn add(&mut self, waiter: &Arc<Waiter>) {
+    /// Another one waits.
+    pub fn add(&mut self, waiter: &Arc<Waiter>) {
         if self.waiting.len() >= self.sweep_at.max(16) {
             self.waiting.retain(|waiter| !waiter.done.load(Ordering::Relaxed));
             self.sweep_at = 2 * self.waiting.len();
@@ -96,7 +97,7 @@ impl Waiters {
     }
 
     /// Something else has happened that all should look at.
-    pub(super) fn wake_all(&mut self) {
+    pub fn wake_all(&mut self) {
         for waiter in std::mem::take(&mut self.waiting) {
             waiter.wake();
         }
