@@ -9,6 +9,7 @@ use super::mute::Mute;
 use super::output::{Frame, HELD_MAX, Output};
 use super::stream::Stream;
 use bytes::Bytes;
+use std::any::Any;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -98,6 +99,19 @@ pub struct Peer {
     pub mute: Mute,
     /// The library that it uses, once it has told.
     pub software: OnceLock<Software>,
+    /// What is to end with the connection.
+    pub attached: Attached,
+}
+
+/// What a handler keeps with a connection. It is dropped with it, when no request of it is in progress any more.
+#[derive(Debug, Default)]
+pub struct Attached(OnceLock<Box<dyn Any + Send + Sync>>);
+
+impl Attached {
+    /// What is kept, or what `make` returns from now on; `None` if something of another kind is kept.
+    pub fn get_or_attach<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
+        self.0.get_or_init(|| Box::new(make())).downcast_ref()
+    }
 }
 
 /// A client's library (KIP-511).

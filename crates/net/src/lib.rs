@@ -28,7 +28,7 @@ mod stream;
 
 pub use admission::{ConnectionFigures, Connections, Ends};
 pub use answers::AnswerMemory;
-pub use connection::{ConnectionSettings, Handler, Peer, Reply, Software, Unproven};
+pub use connection::{Attached, ConnectionSettings, Handler, Peer, Reply, Software, Unproven};
 pub use flow::{ApiFlow, Flow};
 pub use handshake::{CertificateObserver, HandshakeTurns, TlsListener};
 pub use listener::{BindError, Listening, SimulatedListener, SocketOptions};

@@ -326,6 +326,7 @@ async fn serve<H: Handler>(stream: Stream, address: SocketAddr, serving: Serving
         tls: session,
         mute: Mute::default(),
         software: OnceLock::new(),
+        attached: Default::default(),
     });
     let connection = Connection::new(stream, peer, handler, settings, stopping, admission);
     let reason = connection.run().await;

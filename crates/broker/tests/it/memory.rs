@@ -133,6 +133,7 @@ async fn waiting_requests_let_go_of_their_frames() {
         tls: None,
         mute: thalweg_net::Mute::default(),
         software: std::sync::OnceLock::new(),
+        attached: Default::default(),
     };
     let mut session = handler.open(Arc::new(peer));
     let produced = encode_request(&produce(9, &topic, 0, -1, batch(&[&[7; 5000]])), 9, 1, None);

@@ -273,6 +273,7 @@ async fn what_comes_when_the_logs_are_closed_is_refused() {
         tls: None,
         mute: thalweg_net::Mute::default(),
         software: std::sync::OnceLock::new(),
+        attached: Default::default(),
     }));
     broker.stop().await;
 

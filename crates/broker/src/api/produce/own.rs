@@ -26,6 +26,7 @@ pub async fn produce_own(broker: &Arc<Broker>, request: ProduceRequest) -> Resul
         tls: None,
         mute: Mute::default(),
         software: OnceLock::new(),
+        attached: Default::default(),
     };
     let call = Call {
         key: ApiKey::Produce,
