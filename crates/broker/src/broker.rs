@@ -6,6 +6,7 @@ use crate::fetch_sessions::FetchSessions;
 use crate::quotas::ClientQuotas;
 use crate::request_metrics::RequestMetrics;
 use crate::secured::SecuredListeners;
+use crate::shares::{SettingsOfGroups, Shares};
 use crate::telemetry::Telemetry;
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -81,6 +82,8 @@ pub struct Broker {
     pub share_persister: Arc<Persister>,
     /// Share groups, with their offsets.
     pub share_groups: ShareGroups,
+    /// What members of share groups have of partitions that are led here.
+    pub shares: Arc<Shares>,
     /// Verifies transactions that write to partitions here.
     pub verifier: Verifier,
     /// Permits to look into large batches of producers, away from the tasks of their connections.
@@ -179,6 +182,13 @@ impl Broker {
             image: Arc::clone(&image),
             peers: Arc::clone(&peers),
         });
+        let shares = Shares::new(
+            config.share_groups.max_share_sessions,
+            SettingsOfGroups::new(&config, &image.get()),
+            Arc::clone(&parts.share_persister),
+            log_dirs.disk().clone(),
+            parts.clock.clone(),
+        );
         let requests = RequestMetrics::new(&parts.served, parts.clock.clone());
         Arc::new(Broker {
             node_id,
@@ -206,6 +216,7 @@ impl Broker {
             share_states: parts.share_states,
             share_persister: parts.share_persister,
             share_groups,
+            shares: Arc::new(shares),
             verifier,
             openings: Semaphore::new(OPENINGS_MAX),
             auto_topics: AutoTopics::default(),

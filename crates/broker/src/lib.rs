@@ -27,6 +27,7 @@ mod reconfigure;
 mod request_metrics;
 mod secured;
 mod server;
+pub mod shares;
 mod telemetry;
 mod trails;
 

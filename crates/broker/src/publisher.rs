@@ -277,6 +277,9 @@ impl Publisher {
             SHARE_STATE => share_states.on_resigned(partition, epoch),
             _ => {}
         };
+        for elsewhere in local.deletes.iter().chain(&local.followers) {
+            self.broker.shares.drop_partition((elsewhere.topic.id, elsewhere.partition));
+        }
         for gone in &local.deletes {
             resign(&gone.topic.name, gone.partition, None);
         }

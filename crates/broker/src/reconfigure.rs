@@ -7,6 +7,7 @@
 
 use crate::broker::Broker;
 use crate::connection_limits;
+use crate::shares::SettingsOfGroups;
 use std::sync::Arc;
 use thalweg_config::{BrokerConfig, EffectiveTopicConfig};
 use thalweg_coordinator::group::{ConsumerGroupTimes, ShareGroupTimes};
@@ -63,9 +64,10 @@ pub fn apply<'a>(broker: &Broker, image: &Image, changed: impl Iterator<Item = &
     }
 }
 
-/// Sets the times of consumer groups and share groups: the broker's, and those of groups that have settings.
+/// Sets what groups follow: the broker's settings, and those of groups that have their own.
 fn configure_groups(broker: &Broker, image: &Image) {
     let config = broker.config();
+    broker.shares.configure(SettingsOfGroups::new(&config, image));
     let times = |overrides: &thalweg_metadata::ConfigMap| {
         let (group, _) = config.group(overrides);
         let consumer = ConsumerGroupTimes {

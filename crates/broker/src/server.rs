@@ -138,6 +138,7 @@ pub async fn start_on(
     housekeeping.spawn(Arc::clone(&broker.marker_sender).run());
     let share_states = Arc::clone(&broker.share_states);
     housekeeping.spawn(async move { share_states.run().await });
+    housekeeping.spawn(Arc::clone(&broker.shares).run());
     housekeeping.spawn(create_share_state_topic(Arc::clone(&broker)));
     housekeeping.spawn(files_watched);
     housekeeping.spawn(retry_failed_opens(publisher));

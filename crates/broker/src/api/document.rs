@@ -76,6 +76,8 @@ fn differs(api: &Api) -> &'static str {
         }
         ApiKey::ShareGroupHeartbeat
         | ApiKey::ShareGroupDescribe
+        | ApiKey::ShareFetch
+        | ApiKey::ShareAcknowledge
         | ApiKey::DescribeShareGroupOffsets
         | ApiKey::AlterShareGroupOffsets
         | ApiKey::DeleteShareGroupOffsets => {
@@ -99,7 +101,6 @@ fn differs(api: &Api) -> &'static str {
 /// Why an API of Kafka's brokers is not served.
 fn missing(key: ApiKey) -> &'static str {
     match key {
-        ApiKey::ShareFetch | ApiKey::ShareAcknowledge => "share groups are not served yet",
         ApiKey::StreamsGroupHeartbeat | ApiKey::StreamsGroupDescribe => {
             "streams groups are not served yet; Kafka Streams over classic groups is"
         }

@@ -38,6 +38,7 @@ mod metadata;
 mod offset_for_leader_epoch;
 mod produce;
 mod sasl;
+mod share;
 mod share_group_offsets;
 mod share_groups;
 mod share_states;
@@ -324,6 +325,8 @@ pub const SERVED: &[Api] = &[
     }),
     api(ApiKey::ShareGroupHeartbeat, 1, 1, ByResource, |b, c, d| later(b, c, d, share_groups::heartbeat)),
     api(ApiKey::ShareGroupDescribe, 1, 1, ByResource, |b, c, d| later(b, c, d, share_groups::describe)),
+    api(ApiKey::ShareFetch, 1, 2, ByResource, share::fetch::handle),
+    api(ApiKey::ShareAcknowledge, 1, 2, ByResource, |b, c, d| later(b, c, d, share::acknowledge)),
     api(ApiKey::AddRaftVoter, 0, 1, Controller, forward::handle::<AddRaftVoterRequest>),
     api(ApiKey::RemoveRaftVoter, 0, 0, Controller, forward::handle::<RemoveRaftVoterRequest>),
     api(

@@ -25,6 +25,7 @@ mod push;
 mod quotas;
 mod replication;
 mod requests;
+mod shares;
 mod stages;
 mod telemetry;
 mod text;
@@ -76,6 +77,7 @@ const CHAPTERS: &[Chapter] = &[
     Chapter { title: "Connections", families: network::FAMILIES },
     Chapter { title: "Quotas", families: quotas::FAMILIES },
     Chapter { title: "Groups", families: groups::FAMILIES },
+    Chapter { title: "Share groups", families: shares::FAMILIES },
     Chapter { title: "Coordinators and transactions", families: coordinators::FAMILIES },
     Chapter { title: "Replication", families: replication::FAMILIES },
     Chapter { title: "Logs", families: logs::FAMILIES },

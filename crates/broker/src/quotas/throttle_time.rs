@@ -26,7 +26,7 @@ pub(super) fn set(response: &mut dyn Any, ms: i32) {
         EndTxnResponse FindCoordinatorResponse GetTelemetrySubscriptionsResponse HeartbeatResponse IncrementalAlterConfigsResponse
         InitProducerIdResponse JoinGroupResponse LeaveGroupResponse ListConfigResourcesResponse ListGroupsResponse
         ListOffsetsResponse ListTransactionsResponse MetadataResponse OffsetCommitResponse OffsetDeleteResponse
-        OffsetFetchResponse OffsetForLeaderEpochResponse PushTelemetryResponse SyncGroupResponse TxnOffsetCommitResponse
+        OffsetFetchResponse OffsetForLeaderEpochResponse PushTelemetryResponse ShareAcknowledgeResponse SyncGroupResponse TxnOffsetCommitResponse
     }
 }
 

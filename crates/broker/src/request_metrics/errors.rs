@@ -5,7 +5,8 @@ use std::any::Any;
 use thalweg_wire::request::{
     ConsumerGroupHeartbeatResponse, FindCoordinatorResponse, HeartbeatResponse, InitProducerIdResponse,
     JoinGroupResponse, LeaveGroupResponse, ListGroupsResponse, ListOffsetsResponse, MetadataResponse,
-    OffsetCommitResponse, OffsetFetchResponse, SyncGroupResponse,
+    OffsetCommitResponse, OffsetFetchResponse, ShareAcknowledgeResponse, ShareFetchResponse,
+    SyncGroupResponse,
 };
 
 /// Hands every error in an answer to `count`; none for an answer of another API.
@@ -24,8 +25,12 @@ pub(super) fn each(response: &dyn Any, mut count: impl FnMut(i16)) {
     }
     whole! {
         ConsumerGroupHeartbeatResponse HeartbeatResponse JoinGroupResponse SyncGroupResponse LeaveGroupResponse InitProducerIdResponse ListGroupsResponse
+        ShareFetchResponse
     }
-    if let Some(response) = response.downcast_ref::<MetadataResponse>() {
+    if let Some(response) = response.downcast_ref::<ShareAcknowledgeResponse>() {
+        tell(response.error_code);
+        response.responses.iter().flat_map(|topic| &topic.partitions).for_each(|p| tell(p.error_code));
+    } else if let Some(response) = response.downcast_ref::<MetadataResponse>() {
         response.topics.iter().for_each(|topic| tell(topic.error_code));
     } else if let Some(response) = response.downcast_ref::<OffsetCommitResponse>() {
         response.topics.iter().flat_map(|topic| &topic.partitions).for_each(|p| tell(p.error_code));

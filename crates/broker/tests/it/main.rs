@@ -31,6 +31,7 @@ mod revocation;
 mod running;
 mod sasl;
 mod share_states;
+mod shares;
 mod stopping;
 mod telemetry;
 mod tls;

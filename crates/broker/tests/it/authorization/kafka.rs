@@ -126,9 +126,11 @@ const OF_CONTROLLER: [ApiKey; 17] = [
 ];
 
 /// Our node's `share.version` is 0, at which these are unsupported before anyone is asked for rights.
-const UNSHARED: [ApiKey; 5] = [
+const UNSHARED: [ApiKey; 7] = [
     ApiKey::ShareGroupHeartbeat,
     ApiKey::ShareGroupDescribe,
+    ApiKey::ShareFetch,
+    ApiKey::ShareAcknowledge,
     ApiKey::DescribeShareGroupOffsets,
     ApiKey::AlterShareGroupOffsets,
     ApiKey::DeleteShareGroupOffsets,

@@ -199,6 +199,8 @@ fn denial(key: ApiKey) -> &'static [&'static str] {
         // The cluster's `share.version` is 0: there are no such groups.
         ApiKey::ShareGroupHeartbeat
         | ApiKey::ShareGroupDescribe
+        | ApiKey::ShareFetch
+        | ApiKey::ShareAcknowledge
         | ApiKey::DescribeShareGroupOffsets
         | ApiKey::AlterShareGroupOffsets
         | ApiKey::DeleteShareGroupOffsets => &["error_code: 35,"],

@@ -145,6 +145,8 @@ pub fn probes(key: ApiKey, names: &Names) -> Vec<Probe> {
         | ApiKey::ConsumerGroupDescribe => groups(key, names),
         ApiKey::ShareGroupHeartbeat
         | ApiKey::ShareGroupDescribe
+        | ApiKey::ShareFetch
+        | ApiKey::ShareAcknowledge
         | ApiKey::DescribeShareGroupOffsets
         | ApiKey::AlterShareGroupOffsets
         | ApiKey::DeleteShareGroupOffsets
@@ -556,6 +558,19 @@ fn shares(key: ApiKey, names: &Names) -> Vec<Probe> {
         ApiKey::ShareGroupDescribe => {
             let group_ids = vec![group_id];
             vec![probe(1, ShareGroupDescribeRequest { group_ids, include_authorized_operations: true })]
+        }
+        ApiKey::ShareFetch => {
+            use share_fetch_request::{FetchPartition, FetchTopic};
+            let topics = vec![FetchTopic { topic_id, partitions: vec![FetchPartition::default()] }];
+            let (group_id, member_id) = (Some(group_id), Some(member_id));
+            vec![probe(2, ShareFetchRequest { group_id, member_id, topics, ..Default::default() })]
+        }
+        ApiKey::ShareAcknowledge => {
+            use share_acknowledge_request::{AcknowledgePartition, AcknowledgeTopic};
+            let topics =
+                vec![AcknowledgeTopic { topic_id, partitions: vec![AcknowledgePartition::default()] }];
+            let (group_id, member_id) = (Some(group_id), Some(member_id));
+            vec![probe(2, ShareAcknowledgeRequest { group_id, member_id, topics, ..Default::default() })]
         }
         ApiKey::DescribeShareGroupOffsets => {
             use describe_share_group_offsets_request::{

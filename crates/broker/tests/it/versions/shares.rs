@@ -110,6 +110,12 @@ async fn groups(trial: &mut Trial) {
     let make = |_| ShareGroupDescribeRequest { group_ids: vec!["sharers".to_owned()], ..Default::default() };
     let good = |_, answer: &ShareGroupDescribeResponse| answer.groups[0].error_code == unsupported;
     trial.each("a group", make, good).await;
+    let make = |_| ShareFetchRequest { group_id: Some("sharers".to_owned()), ..Default::default() };
+    let good = |_, answer: &ShareFetchResponse| answer.error_code == unsupported;
+    trial.each("records", make, good).await;
+    let make = |_| ShareAcknowledgeRequest { group_id: Some("sharers".to_owned()), ..Default::default() };
+    let good = |_, answer: &ShareAcknowledgeResponse| answer.error_code == unsupported;
+    trial.each("records", make, good).await;
     let make = |_| {
         use describe_share_group_offsets_request::DescribeShareGroupOffsetsRequestGroup;
         let group = DescribeShareGroupOffsetsRequestGroup { group_id: "sharers".to_owned(), topics: None };

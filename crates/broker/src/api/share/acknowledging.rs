@@ -1,0 +1,144 @@
+//! Acknowledgements in a request: checks them, and takes those of each partition.
+
+use super::{Call, readable};
+use crate::broker::Broker;
+use crate::shares::{Acknowledging, SessionKey, Settled, TopicPartitionId};
+use thalweg_share::Acknowledgement;
+use thalweg_wire::ErrorCode;
+
+/// The type that renews a lock.
+const RENEW: i8 = 4;
+/// The last type before there was one.
+const REJECT: i8 = 3;
+
+/// First and last offset of records, and what is said of them.
+pub type Said<'a> = (i64, i64, &'a [i8]);
+
+/// Who acknowledges, and what it may say.
+pub struct Acknowledgements<'a> {
+    /// Group and member.
+    pub key: &'a SessionKey,
+    /// Whether the version has renewed locks.
+    pub may_renew: bool,
+    /// Whether the request says that it renews locks.
+    pub is_renewal: bool,
+}
+
+/// The acknowledgements of one partition, whose outcome may have to be written.
+pub struct Settling {
+    acknowledging: Acknowledging,
+    /// Records by type, to be counted when it is written.
+    counts: [u64; 5],
+}
+
+impl Settling {
+    /// The outcome, once it is written.
+    pub async fn settled(self, broker: &Broker) -> Settled {
+        let settled = self.acknowledging.settled().await;
+        if settled.is_ok() {
+            for (code, records) in (0..).zip(self.counts).filter(|(_, records)| *records > 0) {
+                broker.shares.counters.count_acknowledged(code, records);
+            }
+        }
+        settled
+    }
+
+    fn now(settled: Settled) -> Settling {
+        Settling { acknowledging: Acknowledging::Now(settled), counts: [0; 5] }
+    }
+}
+
+impl Acknowledgements<'_> {
+    /// Takes the acknowledgements of each partition.
+    pub fn take<'a>(
+        &self,
+        broker: &Broker,
+        call: &Call,
+        partitions: impl Iterator<Item = (TopicPartitionId, Vec<Said<'a>>)>,
+    ) -> Vec<(TopicPartitionId, Settling)> {
+        let image = broker.image();
+        let taken = partitions.map(|(id, said)| {
+            let allowed = match image.topic_by_id(id.0) {
+                None => Err(ErrorCode::UnknownTopicId),
+                // As in Kafka, what makes no sense is refused first.
+                Some(_) => self.check(&said).and_then(|()| readable(call, &image, id)),
+            };
+            let settling = match allowed {
+                Err(error) => Settling::now(Err(error)),
+                Ok(()) if said.is_empty() => Settling::now(Ok(())),
+                Ok(()) => self.take_one(broker, id, &said),
+            };
+            (id, settling)
+        });
+        taken.collect()
+    }
+
+    fn take_one(&self, broker: &Broker, id: TopicPartitionId, said: &[Said<'_>]) -> Settling {
+        let Some(led) = broker.shares.find(&self.key.group, id) else {
+            return Settling::now(Err(ErrorCode::UnknownTopicOrPartition));
+        };
+        let mut counts = [0; 5];
+        for (first, last, types) in said {
+            let records = last.abs_diff(*first).saturating_add(1);
+            match types {
+                [one] => count(&mut counts, *one, records),
+                each => each.iter().for_each(|one| count(&mut counts, *one, 1)),
+            }
+        }
+        let said: Vec<_> =
+            said.iter().map(|&(first, last, types)| Acknowledgement { first, last, types }).collect();
+        Settling { acknowledging: led.acknowledge(&broker.shares, &self.key.member, &said), counts }
+    }
+
+    /// Whether the batches of a partition make sense. Kafka: `KafkaApis.validateAcknowledgementBatches`.
+    fn check(&self, said: &[Said<'_>]) -> Result<(), ErrorCode> {
+        let last_type = if self.may_renew { RENEW } else { REJECT };
+        let mut previous_last = -1;
+        for &(first, last, types) in said {
+            let len = last.checked_sub(first).and_then(|span| usize::try_from(span).ok());
+            let fits = types.len() == 1 || len.is_some_and(|len| len + 1 == types.len());
+            let is_known = types.iter().all(|one| (0..=last_type).contains(one));
+            let renews = types.contains(&RENEW) && !self.is_renewal;
+            if first > last || first < previous_last || !fits || !is_known || renews {
+                return Err(ErrorCode::InvalidRequest);
+            }
+            previous_last = last;
+        }
+        Ok(())
+    }
+}
+
+fn count(counts: &mut [u64; 5], code: i8, records: u64) {
+    if let Some(count) = usize::try_from(code).ok().and_then(|code| counts.get_mut(code)) {
+        *count += records;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_that_make_no_sense_are_refused() {
+        let key = SessionKey { group: "g".into(), member: "m".into() };
+        let check = |version: i16, is_renewal, said: &[Said<'_>]| {
+            Acknowledgements { key: &key, may_renew: version >= 2, is_renewal }.check(said).is_ok()
+        };
+        assert!(check(1, false, &[(0, 4, &[1]), (5, 6, &[1, 2]), (6, 6, &[3]), (7, 9, &[0])]));
+        assert!(check(2, true, &[(0, 4, &[4])]));
+        for (version, said) in [
+            (1, (4, 0, &[1][..])),
+            (1, (0, 4, &[])),
+            (1, (0, 4, &[1, 1])),
+            (1, (0, 0, &[4])),
+            (2, (0, 0, &[4])),
+            (2, (0, 0, &[5])),
+            (2, (0, 0, &[-1])),
+            (2, (i64::MIN, i64::MAX, &[1, 1])),
+        ] {
+            assert!(!check(version, false, &[said]), "{said:?}");
+        }
+        assert!(!check(1, true, &[(0, 0, &[4])]), "version 1 has no renewal");
+        assert!(!check(1, false, &[(5, 6, &[1]), (0, 4, &[1])]), "they do not rise");
+    }
+}

@@ -1,0 +1,334 @@
+//! ShareFetch: settles records, and acquires others.
+//!
+//! A fetch takes what it can have at once. If that is nothing, or less than min.bytes, it waits on its share partitions
+//! and their partitions until something changes, or for max.wait.ms. Records are sent by sendfile, as slices of the log
+//! with whole batches; the answer says which of their records are acquired.
+
+use super::acknowledging::{Acknowledgements, Said, Settling};
+use super::{RENEWS_FROM, here, readable, respond, session_key};
+use crate::api::Call;
+use crate::broker::Broker;
+use crate::request_metrics::{Delayed, timed};
+use crate::shares::{
+    Batch, FINAL_EPOCH, LedShare, Reading, Request, SessionError, SessionKey, SessionRequest, ShareSettings,
+    TopicPartitionId,
+};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_metadata::PartitionIndex;
+use thalweg_net::Reply;
+use thalweg_replica::partition::{Partition, Reader, Snapshot, Waiter};
+use thalweg_share::AcquireMode;
+use thalweg_wire::request::ShareFetchRequest;
+use thalweg_wire::request::share_fetch_request::{FetchTopic, ForgottenTopic};
+use thalweg_wire::{DecodeError, Decoder, ErrorCode, Message};
+use tokio::time::Instant;
+
+/// The longest wait.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
+
+/// A partition of a fetch, and what came of it.
+pub struct Entry {
+    pub id: TopicPartitionId,
+    /// Whether the member is told of it even without records.
+    pub is_new: bool,
+    pub outcome: Outcome,
+    /// The share partition, once it was found.
+    pub led: Option<(Arc<LedShare>, Arc<Partition>)>,
+}
+
+/// The outcome of one partition.
+pub enum Outcome {
+    /// Nothing yet.
+    Nothing,
+    /// Its state is being loaded.
+    Loading,
+    Failed(ErrorCode),
+    Acquired(Batch),
+}
+
+/// A whole fetch.
+pub struct Plan {
+    pub key: SessionKey,
+    pub epoch: i32,
+    pub settings: ShareSettings,
+    pub entries: Vec<Entry>,
+    mode: AcquireMode,
+    records_max: i64,
+    batch_size: i64,
+    min_bytes: usize,
+    max_bytes: usize,
+    max_wait: Duration,
+    /// Something was passed over that is not to be delivered; the member comes again.
+    is_urgent: bool,
+}
+
+/// Serves the request.
+pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Reply, DecodeError> {
+    let request = ShareFetchRequest::decode(&mut d, call.version)?;
+    call.frame = Bytes::new();
+    let max_wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)).min(WAIT_MAX);
+    let (mut plan, settling) = match begin(broker, &call, request) {
+        Ok(begun) => begun,
+        // A member that is refused for want of room would come again at once.
+        Err(error @ ErrorCode::ShareSessionLimitReached) => {
+            let broker = Arc::clone(broker);
+            return Ok(Reply::Later(Box::pin(async move {
+                tokio::time::sleep(max_wait).await;
+                respond::failed(&broker, &call, error)
+            })));
+        }
+        Err(error) => return Ok(respond::failed(broker, &call, error)),
+    };
+    plan.find(broker);
+    let takes_less = plan.max_wait.is_zero();
+    attempt(broker, &mut plan, takes_less);
+    let spent = call.received_at.elapsed();
+    let is_ready = plan.is_ready() || plan.max_wait.is_zero();
+    if is_ready && settling.is_empty() && plan.epoch != FINAL_EPOCH {
+        return Ok(respond::fetched(broker, &call, plan, Vec::new(), spent));
+    }
+    let broker = Arc::clone(broker);
+    Ok(Reply::Later(Box::pin(async move {
+        let mut spent = spent;
+        if !is_ready {
+            let _waiting = broker.requests.waits(Delayed::Fetch);
+            let ((), later) = timed(wait(&broker, &mut plan)).await;
+            spent += later;
+        }
+        let mut settled = Vec::with_capacity(settling.len());
+        for (id, settling) in settling {
+            settled.push((id, settling.settled(&broker).await));
+        }
+        if plan.epoch == FINAL_EPOCH {
+            broker.shares.end_session(&plan.key);
+        }
+        respond::fetched(&broker, &call, plan, settled, spent)
+    })))
+}
+
+type Begun = (Plan, Vec<(TopicPartitionId, Settling)>);
+
+/// Finds the session and the partitions, and takes the acknowledgements.
+fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Result<Begun, ErrorCode> {
+    let ShareFetchRequest { group_id, member_id, share_session_epoch: epoch, topics, .. } = request;
+    let key = session_key(broker, call, group_id, member_id)?;
+    let is_renewal = call.version >= RENEWS_FROM && request.is_renew_ack;
+    let limits = [request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms];
+    if is_renewal && limits.iter().any(|limit| *limit != 0) {
+        return Err(ErrorCode::InvalidRequest);
+    }
+    let acknowledges = topics
+        .iter()
+        .flat_map(|topic| &topic.partitions)
+        .any(|partition| !partition.acknowledgement_batches.is_empty());
+    let session = SessionRequest {
+        key: key.clone(),
+        epoch,
+        connection: broker.shares.connection(&call.peer),
+        added: added(&topics),
+        forgotten: forgotten(&request.forgotten_topics_data),
+        acknowledges,
+    };
+    let mut wanted = broker.shares.sessions.begin(session).map_err(SessionError::code)?;
+    let acknowledgements = Acknowledgements { key: &key, may_renew: call.version >= RENEWS_FROM, is_renewal };
+    let settling = acknowledgements.take(broker, call, said(&topics));
+    if is_renewal {
+        wanted.clear();
+    }
+    // Another partition is read first each time, so that none starves behind a full one.
+    if let Some(places) = usize::try_from(epoch).ok().filter(|_| !wanted.is_empty()) {
+        let places = places % wanted.len();
+        wanted.rotate_left(places);
+    }
+    let mode = match request.share_acquire_mode {
+        0 => AcquireMode::BatchOptimised,
+        1 => AcquireMode::RecordLimit,
+        // Kafka's code for it.
+        _ => return Err(ErrorCode::UnknownServerError),
+    };
+    let image = broker.image();
+    let entries = wanted.into_iter().map(|one| {
+        let outcome = match readable(call, &image, one.id) {
+            Ok(()) => Outcome::Nothing,
+            Err(error) => Outcome::Failed(error),
+        };
+        Entry { id: one.id, is_new: one.is_new, outcome, led: None }
+    });
+    let quota = broker.quotas.fetch_max(&call.caller()).unwrap_or(usize::MAX);
+    let clamp = |bytes: i32| usize::try_from(bytes).unwrap_or(0);
+    let max_bytes = clamp(request.max_bytes).min(broker.config().network.fetch_max_bytes).min(quota);
+    let plan = Plan {
+        settings: broker.shares.settings(&key.group),
+        entries: entries.collect(),
+        key,
+        epoch,
+        mode,
+        records_max: i64::from(request.max_records),
+        batch_size: i64::from(request.batch_size),
+        min_bytes: clamp(request.min_bytes).min(max_bytes),
+        max_bytes,
+        max_wait: Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)).min(WAIT_MAX),
+        is_urgent: false,
+    };
+    Ok((plan, settling))
+}
+
+/// The partitions that a request names.
+fn added(topics: &[FetchTopic]) -> Vec<TopicPartitionId> {
+    let mut ids = Vec::new();
+    for topic in topics {
+        let indexes = topic.partitions.iter().map(|partition| PartitionIndex(partition.partition_index));
+        ids.extend(indexes.map(|index| (topic.topic_id, index)));
+    }
+    ids
+}
+
+/// The partitions that a session loses.
+fn forgotten(topics: &[ForgottenTopic]) -> Vec<TopicPartitionId> {
+    let mut ids = Vec::new();
+    for topic in topics {
+        ids.extend(topic.partitions.iter().map(|index| (topic.topic_id, PartitionIndex(*index))));
+    }
+    ids
+}
+
+/// What a request says of records, where it says something.
+fn said(topics: &[FetchTopic]) -> impl Iterator<Item = (TopicPartitionId, Vec<Said<'_>>)> {
+    topics.iter().flat_map(|topic| {
+        let with = topic.partitions.iter().filter(|partition| !partition.acknowledgement_batches.is_empty());
+        with.map(|partition| {
+            let batches = partition.acknowledgement_batches.iter();
+            let said =
+                batches.map(|batch| (batch.first_offset, batch.last_offset, &*batch.acknowledge_types));
+            ((topic.topic_id, PartitionIndex(partition.partition_index)), said.collect())
+        })
+    })
+}
+
+impl Plan {
+    /// Finds the share partitions.
+    fn find(&mut self, broker: &Arc<Broker>) {
+        for entry in self.entries.iter_mut().filter(|entry| !matches!(entry.outcome, Outcome::Failed(_))) {
+            let found = here(broker, entry.id)
+                .and_then(|partition| Ok((broker.shares.led(&self.key.group, &partition)?, partition)));
+            match found {
+                Ok(found) => entry.led = Some(found),
+                Err(error) => entry.outcome = Outcome::Failed(error),
+            }
+        }
+    }
+
+    /// Whether the answer should leave.
+    fn is_ready(&self) -> bool {
+        let any = |is: fn(&Outcome) -> bool| self.entries.iter().any(|entry| is(&entry.outcome));
+        let has_records = any(|outcome| matches!(outcome, Outcome::Acquired(_)));
+        let wants_nothing = self.records_max <= 0 || self.max_bytes == 0;
+        let waits_for_nothing = self.min_bytes == 0 && !any(|outcome| matches!(outcome, Outcome::Loading));
+        let all_failed = !any(|outcome| !matches!(outcome, Outcome::Failed(error) if is_urgent(*error)));
+        has_records || wants_nothing || waits_for_nothing || all_failed || self.is_urgent
+    }
+
+    /// The records that it may still acquire.
+    fn records_left(&self) -> i64 {
+        let acquired = self.entries.iter().map(|entry| match &entry.outcome {
+            Outcome::Acquired(batch) => batch.records,
+            _ => 0,
+        });
+        self.records_max - acquired.sum::<i64>()
+    }
+
+    /// The most bytes of each partition. Kafka divides them evenly, too.
+    fn bytes_of_each(&self) -> usize {
+        let open = self.entries.iter().filter(|entry| !matches!(entry.outcome, Outcome::Failed(_)));
+        (self.max_bytes / open.count().max(1)).max(1)
+    }
+}
+
+/// Whether the member must learn of an error without delay. It would come again at once, and find the same.
+fn is_urgent(error: ErrorCode) -> bool {
+    !matches!(error, ErrorCode::UnknownServerError | ErrorCode::CoordinatorNotAvailable)
+}
+
+/// Acquires what there is; only if it is enough, unless `takes_less`.
+fn attempt(broker: &Broker, plan: &mut Plan, takes_less: bool) {
+    let is_enough = takes_less || plan.min_bytes <= 1 || has_min_bytes(plan);
+    if plan.records_max <= 0 || plan.max_bytes == 0 || !is_enough {
+        return;
+    }
+    let (max_bytes, now_ms) = (plan.bytes_of_each(), broker.shares.now_ms());
+    let mut is_first = true;
+    for at in 0..plan.entries.len() {
+        let records = plan.records_left();
+        if records <= 0 {
+            return;
+        }
+        let Some((led, partition)) = plan.entries[at].open() else { continue };
+        let request = Request {
+            member: &plan.key.member,
+            mode: plan.mode,
+            records,
+            batch_size: plan.batch_size,
+            max_bytes,
+            at_least_one: is_first,
+        };
+        plan.entries[at].outcome = match led.acquire(partition, &request, &plan.settings, now_ms) {
+            Reading::Loading => Outcome::Loading,
+            Reading::Nothing => Outcome::Nothing,
+            Reading::Again => {
+                plan.is_urgent = true;
+                Outcome::Nothing
+            }
+            Reading::Failed(error) => Outcome::Failed(error),
+            Reading::Acquired(batch) => {
+                is_first = false;
+                Outcome::Acquired(batch)
+            }
+        };
+    }
+}
+
+/// Whether there are as many bytes as the member waits for.
+fn has_min_bytes(plan: &Plan) -> bool {
+    let max_bytes = plan.bytes_of_each();
+    let mut found = 0;
+    for (led, partition) in plan.entries.iter().filter_map(Entry::open) {
+        let (bytes, is_more) = led.available_bytes(partition, max_bytes, &plan.settings);
+        found += bytes;
+        if is_more || found >= plan.min_bytes {
+            return true;
+        }
+    }
+    false
+}
+
+/// Waits for records, or for the time to be over.
+async fn wait(broker: &Broker, plan: &mut Plan) {
+    let deadline = Instant::now() + plan.max_wait;
+    loop {
+        // First the watch, then the look: nothing can happen in between.
+        let waiter = Waiter::begin(1);
+        for (led, partition) in plan.entries.iter().filter_map(Entry::open) {
+            if led.watch(&waiter, &plan.settings) {
+                partition.watch(Reader::Client, Snapshot::default(), &waiter);
+            }
+        }
+        attempt(broker, plan, false);
+        if plan.is_ready() {
+            return;
+        }
+        if tokio::time::timeout_at(deadline, waiter.woken()).await.is_err() {
+            attempt(broker, plan, true);
+            return;
+        }
+    }
+}
+
+impl Entry {
+    /// The share partition, where records may still be acquired from it.
+    fn open(&self) -> Option<(&LedShare, &Partition)> {
+        let is_open = matches!(self.outcome, Outcome::Nothing | Outcome::Loading);
+        self.led.as_ref().filter(|_| is_open).map(|(led, partition)| (&**led, &**partition))
+    }
+}

@@ -1,0 +1,206 @@
+//! Builds the answers of ShareFetch and ShareAcknowledge.
+
+use super::fetch::{Entry, Outcome, Plan};
+use crate::api::Call;
+use crate::api::elsewhere::{self, Named};
+use crate::broker::Broker;
+use crate::request_metrics::milliseconds;
+use crate::shares::{Batch, Settled, TopicPartitionId};
+use std::time::Duration;
+use thalweg_log::LogSlice;
+use thalweg_metadata::BrokerId;
+use thalweg_net::{Frame, Reply};
+use thalweg_wire::frame::encode_response;
+use thalweg_wire::request::share_fetch_response::{
+    AcquiredRecords, LeaderIdAndEpoch, NodeEndpoint, PartitionData, ShareFetchableTopicResponse,
+};
+use thalweg_wire::request::{
+    ShareAcknowledgeResponse, ShareFetchRequest, ShareFetchResponse, share_acknowledge_response,
+};
+use thalweg_wire::{ErrorCode, Records};
+
+/// A fetch that fails as a whole.
+pub fn failed(broker: &Broker, call: &Call, error: ErrorCode) -> Reply {
+    let response = ShareFetchResponse { error_code: error.code(), ..Default::default() };
+    call.answered_with(broker, None, Duration::ZERO, &response);
+    call.reply::<ShareFetchRequest>(&response)
+}
+
+/// Whether the client has to look for the leader.
+fn has_moved(error: ErrorCode) -> bool {
+    matches!(error, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch)
+}
+
+/// The answer to a fetch. `spent` is the time that it took the broker.
+pub fn fetched(
+    broker: &Broker,
+    call: &Call,
+    mut plan: Plan,
+    settled: Vec<(TopicPartitionId, Settled)>,
+    spent: Duration,
+) -> Reply {
+    let bytes = plan.entries.iter().map(|entry| match &entry.outcome {
+        Outcome::Acquired(batch) => batch.slice.len,
+        _ => 0,
+    });
+    let throttle_time_ms = broker.quotas.charge_fetch(&call.caller(), bytes.sum(), spent);
+    if throttle_time_ms > 0 {
+        take_back(&mut plan);
+    }
+    count(broker, call, &plan, throttle_time_ms, spent);
+    let lock_ms = i32::try_from(plan.settings.limits.lock_ms).unwrap_or(i32::MAX);
+    let mut response =
+        ShareFetchResponse { throttle_time_ms, acquisition_lock_timeout_ms: lock_ms, ..Default::default() };
+    let (mut slices, mut leaders, mut told) = (Vec::new(), Vec::new(), Vec::new());
+    for Entry { id, is_new, outcome, .. } in std::mem::take(&mut plan.entries) {
+        let (error, mut data, slice) = match outcome {
+            Outcome::Acquired(batch) => acquired(batch),
+            Outcome::Failed(error) => (error, no_records(), None),
+            Outcome::Nothing if is_new && throttle_time_ms == 0 => (ErrorCode::None, no_records(), None),
+            Outcome::Nothing | Outcome::Loading => continue,
+        };
+        (data.partition_index, data.error_code) = (id.1.0, error.code());
+        if is_new && error == ErrorCode::None {
+            told.push(id);
+        }
+        if has_moved(error) {
+            let (leader_id, leader_epoch) = Named::Id(id.0).leader(broker, id.1);
+            data.current_leader = LeaderIdAndEpoch { leader_id: leader_id.0, leader_epoch };
+            leaders.push(leader_id);
+        }
+        let topic = topic_of(&mut response, id);
+        let partitions = &mut response.responses[topic].partitions;
+        slices.extend(slice.map(|slice| ((topic, partitions.len()), slice)));
+        partitions.push(data);
+    }
+    // As they stand in the answer.
+    slices.sort_by_key(|(place, _)| *place);
+    let slices = slices.into_iter().map(|(_, slice)| slice).collect();
+    broker.shares.sessions.told(&plan.key, &told);
+    for (id, settled) in settled {
+        let error_code = settled.err().unwrap_or(ErrorCode::None).code();
+        let topic = topic_of(&mut response, id);
+        let partitions = &mut response.responses[topic].partitions;
+        match partitions.iter_mut().find(|data| data.partition_index == id.1.0) {
+            Some(data) => data.acknowledge_error_code = error_code,
+            None => partitions.push(PartitionData {
+                partition_index: id.1.0,
+                acknowledge_error_code: error_code,
+                ..no_records()
+            }),
+        }
+    }
+    response.node_endpoints = endpoints(broker, call, &leaders);
+    match encode_response(&response, call.key, call.version, call.correlation_id) {
+        Ok((head, gaps)) => Reply::Now(Frame::with_slices(head, &gaps, slices)),
+        Err(error) => Reply::Close(format!("the answer to a share fetch could not be encoded: {error}")),
+    }
+}
+
+/// The member gets an answer without records, and comes again after the pause: it has acquired none.
+fn take_back(plan: &mut Plan) {
+    for entry in &mut plan.entries {
+        let Outcome::Acquired(batch) = &entry.outcome else { continue };
+        if let Some((led, _)) = &entry.led {
+            led.take_back(&plan.key.member, &batch.runs);
+        }
+        entry.outcome = Outcome::Nothing;
+    }
+}
+
+/// Counts a fetch, its bytes, and its failures.
+fn count(broker: &Broker, call: &Call, plan: &Plan, throttle_time_ms: i32, spent: Duration) {
+    call.answered(broker, Some(spent), milliseconds(throttle_time_ms));
+    let label = broker.requests.label(call.key);
+    for entry in &plan.entries {
+        match &entry.outcome {
+            Outcome::Acquired(batch) => {
+                if let Some((_, partition)) = &entry.led {
+                    partition.sent(batch.slice.len, false);
+                }
+            }
+            Outcome::Failed(error) => broker.requests.failed(label, error.code()),
+            Outcome::Nothing | Outcome::Loading => {}
+        }
+    }
+}
+
+/// Kafka's clients want records to be empty, not null.
+fn no_records() -> PartitionData {
+    PartitionData { records: Some(Records::default()), ..Default::default() }
+}
+
+fn acquired(batch: Batch) -> (ErrorCode, PartitionData, Option<LogSlice>) {
+    let Batch { slice, runs, .. } = batch;
+    let acquired_records = runs.iter().map(|run| AcquiredRecords {
+        first_offset: run.first,
+        last_offset: run.last,
+        delivery_count: run.deliveries,
+    });
+    let acquired_records = acquired_records.collect();
+    let records = Some(Records::Elsewhere(slice.len));
+    (ErrorCode::None, PartitionData { records, acquired_records, ..Default::default() }, Some(slice))
+}
+
+/// The place of a topic in the answer.
+fn topic_of(response: &mut ShareFetchResponse, id: TopicPartitionId) -> usize {
+    let topics = &mut response.responses;
+    topics.iter().rposition(|topic| topic.topic_id == id.0).unwrap_or_else(|| {
+        topics.push(ShareFetchableTopicResponse { topic_id: id.0, partitions: Vec::new() });
+        topics.len() - 1
+    })
+}
+
+fn endpoints(broker: &Broker, call: &Call, leaders: &[BrokerId]) -> Vec<NodeEndpoint> {
+    if leaders.is_empty() {
+        return Vec::new();
+    }
+    let image = broker.image();
+    let endpoints = elsewhere::reachable(&image, &call.peer.listener, leaders);
+    let endpoints = endpoints.map(|(leader, endpoint)| NodeEndpoint {
+        node_id: leader.id.0,
+        host: endpoint.host.clone(),
+        port: i32::from(endpoint.port),
+        rack: leader.rack.clone(),
+    });
+    endpoints.collect()
+}
+
+/// The answer to a ShareAcknowledge.
+pub fn acknowledged(
+    broker: &Broker,
+    call: &Call,
+    group: &str,
+    settled: Vec<(TopicPartitionId, Settled)>,
+) -> ShareAcknowledgeResponse {
+    use share_acknowledge_response as parts;
+    let lock_ms = i32::try_from(broker.shares.settings(group).limits.lock_ms).unwrap_or(i32::MAX);
+    let mut response =
+        ShareAcknowledgeResponse { acquisition_lock_timeout_ms: lock_ms, ..Default::default() };
+    let mut leaders = Vec::new();
+    for (id, settled) in settled {
+        let error = settled.err().unwrap_or(ErrorCode::None);
+        let mut data =
+            parts::PartitionData { partition_index: id.1.0, error_code: error.code(), ..Default::default() };
+        if has_moved(error) {
+            let (leader_id, leader_epoch) = Named::Id(id.0).leader(broker, id.1);
+            data.current_leader = parts::LeaderIdAndEpoch { leader_id: leader_id.0, leader_epoch };
+            leaders.push(leader_id);
+        }
+        match response.responses.iter_mut().rfind(|topic| topic.topic_id == id.0) {
+            Some(topic) => topic.partitions.push(data),
+            None => response
+                .responses
+                .push(parts::ShareAcknowledgeTopicResponse { topic_id: id.0, partitions: vec![data] }),
+        }
+    }
+    let endpoints = endpoints(broker, call, &leaders).into_iter();
+    let endpoints = endpoints.map(|NodeEndpoint { node_id, host, port, rack }| parts::NodeEndpoint {
+        node_id,
+        host,
+        port,
+        rack,
+    });
+    response.node_endpoints = endpoints.collect();
+    response
+}

@@ -1,0 +1,95 @@
+//! Share groups where their partitions are led (Kafka's `ShareSessionCache`, `SharePartitionMetrics`, `share-group-metrics`).
+
+use super::exposition::{Kind, Label, Samples};
+use super::{Family, Figures};
+use crate::shares::ShareFigures;
+
+/// The families.
+pub(super) const FAMILIES: &[Family] = &[
+    Family {
+        name: "kafka_server_sharesessioncache_sharesessionscount",
+        kind: Kind::Gauge,
+        help: "Members of share groups that read from this broker.",
+        labels: &[],
+        read: |figures, out| {
+            if let Some(broker) = figures.broker() {
+                out.add(&[], broker.shares.sessions.counts().0);
+            }
+        },
+    },
+    Family {
+        name: "kafka_server_sharesessioncache_sharepartitionscount",
+        kind: Kind::Gauge,
+        help: "Partitions that they read, counted for each of them.",
+        labels: &[],
+        read: |figures, out| {
+            if let Some(broker) = figures.broker() {
+                out.add(&[], broker.shares.sessions.counts().1);
+            }
+        },
+    },
+    Family {
+        name: "kafka_server_share_group_metrics_share_acknowledgement_count",
+        kind: Kind::Counter,
+        help: "Records that members of share groups have acknowledged, by the type of the acknowledgement.",
+        labels: &["ack_type"],
+        read: |figures, out| {
+            let Some(broker) = figures.broker() else { return };
+            for (name, records) in broker.shares.counters.acknowledged() {
+                out.add(&[name], records);
+            }
+        },
+    },
+    Family {
+        name: "kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total",
+        kind: Kind::Counter,
+        help: "Records whose acquisition lock has ended without an acknowledgement.",
+        labels: &[],
+        read: |figures, out| {
+            if let Some(broker) = figures.broker() {
+                out.add(&[], broker.shares.counters.expired());
+            }
+        },
+    },
+    Family {
+        name: "thalweg_share_partition_load_seconds",
+        kind: Kind::Histogram,
+        help: "How long it took to load the state of a share partition.",
+        labels: &[],
+        read: |figures, out| {
+            if let Some(broker) = figures.broker() {
+                out.histogram(&[], &broker.shares.counters.loads(), 1e6, &[]);
+            }
+        },
+    },
+    Family {
+        name: "kafka_server_sharepartitionmetrics_inflightmessagecount",
+        kind: Kind::Gauge,
+        help: "Records in flight of a share partition: from the first that is not settled to the last that was delivered.",
+        labels: &["group", "topic", "partition"],
+        read: |figures, out| each(figures, out, |of| of.records),
+    },
+    Family {
+        name: "kafka_server_sharepartitionmetrics_inflightbatchcount",
+        kind: Kind::Gauge,
+        help: "Batches of them that are tracked as one.",
+        labels: &["group", "topic", "partition"],
+        read: |figures, out| each(figures, out, |of| i64::try_from(of.batches).unwrap_or(i64::MAX)),
+    },
+];
+
+fn each(figures: &Figures, out: &mut Samples<'_>, value: fn(&ShareFigures) -> i64) {
+    let Some(broker) = figures.broker().filter(|_| figures.settings.group_partitions) else { return };
+    let mut all = broker.shares.all();
+    if !out.fit(all.len()) {
+        return;
+    }
+    all.sort_by(|one, other| one.key().cmp(other.key()));
+    for led in all {
+        let key = led.key();
+        let Some(topic) = broker.image.topic_by_id(key.topic) else { continue };
+        let labels =
+            [Label::Text(&key.group), Label::Text(&topic.name), Label::Whole(key.partition.0.into())];
+        out.add_labelled(&labels, value(&led.figures()));
+    }
+}

@@ -1,0 +1,326 @@
+//! Share sessions (KIP-932): a member lists its partitions once, then only changes. Kafka: `ShareSessionCache`.
+//!
+//! A session is named by its group and member. Epoch 0 begins one, in place of an earlier one of the member, and -1 ends
+//! it; in between the epoch counts the requests, so that a lost one is detected. The number of sessions is bounded by
+//! `group.share.max.share.sessions`. A session ends with its connection, too: what the member has acquired is given back.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+use thalweg_hash::HashMap;
+use thalweg_metadata::PartitionIndex;
+use thalweg_wire::{ErrorCode, Uuid};
+
+/// The epoch that begins a session.
+pub const INITIAL_EPOCH: i32 = 0;
+/// The epoch that ends one.
+pub const FINAL_EPOCH: i32 = -1;
+
+/// A partition of a topic.
+pub type TopicPartitionId = (Uuid, PartitionIndex);
+
+/// The name of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SessionKey {
+    /// The group.
+    pub group: Arc<str>,
+    /// The member.
+    pub member: Arc<str>,
+}
+
+/// A partition in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionPartition {
+    /// The partition.
+    pub id: TopicPartitionId,
+    /// Whether the member was not told of it yet: it is answered even without records.
+    pub is_new: bool,
+}
+
+/// Why a request cannot continue its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionError {
+    /// The member has none.
+    NotFound,
+    /// The session has another epoch: an answer or a request was lost.
+    InvalidEpoch,
+    /// There is no room for another.
+    LimitReached,
+    /// A first request settles records, which the member cannot have.
+    AcknowledgesFirst,
+}
+
+impl SessionError {
+    /// Kafka's code for it.
+    pub fn code(self) -> ErrorCode {
+        match self {
+            SessionError::NotFound => ErrorCode::ShareSessionNotFound,
+            SessionError::InvalidEpoch => ErrorCode::InvalidShareSessionEpoch,
+            SessionError::LimitReached => ErrorCode::ShareSessionLimitReached,
+            SessionError::AcknowledgesFirst => ErrorCode::InvalidRequest,
+        }
+    }
+}
+
+/// What a ShareFetch request says of its session.
+#[derive(Clone, Debug)]
+pub struct SessionRequest {
+    pub key: SessionKey,
+    pub epoch: i32,
+    /// The number of its connection.
+    pub connection: u64,
+    /// The partitions that the session gets.
+    pub added: Vec<TopicPartitionId>,
+    /// The partitions that it loses.
+    pub forgotten: Vec<TopicPartitionId>,
+    /// Whether records are settled.
+    pub acknowledges: bool,
+}
+
+#[derive(Debug)]
+struct Session {
+    epoch: i32,
+    connection: u64,
+    partitions: Vec<SessionPartition>,
+    /// The place of each partition.
+    index: HashMap<TopicPartitionId, usize>,
+}
+
+impl Session {
+    fn add(&mut self, id: TopicPartitionId, is_new: bool) {
+        let place = self.partitions.len();
+        if let std::collections::hash_map::Entry::Vacant(free) = self.index.entry(id) {
+            free.insert(place);
+            self.partitions.push(SessionPartition { id, is_new });
+        }
+    }
+
+    fn forget(&mut self, ids: &[TopicPartitionId]) {
+        let mut gone = false;
+        for id in ids {
+            gone |= self.index.remove(id).is_some();
+        }
+        if gone {
+            let index = &mut self.index;
+            self.partitions.retain(|partition| index.contains_key(&partition.id));
+            for (place, partition) in self.partitions.iter().enumerate() {
+                index.insert(partition.id, place);
+            }
+        }
+    }
+
+    fn advance(&mut self) {
+        self.epoch = if self.epoch == i32::MAX { 1 } else { self.epoch + 1 };
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    sessions: HashMap<SessionKey, Session>,
+    by_connection: HashMap<u64, Vec<SessionKey>>,
+    by_group: HashMap<Arc<str>, usize>,
+}
+
+impl State {
+    fn remove(&mut self, key: &SessionKey) -> bool {
+        let Some(session) = self.sessions.remove(key) else { return false };
+        if let Some(keys) = self.by_connection.get_mut(&session.connection) {
+            keys.retain(|other| other != key);
+            if keys.is_empty() {
+                self.by_connection.remove(&session.connection);
+            }
+        }
+        if let Some(count) = self.by_group.get_mut(&key.group) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_group.remove(&key.group);
+            }
+        }
+        true
+    }
+
+    fn insert(&mut self, key: SessionKey, session: Session) {
+        self.by_connection.entry(session.connection).or_default().push(key.clone());
+        *self.by_group.entry(Arc::clone(&key.group)).or_default() += 1;
+        self.sessions.insert(key, session);
+    }
+
+    fn continued(&mut self, key: &SessionKey, epoch: i32) -> Result<&mut Session, SessionError> {
+        let session = self.sessions.get_mut(key).ok_or(SessionError::NotFound)?;
+        if session.epoch == epoch { Ok(session) } else { Err(SessionError::InvalidEpoch) }
+    }
+}
+
+/// All share sessions of this broker.
+#[derive(Debug)]
+pub struct ShareSessions {
+    max: usize,
+    state: Mutex<State>,
+}
+
+impl ShareSessions {
+    /// Room for `max` sessions.
+    pub fn new(max: usize) -> ShareSessions {
+        ShareSessions { max, state: Mutex::default() }
+    }
+
+    /// Begins, continues or ends the session of a ShareFetch; returns the partitions to read, of which the last request
+    /// has none.
+    pub fn begin(&self, request: SessionRequest) -> Result<Vec<SessionPartition>, SessionError> {
+        let SessionRequest { key, epoch, connection, added, forgotten, acknowledges } = request;
+        let mut state = self.state.lock();
+        match epoch {
+            FINAL_EPOCH if state.sessions.contains_key(&key) => Ok(Vec::new()),
+            FINAL_EPOCH => Err(SessionError::NotFound),
+            INITIAL_EPOCH => {
+                if acknowledges {
+                    return Err(SessionError::AcknowledgesFirst);
+                }
+                state.remove(&key);
+                if state.sessions.len() >= self.max {
+                    return Err(SessionError::LimitReached);
+                }
+                let mut session =
+                    Session { epoch: 1, connection, partitions: Vec::new(), index: HashMap::default() };
+                added.into_iter().for_each(|id| session.add(id, false));
+                let wanted = session.partitions.iter().map(|one| SessionPartition { is_new: true, ..*one });
+                let wanted = wanted.collect();
+                state.insert(key, session);
+                Ok(wanted)
+            }
+            epoch => {
+                let session = state.continued(&key, epoch)?;
+                added.into_iter().for_each(|id| session.add(id, true));
+                session.forget(&forgotten);
+                session.advance();
+                Ok(session.partitions.clone())
+            }
+        }
+    }
+
+    /// Continues the session of a ShareAcknowledge.
+    pub fn acknowledges(&self, key: &SessionKey, epoch: i32) -> Result<(), SessionError> {
+        let mut state = self.state.lock();
+        match epoch {
+            INITIAL_EPOCH => Err(SessionError::InvalidEpoch),
+            FINAL_EPOCH if state.sessions.contains_key(key) => Ok(()),
+            FINAL_EPOCH => Err(SessionError::NotFound),
+            epoch => state.continued(key, epoch).map(Session::advance),
+        }
+    }
+
+    /// The member was told of these partitions: they are answered again once there are records.
+    pub fn told(&self, key: &SessionKey, ids: &[TopicPartitionId]) {
+        if ids.is_empty() {
+            return;
+        }
+        let mut state = self.state.lock();
+        let Some(session) = state.sessions.get_mut(key) else { return };
+        for id in ids {
+            if let Some(place) = session.index.get(id) {
+                session.partitions[*place].is_new = false;
+            }
+        }
+    }
+
+    /// Ends a session.
+    pub fn end(&self, key: &SessionKey) -> bool {
+        self.state.lock().remove(key)
+    }
+
+    /// Ends the sessions of a connection, and returns them.
+    pub fn end_of_connection(&self, connection: u64) -> Vec<SessionKey> {
+        let mut state = self.state.lock();
+        let keys = state.by_connection.get(&connection).cloned().unwrap_or_default();
+        for key in &keys {
+            state.remove(key);
+        }
+        keys
+    }
+
+    /// Whether a member of the group has a session here.
+    pub fn has_group(&self, group: &str) -> bool {
+        self.state.lock().by_group.contains_key(group)
+    }
+
+    /// How many sessions there are, and how many partitions they have.
+    pub fn counts(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        let partitions = state.sessions.values().map(|session| session.partitions.len());
+        (state.sessions.len(), partitions.sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(member: &str) -> SessionKey {
+        SessionKey { group: "g".into(), member: member.into() }
+    }
+
+    fn request(member: &str, epoch: i32, added: &[i32]) -> SessionRequest {
+        SessionRequest {
+            key: key(member),
+            epoch,
+            connection: 7,
+            added: added.iter().map(|index| id(*index)).collect(),
+            forgotten: Vec::new(),
+            acknowledges: false,
+        }
+    }
+
+    fn id(index: i32) -> TopicPartitionId {
+        (Uuid::ZERO, PartitionIndex(index))
+    }
+
+    fn indexes(found: Result<Vec<SessionPartition>, SessionError>) -> Vec<(i32, bool)> {
+        found.expect("the session goes on").iter().map(|one| (one.id.1.0, one.is_new)).collect()
+    }
+
+    #[test]
+    fn a_session_remembers_its_partitions() {
+        let sessions = ShareSessions::new(10);
+        assert_eq!(indexes(sessions.begin(request("m", 0, &[0, 1]))), [(0, true), (1, true)]);
+        assert_eq!(indexes(sessions.begin(request("m", 1, &[2, 0]))), [(0, false), (1, false), (2, true)]);
+        sessions.told(&key("m"), &[id(2)]);
+        let forgets = SessionRequest { forgotten: vec![id(0), id(5)], ..request("m", 2, &[]) };
+        assert_eq!(indexes(sessions.begin(forgets)), [(1, false), (2, false)]);
+        assert_eq!(sessions.counts(), (1, 2));
+        assert_eq!(sessions.begin(request("m", FINAL_EPOCH, &[])), Ok(Vec::new()));
+        assert!(sessions.end(&key("m")));
+        assert_eq!(sessions.counts(), (0, 0));
+    }
+
+    #[test]
+    fn epochs_count_the_requests() {
+        let sessions = ShareSessions::new(10);
+        assert_eq!(sessions.begin(request("m", 1, &[])), Err(SessionError::NotFound));
+        assert_eq!(sessions.begin(request("m", FINAL_EPOCH, &[])), Err(SessionError::NotFound));
+        assert_eq!(sessions.acknowledges(&key("m"), 1), Err(SessionError::NotFound));
+        sessions.begin(request("m", 0, &[0])).expect("it begins");
+        assert_eq!(sessions.begin(request("m", 2, &[])), Err(SessionError::InvalidEpoch));
+        assert_eq!(sessions.acknowledges(&key("m"), 1), Ok(()));
+        assert_eq!(sessions.acknowledges(&key("m"), 1), Err(SessionError::InvalidEpoch));
+        assert_eq!(sessions.acknowledges(&key("m"), 0), Err(SessionError::InvalidEpoch));
+        assert!(sessions.begin(request("m", 2, &[])).is_ok());
+        let first = SessionRequest { acknowledges: true, ..request("m", 0, &[]) };
+        assert_eq!(sessions.begin(first), Err(SessionError::AcknowledgesFirst));
+        assert!(sessions.begin(request("m", 0, &[])).is_ok(), "it begins again");
+        assert_eq!(sessions.counts(), (1, 0));
+    }
+
+    #[test]
+    fn there_are_no_more_sessions_than_allowed_and_they_end_with_their_connection() {
+        let sessions = ShareSessions::new(2);
+        for member in ["a", "b"] {
+            sessions.begin(request(member, 0, &[0])).expect("it begins");
+        }
+        assert_eq!(sessions.begin(request("c", 0, &[])), Err(SessionError::LimitReached));
+        assert!(sessions.begin(request("a", 0, &[])).is_ok(), "it takes its own place");
+        assert_eq!(sessions.end_of_connection(8), []);
+        assert!(sessions.has_group("g"));
+        assert_eq!(sessions.end_of_connection(7).len(), 2);
+        assert!(!sessions.has_group("g"));
+        assert_eq!(sessions.begin(request("c", 0, &[])).map(|found| found.len()), Ok(0));
+    }
+}
