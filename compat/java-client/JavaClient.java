@@ -5,6 +5,6 @@ public final class JavaClient {
 
     public static void main(String[] words) throws Exception {
         Suite.run(words, 4, new ProducerTests(), new ConsumerTests(), new GroupTests(), new ConsumerProtocolTests(),
-                new TransactionTests(), new AdminTests());
+                new TransactionTests(), new ShareTests(), new AdminTests());
     }
 }
