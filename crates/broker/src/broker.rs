@@ -140,54 +140,64 @@ impl std::fmt::Debug for Broker {
     }
 }
 
+fn replication(parts: &BrokerParts) -> Replication {
+    Replication::new(
+        Arc::clone(&parts.registered),
+        Arc::clone(&parts.image),
+        Arc::clone(&parts.partitions),
+        Arc::clone(&parts.log_dirs),
+        Arc::clone(&parts.peers),
+        &parts.config.replication,
+        &parts.config.log,
+    )
+}
+
+fn upkeep(parts: &BrokerParts) -> Upkeep {
+    let settings = UpkeepSettings::of(&parts.config);
+    Upkeep::new(Arc::clone(&parts.partitions), Arc::clone(&parts.log_dirs), parts.clock.clone(), settings)
+}
+
+fn share_groups(parts: &BrokerParts) -> ShareGroups {
+    ShareGroups::new(ShareGroupParts {
+        node_id: BrokerId(parts.config.node.id),
+        groups: Arc::clone(&parts.groups),
+        persister: Arc::clone(&parts.share_persister),
+        partitions: Arc::clone(&parts.partitions),
+        image: Arc::clone(&parts.image),
+        peers: Arc::clone(&parts.peers),
+    })
+}
+
+fn shares(parts: &BrokerParts) -> Shares {
+    Shares::new(
+        parts.config.share_groups.max_share_sessions,
+        SettingsOfGroups::new(&parts.config, &parts.image.get()),
+        Arc::clone(&parts.share_persister),
+        parts.log_dirs.disk().clone(),
+        parts.clock.clone(),
+    )
+}
+
 impl Broker {
     /// Assembles a broker. It serves nothing yet.
     pub fn new(parts: BrokerParts) -> Arc<Broker> {
+        let (replication, upkeep) = (replication(&parts), upkeep(&parts));
+        let (share_groups, shares) = (share_groups(&parts), shares(&parts));
         let BrokerParts {
             config, log_dirs, partitions, registered, peers, groups, transactions, image, ..
         } = parts;
-        let replication = Replication::new(
-            Arc::clone(&registered),
-            Arc::clone(&image),
-            Arc::clone(&partitions),
-            Arc::clone(&log_dirs),
-            Arc::clone(&peers),
-            &config.replication,
-            &config.log,
-        );
-        let upkeep = Upkeep::new(
-            Arc::clone(&partitions),
-            Arc::clone(&log_dirs),
-            parts.clock.clone(),
-            UpkeepSettings::of(&config),
-        );
         let node_id = BrokerId(config.node.id);
         let verifier =
             Verifier::new(node_id, Arc::clone(&image), Arc::clone(&transactions), Arc::clone(&peers));
         verifier.enable(config.transactions.verifies_partitions);
-        let markers = MarkerWriter::new(Arc::clone(&partitions), Arc::clone(&groups), parts.clock.clone());
-        let markers = Arc::new(markers);
+        let markers =
+            Arc::new(MarkerWriter::new(Arc::clone(&partitions), Arc::clone(&groups), parts.clock.clone()));
         let marker_sender = MarkerSender::new(
             node_id,
             &transactions,
             Arc::clone(&markers),
             Arc::clone(&image),
             Arc::clone(&peers),
-        );
-        let share_groups = ShareGroups::new(ShareGroupParts {
-            node_id,
-            groups: Arc::clone(&groups),
-            persister: Arc::clone(&parts.share_persister),
-            partitions: Arc::clone(&partitions),
-            image: Arc::clone(&image),
-            peers: Arc::clone(&peers),
-        });
-        let shares = Shares::new(
-            config.share_groups.max_share_sessions,
-            SettingsOfGroups::new(&config, &image.get()),
-            Arc::clone(&parts.share_persister),
-            log_dirs.disk().clone(),
-            parts.clock.clone(),
         );
         let requests = RequestMetrics::new(&parts.served, parts.clock.clone());
         Arc::new(Broker {

@@ -126,20 +126,7 @@ pub async fn start_on(
         trails.write_topic(&broker, topic);
     }
     let files_watched = Arc::clone(&secured).watch(stopping.subscribe());
-    let mut housekeeping = JoinSet::new();
-    broker.upkeep.start(&mut housekeeping);
-    broker.replication.start(&mut housekeeping);
-    let groups = Arc::clone(&broker.groups);
-    housekeeping.spawn(async move { groups.run().await });
-    let coordinator = Arc::clone(&broker);
-    housekeeping.spawn(async move {
-        coordinator.transactions.run(|| coordinator.producer_ids.next()).await;
-    });
-    housekeeping.spawn(Arc::clone(&broker.marker_sender).run());
-    let share_states = Arc::clone(&broker.share_states);
-    housekeeping.spawn(async move { share_states.run().await });
-    housekeeping.spawn(Arc::clone(&broker.shares).run());
-    housekeeping.spawn(create_share_state_topic(Arc::clone(&broker)));
+    let mut housekeeping = keep_house(&broker);
     housekeeping.spawn(files_watched);
     housekeeping.spawn(retry_failed_opens(publisher));
     housekeeping.spawn(note_epochs(Arc::clone(&broker), membership.epochs()));
@@ -159,6 +146,25 @@ pub async fn start_on(
         listeners,
         housekeeping,
     })
+}
+
+/// Starts the tasks of the parts of a broker.
+fn keep_house(broker: &Arc<Broker>) -> JoinSet<()> {
+    let mut housekeeping = JoinSet::new();
+    broker.upkeep.start(&mut housekeeping);
+    broker.replication.start(&mut housekeeping);
+    let groups = Arc::clone(&broker.groups);
+    housekeeping.spawn(async move { groups.run().await });
+    let coordinator = Arc::clone(broker);
+    housekeeping.spawn(async move {
+        coordinator.transactions.run(|| coordinator.producer_ids.next()).await;
+    });
+    housekeeping.spawn(Arc::clone(&broker.marker_sender).run());
+    let share_states = Arc::clone(&broker.share_states);
+    housekeeping.spawn(async move { share_states.run().await });
+    housekeeping.spawn(Arc::clone(&broker.shares).run());
+    housekeeping.spawn(create_share_state_topic(Arc::clone(broker)));
+    housekeeping
 }
 
 /// The metrics of a broker and the controller beside it.

@@ -8,8 +8,7 @@
 
 use crate::chance::Chance;
 use crate::clients::{AGAIN, Clients};
-use crate::history::TOPIC;
-use crate::members::GROUP;
+use crate::history::{GROUP, Owner, TOPIC};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -36,9 +35,6 @@ const COMMIT_VERSION: i16 = 9;
 const FETCH_VERSION: i16 = 9;
 const LEAVES: i32 = -1;
 const LEAVES_FOR_A_WHILE: i32 = -2;
-
-/// The owner of a partition: a member, and which of its lives.
-pub(crate) type Owner = (u32, u32);
 
 /// A member is no longer one, or does not know: it begins again.
 struct Lost;

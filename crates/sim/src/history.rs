@@ -1,8 +1,6 @@
 //! The history seen by the clients of a simulation: sent records, acknowledged offsets, and reads.
 
-use crate::consumer_members::Owner;
 use crate::ledger::Ledger;
-use crate::members::GROUP;
 use crate::network::Network;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -11,6 +9,11 @@ use std::sync::Arc;
 
 /// The topic of all clients.
 pub const TOPIC: &str = "events";
+/// The group of the members of the classic protocol.
+pub(crate) const GROUP: &str = "readers";
+
+/// The owner of a partition: a member, and which of its lives.
+pub(crate) type Owner = (u32, u32);
 
 /// The identity of a record, from its value: the producer, and the record's number for the partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,13 +3,11 @@
 
 use crate::chance::Chance;
 use crate::clients::{AGAIN, Clients};
-use crate::history::TOPIC;
+use crate::history::{GROUP, TOPIC};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use thalweg_client::{Cluster, Consumer, ConsumerConfig, ConsumerError, OffsetReset, Polled, TopicPartition};
 
-/// The group of all members.
-pub(crate) const GROUP: &str = "readers";
 /// The shortest session that brokers allow.
 const SESSION: Duration = Duration::from_secs(6);
 

@@ -106,7 +106,8 @@ pub async fn alter(
     let mut refused = Vec::new();
     request.topics.retain(|topic| {
         let known = image.topic(&topic.topic_name);
-        let (error, words) = if !call.permissions.may(Operation::Read, ResourceType::Topic, &topic.topic_name) {
+        let (error, words) = if !call.permissions.may(Operation::Read, ResourceType::Topic, &topic.topic_name)
+        {
             (ErrorCode::TopicAuthorizationFailed, NOT_ON_TOPIC)
         } else if known.is_none() {
             (ErrorCode::UnknownTopicOrPartition, "The topic does not exist")

@@ -18,8 +18,9 @@ use thalweg_wire::request::{
     delete_share_group_state_request as delete, delete_share_group_state_response as deleted,
     initialize_share_group_state_request as initialize, initialize_share_group_state_response as initialized,
     read_share_group_state_request as read, read_share_group_state_response as states,
-    read_share_group_state_summary_request as summarize, read_share_group_state_summary_response as summaries,
-    write_share_group_state_request as write, write_share_group_state_response as written,
+    read_share_group_state_summary_request as summarize,
+    read_share_group_state_summary_response as summaries, write_share_group_state_request as write,
+    write_share_group_state_response as written,
 };
 use thalweg_wire::{ErrorCode, Uuid};
 
@@ -90,7 +91,8 @@ pub async fn initialize(
         error_message,
     };
     let results = by_topic(answered, result, |one| one.partition).into_iter();
-    let results = results.map(|(topic_id, partitions)| initialized::InitializeStateResult { topic_id, partitions });
+    let results =
+        results.map(|(topic_id, partitions)| initialized::InitializeStateResult { topic_id, partitions });
     InitializeShareGroupStateResponse { results: results.collect() }
 }
 
@@ -104,8 +106,7 @@ pub async fn read(
         return ReadShareGroupStateResponse::default();
     }
     let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
-    let ask =
-        |one: read::PartitionData| (one.partition, Ask::Read { leader_epoch: one.leader_epoch });
+    let ask = |one: read::PartitionData| (one.partition, Ask::Read { leader_epoch: one.leader_epoch });
     let answered = serve(&broker, request.group_id, topics, ask).await;
     let result = |partition, error: ErrorCode, error_message, done| {
         let mut result = states::PartitionResult {
@@ -205,9 +206,8 @@ pub async fn read_summary(
         return ReadShareGroupStateSummaryResponse::default();
     }
     let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
-    let ask = |one: summarize::PartitionData| {
-        (one.partition, Ask::Summarize { leader_epoch: one.leader_epoch })
-    };
+    let ask =
+        |one: summarize::PartitionData| (one.partition, Ask::Summarize { leader_epoch: one.leader_epoch });
     let answered = serve(&broker, request.group_id, topics, ask).await;
     let result = |partition, error: ErrorCode, error_message, done| {
         let mut result = summaries::PartitionResult {
@@ -225,6 +225,7 @@ pub async fn read_summary(
         result
     };
     let results = by_topic(answered, result, |one| one.partition).into_iter();
-    let results = results.map(|(topic_id, partitions)| summaries::ReadStateSummaryResult { topic_id, partitions });
+    let results =
+        results.map(|(topic_id, partitions)| summaries::ReadStateSummaryResult { topic_id, partitions });
     ReadShareGroupStateSummaryResponse { results: results.collect() }
 }

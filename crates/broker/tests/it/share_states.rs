@@ -40,10 +40,16 @@ fn write(topic: &Topic, leader_epoch: i32, runs: &[(i64, i64)]) -> WriteShareGro
     WriteShareGroupStateRequest { group_id: "g".to_owned(), topics }
 }
 
-async fn read(raw: &mut Raw, topic: &Topic, leader_epoch: i32) -> read_share_group_state_response::PartitionResult {
+async fn read(
+    raw: &mut Raw,
+    topic: &Topic,
+    leader_epoch: i32,
+) -> read_share_group_state_response::PartitionResult {
     use read_share_group_state_request::{PartitionData, ReadStateData};
-    let topics =
-        vec![ReadStateData { topic_id: topic.id, partitions: vec![PartitionData { partition: 0, leader_epoch }] }];
+    let topics = vec![ReadStateData {
+        topic_id: topic.id,
+        partitions: vec![PartitionData { partition: 0, leader_epoch }],
+    }];
     let request = ReadShareGroupStateRequest { group_id: "g".to_owned(), topics };
     let mut answer = raw.ask(&request, 0).await.expect("an answer");
     answer.results.remove(0).partitions.remove(0)
@@ -106,12 +112,16 @@ async fn a_state_is_kept_through_a_restart_and_fences_earlier_leaders() {
     assert_eq!(runs, [(10, 12), (20, 29)]);
     assert_eq!(code(&mut raw, &write(&topic, 5, &[])).await, ErrorCode::FencedLeaderEpoch.code());
 
-    broker.ask(&DeleteTopicsRequest {
-        topics: vec![delete_topics_request::DeleteTopicState { name: Some("shared".to_owned()), ..Default::default() }],
-        timeout_ms: 5_000,
-        ..Default::default()
-    })
-    .await;
+    broker
+        .ask(&DeleteTopicsRequest {
+            topics: vec![delete_topics_request::DeleteTopicState {
+                name: Some("shared".to_owned()),
+                ..Default::default()
+            }],
+            timeout_ms: 5_000,
+            ..Default::default()
+        })
+        .await;
     let gone = read(&mut raw, &topic, 6).await;
     assert_ne!(gone.error_code, 0, "{gone:?}");
     broker.stop().await;
@@ -131,7 +141,12 @@ async fn each_share_partition_of_a_request_has_its_own_answer() {
     assert_eq!(answer.results.len(), 1, "one entry for the topic: {answer:?}");
     let codes: Vec<(i32, i16)> =
         answer.results[0].partitions.iter().map(|one| (one.partition, one.error_code)).collect();
-    let expected = [(0, 0), (1, 0), (7, ErrorCode::UnknownTopicOrPartition.code()), (-1, ErrorCode::InvalidRequest.code())];
+    let expected = [
+        (0, 0),
+        (1, 0),
+        (7, ErrorCode::UnknownTopicOrPartition.code()),
+        (-1, ErrorCode::InvalidRequest.code()),
+    ];
     assert_eq!(codes, expected);
     let empty = InitializeShareGroupStateRequest { group_id: String::new(), ..request };
     assert_eq!(raw.ask(&empty, 0).await, Some(InitializeShareGroupStateResponse::default()));

@@ -68,7 +68,7 @@ impl Run {
     }
 
     /// The part that is not before `start_offset`.
-    fn from_offset(self, start_offset: i64) -> Option<Run> {
+    fn cut_before(self, start_offset: i64) -> Option<Run> {
         (self.last_offset >= start_offset)
             .then(|| self.between(self.first_offset.max(start_offset), self.last_offset))
     }
@@ -105,13 +105,10 @@ impl Runs {
     /// Adds runs, and drops what is before `start_offset`, unless that is -1.
     pub(super) fn combine(&mut self, new: &[Run], start_offset: i64) {
         let start_offset = if start_offset == -1 { i64::MIN } else { start_offset };
-        let new: Vec<Run> = new
-            .iter()
-            .filter(|run| run.is_filled())
-            .filter_map(|run| run.from_offset(start_offset))
-            .collect();
+        let new: Vec<Run> =
+            new.iter().filter(|run| run.is_filled()).filter_map(|run| run.cut_before(start_offset)).collect();
         if !self.are_apart {
-            let kept = self.list.drain(..).filter_map(|run| run.from_offset(start_offset));
+            let kept = self.list.drain(..).filter_map(|run| run.cut_before(start_offset));
             let all: Vec<Run> = kept.chain(new).collect();
             *self = Runs::of(combine_all(all));
             return;
@@ -261,7 +258,7 @@ mod tests {
                     start += 3;
                 }
                 let all: Vec<Run> = expected.iter().chain(&new).copied().collect();
-                let all: Vec<Run> = all.into_iter().filter_map(|run| run.from_offset(start)).collect();
+                let all: Vec<Run> = all.into_iter().filter_map(|run| run.cut_before(start)).collect();
                 let each = of_each(&all, 80);
                 expected = combine_all(all);
                 runs.combine(&new, start);

@@ -47,8 +47,11 @@ pub(crate) struct Write {
     encoded: Vec<(Bytes, Option<Bytes>)>,
     bytes: usize,
     /// The request that waits for it, and the places of its answers.
-    request: Option<(Ticket, Vec<usize>)>,
+    request: Option<Asked>,
 }
+
+/// A request that is to be answered, and the places in it that a write is for.
+type Asked = (Ticket, Vec<usize>);
 
 /// A request that waits.
 #[derive(Debug)]
@@ -68,7 +71,7 @@ pub(crate) struct Shard {
     writes: VecDeque<Write>,
     /// Writes that are not acknowledged, by their last offsets, with the requests that wait for them. A request without
     /// records waits for the last of them.
-    pending: VecDeque<(i64, Option<(Ticket, Vec<usize>)>)>,
+    pending: VecDeque<(i64, Option<Asked>)>,
     waiting: HashMap<Ticket, Waiting>,
     released: Vec<(Ticket, Answer)>,
     next_cold_check_ms: i64,
@@ -228,7 +231,7 @@ impl Shard {
     }
 
     /// A write is done, or is not: the request's answers at these places may go out once it has no other.
-    fn settle(&mut self, request: Option<(Ticket, Vec<usize>)>, result: Result<(), WriteError>) {
+    fn settle(&mut self, request: Option<Asked>, result: Result<(), WriteError>) {
         let Some((ticket, places)) = request else { return };
         let Some(waiting) = self.waiting.get_mut(&ticket) else { return };
         if let Err(error) = result {

@@ -22,7 +22,13 @@ fn update(leader_epoch: i32, start_offset: i64) -> StateUpdate {
         state: DeliveryState::Acknowledged,
         delivery_count: 1,
     };
-    StateUpdate { state_epoch: 3, leader_epoch, start_offset, delivery_complete_count: 5, batches: vec![batch] }
+    StateUpdate {
+        state_epoch: 3,
+        leader_epoch,
+        start_offset,
+        delivery_complete_count: 5,
+        batches: vec![batch],
+    }
 }
 
 impl Cluster {
