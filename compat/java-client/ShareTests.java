@@ -190,10 +190,10 @@ final class ShareTests extends Clients {
             check(waited >= 1500 && waited < 8000, waited + " ms");
             equal(5, again.size());
             equal(Optional.of((short) 2), again.get(0).deliveryCount());
-            settle(other, again, record -> AcknowledgeType.ACCEPT);
             records.forEach(record -> slow.acknowledge(record, AcknowledgeType.ACCEPT));
             Map<TopicIdPartition, Optional<KafkaException>> late = slow.commitSync();
             check(late.values().stream().allMatch(Optional::isPresent), "too late: " + late);
+            settle(other, again, record -> AcknowledgeType.ACCEPT);
         }
     }
 
@@ -255,12 +255,16 @@ final class ShareTests extends Clients {
         fill(topic, List.of("old"));
         String group = group("reset", "share.auto.offset.reset", "latest");
         try (KafkaShareConsumer<String, String> latest = member(group, topic)) {
-            equal(0, next(latest, 3000).size());
-            fill(topic, List.of("new"));
-            equal(List.of("new"), values(next(latest)));
+            // When it has its partition, and so where the group begins, shows only once a record comes.
+            List<ConsumerRecord<String, String>> records = new ArrayList<>();
+            for (int round = 0; round < 40 && records.isEmpty(); round++) {
+                fill(topic, List.of("new"));
+                records = next(latest, 500);
+            }
+            check(!records.isEmpty() && values(records).stream().allMatch("new"::equals), values(records));
         }
         try (KafkaShareConsumer<String, String> hour = member(group("reset", "share.auto.offset.reset", "by_duration:PT1H"), topic)) {
-            equal(List.of("old", "new"), values(next(hour)));
+            equal("old", next(hour).get(0).value());
         }
     }
 
@@ -306,7 +310,7 @@ final class ShareTests extends Clients {
 
     public void topicsThatAppearLaterAreRead() throws Exception {
         String topic = unique("later");
-        try (KafkaShareConsumer<String, String> member = member(group("later"), topic, "metadata.max.age.ms", 500)) {
+        try (KafkaShareConsumer<String, String> member = member(group("later"), topic, "allow.auto.create.topics", false, "metadata.max.age.ms", 500)) {
             equal(0, next(member, 1000).size());
             admin.createTopics(List.of(new org.apache.kafka.clients.admin.NewTopic(topic, 1, (short) 1))).all().get(20, TimeUnit.SECONDS);
             fill(topic, List.of("first"));
