@@ -16,7 +16,7 @@ use thalweg_metadata::{MetadataVersion, VersionRange};
 /// The highest level of `group.version` that is served: 1 with the consumer protocol (KIP-848).
 pub const GROUP_VERSION_SERVED: i16 = 1;
 /// The highest level of `share.version` that is served: 1 with share groups (KIP-932).
-pub const SHARE_VERSION_SERVED: i16 = 0;
+pub const SHARE_VERSION_SERVED: i16 = 1;
 /// The highest level of `streams.version` that is served: 1 with streams groups (KIP-1071).
 pub const STREAMS_VERSION_SERVED: i16 = 0;
 

@@ -80,9 +80,7 @@ fn differs(api: &Api) -> &'static str {
         | ApiKey::ShareAcknowledge
         | ApiKey::DescribeShareGroupOffsets
         | ApiKey::AlterShareGroupOffsets
-        | ApiKey::DeleteShareGroupOffsets => {
-            "for clusters with `share.version` 1, which is not served yet: UNSUPPORTED_VERSION"
-        }
+        | ApiKey::DeleteShareGroupOffsets => "UNSUPPORTED_VERSION where `share.version` is 0",
         ApiKey::InitProducerId => "version 6 if `unstable.api.versions.enable` is on",
         ApiKey::ListOffsets => "no tiered storage; CORRUPT_MESSAGE if the search meets unreadable records",
         ApiKey::DeleteRecords => "deleted records stay deleted after a crash",

@@ -30,6 +30,7 @@ mod restart;
 mod revocation;
 mod running;
 mod sasl;
+mod share_groups;
 mod share_states;
 mod shares;
 mod stopping;

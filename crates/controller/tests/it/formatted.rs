@@ -52,7 +52,7 @@ async fn a_cluster_begins_with_what_its_directory_was_formatted_with() {
     let records = [
         level(feature::METADATA_VERSION, 25),
         level(feature::TRANSACTION_VERSION, 1),
-        level(feature::SHARE_VERSION, 1),
+        level(feature::STREAMS_VERSION, 1),
         MetadataRecord::UserScramCredential(credential),
     ];
     format(dir.path(), records.into());
@@ -61,7 +61,7 @@ async fn a_cluster_begins_with_what_its_directory_was_formatted_with() {
     assert_eq!(
         features(&bench).await,
         expected.map(|(name, level)| (name.to_owned(), level)),
-        "no share groups"
+        "no streams groups"
     );
     let update = FeatureUpdateKey {
         feature: feature::METADATA_VERSION.to_owned(),

@@ -125,17 +125,6 @@ const OF_CONTROLLER: [ApiKey; 17] = [
     ApiKey::RemoveRaftVoter,
 ];
 
-/// Our node's `share.version` is 0, at which these are unsupported before anyone is asked for rights.
-const UNSHARED: [ApiKey; 7] = [
-    ApiKey::ShareGroupHeartbeat,
-    ApiKey::ShareGroupDescribe,
-    ApiKey::ShareFetch,
-    ApiKey::ShareAcknowledge,
-    ApiKey::DescribeShareGroupOffsets,
-    ApiKey::AlterShareGroupOffsets,
-    ApiKey::DeleteShareGroupOffsets,
-];
-
 /// The answers are as Kafka's, for every API, with each set of ACLs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_are_those_of_apache_kafka_with_the_same_acls() {
@@ -160,8 +149,7 @@ async fn answers_are_those_of_apache_kafka_with_the_same_acls() {
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         // What the controller decides is compared with no ACLs and with all of them.
         let is_whole = set == 0 || set == SETS.len() - 1;
-        let is_known = |key: ApiKey| !OPEN.contains(&key) && !UNSHARED.contains(&key);
-        let asked = |key: ApiKey| is_known(key) && (is_whole || !OF_CONTROLLER.contains(&key));
+        let asked = |key: ApiKey| !OPEN.contains(&key) && (is_whole || !OF_CONTROLLER.contains(&key));
         for api in SERVED.iter().filter(|api| asked(api.key)) {
             let of_missing = || probes(api.key, &missing);
             let all = [&names[0], &names[1]].map(|names| [probes(api.key, names), of_missing()].concat());

@@ -186,7 +186,14 @@ fn denial(key: ApiKey) -> &'static [&'static str] {
         | ApiKey::OffsetCommit
         | ApiKey::OffsetDelete
         | ApiKey::ConsumerGroupHeartbeat
-        | ApiKey::ConsumerGroupDescribe => &["error_code: 30,"],
+        | ApiKey::ConsumerGroupDescribe
+        | ApiKey::ShareGroupHeartbeat
+        | ApiKey::ShareGroupDescribe
+        | ApiKey::ShareFetch
+        | ApiKey::ShareAcknowledge
+        | ApiKey::DescribeShareGroupOffsets
+        | ApiKey::AlterShareGroupOffsets
+        | ApiKey::DeleteShareGroupOffsets => &["error_code: 30,"],
         ApiKey::Fetch
         | ApiKey::ListOffsets
         | ApiKey::OffsetForLeaderEpoch
@@ -196,14 +203,6 @@ fn denial(key: ApiKey) -> &'static [&'static str] {
         | ApiKey::CreatePartitions
         | ApiKey::DeleteTopics
         | ApiKey::AlterConfigs => &["error_code: 29,"],
-        // The cluster's `share.version` is 0: there are no such groups.
-        ApiKey::ShareGroupHeartbeat
-        | ApiKey::ShareGroupDescribe
-        | ApiKey::ShareFetch
-        | ApiKey::ShareAcknowledge
-        | ApiKey::DescribeShareGroupOffsets
-        | ApiKey::AlterShareGroupOffsets
-        | ApiKey::DeleteShareGroupOffsets => &["error_code: 35,"],
         // Nobody has tokens without a login.
         ApiKey::CreateDelegationToken
         | ApiKey::RenewDelegationToken

@@ -101,32 +101,53 @@ async fn states(trial: &mut Trial) {
     trial.each("a state", make, good).await;
 }
 
-/// The cluster's `share.version` is 0.
 async fn groups(trial: &mut Trial) {
-    let unsupported = ErrorCode::UnsupportedVersion.code();
-    let make = |_| ShareGroupHeartbeatRequest { group_id: "sharers".to_owned(), ..Default::default() };
-    let good = |_, answer: &ShareGroupHeartbeatResponse| answer.error_code == unsupported;
+    let unknown = ErrorCode::UnknownMemberId.code();
+    let group_id = || "members".to_owned();
+    let make = |_| ShareGroupHeartbeatRequest {
+        group_id: group_id(),
+        member_id: "AAAAAAAAAAAAAAAAAAAAAg".to_owned(),
+        member_epoch: 0,
+        subscribed_topic_names: Some(vec!["known".to_owned()]),
+        ..Default::default()
+    };
+    let good = |_, answer: &ShareGroupHeartbeatResponse| answer.error_code == 0 && answer.member_epoch > 0;
     trial.each("a member", make, good).await;
-    let make = |_| ShareGroupDescribeRequest { group_ids: vec!["sharers".to_owned()], ..Default::default() };
-    let good = |_, answer: &ShareGroupDescribeResponse| answer.groups[0].error_code == unsupported;
+    let make = |_| ShareGroupHeartbeatRequest { member_id: "other".to_owned(), member_epoch: 3, ..make(0) };
+    let refused = |_, answer: &ShareGroupHeartbeatResponse| answer.error_code == unknown;
+    trial.each("no member", make, refused).await;
+    let make = |_| ShareGroupDescribeRequest { group_ids: vec![group_id()], ..Default::default() };
+    let good = |_, answer: &ShareGroupDescribeResponse| answer.groups[0].members.len() == 1;
     trial.each("a group", make, good).await;
-    let make = |_| ShareFetchRequest { group_id: Some("sharers".to_owned()), ..Default::default() };
-    let good = |_, answer: &ShareFetchResponse| answer.error_code == unsupported;
-    trial.each("records", make, good).await;
-    let make = |_| ShareAcknowledgeRequest { group_id: Some("sharers".to_owned()), ..Default::default() };
-    let good = |_, answer: &ShareAcknowledgeResponse| answer.error_code == unsupported;
-    trial.each("records", make, good).await;
+    let no_session = ErrorCode::ShareSessionNotFound.code();
+    let make = |_| ShareFetchRequest {
+        group_id: Some(group_id()),
+        member_id: Some("member".to_owned()),
+        share_session_epoch: 5,
+        ..Default::default()
+    };
+    let refused = |_, answer: &ShareFetchResponse| answer.error_code == no_session;
+    trial.each("no session", make, refused).await;
+    let make = |_| ShareAcknowledgeRequest {
+        group_id: Some(group_id()),
+        member_id: Some("member".to_owned()),
+        share_session_epoch: 5,
+        ..Default::default()
+    };
+    let refused = |_, answer: &ShareAcknowledgeResponse| answer.error_code == no_session;
+    trial.each("no session", make, refused).await;
     let make = |_| {
         use describe_share_group_offsets_request::DescribeShareGroupOffsetsRequestGroup;
-        let group = DescribeShareGroupOffsetsRequestGroup { group_id: "sharers".to_owned(), topics: None };
+        let group = DescribeShareGroupOffsetsRequestGroup { group_id: group_id(), topics: None };
         DescribeShareGroupOffsetsRequest { groups: vec![group] }
     };
-    let good = |_, answer: &DescribeShareGroupOffsetsResponse| answer.groups[0].error_code == unsupported;
+    let good = |_, answer: &DescribeShareGroupOffsetsResponse| answer.groups[0].error_code == 0;
     trial.each("offsets", make, good).await;
-    let make = |_| AlterShareGroupOffsetsRequest { group_id: "sharers".to_owned(), topics: Vec::new() };
-    let good = |_, answer: &AlterShareGroupOffsetsResponse| answer.error_code == unsupported;
-    trial.each("offsets", make, good).await;
-    let make = |_| DeleteShareGroupOffsetsRequest { group_id: "sharers".to_owned(), topics: Vec::new() };
-    let good = |_, answer: &DeleteShareGroupOffsetsResponse| answer.error_code == unsupported;
-    trial.each("offsets", make, good).await;
+    let not_empty = ErrorCode::NonEmptyGroup.code();
+    let make = |_| AlterShareGroupOffsetsRequest { group_id: group_id(), topics: Vec::new() };
+    let refused = |_, answer: &AlterShareGroupOffsetsResponse| answer.error_code == not_empty;
+    trial.each("a group with members", make, refused).await;
+    let make = |_| DeleteShareGroupOffsetsRequest { group_id: group_id(), topics: Vec::new() };
+    let refused = |_, answer: &DeleteShareGroupOffsetsResponse| answer.error_code == not_empty;
+    trial.each("a group with members", make, refused).await;
 }
