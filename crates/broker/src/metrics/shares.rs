@@ -29,7 +29,7 @@ pub(super) const FAMILIES: &[Family] = &[
         },
     },
     Family {
-        name: "kafka_server_share_group_metrics_share_acknowledgement_count",
+        name: "kafka_server_share_group_metrics_share_acknowledgement_total",
         kind: Kind::Counter,
         help: "Records that members of share groups have acknowledged, by the type of the acknowledgement.",
         labels: &["ack_type"],
