@@ -36,7 +36,7 @@ pub struct Limits {
 pub struct InvalidState {
     /// The start offset.
     pub start_offset: i64,
-    /// The batch that is before it, ends before it begins, or begins in another one.
+    /// The batch that is before it, ends before it begins, begins in another one, or has no offset behind it.
     pub batch: StateBatch,
 }
 
@@ -111,7 +111,11 @@ impl SharePartition {
             state_epoch: state.state_epoch,
         };
         for batch in &state.batches {
-            if batch.first_offset < partition.next_new || batch.last_offset < batch.first_offset {
+            let is_countable = start >= 0 && batch.last_offset < i64::MAX;
+            if !is_countable
+                || batch.first_offset < partition.next_new
+                || batch.last_offset < batch.first_offset
+            {
                 return Err(InvalidState { start_offset: start, batch: *batch });
             }
             if batch.first_offset > partition.next_new {

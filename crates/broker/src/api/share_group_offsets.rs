@@ -23,6 +23,7 @@ use thalweg_wire::request::describe_share_group_offsets_response::{
 use thalweg_wire::request::*;
 
 const NOT_ON_TOPIC: &str = "Topic authorization failed.";
+const NOT_ON_GROUP: &str = "Group authorization failed.";
 
 /// DescribeShareGroupOffsets, versions 0 and 1.
 pub async fn describe(
@@ -94,13 +95,16 @@ pub async fn alter(
     call: Arc<Call>,
     mut request: AlterShareGroupOffsetsRequest,
 ) -> AlterShareGroupOffsetsResponse {
-    let refused =
-        |error: ErrorCode| AlterShareGroupOffsetsResponse { error_code: error.code(), ..Default::default() };
+    let refused = |error: ErrorCode, words: Option<&str>| AlterShareGroupOffsetsResponse {
+        error_code: error.code(),
+        error_message: words.map(str::to_owned),
+        ..Default::default()
+    };
     if !are_served(&broker) {
-        return refused(ErrorCode::UnsupportedVersion);
+        return refused(ErrorCode::UnsupportedVersion, None);
     }
     if !call.permissions.may(Operation::Read, ResourceType::Group, &request.group_id) {
-        return refused(ErrorCode::GroupAuthorizationFailed);
+        return refused(ErrorCode::GroupAuthorizationFailed, Some(NOT_ON_GROUP));
     }
     let image = broker.image();
     let mut refused = Vec::new();
@@ -139,13 +143,16 @@ pub async fn delete(
     call: Arc<Call>,
     mut request: DeleteShareGroupOffsetsRequest,
 ) -> DeleteShareGroupOffsetsResponse {
-    let refused =
-        |error: ErrorCode| DeleteShareGroupOffsetsResponse { error_code: error.code(), ..Default::default() };
+    let refused = |error: ErrorCode, words: Option<&str>| DeleteShareGroupOffsetsResponse {
+        error_code: error.code(),
+        error_message: words.map(str::to_owned),
+        ..Default::default()
+    };
     if !are_served(&broker) {
-        return refused(ErrorCode::UnsupportedVersion);
+        return refused(ErrorCode::UnsupportedVersion, None);
     }
     if !call.permissions.may(Operation::Delete, ResourceType::Group, &request.group_id) {
-        return refused(ErrorCode::GroupAuthorizationFailed);
+        return refused(ErrorCode::GroupAuthorizationFailed, Some(NOT_ON_GROUP));
     }
     let mut denied = Vec::new();
     request.topics.retain(|topic| {

@@ -4,6 +4,7 @@
 use crate::records::{Topic, batch, put};
 use crate::running::Running;
 use crate::share_states::ONE_PARTITION;
+use std::path::Path;
 use std::time::Duration;
 use thalweg_coordinator::share::PersistError;
 use thalweg_metadata::PartitionIndex;
@@ -44,8 +45,6 @@ impl Member {
     }
 
     async fn join(id: &'static str, broker: &Running, topic: &Topic) -> Member {
-        let find = FindCoordinatorRequest { coordinator_keys: vec![GROUP.to_owned()], ..Default::default() };
-        broker.ask(&find).await;
         let mut member = Member { id, epoch: 0, assigned: 0 };
         let deadline = Instant::now() + PATIENCE;
         while member.assigned == 0 {
@@ -67,6 +66,27 @@ impl Member {
     }
 }
 
+/// A broker that coordinates the group, and a topic with ten records in its first partition.
+async fn start(dir: &Path) -> (Running, Topic) {
+    let broker = Running::start(dir, &ONE_PARTITION).await;
+    let topic = Topic::create(&broker, "shared", 2, &[]).await;
+    for _ in 0..10 {
+        assert_eq!(put(&broker, &topic, -1, batch(&[b"value"])).await.error_code, 0);
+    }
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let find = FindCoordinatorRequest { coordinator_keys: vec![GROUP.to_owned()], ..Default::default() };
+        let found = broker.ask(&find).await.coordinators.remove(0).error_code;
+        let describe = ShareGroupDescribeRequest { group_ids: vec![GROUP.to_owned()], ..Default::default() };
+        let described = broker.ask(&describe).await.groups.remove(0).error_code;
+        if found == 0 && described == ErrorCode::GroupIdNotFound.code() {
+            return (broker, topic);
+        }
+        assert!(Instant::now() < deadline, "no coordinator: {found} {described}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// Start offset and lag of each partition, of all topics or of one.
 async fn offsets(broker: &Running, topic: Option<&Topic>) -> Vec<(i32, i64, i64)> {
     use describe_share_group_offsets_request::{
@@ -85,11 +105,7 @@ async fn offsets(broker: &Running, topic: Option<&Topic>) -> Vec<(i32, i64, i64)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn members_share_partitions_and_an_empty_group_has_offsets() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &ONE_PARTITION).await;
-    let topic = Topic::create(&broker, "shared", 2, &[]).await;
-    for _ in 0..10 {
-        assert_eq!(put(&broker, &topic, -1, batch(&[b"value"])).await.error_code, 0);
-    }
+    let (broker, topic) = start(dir.path()).await;
     assert_eq!(offsets(&broker, None).await, [], "there is no group");
     let one = Member::join("one", &broker, &topic).await;
     let two = Member::join("two", &broker, &topic).await;
@@ -160,8 +176,7 @@ async fn members_share_partitions_and_an_empty_group_has_offsets() {
 async fn offsets_of_topics_are_deleted() {
     use delete_share_group_offsets_request::DeleteShareGroupOffsetsRequestTopic;
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &ONE_PARTITION).await;
-    let topic = Topic::create(&broker, "shared", 2, &[]).await;
+    let (broker, topic) = start(dir.path()).await;
     let member = Member::join("one", &broker, &topic).await;
     let topics = [topic.name.clone(), "missing".to_owned()];
     let topics = topics.map(|topic_name| DeleteShareGroupOffsetsRequestTopic { topic_name });

@@ -280,8 +280,9 @@ async fn what_is_acknowledged_survives_a_kill_and_what_is_not_comes_again() {
     let mut member = Member::new(&broker, &topic, "member").await;
     assert_eq!(runs(&member.acquire().await), [(0, 5, 1)]);
     assert_eq!(member.settle(&[(0, 0, 1), (2, 2, 3), (4, 4, 2)]).await, 0);
-    drop(member);
+    // The member's end would give the others back, and count their delivery.
     broker.kill().await;
+    drop(member);
 
     let broker = Running::start(dir.path(), PROPERTIES).await;
     let mut member = Member::new(&broker, &topic, "another").await;
@@ -307,9 +308,9 @@ async fn a_group_begins_where_its_settings_say_and_stays_there() {
     assert!(runs(&member.acquire_within(500).await).is_empty());
     put(&broker, &other, -1, batch(&[b"new"])).await;
     assert_eq!(runs(&member.acquire().await), [(3, 3, 1)]);
-    drop(member);
     // Nothing is settled: the group begins at the same record again, not at the end.
     broker.kill().await;
+    drop(member);
     let broker = Running::start(dir.path(), PROPERTIES).await;
     let mut member = Member::new(&broker, &other, "another").await;
     assert_eq!(runs(&member.acquire().await), [(3, 3, 1)]);

@@ -128,8 +128,14 @@ fn states_that_cannot_be_are_refused() {
         state: DeliveryState::Available,
         delivery_count: 1,
     };
-    for batches in [vec![batch(4, 9)], vec![batch(9, 8)], vec![batch(5, 9), batch(9, 10)]] {
-        let state = ShareState { state_epoch: 0, start_offset: 5, batches };
+    for (start_offset, batches) in [
+        (5, vec![batch(4, 9)]),
+        (5, vec![batch(9, 8)]),
+        (5, vec![batch(5, 9), batch(9, 10)]),
+        (5, vec![batch(5, i64::MAX)]),
+        (i64::MIN, vec![batch(5, 9)]),
+    ] {
+        let state = ShareState { state_epoch: 0, start_offset, batches };
         assert!(SharePartition::load(&state, 0).is_err(), "{state:?}");
     }
 }

@@ -89,6 +89,7 @@ public final class GoldenWriter {
         new Family("kafka-clients", "common/message/", "org.apache.kafka.common.message"),
         new Family("kafka-metadata", "common/metadata/", "org.apache.kafka.common.metadata"),
         new Family("kafka-group-coordinator", "common/message/", "org.apache.kafka.coordinator.group.generated"),
+        new Family("kafka-share-coordinator", "common/message/", "org.apache.kafka.coordinator.share.generated"),
         new Family("kafka-transaction-coordinator", "common/message/",
             "org.apache.kafka.coordinator.transaction.generated"));
 

@@ -12,10 +12,11 @@ use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
 /// Jar and folder of each family of messages that we have.
-const SOURCES: [(&str, &str); 4] = [
+const SOURCES: [(&str, &str); 5] = [
     ("kafka-clients-", "common/message/"),
     ("kafka-metadata-", "common/metadata/"),
     ("kafka-group-coordinator-", "common/message/"),
+    ("kafka-share-coordinator-", "common/message/"),
     ("kafka-transaction-coordinator-", "common/message/"),
 ];
 

@@ -30,6 +30,7 @@ pub async fn ask(trial: &mut Trial) {
             ("metadata.version", 30),
             ("eligible.leader.replicas.version", 1),
             ("group.version", 1),
+            ("share.version", 1),
             ("transaction.version", 2),
             ("kraft.version", 1),
         ];
