@@ -49,7 +49,9 @@ impl Node {
              sasl.enabled.mechanisms=PLAIN\nsasl.mechanism.inter.broker.protocol=PLAIN\n\
              sasl.mechanism.controller.protocol=PLAIN\noffsets.topic.num.partitions=1\n\
              offsets.topic.replication.factor=1\ntransaction.state.log.num.partitions=1\n\
-             transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\nlog.retention.ms=-1\n",
+             transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\nlog.retention.ms=-1\n\
+             share.coordinator.state.topic.num.partitions=1\nshare.coordinator.state.topic.min.isr=1\n\
+             share.coordinator.state.topic.replication.factor=1\n",
             dir.path().join("data").display(),
         );
         for listener in ["admin", "controller"] {
@@ -125,8 +127,10 @@ const OF_CONTROLLER: [ApiKey; 17] = [
     ApiKey::RemoveRaftVoter,
 ];
 
-/// These depend on the topic of the states of share partitions, which Kafka cannot make on one node by its defaults.
-const OF_SHARE_STATES: [ApiKey; 2] = [ApiKey::ShareFetch, ApiKey::ListConfigResources];
+/// Whether Kafka has accepted the member, and says nothing of the partition, because it is still loading its state.
+fn is_unloaded(key: ApiKey, answer: &str) -> bool {
+    key == ApiKey::ShareFetch && answer.contains(" error_code: 0, ") && answer.contains(" responses: [], ")
+}
 
 /// The answers are as Kafka's, for every API, with each set of ACLs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,8 +156,7 @@ async fn answers_are_those_of_apache_kafka_with_the_same_acls() {
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         // What the controller decides is compared with no ACLs and with all of them.
         let is_whole = set == 0 || set == SETS.len() - 1;
-        let is_known = |key: ApiKey| !OPEN.contains(&key) && !OF_SHARE_STATES.contains(&key);
-        let asked = |key: ApiKey| is_known(key) && (is_whole || !OF_CONTROLLER.contains(&key));
+        let asked = |key: ApiKey| !OPEN.contains(&key) && (is_whole || !OF_CONTROLLER.contains(&key));
         for api in SERVED.iter().filter(|api| asked(api.key)) {
             let of_missing = || probes(api.key, &missing);
             let all = [&names[0], &names[1]].map(|names| [probes(api.key, names), of_missing()].concat());
@@ -163,7 +166,7 @@ async fn answers_are_those_of_apache_kafka_with_the_same_acls() {
                 let expected = text(theirs.ask(&kafka.clients).await, names[0].topic.id);
                 let answer = text(own.ask(ours.address()).await, names[1].topic.id);
                 compared += 1;
-                if expected != answer {
+                if expected != answer && !is_unloaded(own.key, &expected) {
                     let (key, version) = (own.key, own.version);
                     different.push(format!(
                         "{key:?} {version}, set {set}\n  Kafka: {expected}\n  ours:  {answer}"
