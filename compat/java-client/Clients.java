@@ -2,12 +2,14 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
@@ -119,6 +121,30 @@ abstract class Clients extends Suite {
             return held.size() == partitions && Set.copyOf(held).size() == partitions
                     && members.stream().noneMatch(member -> member.assignment().isEmpty());
         });
+    }
+
+    /** Twelve members come at once to a topic of twelve partitions. */
+    protected static void everyOneGetsAPartition(String topic, Supplier<KafkaConsumer<String, String>> member) throws Exception {
+        List<KafkaConsumer<String, String>> members = new ArrayList<>();
+        try {
+            for (int i = 0; i < 12; i++) {
+                KafkaConsumer<String, String> next = member.get();
+                next.subscribe(List.of(topic));
+                members.add(next);
+            }
+            Map<Integer, Integer> owners = new HashMap<>();
+            until("twelve owners", () -> {
+                owners.clear();
+                for (int i = 0; i < 12; i++) {
+                    members.get(i).poll(Duration.ofMillis(20));
+                    int index = i;
+                    members.get(i).assignment().forEach(partition -> owners.put(partition.partition(), index));
+                }
+                return owners.size() == 12 && new HashSet<>(owners.values()).size() == 12;
+            });
+        } finally {
+            members.forEach(KafkaConsumer::close);
+        }
     }
 
     /** The result of a future that must succeed. */

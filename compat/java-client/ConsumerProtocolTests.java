@@ -1,7 +1,6 @@
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
-import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -334,26 +333,7 @@ final class ConsumerProtocolTests extends Clients {
     public void consumerProtocolManyMembersAtOnce() throws Exception {
         String topic = newTopic("crowd", 12);
         String group = unique("crowd");
-        List<KafkaConsumer<String, String>> members = new ArrayList<>();
-        try {
-            for (int i = 0; i < 12; i++) {
-                KafkaConsumer<String, String> member = member(group);
-                member.subscribe(List.of(topic));
-                members.add(member);
-            }
-            Map<Integer, Integer> owners = new HashMap<>();
-            until("twelve owners", () -> {
-                owners.clear();
-                for (int i = 0; i < 12; i++) {
-                    members.get(i).poll(Duration.ofMillis(20));
-                    int index = i;
-                    members.get(i).assignment().forEach(partition -> owners.put(partition.partition(), index));
-                }
-                return owners.size() == 12 && new HashSet<>(owners.values()).size() == 12;
-            });
-        } finally {
-            members.forEach(KafkaConsumer::close);
-        }
+        everyOneGetsAPartition(topic, () -> member(group));
     }
 
     private ConsumerGroupDescription describe(String group) throws Exception {

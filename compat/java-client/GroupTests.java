@@ -1,7 +1,5 @@
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.Collection;
-import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -191,26 +189,7 @@ final class GroupTests extends Clients {
     public void manyMembersAtOnce() throws Exception {
         String topic = newTopic("storm", 12);
         String group = unique("storm");
-        List<KafkaConsumer<String, String>> members = new ArrayList<>();
-        try {
-            for (int i = 0; i < 12; i++) {
-                KafkaConsumer<String, String> member = consumer("group.id", group);
-                member.subscribe(List.of(topic));
-                members.add(member);
-            }
-            Map<Integer, Integer> owners = new HashMap<>();
-            until("twelve owners", () -> {
-                owners.clear();
-                for (int i = 0; i < 12; i++) {
-                    members.get(i).poll(Duration.ofMillis(20));
-                    int index = i;
-                    members.get(i).assignment().forEach(partition -> owners.put(partition.partition(), index));
-                }
-                return owners.size() == 12 && new HashSet<>(owners.values()).size() == 12;
-            });
-        } finally {
-            members.forEach(KafkaConsumer::close);
-        }
+        everyOneGetsAPartition(topic, () -> consumer("group.id", group));
     }
 
     public void groupLosesAndDoublesNothingWhileMembersCome() throws Exception {

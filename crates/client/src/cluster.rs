@@ -30,6 +30,10 @@ const KEYS_PER_REQUEST: usize = 1000;
 /// Poll interval while waiting for a topic.
 const TOPIC_RETRY: Duration = Duration::from_millis(100);
 
+/// Ticks per heartbeat interval. All members of a cluster wake up at these, so that a process with many of them wakes up
+/// seldom.
+const BEAT_TICKS: u32 = 4;
+
 /// The kind of a coordinator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CoordinatorKind {
@@ -131,6 +135,18 @@ impl Cluster {
         let since = at.duration_since(self.0.created).as_nanos();
         let beyond = since.checked_rem(period.as_nanos()).unwrap_or(0);
         at - Duration::from_nanos(u64::try_from(beyond).expect("a period is less than 500 years"))
+    }
+
+    /// When the next heartbeat of a group is due, whose interval the coordinator has set. `least` is the shortest interval:
+    /// one of zero would be a loop without a pause.
+    pub(crate) fn next_beat(&self, interval_ms: i32, least: Duration) -> Instant {
+        let interval = Duration::from_millis(u64::try_from(interval_ms).unwrap_or(0)).max(least);
+        self.beat_after(interval)
+    }
+
+    /// When a heartbeat is due that may come a little before `interval` is over, together with those of others.
+    pub(crate) fn beat_after(&self, interval: Duration) -> Instant {
+        self.tick_until(Instant::now() + interval, interval / BEAT_TICKS)
     }
 
     /// The current metadata.

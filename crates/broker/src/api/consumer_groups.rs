@@ -9,9 +9,8 @@
 //! The coordinator (`thalweg_coordinator::group`) does the work.
 
 use super::Call;
-use super::groups::{client, may_join};
+use super::groups::{client, may_describe_topics, may_join};
 use crate::broker::Broker;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_coordinator::group::TopicFilter;
 use thalweg_metadata::feature::GROUP_VERSION;
@@ -49,14 +48,9 @@ pub async fn heartbeat(
     if !may_join(&call, &request.group_id) {
         return refused(ErrorCode::GroupAuthorizationFailed);
     }
-    if !call.permissions.are_unlimited()
-        && let Some(names) = &request.subscribed_topic_names
-    {
-        let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-        let may = |name: &&str| call.permissions.may(Operation::Describe, ResourceType::Topic, name);
-        if !names.iter().all(may) {
-            return refused(ErrorCode::TopicAuthorizationFailed);
-        }
+    let names = request.subscribed_topic_names.iter().flatten().map(String::as_str);
+    if !may_describe_topics(&call, names) {
+        return refused(ErrorCode::TopicAuthorizationFailed);
     }
     let asker = Arc::clone(&call);
     let filter = TopicFilter::new(move |topic, _| {
@@ -91,7 +85,7 @@ pub async fn describe(
     let shows_operations = request.include_authorized_operations;
     let mut response = broker.groups.consumer_group_describe(request, call.version).await;
     for group in response.groups.iter_mut().filter(|group| group.error_code == 0) {
-        if !may_describe_topics(&call, group) {
+        if !may_describe_topics(&call, topics(group)) {
             let id = std::mem::take(&mut group.group_id);
             *group = DescribedGroup {
                 error_message: Some("The client may not describe a topic that a member has".to_owned()),
@@ -105,12 +99,8 @@ pub async fn describe(
     response
 }
 
-fn may_describe_topics(call: &Call, group: &DescribedGroup) -> bool {
-    if call.permissions.are_unlimited() {
-        return true;
-    }
+fn topics(group: &DescribedGroup) -> impl Iterator<Item = &str> {
     let assignments = group.members.iter().flat_map(|member| [&member.assignment, &member.target_assignment]);
     let topics = assignments.flat_map(|assignment| &assignment.topic_partitions);
-    let names: BTreeSet<&str> = topics.map(|topic| topic.topic_name.as_str()).collect();
-    names.into_iter().all(|name| call.permissions.may(Operation::Describe, ResourceType::Topic, name))
+    topics.map(|topic| topic.topic_name.as_str())
 }

@@ -25,6 +25,15 @@ pub(super) fn may_join(call: &Call, group: &str) -> bool {
     call.permissions.may(Operation::Read, ResourceType::Group, group)
 }
 
+/// Whether the client may describe all of the topics.
+pub(super) fn may_describe_topics<'a>(call: &Call, names: impl Iterator<Item = &'a str>) -> bool {
+    if call.permissions.are_unlimited() {
+        return true;
+    }
+    let names: BTreeSet<&str> = names.collect();
+    names.into_iter().all(|name| call.permissions.may(Operation::Describe, ResourceType::Topic, name))
+}
+
 /// JoinGroup, versions 0 to 9.
 pub async fn join(broker: Arc<Broker>, call: Arc<Call>, request: JoinGroupRequest) -> JoinGroupResponse {
     if !may_join(&call, &request.group_id) {

@@ -297,7 +297,7 @@ impl LedShare {
             let outcome = tokio::select! {
                 biased;
                 outcome = shares.persister.write(&self.key, &update) => outcome,
-                // Those that wait are told nothing: whether it is written is not known.
+                // Members that wait get no outcome: whether it is written is not known.
                 () = shares.stopped() => return,
             };
             self.finish(&shares, changes, outcome);

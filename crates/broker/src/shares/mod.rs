@@ -39,7 +39,7 @@ use thalweg_wire::ErrorCode;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// How often is looked for locks that have ended. A record is available so much later at the most.
+/// The interval of the search for locks that have ended. Their records are available at most so much later.
 const TICK: Duration = Duration::from_millis(50);
 
 type OfGroup = HashMap<TopicPartitionId, Arc<LedShare>>;

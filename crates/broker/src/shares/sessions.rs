@@ -32,7 +32,7 @@ pub struct SessionKey {
 pub struct SessionPartition {
     /// The partition.
     pub id: TopicPartitionId,
-    /// Whether the member was not told of it yet: it is answered even without records.
+    /// Whether no answer has named it yet: the next one does, even without records.
     pub is_new: bool,
 }
 
@@ -208,7 +208,7 @@ impl ShareSessions {
         }
     }
 
-    /// The member was told of these partitions: they are answered again once there are records.
+    /// An answer has named these partitions: a later one names them again once there are records.
     pub fn told(&self, key: &SessionKey, ids: &[TopicPartitionId]) {
         if ids.is_empty() {
             return;

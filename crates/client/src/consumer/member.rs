@@ -16,10 +16,6 @@ use crate::cluster::Cluster;
 use crate::coordinator::Coordinator;
 use crate::error::ClientError;
 
-/// Ticks per heartbeat interval. All members of a cluster wake up at these, so that a process with many of them wakes up
-/// seldom.
-const BEAT_TICKS: u32 = 4;
-
 /// Starts the task of a member of the protocol in the settings.
 pub(super) fn start(
     task: &mut JoinSet<Result<(), ClientError>>,

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use thalweg_watch as watch;
 use thalweg_wire::request::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
@@ -21,8 +20,6 @@ use crate::retry::Backoff;
 const JOINS: i32 = 0;
 /// The epoch of a heartbeat that leaves.
 const LEAVES: i32 = -1;
-/// Ticks per heartbeat interval, at which all members of a cluster wake up.
-const BEAT_TICKS: u32 = 4;
 /// What is right where the request is not served.
 pub(super) const NEEDS: &str =
     "share groups need brokers of Kafka 4.2 or later with share.version=1 (KIP-932)";
@@ -147,10 +144,7 @@ impl Member {
         self.check(&response)?;
         self.known = Some(topics);
         self.epoch = response.member_epoch;
-        let interval = Duration::from_millis(u64::try_from(response.heartbeat_interval_ms).unwrap_or(0));
-        // An interval of zero would be a loop without a pause.
-        let interval = interval.max(self.config.retry_backoff);
-        self.beat_at = self.cluster.tick_until(Instant::now() + interval, interval / BEAT_TICKS);
+        self.beat_at = self.cluster.next_beat(response.heartbeat_interval_ms, self.config.retry_backoff);
         if let Some(assignment) = response.assignment {
             let places = assignment.topic_partitions.into_iter().flat_map(|topic| {
                 let id = topic.topic_id;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use thalweg_client::{
-    ByteStream, CloseReason, Cluster, CommittedOffset, ConnectionOptions, Connector, Consumer,
-    ConsumerConfig, FrameReader, GroupProtocol, Polled, TopicPartition,
+    CloseReason, Cluster, CommittedOffset, ConnectionOptions, Connector, Consumer, ConsumerConfig,
+    GroupProtocol, Polled, TopicPartition,
 };
 use thalweg_record::Offset;
 use thalweg_wire::request::api_versions_response::ApiVersion;
@@ -20,10 +20,10 @@ use thalweg_wire::request::offset_commit_response::{
 };
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, Uuid, frame};
-use tokio::io::{AsyncWriteExt, DuplexStream};
+use tokio::io::DuplexStream;
 
 use crate::fake::{TOPIC, TOPIC_ID};
-use crate::groups::{GROUP, encode, metadata, offsets};
+use crate::groups::{GROUP, connector, encode, metadata, offsets, serve};
 
 /// The interval of heartbeats.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -89,30 +89,13 @@ impl Coordinator {
 
     fn connector(&self) -> Connector {
         let coordinator = self.clone();
-        Connector::new(move |_: String| {
-            let coordinator = coordinator.clone();
-            async move {
-                let (ours, theirs) = tokio::io::duplex(1 << 10);
-                tokio::spawn(coordinator.serve(theirs));
-                Ok(Box::new(ours) as Box<dyn ByteStream>)
-            }
-        })
+        connector(move |stream| coordinator.clone().serve(stream))
     }
 
     async fn serve(self, stream: DuplexStream) -> Result<(), CloseReason> {
-        let (reader, mut writer) = tokio::io::split(stream);
-        let mut frames = FrameReader::new(reader, 1 << 20);
-        loop {
-            let request = frames.next().await?;
-            let prefix = frame::peek_request(&request).expect("a request");
-            let key = ApiKey::from_i16(prefix.api_key).expect("a known API");
-            if key == ApiKey::Fetch {
-                // There is nothing to read.
-                tokio::time::sleep(Duration::from_millis(500)).await;
-            }
-            let answer = self.answer(key, prefix.api_version, prefix.correlation_id, request);
-            writer.write_all(&answer).await?;
-        }
+        // There is nothing to read.
+        let waits = |key| key == ApiKey::Fetch;
+        serve(stream, waits, |key, version, id, request| self.answer(key, version, id, request)).await
     }
 
     fn answer(&self, key: ApiKey, version: i16, id: i32, request: Bytes) -> Bytes {

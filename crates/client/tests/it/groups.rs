@@ -64,6 +64,40 @@ pub struct Brokers {
     beats: Arc<Mutex<BTreeSet<Instant>>>,
 }
 
+/// Streams to a peer of the test's.
+pub fn connector<F>(serve: impl Fn(DuplexStream) -> F + Send + Sync + 'static) -> Connector
+where
+    F: Future<Output = Result<(), CloseReason>> + Send + 'static,
+{
+    Connector::new(move |_: String| {
+        let (ours, theirs) = tokio::io::duplex(1 << 10);
+        let served = serve(theirs);
+        async move {
+            tokio::spawn(served);
+            Ok(Box::new(ours) as Box<dyn ByteStream>)
+        }
+    })
+}
+
+/// Answers requests by key, version and correlation id. Those that wait are answered half a second later.
+pub async fn serve(
+    stream: DuplexStream,
+    waits: impl Fn(ApiKey) -> bool,
+    answer: impl Fn(ApiKey, i16, i32, Bytes) -> Bytes,
+) -> Result<(), CloseReason> {
+    let (reader, mut writer) = tokio::io::split(stream);
+    let mut frames = FrameReader::new(reader, 1 << 20);
+    loop {
+        let request = frames.next().await?;
+        let prefix = frame::peek_request(&request).expect("a request");
+        let key = ApiKey::from_i16(prefix.api_key).expect("a known API");
+        if waits(key) {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        writer.write_all(&answer(key, prefix.api_version, prefix.correlation_id, request)).await?;
+    }
+}
+
 impl Brokers {
     pub fn connector(&self) -> Connector {
         let brokers = self.clone();
@@ -84,19 +118,9 @@ impl Brokers {
     }
 
     async fn serve(self, node: i32, stream: DuplexStream) -> Result<(), CloseReason> {
-        let (reader, mut writer) = tokio::io::split(stream);
-        let mut frames = FrameReader::new(reader, 1 << 20);
-        loop {
-            let request = frames.next().await?;
-            let prefix = frame::peek_request(&request).expect("a request");
-            let key = ApiKey::from_i16(prefix.api_key).expect("a known API");
-            if key == ApiKey::Fetch {
-                // There is nothing to read.
-                tokio::time::sleep(Duration::from_millis(500)).await;
-            }
-            let answer = self.answer(node, key, prefix.api_version, prefix.correlation_id, request);
-            writer.write_all(&answer).await?;
-        }
+        // There is nothing to read.
+        let waits = |key| key == ApiKey::Fetch;
+        serve(stream, waits, |key, version, id, request| self.answer(node, key, version, id, request)).await
     }
 
     pub fn count(&self, key: ApiKey) -> usize {

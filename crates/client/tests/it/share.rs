@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use thalweg_client::{
-    Acknowledge, AcknowledgementMode, ByteStream, CloseReason, Cluster, ConnectionOptions, Connector,
-    FrameReader, ShareChunk, ShareConfig, ShareConsumer, SharePolled,
+    Acknowledge, AcknowledgementMode, CloseReason, Cluster, ConnectionOptions, Connector, ShareChunk,
+    ShareConfig, ShareConsumer, SharePolled,
 };
 use thalweg_record::{BatchBuilder, BatchOptions, ControlRecordType, DecompressBuffer, Offset};
 use thalweg_wire::request::api_versions_response::ApiVersion;
@@ -19,10 +19,10 @@ use thalweg_wire::request::share_fetch_response::{
 use thalweg_wire::request::share_group_heartbeat_response::{Assignment, TopicPartitions};
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, Records, frame};
-use tokio::io::{AsyncWriteExt, DuplexStream};
+use tokio::io::DuplexStream;
 
 use crate::fake::{TOPIC, TOPIC_ID};
-use crate::groups::{GROUP, encode, metadata};
+use crate::groups::{GROUP, connector, encode, metadata, serve};
 
 const SERVED: [ApiKey; 6] = [
     ApiKey::ApiVersions,
@@ -64,29 +64,12 @@ impl Broker {
 
     fn connector(&self) -> Connector {
         let broker = self.clone();
-        Connector::new(move |_: String| {
-            let broker = broker.clone();
-            async move {
-                let (ours, theirs) = tokio::io::duplex(1 << 10);
-                tokio::spawn(broker.serve(theirs));
-                Ok(Box::new(ours) as Box<dyn ByteStream>)
-            }
-        })
+        connector(move |stream| broker.clone().serve(stream))
     }
 
     async fn serve(self, stream: DuplexStream) -> Result<(), CloseReason> {
-        let (reader, mut writer) = tokio::io::split(stream);
-        let mut frames = FrameReader::new(reader, 1 << 20);
-        loop {
-            let request = frames.next().await?;
-            let prefix = frame::peek_request(&request).expect("a request");
-            let key = ApiKey::from_i16(prefix.api_key).expect("a known API");
-            if key == ApiKey::ShareFetch && self.fetches.lock().expect("no panic").is_empty() {
-                tokio::time::sleep(Duration::from_millis(500)).await;
-            }
-            let answer = self.answer(key, prefix.api_version, prefix.correlation_id, request);
-            writer.write_all(&answer).await?;
-        }
+        let waits = |key| key == ApiKey::ShareFetch && self.fetches.lock().expect("no panic").is_empty();
+        serve(stream, waits, |key, version, id, request| self.answer(key, version, id, request)).await
     }
 
     fn answer(&self, key: ApiKey, version: i16, id: i32, request: Bytes) -> Bytes {

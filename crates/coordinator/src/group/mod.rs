@@ -35,6 +35,7 @@ pub mod regex;
 mod shard;
 mod share;
 mod subscription;
+mod target;
 #[cfg(test)]
 mod tests;
 mod timed;

@@ -133,6 +133,15 @@ pub(super) fn prefixed<M: Message>(prefix: i16, message: &M, version: i16) -> Re
     Ok(bytes.freeze())
 }
 
+/// The key of a type of records and its value, of version 0 both, as bytes.
+pub(super) fn encoded<K: Message, V: Message>(
+    kind: i16,
+    key: &K,
+    value: Option<&V>,
+) -> Result<(Bytes, Option<Bytes>), EncodeError> {
+    Ok((prefixed(kind, key, 0)?, prefixed_value(0, value)?))
+}
+
 /// A value behind its version; nothing, for a tombstone.
 pub(super) fn prefixed_value<M: Message>(
     version: i16,

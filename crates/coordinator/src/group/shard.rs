@@ -16,6 +16,7 @@ mod write;
 
 use consumer::Resolution;
 pub use figures::GroupFigures;
+use write::After;
 pub use write::{EndOfTransaction, TransactionalProducer, Write};
 
 use super::answer::{Answer, join_error, sync_error};
@@ -373,6 +374,22 @@ impl Shard {
         let (marker, completion, after) = (None, None, None);
         let is_applied = true;
         self.writes.push_back(Write { records, producer, marker, answers, completion, after, is_applied });
+    }
+
+    /// Writes a group's records. What follows does so when they are in the log; at once, if there are none.
+    fn write_group(
+        &mut self,
+        records: Vec<CoordinatorRecord>,
+        after: After,
+        answers: Vec<(Ticket, Answer)>,
+        now: Moment,
+    ) {
+        if records.is_empty() {
+            self.after_write(after, now);
+            return self.release_after_writes(answers, now);
+        }
+        self.write(records, None, answers, now);
+        self.writes.back_mut().expect("it was just added").after = Some(after);
     }
 
     /// Releases answers once all that was written before is acknowledged.

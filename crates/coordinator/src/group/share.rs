@@ -10,8 +10,8 @@
 //! ```
 //!
 //! As of a consumer group, a decision returns records, and the group changes when they are in the log. A member takes what
-//! its target gives it at once: nothing has to be revoked. What the share coordinator is to do is returned too; whoever
-//! asks this group has it done (`crate::share_groups`) and reports the outcome.
+//! its target gives it at once: nothing has to be revoked. A decision also returns what the share coordinator is to do;
+//! `crate::share_groups` has it done, and reports the outcome.
 
 mod answer;
 mod apply;

@@ -31,7 +31,7 @@ const WAIT_MAX: Duration = Duration::from_secs(3600);
 /// A partition of a fetch, and what came of it.
 pub struct Entry {
     pub id: TopicPartitionId,
-    /// Whether the member is told of it even without records.
+    /// Whether the answer names it even without records.
     pub is_new: bool,
     pub outcome: Outcome,
     /// The share partition, once it was found.

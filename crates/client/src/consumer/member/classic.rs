@@ -25,7 +25,7 @@ use super::super::group::{Event, Membership};
 use super::super::protocol::{
     Subscription, read_assignment, read_subscriber, write_assignment, write_subscription,
 };
-use super::{BEAT_TICKS, millis, warn_of_stall};
+use super::{millis, warn_of_stall};
 use crate::cluster::Cluster;
 use crate::connection::{Connection, RequestOptions};
 use crate::coordinator::Coordinator;
@@ -182,8 +182,7 @@ impl Member {
     }
 
     fn next_beat(&self) -> Instant {
-        let interval = self.config.heartbeat_interval;
-        self.cluster.tick_until(Instant::now() + interval, interval / BEAT_TICKS)
+        self.cluster.beat_after(self.config.heartbeat_interval)
     }
 
     /// Sends one heartbeat. After a retriable error the next one finds the coordinator again.

@@ -13,7 +13,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use thalweg_wire::request::consumer_group_heartbeat_request::TopicPartitions;
 use thalweg_wire::request::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
@@ -23,7 +22,7 @@ use tokio::time::Instant;
 
 use super::super::ConsumerConfig;
 use super::super::group::{Event, Membership, Subscribed};
-use super::{BEAT_TICKS, millis, warn_of_stall};
+use super::{millis, warn_of_stall};
 use crate::cluster::Cluster;
 use crate::coordinator::Coordinator;
 use crate::error::{ClientError, Refused};
@@ -297,10 +296,7 @@ impl Member {
     fn take(&mut self, response: ConsumerGroupHeartbeatResponse) {
         self.epoch = response.member_epoch;
         self.membership.set_member(&self.id, self.epoch);
-        let interval = Duration::from_millis(u64::try_from(response.heartbeat_interval_ms).unwrap_or(0));
-        // An interval of zero would be a loop without a pause.
-        let interval = interval.max(self.config.retry_backoff);
-        self.beat_at = self.cluster.tick_until(Instant::now() + interval, interval / BEAT_TICKS);
+        self.beat_at = self.cluster.next_beat(response.heartbeat_interval_ms, self.config.retry_backoff);
         if let Some(assignment) = response.assignment {
             let places = assignment.topic_partitions.into_iter().flat_map(|topic| {
                 let id = topic.topic_id;

@@ -3,10 +3,10 @@
 use super::super::answer::ClientInfo;
 use super::super::record::CoordinatorRecord;
 use super::super::regex::validate;
+use super::super::target::Target;
 use super::error::HeartbeatError;
 use super::member::{LEAVING_FOR_A_WHILE, Member, MemberState, Owned, member_tombstones, target_record};
 use super::reconcile::Reconciliation;
-use super::target::Target;
 use super::{Change, ConsumerGroup, Scene};
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! The records of consumer groups in `__consumer_offsets`, as Kafka 4.3 writes them. The value of each has version 0.
 
-use super::super::record::{decode_value, prefixed, prefixed_value};
+use super::super::record::{decode_value, encoded};
 use crate::driver::RecordDecodeError;
 use bytes::Bytes;
 use thalweg_wire::group::*;
@@ -63,13 +63,13 @@ impl ConsumerRecord {
     /// The key and the value as bytes. Fails when a string is too long for the format.
     pub fn encode(&self) -> Result<(Bytes, Option<Bytes>), EncodeError> {
         match self {
-            ConsumerRecord::Group(key, value) => both(GROUP, key, value.as_ref()),
-            ConsumerRecord::PartitionMetadata(key, value) => both(PARTITION_METADATA, key, value.as_ref()),
-            ConsumerRecord::Member(key, value) => both(MEMBER, key, value.as_ref()),
-            ConsumerRecord::Target(key, value) => both(TARGET, key, value.as_ref()),
-            ConsumerRecord::TargetMember(key, value) => both(TARGET_MEMBER, key, value.as_ref()),
-            ConsumerRecord::Current(key, value) => both(CURRENT, key, value.as_ref()),
-            ConsumerRecord::RegularExpression(key, value) => both(REGULAR_EXPRESSION, key, value.as_ref()),
+            ConsumerRecord::Group(key, value) => encoded(GROUP, key, value.as_ref()),
+            ConsumerRecord::PartitionMetadata(key, value) => encoded(PARTITION_METADATA, key, value.as_ref()),
+            ConsumerRecord::Member(key, value) => encoded(MEMBER, key, value.as_ref()),
+            ConsumerRecord::Target(key, value) => encoded(TARGET, key, value.as_ref()),
+            ConsumerRecord::TargetMember(key, value) => encoded(TARGET_MEMBER, key, value.as_ref()),
+            ConsumerRecord::Current(key, value) => encoded(CURRENT, key, value.as_ref()),
+            ConsumerRecord::RegularExpression(key, value) => encoded(REGULAR_EXPRESSION, key, value.as_ref()),
         }
     }
 
@@ -94,12 +94,4 @@ impl ConsumerRecord {
             _ => return Ok(None),
         }))
     }
-}
-
-fn both<K: Message, V: Message>(
-    kind: i16,
-    key: &K,
-    value: Option<&V>,
-) -> Result<(Bytes, Option<Bytes>), EncodeError> {
-    Ok((prefixed(kind, key, 0)?, prefixed_value(0, value)?))
 }

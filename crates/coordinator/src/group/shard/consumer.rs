@@ -14,7 +14,7 @@ use super::super::timed::Timed;
 use super::super::timers::Timer;
 use super::super::topics::Topics;
 use super::write::After;
-use super::{Shard, Write, refuse_waiting};
+use super::{Shard, refuse_waiting};
 use crate::driver::{Moment, Ticket};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Shard {
                     after => after,
                 };
                 let answers = vec![(ticket, Answer::ConsumerHeartbeat(response))];
-                self.write_consumer(records, after, answers, now);
+                self.write_group(records, after, answers, now);
             }
             Err(error) => {
                 let answers = vec![(ticket, Answer::ConsumerHeartbeat(error.response()))];
@@ -158,29 +158,6 @@ impl Shard {
         Some((id.clone(), group, Scene { now, config, times, topics, hashes }))
     }
 
-    /// Writes a group's records, and changes deadlines when they are written; at once, if there are none.
-    fn write_consumer(
-        &mut self,
-        records: Vec<CoordinatorRecord>,
-        after: After,
-        answers: Vec<(Ticket, Answer)>,
-        now: Moment,
-    ) {
-        if records.is_empty() {
-            self.after_write(after, now);
-            return self.release_after_writes(answers, now);
-        }
-        self.writes.push_back(Write {
-            records,
-            producer: None,
-            marker: None,
-            answers,
-            completion: None,
-            after: Some(after),
-            is_applied: true,
-        });
-    }
-
     /// What follows when a group's records are in the log, and the group has followed them.
     pub(super) fn after_write(&mut self, after: After, now: Moment) {
         match after {
@@ -239,19 +216,7 @@ impl Shard {
     /// compacted.
     fn make_consumer_group(&mut self, id: &str, at: Option<i64>) {
         self.dismiss_classic(id);
-        let id: Arc<str> = match self.groups.get_key_value(id) {
-            Some((id, _)) => id.clone(),
-            None => id.into(),
-        };
-        let slot = self.groups.entry(id.clone()).or_default();
-        let group = Some(ConsumerGroup::new(id.clone()).into());
-        match at {
-            Some(at) => {
-                slot.change(group);
-                self.unacknowledged_groups.push_back((at, id));
-            }
-            None => drop(slot.set(group)),
-        }
+        self.place_group(id, at, |id| ConsumerGroup::new(id).into());
     }
 
     /// The log is replayed: members have a whole session to be heard of, and the whole time to revoke partitions.
@@ -275,7 +240,7 @@ impl Shard {
         let removal = group.and_then(|group| group.deadline_over(scene, &mut self.timers, timer));
         if let Some(removal) = removal {
             let (records, after) = removed(id.into(), removal);
-            self.write_consumer(records, after, Vec::new(), now);
+            self.write_group(records, after, Vec::new(), now);
         }
     }
 
@@ -310,7 +275,7 @@ impl Shard {
     ) {
         let Some((id, group, mut scene)) = self.consumer_group(id, now) else { return };
         let records = group.end_resolution(&mut scene, matches, version);
-        self.write_consumer(records, After::Changes(id, Vec::new()), Vec::new(), now);
+        self.write_group(records, After::Changes(id, Vec::new()), Vec::new(), now);
     }
 
     /// The regular expressions that are to be looked up.
@@ -349,7 +314,7 @@ impl Shard {
                     None => After::Changes(id, joined.changes),
                 };
                 let answers = vec![(joining.ticket, Answer::JoinGroup(joined.response))];
-                self.write_consumer(joined.records, after, answers, now);
+                self.write_group(joined.records, after, answers, now);
             }
             Err(error) => {
                 let refusal = Answer::JoinGroup(join_error(&request.member_id, error));
@@ -389,7 +354,7 @@ impl Shard {
         let (removal, members) = group.leave_classic(&mut scene, &request.members);
         let (records, after) = removed(id, removal);
         let response = LeaveGroupResponse { members, ..LeaveGroupResponse::default() };
-        self.write_consumer(records, after, vec![(ticket, Answer::LeaveGroup(response))], now);
+        self.write_group(records, after, vec![(ticket, Answer::LeaveGroup(response))], now);
     }
 }
 

@@ -3,6 +3,7 @@
 use super::super::classic::ClassicGroup;
 use super::super::effects::Effects;
 use super::super::error::MembershipError;
+use super::super::kind::Group;
 use super::super::offsets::{OffsetAndMetadata, TransactionOutcome};
 use super::super::record::CoordinatorRecord;
 use super::{Shard, refuse_waiting};
@@ -125,13 +126,25 @@ impl Shard {
 
     /// The group that an offset is committed for; one without members is made, if there is none.
     fn make_group(&mut self, id: &str, at: Option<i64>, wall_ms: i64) -> Arc<str> {
+        match self.groups.get_key_value(id) {
+            Some((id, slot)) if slot.latest().is_some() => id.clone(),
+            _ => self.place_group(id, at, |id| ClassicGroup::new(id, wall_ms).into()),
+        }
+    }
+
+    /// Puts a group in its place. `at` is where the log acknowledges it, when readers must wait for that.
+    pub(super) fn place_group(
+        &mut self,
+        id: &str,
+        at: Option<i64>,
+        make: impl FnOnce(Arc<str>) -> Group,
+    ) -> Arc<str> {
         let id: Arc<str> = match self.groups.get_key_value(id) {
-            Some((id, slot)) if slot.latest().is_some() => return id.clone(),
             Some((id, _)) => id.clone(),
             None => id.into(),
         };
         let slot = self.groups.entry(id.clone()).or_default();
-        let group = Some(ClassicGroup::new(id.clone(), wall_ms).into());
+        let group = Some(make(id.clone()));
         match at {
             Some(at) => {
                 slot.change(group);

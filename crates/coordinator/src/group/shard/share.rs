@@ -9,8 +9,8 @@ use super::super::share::{
 use super::super::timed::Timed;
 use super::super::timers::Timer;
 use super::super::topics::DeletedTopic;
+use super::Shard;
 use super::write::After;
-use super::{Shard, Write};
 use crate::driver::{Moment, Ticket};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,7 +37,11 @@ impl Shard {
         match decided {
             Ok((records, after, response, initialization)) => {
                 let answer = ShareAnswer::Heartbeat(response, initialization);
-                self.write_share(records, after, vec![(ticket, Answer::Share(answer))], now);
+                let answers = vec![(ticket, Answer::Share(answer))];
+                match after {
+                    Some(after) => self.write_group(records, after, answers, now),
+                    None => self.write(records, None, answers, now),
+                }
             }
             Err(error) => self.answer_share(ShareAnswer::Heartbeat(error.response(), None), ticket, now),
         }
@@ -112,49 +116,38 @@ impl Shard {
         self.release_after_writes(vec![(ticket, Answer::Share(answer))], now);
     }
 
-    /// Writes a group's records, and begins a session when they are written; at once, if there are none.
     fn write_share(
         &mut self,
         records: Vec<CoordinatorRecord>,
-        after: Option<After>,
-        answers: Vec<(Ticket, Answer)>,
+        answer: ShareAnswer,
+        ticket: Ticket,
         now: Moment,
     ) {
-        if records.is_empty() {
-            if let Some(after) = after {
-                self.after_write(after, now);
-            }
-            return self.release_after_writes(answers, now);
-        }
-        self.writes.push_back(Write {
-            records,
-            producer: None,
-            marker: None,
-            answers,
-            completion: None,
-            after,
-            is_applied: true,
-        });
+        self.write(records, None, vec![(ticket, Answer::Share(answer))], now);
     }
 
     /// A member of a share group was heard of.
     pub(super) fn begin_share_session(&mut self, id: &str, member: &Arc<str>, now: Moment) {
-        let timeout_ms = self.context.share_times(id).session_timeout_ms;
+        let at_ms = self.share_session_end(id, now);
         let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::share_mut);
         if let Some(group) = group {
-            let at_ms = now.monotonic_ms.saturating_add(i64::from(timeout_ms.max(0)));
             group.touch(&mut self.timers, member, at_ms);
         }
     }
 
     /// The log is replayed: members have a whole session to be heard of.
     pub(super) fn start_share_sessions(&mut self, id: &str, now: Moment) {
-        let timeout_ms = self.context.share_times(id).session_timeout_ms;
+        let at_ms = self.share_session_end(id, now);
         let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::share_mut);
         if let Some(group) = group {
-            let at_ms = now.monotonic_ms.saturating_add(i64::from(timeout_ms.max(0)));
             group.touch_all(&mut self.timers, at_ms);
         }
+    }
+
+    /// When a session ends that begins now.
+    fn share_session_end(&self, id: &str, now: Moment) -> i64 {
+        let timeout_ms = self.context.share_times(id).session_timeout_ms;
+        now.monotonic_ms.saturating_add(i64::from(timeout_ms.max(0)))
     }
 
     /// The session of a member is over.
@@ -169,7 +162,7 @@ impl Shard {
         };
         let group = self.groups.get_mut(id).and_then(Timed::latest_mut).and_then(Group::share_mut);
         let records = group.and_then(|group| group.session_over(scene, &mut self.timers, timer));
-        self.write_share(records.unwrap_or_default(), None, Vec::new(), now);
+        self.write(records.unwrap_or_default(), None, Vec::new(), now);
     }
 
     /// A group follows a record. `at` is where the log acknowledges it, when readers must wait for that.
@@ -193,19 +186,7 @@ impl Shard {
         if self.group(id).is_some() {
             self.remove_group(id, None);
         }
-        let id: Arc<str> = match self.groups.get_key_value(id) {
-            Some((id, _)) => id.clone(),
-            None => id.into(),
-        };
-        let slot = self.groups.entry(id.clone()).or_default();
-        let group = Some(ShareGroup::new(id.clone()).into());
-        match at {
-            Some(at) => {
-                slot.change(group);
-                self.unacknowledged_groups.push_back((at, id));
-            }
-            None => drop(slot.set(group)),
-        }
+        self.place_group(id, at, |id| ShareGroup::new(id).into());
     }
 
     /// Share groups in detail, as they are when all that was decided is acknowledged.
@@ -245,7 +226,7 @@ impl Shard {
             self.share_group(id, now).and_then(|(_, group, scene)| group.alter_offsets(&scene, topics))
         };
         let (records, altered) = split(altered);
-        self.write_share(records, None, vec![(ticket, Answer::Share(ShareAnswer::Altered(altered)))], now);
+        self.write_share(records, ShareAnswer::Altered(altered), ticket, now);
     }
 
     /// A DeleteShareGroupOffsets request.
@@ -259,8 +240,7 @@ impl Shard {
         let deleted =
             self.share_group(id, now).and_then(|(_, group, scene)| group.delete_offsets(&scene, names));
         let (records, deleted) = split(deleted);
-        let answer = ShareAnswer::DeletedOffsets(deleted);
-        self.write_share(records, None, vec![(ticket, Answer::Share(answer))], now);
+        self.write_share(records, ShareAnswer::DeletedOffsets(deleted), ticket, now);
     }
 
     /// The states of topics were deleted at the share coordinator.
@@ -275,8 +255,7 @@ impl Shard {
             Ok((_, group, scene)) => group.offsets_deleted(topics, scene.topics),
             Err(_) => Vec::new(),
         };
-        let answer = ShareAnswer::Noted(Ok(()));
-        self.write_share(records, None, vec![(ticket, Answer::Share(answer))], now);
+        self.write_share(records, ShareAnswer::Noted(Ok(())), ticket, now);
     }
 
     /// A share group is about to be deleted.
@@ -284,8 +263,7 @@ impl Shard {
         let deleted =
             self.share_group(id, now).and_then(|(_, group, scene)| group.delete_states(scene.topics));
         let (records, states) = split(deleted);
-        let answer = ShareAnswer::DeletedStates(states);
-        self.write_share(records, None, vec![(ticket, Answer::Share(answer))], now);
+        self.write_share(records, ShareAnswer::DeletedStates(states), ticket, now);
     }
 
     /// The share coordinator has initialized partitions, or has not.
@@ -302,8 +280,7 @@ impl Shard {
             // The group was deleted meanwhile.
             Err(_) => Vec::new(),
         };
-        let answer = ShareAnswer::Noted(Ok(()));
-        self.write_share(records, None, vec![(ticket, Answer::Share(answer))], now);
+        self.write_share(records, ShareAnswer::Noted(Ok(())), ticket, now);
     }
 
     /// The records by which share groups forget the states of topics that are gone.

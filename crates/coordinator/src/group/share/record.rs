@@ -1,6 +1,6 @@
 //! The records of share groups in `__consumer_offsets`, as Kafka 4.3 writes them. The value of each has version 0.
 
-use super::super::record::{decode_value, prefixed, prefixed_value};
+use super::super::record::{decode_value, encoded};
 use crate::driver::RecordDecodeError;
 use bytes::Bytes;
 use thalweg_wire::group::*;
@@ -58,12 +58,12 @@ impl ShareGroupRecord {
     /// The key and the value as bytes. Fails when a string is too long for the format.
     pub fn encode(&self) -> Result<(Bytes, Option<Bytes>), EncodeError> {
         match self {
-            ShareGroupRecord::Member(key, value) => both(MEMBER, key, value.as_ref()),
-            ShareGroupRecord::Group(key, value) => both(GROUP, key, value.as_ref()),
-            ShareGroupRecord::Target(key, value) => both(TARGET, key, value.as_ref()),
-            ShareGroupRecord::TargetMember(key, value) => both(TARGET_MEMBER, key, value.as_ref()),
-            ShareGroupRecord::Current(key, value) => both(CURRENT, key, value.as_ref()),
-            ShareGroupRecord::States(key, value) => both(STATES, key, value.as_ref()),
+            ShareGroupRecord::Member(key, value) => encoded(MEMBER, key, value.as_ref()),
+            ShareGroupRecord::Group(key, value) => encoded(GROUP, key, value.as_ref()),
+            ShareGroupRecord::Target(key, value) => encoded(TARGET, key, value.as_ref()),
+            ShareGroupRecord::TargetMember(key, value) => encoded(TARGET_MEMBER, key, value.as_ref()),
+            ShareGroupRecord::Current(key, value) => encoded(CURRENT, key, value.as_ref()),
+            ShareGroupRecord::States(key, value) => encoded(STATES, key, value.as_ref()),
         }
     }
 
@@ -83,12 +83,4 @@ impl ShareGroupRecord {
             _ => return Ok(None),
         }))
     }
-}
-
-fn both<K: Message, V: Message>(
-    kind: i16,
-    key: &K,
-    value: Option<&V>,
-) -> Result<(Bytes, Option<Bytes>), EncodeError> {
-    Ok((prefixed(kind, key, 0)?, prefixed_value(0, value)?))
 }

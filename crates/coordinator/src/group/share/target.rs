@@ -2,18 +2,13 @@
 
 use super::super::assignor::{Assignment, GroupSpec, MemberSpec, TopicSpec, assign_shared};
 use super::super::record::CoordinatorRecord;
+use super::super::target::{Target, is_due};
 use super::member::{Member, target_record};
 use super::{Partitions, ShareGroup, ShareGroupRecord, ShareScene};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::Uuid;
 use thalweg_wire::group::{ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue};
-
-/// The target of a member, and the epoch that it is for.
-pub(super) struct Target {
-    pub(super) epoch: i32,
-    pub(super) of_member: Arc<Assignment>,
-}
 
 impl ShareGroup {
     /// The target of a member at this group epoch. The assignment is computed if it is for an earlier epoch and
@@ -26,12 +21,8 @@ impl ShareGroup {
         member: &Member,
         records: &mut Vec<CoordinatorRecord>,
     ) -> Target {
-        let interval_ms = i64::from(scene.times.assignment_interval_ms);
-        let is_due = self.target_made_ms == 0
-            || interval_ms == 0
-            || scene.now.wall_ms >= self.target_made_ms.saturating_add(interval_ms)
-            // The clock was set back.
-            || scene.now.wall_ms < self.target_made_ms;
+        let interval_ms = scene.times.assignment_interval_ms;
+        let is_due = is_due(self.target_made_ms, interval_ms, scene.now.wall_ms);
         if self.target_epoch >= epoch || !is_due {
             return Target { epoch: self.target_epoch, of_member: self.target_of(&member.id) };
         }
