@@ -93,8 +93,9 @@ class JavaReader(JavaClient):
     def __init__(self, bootstrap, group, topic, directory, protocol="classic"):
         settings = {"reconnect.backoff.max.ms": "500", "default.api.timeout.ms": "120000"}
         command = ["org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", bootstrap, "--topic", topic]
-        command += ["--group-id", group, "--session-timeout", "6000", "--reset-policy", "earliest"]
-        command += ["--group-protocol", protocol]
+        command += ["--group-id", group, "--reset-policy", "earliest", "--group-protocol", protocol]
+        if protocol == "classic":
+            command += ["--session-timeout", "6000"]
         super().__init__(directory, settings, lambda file: [*command, "--command-config", file])
 
     def count(self):
