@@ -9,6 +9,7 @@ use super::Call;
 use super::share_groups::are_served;
 use crate::broker::Broker;
 use std::sync::Arc;
+use thalweg_coordinator::driver::join_all;
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::alter_share_group_offsets_response::{
@@ -32,23 +33,20 @@ pub async fn describe(
     request: DescribeShareGroupOffsetsRequest,
 ) -> DescribeShareGroupOffsetsResponse {
     let is_served = are_served(&broker);
-    let mut groups = Vec::with_capacity(request.groups.len());
-    for group in request.groups {
+    let describe = async |group: DescribeShareGroupOffsetsRequestGroup| {
         let may = || call.permissions.may(Operation::Describe, ResourceType::Group, &group.group_id);
         let error = match is_served {
             false => ErrorCode::UnsupportedVersion,
             true if !may() => ErrorCode::GroupAuthorizationFailed,
-            true => ErrorCode::None,
+            true => return describe_group(&broker, &call, group).await,
         };
-        groups.push(match error {
-            ErrorCode::None => describe_group(&broker, &call, group).await,
-            error => DescribeShareGroupOffsetsResponseGroup {
-                group_id: group.group_id,
-                error_code: error.code(),
-                ..Default::default()
-            },
-        });
-    }
+        DescribeShareGroupOffsetsResponseGroup {
+            group_id: group.group_id,
+            error_code: error.code(),
+            ..Default::default()
+        }
+    };
+    let groups = join_all(request.groups.into_iter().map(describe)).await;
     DescribeShareGroupOffsetsResponse { groups, ..Default::default() }
 }
 

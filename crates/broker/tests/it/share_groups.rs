@@ -102,11 +102,29 @@ async fn offsets(broker: &Running, topic: Option<&Topic>) -> Vec<(i32, i64, i64)
     partitions.map(|one| (one.partition_index, one.start_offset, one.lag)).collect()
 }
 
+/// No coordinator is asked for partitions that the topic does not have.
+async fn absent_partitions_are_described_at_once(broker: &Running, topic: &Topic) {
+    use describe_share_group_offsets_request::{
+        DescribeShareGroupOffsetsRequestGroup, DescribeShareGroupOffsetsRequestTopic,
+    };
+    let partitions = vec![2, -1, i32::MAX];
+    let topics =
+        Some(vec![DescribeShareGroupOffsetsRequestTopic { topic_name: topic.name.clone(), partitions }]);
+    let group = DescribeShareGroupOffsetsRequestGroup { group_id: GROUP.to_owned(), topics };
+    let request = DescribeShareGroupOffsetsRequest { groups: vec![group; 20] };
+    let asked = tokio::time::timeout(Duration::from_secs(5), broker.ask(&request)).await;
+    for group in asked.expect("nothing is retried").groups {
+        let starts: Vec<i64> = group.topics[0].partitions.iter().map(|one| one.start_offset).collect();
+        assert_eq!((group.error_code, starts), (0, vec![-1; 3]));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn members_share_partitions_and_an_empty_group_has_offsets() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (broker, topic) = start(dir.path()).await;
     assert_eq!(offsets(&broker, None).await, [], "there is no group");
+    absent_partitions_are_described_at_once(&broker, &topic).await;
     let one = Member::join("one", &broker, &topic).await;
     let two = Member::join("two", &broker, &topic).await;
     assert_eq!(offsets(&broker, None).await, [(0, -1, -1), (1, -1, -1)], "no leader has read the states");

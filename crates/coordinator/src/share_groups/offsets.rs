@@ -146,8 +146,14 @@ impl ShareGroups {
 
 impl ShareGroupParts {
     async fn describe_topics(&self, group: &str, wanted: Vec<(Uuid, String, Vec<i32>)>) -> Vec<Described> {
+        let topics = self.groups.topics();
+        // There is no state of a partition that does not exist: a coordinator would be asked for it again and again.
+        let existing = |id: &Uuid, partitions: &[i32]| {
+            let all = 0..topics.partition_count(*id).unwrap_or(0);
+            partitions.iter().copied().filter(|index| all.contains(index)).collect()
+        };
         let states: SharePartitions =
-            wanted.iter().map(|(id, _, partitions)| (*id, partitions.iter().copied().collect())).collect();
+            wanted.iter().map(|(id, _, partitions)| (*id, existing(id, partitions))).collect();
         let summaries = self.summaries(group, &states).await;
         let names: HashMap<Uuid, &str> = wanted.iter().map(|(id, name, _)| (*id, name.as_str())).collect();
         let with_lag = summaries.iter().filter(|(_, summary)| has_lag(summary));
