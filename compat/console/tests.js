@@ -340,14 +340,14 @@ describe('console', () => {
     page.expected.push(/400/);
     await page.getByRole('button', { name: 'Start' }).click();
     assert.match(await page.getByRole('alert').innerText(), /a lot.*is not a number/);
-    await begin('cluster', '0.1');
+    await begin('cluster', '0.3');
+    const second = await post(plain.url, '/lab', { workload: 'quick', target: 'embedded' });
+    assert.equal(second.status, 409, 'one run at a time');
     await page.getByText('Running: quick').waitFor();
     await page.locator('#run .figure', { hasText: 'Produced' }).waitFor();
     await page.locator('#run-rate').or(page.locator('#run-lines')).first().waitFor();
     await accessible(page, 'lab, running');
     await shoot(page, 'lab-running');
-    const second = await post(plain.url, '/lab', { workload: 'quick', target: 'embedded' });
-    assert.equal(second.status, 409, 'one run at a time');
     await page.getByText('complete', { exact: true }).waitFor();
     await begin('embedded', '2');
     await page.locator('#run .figure', { hasText: 'Produced' }).waitFor();

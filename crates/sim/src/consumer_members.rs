@@ -53,6 +53,8 @@ struct Member<'a> {
     assigned: BTreeSet<i32>,
     /// The owned partitions, with their positions.
     owned: BTreeMap<i32, i64>,
+    /// The owned partitions as the coordinator last heard of them.
+    reported: BTreeSet<i32>,
     /// When the coordinator asked for owned partitions.
     asked_to_revoke: Option<Instant>,
     /// Whether the next heartbeat says everything.
@@ -79,6 +81,7 @@ impl Clients {
                 topic: Uuid::default(),
                 assigned: BTreeSet::new(),
                 owned: BTreeMap::new(),
+                reported: BTreeSet::new(),
                 asked_to_revoke: None,
                 is_full: true,
                 ends: Instant::now() + SESSION,
@@ -127,8 +130,12 @@ impl Member<'_> {
             return Ok(());
         };
         let sent = Instant::now();
+        let reports = self.owned.keys().copied().collect();
         let answer = match connection.send(&self.heartbeat()).await {
-            Ok(answer) => answer,
+            Ok(answer) => {
+                self.reported = reports;
+                answer
+            }
             Err(error) => {
                 tracing::info!(owner = ?self.owner, %error, "Heartbeat was not answered");
                 self.is_full = true;
@@ -152,14 +159,9 @@ impl Member<'_> {
             rebalance_timeout_ms: if says_all { REBALANCE_TIMEOUT_MS } else { -1 },
             subscribed_topic_names: says_all.then_some(names),
             subscribed_topic_regex: (says_all && self.by_regex).then(|| "eve.*s".to_owned()),
-            topic_partitions: (says_all || self.differs()).then_some(reported),
+            topic_partitions: (says_all || self.reported.iter().ne(self.owned.keys())).then_some(reported),
             ..self.farewell(self.epoch)
         }
-    }
-
-    /// Whether it owns something else than it is assigned.
-    fn differs(&self) -> bool {
-        self.assigned.iter().ne(self.owned.keys())
     }
 
     fn farewell(&self, member_epoch: i32) -> ConsumerGroupHeartbeatRequest {
