@@ -2,6 +2,7 @@
 //!
 //! Each is woken individually when its offset is reached, so that a rise costs only what it releases.
 
+use super::waiter::Woken;
 use std::collections::VecDeque;
 use thalweg_record::Offset;
 use tokio::sync::oneshot;
@@ -33,19 +34,15 @@ impl AckWaiters {
         receiver
     }
 
-    /// The watermark has risen.
-    pub(super) fn reach(&mut self, watermark: Offset) {
-        while self.waiting.front().is_some_and(|(offset, _)| *offset <= watermark) {
-            if let Some((_, sender)) = self.waiting.pop_front() {
-                // The waiter may be gone.
-                let _ = sender.send(());
-            }
-        }
+    /// The watermark has risen: those who wait for it are taken out, to be woken.
+    pub(super) fn reach(&mut self, watermark: Offset, woken: &mut Woken) {
+        let reached = self.waiting.iter().take_while(|(offset, _)| *offset <= watermark).count();
+        woken.acks.extend(self.waiting.drain(..reached).map(|(_, sender)| sender));
     }
 
-    /// Something else has happened that all should look at.
-    pub(super) fn wake_all(&mut self) {
-        self.reach(Offset(i64::MAX));
+    /// All are taken out, to be woken.
+    pub(super) fn take_all(&mut self, woken: &mut Woken) {
+        self.reach(Offset(i64::MAX), woken);
     }
 }
 
@@ -60,11 +57,11 @@ mod tests {
         let woken = |receivers: &mut Vec<oneshot::Receiver<()>>| {
             receivers.iter_mut().map(|receiver| receiver.try_recv().is_ok()).collect::<Vec<_>>()
         };
-        waiters.reach(Offset(7));
+        waiters.reach(Offset(7), &mut Woken::default());
         assert_eq!(woken(&mut receivers), [true, false, true]);
-        waiters.reach(Offset(8));
+        waiters.reach(Offset(8), &mut Woken::default());
         assert_eq!(woken(&mut receivers), [false, false, false]);
-        waiters.wake_all();
+        waiters.take_all(&mut Woken::default());
         assert_eq!(woken(&mut receivers), [false, true, false]);
     }
 

@@ -1,7 +1,7 @@
 //! Appending to a partition that is led here.
 
 use super::intake::{self, OpeningBudget, Taken};
-use super::{AppendError, Partition, RoleError};
+use super::{AppendError, Partition, RoleError, State};
 use bytes::Bytes;
 use thalweg_log::{AppendInfo, AppendOptions, AppendOrigin, EndMarker, VerificationGuard};
 use thalweg_record::{
@@ -146,7 +146,8 @@ impl Partition {
         state.traffic.produce_requests += 1;
         state.traffic.bytes_in += info.appended_bytes;
         state.traffic.messages_in += info.last_offset.0.abs_diff(info.first_offset.0) + 1;
-        state.replicas.count(usize::try_from(info.appended_bytes).unwrap_or(usize::MAX));
+        let State { replicas, woken, .. } = &mut *state;
+        replicas.count(usize::try_from(info.appended_bytes).unwrap_or(usize::MAX), woken);
         let leader = state.leader_mut().expect("only a leader comes here, and the lock was held since");
         leader.unreplicated_bytes += info.appended_bytes;
         if leader.replicates_alone() {

@@ -59,6 +59,7 @@ use thalweg_log::{PartitionLog, PublishedOffsets};
 use thalweg_metadata::{BrokerId, PartitionEpoch, PartitionIndex, PartitionRegistration};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::Uuid;
+use waiter::Woken;
 
 /// A partition that this broker holds a replica of.
 pub struct Partition {
@@ -99,6 +100,8 @@ struct State {
     consumers: Waiters,
     /// Fetches that wait for the log to grow.
     replicas: Waiters,
+    /// Who is to be woken when the lock is free.
+    woken: Woken,
     /// The log end at the last idleness check.
     idle_since: Offset,
     /// Counters of incoming traffic.
@@ -138,6 +141,7 @@ impl Partition {
             role: Role::Follower(Follower::new()),
             consumers: Waiters::default(),
             replicas: Waiters::default(),
+            woken: Woken::default(),
             idle_since: Offset::NONE,
             traffic: Traffic::default(),
             cut_to: None,
@@ -310,11 +314,12 @@ impl State {
 
     /// The role or something else has changed that all waiters must check.
     fn wake_all(&mut self) {
-        self.consumers.wake_all();
-        self.replicas.wake_all();
-        if let Some(leader) = self.leader_mut() {
-            leader.acks.wake_all();
-            leader.deletions.wake_all();
+        let State { role, consumers, replicas, woken, .. } = self;
+        consumers.take_all(woken);
+        replicas.take_all(woken);
+        if let Role::Leader(leader) = role {
+            leader.acks.take_all(woken);
+            leader.deletions.take_all(woken);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 /// One fetch that waits, on any number of partitions.
 #[derive(Debug)]
@@ -44,7 +44,9 @@ impl Waiter {
 
     /// This many bytes were available before the wait began.
     pub fn has(&self, bytes: usize) {
-        self.count(bytes);
+        if self.count(bytes) {
+            self.wake();
+        }
     }
 
     /// Completes when enough bytes have arrived, or something else requires another check.
@@ -52,24 +54,42 @@ impl Waiter {
         self.notify.notified().await;
     }
 
-    /// Counts bytes that have become readable; whether the waiter is done with.
+    /// Counts bytes that have become readable; whether they are enough.
     fn count(&self, bytes: usize) -> bool {
-        if self.done.load(Ordering::Relaxed) {
-            return true;
-        }
         let left = self
             .missing
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |m| Some(m.saturating_sub(bytes)));
-        if left.is_ok_and(|before| before > bytes) {
-            return false;
-        }
-        self.wake();
-        true
+        left.is_ok_and(|before| before <= bytes)
+    }
+
+    fn is_done(&self) -> bool {
+        self.done.load(Ordering::Relaxed)
     }
 
     fn wake(&self) {
         self.done.store(true, Ordering::Relaxed);
         self.notify.notify_one();
+    }
+}
+
+/// Requests that have what they wait for, or must look again. They are woken when this is dropped, after the lock that
+/// it was filled under: what a woken task does first is to take that lock.
+#[derive(Debug, Default)]
+pub(super) struct Woken {
+    fetches: Vec<Arc<Waiter>>,
+    /// Those who wait for acks or deletions.
+    pub(super) acks: Vec<oneshot::Sender<()>>,
+}
+
+impl Drop for Woken {
+    fn drop(&mut self) {
+        for waiter in &self.fetches {
+            waiter.wake();
+        }
+        for sender in self.acks.drain(..) {
+            // The waiter may be gone.
+            let _ = sender.send(());
+        }
     }
 }
 
@@ -85,15 +105,24 @@ impl Waiters {
     /// Another one waits.
     pub fn add(&mut self, waiter: &Arc<Waiter>) {
         if self.waiting.len() >= self.sweep_at.max(16) {
-            self.waiting.retain(|waiter| !waiter.done.load(Ordering::Relaxed));
+            self.waiting.retain(|waiter| !waiter.is_done());
             self.sweep_at = 2 * self.waiting.len();
         }
         self.waiting.push(Arc::clone(waiter));
     }
 
-    /// This many bytes have become readable.
-    pub(super) fn count(&mut self, bytes: usize) {
-        self.waiting.retain(|waiter| !waiter.count(bytes));
+    /// This many bytes have become readable. Those who have enough are taken out, to be woken.
+    pub(super) fn count(&mut self, bytes: usize, woken: &mut Woken) {
+        for waiter in self.waiting.extract_if(.., |waiter| waiter.is_done() || waiter.count(bytes)) {
+            if !waiter.is_done() {
+                woken.fetches.push(waiter);
+            }
+        }
+    }
+
+    /// All are taken out, to be woken.
+    pub(super) fn take_all(&mut self, woken: &mut Woken) {
+        woken.fetches.append(&mut self.waiting);
     }
 
     /// Something else has happened that all should look at.
@@ -114,11 +143,11 @@ mod tests {
         let (mut one, mut other) = (Waiters::default(), Waiters::default());
         one.add(&waiter);
         other.add(&waiter);
-        one.count(60);
-        assert!(!waiter.done.load(Ordering::Relaxed));
-        other.count(40);
+        one.count(60, &mut Woken::default());
+        assert!(!waiter.is_done());
+        other.count(40, &mut Woken::default());
         waiter.woken().await;
-        one.count(1);
+        one.count(1, &mut Woken::default());
         assert!(one.waiting.is_empty() && other.waiting.is_empty());
     }
 
@@ -128,9 +157,9 @@ mod tests {
         let mut waiters = Waiters::default();
         waiters.add(&waiter);
         waiter.has(70);
-        waiters.count(29);
-        assert!(!waiter.done.load(Ordering::Relaxed));
-        waiters.count(1);
+        waiters.count(29, &mut Woken::default());
+        assert!(!waiter.is_done());
+        waiters.count(1, &mut Woken::default());
         waiter.woken().await;
     }
 
