@@ -1,4 +1,5 @@
-//! Output: bytes in memory by one gather write, batches in a file by sendfile; over TLS, both packed into records.
+//! Output: bytes in memory by one gather write, batches in a file by sendfile, small ones by a read and the same write;
+//! over TLS, all packed into records.
 
 use super::stream::tls::TlsStream;
 use super::stream::{self, Stream};
@@ -12,6 +13,11 @@ use thalweg_wire::Gap;
 const GATHER_MAX: usize = 64;
 /// How much in memory may wait for the peer; one answer may be larger.
 pub(super) const HELD_MAX: usize = 1024 * 1024;
+/// Slices of files up to this size leave from memory: reading one costs less than the two further system calls that
+/// sendfile takes between head and tail of an answer.
+const PACKED_SLICE_MAX: usize = 16 * 1024;
+/// The most that is packed for one write.
+const PACKED_MAX: usize = 64 * 1024;
 /// Smaller buffers are not worth a copy to release their unused room.
 const COMPACT_MIN: usize = 64 * 1024;
 
@@ -22,6 +28,15 @@ pub enum Segment {
     Bytes(Bytes),
     /// Whole batches in a log segment.
     File(LogSlice),
+}
+
+impl Segment {
+    fn len(&self) -> usize {
+        match self {
+            Segment::Bytes(bytes) => bytes.len(),
+            Segment::File(slice) => slice.len,
+        }
+    }
 }
 
 /// One answer, with its length in front.
@@ -43,11 +58,7 @@ impl Frame {
 
     /// Number of its bytes, in memory and in files.
     pub(super) fn len(&self) -> usize {
-        let length = |segment: &Segment| match segment {
-            Segment::Bytes(bytes) => bytes.len(),
-            Segment::File(slice) => slice.len,
-        };
-        self.0.iter().map(length).sum()
+        self.0.iter().map(Segment::len).sum()
     }
 
     /// Number of its bytes in memory.
@@ -199,8 +210,40 @@ impl Output {
         }
     }
 
+    /// Reads small slices at the front into one buffer, with the small buffers around them.
+    fn pack(&mut self) -> io::Result<()> {
+        let is_small = |segment: &&Segment| segment.len() <= PACKED_SLICE_MAX;
+        let first_two = self.segments.iter().take(2).take_while(is_small);
+        if !first_two.into_iter().any(|segment| matches!(segment, Segment::File(_))) {
+            return Ok(());
+        }
+        let (mut count, mut size) = (0, 0);
+        for segment in self.segments.iter().take_while(is_small) {
+            if size + segment.len() > PACKED_MAX {
+                break;
+            }
+            (count, size) = (count + 1, size + segment.len());
+        }
+        let mut packed = BytesMut::with_capacity(size);
+        for segment in self.segments.drain(..count) {
+            match segment {
+                Segment::Bytes(bytes) => packed.extend_from_slice(&bytes),
+                Segment::File(slice) => {
+                    let begin = packed.len();
+                    packed.resize(begin + slice.len, 0);
+                    read_whole(&slice, &mut packed[begin..])?;
+                    self.pushed_bytes += slice.len;
+                    self.unsent_bytes += slice.len;
+                }
+            }
+        }
+        self.segments.push_front(Segment::Bytes(packed.freeze()));
+        Ok(())
+    }
+
     fn try_flush(&mut self, stream: &Stream, unasked: bool) -> io::Result<()> {
         loop {
+            self.pack()?;
             let sent = match (self.segments.front(), self.segments.get(1)) {
                 (None, _) => return Ok(()),
                 (Some(Segment::File(_)), _) => {
@@ -255,4 +298,16 @@ impl Output {
             }
         }
     }
+}
+
+/// Fills the buffer with the slice.
+fn read_whole(slice: &LogSlice, buffer: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match slice.file.read_at(&mut buffer[filled..], slice.position + filled as u64)? {
+            0 => return Err(stream::cut()),
+            read => filled += read,
+        }
+    }
+    Ok(())
 }

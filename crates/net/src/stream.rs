@@ -16,6 +16,8 @@ use tls::TlsStream;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
+/// A peer that sends less than this at a time is most often quiet afterwards.
+const BULK_BYTES: usize = 16 * 1024;
 /// How much of a file is read at once where sendfile cannot be used.
 const COPY_BYTES: usize = 64 * 1024;
 
@@ -61,7 +63,7 @@ impl Stream {
     /// Reads once into the room that the buffer has. `Ok(0)` is the end of the stream.
     pub(super) fn try_read_buf(&mut self, buffer: &mut impl BufMut) -> io::Result<usize> {
         match self {
-            Stream::Tcp(socket) => socket.try_read_buf(buffer),
+            Stream::Tcp(socket) => read_tcp(socket, buffer),
             Stream::Simulated(stream) => {
                 let mut bytes = vec![0; buffer.chunk_mut().len()];
                 let read = stream.try_read(&mut bytes)?;
@@ -153,6 +155,19 @@ impl Stream {
         }
         Ok(())
     }
+}
+
+/// Reads once. A small read that leaves room has emptied the socket: it counts as not readable until more arrives, so
+/// that the next attempt to read is no system call that finds nothing.
+fn read_tcp(socket: &TcpStream, buffer: &mut impl BufMut) -> io::Result<usize> {
+    let emptied_below = buffer.chunk_mut().len().min(BULK_BYTES);
+    let mut found = None;
+    let read = socket.try_io(Interest::READABLE, || {
+        let read = socket.try_read_buf(buffer)?;
+        found = Some(read);
+        if (1..emptied_below).contains(&read) { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(read) }
+    });
+    found.map_or(read, Ok)
 }
 
 /// TLS sends whole answers ([`TlsStream::write`]), and is not put over TLS.

@@ -194,6 +194,103 @@ async fn slow_readers_of_files_are_not_idle() {
     slow_reader(Huge(Some(Arc::new(file)))).await;
 }
 
+/// Answers with the parts that a request lists, in 4 bytes each: bytes in memory and slices of a file by turns.
+#[derive(Clone)]
+struct Parts(Arc<LogFile>);
+
+const PARTS_FILE_LEN: usize = 1 << 20;
+
+fn parts_of(request: &[u8]) -> impl Iterator<Item = (usize, bool)> {
+    let lengths = request.chunks_exact(4).map(|length| u32::from_be_bytes(length.try_into().expect("4 bytes")));
+    lengths.enumerate().map(|(index, length)| (length as usize, index % 2 == 1))
+}
+
+/// What the file has at a position.
+fn content(position: usize) -> u8 {
+    (position % 251) as u8
+}
+
+impl Handler for Parts {
+    type Session = ();
+
+    fn open(&self, _: Arc<Peer>) {}
+
+    fn handle(&self, (): &mut (), request: Bytes) -> Reply {
+        let mut position = 0;
+        let segments = parts_of(&request).map(|(len, is_slice)| {
+            if !is_slice {
+                return Segment::Bytes(BytesMut::zeroed(len).freeze());
+            }
+            let (file, end_offset) = (Arc::clone(&self.0), thalweg_record::Offset(1));
+            let slice = LogSlice { file, position: position as u64, len, end_offset };
+            position += len;
+            Segment::File(slice)
+        });
+        Reply::Now(Frame(segments.collect()))
+    }
+}
+
+async fn request_parts(peer: &mut TcpStream, lengths: &[usize]) {
+    let mut request = BytesMut::new();
+    for length in [4 * lengths.len()].iter().chain(lengths) {
+        request.extend_from_slice(&u32::try_from(*length).expect("small").to_be_bytes());
+    }
+    peer.write_all(&request).await.expect("the listener reads");
+}
+
+fn expected_parts(lengths: &[usize]) -> Vec<u8> {
+    let (mut expected, mut position) = (Vec::new(), 0);
+    for (index, length) in lengths.iter().enumerate() {
+        match index % 2 {
+            0 => expected.resize(expected.len() + length, 0),
+            _ => {
+                expected.extend((position..position + length).map(content));
+                position += length;
+            }
+        }
+    }
+    expected
+}
+
+/// Small slices leave from memory, large ones by sendfile, and none of it shows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_arrive_whole_whatever_the_size_of_their_slices() {
+    const SMALL: usize = 16 * 1024;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = Disk::real().open_or_create(&dir.path().join("file")).expect("it can be created");
+    file.write_all_at(&(0..PARTS_FILE_LEN).map(content).collect::<Vec<_>>(), 0).expect("there is room");
+    let server = Served::start(Parts(Arc::new(file)), settings(10_000, IDLE));
+    let mut peer = server.connect().await;
+    let many: Vec<usize> = (0..600).map(|index| 1 + index * 37 % 997).collect();
+    let shapes: Vec<Vec<usize>> = vec![
+        vec![80, 200],
+        vec![80, 200, 3],
+        vec![0, 1, 0, 1, 0],
+        vec![80, SMALL, 3],
+        vec![80, SMALL + 1, 3],
+        vec![SMALL, SMALL, SMALL, SMALL, SMALL, SMALL],
+        vec![80, SMALL + 1, 40, 200, 40, 200_000, 40, 1, 3],
+        vec![100_000, 10, 100_000, 10, 3],
+        vec![30, 600_000],
+        many,
+    ];
+    for shape in &shapes {
+        request_parts(&mut peer, shape).await;
+    }
+    for shape in &shapes {
+        let expected = expected_parts(shape);
+        let mut received = vec![0; expected.len()];
+        peer.read_exact(&mut received).await.expect("the whole answer");
+        assert!(received == expected, "an answer of {:?}", &shape[..shape.len().min(10)]);
+    }
+    // A slice that the file does not have any more: the connection ends with what was announced missing.
+    request_parts(&mut peer, &[10, PARTS_FILE_LEN - 50, 10, 100, 3]).await;
+    let mut received = Vec::new();
+    let _ = peer.read_to_end(&mut received).await;
+    assert!(received.len() < PARTS_FILE_LEN + 73, "{} bytes", received.len());
+    server.stop().await;
+}
+
 /// Answers that are not read: their total memory is limited, and clients that read are served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_answers_stay_within_their_bound() {
