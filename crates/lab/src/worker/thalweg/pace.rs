@@ -13,8 +13,11 @@ use crate::pacer::Pacer;
 
 /// Without a rate, the clock is read once per this many records: an error of a microsecond at ten million per second.
 pub(super) const RECORDS_PER_CLOCK: u64 = 16;
-/// The minimum pause: records due within it are sent together.
+/// The minimum pause of a client: records due within it are sent together.
 const PAUSE_MIN: Duration = Duration::from_micros(50);
+/// How often a thread wakes for its clients. Only where more records are due do its clients pause longer: each then sends
+/// several together.
+const WAKES_PER_S_MAX: f64 = 50_000.0;
 
 /// The pace of a client.
 #[derive(Debug)]
@@ -42,7 +45,10 @@ impl Pace {
             None => Pace::Maximum,
             Some(rate) => {
                 let start = start + Duration::from_secs_f64((phase / rate).clamp(0.0, 3600.0));
-                let pause_min = PAUSE_MIN * of_thread.max(1);
+                let clients = f64::from(of_thread.max(1));
+                let is_too_much = rate * clients > WAKES_PER_S_MAX;
+                let shared = if is_too_much { clients / WAKES_PER_S_MAX } else { 0.0 };
+                let pause_min = PAUSE_MIN.max(Duration::from_secs_f64(shared));
                 Pace::OpenLoop { pacer: Pacer::new(rate, start), timer: Timer::new(), pause_min }
             }
         }
@@ -173,6 +179,20 @@ mod tests {
             run(open_loop(1e6, start), start + Duration::from_millis(5), u64::MAX, Duration::ZERO).await;
         assert_eq!(sent.len(), 5000);
         assert!(sent.windows(2).all(|two| two[1].0 - two[0].0 == Duration::from_micros(1)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_of_a_thread_pause_longer_only_where_it_would_wake_too_often() {
+        let pause = |rate, of_thread| match Pace::new(Some(rate), Instant::now(), 0.0, of_thread) {
+            Pace::OpenLoop { pause_min, .. } => pause_min,
+            Pace::Maximum => unreachable!("a rate was given"),
+        };
+        assert_eq!(pause(1e6, 1), PAUSE_MIN);
+        // 20,000 and 50,000 records a second in all: each at its own time.
+        assert_eq!(pause(40.0, 500), PAUSE_MIN);
+        assert_eq!(pause(1000.0, 50), PAUSE_MIN);
+        // A million: 20 for each time that a client wakes.
+        assert_eq!(pause(20_000.0, 50), Duration::from_millis(1));
     }
 
     #[tokio::test]
