@@ -8,21 +8,21 @@
 //! Each session has its own lock, which its client's fetches take one after another. The shared lock is held to find,
 //! add or remove a session, but never while iterating over partitions.
 
+mod session;
+
 use parking_lot::Mutex;
-use std::collections::hash_map::Entry;
+use session::{Session, flatten};
+pub use session::{Read, Scope, Wanted};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use thalweg_hash::HashMap;
 use thalweg_metadata::PartitionIndex;
+use thalweg_replica::partition::News;
 use thalweg_wire::Uuid;
 use thalweg_wire::request::FetchRequest;
-use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 
 /// A session that was idle for this long may be evicted.
 const EVICTION_MS: i64 = 120_000;
-
-/// Number of partitions from which on a request is checked for repetitions.
-const MANY: usize = 1_000;
 
 /// The partition of a fetch: by id from version 13 on, by name before.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -30,15 +30,6 @@ pub struct Key {
     pub topic: Arc<str>,
     pub topic_id: Uuid,
     pub partition: PartitionIndex,
-}
-
-/// The state of a partition in a session.
-#[derive(Clone, Debug)]
-struct Cached {
-    key: Key,
-    wanted: FetchPartition,
-    /// The values in the last answer.
-    answered: Option<Answered>,
 }
 
 /// The values that decide whether a partition without new records is included in an answer.
@@ -57,17 +48,6 @@ struct Slot {
     /// How many partitions it has.
     size: AtomicUsize,
     session: Mutex<Session>,
-}
-
-#[derive(Debug, Default)]
-struct Session {
-    epoch: i32,
-    by_id: bool,
-    partitions: Vec<Cached>,
-    /// Places in `partitions`, in the order in which they are read; those that returned records move to the end.
-    order: Vec<u32>,
-    /// The place of each in `partitions`, which does not change when the order does.
-    index: HashMap<Key, u32>,
 }
 
 /// The session of a fetch.
@@ -122,7 +102,21 @@ enum Place {
     Of(i32),
 }
 
-type Wanted = Vec<(Key, FetchPartition)>;
+/// A fetch within its session.
+#[derive(Debug)]
+pub struct Begun {
+    pub fetch: SessionFetch,
+    /// The partitions to read, in order.
+    pub wanted: Vec<Wanted>,
+    /// What the fetch waits on where partitions without news are left out.
+    pub news: Option<Arc<News>>,
+}
+
+impl Begun {
+    fn without_session(wanted: Vec<Wanted>) -> Begun {
+        Begun { fetch: SessionFetch::None, wanted, news: None }
+    }
+}
 
 impl FetchSessions {
     /// Room for `slots` sessions.
@@ -145,13 +139,14 @@ impl FetchSessions {
         self.len() == 0
     }
 
-    /// Opens, continues or ends the session of a request; returns it, and the partitions to read, in order.
+    /// Opens, continues or ends the session of a request.
     pub fn begin(
         &self,
         version: i16,
         request: FetchRequest,
+        scope: Scope,
         now_ms: i64,
-    ) -> Result<(SessionFetch, Wanted), SessionError> {
+    ) -> Result<Begun, SessionError> {
         let (id, epoch) = (request.session_id, request.session_epoch);
         if epoch == -1 || epoch == 0 {
             // The removed session is dropped after the lock is released.
@@ -159,10 +154,9 @@ impl FetchSessions {
             drop(ended);
             let wanted = flatten(request.topics);
             if epoch == -1 || version < 7 {
-                return Ok((SessionFetch::None, wanted));
+                return Ok(Begun::without_session(wanted));
             }
-            let id = self.open(version, &wanted, now_ms);
-            return Ok((id.map_or(SessionFetch::None, |id| SessionFetch::Full { id }), wanted));
+            return Ok(self.open(version, wanted, scope, now_ms));
         }
         let slot = self.find(id).ok_or(SessionError::NotFound)?;
         let mut session = slot.session.lock();
@@ -175,14 +169,15 @@ impl FetchSessions {
         session.epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
         slot.used_ms.store(now_ms, Ordering::Relaxed);
         session.update(flatten(request.topics), request.forgotten_topics_data);
-        slot.size.store(session.partitions.len(), Ordering::Relaxed);
-        if session.partitions.is_empty() {
+        slot.size.store(session.len(), Ordering::Relaxed);
+        if session.len() == 0 {
             drop(session);
             self.state.lock().sessions.remove(&id);
-            return Ok((SessionFetch::None, Vec::new()));
+            return Ok(Begun::without_session(Vec::new()));
         }
-        let wanted = session.ordered().map(|c| (c.key.clone(), c.wanted.clone())).collect();
-        Ok((SessionFetch::Incremental { id }, wanted))
+        let wanted = session.wanted(scope, now_ms);
+        let news = (scope == Scope::Unsettled).then(|| Arc::clone(&session.news));
+        Ok(Begun { fetch: SessionFetch::Incremental { id }, wanted, news })
     }
 
     fn find(&self, id: i32) -> Option<Arc<Slot>> {
@@ -190,23 +185,27 @@ impl FetchSessions {
     }
 
     /// Opens a session for these partitions, if there is room for it.
-    fn open(&self, version: i16, wanted: &Wanted, now_ms: i64) -> Option<i32> {
-        if wanted.is_empty() {
-            return None;
-        }
+    fn open(&self, version: i16, wanted: Vec<Wanted>, scope: Scope, now_ms: i64) -> Begun {
         // Without room the list of partitions is not worth its making.
-        self.state.lock().place(self.slots, wanted.len(), now_ms)?;
-        let mut session = Session { epoch: 1, by_id: version >= 13, ..Session::default() };
-        session.update(wanted.clone(), Vec::new());
+        let has_room = !wanted.is_empty() && self.state.lock().place(self.slots, wanted.len(), now_ms).is_some();
+        if !has_room {
+            return Begun::without_session(wanted);
+        }
+        let mut session = Session::open(version >= 13, wanted.clone(), now_ms);
+        let (all, news) = (session.wanted(Scope::Whole, now_ms), Arc::clone(&session.news));
+        let size = session.len();
         let slot = Arc::new(Slot {
             created_ms: now_ms,
             used_ms: AtomicI64::new(now_ms),
-            size: AtomicUsize::new(session.partitions.len()),
+            size: AtomicUsize::new(size),
             session: Mutex::new(session),
         });
         let mut state = self.state.lock();
         // Another may have taken the slot meanwhile.
-        let given_up = match state.place(self.slots, wanted.len(), now_ms)? {
+        let Some(place) = state.place(self.slots, size, now_ms) else {
+            return Begun::without_session(wanted);
+        };
+        let given_up = match place {
             Place::Free => None,
             Place::Of(other) => state.sessions.remove(&other),
         };
@@ -214,34 +213,23 @@ impl FetchSessions {
         // A long list of partitions is dropped without the lock.
         drop(state);
         drop(given_up);
-        Some(id)
+        let news = (scope == Scope::Unsettled).then_some(news);
+        Begun { fetch: SessionFetch::Full { id }, wanted: all, news }
     }
 
-    /// Records the values of an answer, partition by partition in the order of [`FetchSessions::begin`], and returns
-    /// which must be included. `answered` has the values of each, `has_records` whether it has records.
-    pub fn finish(&self, fetch: SessionFetch, answered: &[(Key, Answered, bool)]) -> Vec<bool> {
-        let full = !matches!(fetch, SessionFetch::Incremental { .. });
-        let mut mentioned = vec![true; answered.len()];
-        if fetch == SessionFetch::None {
-            return mentioned;
+    /// The partitions of a session with news since its fetch began, or since the last call.
+    pub fn with_news(&self, fetch: SessionFetch) -> Vec<Wanted> {
+        self.find(fetch.id()).map_or_else(Vec::new, |slot| slot.session.lock().with_news())
+    }
+
+    /// Records an answer, and returns which of its partitions must be included.
+    pub fn finish(&self, fetch: SessionFetch, reads: &[Read]) -> Vec<bool> {
+        let slot = if fetch == SessionFetch::None { None } else { self.find(fetch.id()) };
+        let is_full = !matches!(fetch, SessionFetch::Incremental { .. });
+        match slot {
+            Some(slot) => slot.session.lock().answered(reads, is_full),
+            None => vec![true; reads.len()],
         }
-        let Some(slot) = self.find(fetch.id()) else { return mentioned };
-        let mut session = slot.session.lock();
-        let session = &mut *session;
-        let mut moved = vec![false; session.partitions.len()];
-        for (position, (key, now, has_records)) in answered.iter().enumerate() {
-            // Usually nothing has moved since the fetch began, and the index is not needed.
-            let at = session.order.get(position).filter(|at| session.partitions[**at as usize].key == *key);
-            let Some(at) = at.or_else(|| session.index.get(key)).map(|at| *at as usize) else { continue };
-            let cached = &mut session.partitions[at];
-            let changed = *has_records || cached.answered != Some(*now) || now.error_code != 0;
-            mentioned[position] = full || changed;
-            // An error is repeated until it is gone, and the recovery is reported.
-            cached.answered = (now.error_code == 0).then_some(*now);
-            moved[at] |= *has_records;
-        }
-        session.read_last(&moved);
-        mentioned
     }
 }
 
@@ -276,89 +264,6 @@ impl State {
         };
         stale.or_else(smaller).map(|(id, _)| Place::Of(*id))
     }
-}
-
-impl Session {
-    /// The partitions in the order in which they are read.
-    fn ordered(&self) -> impl Iterator<Item = &Cached> {
-        self.order.iter().map(|at| &self.partitions[*at as usize])
-    }
-
-    fn update(&mut self, wanted: Wanted, forgotten: Vec<ForgottenTopic>) {
-        for (key, wanted) in wanted {
-            match self.index.get(&key) {
-                Some(&at) => self.partitions[at as usize].wanted = wanted,
-                None => self.add(Cached { key, wanted, answered: None }),
-            }
-        }
-        if !forgotten.is_empty() {
-            self.forget(forgotten);
-        }
-    }
-
-    fn add(&mut self, cached: Cached) {
-        let at =
-            u32::try_from(self.partitions.len()).expect("a request names fewer partitions than it has bytes");
-        self.index.insert(cached.key.clone(), at);
-        self.order.push(at);
-        self.partitions.push(cached);
-    }
-
-    fn forget(&mut self, forgotten: Vec<ForgottenTopic>) {
-        for topic in forgotten {
-            let name: Arc<str> = topic.topic.into();
-            for partition in topic.partitions.into_iter().map(PartitionIndex) {
-                self.index.remove(&Key { topic: Arc::clone(&name), topic_id: topic.topic_id, partition });
-            }
-        }
-        let mut partitions: Vec<_> = std::mem::take(&mut self.partitions).into_iter().map(Some).collect();
-        let still = std::mem::take(&mut self.index);
-        for at in std::mem::take(&mut self.order) {
-            let cached = partitions[at as usize].take().expect("a place stands in the order once");
-            if still.contains_key(&cached.key) {
-                self.add(cached);
-            }
-        }
-    }
-
-    /// Partitions that returned records are read last next time, so that none starves behind a full one.
-    fn read_last(&mut self, moved: &[bool]) {
-        if moved.contains(&true) {
-            let (last, mut order): (Vec<u32>, Vec<u32>) =
-                self.order.iter().partition(|at| moved[**at as usize]);
-            order.extend(last);
-            self.order = order;
-        }
-    }
-}
-
-/// The partitions of a request. In a long request repetitions are merged, as in Kafka, and the last one counts. Short
-/// ones are not checked: no client repeats partitions, and the limits of the fetch apply to all of them together.
-fn flatten(topics: Vec<FetchTopic>) -> Wanted {
-    let count: usize = topics.iter().map(|t| t.partitions.len()).sum();
-    let mut wanted: Wanted = Vec::with_capacity(count);
-    let mut places: HashMap<Key, usize> = HashMap::default();
-    for topic in topics {
-        let name: Arc<str> = topic.topic.into();
-        for partition in topic.partitions {
-            let key = Key {
-                topic: Arc::clone(&name),
-                topic_id: topic.topic_id,
-                partition: PartitionIndex(partition.partition),
-            };
-            if count >= MANY {
-                match places.entry(key.clone()) {
-                    Entry::Occupied(place) => {
-                        wanted[*place.get()].1 = partition;
-                        continue;
-                    }
-                    Entry::Vacant(free) => _ = free.insert(wanted.len()),
-                }
-            }
-            wanted.push((key, partition));
-        }
-    }
-    wanted
 }
 
 #[cfg(test)]

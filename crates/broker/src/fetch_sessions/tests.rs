@@ -1,6 +1,7 @@
 //! Sessions of many clients at once: none waits for another's partitions, and the rules of giving up hold.
 
 use super::*;
+use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 
 const NOW_MS: i64 = 1_700_000_000_000;
 
@@ -16,13 +17,30 @@ fn request(id: i32, epoch: i32, partitions: i32) -> FetchRequest {
 }
 
 fn open(sessions: &FetchSessions, partitions: i32, now_ms: i64) -> i32 {
-    sessions.begin(12, request(0, 0, partitions), now_ms).expect("a session or none").0.id()
+    let begun = sessions.begin(12, request(0, 0, partitions), Scope::Whole, now_ms);
+    begun.expect("a session or none").fetch.id()
+}
+
+/// The next fetch of a session, without changes.
+fn go_on(sessions: &FetchSessions, id: i32, epoch: i32, scope: Scope, now_ms: i64) -> Begun {
+    sessions.begin(12, request(id, epoch, 0), scope, now_ms).expect("goes on")
+}
+
+fn order(wanted: &[Wanted]) -> Vec<i32> {
+    wanted.iter().map(|wanted| wanted.key.partition.0).collect()
 }
 
 /// An answer in which nothing is new, or all partitions have records.
-fn answered(wanted: &Wanted, has_records: bool) -> Vec<(Key, Answered, bool)> {
+fn answered(wanted: &[Wanted], has_records: bool) -> Vec<Read> {
     let answered = Answered { error_code: 0, high_watermark: 7, log_start_offset: 0 };
-    wanted.iter().map(|(key, _)| (key.clone(), answered, has_records)).collect()
+    let read = |Wanted { key, place, .. }: &Wanted| Read {
+        key: key.clone(),
+        place: *place,
+        answered,
+        has_news: has_records,
+        is_settled: !has_records,
+    };
+    wanted.iter().map(read).collect()
 }
 
 #[test]
@@ -31,11 +49,11 @@ fn a_fetch_waits_for_no_other_session() {
     let (one, two) = (open(&sessions, 3, NOW_MS), open(&sessions, 3, NOW_MS));
     let slot = sessions.find(one).expect("it is open");
     let _walked_over = slot.session.lock();
-    let (fetch, wanted) = sessions.begin(12, request(two, 1, 0), NOW_MS).expect("goes on");
+    let Begun { fetch, wanted, .. } = go_on(&sessions, two, 1, Scope::Whole, NOW_MS);
     assert_eq!((fetch, wanted.len()), (SessionFetch::Incremental { id: two }, 3));
     assert_eq!(sessions.finish(fetch, &answered(&wanted, false)), [true; 3]);
     assert_ne!(open(&sessions, 3, NOW_MS), 0);
-    sessions.begin(12, request(two, -1, 0), NOW_MS).expect("ends");
+    sessions.begin(12, request(two, -1, 0), Scope::Whole, NOW_MS).expect("ends");
     assert_eq!(sessions.len(), 2);
 }
 
@@ -48,17 +66,18 @@ fn a_full_cache_gives_up_what_is_unused_or_smaller() {
     // Both are used, so only the smaller one makes room, for one that is larger.
     let used = later + 1;
     for id in [small, large] {
-        sessions.begin(12, request(id, 1, 0), used).expect("goes on");
+        go_on(&sessions, id, 1, Scope::Whole, used);
     }
     assert_eq!(open(&sessions, 2, used), 0, "none is smaller");
     let newcomer = open(&sessions, 3, used);
     assert_ne!(newcomer, 0);
-    let gone = sessions.begin(12, request(small, 2, 0), used).expect_err("it was given up");
+    let gone = sessions.begin(12, request(small, 2, 0), Scope::Whole, used).expect_err("it was given up");
     assert_eq!(gone, SessionError::NotFound);
     // One that is not used makes room for any.
-    sessions.begin(12, request(newcomer, 1, 0), used + 1).expect("goes on");
+    go_on(&sessions, newcomer, 1, Scope::Whole, used + 1);
     assert_ne!(open(&sessions, 1, used + EVICTION_MS + 1), 0);
-    assert_eq!(sessions.begin(12, request(large, 2, 0), used).expect_err("given up"), gone);
+    let refused = sessions.begin(12, request(large, 2, 0), Scope::Whole, used);
+    assert_eq!(refused.expect_err("given up"), gone);
     assert_eq!(sessions.len(), 2);
 }
 
@@ -66,21 +85,50 @@ fn a_full_cache_gives_up_what_is_unused_or_smaller() {
 fn partitions_with_records_move_to_the_end_and_forgotten_ones_go() {
     let sessions = FetchSessions::new(1);
     let id = open(&sessions, 5, NOW_MS);
-    let order = |wanted: &Wanted| wanted.iter().map(|(key, _)| key.partition.0).collect::<Vec<_>>();
-    let (fetch, wanted) = sessions.begin(12, request(id, 1, 0), NOW_MS).expect("goes on");
+    let Begun { fetch, wanted, .. } = go_on(&sessions, id, 1, Scope::Whole, NOW_MS);
     let mut answer = answered(&wanted, false);
-    (answer[1].2, answer[3].2) = (true, true);
+    (answer[1].has_news, answer[3].has_news) = (true, true);
     sessions.finish(fetch, &answer);
-    let (fetch, wanted) = sessions.begin(12, request(id, 2, 0), NOW_MS).expect("goes on");
+    let Begun { fetch, wanted, .. } = go_on(&sessions, id, 2, Scope::Whole, NOW_MS);
     assert_eq!(order(&wanted), [0, 2, 4, 1, 3]);
-    // The order may have changed since the fetch began.
     assert_eq!(sessions.finish(fetch, &answer), [false, true, false, true, false]);
     let forgotten =
         ForgottenTopic { topic: "topic".to_owned(), partitions: vec![2, 3], ..Default::default() };
     let request = FetchRequest { forgotten_topics_data: vec![forgotten], ..request(id, 3, 0) };
-    let (fetch, wanted) = sessions.begin(12, request, NOW_MS).expect("goes on");
+    let Begun { fetch, wanted, .. } = sessions.begin(12, request, Scope::Whole, NOW_MS).expect("goes on");
     assert_eq!(order(&wanted), [0, 4, 1]);
-    assert_eq!(sessions.finish(fetch, &answered(&wanted, false)), [false; 3]);
+    // The places may have changed since the fetch began.
+    let mut answer = answered(&wanted, false);
+    answer.iter_mut().zip([0, 4, 1]).for_each(|(read, before)| read.place = Some(before));
+    assert_eq!(sessions.finish(fetch, &answer), [false; 3]);
+}
+
+/// Partitions that were read to their end are left out until there is a reason.
+#[test]
+fn a_fetch_reads_only_what_may_have_changed() {
+    let sessions = FetchSessions::new(1);
+    let begun = sessions.begin(12, request(0, 0, 4), Scope::Unsettled, NOW_MS).expect("opens");
+    assert_eq!(order(&begun.wanted), [0, 1, 2, 3]);
+    let id = begun.fetch.id();
+    // Its answer does not leave: everything is read again.
+    let begun = go_on(&sessions, id, 1, Scope::Unsettled, NOW_MS);
+    assert_eq!(order(&begun.wanted), [0, 1, 2, 3]);
+    let mut answer = answered(&begun.wanted, false);
+    // One has records, and the others none.
+    answer[2] = Read { has_news: true, is_settled: false, ..answer[2].clone() };
+    sessions.finish(begun.fetch, &answer);
+    let begun = go_on(&sessions, id, 2, Scope::Unsettled, NOW_MS);
+    assert_eq!(order(&begun.wanted), [2], "its client may want the same records again");
+    sessions.finish(begun.fetch, &answered(&begun.wanted, false));
+    assert!(go_on(&sessions, id, 3, Scope::Unsettled, NOW_MS).wanted.is_empty());
+    // Another offset.
+    let begun = sessions.begin(12, request(id, 4, 2), Scope::Unsettled, NOW_MS).expect("goes on");
+    assert_eq!(order(&begun.wanted), [0, 1]);
+    sessions.finish(begun.fetch, &answered(&begun.wanted, false));
+    // Where rights may have changed, or after a while, all of them.
+    assert_eq!(go_on(&sessions, id, 5, Scope::Whole, NOW_MS).wanted.len(), 4);
+    assert!(go_on(&sessions, id, 6, Scope::Unsettled, NOW_MS).wanted.is_empty());
+    assert_eq!(go_on(&sessions, id, 7, Scope::Unsettled, NOW_MS + 1_000).wanted.len(), 4);
 }
 
 /// Clients with 10,000 partitions each that fetch as fast as they can: prints fetches per second.
@@ -98,10 +146,10 @@ fn sessions_of_many_clients_go_on_side_by_side() {
                     scope.spawn(|| {
                         let id = open(&sessions, PARTITIONS, NOW_MS);
                         for epoch in 1..=100 {
-                            let (fetch, wanted) =
-                                sessions.begin(12, request(id, epoch, 0), NOW_MS).expect("goes on");
+                            let Begun { fetch, wanted, .. } =
+                                go_on(&sessions, id, epoch, Scope::Whole, NOW_MS);
                             let mut answer = answered(&wanted, false);
-                            answer.iter_mut().step_by(2).for_each(|answered| answered.2 = has_records);
+                            answer.iter_mut().step_by(2).for_each(|read| read.has_news = has_records);
                             sessions.finish(fetch, &answer);
                         }
                     });

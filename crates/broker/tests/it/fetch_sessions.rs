@@ -1,10 +1,13 @@
 //! Incremental fetch sessions (KIP-227), as a client lives through them.
 
 use crate::records::{Topic, batch, fetch, fetch_partition, produce, put, values};
+use crate::raw::Raw;
 use crate::running::Running;
+use std::time::Duration;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::fetch_request::{FetchPartition, ForgottenTopic};
 use thalweg_wire::request::*;
+use tokio::time::Instant;
 
 fn data() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary directory")
@@ -36,6 +39,19 @@ impl<'a> Consumer<'a> {
             self.id = answer.session_id;
             self.epoch += 1;
         }
+        answer
+    }
+
+    /// A fetch that waits on a connection of its own while something happens, and not much longer.
+    async fn wait(&mut self, min_bytes: i32, meanwhile: impl Future<Output = ()>) -> FetchResponse {
+        let mut raw = Raw::connect(self.broker).await;
+        let request = FetchRequest { max_wait_ms: 20_000, min_bytes, ..self.request(Vec::new()) };
+        let id = raw.send(&request, self.version).await;
+        meanwhile.await;
+        let happened = Instant::now();
+        let answer = raw.answer::<FetchRequest>(id, self.version).await.expect("an answer");
+        assert!(happened.elapsed() < Duration::from_secs(5), "{:?}", happened.elapsed());
+        self.epoch += 1;
         answer
     }
 
@@ -184,4 +200,47 @@ async fn a_partition_with_much_to_bring_does_not_starve_the_others() {
     }
     assert_eq!(seen, [0, 1, 2, 0, 1, 2]);
     broker.stop().await;
+}
+
+/// Partitions that were read to their end are not looked at, and a fetch that waits hears of them all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fetch_that_waits_hears_of_every_partition_of_its_session() {
+    for version in [7, 12, 18] {
+        let dir = data();
+        let broker = Running::start(dir.path(), &[]).await;
+        let topic = Topic::create(&broker, "topic", 20, &[]).await;
+        let mut consumer = Consumer::new(&broker, &topic, version);
+        consumer.fetch((0..20).map(|index| fetch_partition(index, 0)).collect()).await;
+        assert_eq!(brought(&consumer.fetch(Vec::new()).await), []);
+        let write = async |index| {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            broker.ask(&produce(13, &topic, index, -1, batch(&[b"x"]))).await;
+        };
+        for index in [4, 9, 14] {
+            let answer = consumer.wait(1, write(index)).await;
+            assert_eq!(brought(&answer), [(index, 1)], "version {version}");
+            assert_eq!(brought(&consumer.fetch(Vec::new()).await), [(index, 1)], "until its offset moves");
+            assert_eq!(brought(&consumer.fetch(vec![fetch_partition(index, 1)]).await), []);
+        }
+        // It waits for as much as it asks for, over its partitions.
+        let size = i32::try_from(batch(&[b"x"]).len()).expect("it is small");
+        let two = async {
+            write(0).await;
+            write(1).await;
+        };
+        assert_eq!(brought(&consumer.wait(2 * size, two).await), [(0, 1), (1, 1)], "version {version}");
+        consumer.fetch(vec![fetch_partition(0, 1), fetch_partition(1, 1)]).await;
+        // And of the end of its topic.
+        let deleted = async {
+            let topics = vec![delete_topics_request::DeleteTopicState {
+                name: Some("topic".to_owned()),
+                ..Default::default()
+            }];
+            broker.ask(&DeleteTopicsRequest { topics, timeout_ms: 10_000, ..Default::default() }).await;
+        };
+        let answer = consumer.wait(1, deleted).await;
+        let told = &answer.responses[0].partitions[0];
+        assert_ne!(told.error_code, 0, "version {version}: {told:?}");
+        broker.stop().await;
+    }
 }

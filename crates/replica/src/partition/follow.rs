@@ -224,7 +224,7 @@ impl State {
         if high_watermark != before {
             let now = self.log.set_high_watermark(high_watermark);
             if now > before {
-                self.consumers.count(usize::MAX, &mut self.woken);
+                self.tell_consumers(usize::MAX);
             }
         }
         let start = log_start_offset.min(self.log.high_watermark());

@@ -180,7 +180,7 @@ impl State {
     /// Raises the high watermark to what all counting replicas have, and notifies waiters.
     pub(super) fn raise_high_watermark(&mut self, context: &ReplicaContext) {
         let (min_isr, has_min_isr) = (self.effective_min_isr(), self.has_min_isr());
-        let State { log, role: Role::Leader(leader), consumers, woken, .. } = self else { return };
+        let State { log, role: Role::Leader(leader), woken, .. } = self else { return };
         let end = log.log_end_offset();
         let replicated = match &leader.followers {
             None => has_min_isr.then_some(end),
@@ -198,7 +198,7 @@ impl State {
         let bytes = leader.replicated_bytes(before, now, end);
         // The end of a transaction makes more records readable than those appended with it.
         let is_more_stable = stable_before < before && log.last_stable_offset() > stable_before;
-        consumers.count(if is_more_stable { usize::MAX } else { bytes }, woken);
         leader.acks.reach(now, woken);
+        self.tell_consumers(if is_more_stable { usize::MAX } else { bytes });
     }
 }

@@ -19,6 +19,7 @@ mod intake;
 mod lead;
 mod lock;
 mod moving;
+mod news;
 mod offsets;
 mod role;
 mod table;
@@ -40,6 +41,7 @@ pub use figures::PartitionFigures;
 pub use follow::{FetchPosition, FollowError, Replicated};
 pub use intake::OpeningBudget;
 pub use moving::{MoveError, Progress};
+pub use news::{News, Subscription};
 pub use offsets::{EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, MAX_TIMESTAMP, TimestampLookup};
 pub use table::{Partitions, Topic};
 pub use thalweg_log::EndMarker;
@@ -50,6 +52,7 @@ pub use watch::Snapshot;
 use crate::context::ReplicaContext;
 use flush::Flushing;
 use lock::StateLock;
+use news::Subscriptions;
 use parking_lot::{Mutex, RwLock};
 use role::{Follower, Role};
 use std::sync::Arc;
@@ -98,6 +101,8 @@ struct State {
     role: Role,
     /// Fetches that wait for the high watermark to rise.
     consumers: Waiters,
+    /// Sessions of consumers, which look here again once the high watermark has risen.
+    sessions: Subscriptions,
     /// Fetches that wait for the log to grow.
     replicas: Waiters,
     /// Who is to be woken when the lock is free.
@@ -140,6 +145,7 @@ impl Partition {
             registration: before,
             role: Role::Follower(Follower::new()),
             consumers: Waiters::default(),
+            sessions: Subscriptions::default(),
             replicas: Waiters::default(),
             woken: Woken::default(),
             idle_since: Offset::NONE,
@@ -314,8 +320,9 @@ impl State {
 
     /// The role or something else has changed that all waiters must check.
     fn wake_all(&mut self) {
-        let State { role, consumers, replicas, woken, .. } = self;
+        let State { role, consumers, sessions, replicas, woken, .. } = self;
         consumers.take_all(woken);
+        sessions.note(usize::MAX, &mut woken.sessions);
         replicas.take_all(woken);
         if let Role::Leader(leader) = role {
             leader.acks.take_all(woken);

@@ -1,5 +1,6 @@
 //! Fetches that wait for more to be appended.
 
+use super::news::News;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tokio::sync::{Notify, oneshot};
@@ -77,6 +78,7 @@ impl Waiter {
 #[derive(Debug, Default)]
 pub(super) struct Woken {
     fetches: Vec<Arc<Waiter>>,
+    pub(super) sessions: Vec<Arc<News>>,
     /// Those who wait for acks or deletions.
     pub(super) acks: Vec<oneshot::Sender<()>>,
 }
@@ -85,6 +87,9 @@ impl Drop for Woken {
     fn drop(&mut self) {
         for waiter in &self.fetches {
             waiter.wake();
+        }
+        for news in &self.sessions {
+            news.wake();
         }
         for sender in self.acks.drain(..) {
             // The waiter may be gone.

@@ -1,6 +1,6 @@
 //! Waiting for more to read: a partition is read again only after something has changed.
 
-use super::{Partition, Reader, Waiter};
+use super::{Partition, Reader, State, Subscription, Waiter};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use thalweg_record::Offset;
@@ -34,5 +34,18 @@ impl Partition {
             Reader::Follower { .. } | Reader::Internal => state.replicas.add(waiter),
         }
         self.snapshot() == seen
+    }
+
+    /// From now on the news for consumers are noted in the session.
+    pub fn subscribe(&self, subscription: &Arc<Subscription>) {
+        self.state.lock().sessions.add(subscription);
+    }
+}
+
+impl State {
+    /// So many bytes have become readable for consumers.
+    pub(super) fn tell_consumers(&mut self, bytes: usize) {
+        self.consumers.count(bytes, &mut self.woken);
+        self.sessions.note(bytes, &mut self.woken.sessions);
     }
 }

@@ -24,10 +24,13 @@ use respond::Outcome;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_net::Reply;
-use thalweg_replica::partition::{FetchFrom, FetchRead, Waiter};
+use thalweg_replica::partition::{FetchFrom, FetchRead, News, Waiter};
 use thalweg_wire::request::FetchRequest;
 use thalweg_wire::{DecodeError, Decoder, ErrorCode, Message};
 use tokio::time::Instant;
+
+/// What a client cannot have meant.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// Reads at once, and answers at once where that is enough.
 pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Reply, DecodeError> {
@@ -47,7 +50,10 @@ pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Re
     Ok(Reply::Later(Box::pin(async move {
         let (outcomes, later) = {
             let _waiting = broker.requests.waits(Delayed::Fetch);
-            timed(wait(&plan, outcomes)).await
+            match plan.news.clone() {
+                Some(news) => timed(wait_for_news(&broker, &call, &mut plan, outcomes, &news)).await,
+                None => timed(wait(&plan, outcomes)).await,
+            }
         };
         respond::answer(&broker, &call, plan, outcomes, spent + later)
     })))
@@ -56,7 +62,7 @@ pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Re
 /// Waits for enough to be appended, or for the time to be over. A partition is read again only where something has
 /// changed: most fetches of followers wait on many partitions, and little happens to most of them.
 async fn wait(plan: &Plan, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
-    let deadline = Instant::now() + plan.max_wait.min(Duration::from_secs(3600));
+    let deadline = Instant::now() + plan.max_wait.min(LONGEST_WAIT);
     loop {
         // Each partition is watched and compared under one hold of its lock: nothing can be appended in between.
         let waiter = Waiter::begin(plan.min_bytes);
@@ -81,6 +87,39 @@ async fn wait(plan: &Plan, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
     }
 }
 
+/// As [`wait`], on the news of a session: nothing is done for partitions that have none.
+async fn wait_for_news(
+    broker: &Broker,
+    call: &Call,
+    plan: &mut Plan,
+    mut outcomes: Vec<Outcome>,
+    news: &News,
+) -> Vec<Outcome> {
+    let deadline = Instant::now() + plan.max_wait.min(LONGEST_WAIT);
+    loop {
+        let found: usize = outcomes.iter().map(Outcome::bytes).sum();
+        news.wait_for(plan.min_bytes.saturating_sub(found));
+        // What came before counts as well.
+        let mut has_news = read_news(broker, call, plan, &mut outcomes);
+        let mut is_late = false;
+        if !has_news {
+            is_late = tokio::time::timeout_at(deadline, news.woken()).await.is_err();
+            has_news = read_news(broker, call, plan, &mut outcomes);
+        }
+        if is_late || (has_news && is_enough(plan, &outcomes)) {
+            return outcomes;
+        }
+    }
+}
+
+/// Reads partitions with news. Returns whether there were any.
+fn read_news(broker: &Broker, call: &Call, plan: &mut Plan, outcomes: &mut Vec<Outcome>) -> bool {
+    let news = plan.add_news(broker, call);
+    outcomes.resize_with(plan.entries.len(), || Outcome::failed(ErrorCode::None));
+    read_those(plan, outcomes, &news);
+    !news.is_empty()
+}
+
 /// Reads partitions with news again. Returns whether there were any.
 fn read_again(
     plan: &Plan,
@@ -90,24 +129,31 @@ fn read_again(
     let entries = plan.entries.iter().zip(outcomes.iter());
     let news: Vec<usize> =
         (0..).zip(entries).filter(|(_, (e, o))| has_news(e, o)).map(|(at, _)| at).collect();
-    for at in &news {
+    read_those(plan, outcomes, &news);
+    !news.is_empty()
+}
+
+/// Reads some of the partitions again, with the room that the others leave.
+fn read_those(plan: &Plan, outcomes: &mut [Outcome], those: &[usize]) {
+    for at in those {
         outcomes[*at] = Outcome::failed(ErrorCode::None);
     }
     let found: usize = outcomes.iter().map(Outcome::bytes).sum();
     let (mut left, mut first) = (plan.max_bytes.saturating_sub(found), found == 0);
-    for at in &news {
+    for at in those {
         let outcome = read_partition(plan, &plan.entries[*at], left, first, false);
         first &= outcome.bytes() == 0;
         left = left.saturating_sub(outcome.bytes());
         outcomes[*at] = outcome;
     }
-    !news.is_empty()
 }
 
 /// Whether the answer should leave: enough bytes, or anything that the client must learn without delay.
 fn is_enough(plan: &Plan, outcomes: &[Outcome]) -> bool {
     let bytes: usize = outcomes.iter().map(Outcome::bytes).sum();
-    plan.entries.is_empty() || bytes >= plan.min_bytes || outcomes.iter().any(Outcome::is_urgent)
+    // A session may have no partition to read and still wait for news.
+    let has_none = plan.entries.is_empty() && plan.news.is_none();
+    has_none || bytes >= plan.min_bytes || outcomes.iter().any(Outcome::is_urgent)
 }
 
 /// Reads every partition of a new fetch, within its limit in bytes.
@@ -129,6 +175,10 @@ fn read_partition(plan: &Plan, entry: &Entry, left: usize, first: bool, first_pa
         Ok(partition) => partition,
         Err(error) => return Outcome::failed(*error),
     };
+    // Before it is read: what is appended later is noted.
+    if let (Some(_), Some(subscription)) = (&plan.news, &entry.subscription) {
+        partition.subscribe(subscription);
+    }
     let from = FetchFrom {
         offset: entry.fetch_offset,
         max_bytes: entry.max_bytes.min(left),

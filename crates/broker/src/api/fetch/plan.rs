@@ -4,21 +4,25 @@ use super::FetchFailed;
 use crate::api::Call;
 use crate::api::elsewhere::Named;
 use crate::broker::Broker;
-use crate::fetch_sessions::{Key, SessionError, SessionFetch};
+use crate::fetch_sessions::{Begun, Key, Scope, SessionError, SessionFetch, Wanted};
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_hash::HashMap;
 use thalweg_metadata::{BrokerId, Image};
 use thalweg_record::{LeaderEpoch, Offset};
-use thalweg_replica::partition::{Isolation, Partition, Reader, Topic};
+use thalweg_replica::partition::{Isolation, News, Partition, Reader, Subscription, Topic};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::FetchRequest;
-use thalweg_wire::request::fetch_request::FetchPartition;
 use thalweg_wire::{ErrorCode, Uuid};
 
 /// One partition of a fetch.
 #[derive(Debug)]
 pub struct Entry {
     pub key: Key,
+    /// Its place in the session.
+    pub place: Option<u32>,
+    /// Where it notes its news, if the fetch waits on them.
+    pub subscription: Option<Arc<Subscription>>,
     pub partition: Result<Arc<Partition>, ErrorCode>,
     pub fetch_offset: Offset,
     /// The start of the follower's log; -1 for a client.
@@ -40,6 +44,8 @@ pub struct Plan {
     pub reader: Reader,
     pub isolation: Isolation,
     pub session: SessionFetch,
+    /// What the fetch waits on, where partitions of its session without news are left out.
+    pub news: Option<Arc<News>>,
     /// Whether a consumer may be redirected to a follower: its version supports it.
     pub from_any_replica: bool,
     /// The consumer's rack, where a replica there might serve it better than this one.
@@ -69,20 +75,12 @@ impl Plan {
         });
         let elsewhere = other_rack(broker, call.version, reader, &request.rack_id);
         let (max_wait_ms, min_bytes) = (request.max_wait_ms, clamp(request.min_bytes));
-        let (session, wanted) = broker
-            .fetch_sessions
-            .begin(call.version, request, broker.clock.now_ms())
-            .map_err(session_error)?;
-        let mut topics = LastTopic::default();
-        let mut rights = Rights::of(broker, call, reader);
-        let entries = wanted.into_iter().map(|(key, wanted)| {
-            let partition = match rights.may_read(call, &key) {
-                true => topics.find(broker, call.version, &key),
-                false => Err(ErrorCode::TopicAuthorizationFailed),
-            };
-            entry(key, partition, &wanted)
-        });
-        let mut entries: Vec<_> = entries.collect();
+        // A follower shows by each fetch where it is. Rights and racks may change without news of a partition.
+        let is_told_all = reader == Reader::Client && call.permissions.are_unlimited() && elsewhere.is_none();
+        let scope = if is_told_all { Scope::Unsettled } else { Scope::Whole };
+        let begun = broker.fetch_sessions.begin(call.version, request, scope, broker.clock.now_ms());
+        let Begun { fetch: session, wanted, news } = begun.map_err(session_error)?;
+        let mut entries = find(broker, call, reader, wanted);
         if is_stale_follower(broker, reader) {
             for entry in entries.iter_mut().filter(|entry| entry.partition.is_ok()) {
                 entry.partition = Err(ErrorCode::NotLeaderOrFollower);
@@ -96,6 +94,7 @@ impl Plan {
             reader,
             isolation,
             session,
+            news,
             from_any_replica: call.version >= 11,
             elsewhere,
         })
@@ -103,6 +102,31 @@ impl Plan {
 }
 
 impl Plan {
+    /// Adds the partitions of the session with news since the fetch began, or since the last call; returns where they are
+    /// in `entries`. Those that are there already are found again, as their topic may be another one now.
+    pub fn add_news(&mut self, broker: &Broker, call: &Call) -> Vec<usize> {
+        let wanted = broker.fetch_sessions.with_news(self.session);
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        let known = self.entries.iter().enumerate().filter_map(|(at, entry)| Some((entry.place?, at)));
+        let known: HashMap<u32, usize> = known.collect();
+        let mut places = Vec::with_capacity(wanted.len());
+        for entry in find(broker, call, self.reader, wanted) {
+            match entry.place.and_then(|place| known.get(&place)) {
+                Some(&at) => {
+                    self.entries[at] = entry;
+                    places.push(at);
+                }
+                None => {
+                    places.push(self.entries.len());
+                    self.entries.push(entry);
+                }
+            }
+        }
+        places
+    }
+
     /// Keeps a client from fetching more at once than its quota could ever allow.
     pub fn keep_to_quota(&mut self, broker: &Broker, call: &Call) {
         if self.reader == Reader::Client
@@ -112,6 +136,20 @@ impl Plan {
             self.min_bytes = self.min_bytes.min(self.max_bytes);
         }
     }
+}
+
+/// Finds the partitions that a fetch wants.
+fn find(broker: &Broker, call: &Call, reader: Reader, wanted: Vec<Wanted>) -> Vec<Entry> {
+    let mut topics = LastTopic::default();
+    let mut rights = Rights::of(broker, call, reader);
+    let entries = wanted.into_iter().map(|wanted| {
+        let partition = match rights.may_read(call, &wanted.key) {
+            true => topics.find(broker, call.version, &wanted.key),
+            false => Err(ErrorCode::TopicAuthorizationFailed),
+        };
+        entry(wanted, partition)
+    });
+    entries.collect()
 }
 
 /// The rack of a consumer that is not this broker's, where replicas are chosen by racks (KIP-392).
@@ -136,11 +174,14 @@ fn clamp(bytes: i32) -> usize {
     usize::try_from(bytes).unwrap_or(0)
 }
 
-fn entry(key: Key, partition: Result<Arc<Partition>, ErrorCode>, wanted: &FetchPartition) -> Entry {
+fn entry(wanted: Wanted, partition: Result<Arc<Partition>, ErrorCode>) -> Entry {
     let epoch = |epoch: i32| (epoch >= 0).then_some(LeaderEpoch(epoch));
+    let Wanted { key, partition: wanted, place, subscription } = wanted;
     Entry {
         partition,
         key,
+        place,
+        subscription,
         fetch_offset: Offset(wanted.fetch_offset),
         log_start_offset: Offset(wanted.log_start_offset),
         max_bytes: clamp(wanted.partition_max_bytes),

@@ -4,7 +4,7 @@ use super::plan::{Entry, Plan, named};
 use super::{FetchFailed, is_silent};
 use crate::api::{Call, elsewhere};
 use crate::broker::Broker;
-use crate::fetch_sessions::{Answered, SessionFetch};
+use crate::fetch_sessions::{Answered, Read, SessionFetch};
 use crate::request_metrics::milliseconds;
 use std::time::Duration;
 use thalweg_log::LogSlice;
@@ -53,6 +53,17 @@ impl Outcome {
             || self.read.as_ref().is_some_and(|read| {
                 read.diverging.is_some() || read.behind || read.preferred_read_replica.is_some()
             })
+    }
+
+    /// Whether the reader has all that it may see.
+    fn has_read_to_the_end(&self, entry: &Entry, isolation: Isolation) -> bool {
+        self.read.as_ref().is_some_and(|read| {
+            let end = match isolation {
+                Isolation::ReadUncommitted => read.high_watermark,
+                Isolation::ReadCommitted => read.last_stable_offset,
+            };
+            is_silent(read) && entry.fetch_offset >= end
+        })
     }
 
     fn answered(&self) -> Answered {
@@ -118,16 +129,19 @@ pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>, 
         }
     }
     count(broker, call, &plan, &outcomes, spent);
-    let answered: Vec<_> = plan
+    let reads: Vec<_> = plan
         .entries
         .iter()
         .zip(&outcomes)
-        .map(|(entry, outcome)| {
-            let news = outcome.read.as_ref().is_some_and(|read| !is_silent(read));
-            (entry.key.clone(), outcome.answered(), news)
+        .map(|(entry, outcome)| Read {
+            key: entry.key.clone(),
+            place: entry.place,
+            answered: outcome.answered(),
+            has_news: outcome.read.as_ref().is_some_and(|read| !is_silent(read)),
+            is_settled: outcome.has_read_to_the_end(entry, plan.isolation),
         })
         .collect();
-    let mentioned = broker.fetch_sessions.finish(plan.session, &answered);
+    let mentioned = broker.fetch_sessions.finish(plan.session, &reads);
     let mut response = FetchResponse { session_id: plan.session.id(), ..Default::default() };
     let mut slices = Vec::new();
     let mut leaders = Vec::new();

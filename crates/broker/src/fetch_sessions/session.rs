@@ -1,0 +1,237 @@
+//! One session: its partitions, and which of them the next fetch has to read.
+//!
+//! A partition is settled once a read of it found nothing: it is read again when it notes news, when the client wants
+//! another offset of it, or after [`WHOLE_EVERY_MS`]. What was read otherwise, or whose answer did not leave, is read by the
+//! next fetch in any case.
+
+use super::{Answered, Key};
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use thalweg_hash::HashMap;
+use thalweg_metadata::PartitionIndex;
+use thalweg_replica::partition::{News, Subscription};
+use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
+
+/// Number of partitions from which on a request is checked for repetitions.
+const MANY: usize = 1_000;
+/// All partitions are read this often. Some changes are no news, such as a log start that retention moves.
+const WHOLE_EVERY_MS: i64 = 1_000;
+
+/// What a fetch is to read.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub key: Key,
+    pub partition: FetchPartition,
+    /// Its place in the session, if there is one.
+    pub place: Option<u32>,
+    /// Where it is to note its news; `None` without a session.
+    pub subscription: Option<Arc<Subscription>>,
+}
+
+/// Which partitions of its session a fetch is to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// All of them.
+    Whole,
+    /// Those that are not settled.
+    Unsettled,
+}
+
+/// What became of a partition in an answer.
+#[derive(Clone, Debug)]
+pub struct Read {
+    pub key: Key,
+    pub place: Option<u32>,
+    pub answered: Answered,
+    /// Whether there are records, or something else that the client must learn.
+    pub has_news: bool,
+    /// Whether there was nothing to read.
+    pub is_settled: bool,
+}
+
+/// The state of a partition in a session.
+#[derive(Clone, Debug)]
+struct Cached {
+    key: Key,
+    wanted: FetchPartition,
+    /// The values in the last answer.
+    answered: Option<Answered>,
+    subscription: Arc<Subscription>,
+    is_settled: bool,
+    /// The last answer in which it had news, by number. Those that had some are read last, so that none starves behind a
+    /// full one.
+    served: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    pub(super) epoch: i32,
+    pub(super) by_id: bool,
+    partitions: Vec<Cached>,
+    /// The place of each in `partitions`.
+    index: HashMap<Key, u32>,
+    pub(super) news: Arc<News>,
+    /// The places that are not settled.
+    unsettled: Vec<u32>,
+    /// Number of answers.
+    answers: u64,
+    /// When all partitions were read last.
+    whole_ms: i64,
+}
+
+impl Session {
+    pub(super) fn open(by_id: bool, wanted: Vec<Wanted>, now_ms: i64) -> Session {
+        let mut session = Session { epoch: 1, by_id, whole_ms: now_ms, ..Session::default() };
+        session.update(wanted, Vec::new());
+        session
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.partitions.len()
+    }
+
+    /// Applies a request: partitions that are new or wanted otherwise, and those that it gives up.
+    pub(super) fn update(&mut self, wanted: Vec<Wanted>, forgotten: Vec<ForgottenTopic>) {
+        for Wanted { key, partition, .. } in wanted {
+            match self.index.get(&key) {
+                Some(&place) => {
+                    self.partitions[place as usize].wanted = partition;
+                    self.unsettle(place);
+                }
+                None => self.add(key, partition),
+            }
+        }
+        if !forgotten.is_empty() {
+            self.forget(forgotten);
+        }
+    }
+
+    fn add(&mut self, key: Key, wanted: FetchPartition) {
+        let place =
+            u32::try_from(self.partitions.len()).expect("a request names fewer partitions than it has bytes");
+        let subscription = News::subscription(&self.news, place);
+        self.index.insert(key.clone(), place);
+        self.partitions.push(Cached { key, wanted, answered: None, subscription, is_settled: true, served: 0 });
+        self.unsettle(place);
+    }
+
+    /// Takes the others to new places, in the same order, with new subscriptions.
+    fn forget(&mut self, forgotten: Vec<ForgottenTopic>) {
+        for topic in forgotten {
+            let name: Arc<str> = topic.topic.into();
+            for partition in topic.partitions.into_iter().map(PartitionIndex) {
+                self.index.remove(&Key { topic: Arc::clone(&name), topic_id: topic.topic_id, partition });
+            }
+        }
+        let still = std::mem::take(&mut self.index);
+        (self.news, self.unsettled) = (Arc::default(), Vec::new());
+        for cached in std::mem::take(&mut self.partitions) {
+            if still.contains_key(&cached.key) {
+                self.add(cached.key, cached.wanted);
+                let added = self.partitions.last_mut().expect("it was just added");
+                (added.answered, added.served) = (cached.answered, cached.served);
+            }
+        }
+    }
+
+    fn unsettle(&mut self, place: u32) {
+        let cached = &mut self.partitions[place as usize];
+        if std::mem::replace(&mut cached.is_settled, false) {
+            self.unsettled.push(place);
+        }
+    }
+
+    /// What the next fetch is to read, in order.
+    pub(super) fn wanted(&mut self, scope: Scope, now_ms: i64) -> Vec<Wanted> {
+        self.take_news();
+        let mut places = if scope == Scope::Whole || now_ms.abs_diff(self.whole_ms) >= WHOLE_EVERY_MS as u64 {
+            self.whole_ms = now_ms;
+            (0..u32::try_from(self.partitions.len()).expect("places are numbers of 32 bits")).collect()
+        } else {
+            self.unsettled.clone()
+        };
+        places.sort_unstable_by_key(|place| (self.partitions[*place as usize].served, *place));
+        places.into_iter().map(|place| self.wanted_at(place)).collect()
+    }
+
+    /// The partitions with news since the last call, for a fetch that waits.
+    pub(super) fn with_news(&mut self) -> Vec<Wanted> {
+        self.take_news().into_iter().map(|place| self.wanted_at(place)).collect()
+    }
+
+    fn take_news(&mut self) -> Vec<u32> {
+        let places = self.news.take();
+        for place in &places {
+            self.unsettle(*place);
+        }
+        places
+    }
+
+    fn wanted_at(&self, place: u32) -> Wanted {
+        let Cached { key, wanted, subscription, .. } = &self.partitions[place as usize];
+        Wanted {
+            key: key.clone(),
+            partition: wanted.clone(),
+            place: Some(place),
+            subscription: Some(Arc::clone(subscription)),
+        }
+    }
+
+    /// Records an answer, and returns which of its partitions must be included: all of a full answer.
+    pub(super) fn answered(&mut self, reads: &[Read], is_full: bool) -> Vec<bool> {
+        self.answers += 1;
+        let mentioned = reads.iter().map(|read| {
+            let is_at = |place: &u32| self.partitions.get(*place as usize).is_some_and(|at| at.key == read.key);
+            // Another fetch may have given partitions up meanwhile.
+            let Some(place) = read.place.filter(is_at).or_else(|| self.index.get(&read.key).copied()) else {
+                return true;
+            };
+            let cached = &mut self.partitions[place as usize];
+            let is_error = read.answered.error_code != 0;
+            let changed = read.has_news || cached.answered != Some(read.answered) || is_error;
+            // An error is repeated until it is gone, and the recovery is reported.
+            cached.answered = (!is_error).then_some(read.answered);
+            if read.has_news {
+                cached.served = self.answers;
+            }
+            match read.is_settled {
+                // It leaves the list below.
+                true => cached.is_settled = true,
+                false => self.unsettle(place),
+            }
+            is_full || changed
+        });
+        let mentioned = mentioned.collect();
+        self.unsettled.retain(|place| !self.partitions[*place as usize].is_settled);
+        mentioned
+    }
+}
+
+/// The partitions of a request. In a long request repetitions are merged, as in Kafka, and the last one counts. Short
+/// ones are not checked: no client repeats partitions, and the limits of the fetch apply to all of them together.
+pub(super) fn flatten(topics: Vec<FetchTopic>) -> Vec<Wanted> {
+    let count: usize = topics.iter().map(|t| t.partitions.len()).sum();
+    let mut wanted: Vec<Wanted> = Vec::with_capacity(count);
+    let mut places: HashMap<Key, usize> = HashMap::default();
+    for topic in topics {
+        let name: Arc<str> = topic.topic.into();
+        for partition in topic.partitions {
+            let key = Key {
+                topic: Arc::clone(&name),
+                topic_id: topic.topic_id,
+                partition: PartitionIndex(partition.partition),
+            };
+            if count >= MANY {
+                match places.entry(key.clone()) {
+                    Entry::Occupied(place) => {
+                        wanted[*place.get()].partition = partition;
+                        continue;
+                    }
+                    Entry::Vacant(free) => _ = free.insert(wanted.len()),
+                }
+            }
+            wanted.push(Wanted { key, partition, place: None, subscription: None });
+        }
+    }
+    wanted
+}

@@ -1,0 +1,166 @@
+//! Which partitions of a fetch session have news: a session subscribes to its partitions once, and a fetch looks only at
+//! those that changed since. What a fetch costs then follows what happens, not how many partitions its session has.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::Notify;
+
+/// The news of one session.
+#[derive(Debug, Default)]
+pub struct News {
+    noted: Mutex<Noted>,
+    /// Bytes that a waiting fetch still misses; 0 where none waits.
+    missing: AtomicUsize,
+    notify: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Noted {
+    /// The places with news, each once.
+    places: Vec<u32>,
+    /// Whether a place is in `places`.
+    is_noted: Vec<bool>,
+}
+
+/// What a partition notes its news in, for as long as the session keeps it.
+#[derive(Debug)]
+pub struct Subscription {
+    news: Arc<News>,
+    /// The place of the partition in the session.
+    place: u32,
+}
+
+impl News {
+    /// The subscription for the partition at a place of the session.
+    pub fn subscription(news: &Arc<News>, place: u32) -> Arc<Subscription> {
+        Arc::new(Subscription { news: Arc::clone(news), place })
+    }
+
+    /// The places with news since the last call.
+    pub fn take(&self) -> Vec<u32> {
+        let mut noted = self.noted.lock();
+        let places = std::mem::take(&mut noted.places);
+        for place in &places {
+            noted.is_noted[*place as usize] = false;
+        }
+        places
+    }
+
+    /// Begins to wait for so many bytes. What was noted before is not counted: it has to be taken between this and
+    /// [`News::woken`].
+    pub fn wait_for(&self, bytes: usize) {
+        self.missing.store(bytes.max(1), Ordering::Relaxed);
+    }
+
+    /// Completes when enough bytes have arrived, or something else has happened that is to be looked at.
+    pub async fn woken(&self) {
+        self.notify.notified().await;
+    }
+
+    pub(super) fn wake(&self) {
+        self.notify.notify_one();
+    }
+
+    /// Notes news and counts their bytes. Returns whether the waiting fetch has enough.
+    fn note(&self, place: u32, bytes: usize) -> bool {
+        let at = place as usize;
+        let mut noted = self.noted.lock();
+        if noted.is_noted.len() <= at {
+            noted.is_noted.resize(at + 1, false);
+        }
+        if !std::mem::replace(&mut noted.is_noted[at], true) {
+            noted.places.push(place);
+        }
+        // Before the count: who begins to wait now finds the place, or is seen here as waiting.
+        drop(noted);
+        let left = self.missing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |missing| {
+            (missing > 0).then(|| missing.saturating_sub(bytes))
+        });
+        left.is_ok_and(|before| before <= bytes)
+    }
+}
+
+/// The sessions that have subscribed to one partition.
+#[derive(Debug, Default)]
+pub(super) struct Subscriptions {
+    made: Vec<Arc<Subscription>>,
+    /// Their number at which abandoned ones are removed.
+    sweep_at: usize,
+}
+
+impl Subscriptions {
+    /// Adds one, unless it is there.
+    pub(super) fn add(&mut self, subscription: &Arc<Subscription>) {
+        if self.made.iter().any(|made| Arc::ptr_eq(made, subscription)) {
+            return;
+        }
+        if self.made.len() >= self.sweep_at.max(16) {
+            self.made.retain(is_kept);
+            self.sweep_at = 2 * self.made.len();
+        }
+        self.made.push(Arc::clone(subscription));
+    }
+
+    /// Notes news of so many bytes in all sessions. Those whose fetch has enough are to be woken.
+    pub(super) fn note(&mut self, bytes: usize, woken: &mut Vec<Arc<News>>) {
+        self.made.retain(|subscription| {
+            if subscription.news.note(subscription.place, bytes) {
+                woken.push(Arc::clone(&subscription.news));
+            }
+            is_kept(subscription)
+        });
+    }
+}
+
+/// Whether a session still has the subscription.
+fn is_kept(subscription: &Arc<Subscription>) -> bool {
+    Arc::strong_count(subscription) > 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_woken(subscriptions: &mut Subscriptions, bytes: usize) -> bool {
+        let mut woken = Vec::new();
+        subscriptions.note(bytes, &mut woken);
+        woken.iter().for_each(|news| news.wake());
+        !woken.is_empty()
+    }
+
+    #[tokio::test]
+    async fn places_are_noted_once_and_a_fetch_wakes_when_it_has_enough() {
+        let news = Arc::new(News::default());
+        let (one, other) = (News::subscription(&news, 3), News::subscription(&news, 0));
+        let (mut first, mut second) = (Subscriptions::default(), Subscriptions::default());
+        for _ in 0..2 {
+            first.add(&one);
+        }
+        second.add(&other);
+        assert!(!is_woken(&mut first, 500), "no fetch waits");
+        assert!(!is_woken(&mut first, 500));
+        assert_eq!(news.take(), [3]);
+        news.wait_for(100);
+        assert!(news.take().is_empty());
+        assert!(!is_woken(&mut first, 60));
+        assert!(is_woken(&mut second, 40));
+        assert!(!is_woken(&mut second, 40), "it is awake");
+        news.woken().await;
+        assert_eq!(news.take(), [3, 0]);
+    }
+
+    #[test]
+    fn what_a_session_gave_up_is_forgotten() {
+        let news = Arc::new(News::default());
+        let mut subscriptions = Subscriptions::default();
+        let kept = News::subscription(&news, 0);
+        subscriptions.add(&kept);
+        for place in 1..10_000 {
+            subscriptions.add(&News::subscription(&news, place));
+        }
+        assert!(subscriptions.made.len() <= 32, "{}", subscriptions.made.len());
+        subscriptions.note(1, &mut Vec::new());
+        assert_eq!(subscriptions.made.len(), 1);
+    }
+}
