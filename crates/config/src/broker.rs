@@ -21,7 +21,7 @@ use super::table::{
     ControllerSettings, DelegationTokenSettings, EffectiveTopicConfig, GroupSettings, HttpSettings,
     ListenerSettings, LogLineSettings, LogSettings, MetadataLogSettings, MetricsSettings, NetworkSettings,
     NodeSettings, ReplicationSettings, ShareCoordinatorSettings, ShareGroupKeys, StandardAuthorizerSettings,
-    StreamSettings, TopicSettings, TransactionSettings,
+    StreamSettings, StreamsGroupKeys, TopicSettings, TransactionSettings,
 };
 use super::topic::TopicDefaults;
 use super::value::Value;
@@ -98,6 +98,8 @@ pub struct BrokerConfig {
     pub consumer_groups: ConsumerGroupKeys,
     /// Share groups (KIP-932).
     pub share_groups: ShareGroupKeys,
+    /// Streams groups.
+    pub streams_groups: StreamsGroupKeys,
     /// The state of share partitions.
     pub share_coordinator: ShareCoordinatorSettings,
     /// Transactions.
@@ -247,6 +249,7 @@ impl BrokerConfig {
             groups: GroupSettings::from(&values),
             consumer_groups: ConsumerGroupKeys::from(&values),
             share_groups: ShareGroupKeys::from(&values),
+            streams_groups: StreamsGroupKeys::from(&values),
             share_coordinator: ShareCoordinatorSettings::from(&values),
             transactions: TransactionSettings::from(&values),
             controller: ControllerSettings::from(&values),

@@ -60,7 +60,8 @@ pub use table::{
     EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings, LogLineSettings, LogSettings,
     MetadataLogSettings, MetricsSettings, NetworkSettings, NodeSettings, OtlpHeaders, RegistryUser,
     ReplicationSettings, STANDARD_AUTHORIZER_CLASS, SaslKeys, ShareCoordinatorSettings, ShareGroupKeys,
-    StandardAuthorizerSettings, StreamSettings, TlsKeys, TopicSettings, TransactionSettings,
+    StandardAuthorizerSettings, StreamSettings, StreamsGroupKeys, TlsKeys, TopicSettings,
+    TransactionSettings,
 };
 pub use thalweg_log::CleanupPolicy;
 pub use thalweg_record::TimestampType;

@@ -7,7 +7,7 @@ use super::setting::Setting;
 use super::table::{
     self, AccessSettings, CleanerSettings, ConsumerGroupKeys, ControllerSettings, GroupSettings,
     ListenerSettings, LogSettings, NetworkSettings, NodeSettings, RACK_AWARE_SELECTOR, ReplicationSettings,
-    STANDARD_AUTHORIZER_CLASS, ShareGroupKeys,
+    STANDARD_AUTHORIZER_CLASS, ShareGroupKeys, StreamsGroupKeys,
 };
 use super::value::Value;
 use super::values::Values;
@@ -34,6 +34,7 @@ pub(super) fn broken(values: &Values) -> Vec<ConfigError> {
     group_rules(&GroupSettings::from(values), &mut found);
     consumer_group_rules(values, &mut found);
     share_group_rules(&ShareGroupKeys::from(values), &mut found);
+    streams_group_rules(values, &mut found);
     bound_rules(values, &mut found);
     node_rules(values, &mut found);
     found.errors
@@ -153,6 +154,13 @@ fn bound_rules(values: &Values, found: &mut Broken<'_>) {
             found.unless_named(number(key.name) <= number(largest), key.name, &reason);
         }
     }
+}
+
+fn streams_group_rules(values: &Values, found: &mut Broken<'_>) {
+    let heartbeat = StreamsGroupKeys::heartbeat_interval_ms;
+    let session = StreamsGroupKeys::session_timeout_ms;
+    let reason = format!("Value must be less than {}", session.name());
+    found.unless(values.get(heartbeat) < values.get(session), heartbeat, &reason);
 }
 
 fn share_group_rules(groups: &ShareGroupKeys, found: &mut Broken<'_>) {

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::super::check::{ANY, FILLED_LIST, at_least, between, filled_list_of, one_of_any_case};
 use super::super::group_value::assignors;
-use super::super::key::Support::{Accepted, Served, Unserved};
-use super::declare::{names, settings};
-use super::reason::{LINGER, NO_JAVA, ONE_POOL, PURGATORY, STREAMS_GROUPS};
+use super::super::key::Support::{Accepted, Served};
+use super::declare::settings;
+use super::reason::{LINGER, NO_JAVA, ONE_POOL, PURGATORY};
 
 settings! {
     /// Classic groups and their committed offsets.
@@ -23,9 +23,8 @@ settings! {
         "How long an empty group waits for more members before its first rebalance.";
     "group.max.size": Int = "2147483647", at_least(1), Medium, ReadOnly, Served => max_size: usize,
         "The maximum number of members in a classic group.";
-    "group.coordinator.rebalance.protocols": List = "classic,consumer", filled_list_of(&["consumer", "classic", "share", "streams"]), Medium, ReadOnly, Served => rebalance_protocols: Vec<String>,
-        "The supported group protocols; must include `classic`. Consumer groups also need `group.version` 1.",
-        differs = "Kafka also supports streams groups.";
+    "group.coordinator.rebalance.protocols": List = "classic,consumer,streams", filled_list_of(&["consumer", "classic", "share", "streams"]), Medium, ReadOnly, Served => rebalance_protocols: Vec<String>,
+        "The supported group protocols; must include `classic`. Consumer groups also need `group.version` 1, and streams groups `streams.version` 1.";
     "group.coordinator.threads": Int = "4", at_least(1), High, ReadOnly, Accepted(ONE_POOL),
         "Size of Kafka's pool of coordinator threads.";
     "group.coordinator.background.threads": Int = "2", at_least(1), High, ReadOnly, Accepted(ONE_POOL),
@@ -189,35 +188,39 @@ settings! {
         "How long a write of the share coordinator waits for the replicas.";
 }
 
-names! {
+settings! {
     /// What streams groups follow.
     StreamsGroupKeys, STREAMS_GROUP_KEYS "Streams groups";
 
-    "group.streams.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => session_timeout_ms,
-        "Session timeout of a streams group.";
-    "group.streams.min.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => min_session_timeout_ms,
+    "group.streams.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Served => session_timeout_ms: i32,
+        "Session timeout of a streams group.",
+        within = (Some(StreamsGroupKeys::min_session_timeout_ms.name()), Some(StreamsGroupKeys::max_session_timeout_ms.name()));
+    "group.streams.min.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ReadOnly, Served => min_session_timeout_ms: i32,
         "The minimum session timeout of a streams group.";
-    "group.streams.max.session.timeout.ms": Int[Ms] = "60000", at_least(1), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => max_session_timeout_ms,
+    "group.streams.max.session.timeout.ms": Int[Ms] = "60000", at_least(1), Medium, ReadOnly, Served => max_session_timeout_ms: i32,
         "The maximum session timeout of a streams group.";
-    "group.streams.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => heartbeat_interval_ms,
-        "Heartbeat interval of a streams group.";
-    "group.streams.min.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => min_heartbeat_interval_ms,
+    "group.streams.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Served => heartbeat_interval_ms: i32,
+        "Heartbeat interval of a streams group.",
+        within = (Some(StreamsGroupKeys::min_heartbeat_interval_ms.name()), Some(StreamsGroupKeys::max_heartbeat_interval_ms.name()));
+    "group.streams.min.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ReadOnly, Served => min_heartbeat_interval_ms: i32,
         "The minimum heartbeat interval of a streams group.";
-    "group.streams.max.heartbeat.interval.ms": Int[Ms] = "15000", at_least(1), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => max_heartbeat_interval_ms,
+    "group.streams.max.heartbeat.interval.ms": Int[Ms] = "15000", at_least(1), Medium, ReadOnly, Served => max_heartbeat_interval_ms: i32,
         "The maximum heartbeat interval of a streams group.";
-    "group.streams.max.size": Int = "2147483647", at_least(1), Medium, ReadOnly, Unserved(STREAMS_GROUPS),
+    "group.streams.max.size": Int = "2147483647", at_least(1), Medium, ReadOnly, Served => max_size: usize,
         "The maximum number of members in a streams group.";
-    "group.streams.num.standby.replicas": Int = "0", at_least(0), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => num_standby_replicas,
-        "The number of standby replicas per task.";
-    "group.streams.max.standby.replicas": Int = "2", at_least(0), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => max_standby_replicas,
+    "group.streams.num.standby.replicas": Int = "0", at_least(0), Medium, ReadOnly, Served => num_standby_replicas: usize,
+        "The number of standby replicas per task.",
+        within = (None, Some(StreamsGroupKeys::max_standby_replicas.name()));
+    "group.streams.max.standby.replicas": Int = "2", at_least(0), Medium, ReadOnly, Served => max_standby_replicas: usize,
         "The maximum number of standby replicas.";
-    "group.streams.initial.rebalance.delay.ms": Int[Ms] = "3000", at_least(0), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => initial_rebalance_delay_ms,
+    "group.streams.initial.rebalance.delay.ms": Int[Ms] = "3000", at_least(0), Medium, ReadOnly, Served => initial_rebalance_delay_ms: i32,
         "How long an empty streams group waits for more members.";
-    "group.streams.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Unserved(STREAMS_GROUPS) => assignment_interval_ms,
-        "The minimum interval between new assignments of a streams group.";
-    "group.streams.min.assignment.interval.ms": Int[Ms] = "0", at_least(0), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => min_assignment_interval_ms,
+    "group.streams.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Served => assignment_interval_ms: i32,
+        "The minimum interval between new assignments of a streams group.",
+        within = (Some(StreamsGroupKeys::min_assignment_interval_ms.name()), Some(StreamsGroupKeys::max_assignment_interval_ms.name()));
+    "group.streams.min.assignment.interval.ms": Int[Ms] = "0", at_least(0), Medium, ReadOnly, Served => min_assignment_interval_ms: i32,
         "The minimum of that interval.";
-    "group.streams.max.assignment.interval.ms": Int[Ms] = "15000", at_least(0), Medium, ReadOnly, Unserved(STREAMS_GROUPS) => max_assignment_interval_ms,
+    "group.streams.max.assignment.interval.ms": Int[Ms] = "15000", at_least(0), Medium, ReadOnly, Served => max_assignment_interval_ms: i32,
         "The maximum of that interval.";
 }
 

@@ -5,9 +5,8 @@
 
 use super::super::check::{ANY, LIST, OFFSET_RESET, at_least, one_of};
 use super::super::group_value::{ShareOffsetReset, is_read_committed};
-use super::super::key::Support::{Accepted, Served};
+use super::super::key::Support::Served;
 use super::declare::settings;
-use super::reason::STREAMS_GROUPS;
 use super::{ConsumerGroupKeys, ShareGroupKeys, StreamsGroupKeys};
 
 settings! {
@@ -56,22 +55,22 @@ settings! {
         "The minimum interval between new assignments of a share group.",
         falls_back = &[(ShareGroupKeys::assignment_interval_ms.name(), 1)],
         within = (Some(ShareGroupKeys::min_assignment_interval_ms.name()), Some(ShareGroupKeys::max_assignment_interval_ms.name()));
-    "streams.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ClusterWide, Accepted(STREAMS_GROUPS) => streams_session_timeout_ms: i32,
+    "streams.session.timeout.ms": Int[Ms] = "45000", at_least(1), Medium, ClusterWide, Served => streams_session_timeout_ms: i32,
         "The session timeout of a streams group's members.",
         falls_back = &[(StreamsGroupKeys::session_timeout_ms.name(), 1)],
         within = (Some(StreamsGroupKeys::min_session_timeout_ms.name()), Some(StreamsGroupKeys::max_session_timeout_ms.name()));
-    "streams.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ClusterWide, Accepted(STREAMS_GROUPS) => streams_heartbeat_interval_ms: i32,
+    "streams.heartbeat.interval.ms": Int[Ms] = "5000", at_least(1), Medium, ClusterWide, Served => streams_heartbeat_interval_ms: i32,
         "The heartbeat interval of a streams group's members.",
         falls_back = &[(StreamsGroupKeys::heartbeat_interval_ms.name(), 1)],
         within = (Some(StreamsGroupKeys::min_heartbeat_interval_ms.name()), Some(StreamsGroupKeys::max_heartbeat_interval_ms.name()));
-    "streams.num.standby.replicas": Int = "0", at_least(0), Medium, ClusterWide, Accepted(STREAMS_GROUPS) => streams_num_standby_replicas: usize,
+    "streams.num.standby.replicas": Int = "0", at_least(0), Medium, ClusterWide, Served => streams_num_standby_replicas: usize,
         "How many standby replicas each task of a streams group has.",
         falls_back = &[(StreamsGroupKeys::num_standby_replicas.name(), 1)],
         within = (None, Some(StreamsGroupKeys::max_standby_replicas.name()));
-    "streams.initial.rebalance.delay.ms": Int[Ms] = "3000", at_least(0), Medium, ClusterWide, Accepted(STREAMS_GROUPS) => streams_initial_rebalance_delay_ms: i32,
+    "streams.initial.rebalance.delay.ms": Int[Ms] = "3000", at_least(0), Medium, ClusterWide, Served => streams_initial_rebalance_delay_ms: i32,
         "How long a new streams group waits for more members.",
         falls_back = &[(StreamsGroupKeys::initial_rebalance_delay_ms.name(), 1)];
-    "streams.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Accepted(STREAMS_GROUPS) => streams_assignment_interval_ms: i32,
+    "streams.assignment.interval.ms": Int[Ms] = "1000", at_least(0), Medium, ClusterWide, Served => streams_assignment_interval_ms: i32,
         "The minimum interval between new assignments of a streams group.",
         falls_back = &[(StreamsGroupKeys::assignment_interval_ms.name(), 1)],
         within = (Some(StreamsGroupKeys::min_assignment_interval_ms.name()), Some(StreamsGroupKeys::max_assignment_interval_ms.name()));
