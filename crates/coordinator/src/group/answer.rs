@@ -3,6 +3,7 @@
 use super::consumer::HeartbeatError;
 use super::error::MembershipError;
 use super::share::ShareAnswer;
+use super::streams::StreamsAnswer;
 use crate::driver::WriteError;
 use std::fmt;
 use std::net::IpAddr;
@@ -79,6 +80,8 @@ pub enum Answer {
     ConsumerDescribe(Vec<DescribedGroup>),
     /// About share groups.
     Share(ShareAnswer),
+    /// About streams groups.
+    Streams(StreamsAnswer),
     /// To a marker.
     TransactionEnded(Result<(), WriteError>),
 }
@@ -119,6 +122,7 @@ impl Answer {
                 Answer::ConsumerDescribe(groups.into_iter().map(failed).collect())
             }
             Answer::Share(answer) => Answer::Share(answer.failed(error)),
+            Answer::Streams(answer) => Answer::Streams(answer.failed(error)),
             Answer::TransactionEnded(_) => Answer::TransactionEnded(Err(error)),
             Answer::OffsetFetch(mut group) => {
                 // Kafka redirects the client only for a fetch of stable offsets.

@@ -2,7 +2,7 @@
 
 use super::assignor::ServerAssignor;
 use std::time::Duration;
-use thalweg_config::{BrokerConfig, ConsumerGroupKeys, ShareGroupKeys};
+use thalweg_config::{BrokerConfig, ConsumerGroupKeys, ShareGroupKeys, StreamsGroupKeys};
 use thalweg_record::Compression;
 
 /// How groups behave. Each field names the property it holds.
@@ -34,6 +34,35 @@ pub struct GroupConfig {
     pub consumer: ConsumerGroupConfig,
     /// Share groups.
     pub share: ShareGroupConfig,
+    /// Streams groups.
+    pub streams: StreamsGroupConfig,
+}
+
+/// How streams groups behave. Each field names the property it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamsGroupConfig {
+    /// What each group may have its own of.
+    pub times: StreamsGroupTimes,
+    /// `group.streams.max.size`: members of one group.
+    pub group_size_max: usize,
+}
+
+/// The timeouts, intervals and standbys of a streams group, which change while the broker runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamsGroupTimes {
+    /// `group.streams.session.timeout.ms`, or the group's `streams.session.timeout.ms`.
+    pub session_timeout_ms: i32,
+    /// `group.streams.heartbeat.interval.ms`, or the group's `streams.heartbeat.interval.ms`.
+    pub heartbeat_interval_ms: i32,
+    /// `group.streams.assignment.interval.ms`, or the group's `streams.assignment.interval.ms`: from one target
+    /// assignment to the next.
+    pub assignment_interval_ms: i32,
+    /// `group.streams.initial.rebalance.delay.ms`, or the group's `streams.initial.rebalance.delay.ms`: how long a new
+    /// group waits for more members.
+    pub initial_rebalance_delay_ms: i32,
+    /// `group.streams.num.standby.replicas`, or the group's `streams.num.standby.replicas`: standby tasks for each task
+    /// with state.
+    pub standby_replicas: usize,
 }
 
 /// How share groups behave. Each field names the property it holds.
@@ -132,6 +161,7 @@ impl From<&BrokerConfig> for GroupConfig {
             offsets_topic_compression: codec.unwrap_or(Compression::None),
             consumer: ConsumerGroupConfig::from(&config.consumer_groups),
             share: ShareGroupConfig::from(&config.share_groups),
+            streams: StreamsGroupConfig::from(&config.streams_groups),
         }
     }
 }
@@ -163,6 +193,21 @@ impl From<&ShareGroupKeys> for ShareGroupConfig {
             },
             group_size_max: groups.max_size,
             initialize_retry_ms: i64::from(groups.initialize_retry_interval_ms),
+        }
+    }
+}
+
+impl From<&StreamsGroupKeys> for StreamsGroupConfig {
+    fn from(groups: &StreamsGroupKeys) -> StreamsGroupConfig {
+        StreamsGroupConfig {
+            times: StreamsGroupTimes {
+                session_timeout_ms: groups.session_timeout_ms,
+                heartbeat_interval_ms: groups.heartbeat_interval_ms,
+                assignment_interval_ms: groups.assignment_interval_ms,
+                initial_rebalance_delay_ms: groups.initial_rebalance_delay_ms,
+                standby_replicas: groups.num_standby_replicas,
+            },
+            group_size_max: groups.max_size,
         }
     }
 }

@@ -19,7 +19,6 @@
 
 mod apply;
 mod classic;
-mod deadlines;
 mod describe;
 mod error;
 mod hash;
@@ -33,7 +32,6 @@ mod resolution;
 mod subscription;
 mod target;
 
-pub(super) use deadlines::{Change, Deadlines, Watch};
 pub(super) use error::HeartbeatError;
 pub(super) use hash::TopicHashes;
 pub(super) use heartbeat::Beat;
@@ -44,11 +42,11 @@ pub use record::ConsumerRecord;
 pub(super) use resolution::Matches;
 
 use super::assignor::Assignment;
-use super::config::{ConsumerGroupTimes, GroupConfig};
+use super::commits::{Commit, MayCommit, validate_fetch};
+use super::config::ConsumerGroupTimes;
+use super::deadlines::Deadlines;
 use super::error::MembershipError;
 use super::record::CoordinatorRecord;
-use super::topics::Topics;
-use crate::driver::Moment;
 use member::Member;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -86,14 +84,7 @@ impl ConsumerGroupState {
 }
 
 /// What a decision looks at besides the group.
-pub(super) struct Scene<'a> {
-    pub(super) now: Moment,
-    pub(super) config: &'a GroupConfig,
-    /// The group's.
-    pub(super) times: ConsumerGroupTimes,
-    pub(super) topics: &'a dyn Topics,
-    pub(super) hashes: &'a mut TopicHashes,
-}
+pub(super) type Scene<'a> = super::scene::Scene<'a, ConsumerGroupTimes>;
 
 /// A consumer group.
 #[derive(Debug)]
@@ -294,71 +285,23 @@ impl ConsumerGroup {
         records.push(ConsumerRecord::Group(self.group_key(), None).into());
     }
 
-    /// Whether this member may commit the offset of a partition (KIP-848, KIP-1251). The topic's id is zero if it is not
-    /// known.
+    /// What a member may commit.
     pub(super) fn commits<'a>(&'a self, commit: &Commit<'_>) -> Result<MayCommit<'a>, MembershipError> {
-        if commit.epoch < 0 && self.members.is_empty() {
-            // An administrator, or a consumer that uses the group for its offsets only.
-            return Ok(MayCommit::Any);
-        }
-        if commit.is_transactional
-            && commit.epoch == -1
-            && commit.member_id.is_empty()
-            && commit.instance_id.is_none()
-        {
+        if commit.is_of_no_member(self.members.is_empty()) {
             return Ok(MayCommit::Any);
         }
         let member = self.members.get(commit.member_id).ok_or(MembershipError::UnknownMember)?;
         if !commit.is_transactional && member.classic.is_none() && commit.version < 9 {
             return Err(MembershipError::OldCommit);
         }
-        if commit.epoch == member.epoch {
-            return Ok(MayCommit::Any);
-        }
-        if commit.epoch > member.epoch {
-            return Err(stale(member));
-        }
-        Ok(MayCommit::AssignedBy(member, commit.epoch))
+        let assigned_at = |_: &str, id, partition| member.assigned_at(id, partition);
+        commit.by_member(member.epoch, stale(member), assigned_at)
     }
 
     /// Whether this member may read offsets.
     pub(super) fn validate_fetch(&self, member_id: Option<&str>, epoch: i32) -> Result<(), MembershipError> {
-        let Some(member_id) = member_id else {
-            // An administrator, or a client before version 9.
-            return if epoch < 0 { Ok(()) } else { Err(MembershipError::UnknownMember) };
-        };
-        let member = self.members.get(member_id).ok_or(MembershipError::UnknownMember)?;
-        if epoch == member.epoch { Ok(()) } else { Err(stale(member)) }
-    }
-}
-
-/// A commit of offsets, as far as membership matters.
-pub(super) struct Commit<'a> {
-    pub(super) member_id: &'a str,
-    pub(super) instance_id: Option<&'a str>,
-    pub(super) epoch: i32,
-    pub(super) version: i16,
-    pub(super) is_transactional: bool,
-}
-
-/// Which partitions a member may commit.
-pub(super) enum MayCommit<'a> {
-    /// All: it is at its epoch, or no member is meant.
-    Any,
-    /// Those that were assigned at or before the epoch that it still thinks to be at.
-    AssignedBy(&'a Member, i32),
-}
-
-impl MayCommit<'_> {
-    /// Whether it may commit this partition.
-    pub(super) fn check(&self, topic: Uuid, partition: i32) -> Result<(), MembershipError> {
-        match self {
-            MayCommit::Any => Ok(()),
-            MayCommit::AssignedBy(member, epoch) => match member.assigned_at(topic, partition) {
-                Some(at) if *epoch >= at => Ok(()),
-                _ => Err(stale(member)),
-            },
-        }
+        let member = |id: &str| self.members.get(id).map(|member| (member.epoch, stale(member)));
+        validate_fetch(member_id, epoch, member)
     }
 }
 

@@ -4,12 +4,14 @@
 mod admin;
 mod bounds;
 mod consumer;
+mod describing;
 mod membership;
 mod offsets;
 mod share;
+mod streams;
 
 use super::answer::Answer;
-use super::config::{ConsumerGroupTimes, GroupConfig, ShareGroupTimes};
+use super::config::{ConsumerGroupTimes, GroupConfig, ShareGroupTimes, StreamsGroupTimes};
 use super::shard::{EndOfTransaction, GroupFigures, Shard, ShardContext};
 use super::topics::{DeletedTopic, Topics};
 use crate::driver::{
@@ -94,8 +96,7 @@ impl GroupCoordinator {
         }
     }
 
-    /// Topics were created or deleted, or have other partitions or racks: consumer groups that subscribe to them look at
-    /// them again.
+    /// Topics were created or deleted, or have other partitions or racks: groups that depend on them look at them again.
     /// `are_some_new` says whether one was created.
     pub fn on_topics_changed(&self, topics: &[String], are_some_new: bool) {
         for cell in self.shards.all() {
@@ -120,6 +121,15 @@ impl GroupCoordinator {
         by_group: HashMap<String, ShareGroupTimes>,
     ) {
         self.shards.shared().set_share_times(default, by_group);
+    }
+
+    /// The same, of streams groups.
+    pub fn set_streams_group_times(
+        &self,
+        default: StreamsGroupTimes,
+        by_group: HashMap<String, StreamsGroupTimes>,
+    ) {
+        self.shards.shared().set_streams_times(default, by_group);
     }
 
     fn config(&self) -> &GroupConfig {

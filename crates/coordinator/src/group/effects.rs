@@ -2,8 +2,8 @@
 
 use super::answer::{Answer, join_error, sync_error};
 use super::config::GroupConfig;
-use super::consumer::ConsumerGroup;
 use super::error::MembershipError;
+use super::kind::Group;
 use super::member::Terms;
 use super::record::CoordinatorRecord;
 use super::timers::Timers;
@@ -36,8 +36,8 @@ pub(super) enum Completion {
     NewGroup {
         group: Arc<str>,
         ticket: Ticket,
-        /// The consumer group without members that it takes the place of.
-        replaced: Option<Box<ConsumerGroup>>,
+        /// The group without members, of another kind, that it takes the place of.
+        replaced: Option<Group>,
     },
     /// The last member is gone.
     EmptyGroup { group: Arc<str> },

@@ -1,9 +1,13 @@
 //! A group of any kind.
 
 use super::classic::{ClassicGroup, GroupState};
+use super::commits::{Commit, MayCommit};
 use super::consumer::ConsumerGroup;
+use super::deadlines::Deadlines;
+use super::error::MembershipError;
 use super::record::CoordinatorRecord;
 use super::share::ShareGroup;
+use super::streams::StreamsGroup;
 use super::timers::Timers;
 use thalweg_wire::request::list_groups_response::ListedGroup;
 
@@ -16,6 +20,8 @@ pub(super) enum Group {
     Consumer(Box<ConsumerGroup>),
     /// Its members share partitions (KIP-932).
     Share(Box<ShareGroup>),
+    /// The instances of a Kafka Streams application (KIP-1071).
+    Streams(Box<StreamsGroup>),
 }
 
 impl From<ClassicGroup> for Group {
@@ -36,12 +42,18 @@ impl From<ShareGroup> for Group {
     }
 }
 
+impl From<StreamsGroup> for Group {
+    fn from(group: StreamsGroup) -> Group {
+        Group::Streams(Box::new(group))
+    }
+}
+
 impl Group {
     /// The classic group.
     pub(super) fn classic(&self) -> Option<&ClassicGroup> {
         match self {
             Group::Classic(group) => Some(group),
-            Group::Consumer(_) | Group::Share(_) => None,
+            _ => None,
         }
     }
 
@@ -49,7 +61,7 @@ impl Group {
     pub(super) fn classic_mut(&mut self) -> Option<&mut ClassicGroup> {
         match self {
             Group::Classic(group) => Some(group),
-            Group::Consumer(_) | Group::Share(_) => None,
+            _ => None,
         }
     }
 
@@ -57,7 +69,7 @@ impl Group {
     pub(super) fn consumer(&self) -> Option<&ConsumerGroup> {
         match self {
             Group::Consumer(group) => Some(group),
-            Group::Classic(_) | Group::Share(_) => None,
+            _ => None,
         }
     }
 
@@ -65,7 +77,7 @@ impl Group {
     pub(super) fn consumer_mut(&mut self) -> Option<&mut ConsumerGroup> {
         match self {
             Group::Consumer(group) => Some(group),
-            Group::Classic(_) | Group::Share(_) => None,
+            _ => None,
         }
     }
 
@@ -73,7 +85,7 @@ impl Group {
     pub(super) fn share(&self) -> Option<&ShareGroup> {
         match self {
             Group::Share(group) => Some(group),
-            Group::Classic(_) | Group::Consumer(_) => None,
+            _ => None,
         }
     }
 
@@ -81,7 +93,71 @@ impl Group {
     pub(super) fn share_mut(&mut self) -> Option<&mut ShareGroup> {
         match self {
             Group::Share(group) => Some(group),
-            Group::Classic(_) | Group::Consumer(_) => None,
+            _ => None,
+        }
+    }
+
+    /// The streams group.
+    pub(super) fn streams(&self) -> Option<&StreamsGroup> {
+        match self {
+            Group::Streams(group) => Some(group),
+            _ => None,
+        }
+    }
+
+    /// The streams group, to be changed.
+    pub(super) fn streams_mut(&mut self) -> Option<&mut StreamsGroup> {
+        match self {
+            Group::Streams(group) => Some(group),
+            _ => None,
+        }
+    }
+
+    /// The deadlines of its members, where each has several.
+    pub(super) fn deadlines(&mut self) -> Option<&mut Deadlines> {
+        match self {
+            Group::Consumer(group) => Some(group.deadlines()),
+            Group::Streams(group) => Some(group.deadlines()),
+            Group::Classic(_) | Group::Share(_) => None,
+        }
+    }
+
+    /// What a member may commit, in groups whose coordinator assigns and that commit offsets.
+    pub(super) fn commits<'a>(
+        &'a self,
+        commit: &Commit<'_>,
+    ) -> Option<Result<MayCommit<'a>, MembershipError>> {
+        match self {
+            Group::Consumer(group) => Some(group.commits(commit)),
+            Group::Streams(group) => Some(group.commits(commit)),
+            Group::Classic(_) | Group::Share(_) => None,
+        }
+    }
+
+    /// Whether this member may read offsets.
+    pub(super) fn validate_fetch(&self, member_id: Option<&str>, epoch: i32) -> Result<(), MembershipError> {
+        match self {
+            Group::Consumer(group) => group.validate_fetch(member_id, epoch),
+            Group::Streams(group) => group.validate_fetch(member_id, epoch),
+            Group::Classic(_) | Group::Share(_) => Ok(()),
+        }
+    }
+
+    /// Whether the topic matters for what its members are assigned.
+    pub(super) fn depends_on(&self, topic: &str) -> bool {
+        match self {
+            Group::Streams(group) => group.requires(topic),
+            other => other.is_subscribed_to(topic),
+        }
+    }
+
+    /// The topics have changed: the next heartbeat looks at them.
+    pub(super) fn refresh_topics(&mut self) {
+        match self {
+            Group::Classic(_) => {}
+            Group::Consumer(group) => group.refresh_topics(),
+            Group::Share(group) => group.refresh_topics(),
+            Group::Streams(group) => group.refresh_topics(),
         }
     }
 
@@ -91,6 +167,7 @@ impl Group {
             Group::Classic(group) => group.state().name(),
             Group::Consumer(group) => group.state().name(),
             Group::Share(group) => group.state_name(),
+            Group::Streams(group) => group.state_name(),
         }
     }
 
@@ -100,6 +177,7 @@ impl Group {
             Group::Classic(_) => "classic",
             Group::Consumer(_) => "consumer",
             Group::Share(_) => "share",
+            Group::Streams(_) => "streams",
         }
     }
 
@@ -109,6 +187,7 @@ impl Group {
             Group::Classic(group) => group.size(),
             Group::Consumer(group) => group.size(),
             Group::Share(group) => group.size(),
+            Group::Streams(group) => group.size(),
         }
     }
 
@@ -118,6 +197,7 @@ impl Group {
             Group::Classic(group) => group.state() == GroupState::Empty,
             Group::Consumer(group) => group.size() == 0,
             Group::Share(group) => group.size() == 0,
+            Group::Streams(group) => group.size() == 0,
         }
     }
 
@@ -126,16 +206,17 @@ impl Group {
         match self {
             Group::Classic(group) => group.is_abandoned(),
             Group::Consumer(group) => group.size() == 0,
+            Group::Streams(group) => group.size() == 0,
             // It has its offsets at the share coordinator, until it is deleted.
             Group::Share(_) => false,
         }
     }
 
-    /// Whether it is a group of consumers.
+    /// Whether it is known which topics its members read.
     pub(super) fn is_of_consumers(&self) -> bool {
         match self {
             Group::Classic(group) => group.is_of_consumers(),
-            Group::Consumer(_) => true,
+            Group::Consumer(_) | Group::Streams(_) => true,
             Group::Share(_) => false,
         }
     }
@@ -146,6 +227,7 @@ impl Group {
             Group::Classic(group) => group.is_subscribed_to(topic),
             Group::Consumer(group) => group.is_subscribed_to(topic),
             Group::Share(group) => group.is_subscribed_to(topic),
+            Group::Streams(group) => group.is_subscribed_to(topic),
         }
     }
 
@@ -153,7 +235,7 @@ impl Group {
     pub(super) fn retention_starts_ms(&self, commit_timestamp_ms: i64) -> Option<i64> {
         match self {
             Group::Classic(group) => group.retention_starts_ms(commit_timestamp_ms),
-            Group::Consumer(_) => Some(commit_timestamp_ms),
+            Group::Consumer(_) | Group::Streams(_) => Some(commit_timestamp_ms),
             Group::Share(_) => None,
         }
     }
@@ -164,6 +246,7 @@ impl Group {
             Group::Classic(group) => group.list(),
             Group::Consumer(group) => group.list(),
             Group::Share(group) => group.list(),
+            Group::Streams(group) => group.list(),
         }
     }
 
@@ -173,6 +256,7 @@ impl Group {
             Group::Classic(_) => records.push(CoordinatorRecord::group_tombstone(id)),
             Group::Consumer(group) => group.tombstones(records),
             Group::Share(group) => group.tombstones(records),
+            Group::Streams(group) => group.tombstones(records),
         }
     }
 
@@ -189,6 +273,10 @@ impl Group {
             }
             Group::Share(group) => {
                 group.forget_sessions(timers);
+                (Vec::new(), Vec::new())
+            }
+            Group::Streams(group) => {
+                group.forget_deadlines(timers);
                 (Vec::new(), Vec::new())
             }
         }

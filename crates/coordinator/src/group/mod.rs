@@ -1,7 +1,7 @@
 //! The coordinator of groups of consumers: members, epochs, assignments and committed offsets.
 //!
 //! Behaves as Kafka's `org.apache.kafka.coordinator.group` does for the classic protocol and the consumer protocol of
-//! KIP-848, and for share groups (KIP-932). Streams groups are not served; their records are skipped.
+//! KIP-848, for share groups (KIP-932) and for streams groups (KIP-1071).
 //!
 //! ```text
 //! GroupCoordinator   requests in the form of each version; the driver below it is `crate::driver`
@@ -10,6 +10,7 @@
 //!     ConsumerGroup  the same of a group that the coordinator assigns partitions to
 //!       assignor     how it does so
 //!     ShareGroup     the same of a group whose members share partitions
+//!     StreamsGroup   the same of the instances of a Kafka Streams application, which are assigned tasks
 //!     OffsetStore    what the groups committed
 //!     Timers         every deadline of the shard, in one queue
 //! ```
@@ -22,9 +23,11 @@
 mod answer;
 pub mod assignor;
 mod classic;
+mod commits;
 mod config;
 mod consumer;
 mod coordinator;
+mod deadlines;
 mod effects;
 mod error;
 mod kind;
@@ -32,8 +35,10 @@ mod member;
 mod offsets;
 mod record;
 pub mod regex;
+mod scene;
 mod shard;
 mod share;
+mod streams;
 mod subscription;
 mod target;
 #[cfg(test)]
@@ -45,6 +50,7 @@ mod topics;
 pub use answer::{Answer, ClientInfo, TopicFilter};
 pub use config::{
     ConsumerGroupConfig, ConsumerGroupTimes, GroupConfig, Migration, ShareGroupConfig, ShareGroupTimes,
+    StreamsGroupConfig, StreamsGroupTimes,
 };
 pub use consumer::ConsumerRecord;
 pub use coordinator::GroupCoordinator;
@@ -55,4 +61,5 @@ pub use share::{
     Altered, DeletedOffsets, Initialization, Partitions as SharePartitions, ShareAnswer, ShareGroupError,
     ShareGroupRecord,
 };
+pub use streams::{StreamsAnswer, StreamsGroupRecord};
 pub use topics::{DeletedTopic, TopicPlacement, Topics};

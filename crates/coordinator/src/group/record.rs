@@ -5,11 +5,12 @@
 //! value  version i16 | the value message        a tombstone has none
 //! ```
 //! Type 0 and 1 are committed offsets (0 is only read), 2 is a classic group's metadata, and the types of
-//! [`ConsumerRecord`] are consumer groups', those of [`ShareGroupRecord`] share groups'. The other types belong to group protocols that are not served; they are
-//! skipped.
+//! [`ConsumerRecord`] are consumer groups', those of [`ShareGroupRecord`] share groups', those of
+//! [`StreamsGroupRecord`] streams groups'. Other types belong to later versions of Kafka; they are skipped.
 
 use super::consumer::ConsumerRecord;
 use super::share::ShareGroupRecord;
+use super::streams::StreamsGroupRecord;
 use crate::driver::RecordDecodeError;
 use bytes::{BufMut, Bytes, BytesMut};
 use thalweg_metadata::PartitionIndex;
@@ -38,6 +39,14 @@ pub enum CoordinatorRecord {
     Consumer(Box<ConsumerRecord>),
     /// A part of a share group.
     Share(Box<ShareGroupRecord>),
+    /// A part of a streams group.
+    Streams(Box<StreamsGroupRecord>),
+}
+
+impl From<StreamsGroupRecord> for CoordinatorRecord {
+    fn from(record: StreamsGroupRecord) -> CoordinatorRecord {
+        CoordinatorRecord::Streams(Box::new(record))
+    }
 }
 
 impl From<ShareGroupRecord> for CoordinatorRecord {
@@ -72,6 +81,7 @@ impl CoordinatorRecord {
             CoordinatorRecord::GroupMetadata(key, _) => &key.group,
             CoordinatorRecord::Consumer(record) => record.group(),
             CoordinatorRecord::Share(record) => record.group(),
+            CoordinatorRecord::Streams(record) => record.group(),
         }
     }
 
@@ -91,6 +101,7 @@ impl CoordinatorRecord {
             }
             CoordinatorRecord::Consumer(record) => record.encode(),
             CoordinatorRecord::Share(record) => record.encode(),
+            CoordinatorRecord::Streams(record) => record.encode(),
         }
     }
 
@@ -116,13 +127,70 @@ impl CoordinatorRecord {
                 let key = GroupMetadataKey::decode(&mut key, 0)?;
                 Some(CoordinatorRecord::GroupMetadata(key, decode_value(value)?))
             }
-            kind => match ConsumerRecord::decode(kind, &mut key, value)? {
-                Some(record) => Some(record.into()),
-                None => ShareGroupRecord::decode(kind, &mut key, value)?.map(CoordinatorRecord::from),
-            },
+            kind => {
+                if let Some(record) = ConsumerRecord::decode(kind, &mut key, value)? {
+                    return Ok(Some(record.into()));
+                }
+                if let Some(record) = ShareGroupRecord::decode(kind, &mut key, value)? {
+                    return Ok(Some(record.into()));
+                }
+                StreamsGroupRecord::decode(kind, &mut key, value)?.map(CoordinatorRecord::from)
+            }
         })
     }
 }
+
+/// The records of groups of a kind, each with the type of its key. The value of each has version 0.
+macro_rules! group_records {
+    (
+        $(#[$doc:meta])*
+        $name:ident {
+            $($(#[$part:meta])* $variant:ident = $kind:literal ($key:ty, $value:ty),)*
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum $name {
+            $($(#[$part])* $variant($key, Option<$value>),)*
+        }
+
+        impl $name {
+            /// The group that the record is about.
+            pub fn group(&self) -> &str {
+                match self {
+                    $($name::$variant(key, _) => &key.group_id,)*
+                }
+            }
+
+            /// Whether it deletes what its key names.
+            pub fn is_tombstone(&self) -> bool {
+                match self {
+                    $($name::$variant(_, value) => value.is_none(),)*
+                }
+            }
+
+            /// The key and the value as bytes. Fails when a string is too long for the format.
+            pub fn encode(&self) -> Result<(Bytes, Option<Bytes>), EncodeError> {
+                match self {
+                    $($name::$variant(key, value) => encoded($kind, key, value.as_ref()),)*
+                }
+            }
+
+            /// Reads a record of this type, whose key continues in `key`; nothing, when the type is another kind's.
+            pub(in super::super) fn decode(
+                kind: i16,
+                key: &mut Decoder,
+                value: Option<&[u8]>,
+            ) -> Result<Option<$name>, RecordDecodeError> {
+                Ok(Some(match kind {
+                    $($kind => $name::$variant(Message::decode(key, 0)?, decode_value(value)?),)*
+                    _ => return Ok(None),
+                }))
+            }
+        }
+    };
+}
+pub(super) use group_records;
 
 /// A message behind its type or version.
 pub(super) fn prefixed<M: Message>(prefix: i16, message: &M, version: i16) -> Result<Bytes, EncodeError> {

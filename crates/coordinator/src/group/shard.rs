@@ -12,6 +12,7 @@ mod figures;
 mod membership;
 mod replay;
 mod share;
+mod streams;
 mod write;
 
 use consumer::Resolution;
@@ -21,8 +22,8 @@ pub use write::{EndOfTransaction, TransactionalProducer, Write};
 
 use super::answer::{Answer, join_error, sync_error};
 use super::classic::ClassicGroup;
-use super::config::{ConsumerGroupTimes, GroupConfig, ShareGroupTimes};
-use super::consumer::{ConsumerGroup, TopicHashes};
+use super::config::{ConsumerGroupTimes, GroupConfig, ShareGroupTimes, StreamsGroupTimes};
+use super::consumer::TopicHashes;
 use super::effects::{Completion, Context, Effects};
 use super::error::MembershipError;
 use super::kind::Group;
@@ -59,6 +60,7 @@ pub struct ShardContext {
     pub topics: Arc<dyn Topics>,
     times: RwLock<Times<ConsumerGroupTimes>>,
     share_times: RwLock<Times<ShareGroupTimes>>,
+    streams_times: RwLock<Times<StreamsGroupTimes>>,
     /// Where regular expressions are looked up.
     background: Option<(Handle, Disk)>,
 }
@@ -88,7 +90,8 @@ impl ShardContext {
     /// With these settings, until others are set.
     pub fn new(config: GroupConfig, topics: Arc<dyn Topics>) -> ShardContext {
         let (times, share_times) = (Times::all(config.consumer.times), Times::all(config.share.times));
-        ShardContext { config, topics, times, share_times, background: None }
+        let streams_times = Times::all(config.streams.times);
+        ShardContext { config, topics, times, share_times, streams_times, background: None }
     }
 
     /// The same, and looks up regular expressions in the background.
@@ -104,6 +107,11 @@ impl ShardContext {
     /// The times of a share group.
     pub(super) fn share_times(&self, group: &str) -> ShareGroupTimes {
         self.share_times.read().of(group)
+    }
+
+    /// The times of a streams group.
+    pub(super) fn streams_times(&self, group: &str) -> StreamsGroupTimes {
+        self.streams_times.read().of(group)
     }
 
     /// Sets the times of consumer groups: the broker's, and those of groups that have their own.
@@ -123,6 +131,15 @@ impl ShardContext {
     ) {
         *self.share_times.write() = Times { default, by_group };
     }
+
+    /// The same, of streams groups.
+    pub(super) fn set_streams_times(
+        &self,
+        default: StreamsGroupTimes,
+        by_group: HashMap<String, StreamsGroupTimes>,
+    ) {
+        *self.streams_times.write() = Times { default, by_group };
+    }
 }
 
 impl fmt::Debug for ShardContext {
@@ -136,7 +153,7 @@ impl fmt::Debug for ShardContext {
 pub struct Shard {
     context: Arc<ShardContext>,
     groups: HashMap<Arc<str>, Timed<Group>>,
-    /// The hashes of topics that consumer groups subscribe to.
+    /// The hashes of topics that groups subscribe to.
     hashes: TopicHashes,
     /// The version of the newest metadata that added a topic.
     topics_added_at: i64,
@@ -250,7 +267,7 @@ impl driver::Shard for Shard {
         if let Some(Completion::NewGroup { group, replaced, .. }) = &mut write.completion {
             let (group, replaced) = (group.clone(), replaced.take());
             if let Some(slot) = self.groups.get_mut(&group) {
-                slot.changed_from(replaced.map(Group::Consumer));
+                slot.changed_from(replaced);
                 self.unacknowledged_groups.push_back((last_offset, group));
             }
         }
@@ -457,9 +474,9 @@ impl Shard {
     }
 
     /// Removes a group that could not be written. The one that it took the place of is there again.
-    fn discard_group(&mut self, id: &str, replaced: Option<Box<ConsumerGroup>>, error: WriteError) {
+    fn discard_group(&mut self, id: &str, replaced: Option<Group>, error: WriteError) {
         let Some(slot) = self.groups.get_mut(id) else { return };
-        if let Some(mut group) = slot.set(replaced.map(Group::Consumer)) {
+        if let Some(mut group) = slot.set(replaced) {
             refuse_waiting(&mut self.released, group.dissolve(&mut self.timers), error.into());
         }
         if slot.is_gone() {

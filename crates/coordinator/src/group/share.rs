@@ -32,12 +32,9 @@ pub use offsets::{Altered, DeletedOffsets};
 pub use record::ShareGroupRecord;
 
 use super::assignor::Assignment;
-use super::config::{GroupConfig, ShareGroupTimes};
-use super::consumer::TopicHashes;
+use super::config::ShareGroupTimes;
 use super::record::CoordinatorRecord;
 use super::timers::Deadline;
-use super::topics::Topics;
-use crate::driver::Moment;
 use member::{Member, member_tombstones};
 use states::States;
 use std::cell::Cell;
@@ -66,14 +63,7 @@ pub struct Initialization {
 }
 
 /// What a decision looks at besides the group.
-pub(super) struct ShareScene<'a> {
-    pub(super) now: Moment,
-    pub(super) config: &'a GroupConfig,
-    /// The group's.
-    pub(super) times: ShareGroupTimes,
-    pub(super) topics: &'a dyn Topics,
-    pub(super) hashes: &'a mut TopicHashes,
-}
+pub(super) type ShareScene<'a> = super::scene::Scene<'a, ShareGroupTimes>;
 
 /// A share group.
 #[derive(Debug)]

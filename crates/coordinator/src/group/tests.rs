@@ -13,3 +13,4 @@ mod rebalance;
 mod retention;
 mod share;
 mod static_members;
+mod streams;

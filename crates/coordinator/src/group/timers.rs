@@ -5,7 +5,7 @@
 //! once per member and session timeout. Entries are removed with their owner, so the queue has at most as many as
 //! there are members and rebalances.
 
-use super::consumer::Watch;
+use super::deadlines::Watch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,10 +18,12 @@ pub(super) enum Timer {
     Sync(Arc<str>),
     /// A member's session, or the time for a pending member to rejoin with its id.
     Session(Arc<str>, Arc<str>),
-    /// A member of a consumer group.
-    Consumer(Arc<str>, Arc<str>, Watch),
+    /// A member of a group that has several deadlines.
+    Member(Arc<str>, Arc<str>, Watch),
     /// The session of a share group's member.
     Share(Arc<str>, Arc<str>),
+    /// The time in which a new streams group waits for more members.
+    Delay(Arc<str>),
 }
 
 /// A deadline, and its entry in the queue while it has one.
@@ -39,6 +41,13 @@ type Entry = (i64, u64);
 pub(super) struct Timers {
     queue: BTreeMap<Entry, Timer>,
     last_id: u64,
+}
+
+impl Deadline {
+    /// Whether it is ahead.
+    pub(super) fn is_set(&self) -> bool {
+        self.entry.is_some()
+    }
 }
 
 impl Timers {

@@ -7,6 +7,7 @@
 //! ```
 
 use super::super::classic::Joining;
+use super::super::deadlines::Change;
 use super::super::error::MembershipError;
 use super::super::record::CoordinatorRecord;
 use super::super::subscription::{consumer_subscription, encode_assignment};
@@ -15,7 +16,7 @@ use super::error::HeartbeatError;
 use super::leave::Removal;
 use super::member::{ClassicMember, Member, MemberState, Owned};
 use super::migration::Downgrade;
-use super::{Change, ConsumerGroup, Scene};
+use super::{ConsumerGroup, Scene};
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::sync::Arc;

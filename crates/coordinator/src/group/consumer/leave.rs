@@ -1,11 +1,12 @@
 //! Members leave, or are taken for dead.
 
+use super::super::deadlines::{Change, Watch};
 use super::super::record::CoordinatorRecord;
 use super::super::timers::{Timer, Timers};
 use super::error::HeartbeatError;
 use super::member::{LEAVING_FOR_A_WHILE, Member, MemberState, Owned, member_tombstones};
 use super::migration::Downgrade;
-use super::{Change, ConsumerGroup, Scene, Watch};
+use super::{ConsumerGroup, Scene};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_wire::request::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
@@ -57,7 +58,7 @@ impl ConsumerGroup {
         timers: &mut Timers,
         timer: Timer,
     ) -> Option<Removal> {
-        let Timer::Consumer(_, id, watch) = &timer else { return None };
+        let Timer::Member(_, id, watch) = &timer else { return None };
         let (id, watch) = (id.clone(), *watch);
         let epoch = self.members.get(&id).map_or(0, |member| member.epoch);
         if !self.deadlines.is_over(timers, timer, scene.now.monotonic_ms, epoch) {

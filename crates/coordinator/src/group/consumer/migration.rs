@@ -4,6 +4,7 @@
 
 use super::super::classic::ClassicGroup;
 use super::super::config::GroupConfig;
+use super::super::deadlines::Change;
 use super::super::member::{Member as OfClassicGroup, Protocol, Terms};
 use super::super::record::CoordinatorRecord;
 use super::super::subscription::{consumer_assignment, consumer_subscription};
@@ -13,7 +14,7 @@ use super::error::HeartbeatError;
 use super::heartbeat::Reported;
 use super::leave::Removal;
 use super::member::{ClassicMember, Member, Owned, target_record};
-use super::{Change, ConsumerGroup, Scene};
+use super::{ConsumerGroup, Scene};
 use std::borrow::Cow;
 use std::sync::Arc;
 

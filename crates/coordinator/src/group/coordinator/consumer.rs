@@ -2,11 +2,10 @@
 
 use super::super::answer::{Answer, ClientInfo, TopicFilter};
 use super::super::consumer::{HeartbeatError, LEAVING, LEAVING_FOR_A_WHILE};
-use super::super::error::ViewError;
+use super::super::shard::Shard;
 use super::GroupCoordinator;
+use super::describing::Described;
 use crate::driver::RequestError;
-use thalweg_hash::HashSet;
-use thalweg_net::answer_parts::AnswerRoom;
 use thalweg_wire::request::consumer_group_describe_response::DescribedGroup;
 use thalweg_wire::request::{
     ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse, ConsumerGroupHeartbeatRequest,
@@ -96,49 +95,32 @@ impl GroupCoordinator {
         request: ConsumerGroupDescribeRequest,
         _version: i16,
     ) -> ConsumerGroupDescribeResponse {
-        let mut response = ConsumerGroupDescribeResponse::default();
-        let (mut room, mut seen) = (AnswerRoom::default(), HashSet::default());
-        for id in request.group_ids {
-            // Kafka repeats repeated groups; clients do not notice the difference.
-            if !seen.insert(id.clone()) {
-                continue;
-            }
-            let error = |error: ErrorCode| DescribedGroup {
-                group_id: id.clone(),
-                error_code: error.code(),
-                ..DescribedGroup::default()
-            };
-            if id.is_empty() {
-                response.groups.push(error(ErrorCode::InvalidGroupId));
-                continue;
-            }
-            let ids = [id.clone()];
-            let asked = self.ask(&id, |shard, ticket, now| shard.describe_consumer_groups(&ids, ticket, now));
-            let described = match asked.await {
-                Ok(Answer::ConsumerDescribe(mut groups)) => groups.pop().ok_or(RequestError::WrongAnswer),
-                Ok(_) => Err(RequestError::WrongAnswer),
-                Err(error) => Err(error.into()),
-            };
-            response.groups.push(match described {
-                // The answer is full: a group is described completely or not at all.
-                Ok(group) if room.take(answer_bytes(&group)) => group,
-                Ok(_) => error(ViewError::AnswerFull.code()),
-                Err(failed) => error(failed.code()),
-            });
-        }
-        response
+        let groups = self.describe_each(request.group_ids, Shard::describe_consumer_groups).await;
+        ConsumerGroupDescribeResponse { groups, ..Default::default() }
     }
 }
 
-/// Size of a group and its members in an answer.
-fn answer_bytes(group: &DescribedGroup) -> usize {
-    let members = group.members.iter().map(|member| {
-        let topics =
-            member.assignment.topic_partitions.iter().chain(&member.target_assignment.topic_partitions);
-        let assigned = topics.map(|topic| 24 + topic.topic_name.len() + 4 * topic.partitions.len());
-        let subscribed = member.subscribed_topic_names.iter().map(|name| 4 + name.len());
-        let names = member.member_id.len() + member.client_id.len() + member.client_host.len();
-        64 + names + assigned.sum::<usize>() + subscribed.sum::<usize>()
-    });
-    64 + group.group_id.len() + members.sum::<usize>()
+impl Described for DescribedGroup {
+    fn refused(group_id: String, error: ErrorCode) -> DescribedGroup {
+        DescribedGroup { group_id, error_code: error.code(), ..DescribedGroup::default() }
+    }
+
+    fn of(answer: Answer) -> Option<Vec<DescribedGroup>> {
+        match answer {
+            Answer::ConsumerDescribe(groups) => Some(groups),
+            _ => None,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let members = self.members.iter().map(|member| {
+            let topics =
+                member.assignment.topic_partitions.iter().chain(&member.target_assignment.topic_partitions);
+            let assigned = topics.map(|topic| 24 + topic.topic_name.len() + 4 * topic.partitions.len());
+            let subscribed = member.subscribed_topic_names.iter().map(|name| 4 + name.len());
+            let names = member.member_id.len() + member.client_id.len() + member.client_host.len();
+            64 + names + assigned.sum::<usize>() + subscribed.sum::<usize>()
+        });
+        64 + self.group_id.len() + members.sum::<usize>()
+    }
 }

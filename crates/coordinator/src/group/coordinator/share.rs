@@ -1,14 +1,14 @@
 //! Share groups, as far as their group knows them: what the share coordinator is to do follows in `crate::share_groups`.
 
 use super::super::answer::{Answer, ClientInfo};
+use super::super::shard::Shard;
 use super::super::share::{
     Altered, DeletedOffsets, Initialization, LEAVING, Partitions, ShareAnswer, ShareGroupError,
 };
 use super::GroupCoordinator;
+use super::describing::Described;
 use crate::driver::{Moment, RequestError, Ticket};
 use std::collections::BTreeSet;
-use thalweg_hash::HashSet;
-use thalweg_net::answer_parts::AnswerRoom;
 use thalweg_wire::request::alter_share_group_offsets_request::AlterShareGroupOffsetsRequestTopic;
 use thalweg_wire::request::share_group_describe_response::DescribedGroup;
 use thalweg_wire::request::{
@@ -46,38 +46,8 @@ impl GroupCoordinator {
         &self,
         request: ShareGroupDescribeRequest,
     ) -> ShareGroupDescribeResponse {
-        let mut response = ShareGroupDescribeResponse::default();
-        let (mut room, mut seen) = (AnswerRoom::default(), HashSet::default());
-        for id in request.group_ids {
-            // Kafka repeats repeated groups; clients do not notice the difference.
-            if !seen.insert(id.clone()) {
-                continue;
-            }
-            let error = |error: ErrorCode| DescribedGroup {
-                group_id: id.clone(),
-                error_code: error.code(),
-                ..DescribedGroup::default()
-            };
-            if id.is_empty() {
-                response.groups.push(error(ErrorCode::InvalidGroupId));
-                continue;
-            }
-            let ids = [id.clone()];
-            let asked =
-                self.ask_share(&id, |shard, ticket, now| shard.describe_share_groups(&ids, ticket, now));
-            let described = match asked.await {
-                Ok(ShareAnswer::Described(mut groups)) => groups.pop().ok_or(RequestError::WrongAnswer),
-                Ok(_) => Err(RequestError::WrongAnswer),
-                Err(error) => Err(error),
-            };
-            response.groups.push(match described {
-                // The answer is full: a group is described completely or not at all.
-                Ok(group) if room.take(answer_bytes(&group)) => group,
-                Ok(_) => error(ErrorCode::InvalidRequest),
-                Err(failed) => error(failed.code()),
-            });
-        }
-        response
+        let groups = self.describe_each(request.group_ids, Shard::describe_share_groups).await;
+        ShareGroupDescribeResponse { groups, ..Default::default() }
     }
 
     /// Whether the name is a share group's, as far as is known here.
@@ -157,7 +127,7 @@ impl GroupCoordinator {
     async fn ask_share(
         &self,
         id: &str,
-        request: impl FnOnce(&mut super::Shard, Ticket, Moment),
+        request: impl FnOnce(&mut Shard, Ticket, Moment),
     ) -> Result<ShareAnswer, RequestError> {
         match self.ask(id, request).await? {
             Answer::Share(answer) => Ok(answer),
@@ -198,14 +168,27 @@ fn validate(request: &ShareGroupHeartbeatRequest) -> Result<(), ShareGroupError>
     Ok(())
 }
 
-/// Size of a group and its members in an answer.
-fn answer_bytes(group: &DescribedGroup) -> usize {
-    let members = group.members.iter().map(|member| {
-        let topics = &member.assignment.topic_partitions;
-        let assigned = topics.iter().map(|topic| 24 + topic.topic_name.len() + 4 * topic.partitions.len());
-        let subscribed = member.subscribed_topic_names.iter().map(|name| 4 + name.len());
-        let names = member.member_id.len() + member.client_id.len() + member.client_host.len();
-        64 + names + assigned.sum::<usize>() + subscribed.sum::<usize>()
-    });
-    64 + group.group_id.len() + members.sum::<usize>()
+impl Described for DescribedGroup {
+    fn refused(group_id: String, error: ErrorCode) -> DescribedGroup {
+        DescribedGroup { group_id, error_code: error.code(), ..DescribedGroup::default() }
+    }
+
+    fn of(answer: Answer) -> Option<Vec<DescribedGroup>> {
+        match answer {
+            Answer::Share(ShareAnswer::Described(groups)) => Some(groups),
+            _ => None,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let members = self.members.iter().map(|member| {
+            let topics = &member.assignment.topic_partitions;
+            let assigned =
+                topics.iter().map(|topic| 24 + topic.topic_name.len() + 4 * topic.partitions.len());
+            let subscribed = member.subscribed_topic_names.iter().map(|name| 4 + name.len());
+            let names = member.member_id.len() + member.client_id.len() + member.client_host.len();
+            64 + names + assigned.sum::<usize>() + subscribed.sum::<usize>()
+        });
+        64 + self.group_id.len() + members.sum::<usize>()
+    }
 }

@@ -16,17 +16,19 @@ use thalweg_wire::request::list_groups_response::ListedGroup;
 const TOMBSTONES_PER_BATCH: usize = 1_000;
 
 /// The names of the states of groups.
-const STATES: [&str; 6] =
-    ["Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Stable"];
+const STATES: [&str; 7] =
+    ["Empty", "PreparingRebalance", "CompletingRebalance", "NotReady", "Assigning", "Reconciling", "Stable"];
 /// The names of their kinds.
-const KINDS: [&str; 3] = ["classic", "consumer", "share"];
+const KINDS: [&str; 4] = ["classic", "consumer", "share", "streams"];
 
 impl Shard {
     /// The groups in one of these states and of one of these types; all of them, where a list is empty.
     pub fn list_groups(&self, states: &[String], types: &[String]) -> Vec<ListedGroup> {
         // There are few names, and as many of them in a request as a client likes.
         let named = |names: &[&'static str], wanted: &[String]| -> Vec<&'static str> {
-            let is_wanted = |name: &str| wanted.iter().any(|wanted| wanted.trim().eq_ignore_ascii_case(name));
+            // Kafka's clients say NotReady, and its coordinator not_ready.
+            let wanted: Vec<String> = wanted.iter().map(|name| name.trim().replace('_', "")).collect();
+            let is_wanted = |name: &str| wanted.iter().any(|wanted| wanted.eq_ignore_ascii_case(name));
             names.iter().copied().filter(|name| wanted.is_empty() || is_wanted(name)).collect()
         };
         let (states, kinds) = (named(&STATES, states), named(&KINDS, types));

@@ -2,7 +2,7 @@
 
 use super::super::answer::Answer;
 use super::super::classic::GroupState;
-use super::super::consumer::{Commit, ConsumerGroup};
+use super::super::commits::Commit;
 use super::super::error::{CommitError, MembershipError};
 use super::super::kind::Group;
 use super::super::offsets::{OffsetAndMetadata, TransactionOutcome, View};
@@ -75,18 +75,18 @@ impl Shard {
         now: Moment,
     ) -> Result<(), CommitError> {
         let generation = request.generation_id_or_member_epoch;
-        if let Some(Group::Consumer(group)) = self.group(&request.group_id) {
-            let commit = Commit {
-                member_id: &request.member_id,
-                instance_id: request.group_instance_id.as_deref(),
-                epoch: generation,
-                version,
-                is_transactional: false,
-            };
-            let may = group.commits(&commit)?;
+        let commit = Commit {
+            member_id: &request.member_id,
+            instance_id: request.group_instance_id.as_deref(),
+            epoch: generation,
+            version,
+            is_transactional: false,
+        };
+        if let Some(may) = self.group(&request.group_id).and_then(|group| group.commits(&commit)) {
+            let may = may?;
             for topic in &request.topics {
                 for partition in &topic.partitions {
-                    may.check(topic.topic_id, partition.partition_index)?;
+                    may.check(&topic.name, topic.topic_id, partition.partition_index)?;
                 }
             }
             return Ok(());
@@ -126,11 +126,11 @@ impl Shard {
                     group.validate_commit(&request.member_id, instance_id, request.generation_id, true);
                 valid.err().map(CommitError::Membership)
             }
-            Some(Group::Consumer(group)) => {
+            Some(Group::Share(_)) => Some(CommitError::UnknownGroup),
+            Some(group) => {
                 let valid = self.validate_transactional_commit(group, request);
                 valid.err().map(CommitError::Membership)
             }
-            Some(Group::Share(_)) => Some(CommitError::UnknownGroup),
             None if request.generation_id < 0 => None,
             None => Some(MembershipError::IllegalGeneration.into()),
         };
@@ -158,7 +158,7 @@ impl Shard {
 
     fn validate_transactional_commit(
         &self,
-        group: &ConsumerGroup,
+        group: &Group,
         request: &TxnOffsetCommitRequest,
     ) -> Result<(), MembershipError> {
         // Producers know no member epochs, only generations.
@@ -173,11 +173,12 @@ impl Shard {
             version: 0,
             is_transactional: true,
         };
-        let may = group.commits(&commit).map_err(of_producer)?;
+        let Some(may) = group.commits(&commit) else { return Ok(()) };
+        let may = may.map_err(of_producer)?;
         for topic in &request.topics {
             let id = self.context.topics.id(&topic.name).unwrap_or_default();
             for partition in &topic.partitions {
-                may.check(id, partition.partition_index).map_err(of_producer)?;
+                may.check(&topic.name, id, partition.partition_index).map_err(of_producer)?;
             }
         }
         Ok(())
@@ -228,9 +229,9 @@ impl Shard {
 
     fn offsets_of(&self, request: &OffsetFetchRequestGroup, view: View) -> OffsetFetchResponseGroup {
         let group = request.group_id.as_str();
-        if let Some(Group::Consumer(known)) = self.group(group)
-            && let Err(error) = known.validate_fetch(request.member_id.as_deref(), request.member_epoch)
-        {
+        let member_id = request.member_id.as_deref();
+        let known = self.group(group);
+        if let Some(Err(error)) = known.map(|known| known.validate_fetch(member_id, request.member_epoch)) {
             let error_code = error.code().code();
             return OffsetFetchResponseGroup { group_id: group.to_owned(), error_code, topics: Vec::new() };
         }

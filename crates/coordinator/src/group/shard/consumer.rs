@@ -102,7 +102,7 @@ impl Shard {
                 changes = group.classic_sessions();
                 group
             }
-            Some((_, Group::Share(_))) => return Err(not_found()),
+            Some((_, Group::Share(_) | Group::Streams(_))) => return Err(not_found()),
             Some(_) => {
                 records.push(CoordinatorRecord::group_tombstone(id));
                 ConsumerGroup::new(shared.clone())
@@ -162,11 +162,10 @@ impl Shard {
     pub(super) fn after_write(&mut self, after: After, now: Moment) {
         match after {
             After::Changes(id, changes) => {
-                let group =
-                    self.groups.get_mut(&id).and_then(Timed::latest_mut).and_then(Group::consumer_mut);
-                let Some(group) = group else { return };
+                let group = self.groups.get_mut(&id).and_then(Timed::latest_mut);
+                let Some(deadlines) = group.and_then(Group::deadlines) else { return };
                 for (member, change) in changes {
-                    group.deadlines().change(&mut self.timers, now.monotonic_ms, &member, change);
+                    deadlines.change(&mut self.timers, now.monotonic_ms, &member, change);
                 }
             }
             After::Beat(id, changes, filter) => {
@@ -179,6 +178,10 @@ impl Shard {
                 }
             }
             After::ShareSession(id, member) => self.begin_share_session(&id, &member, now),
+            After::Delay(id, changes, delay_ms) => {
+                self.after_write(After::Changes(id.clone(), changes), now);
+                self.begin_delay(&id, delay_ms, now);
+            }
             After::Downgrade(id, downgrade) => {
                 // The record has the metadata of one protocol only; this group has all.
                 self.groups.entry(id.clone()).or_default().set(Some(Group::Classic(downgrade.group)));
@@ -253,14 +256,8 @@ impl Shard {
             self.hashes.forget(topic);
         }
         for group in self.groups.values_mut().filter_map(Timed::latest_mut) {
-            match group {
-                Group::Consumer(group) if topics.iter().any(|topic| group.is_subscribed_to(topic)) => {
-                    group.refresh_topics();
-                }
-                Group::Share(group) if topics.iter().any(|topic| group.is_subscribed_to(topic)) => {
-                    group.refresh_topics();
-                }
-                _ => {}
+            if topics.iter().any(|topic| group.depends_on(topic)) {
+                group.refresh_topics();
             }
         }
     }

@@ -40,9 +40,16 @@ impl Shard {
     }
 
     fn timer_due(&mut self, timer: Timer, now: Moment) {
-        if let Timer::Consumer(group, ..) = &timer {
+        if let Timer::Member(group, ..) = &timer {
             let group = group.clone();
-            return self.consumer_deadline_over(&group, timer, now);
+            return match self.is_streams_group(&group) {
+                true => self.streams_deadline_over(&group, timer, now),
+                false => self.consumer_deadline_over(&group, timer, now),
+            };
+        }
+        if let Timer::Delay(group) = &timer {
+            let group = group.clone();
+            return self.streams_delay_over(&group, timer, now);
         }
         if let Timer::Share(group, _) = &timer {
             let group = group.clone();
@@ -54,7 +61,9 @@ impl Shard {
             Timer::Session(group, member) => {
                 self.with_group(&group, now, |group, cx| group.session_over(cx, &member, timer))
             }
-            Timer::Consumer(..) | Timer::Share(..) => unreachable!("they were just looked for"),
+            Timer::Member(..) | Timer::Share(..) | Timer::Delay(_) => {
+                unreachable!("they were just looked for")
+            }
         };
         if let Some(((), effects)) = decided {
             self.settle(effects, now);

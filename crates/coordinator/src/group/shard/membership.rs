@@ -36,12 +36,12 @@ impl Shard {
             Some(Group::Consumer(group)) if group.size() > 0 => {
                 return self.join_consumer_group(&joining, now);
             }
-            Some(Group::Share(_)) => {
+            Some(group) if group.share().is_some() || !group.is_empty() => {
                 let refusal = join_error("", MembershipError::InconsistentProtocol);
                 return self.release_after_writes(vec![(ticket, Answer::JoinGroup(refusal))], now);
             }
-            // A consumer group without members gives its name to the classic one.
-            Some(Group::Consumer(_)) | None => true,
+            // A group of another kind without members gives its name to the classic one.
+            Some(_) | None => true,
         };
         if is_new && !request.member_id.is_empty() {
             let refusal = join_error(&request.member_id, MembershipError::UnknownMember);
@@ -54,13 +54,10 @@ impl Shard {
             replaced = self.groups.entry(id).or_default().set(Some(group.into()));
         }
         let mut tombstones = Vec::new();
-        let replaced = match replaced {
-            Some(Group::Consumer(group)) => {
-                group.tombstones(&mut tombstones);
-                Some(group)
-            }
-            _ => None,
-        };
+        if let Some(group) = &mut replaced {
+            group.tombstones(id, &mut tombstones);
+            group.dissolve(&mut self.timers);
+        }
         let decided = self.with_group(id, now, |group, cx| {
             group.join(cx, &joining);
             if is_new && cx.effects.write.is_none() {

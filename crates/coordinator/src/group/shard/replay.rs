@@ -57,7 +57,7 @@ impl Shard {
             match decoded {
                 Some(decoded) => self.apply(decoded, offset, producer_id, None, now.wall_ms),
                 None => {
-                    tracing::debug!(offset, "Skipped a record of an unsupported group protocol")
+                    tracing::debug!(offset, "Skipped a record of an unknown type")
                 }
             }
         }
@@ -80,6 +80,7 @@ impl Shard {
             self.settle(effects, now);
             self.start_consumer_sessions(&id, now);
             self.start_share_sessions(&id, now);
+            self.start_streams_deadlines(&id, now);
         }
     }
 
@@ -121,6 +122,7 @@ impl Shard {
             }
             CoordinatorRecord::Consumer(record) => self.apply_consumer(*record, at),
             CoordinatorRecord::Share(record) => self.apply_share(*record, at, wall_ms),
+            CoordinatorRecord::Streams(record) => self.apply_streams(*record, at),
         }
     }
 

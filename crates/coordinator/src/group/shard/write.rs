@@ -1,7 +1,8 @@
 //! A shard's writes, and their batches.
 
 use super::super::answer::{Answer, TopicFilter};
-use super::super::consumer::{Change, Downgrade};
+use super::super::consumer::Downgrade;
+use super::super::deadlines::Change;
 use super::super::effects::Completion;
 use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
@@ -41,6 +42,8 @@ pub(super) enum After {
     Changes(Arc<str>, Vec<(Arc<str>, Change)>),
     /// The same after a heartbeat, by whose permissions the group's regular expressions are looked up if it is time.
     Beat(Arc<str>, Vec<(Arc<str>, Change)>, TopicFilter),
+    /// Deadlines of members change, and a new streams group waits for more members.
+    Delay(Arc<str>, Vec<(Arc<str>, Change)>, i32),
     /// The session of a share group's member begins again.
     ShareSession(Arc<str>, Arc<str>),
     /// The group is a classic one.

@@ -1,7 +1,7 @@
 //! A shard with a log in memory and a manual clock: acts as the driver, step by step.
 
 use super::super::answer::{Answer, ClientInfo};
-use super::super::config::GroupConfig;
+use super::super::config::{GroupConfig, StreamsGroupTimes};
 use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
 use super::super::shard::{Shard, ShardContext};
@@ -11,6 +11,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use thalweg_hash::HashMap;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{BatchBuilder, BatchOptions, ControlRecordType, DecompressBuffer, Offset, batches};
 use thalweg_wire::request::join_group_request::JoinGroupRequestProtocol;
@@ -122,6 +123,11 @@ impl Harness {
             answers: BTreeMap::new(),
             answered: Vec::new(),
         }
+    }
+
+    /// Sets what streams groups follow.
+    pub(super) fn set_streams_times(&mut self, times: StreamsGroupTimes) {
+        self.context.set_streams_times(times, HashMap::default());
     }
 
     pub(super) fn now(&self) -> Moment {

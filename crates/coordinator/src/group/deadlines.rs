@@ -1,12 +1,12 @@
-//! When members of a consumer group have to be heard of, and what they have to be done with by then.
+//! When members of a group whose coordinator assigns have to be heard of, and what they have to be done with by then.
 
-use super::super::timers::{Deadline, Timer, Timers};
+use super::timers::{Deadline, Timer, Timers};
 use std::sync::Arc;
 use thalweg_hash::HashMap;
 
 /// What a member is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Watch {
+pub(super) enum Watch {
     /// Its next heartbeat.
     Session,
     /// That it revokes what it has to.
@@ -19,7 +19,7 @@ pub(in super::super) enum Watch {
 
 /// A change of a member's deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Change {
+pub(super) enum Change {
     /// It was heard of: its session lasts this long.
     Session(i32),
     /// It has this long to revoke partitions, while it stays at this epoch.
@@ -61,12 +61,13 @@ impl OfMember {
 
 /// The deadlines of a group's members.
 #[derive(Debug)]
-pub(in super::super) struct Deadlines {
+pub(super) struct Deadlines {
     group: Arc<str>,
     members: HashMap<Arc<str>, OfMember>,
 }
 
 impl Deadlines {
+    /// Of a group without members.
     pub(super) fn new(group: Arc<str>) -> Deadlines {
         Deadlines { group, members: HashMap::default() }
     }
@@ -79,17 +80,11 @@ impl Deadlines {
     }
 
     /// Changes a member's deadlines, if it is a member.
-    pub(in super::super) fn change(
-        &mut self,
-        timers: &mut Timers,
-        now_ms: i64,
-        id: &Arc<str>,
-        change: Change,
-    ) {
+    pub(super) fn change(&mut self, timers: &mut Timers, now_ms: i64, id: &Arc<str>, change: Change) {
         let Some(member) = self.members.get_mut(id) else { return };
         let group = &self.group;
         let after = |ms: i32| now_ms.saturating_add(i64::from(ms.max(0)));
-        let timer = |watch: Watch| Timer::Consumer(group.clone(), id.clone(), watch);
+        let timer = |watch: Watch| Timer::Member(group.clone(), id.clone(), watch);
         match change {
             Change::Session(ms) => timers.set(&mut member.session, after(ms), || timer(Watch::Session)),
             Change::Revocation { epoch, timeout_ms } => {
@@ -114,7 +109,7 @@ impl Deadlines {
 
     /// Whether a deadline of a member has passed. `epoch` is the member's.
     pub(super) fn is_over(&mut self, timers: &mut Timers, timer: Timer, now_ms: i64, epoch: i32) -> bool {
-        let Timer::Consumer(_, id, watch) = &timer else { return false };
+        let Timer::Member(_, id, watch) = &timer else { return false };
         let (id, watch) = (id.clone(), *watch);
         let Some(member) = self.members.get_mut(&id) else { return false };
         let is_over = timers.is_due(member.deadline(watch), timer, now_ms);
@@ -127,7 +122,7 @@ impl Deadlines {
     /// A member is about to be removed because a deadline is over. If that cannot be written, it is tried again.
     pub(super) fn retry(&mut self, timers: &mut Timers, now_ms: i64, id: &Arc<str>, watch: Watch) {
         let Some(member) = self.members.get_mut(id) else { return };
-        let timer = Timer::Consumer(self.group.clone(), id.clone(), watch);
+        let timer = Timer::Member(self.group.clone(), id.clone(), watch);
         timers.set(member.deadline(watch), now_ms.saturating_add(RETRY_MS), || timer);
     }
 
@@ -142,7 +137,7 @@ impl Deadlines {
     }
 
     /// The group is gone.
-    pub(in super::super) fn clear(&mut self, timers: &mut Timers) {
+    pub(super) fn clear(&mut self, timers: &mut Timers) {
         let ids: Vec<Arc<str>> = self.members.keys().cloned().collect();
         for id in ids {
             self.remove(timers, &id);

@@ -1,0 +1,248 @@
+//! A streams group of KIP-1071 (`StreamsGroup`): the instances of a Kafka Streams application, which the coordinator
+//! assigns tasks to.
+//!
+//! ```text
+//! heartbeat ──► heartbeat    what the member says; a change raises the group epoch
+//!                 configure  the topology, fitted to the topics that exist; internal topics to be created
+//!                 target     a target assignment for that epoch, by the assignor sticky
+//!                 reconcile  the member's next step towards its target
+//!                    │
+//!                    ▼
+//!                 records ──► the log ──► apply: the group's state, here and wherever the log is loaded
+//! ```
+//!
+//! As of a consumer group, a decision returns records, and the group changes when they are in the log. What follows from
+//! the topics alone is kept beside the records: it is found again by the next heartbeat.
+//!
+//! As in Kafka 4.3.1, there are no static members, warm-up tasks, sources by regular expression, or changes of a topology:
+//! requests with any of these are refused.
+
+mod answer;
+mod apply;
+mod configure;
+mod describe;
+mod endpoints;
+mod error;
+mod heartbeat;
+mod leave;
+mod member;
+mod owners;
+mod reconcile;
+mod record;
+mod target;
+mod tasks;
+mod topology;
+
+pub use answer::StreamsAnswer;
+pub(super) use error::StreamsGroupError;
+pub(super) use heartbeat::{Beat, Decision};
+pub use record::StreamsGroupRecord;
+
+use super::commits::{Commit, MayCommit, validate_fetch};
+use super::config::StreamsGroupTimes;
+use super::deadlines::Deadlines;
+use super::error::MembershipError;
+use super::record::CoordinatorRecord;
+use super::timers::Deadline;
+use configure::Configured;
+use member::{Member, member_tombstones};
+use owners::Owners;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use target::Targets;
+use thalweg_wire::group::streams_group_metadata_value::LastAssignmentConfig;
+use thalweg_wire::group::*;
+use thalweg_wire::request::list_groups_response::ListedGroup;
+use topology::Topology;
+
+/// The epoch of a group, and of its target assignment, before the first member joins.
+const FIRST_EPOCH: i32 = 1;
+/// What an assignment follows, by its name in records: the number of standby tasks for each task with state.
+const STANDBY_REPLICAS: &str = "num.standby.replicas";
+
+/// What a decision looks at besides the group.
+pub(super) type StreamsScene<'a> = super::scene::Scene<'a, StreamsGroupTimes>;
+
+/// A streams group.
+#[derive(Debug)]
+pub(super) struct StreamsGroup {
+    id: Arc<str>,
+    epoch: i32,
+    metadata_hash: i64,
+    /// The epoch of the topology that was last found to fit its topics.
+    validated_epoch: i32,
+    /// What the last assignment followed.
+    assignment_configs: BTreeMap<String, String>,
+    /// The epoch of the target assignment.
+    target_epoch: i32,
+    /// When it was made, by the wall clock; 0 before the first.
+    target_made_ms: i64,
+    topology: Option<Arc<Topology>>,
+    members: BTreeMap<Arc<str>, Member>,
+    targets: Targets,
+    owners: Owners,
+    deadlines: Deadlines,
+    /// Until when a new group waits for more members.
+    delay: Deadline,
+    /// The topology as it fits the topics; nothing when it has to be fitted.
+    configured: RefCell<Option<Arc<Configured>>>,
+    /// The epoch since which the hash of the topics is right; nothing when it has to be computed again.
+    hashed_at: Cell<Option<i32>>,
+    /// How often the endpoints of members, or their partitions, have changed.
+    endpoint_epoch: Cell<i32>,
+    /// The member that wants all to stop.
+    shutdown: RefCell<Option<Arc<str>>>,
+}
+
+impl StreamsGroup {
+    /// A group without members or history.
+    pub(super) fn new(id: Arc<str>) -> StreamsGroup {
+        StreamsGroup {
+            deadlines: Deadlines::new(id.clone()),
+            id,
+            epoch: FIRST_EPOCH,
+            metadata_hash: 0,
+            validated_epoch: 0,
+            assignment_configs: BTreeMap::new(),
+            target_epoch: FIRST_EPOCH,
+            target_made_ms: 0,
+            topology: None,
+            members: BTreeMap::new(),
+            targets: Targets::new(),
+            owners: Owners::default(),
+            delay: Deadline::default(),
+            configured: RefCell::new(None),
+            hashed_at: Cell::new(None),
+            endpoint_epoch: Cell::new(0),
+            shutdown: RefCell::new(None),
+        }
+    }
+
+    /// Kafka's name of its state.
+    pub(super) fn state_name(&self) -> &'static str {
+        let topology_epoch = self.topology.as_ref().map(|topology| topology.epoch);
+        if self.members.is_empty() {
+            "Empty"
+        } else if topology_epoch != Some(self.validated_epoch) {
+            "NotReady"
+        } else if self.epoch > self.target_epoch {
+            "Assigning"
+        } else if self.members.values().all(|member| member.is_reconciled_to(self.target_epoch)) {
+            "Stable"
+        } else {
+            "Reconciling"
+        }
+    }
+
+    /// How many members it has.
+    pub(super) fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The group in a list.
+    pub(super) fn list(&self) -> ListedGroup {
+        ListedGroup {
+            group_id: self.id.to_string(),
+            protocol_type: "streams".to_owned(),
+            group_state: self.state_name().to_owned(),
+            group_type: "streams".to_owned(),
+        }
+    }
+
+    /// Whether members read the topic.
+    pub(super) fn is_subscribed_to(&self, topic: &str) -> bool {
+        let reads = |topology: &Arc<Topology>| topology.reader(topic).is_some();
+        !self.members.is_empty() && self.topology.as_ref().is_some_and(reads)
+    }
+
+    /// Whether the topic has to be there, with the right number of partitions.
+    pub(super) fn requires(&self, topic: &str) -> bool {
+        self.topology.as_ref().is_some_and(|topology| topology.requires(topic))
+    }
+
+    /// The topics have changed: the next heartbeat looks at them.
+    pub(super) fn refresh_topics(&mut self) {
+        self.hashed_at.set(None);
+    }
+
+    /// The deadlines of its members.
+    pub(super) fn deadlines(&mut self) -> &mut Deadlines {
+        &mut self.deadlines
+    }
+
+    /// All that follows from its records.
+    #[cfg(test)]
+    pub(super) fn picture(&self) -> String {
+        let epochs = (self.epoch, self.metadata_hash, self.validated_epoch, self.target_epoch);
+        let last = (self.target_made_ms, &self.assignment_configs);
+        let members = (&self.members, &self.targets, &self.owners);
+        let topology = self.topology.as_ref().map(|topology| (topology.epoch, &topology.subtopologies));
+        format!("{epochs:?}\n{last:?}\n{topology:?}\n{members:#?}")
+    }
+
+    fn member(&self, id: &str) -> Result<&Member, StreamsGroupError> {
+        let unknown =
+            || StreamsGroupError::UnknownMember { member: id.to_owned(), group: self.id.to_string() };
+        self.members.get(id).ok_or_else(unknown)
+    }
+
+    /// The record of a group epoch.
+    fn epoch_record(
+        &self,
+        epoch: i32,
+        metadata_hash: i64,
+        validated_topology_epoch: i32,
+        configs: &BTreeMap<String, String>,
+    ) -> CoordinatorRecord {
+        let config = |(key, value): (&String, &String)| LastAssignmentConfig {
+            key: key.clone(),
+            value: value.clone(),
+        };
+        let value = StreamsGroupMetadataValue {
+            epoch,
+            metadata_hash,
+            validated_topology_epoch,
+            last_assignment_configs: Some(configs.iter().map(config).collect()),
+        };
+        tracing::info!(group = %self.id, epoch, "Raised the group epoch");
+        StreamsGroupRecord::Group(self.group_key(), Some(value)).into()
+    }
+
+    fn group_key(&self) -> StreamsGroupMetadataKey {
+        StreamsGroupMetadataKey { group_id: self.id.to_string() }
+    }
+
+    /// The records that delete the group.
+    pub(super) fn tombstones(&self, records: &mut Vec<CoordinatorRecord>) {
+        let key = StreamsGroupTargetAssignmentMetadataKey { group_id: self.id.to_string() };
+        let target = StreamsGroupRecord::Target(key, None).into();
+        member_tombstones(&self.id, self.members.keys().map(|id| &**id), Some(target), records);
+        records.push(StreamsGroupRecord::Group(self.group_key(), None).into());
+        let key = StreamsGroupTopologyKey { group_id: self.id.to_string() };
+        records.push(StreamsGroupRecord::Topology(key, None).into());
+    }
+
+    /// What a member may commit.
+    pub(super) fn commits<'a>(&'a self, commit: &Commit<'_>) -> Result<MayCommit<'a>, MembershipError> {
+        if commit.is_of_no_member(self.members.is_empty()) {
+            return Ok(MayCommit::Any);
+        }
+        let member = self.members.get(commit.member_id).ok_or(MembershipError::UnknownMember)?;
+        if !commit.is_transactional && commit.version < 9 {
+            return Err(MembershipError::OldCommit);
+        }
+        let assigned_at = |topic: &str, _, partition| {
+            let subtopology = self.topology.as_ref()?.reader(topic)?;
+            member.assigned_at(subtopology, partition)
+        };
+        commit.by_member(member.epoch, MembershipError::StaleEpoch, assigned_at)
+    }
+
+    /// Whether this member may read offsets.
+    pub(super) fn validate_fetch(&self, member_id: Option<&str>, epoch: i32) -> Result<(), MembershipError> {
+        let member =
+            |id: &str| self.members.get(id).map(|member| (member.epoch, MembershipError::StaleEpoch));
+        validate_fetch(member_id, epoch, member)
+    }
+}

@@ -1,0 +1,343 @@
+//! Fits a topology to the topics that exist (`InternalTopicManager`): how many tasks its subtopologies have, how many
+//! partitions its internal topics are to have, and what is missing or wrong.
+//!
+//! ```text
+//! repartition topics   as many partitions as their writer reads, unless the topology says how many
+//! copartitioned topics all the same number; repartition topics follow the others
+//! changelog topics     a partition for each task
+//! ```
+
+use super::super::assignor::SubtopologySpec;
+use super::super::topics::Topics;
+use super::error::StreamsGroupError;
+use super::topology::{Topology, sources};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use thalweg_hash::HashMap;
+use thalweg_wire::group::streams_group_topology_value::{CopartitionGroup, Subtopology, TopicInfo};
+use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+
+/// The most tasks of a group. Kafka has no such limit; each has its place in an assignment.
+const TASKS_MAX: i64 = 1_000_000;
+/// Topics that a message names before it counts the others.
+const NAMED_MAX: usize = 3;
+
+/// What members are to know about their group or topology, by its code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Status {
+    StaleTopology = 0,
+    MissingSourceTopics = 1,
+    IncorrectlyPartitionedTopics = 2,
+    MissingInternalTopics = 3,
+    ShutdownApplication = 4,
+    AssignmentDelayed = 5,
+}
+
+/// A topology, as it fits the topics of one moment.
+#[derive(Debug, Default)]
+pub(super) struct Configured {
+    /// The tasks of each subtopology; none when topics do not fit.
+    pub(super) subtopologies: BTreeMap<Arc<str>, SubtopologySpec>,
+    /// The number of partitions of each internal topic.
+    pub(super) partitions: HashMap<String, i32>,
+    /// Why there are no tasks yet.
+    pub(super) problem: Option<(Status, String)>,
+    /// Internal topics to be created.
+    pub(super) missing: Vec<CreatableTopic>,
+}
+
+impl Configured {
+    /// Whether its tasks can be assigned.
+    pub(super) fn is_ready(&self) -> bool {
+        self.problem.is_none()
+    }
+}
+
+/// Why a topology does not fit.
+enum Misfit {
+    /// Other topics may make it fit.
+    Topics(Status, String),
+    /// None would.
+    Topology(StreamsGroupError),
+}
+
+impl From<StreamsGroupError> for Misfit {
+    fn from(error: StreamsGroupError) -> Misfit {
+        Misfit::Topology(error)
+    }
+}
+
+fn invalid(reason: String) -> Misfit {
+    Misfit::Topology(StreamsGroupError::InvalidTopology(reason))
+}
+
+fn unexpected(reason: String) -> Misfit {
+    Misfit::Topology(StreamsGroupError::Unexpected(reason))
+}
+
+/// Fits a topology to the topics.
+pub(super) fn configure(topology: &Topology, topics: &dyn Topics) -> Result<Configured, StreamsGroupError> {
+    match fit(topology, topics) {
+        Ok(configured) => Ok(configured),
+        Err(Misfit::Topics(status, detail)) => {
+            Ok(Configured { problem: Some((status, detail)), ..Configured::default() })
+        }
+        Err(Misfit::Topology(error)) => Err(error),
+    }
+}
+
+fn fit(topology: &Topology, topics: &dyn Topics) -> Result<Configured, Misfit> {
+    let all = topology.subtopologies.values();
+    let external: BTreeSet<&str> = all.flat_map(|each| &each.source_topics).map(String::as_str).collect();
+    let missing: Vec<&str> = external.into_iter().filter(|topic| topics.id(topic).is_none()).collect();
+    if !missing.is_empty() {
+        let detail = format!("Source topics {} are missing.", summary(&missing));
+        return Err(Misfit::Topics(Status::MissingSourceTopics, detail));
+    }
+    let mut counts = Counts { topics, decided: HashMap::default() };
+    counts.decided = repartition_counts(topology, &counts)?;
+    copartition(topology, &mut counts)?;
+    let mut subtopologies = BTreeMap::new();
+    let (mut changelogs, mut tasks_of_all) = (HashMap::default(), 0);
+    for (id, subtopology) in &topology.subtopologies {
+        let mut tasks = None;
+        for topic in sources(subtopology) {
+            tasks = tasks.max(Some(counts.known(topic)?));
+        }
+        let Some(tasks) = tasks else {
+            return Err(invalid(format!("No source topics found for subtopology {id}")));
+        };
+        tasks_of_all += i64::from(tasks);
+        for topic in &subtopology.state_changelog_topics {
+            changelogs.insert(topic.name.clone(), tasks);
+        }
+        let is_stateful = !subtopology.state_changelog_topics.is_empty();
+        subtopologies.insert(id.clone(), SubtopologySpec { tasks, is_stateful });
+    }
+    if tasks_of_all > TASKS_MAX {
+        return Err(invalid(format!("The topology has {tasks_of_all} tasks, more than {TASKS_MAX}")));
+    }
+    counts.decided.extend(changelogs);
+    let (partitions, missing) = internal_topics(topology, &counts)?;
+    let names: Vec<&str> = missing.iter().map(|topic| topic.name.as_str()).collect();
+    let problem = (!names.is_empty()).then(|| {
+        (Status::MissingInternalTopics, format!("Internal topics are missing: {}", summary(&names)))
+    });
+    Ok(Configured { subtopologies, partitions, problem, missing })
+}
+
+/// The partitions of topics: those that exist, and those that are decided.
+struct Counts<'a> {
+    topics: &'a dyn Topics,
+    decided: HashMap<String, i32>,
+}
+
+impl Counts<'_> {
+    fn existing(&self, topic: &str) -> Option<i32> {
+        self.topics.partition_count(self.topics.id(topic)?)
+    }
+
+    fn known(&self, topic: &str) -> Result<i32, Misfit> {
+        let count = self.existing(topic).or_else(|| self.decided.get(topic).copied());
+        count.ok_or_else(|| unexpected(format!("Topic {topic} has no number of partitions")))
+    }
+}
+
+/// The partitions of the repartition topics, by what their writers read. A chain of subtopologies is followed as far as
+/// counts become known.
+fn repartition_counts(topology: &Topology, counts: &Counts<'_>) -> Result<HashMap<String, i32>, Misfit> {
+    let all = topology.subtopologies.values();
+    let mut decided: HashMap<&str, i32> = HashMap::default();
+    let mut readers: HashMap<&str, Vec<&Subtopology>> = HashMap::default();
+    for subtopology in all.clone() {
+        for topic in &subtopology.repartition_source_topics {
+            if topic.partitions != 0 {
+                decided.insert(&topic.name, topic.partitions);
+            }
+            readers.entry(&topic.name).or_default().push(subtopology);
+        }
+    }
+    let mut queue: VecDeque<&Subtopology> = all.clone().collect();
+    let mut done: BTreeSet<&str> = BTreeSet::new();
+    while let Some(subtopology) = queue.pop_front() {
+        if done.contains(subtopology.subtopology_id.as_str()) {
+            continue;
+        }
+        let repartitioned = subtopology.repartition_source_topics.iter();
+        let repartitioned = repartitioned.filter_map(|topic| decided.get(topic.name.as_str()).copied());
+        let external = subtopology.source_topics.iter().filter_map(|topic| counts.existing(topic));
+        let Some(count) = repartitioned.chain(external).max() else { continue };
+        done.insert(&subtopology.subtopology_id);
+        for sink in &subtopology.repartition_sink_topics {
+            if !decided.contains_key(sink.as_str()) {
+                decided.insert(sink, count);
+                queue.extend(readers.get(sink.as_str()).into_iter().flatten());
+            }
+        }
+    }
+    let sinks = all.clone().flat_map(|each| &each.repartition_sink_topics);
+    if let Some(sink) = sinks.into_iter().find(|sink| !decided.contains_key(sink.as_str())) {
+        return Err(invalid(format!(
+            "The number of partitions of repartition topic {sink} is not known: there may be loops in the topology"
+        )));
+    }
+    if let Some(topic) = readers.keys().find(|topic| !decided.contains_key(**topic)) {
+        return Err(invalid(format!("Repartition topic {topic} is read, and no subtopology writes it")));
+    }
+    Ok(decided.into_iter().map(|(topic, count)| (topic.to_owned(), count)).collect())
+}
+
+/// Gives copartitioned topics the same number of partitions.
+fn copartition(topology: &Topology, counts: &mut Counts<'_>) -> Result<(), Misfit> {
+    let all = topology.subtopologies.values();
+    let repartition = all.clone().flat_map(|each| &each.repartition_source_topics);
+    let names = |is_fixed: bool| -> BTreeSet<&str> {
+        let topics = repartition.clone().filter(|topic| (topic.partitions != 0) == is_fixed);
+        topics.map(|topic| topic.name.as_str()).collect()
+    };
+    let (fixed, flexible) = (names(true), names(false));
+    // The partitions of fixed topics do not change.
+    let mut of_fixed = BTreeSet::new();
+    for topic in &fixed {
+        of_fixed.insert(counts.known(topic)?);
+    }
+    for subtopology in all {
+        for group in &subtopology.copartition_groups {
+            let topics = copartitioned(subtopology, group)?;
+            let is_repartition = |topic: &str| fixed.contains(topic) || flexible.contains(topic);
+            let (own, others): (Vec<&str>, Vec<&str>) =
+                topics.iter().copied().partition(|topic| is_repartition(topic));
+            let count = match (others.is_empty(), of_fixed.first()) {
+                (false, _) => same_count(&others, counts)?,
+                (true, _) if own.is_empty() => continue,
+                (true, Some(count)) if of_fixed.len() == 1 => *count,
+                (true, Some(_)) => return Err(different(&own, counts)?),
+                (true, None) => largest_count(&own, counts)?,
+            };
+            for topic in own {
+                let actual = counts.known(topic)?;
+                if fixed.contains(topic) && actual != count {
+                    let detail = format!(
+                        "Number of partitions [{actual}] of repartition topic [{topic}] doesn't match number of partitions [{count}] of the source topic."
+                    );
+                    return Err(Misfit::Topics(Status::IncorrectlyPartitionedTopics, detail));
+                }
+                counts.decided.insert(topic.to_owned(), count);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The topics of a group, which the topology has by their positions.
+fn copartitioned<'a>(
+    subtopology: &'a Subtopology,
+    group: &CopartitionGroup,
+) -> Result<BTreeSet<&'a str>, Misfit> {
+    let at = |index: &i16| usize::try_from(*index).ok();
+    let external = group.source_topics.iter().map(|index| subtopology.source_topics.get(at(index)?));
+    let repartition = group.repartition_source_topics.iter();
+    let repartition = repartition
+        .map(|index| subtopology.repartition_source_topics.get(at(index)?).map(|topic| &topic.name));
+    let names: Option<BTreeSet<&str>> =
+        external.chain(repartition).map(|name| name.map(String::as_str)).collect();
+    names.ok_or_else(|| {
+        let id = &subtopology.subtopology_id;
+        unexpected(format!("A copartition group of subtopology {id} names a topic that it does not have"))
+    })
+}
+
+fn same_count(topics: &[&str], counts: &Counts<'_>) -> Result<i32, Misfit> {
+    let first = counts.known(topics[0])?;
+    for topic in topics {
+        if counts.known(topic)? != first {
+            return Err(different(topics, counts)?);
+        }
+    }
+    Ok(first)
+}
+
+fn largest_count(topics: &[&str], counts: &Counts<'_>) -> Result<i32, Misfit> {
+    let mut largest = 0;
+    for topic in topics {
+        largest = largest.max(counts.known(topic)?);
+    }
+    if largest == 0 {
+        return Err(invalid(format!("No topic of a copartition group has partitions: {}", summary(topics))));
+    }
+    Ok(largest)
+}
+
+fn different(topics: &[&str], counts: &Counts<'_>) -> Result<Misfit, Misfit> {
+    let mut each = Vec::with_capacity(topics.len());
+    for topic in topics {
+        each.push(format!("{topic}={}", counts.known(topic)?));
+    }
+    let detail =
+        format!("Following topics do not have the same number of partitions: [{{{}}}]", each.join(", "));
+    Ok(Misfit::Topics(Status::IncorrectlyPartitionedTopics, detail))
+}
+
+/// The partitions of the internal topics, and those that do not exist.
+fn internal_topics(
+    topology: &Topology,
+    counts: &Counts<'_>,
+) -> Result<(HashMap<String, i32>, Vec<CreatableTopic>), Misfit> {
+    let mut partitions = HashMap::default();
+    let mut missing: BTreeMap<&str, CreatableTopic> = BTreeMap::new();
+    for subtopology in topology.subtopologies.values() {
+        let internal = subtopology.repartition_source_topics.iter();
+        for topic in internal.chain(&subtopology.state_changelog_topics) {
+            let count = match topic.partitions {
+                0 => counts.decided.get(&topic.name).copied().unwrap_or(0),
+                fixed => fixed,
+            };
+            if count < 1 {
+                return Err(unexpected(format!("Topic {} is to have {count} partitions", topic.name)));
+            }
+            partitions.insert(topic.name.clone(), count);
+            missing.insert(&topic.name, creatable(topic, count));
+        }
+    }
+    let mut wrong = None;
+    missing.retain(|topic, expected| {
+        let Some(actual) = counts.existing(topic) else { return true };
+        if actual != expected.num_partitions && wrong.is_none() {
+            wrong = Some(format!(
+                "Existing topic {topic} has different number of partitions: expected {}, found {actual}",
+                expected.num_partitions
+            ));
+        }
+        false
+    });
+    match wrong {
+        Some(detail) => Err(Misfit::Topics(Status::IncorrectlyPartitionedTopics, detail)),
+        None => Ok((partitions, missing.into_values().collect())),
+    }
+}
+
+fn creatable(topic: &TopicInfo, num_partitions: i32) -> CreatableTopic {
+    // A name of Kafka's counts once, and its last value.
+    let configs: BTreeMap<&str, &str> =
+        topic.topic_configs.iter().map(|config| (config.key.as_str(), config.value.as_str())).collect();
+    let config = |(name, value): (&str, &str)| CreatableTopicConfig {
+        name: name.to_owned(),
+        value: Some(value.to_owned()),
+    };
+    CreatableTopic {
+        name: topic.name.clone(),
+        num_partitions,
+        replication_factor: if topic.replication_factor == 0 { -1 } else { topic.replication_factor },
+        assignments: Vec::new(),
+        configs: configs.into_iter().map(config).collect(),
+    }
+}
+
+/// The first topics of a list, and how many more there are.
+fn summary(topics: &[&str]) -> String {
+    let named = topics[..topics.len().min(NAMED_MAX)].join(", ");
+    match topics.len().saturating_sub(NAMED_MAX) {
+        0 => named,
+        more => format!("{named} and {more} additional topics"),
+    }
+}

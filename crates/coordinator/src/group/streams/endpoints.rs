@@ -1,0 +1,58 @@
+//! Which partitions can be queried where (interactive queries): for each member with an endpoint, the partitions of its
+//! tasks.
+
+use super::super::topics::Topics;
+use super::StreamsGroup;
+use super::member::Member;
+use super::topology::{Topology, sources};
+use std::collections::BTreeSet;
+use thalweg_wire::request::streams_group_heartbeat_response::{
+    Endpoint, EndpointToPartitions, TopicPartition,
+};
+
+impl StreamsGroup {
+    /// The endpoints of all members, that of `member` as it will be.
+    pub(super) fn endpoints(
+        &self,
+        member: &Member,
+        topology: &Topology,
+        topics: &dyn Topics,
+    ) -> Vec<EndpointToPartitions> {
+        let others = self.members.values().filter(|other| other.id != member.id);
+        others.chain([member]).filter_map(|each| of_member(each, topology, topics)).collect()
+    }
+}
+
+fn of_member(member: &Member, topology: &Topology, topics: &dyn Topics) -> Option<EndpointToPartitions> {
+    let endpoint = member.endpoint.as_ref()?;
+    let mut answer = EndpointToPartitions {
+        user_endpoint: Endpoint { host: endpoint.host.clone(), port: endpoint.port },
+        ..EndpointToPartitions::default()
+    };
+    for (id, partitions) in &member.assigned.active {
+        let partitions: Vec<i32> = partitions.keys().copied().collect();
+        put_partitions(topology, id, &partitions, topics, &mut answer.active_partitions);
+    }
+    for (id, partitions) in &member.assigned.standby {
+        let partitions: Vec<i32> = partitions.iter().copied().collect();
+        put_partitions(topology, id, &partitions, topics, &mut answer.standby_partitions);
+    }
+    Some(answer)
+}
+
+/// The partitions of a subtopology's topics, by its tasks. A topic with fewer partitions has as many as there are.
+fn put_partitions(
+    topology: &Topology,
+    subtopology: &str,
+    tasks: &[i32],
+    topics: &dyn Topics,
+    put: &mut Vec<TopicPartition>,
+) {
+    let known = topology.subtopologies.get(subtopology);
+    let names: BTreeSet<&str> = known.map(|known| sources(known).collect()).unwrap_or_default();
+    for name in names {
+        let Some(count) = topics.id(name).and_then(|id| topics.partition_count(id)) else { continue };
+        let shown = tasks.len().min(usize::try_from(count).unwrap_or(0));
+        put.push(TopicPartition { topic: name.to_owned(), partitions: tasks[..shown].to_vec() });
+    }
+}

@@ -1,0 +1,348 @@
+//! A heartbeat of a streams group's member: it joins, changes, and comes closer to its target.
+
+use super::super::answer::ClientInfo;
+use super::super::deadlines::Change;
+use super::super::record::CoordinatorRecord;
+use super::configure::{Configured, Status, configure};
+use super::error::StreamsGroupError;
+use super::member::{Member, MemberState};
+use super::reconcile::Reconciliation;
+use super::tasks::{Reported, Target, active_ids, ids};
+use super::topology::{Topology, value};
+use super::{StreamsGroup, StreamsGroupRecord, StreamsScene};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use thalweg_wire::group::StreamsGroupTopologyKey;
+use thalweg_wire::group::streams_group_member_metadata_value::Endpoint;
+use thalweg_wire::request::create_topics_request::CreatableTopic;
+use thalweg_wire::request::streams_group_heartbeat_response::{Status as StatusAnswer, TaskIds};
+use thalweg_wire::request::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse};
+
+/// A heartbeat that is not a farewell.
+pub(in super::super) struct Beat<'a> {
+    pub(in super::super) client: &'a ClientInfo,
+    pub(in super::super) request: &'a StreamsGroupHeartbeatRequest,
+    /// Whether the group exists: the number of its endpoints' versions is kept.
+    pub(in super::super) is_there: bool,
+}
+
+/// What follows from a heartbeat.
+pub(in super::super) struct Decision {
+    pub(in super::super) records: Vec<CoordinatorRecord>,
+    pub(in super::super) response: StreamsGroupHeartbeatResponse,
+    /// The changes of deadlines, once the records are written.
+    pub(in super::super) changes: Vec<(Arc<str>, Change)>,
+    /// How long the group waits for more members, from when the records are written.
+    pub(in super::super) delay_ms: Option<i32>,
+    /// Internal topics to be created.
+    pub(in super::super) topics: Vec<CreatableTopic>,
+}
+
+/// What a member is to know besides its tasks.
+#[derive(Default)]
+struct Statuses(Vec<StatusAnswer>);
+
+impl Statuses {
+    fn add(&mut self, status: Status, detail: impl Into<String>) {
+        self.0.push(StatusAnswer { status_code: status as i8, status_detail: detail.into() });
+    }
+}
+
+/// What the group epoch is to be, and why.
+struct Topics<'a> {
+    topology: Cow<'a, Arc<Topology>>,
+    configured: Arc<Configured>,
+    hash: i64,
+}
+
+impl StreamsGroup {
+    /// A heartbeat of a member, or of one that joins.
+    pub(in super::super) fn heartbeat(
+        &self,
+        scene: &mut StreamsScene<'_>,
+        beat: &Beat<'_>,
+    ) -> Result<Decision, StreamsGroupError> {
+        let request = beat.request;
+        let max = scene.config.streams.group_size_max;
+        if request.member_epoch == 0 && self.members.len() >= max {
+            return Err(StreamsGroupError::Full { max });
+        }
+        let reported = Reported::of(request);
+        let before = self.known_or_new(request, reported)?;
+        let after = updated(&before, beat).map_or(Cow::Borrowed(&*before), Cow::Owned);
+        let (mut records, mut statuses) = (Vec::new(), Statuses::default());
+        let mut bumps = !std::ptr::eq(&*before, &*after);
+        if bumps {
+            records.push(after.to_record(&self.id));
+        }
+        let topology = self.topology_of(request, &mut records)?;
+        if let Some(own) = &self.topology
+            && after.topology_epoch < own.epoch
+        {
+            let (sent, epoch) = (after.topology_epoch, own.epoch);
+            statuses.add(
+                Status::StaleTopology,
+                format!("The member's topology epoch {sent} is behind the group's topology epoch {epoch}."),
+            );
+        }
+        let topics = self.fit(scene, topology, &mut bumps)?;
+        let configured = &*topics.configured;
+        if configured.is_ready() {
+            validate_tasks(configured, reported)?;
+        }
+        let epoch = self.raise_epoch_if(scene, &topics, bumps, &mut records);
+        let delay_ms = scene.times.initial_rebalance_delay_ms;
+        let begins_delay = self.members.is_empty() && delay_ms > 0 && !self.delay.is_set();
+        let delay_ms = begins_delay.then_some(delay_ms);
+        let (target_epoch, target) =
+            self.target(scene, epoch, configured, &after, delay_ms.is_some(), &mut statuses, &mut records);
+        let mut changes = vec![(after.id.clone(), Change::Session(scene.times.session_timeout_ms))];
+        let mut member = after;
+        if !member.is_reconciled_to(target_epoch) {
+            let owners = &self.owners;
+            let step = Reconciliation { target_epoch, target: &target, owners, reported }.step(&member)?;
+            if let Some(next) = step {
+                records.push(next.to_current_record(&self.id));
+                changes.push((next.id.clone(), revocation(&next)));
+                member = Cow::Owned(next);
+            }
+        }
+        if request.shutdown_application {
+            self.shutdown.borrow_mut().get_or_insert_with(|| member.id.clone());
+        }
+        let mut response = self.answer(scene, beat, &topics.topology, &before, &member);
+        if let Some((status, detail)) = &configured.problem {
+            statuses.add(*status, detail.as_str());
+        }
+        if let Some(member) = &*self.shutdown.borrow() {
+            statuses.add(
+                Status::ShutdownApplication,
+                format!("Streams group member {member} encountered a fatal error and requested a shutdown for the entire application."),
+            );
+        }
+        response.status = Some(statuses.0);
+        let topics = configured.missing.clone();
+        Ok(Decision { records, response, changes, delay_ms, topics })
+    }
+
+    fn known_or_new(
+        &self,
+        request: &StreamsGroupHeartbeatRequest,
+        reported: Option<Reported<'_>>,
+    ) -> Result<Cow<'_, Member>, StreamsGroupError> {
+        let (id, received) = (request.member_id.as_str(), request.member_epoch);
+        if received == 0 {
+            tracing::info!(group = %self.id, member = id, "Member joins the streams group");
+            let known = self.members.get(id).map(Cow::Borrowed);
+            return Ok(known.unwrap_or_else(|| Cow::Owned(Member::new(id.into()))));
+        }
+        let member = self.member(id)?;
+        // One epoch back is accepted, because the answer with the new one may be lost, if the member has nothing that it
+        // has not been assigned.
+        let is_one_back = || {
+            received == member.previous_epoch
+                && reported.is_some_and(|reported| reported.are_all_in(&member.assigned))
+        };
+        if received == member.epoch || (received < member.epoch && is_one_back()) {
+            Ok(Cow::Borrowed(member))
+        } else {
+            Err(StreamsGroupError::FencedEpoch { received, actual: member.epoch })
+        }
+    }
+
+    /// The topology: the group's, or that of the first member, which is written.
+    fn topology_of(
+        &self,
+        request: &StreamsGroupHeartbeatRequest,
+        records: &mut Vec<CoordinatorRecord>,
+    ) -> Result<Cow<'_, Arc<Topology>>, StreamsGroupError> {
+        let sent = request.topology.as_ref().map(Topology::of_request).transpose()?;
+        match (&self.topology, sent) {
+            (Some(own), None) => Ok(Cow::Borrowed(own)),
+            (Some(own), Some(sent)) if sent.epoch < own.epoch || sent == **own => Ok(Cow::Borrowed(own)),
+            (Some(_), Some(_)) => {
+                Err(StreamsGroupError::Invalid("Topology updates are not supported yet.".to_owned()))
+            }
+            (None, Some(sent)) => {
+                let key = StreamsGroupTopologyKey { group_id: self.id.to_string() };
+                let value = request.topology.as_ref().map(value);
+                records.push(StreamsGroupRecord::Topology(key, value).into());
+                Ok(Cow::Owned(Arc::new(sent)))
+            }
+            (None, None) => Err(StreamsGroupError::Unexpected(format!("Group {} has no topology", self.id))),
+        }
+    }
+
+    /// Fits the topology to the topics again, if they may have changed.
+    fn fit<'a>(
+        &'a self,
+        scene: &mut StreamsScene<'_>,
+        topology: Cow<'a, Arc<Topology>>,
+        bumps: &mut bool,
+    ) -> Result<Topics<'a>, StreamsGroupError> {
+        let known = self.configured.borrow().clone().filter(|_| self.topology.is_some());
+        let mut hash = self.metadata_hash;
+        let are_stale = self.hashed_at.get().is_none_or(|at| self.epoch < at);
+        if known.is_none() || are_stale {
+            hash = scene.hashes.of_group(topology.required().into_iter(), scene.topics);
+            self.hashed_at.set(Some(self.epoch));
+        }
+        let has_changed = hash != self.metadata_hash;
+        *bumps |= has_changed;
+        let configured = match known {
+            Some(known) if !has_changed => known,
+            _ => {
+                let configured = Arc::new(configure(&topology, scene.topics)?);
+                *self.configured.borrow_mut() = Some(configured.clone());
+                configured
+            }
+        };
+        Ok(Topics { topology, configured, hash })
+    }
+
+    /// Raises the group epoch if something changed, and returns the one that counts.
+    fn raise_epoch_if(
+        &self,
+        scene: &StreamsScene<'_>,
+        topics: &Topics<'_>,
+        mut bumps: bool,
+        records: &mut Vec<CoordinatorRecord>,
+    ) -> i32 {
+        let validated = if topics.configured.is_ready() { topics.topology.epoch } else { NOT_VALIDATED };
+        let configs = assignment_configs(scene.times.standby_replicas);
+        bumps |= validated != self.validated_epoch || configs != self.assignment_configs;
+        if !bumps {
+            return self.epoch;
+        }
+        let epoch = self.epoch + 1;
+        records.push(self.epoch_record(epoch, topics.hash, validated, &configs));
+        // If that cannot be written, the topics are looked at again.
+        self.hashed_at.set(Some(epoch));
+        epoch
+    }
+
+    /// The member's target, and its epoch.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one decision")]
+    fn target(
+        &self,
+        scene: &StreamsScene<'_>,
+        epoch: i32,
+        configured: &Configured,
+        member: &Member,
+        begins_delay: bool,
+        statuses: &mut Statuses,
+        records: &mut Vec<CoordinatorRecord>,
+    ) -> (i32, Arc<Target>) {
+        if begins_delay || self.delay.is_set() {
+            let detail = "Assignment delayed due to the configured initial rebalance delay.";
+            statuses.add(Status::AssignmentDelayed, detail);
+            return (self.target_epoch, Arc::default());
+        }
+        let last = || self.targets.get(&member.id).cloned().unwrap_or_default();
+        if self.target_epoch >= epoch {
+            return (self.target_epoch, last());
+        }
+        if !self.is_target_due(scene) {
+            let detail = "Assignment delayed due to the configured assignment interval.";
+            statuses.add(Status::AssignmentDelayed, detail);
+            return (self.target_epoch, last());
+        }
+        let standbys = scene.times.standby_replicas;
+        let mut targets = self.compute(scene, epoch, configured, standbys, Some(member), records);
+        (epoch, targets.remove(&member.id).unwrap_or_default())
+    }
+
+    fn answer(
+        &self,
+        scene: &StreamsScene<'_>,
+        beat: &Beat<'_>,
+        topology: &Topology,
+        before: &Member,
+        member: &Member,
+    ) -> StreamsGroupHeartbeatResponse {
+        let mut response = StreamsGroupHeartbeatResponse {
+            member_id: member.id.to_string(),
+            member_epoch: member.epoch,
+            heartbeat_interval_ms: scene.times.heartbeat_interval_ms,
+            ..StreamsGroupHeartbeatResponse::default()
+        };
+        if beat.request.member_epoch == 0 || member.assigned != before.assigned {
+            let make = |subtopology_id, partitions| TaskIds { subtopology_id, partitions };
+            response.active_tasks = Some(active_ids(&member.assigned.active, make));
+            response.standby_tasks = Some(ids(&member.assigned.standby, make));
+            response.warmup_tasks = Some(ids(&member.assigned.warmup, make));
+            if member.endpoint.is_some() {
+                self.endpoint_epoch.set(self.endpoint_epoch.get().wrapping_add(1));
+            }
+        }
+        let endpoint_epoch = self.endpoint_epoch.get();
+        if endpoint_epoch != beat.request.endpoint_information_epoch {
+            response.partitions_by_user_endpoint = Some(self.endpoints(member, topology, scene.topics));
+        }
+        if beat.is_there {
+            response.endpoint_information_epoch = endpoint_epoch;
+        }
+        response
+    }
+}
+
+/// The epoch of a topology that does not fit its topics.
+const NOT_VALIDATED: i32 = -1;
+
+/// What an assignment follows, as it is written.
+fn assignment_configs(standby_replicas: usize) -> BTreeMap<String, String> {
+    [(super::STANDBY_REPLICAS.to_owned(), standby_replicas.to_string())].into()
+}
+
+/// What is watched of a member that has taken a step.
+fn revocation(member: &Member) -> Change {
+    if member.state == MemberState::UnrevokedTasks {
+        Change::Revocation { epoch: member.epoch, timeout_ms: member.rebalance_timeout_ms }
+    } else {
+        Change::Revoked
+    }
+}
+
+/// The member as the request describes it; nothing, if that is as before.
+fn updated(member: &Member, beat: &Beat<'_>) -> Option<Member> {
+    let request = beat.request;
+    let mut updated = member.clone();
+    if request.rack_id.is_some() {
+        updated.rack_id.clone_from(&request.rack_id);
+    }
+    if request.rebalance_timeout_ms != -1 {
+        updated.rebalance_timeout_ms = request.rebalance_timeout_ms;
+    }
+    if let Some(topology) = &request.topology {
+        updated.topology_epoch = topology.epoch;
+    }
+    if let Some(process_id) = &request.process_id {
+        updated.process_id = process_id.as_str().into();
+    }
+    if let Some(endpoint) = &request.user_endpoint {
+        updated.endpoint = Some(Endpoint { host: endpoint.host.clone(), port: endpoint.port });
+    }
+    if let Some(tags) = &request.client_tags {
+        updated.client_tags = tags.iter().map(|tag| (tag.key.clone(), tag.value.clone())).collect();
+    }
+    updated.client = beat.client.clone();
+    (updated != *member).then_some(updated)
+}
+
+fn validate_tasks(configured: &Configured, reported: Option<Reported<'_>>) -> Result<(), StreamsGroupError> {
+    for ids in reported.into_iter().flat_map(Reported::all) {
+        let id = &ids.subtopology_id;
+        let Some(subtopology) = configured.subtopologies.get(id.as_str()) else {
+            let reason = format!("Subtopology {id} does not exist in the topology.");
+            return Err(StreamsGroupError::Invalid(reason));
+        };
+        let tasks = subtopology.tasks;
+        if let Some(wrong) = ids.partitions.iter().find(|partition| !(0..tasks).contains(*partition)) {
+            return Err(StreamsGroupError::Invalid(format!(
+                "Task {wrong} for subtopology {id} is invalid. Number of tasks for this subtopology: {tasks}"
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,110 @@
+//! Members of a streams group leave, or are taken for dead; a new group has waited long enough for more of them.
+
+use super::super::consumer::LEAVING;
+use super::super::deadlines::{Change, Watch};
+use super::super::record::CoordinatorRecord;
+use super::super::timers::{Timer, Timers};
+use super::error::StreamsGroupError;
+use super::member::{Member, MemberState, member_tombstones};
+use super::{STANDBY_REPLICAS, StreamsGroup, StreamsScene};
+use std::sync::Arc;
+use thalweg_wire::request::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse};
+
+impl StreamsGroup {
+    /// A member leaves for good.
+    pub(in super::super) fn leave(
+        &self,
+        request: &StreamsGroupHeartbeatRequest,
+    ) -> Result<(Vec<CoordinatorRecord>, StreamsGroupHeartbeatResponse), StreamsGroupError> {
+        if request.shutdown_application {
+            let id = || request.member_id.as_str().into();
+            self.shutdown.borrow_mut().get_or_insert_with(id);
+        }
+        let member = self.member(&request.member_id)?;
+        tracing::info!(group = %self.id, member = %member.id, "Member left the streams group");
+        let response = StreamsGroupHeartbeatResponse {
+            member_id: request.member_id.clone(),
+            member_epoch: LEAVING,
+            ..StreamsGroupHeartbeatResponse::default()
+        };
+        Ok((self.without(member), response))
+    }
+
+    fn without(&self, member: &Member) -> Vec<CoordinatorRecord> {
+        let mut records = Vec::new();
+        member_tombstones(&self.id, std::iter::once(&*member.id), None, &mut records);
+        let (hash, validated) = (self.metadata_hash, self.validated_epoch);
+        records.push(self.epoch_record(self.epoch + 1, hash, validated, &self.assignment_configs));
+        records
+    }
+
+    /// The deadline of a member is over: it is taken for dead, unless the deadline has moved.
+    pub(in super::super) fn deadline_over(
+        &mut self,
+        scene: &StreamsScene<'_>,
+        timers: &mut Timers,
+        timer: Timer,
+    ) -> Option<Vec<CoordinatorRecord>> {
+        let Timer::Member(_, id, watch) = &timer else { return None };
+        let (id, watch) = (id.clone(), *watch);
+        let epoch = self.members.get(&id).map_or(0, |member| member.epoch);
+        if !self.deadlines.is_over(timers, timer, scene.now.monotonic_ms, epoch) {
+            return None;
+        }
+        let member = self.members.get(&id)?;
+        self.deadlines.retry(timers, scene.now.monotonic_ms, &id, watch);
+        let failed_to = if watch == Watch::Revocation { "give up tasks" } else { "send a heartbeat" };
+        tracing::info!(group = %self.id, member = %id, epoch, failed_to, "Member of a streams group failed");
+        Some(self.without(member))
+    }
+
+    /// The group waits for more members, for this long.
+    pub(in super::super) fn begin_delay(&mut self, timers: &mut Timers, at_ms: i64) {
+        let id = self.id.clone();
+        timers.set(&mut self.delay, at_ms, || Timer::Delay(id));
+    }
+
+    /// The group has waited for more members: it is assigned.
+    pub(in super::super) fn delay_over(
+        &mut self,
+        scene: &StreamsScene<'_>,
+        timers: &mut Timers,
+        timer: Timer,
+    ) -> Vec<CoordinatorRecord> {
+        let is_due = timers.is_due(&mut self.delay, timer, scene.now.monotonic_ms);
+        let mut records = Vec::new();
+        let configured = self.configured.borrow().clone();
+        // As in Kafka, the topology of a new group is fitted to its topics by the second heartbeat: without it that heartbeat
+        // computes the assignment.
+        if let Some(configured) = configured
+            && is_due
+            && !self.members.is_empty()
+            && self.epoch > self.target_epoch
+            && self.is_target_due(scene)
+        {
+            let standbys = self.assignment_configs.get(STANDBY_REPLICAS);
+            let standbys = standbys.and_then(|count| count.parse().ok()).unwrap_or(0);
+            self.compute(scene, self.epoch, &configured, standbys, None, &mut records);
+        }
+        records
+    }
+
+    /// The group is gone.
+    pub(in super::super) fn forget_deadlines(&mut self, timers: &mut Timers) {
+        self.deadlines.clear(timers);
+        timers.cancel(&mut self.delay);
+    }
+
+    /// All members were just heard of: the group was loaded. Those that have tasks to give up have the whole time for it.
+    pub(in super::super) fn deadlines_at_start(&self, session_timeout_ms: i32) -> Vec<(Arc<str>, Change)> {
+        let mut changes = Vec::new();
+        for member in self.members.values() {
+            changes.push((member.id.clone(), Change::Session(session_timeout_ms)));
+            if member.state == MemberState::UnrevokedTasks {
+                let (epoch, timeout_ms) = (member.epoch, member.rebalance_timeout_ms);
+                changes.push((member.id.clone(), Change::Revocation { epoch, timeout_ms }));
+            }
+        }
+        changes
+    }
+}

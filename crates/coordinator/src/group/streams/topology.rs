@@ -1,0 +1,121 @@
+//! The topology of a streams group (`StreamsTopology`): its subtopologies, the topics that they read and those that keep
+//! their state. It is that of the first member, and stays: members with another one are refused, or told that theirs is
+//! stale.
+
+use super::error::StreamsGroupError;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use thalweg_hash::HashMap;
+use thalweg_wire::group::StreamsGroupTopologyValue;
+use thalweg_wire::group::streams_group_topology_value::{
+    CopartitionGroup, Subtopology, TopicConfig, TopicInfo,
+};
+use thalweg_wire::request::streams_group_heartbeat_request as sent;
+
+/// A topology.
+#[derive(Debug)]
+pub(super) struct Topology {
+    pub(super) epoch: i32,
+    pub(super) subtopologies: BTreeMap<Arc<str>, Subtopology>,
+    /// Which subtopology reads a topic.
+    readers: HashMap<String, Arc<str>>,
+}
+
+impl PartialEq for Topology {
+    fn eq(&self, other: &Topology) -> bool {
+        self.epoch == other.epoch && self.subtopologies == other.subtopologies
+    }
+}
+
+impl Topology {
+    /// Of a record. Of subtopologies with one id the last counts.
+    pub(super) fn of(value: StreamsGroupTopologyValue) -> Topology {
+        let subtopologies: BTreeMap<Arc<str>, Subtopology> = value
+            .subtopologies
+            .into_iter()
+            .map(|subtopology| (subtopology.subtopology_id.as_str().into(), subtopology))
+            .collect();
+        let mut readers = HashMap::default();
+        for (id, subtopology) in &subtopologies {
+            for topic in sources(subtopology) {
+                readers.insert(topic.to_owned(), id.clone());
+            }
+        }
+        Topology { epoch: value.epoch, subtopologies, readers }
+    }
+
+    /// Of a request.
+    pub(super) fn of_request(topology: &sent::Topology) -> Result<Topology, StreamsGroupError> {
+        if topology.epoch < 0 {
+            let reason = format!("The topology has epoch {}: it must not be negative", topology.epoch);
+            return Err(StreamsGroupError::Unexpected(reason));
+        }
+        let mut ids = BTreeSet::new();
+        if let Some(twice) = topology.subtopologies.iter().find(|each| !ids.insert(&each.subtopology_id)) {
+            let reason = format!("The topology has two subtopologies {}", twice.subtopology_id);
+            return Err(StreamsGroupError::Unexpected(reason));
+        }
+        Ok(Topology::of(value(topology)))
+    }
+
+    /// The subtopology that reads a topic.
+    pub(super) fn reader(&self, topic: &str) -> Option<&str> {
+        self.readers.get(topic).map(|id| &**id)
+    }
+
+    /// The topics that it reads, or keeps its state in: all that have to be there.
+    pub(super) fn required(&self) -> BTreeSet<&str> {
+        let all = self.subtopologies.values();
+        all.flat_map(|each| sources(each).chain(each.state_changelog_topics.iter().map(name))).collect()
+    }
+
+    /// Whether a topic has to be there.
+    pub(super) fn requires(&self, topic: &str) -> bool {
+        let is_changelog =
+            |each: &Subtopology| each.state_changelog_topics.iter().any(|own| own.name == topic);
+        self.readers.contains_key(topic) || self.subtopologies.values().any(is_changelog)
+    }
+}
+
+/// The topics that a subtopology reads.
+pub(super) fn sources(subtopology: &Subtopology) -> impl Iterator<Item = &str> {
+    let external = subtopology.source_topics.iter().map(String::as_str);
+    external.chain(subtopology.repartition_source_topics.iter().map(name))
+}
+
+fn name(topic: &TopicInfo) -> &str {
+    &topic.name
+}
+
+/// The topology of a request as it is written.
+pub(super) fn value(topology: &sent::Topology) -> StreamsGroupTopologyValue {
+    StreamsGroupTopologyValue {
+        epoch: topology.epoch,
+        subtopologies: topology.subtopologies.iter().map(subtopology_value).collect(),
+    }
+}
+
+fn subtopology_value(subtopology: &sent::Subtopology) -> Subtopology {
+    let config =
+        |config: &sent::KeyValue| TopicConfig { key: config.key.clone(), value: config.value.clone() };
+    let topic = |topic: &sent::TopicInfo| TopicInfo {
+        name: topic.name.clone(),
+        partitions: topic.partitions,
+        replication_factor: topic.replication_factor,
+        topic_configs: topic.topic_configs.iter().map(config).collect(),
+    };
+    let copartition_group = |group: &sent::CopartitionGroup| CopartitionGroup {
+        source_topics: group.source_topics.clone(),
+        source_topic_regex: group.source_topic_regex.clone(),
+        repartition_source_topics: group.repartition_source_topics.clone(),
+    };
+    Subtopology {
+        subtopology_id: subtopology.subtopology_id.clone(),
+        source_topics: subtopology.source_topics.clone(),
+        source_topic_regex: subtopology.source_topic_regex.clone(),
+        state_changelog_topics: subtopology.state_changelog_topics.iter().map(topic).collect(),
+        repartition_sink_topics: subtopology.repartition_sink_topics.clone(),
+        repartition_source_topics: subtopology.repartition_source_topics.iter().map(topic).collect(),
+        copartition_groups: subtopology.copartition_groups.iter().map(copartition_group).collect(),
+    }
+}
