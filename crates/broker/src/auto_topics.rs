@@ -8,12 +8,23 @@ use tokio::time::Instant;
 
 /// How often the same failure is logged: clients ask again a few times a second, for as long as it lasts.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
+/// Topics whose failure is remembered. Beyond that the one that is to be forgotten first is.
+const REFUSALS_MAX: usize = 1_000;
 
 /// The topics that are being created, so that many requests for one create it once.
 #[derive(Debug, Default)]
 pub struct AutoTopics {
     in_creation: Mutex<HashSet<String>>,
     failures: Mutex<HashMap<&'static str, Failure>>,
+    /// Internal topics of streams groups that could not be created.
+    refusals: Mutex<HashMap<String, Refusal>>,
+}
+
+/// Why a topic could not be created, for as long as its group hears of it.
+#[derive(Debug)]
+struct Refusal {
+    reason: String,
+    until: Instant,
 }
 
 /// Topics of a kind whose last creation failed.
@@ -62,6 +73,31 @@ impl AutoTopics {
         Some(omitted)
     }
 
+    /// Records why a topic could not be created, to be told until then.
+    pub fn refuse(&self, name: String, reason: String, now: Instant, until: Instant) {
+        let mut refusals = self.refusals.lock();
+        if refusals.len() >= REFUSALS_MAX {
+            refusals.retain(|_, refusal| refusal.until > now);
+        }
+        if refusals.len() >= REFUSALS_MAX {
+            let first = refusals.iter().min_by_key(|(_, refusal)| refusal.until);
+            let first = first.map(|(name, _)| name.clone());
+            first.and_then(|name| refusals.remove(&name));
+        }
+        refusals.insert(name, Refusal { reason, until });
+    }
+
+    /// Why a topic could not be created lately.
+    pub fn refusal(&self, name: &str, now: Instant) -> Option<String> {
+        let mut refusals = self.refusals.lock();
+        let refusal = refusals.get(name)?;
+        if refusal.until > now {
+            return Some(refusal.reason.clone());
+        }
+        refusals.remove(name);
+        None
+    }
+
     /// Records a success. Returns whether the previous attempts failed.
     pub fn succeeded(&self, kind: &'static str) -> bool {
         self.failures.lock().remove(kind).is_some()
@@ -99,6 +135,19 @@ mod tests {
         assert_eq!(topics.begin(&names).names, ["t"], "the other is being created");
         drop(first);
         assert_eq!(topics.begin(&names).names, names);
+    }
+
+    #[test]
+    fn a_refusal_is_told_for_its_time_and_the_number_is_bounded() {
+        let (topics, now) = (AutoTopics::default(), Instant::now());
+        let until = |ms| now + Duration::from_millis(ms);
+        for index in 0..2_000 {
+            topics.refuse(format!("t-{index}"), "no right".to_owned(), now, until(1_000 + index));
+        }
+        assert_eq!(topics.refusals.lock().len(), REFUSALS_MAX);
+        assert_eq!(topics.refusal("t-0", now), None, "it made room");
+        assert_eq!(topics.refusal("t-1999", now).as_deref(), Some("no right"));
+        assert_eq!(topics.refusal("t-1999", until(3_000)), None, "it is over");
     }
 
     #[test]

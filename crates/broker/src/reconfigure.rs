@@ -10,7 +10,7 @@ use crate::connection_limits;
 use crate::shares::SettingsOfGroups;
 use std::sync::Arc;
 use thalweg_config::{BrokerConfig, EffectiveTopicConfig};
-use thalweg_coordinator::group::{ConsumerGroupTimes, ShareGroupTimes};
+use thalweg_coordinator::group::{ConsumerGroupTimes, ShareGroupTimes, StreamsGroupTimes};
 use thalweg_hash::HashMap;
 use thalweg_log::LogConfig;
 use thalweg_metadata::{ConfigResource, ConfigResourceKind, Image};
@@ -80,18 +80,28 @@ fn configure_groups(broker: &Broker, image: &Image) {
             heartbeat_interval_ms: group.share_heartbeat_interval_ms,
             assignment_interval_ms: group.share_assignment_interval_ms,
         };
-        (consumer, share)
+        let streams = StreamsGroupTimes {
+            session_timeout_ms: group.streams_session_timeout_ms,
+            heartbeat_interval_ms: group.streams_heartbeat_interval_ms,
+            assignment_interval_ms: group.streams_assignment_interval_ms,
+            initial_rebalance_delay_ms: group.streams_initial_rebalance_delay_ms,
+            standby_replicas: group.streams_num_standby_replicas,
+        };
+        (consumer, share, streams)
     };
     let groups = image.configs().iter().filter(|(resource, _)| resource.kind == ConfigResourceKind::Group);
     let of_each = groups.map(|(resource, overrides)| (resource.name.clone(), times(overrides)));
-    let (mut consumer_groups, mut share_groups) = (HashMap::default(), HashMap::default());
-    for (name, (consumer, share)) in of_each {
+    let (mut consumer_groups, mut share_groups, mut streams_groups) =
+        (HashMap::default(), HashMap::default(), HashMap::default());
+    for (name, (consumer, share, streams)) in of_each {
         consumer_groups.insert(name.clone(), consumer);
-        share_groups.insert(name, share);
+        share_groups.insert(name.clone(), share);
+        streams_groups.insert(name, streams);
     }
-    let (consumer, share) = times(&thalweg_metadata::ConfigMap::default());
+    let (consumer, share, streams) = times(&thalweg_metadata::ConfigMap::default());
     broker.groups.set_consumer_group_times(consumer, consumer_groups);
     broker.groups.set_share_group_times(share, share_groups);
+    broker.groups.set_streams_group_times(streams, streams_groups);
 }
 
 fn reconfigured(

@@ -1,4 +1,4 @@
-//! Automatic topic creation: for clients, by `auto.create.topics.enable`, and for the coordinators.
+//! Automatic topic creation: for clients, by `auto.create.topics.enable`, for streams groups, and for the coordinators.
 
 use super::{Call, forward};
 use crate::audit::record_auto_created;
@@ -7,6 +7,7 @@ use crate::broker::Broker;
 use std::time::Duration;
 use thalweg_metadata::topic_name::{self, OFFSETS, SHARE_STATE, TRANSACTIONS};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use thalweg_wire::request::create_topics_response::CreatableTopicResult;
 use thalweg_wire::request::{CreateTopicsRequest, CreateTopicsResponse};
 use thalweg_wire::{ApiKey, ErrorCode, Message};
 use tokio::time::Instant;
@@ -63,6 +64,53 @@ pub async fn create(broker: &Broker, names: Vec<String>, client: Option<&Call>) 
 /// Creates a topic of this broker itself, with the cluster's defaults.
 pub async fn create_own(broker: &Broker, name: &str) {
     create(broker, vec![name.to_owned()], None).await;
+}
+
+/// Creates internal topics of a streams group in the name of its member, those that are not being created already. Why
+/// that fails is kept for its next heartbeats.
+pub async fn create_internal(broker: &Broker, topics: Vec<CreatableTopic>, client: &Call, kept: Duration) {
+    let names: Vec<String> = topics.iter().map(|topic| topic.name.clone()).collect();
+    let started = broker.auto_topics.begin(&names);
+    let topics: Vec<CreatableTopic> =
+        topics.into_iter().filter(|topic| started.names.contains(&topic.name)).collect();
+    if topics.is_empty() {
+        return;
+    }
+    let request = CreateTopicsRequest { topics, timeout_ms: 30_000, validate_only: false };
+    let failed: Vec<(String, String)> = match send(broker, request, Some(client)).await {
+        Ok(response) => response.topics.into_iter().filter_map(failure).collect(),
+        Err(error) => started.names.iter().map(|name| (name.clone(), error.clone())).collect(),
+    };
+    let now = Instant::now();
+    if let Some((topic, error)) = failed.first() {
+        let others = failed.len() - 1;
+        if let Some(omitted) = broker.auto_topics.failed("of streams groups", error, now) {
+            tracing::warn!(
+                topic,
+                error,
+                others,
+                omitted,
+                "Failed to create internal topics of a streams group"
+            );
+        }
+    }
+    for (topic, error) in failed {
+        broker.auto_topics.refuse(topic, error, now, now + kept);
+    }
+    // A topic that is there by now is no failure, and in the image soon.
+    wait_for_leaders(broker, &started.names).await;
+    drop(started);
+}
+
+/// The topic, and why it could not be created.
+fn failure(topic: CreatableTopicResult) -> Option<(String, String)> {
+    let code = topic.error_code;
+    if code == ErrorCode::None.code() || code == ErrorCode::TopicAlreadyExists.code() {
+        return None;
+    }
+    let named = || ErrorCode::from_i16(code).map_or_else(|| code.to_string(), |error| error.to_string());
+    let reason = topic.error_message.filter(|message| !message.is_empty()).unwrap_or_else(named);
+    Some((topic.name, reason))
 }
 
 async fn send(

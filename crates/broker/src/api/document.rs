@@ -13,19 +13,6 @@ pub fn protocol_page() -> String {
         writeln!(page, "| {} | {key:?} | {served} | {kafkas} | {} |", key as i16, differs(api))
             .expect("a String takes everything");
     }
-    page.push_str(NOT_SERVED);
-    let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
-    for key in ApiKey::ALL.into_iter().filter(|key| key.on_broker() && super::served(*key).is_none()) {
-        let name = format!("{key:?} ({})", key as i16);
-        let reason = missing(key);
-        match reasons.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, names)) => names.push(name),
-            None => reasons.push((reason, vec![name])),
-        }
-    }
-    for (reason, names) in reasons {
-        writeln!(page, "| {reason} | {} |", names.join(", ")).expect("a String takes everything");
-    }
     page
 }
 
@@ -44,15 +31,6 @@ KRaft's own requests; the answer is sent when this broker sees the change.
 
 ## Served
 
-";
-
-const NOT_SERVED: &str = "
-## Not served
-
-ApiVersions does not list these, so clients know that they are missing.
-
-| Reason | APIs |
-|---|---|
 ";
 
 fn range(min: i16, max: i16) -> String {
@@ -81,6 +59,9 @@ fn differs(api: &Api) -> &'static str {
         | ApiKey::DescribeShareGroupOffsets
         | ApiKey::AlterShareGroupOffsets
         | ApiKey::DeleteShareGroupOffsets => "UNSUPPORTED_VERSION where `share.version` is 0",
+        ApiKey::StreamsGroupHeartbeat | ApiKey::StreamsGroupDescribe => {
+            "UNSUPPORTED_VERSION where `streams.version` is 0 or `group.coordinator.rebalance.protocols` lacks `streams`"
+        }
         ApiKey::InitProducerId => "version 6 if `unstable.api.versions.enable` is on",
         ApiKey::ListOffsets => "no tiered storage; CORRUPT_MESSAGE if the search meets unreadable records",
         ApiKey::DeleteRecords => "deleted records stay deleted after a crash",
@@ -95,18 +76,6 @@ fn differs(api: &Api) -> &'static str {
         _ => "",
     }
 }
-
-/// Why an API of Kafka's brokers is not served.
-fn missing(key: ApiKey) -> &'static str {
-    match key {
-        ApiKey::StreamsGroupHeartbeat | ApiKey::StreamsGroupDescribe => {
-            "streams groups are not served yet; Kafka Streams over classic groups is"
-        }
-        _ => NO_REASON,
-    }
-}
-
-const NO_REASON: &str = "not served yet";
 
 #[cfg(test)]
 mod tests {
@@ -129,10 +98,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_has_a_reason_and_what_is_served_has_none() {
+    fn every_api_of_kafkas_brokers_is_served() {
         for key in ApiKey::ALL.into_iter().filter(|key| key.on_broker()) {
-            let is_served = crate::api::served(key).is_some();
-            assert_eq!(missing(key) == NO_REASON, is_served, "{key:?}");
+            assert!(crate::api::served(key).is_some(), "{key:?}");
         }
     }
 }

@@ -43,6 +43,7 @@ mod share_group_offsets;
 mod share_groups;
 mod share_states;
 mod slow;
+mod streams_groups;
 mod telemetry;
 mod transactions;
 mod write_txn_markers;
@@ -364,6 +365,8 @@ pub const SERVED: &[Api] = &[
         cluster::<ReadShareGroupStateSummaryRequest>(&[ClusterAction]),
         |b, c, d| later(b, c, d, share_states::read_summary),
     ),
+    api(ApiKey::StreamsGroupHeartbeat, 0, 0, ByResource, |b, c, d| later(b, c, d, streams_groups::heartbeat)),
+    api(ApiKey::StreamsGroupDescribe, 0, 0, ByResource, |b, c, d| later(b, c, d, streams_groups::describe)),
     api(ApiKey::DescribeShareGroupOffsets, 0, 1, ByResource, |b, c, d| {
         later(b, c, d, share_group_offsets::describe)
     }),
