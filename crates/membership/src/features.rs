@@ -18,7 +18,7 @@ pub const GROUP_VERSION_SERVED: i16 = 1;
 /// The highest level of `share.version` that is served: 1 with share groups (KIP-932).
 pub const SHARE_VERSION_SERVED: i16 = 1;
 /// The highest level of `streams.version` that is served: 1 with streams groups (KIP-1071).
-pub const STREAMS_VERSION_SERVED: i16 = 0;
+pub const STREAMS_VERSION_SERVED: i16 = 1;
 
 /// A feature, with the levels that are served.
 #[derive(Clone, Copy, Debug)]

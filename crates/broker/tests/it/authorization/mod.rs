@@ -189,6 +189,8 @@ fn denial(key: ApiKey) -> &'static [&'static str] {
         | ApiKey::ConsumerGroupDescribe
         | ApiKey::ShareGroupHeartbeat
         | ApiKey::ShareGroupDescribe
+        | ApiKey::StreamsGroupHeartbeat
+        | ApiKey::StreamsGroupDescribe
         | ApiKey::ShareFetch
         | ApiKey::ShareAcknowledge
         | ApiKey::DescribeShareGroupOffsets

@@ -142,7 +142,9 @@ pub fn probes(key: ApiKey, names: &Names) -> Vec<Probe> {
         | ApiKey::ListGroups
         | ApiKey::DeleteGroups
         | ApiKey::ConsumerGroupHeartbeat
-        | ApiKey::ConsumerGroupDescribe => groups(key, names),
+        | ApiKey::ConsumerGroupDescribe
+        | ApiKey::StreamsGroupHeartbeat
+        | ApiKey::StreamsGroupDescribe => groups(key, names),
         ApiKey::ShareGroupHeartbeat
         | ApiKey::ShareGroupDescribe
         | ApiKey::ShareFetch
@@ -534,6 +536,24 @@ fn groups(key: ApiKey, names: &Names) -> Vec<Probe> {
         ApiKey::ConsumerGroupDescribe => {
             let group_ids = vec![group_id];
             vec![probe(1, ConsumerGroupDescribeRequest { group_ids, include_authorized_operations: true })]
+        }
+        ApiKey::StreamsGroupHeartbeat => {
+            use streams_group_heartbeat_request::{Subtopology, Topology};
+            let source_topics = vec![names.topic.name.clone()];
+            let subtopologies =
+                vec![Subtopology { subtopology_id: "0".to_owned(), source_topics, ..Default::default() }];
+            let request = StreamsGroupHeartbeatRequest {
+                group_id,
+                member_id: "a-member".to_owned(),
+                member_epoch: 7,
+                topology: Some(Topology { epoch: 0, subtopologies }),
+                ..Default::default()
+            };
+            vec![probe(0, request)]
+        }
+        ApiKey::StreamsGroupDescribe => {
+            let group_ids = vec![group_id];
+            vec![probe(0, StreamsGroupDescribeRequest { group_ids, include_authorized_operations: true })]
         }
         _ => vec![probe(2, DeleteGroupsRequest { groups_names: vec![group_id] })],
     }

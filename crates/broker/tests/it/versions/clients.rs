@@ -31,6 +31,7 @@ pub async fn ask(trial: &mut Trial) {
             ("eligible.leader.replicas.version", 1),
             ("group.version", 1),
             ("share.version", 1),
+            ("streams.version", 1),
             ("transaction.version", 2),
             ("kraft.version", 1),
         ];

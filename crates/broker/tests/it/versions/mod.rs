@@ -6,6 +6,7 @@ mod clients;
 mod cluster;
 mod groups;
 mod shares;
+mod streams;
 mod transactions;
 
 use crate::raw::Raw;
@@ -95,6 +96,7 @@ async fn every_version_of_every_api_is_answered() {
     clients::ask(&mut trial).await;
     groups::ask(&mut trial).await;
     shares::ask(&mut trial).await;
+    streams::ask(&mut trial).await;
     transactions::ask(&mut trial).await;
     admin::ask(&mut trial).await;
     cluster::ask(&mut trial).await;
