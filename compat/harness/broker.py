@@ -34,6 +34,11 @@ SUITE_SETTINGS = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "group.share.min.record.lock.duration.ms": "1000",
+    "group.streams.min.session.timeout.ms": "6000",
+    "group.streams.session.timeout.ms": "10000",
+    "group.streams.min.heartbeat.interval.ms": "500",
+    "group.streams.heartbeat.interval.ms": "500",
+    "group.streams.initial.rebalance.delay.ms": "1000",
 }
 
 
