@@ -187,6 +187,16 @@ impl StreamsGroup {
         self.members.get(id).ok_or_else(unknown)
     }
 
+    /// How many standbys the last assignment has given each task with state.
+    fn followed_standbys(&self) -> Option<usize> {
+        self.assignment_configs.get(STANDBY_REPLICAS)?.parse().ok()
+    }
+
+    /// Whether the last assignment has followed this, and nothing else.
+    fn has_followed(&self, standbys: usize) -> bool {
+        self.assignment_configs.len() == 1 && self.followed_standbys() == Some(standbys)
+    }
+
     /// The record of a group epoch.
     fn epoch_record(
         &self,

@@ -40,9 +40,11 @@ impl Shard {
 
     /// A group in detail. One that does not exist is `Dead`, and from version 6 on an error too.
     pub fn describe_group(&self, id: &str, version: i16) -> DescribedGroup {
-        if let Some(Group::Classic(group)) = self.groups.get(id).and_then(Timed::acknowledged) {
-            return group.describe();
-        }
+        let what = match self.groups.get(id).and_then(Timed::acknowledged) {
+            Some(Group::Classic(group)) => return group.describe(),
+            Some(_) => "is not a classic group",
+            None => "not found",
+        };
         let dead = DescribedGroup {
             group_id: id.to_owned(),
             group_state: "Dead".to_owned(),
@@ -51,7 +53,7 @@ impl Shard {
         if version < 6 {
             return dead;
         }
-        let error_message = Some(format!("Group {id} not found."));
+        let error_message = Some(format!("Group {id} {what}."));
         DescribedGroup { error_code: ErrorCode::GroupIdNotFound.code(), error_message, ..dead }
     }
 

@@ -9,7 +9,7 @@ use super::member::{Member, MemberState};
 use super::reconcile::Reconciliation;
 use super::tasks::{Reported, Target, active_ids, ids};
 use super::topology::{Topology, value};
-use super::{StreamsGroup, StreamsGroupRecord, StreamsScene};
+use super::{STANDBY_REPLICAS, StreamsGroup, StreamsGroupRecord, StreamsScene};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Statuses {
     }
 }
 
-/// What the group epoch is to be, and why.
+/// The topology, as it fits the topics, and their hash.
 struct Topics<'a> {
     topology: Cow<'a, Arc<Topology>>,
     configured: Arc<Configured>,
@@ -210,12 +210,13 @@ impl StreamsGroup {
         records: &mut Vec<CoordinatorRecord>,
     ) -> i32 {
         let validated = if topics.configured.is_ready() { topics.topology.epoch } else { NOT_VALIDATED };
-        let configs = assignment_configs(scene.times.standby_replicas);
-        bumps |= validated != self.validated_epoch || configs != self.assignment_configs;
+        let standbys = scene.times.standby_replicas;
+        bumps |= validated != self.validated_epoch || !self.has_followed(standbys);
         if !bumps {
             return self.epoch;
         }
         let epoch = self.epoch + 1;
+        let configs = [(STANDBY_REPLICAS.to_owned(), standbys.to_string())].into();
         records.push(self.epoch_record(epoch, topics.hash, validated, &configs));
         // If that cannot be written, the topics are looked at again.
         self.hashed_at.set(Some(epoch));
@@ -290,11 +291,6 @@ impl StreamsGroup {
 /// The epoch of a topology that does not fit its topics.
 const NOT_VALIDATED: i32 = -1;
 
-/// What an assignment follows, as it is written.
-fn assignment_configs(standby_replicas: usize) -> BTreeMap<String, String> {
-    [(super::STANDBY_REPLICAS.to_owned(), standby_replicas.to_string())].into()
-}
-
 /// What is watched of a member that has taken a step.
 fn revocation(member: &Member) -> Change {
     if member.state == MemberState::UnrevokedTasks {
@@ -307,27 +303,36 @@ fn revocation(member: &Member) -> Change {
 /// The member as the request describes it; nothing, if that is as before.
 fn updated(member: &Member, beat: &Beat<'_>) -> Option<Member> {
     let request = beat.request;
-    let mut updated = member.clone();
+    let timeout_ms = Some(request.rebalance_timeout_ms).filter(|&ms| ms != -1);
+    let topology_epoch = request.topology.as_ref().map(|topology| topology.epoch);
+    let endpoint = request.user_endpoint.as_ref();
+    let endpoint = endpoint.map(|endpoint| Endpoint { host: endpoint.host.clone(), port: endpoint.port });
+    let tags = request.client_tags.as_ref().map(|tags| -> BTreeMap<String, String> {
+        tags.iter().map(|tag| (tag.key.clone(), tag.value.clone())).collect()
+    });
+    let is_same = (request.rack_id.is_none() || request.rack_id == member.rack_id)
+        && timeout_ms.is_none_or(|ms| ms == member.rebalance_timeout_ms)
+        && topology_epoch.is_none_or(|epoch| epoch == member.topology_epoch)
+        && request.process_id.as_deref().is_none_or(|id| *id == *member.process_id)
+        && (endpoint.is_none() || endpoint == member.endpoint)
+        && tags.as_ref().is_none_or(|tags| *tags == member.client_tags)
+        && *beat.client == member.client;
+    if is_same {
+        return None;
+    }
+    let mut member = member.clone();
     if request.rack_id.is_some() {
-        updated.rack_id.clone_from(&request.rack_id);
-    }
-    if request.rebalance_timeout_ms != -1 {
-        updated.rebalance_timeout_ms = request.rebalance_timeout_ms;
-    }
-    if let Some(topology) = &request.topology {
-        updated.topology_epoch = topology.epoch;
+        member.rack_id.clone_from(&request.rack_id);
     }
     if let Some(process_id) = &request.process_id {
-        updated.process_id = process_id.as_str().into();
+        member.process_id = process_id.as_str().into();
     }
-    if let Some(endpoint) = &request.user_endpoint {
-        updated.endpoint = Some(Endpoint { host: endpoint.host.clone(), port: endpoint.port });
-    }
-    if let Some(tags) = &request.client_tags {
-        updated.client_tags = tags.iter().map(|tag| (tag.key.clone(), tag.value.clone())).collect();
-    }
-    updated.client = beat.client.clone();
-    (updated != *member).then_some(updated)
+    member.rebalance_timeout_ms = timeout_ms.unwrap_or(member.rebalance_timeout_ms);
+    member.topology_epoch = topology_epoch.unwrap_or(member.topology_epoch);
+    member.endpoint = endpoint.or(member.endpoint);
+    member.client_tags = tags.unwrap_or(member.client_tags);
+    member.client = beat.client.clone();
+    Some(member)
 }
 
 fn validate_tasks(configured: &Configured, reported: Option<Reported<'_>>) -> Result<(), StreamsGroupError> {

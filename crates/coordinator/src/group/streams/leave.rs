@@ -6,7 +6,7 @@ use super::super::record::CoordinatorRecord;
 use super::super::timers::{Timer, Timers};
 use super::error::StreamsGroupError;
 use super::member::{Member, MemberState, member_tombstones};
-use super::{STANDBY_REPLICAS, StreamsGroup, StreamsScene};
+use super::{StreamsGroup, StreamsScene};
 use std::sync::Arc;
 use thalweg_wire::request::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse};
 
@@ -82,8 +82,7 @@ impl StreamsGroup {
             && self.epoch > self.target_epoch
             && self.is_target_due(scene)
         {
-            let standbys = self.assignment_configs.get(STANDBY_REPLICAS);
-            let standbys = standbys.and_then(|count| count.parse().ok()).unwrap_or(0);
+            let standbys = self.followed_standbys().unwrap_or(0);
             self.compute(scene, self.epoch, &configured, standbys, None, &mut records);
         }
         records

@@ -5,7 +5,7 @@
 use super::error::StreamsGroupError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use thalweg_hash::HashMap;
+use thalweg_hash::{HashMap, HashSet};
 use thalweg_wire::group::StreamsGroupTopologyValue;
 use thalweg_wire::group::streams_group_topology_value::{
     CopartitionGroup, Subtopology, TopicConfig, TopicInfo,
@@ -19,6 +19,8 @@ pub(super) struct Topology {
     pub(super) subtopologies: BTreeMap<Arc<str>, Subtopology>,
     /// Which subtopology reads a topic.
     readers: HashMap<String, Arc<str>>,
+    /// The topics that keep its state.
+    changelogs: HashSet<String>,
 }
 
 impl PartialEq for Topology {
@@ -41,7 +43,9 @@ impl Topology {
                 readers.insert(topic.to_owned(), id.clone());
             }
         }
-        Topology { epoch: value.epoch, subtopologies, readers }
+        let changelogs = subtopologies.values().flat_map(|each| &each.state_changelog_topics);
+        let changelogs = changelogs.map(|topic| topic.name.clone()).collect();
+        Topology { epoch: value.epoch, subtopologies, readers, changelogs }
     }
 
     /// Of a request.
@@ -71,9 +75,7 @@ impl Topology {
 
     /// Whether a topic has to be there.
     pub(super) fn requires(&self, topic: &str) -> bool {
-        let is_changelog =
-            |each: &Subtopology| each.state_changelog_topics.iter().any(|own| own.name == topic);
-        self.readers.contains_key(topic) || self.subtopologies.values().any(is_changelog)
+        self.readers.contains_key(topic) || self.changelogs.contains(topic)
     }
 }
 
