@@ -34,6 +34,7 @@ mod share_groups;
 mod share_states;
 mod shares;
 mod stopping;
+mod streams_groups;
 mod telemetry;
 mod tls;
 mod transactions;

@@ -1,6 +1,7 @@
 //! Brokers of both makes in one cluster: ours follow a leader of Apache Kafka, Apache Kafka follows ours, and either dies.
-//! Transactions span them in `transactions`.
+//! Transactions span them in `transactions`, and groups of Kafka Streams move between them in `streams`.
 
+mod streams;
 mod transactions;
 
 use super::controllers::{Controllers, JVM_OPTIONS, Quorum};

@@ -7,6 +7,7 @@ mod mixed;
 mod quorum;
 mod quotas;
 mod secured;
+mod streams;
 mod tokens;
 mod tools;
 

@@ -2,6 +2,7 @@
 
 mod kafka;
 mod probes;
+mod streams;
 
 use crate::records::{Topic, batch, produce};
 use crate::running::Running;

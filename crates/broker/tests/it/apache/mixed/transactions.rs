@@ -32,13 +32,13 @@ async fn start(jars: String) -> (Mixed, [Topic; 2]) {
 }
 
 /// A name that begins so, and belongs to this partition of an internal topic.
-fn name_in(partition: i32, begins: &str) -> String {
+pub(super) fn name_in(partition: i32, begins: &str) -> String {
     let names = (0..).map(|number| format!("{begins}-{number}"));
     names.into_iter().find(|name| partition_for(name, 2).0 == partition).expect("there is no end of names")
 }
 
 impl Mixed {
-    fn connection(&self, id: i32) -> &Connection {
+    pub(super) fn connection(&self, id: i32) -> &Connection {
         match id {
             2 | 3 => {
                 let ours = self.ours[usize::try_from(id - 2).expect("a small id")].as_ref();
@@ -48,7 +48,7 @@ impl Mixed {
         }
     }
 
-    fn leader_of(&self, topic: &str, partition: i32) -> i32 {
+    pub(super) fn leader_of(&self, topic: &str, partition: i32) -> i32 {
         let image = self.somebody().server().broker.image();
         image.partition(topic, PartitionIndex(partition)).expect("it exists").leader.0
     }
@@ -74,7 +74,7 @@ impl Mixed {
     }
 
     /// Has another broker lead a partition that all of them have.
-    async fn move_leader(&self, topic: &str, partition: i32, to: i32) {
+    pub(super) async fn move_leader(&self, topic: &str, partition: i32, to: i32) {
         let mut replicas = vec![1, 2, 3];
         replicas.sort_by_key(|id| (*id != to, *id));
         let partitions = vec![ReassignablePartition { partition_index: partition, replicas: Some(replicas) }];
