@@ -82,7 +82,7 @@ fn of_subject(workload: &WorkloadResult, subject: Subject, palette: &Palette, al
 }
 
 /// Points that differ in what they scale alone. At fixed rates that grow with the brokers, those with the same rate for each
-/// broker belong together.
+/// broker belong together; of points that scale one thing at one rate and another at another, those with the same rate.
 fn families<'a>(points: &[&'a PointResult]) -> Vec<(String, Vec<&'a PointResult>)> {
     let each = |point: &PointResult| match point.point.load {
         Load::Rate { records_per_s } => {
@@ -98,15 +98,19 @@ fn families<'a>(points: &[&'a PointResult]) -> Vec<(String, Vec<&'a PointResult>
             None => found.push((each, vec![point])),
         }
     }
-    let scales_brokers =
-        |family: &Vec<&PointResult>| places(family).is_some_and(|places| places.scaled == Scaled::Brokers);
-    match found.iter().filter(|(_, family)| scales_brokers(family)).count() {
-        0 => vec![(String::new(), points.to_vec())],
-        _ => found
-            .into_iter()
-            .map(|(each, family)| (format!(", {} for each broker", quantity::number(each)), family))
-            .collect(),
-    }
+    let scaled: Vec<Option<Scaled>> =
+        found.iter().map(|(_, family)| places(family).map(|places| places.scaled)).collect();
+    let of_what = if scaled.contains(&Some(Scaled::Brokers)) {
+        "for each broker"
+    } else if found.len() > 1 && scaled.iter().all(Option::is_some) {
+        "records/s"
+    } else {
+        return vec![(String::new(), points.to_vec())];
+    };
+    found
+        .into_iter()
+        .map(|(each, family)| (format!(", {} {of_what}", quantity::number(each)), family))
+        .collect()
 }
 
 fn of_family(
@@ -117,12 +121,28 @@ fn of_family(
     alone: bool,
 ) -> String {
     let Some(places) = places(points) else { return String::new() };
-    let chart = chart(subject, points, &places, palette);
-    if chart.dots.is_empty() {
-        return String::new();
-    }
-    let caption = format!("{} · {}{name}", workload.workload.name, chart.title);
-    main_figure(&caption, &chart, alone)
+    let main = chart(Shown::Main(subject), points, &places, palette);
+    let cost = shows_cost(subject, places.scaled).then(|| chart(Shown::Cost, points, &places, palette));
+    let charts = [Some(main), cost];
+    let drawn = charts.iter().flatten().filter(|chart| !chart.dots.is_empty()).map(|chart| {
+        let caption = format!("{} · {}{name}", workload.workload.name, chart.title);
+        main_figure(&caption, chart, alone)
+    });
+    drawn.collect()
+}
+
+/// What a chart shows of its points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shown {
+    Main(Subject),
+    /// What a record costs the brokers.
+    Cost,
+}
+
+/// At a fixed rate, the cost of a record tells whether it grows with what is scaled. Over rates and sizes it tells how they
+/// batch.
+fn shows_cost(subject: Subject, scaled: Scaled) -> bool {
+    subject == Subject::Latency && !matches!(scaled, Scaled::Rate | Scaled::Size)
 }
 
 /// The places of points on the x axis.
@@ -166,13 +186,24 @@ fn places(points: &[&PointResult]) -> Option<Places> {
     })
 }
 
-fn chart(subject: Subject, points: &[&PointResult], places: &Places, palette: &Palette) -> Chart {
+fn chart(shown: Shown, points: &[&PointResult], places: &Places, palette: &Palette) -> Chart {
+    let is_time = matches!(shown, Shown::Main(Subject::Latency | Subject::Drain));
     // Records of different sizes are compared by their bytes.
-    let by_bytes = places.scaled == Scaled::Size && !matches!(subject, Subject::Latency | Subject::Drain);
-    let figure = |point: &PointResult| match (by_bytes, subject) {
-        (true, Subject::Consume) => "consumed_mb_per_s",
+    let by_bytes = places.scaled == Scaled::Size && !is_time;
+    let figure = |point: &PointResult| match (by_bytes, shown) {
+        (true, Shown::Main(Subject::Consume)) => "consumed_mb_per_s",
         (true, _) => "produced_mb_per_s",
-        (false, subject) => subject.figure(&point.summary),
+        (false, Shown::Main(subject)) => subject.figure(&point.summary),
+        (false, Shown::Cost) => "broker_cpu_us_per_record",
+    };
+    let value = |point: &PointResult, mean: f64| match shown {
+        Shown::Main(subject) if !by_bytes => subject.value(point),
+        _ => Some(mean),
+    };
+    let text = |y: f64| match (by_bytes, shown) {
+        (true, _) => format!("{} MB/s", quantity::number(y)),
+        (false, Shown::Main(subject)) => subject.text(y),
+        (false, Shown::Cost) => format!("{} µs of the brokers' processors a record", quantity::number(y)),
     };
     let mut lines = Vec::new();
     let mut dots = Vec::new();
@@ -180,7 +211,7 @@ fn chart(subject: Subject, points: &[&PointResult], places: &Places, palette: &P
         let own = points.iter().filter(|point| palette.of_point(point) == series);
         let found = own.filter_map(|point| {
             let spread = point.summary.figures.get(figure(point))?;
-            let y = if by_bytes { spread.mean } else { subject.value(point)? };
+            let y = value(point, spread.mean)?;
             let reach = (spread.count > 1).then_some((spread.min, spread.max));
             (y.is_finite() && y > 0.0).then(|| (places.of(point), y, reach, *point))
         });
@@ -196,28 +227,25 @@ fn chart(subject: Subject, points: &[&PointResult], places: &Places, palette: &P
             dots: false,
         });
         dots.extend(found.into_iter().map(|(x, y, spread, point)| {
-            let text = match by_bytes {
-                true => format!("{} MB/s", quantity::number(y)),
-                false => subject.text(y),
-            };
-            dot((x, y), spread, point, series, &text)
+            dot((x, y), spread, point, series, &text(y))
         }));
     }
     let ys = || dots.iter().map(|dot| dot.y);
     let (least, most) = (ys().fold(f64::INFINITY, f64::min), ys().fold(0.0, f64::max));
     let reach = dots.iter().filter_map(|dot| dot.spread).map(|spread| spread.1).fold(most, f64::max);
-    let is_time = matches!(subject, Subject::Latency | Subject::Drain);
-    let y_log = (is_time || most / least > LOG_FROM) && subject != Subject::Drain;
-    let title = match (by_bytes, subject) {
-        (true, Subject::Consume) => "MB consumed per second (2²⁰ bytes)",
+    let y_log = (is_time || most / least > LOG_FROM) && shown != Shown::Main(Subject::Drain);
+    let title = match (by_bytes, shown) {
+        (true, Shown::Main(Subject::Consume)) => "MB consumed per second (2²⁰ bytes)",
         (true, _) => "MB produced per second (2²⁰ bytes)",
-        (false, subject) => points.first().map_or("", |point| subject.title(point)),
+        (false, Shown::Main(subject)) => points.first().map_or("", |point| subject.title(point)),
+        (false, Shown::Cost) => "Processor time of the brokers for a record",
     };
-    let unit = match (by_bytes, subject) {
+    let unit = match (by_bytes, shown) {
         (true, _) => "MB/s",
-        (false, Subject::Latency) => "p99",
-        (false, Subject::Drain) => "seconds",
-        (false, _) => "records/s",
+        (false, Shown::Main(Subject::Latency)) => "p99",
+        (false, Shown::Main(Subject::Drain)) => "seconds",
+        (false, Shown::Main(_)) => "records/s",
+        (false, Shown::Cost) => "µs",
     };
     Chart {
         title: title.to_owned(),
@@ -226,7 +254,7 @@ fn chart(subject: Subject, points: &[&PointResult], places: &Places, palette: &P
             title: if y_log { format!("{unit}, logarithmic") } else { unit.to_owned() },
             domain: if y_log { log_domain(ys()) } else { (0.0, nice_ceiling(reach * 1.02)) },
             log: y_log,
-            tick: if subject == Subject::Latency { quantity_of_tick } else { quantity::round },
+            tick: if shown == Shown::Main(Subject::Latency) { quantity_of_tick } else { quantity::round },
             ticks: Vec::new(),
             names: Vec::new(),
         },
@@ -352,5 +380,21 @@ mod tests {
         let (two, one) = (", 10,000 for each broker".to_owned(), ", 40,000 for each broker".to_owned());
         assert_eq!(names(|n| if n < 2 { 10_000.0 } else { 40_000.0 }), [(two, 2), (one, 1)]);
         assert_eq!(names(|n| 1000.0 * (n as f64 + 1.0)), [(String::new(), 3)]);
+        let points = points(|n, point| {
+            let (partitions, producers) = [(6, 1), (1000, 1), (6, 100)][n];
+            (point.topics.partitions, point.producers.count) = (partitions, producers);
+            point.load = Load::Rate { records_per_s: if n < 2 { 9000.0 } else { 200.0 } };
+        });
+        let mut points: Vec<&PointResult> = points.iter().collect();
+        assert_eq!(families(&points).len(), 1, "one point scales nothing");
+        let other = PointResult { point: points[0].point.clone(), ..points[2].clone() };
+        let other = PointResult {
+            point: Point { label: "other".to_owned(), load: points[2].point.load.clone(), ..other.point },
+            ..points[2].clone()
+        };
+        points.push(&other);
+        let found = families(&points);
+        let names: Vec<&str> = found.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, [", 9,000 records/s", ", 200 records/s"]);
     }
 }

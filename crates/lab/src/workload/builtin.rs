@@ -1,7 +1,7 @@
 //! The built-in workloads: a first look, the latency of replicated records, and those of published reports.
 
 /// Name and text of each, in list order.
-const WORKLOADS: [(&str, &str); 13] = [
+const WORKLOADS: [(&str, &str); 14] = [
     ("quick", include_str!("../../../../workloads/quick.toml")),
     ("ibm-resilient", include_str!("../../../../workloads/ibm-resilient.toml")),
     ("ibm-fast", include_str!("../../../../workloads/ibm-fast.toml")),
@@ -15,6 +15,7 @@ const WORKLOADS: [(&str, &str); 13] = [
     ("queue-kafka", include_str!("../../../../workloads/queue-kafka.toml")),
     ("replicated-latency", include_str!("../../../../workloads/replicated-latency.toml")),
     ("replicated-scale", include_str!("../../../../workloads/replicated-scale.toml")),
+    ("growth", include_str!("../../../../workloads/growth.toml")),
 ];
 
 /// The names of the built-in workloads.
