@@ -1,0 +1,44 @@
+"""Kafka Streams counts words exactly once while its broker is killed, again and again, and an instance is restarted."""
+
+import os
+import pathlib
+import subprocess
+import time
+
+from broker import SUITE_SETTINGS, TARGETS, Broker, kafka_classpath
+from suite import NIGHTLY, TARGET, Skip, main
+
+CYCLES = 30 if NIGHTLY else 3
+CLASSES = pathlib.Path(__file__).resolve().parents[2] / "target" / "compat" / "kafka-streams"
+
+
+def test_words_are_counted_once_through_kill_9():
+    if TARGET not in TARGETS:
+        raise Skip("the driver did not start this broker")
+    directory = pathlib.Path(os.environ["WORK"]) / "streams-ordeal"
+    with Broker(TARGET, directory, SUITE_SETTINGS) as broker:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("SECURITY")}
+        environment |= {"BOOTSTRAP": broker.bootstrap, "WORK": str(directory)}
+        java = ["java", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", f"{CLASSES}:{kafka_classpath()}:{CLASSES}/jars/*"]
+        with open(directory / "instances.log", "ab") as log:
+            words = subprocess.Popen(
+                [*java, "StreamsOrdeal"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+        try:
+            assert words.stdout.readline().strip() == "begun", "see instances.log"
+            for _ in range(CYCLES):
+                time.sleep(6)
+                broker.kill()
+                broker.start()
+            time.sleep(6)
+            audit, _ = words.communicate(input="end\n", timeout=180)
+        finally:
+            words.kill()
+    print(audit)
+    assert "audit passed" in audit, audit
+    lines = int(audit.split("lines ")[1].split(",")[0])
+    assert lines > 500, "too few lines for a conclusion"
+
+
+if __name__ == "__main__":
+    main(globals(), parallel=1)
