@@ -85,8 +85,8 @@ pub(super) struct StreamsGroup {
     deadlines: Deadlines,
     /// Until when a new group waits for more members.
     delay: Deadline,
-    /// The topology as it fits the topics; nothing when it has to be fitted.
-    configured: RefCell<Option<Arc<Configured>>>,
+    /// The topology as it fits the topics with this hash; nothing when it has to be fitted.
+    configured: RefCell<Option<(i64, Arc<Configured>)>>,
     /// The epoch since which the hash of the topics is right; nothing when it has to be computed again.
     hashed_at: Cell<Option<i32>>,
     /// How often the endpoints of members, or their partitions, have changed.

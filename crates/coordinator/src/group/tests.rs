@@ -14,3 +14,4 @@ mod retention;
 mod share;
 mod static_members;
 mod streams;
+mod streams_random;

@@ -16,7 +16,8 @@ impl StreamsGroup {
     /// The group. Numbers of partitions that the topology leaves open are shown once they are decided.
     pub(in super::super) fn describe(&self) -> DescribedGroup {
         let configured = self.configured.borrow();
-        let configured = configured.as_deref().filter(|configured| configured.is_ready());
+        let configured = configured.as_ref().map(|(_, configured)| &**configured);
+        let configured = configured.filter(|configured| configured.is_ready());
         DescribedGroup {
             group_id: self.id.to_string(),
             group_state: self.state_name().to_owned(),

@@ -188,13 +188,13 @@ impl StreamsGroup {
             hash = scene.hashes.of_group(topology.required().into_iter(), scene.topics);
             self.hashed_at.set(Some(self.epoch));
         }
-        let has_changed = hash != self.metadata_hash;
-        *bumps |= has_changed;
+        *bumps |= hash != self.metadata_hash;
+        // If a change of the topics could not be written, what was found then is not what the group knows.
         let configured = match known {
-            Some(known) if !has_changed => known,
+            Some((at, known)) if at == hash => known,
             _ => {
                 let configured = Arc::new(configure(&topology, scene.topics)?);
-                *self.configured.borrow_mut() = Some(configured.clone());
+                *self.configured.borrow_mut() = Some((hash, configured.clone()));
                 configured
             }
         };

@@ -73,7 +73,7 @@ impl StreamsGroup {
     ) -> Vec<CoordinatorRecord> {
         let is_due = timers.is_due(&mut self.delay, timer, scene.now.monotonic_ms);
         let mut records = Vec::new();
-        let configured = self.configured.borrow().clone();
+        let configured = self.configured.borrow().as_ref().map(|(_, configured)| configured.clone());
         // As in Kafka, the topology of a new group is fitted to its topics by the second heartbeat: without it that heartbeat
         // computes the assignment.
         if let Some(configured) = configured

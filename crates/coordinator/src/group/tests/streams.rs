@@ -18,27 +18,27 @@ use thalweg_wire::request::streams_group_heartbeat_request::{
 use thalweg_wire::request::*;
 use thalweg_wire::{ErrorCode, Uuid};
 
-const GROUP: &str = "g";
+pub(super) const GROUP: &str = "g";
 /// The default of `group.streams.session.timeout.ms`.
-const SESSION_MS: i64 = 45_000;
+pub(super) const SESSION_MS: i64 = 45_000;
 const REBALANCE_MS: i32 = 60_000;
 /// The default of `group.streams.initial.rebalance.delay.ms`.
 const DELAY_MS: i64 = 3_000;
 
-type Tasks = BTreeSet<(String, i32)>;
+pub(super) type Tasks = BTreeSet<(String, i32)>;
 /// Topics with partitions, by port.
 type Endpoints = BTreeMap<u16, Vec<(String, Vec<i32>)>>;
 
 /// A member as Kafka Streams has it.
 #[derive(Clone, Debug, Default)]
-struct Member {
-    id: String,
-    process: String,
-    endpoint: Option<u16>,
+pub(super) struct Member {
+    pub(super) id: String,
+    pub(super) process: String,
+    pub(super) endpoint: Option<u16>,
     topology: Topology,
-    epoch: i32,
-    active: Tasks,
-    standby: Tasks,
+    pub(super) epoch: i32,
+    pub(super) active: Tasks,
+    pub(super) standby: Tasks,
     /// The codes of the last answer's statuses.
     statuses: Vec<i8>,
     /// Where partitions can be queried, by the port.
@@ -47,13 +47,13 @@ struct Member {
 }
 
 impl Member {
-    fn new(id: &str, topology: Topology) -> Member {
+    pub(super) fn new(id: &str, topology: Topology) -> Member {
         let process = format!("process of {id}");
         Member { id: id.to_owned(), process, topology, ..Member::default() }
     }
 
     /// A request: all about it when it joins, and what it has otherwise.
-    fn request(&self) -> StreamsGroupHeartbeatRequest {
+    pub(super) fn request(&self) -> StreamsGroupHeartbeatRequest {
         let joins = self.epoch == 0;
         StreamsGroupHeartbeatRequest {
             group_id: GROUP.to_owned(),
@@ -75,7 +75,7 @@ impl Member {
         }
     }
 
-    fn take(&mut self, response: &StreamsGroupHeartbeatResponse) {
+    pub(super) fn take(&mut self, response: &StreamsGroupHeartbeatResponse) {
         assert_eq!(response.error_code, 0, "{self:?} {response:?}");
         self.epoch = response.member_epoch;
         let tasks = |ids: &Option<Vec<streams_group_heartbeat_response::TaskIds>>| -> Option<Tasks> {
@@ -122,7 +122,7 @@ fn names(all: &[&str]) -> Vec<String> {
 }
 
 /// Words are read from `t`, repartitioned, and counted.
-fn word_count() -> Topology {
+pub(super) fn word_count() -> Topology {
     let split = Subtopology {
         subtopology_id: "0".to_owned(),
         source_topics: names(&["t"]),
@@ -527,6 +527,41 @@ fn offsets_are_fenced_by_the_epoch_of_the_task() {
     assert_eq!(code(&scene, fetch(Some("one"), one.epoch)), 0);
     assert_eq!(code(&scene, fetch(Some("one"), one.epoch - 1)), ErrorCode::StaleMemberEpoch.code());
     assert_eq!(code(&scene, fetch(Some("other"), 3)), ErrorCode::UnknownMemberId.code());
+}
+
+#[test]
+fn transactional_offsets_are_fenced_as_those_of_generations() {
+    use txn_offset_commit_request::{TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic};
+    let mut scene = Scene::new();
+    let mut one = Member::new("one", plain());
+    scene.settle(&mut [&mut one]);
+    let mut commit = |member: &str, generation_id: i32| {
+        let partition = TxnOffsetCommitRequestPartition { committed_offset: 5, ..Default::default() };
+        let topic = TxnOffsetCommitRequestTopic { name: "t".to_owned(), partitions: vec![partition] };
+        let request = TxnOffsetCommitRequest {
+            group_id: GROUP.to_owned(),
+            producer_id: 1,
+            member_id: member.to_owned(),
+            generation_id,
+            topics: vec![topic],
+            ..TxnOffsetCommitRequest::default()
+        };
+        let commit = |shard: &mut super::super::shard::Shard, ticket, now| {
+            shard.commit_transactional_offsets(&request, None, ticket, now);
+        };
+        let ticket = scene.harness.turn(commit);
+        match scene.harness.answer(ticket) {
+            Some(Answer::TxnOffsetCommit(response)) => {
+                super::harness::error(response.topics[0].partitions[0].error_code)
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(commit("one", one.epoch), ErrorCode::None);
+    assert_eq!(commit("", -1), ErrorCode::None, "the producer names no member");
+    assert_eq!(commit("one", one.epoch + 1), ErrorCode::IllegalGeneration);
+    assert_eq!(commit("one", 1), ErrorCode::IllegalGeneration, "before it had the task");
+    assert_eq!(commit("other", one.epoch), ErrorCode::UnknownMemberId);
 }
 
 #[test]
