@@ -11,8 +11,8 @@
 mod session;
 
 use parking_lot::Mutex;
-use session::{Session, flatten};
 pub use session::{Read, Scope, Wanted};
+use session::{Session, flatten};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use thalweg_hash::HashMap;
@@ -187,7 +187,8 @@ impl FetchSessions {
     /// Opens a session for these partitions, if there is room for it.
     fn open(&self, version: i16, wanted: Vec<Wanted>, scope: Scope, now_ms: i64) -> Begun {
         // Without room the list of partitions is not worth its making.
-        let has_room = !wanted.is_empty() && self.state.lock().place(self.slots, wanted.len(), now_ms).is_some();
+        let has_room =
+            !wanted.is_empty() && self.state.lock().place(self.slots, wanted.len(), now_ms).is_some();
         if !has_room {
             return Begun::without_session(wanted);
         }

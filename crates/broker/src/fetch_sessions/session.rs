@@ -111,7 +111,14 @@ impl Session {
             u32::try_from(self.partitions.len()).expect("a request names fewer partitions than it has bytes");
         let subscription = News::subscription(&self.news, place);
         self.index.insert(key.clone(), place);
-        self.partitions.push(Cached { key, wanted, answered: None, subscription, is_settled: true, served: 0 });
+        self.partitions.push(Cached {
+            key,
+            wanted,
+            answered: None,
+            subscription,
+            is_settled: true,
+            served: 0,
+        });
         self.unsettle(place);
     }
 
@@ -181,7 +188,8 @@ impl Session {
     pub(super) fn answered(&mut self, reads: &[Read], is_full: bool) -> Vec<bool> {
         self.answers += 1;
         let mentioned = reads.iter().map(|read| {
-            let is_at = |place: &u32| self.partitions.get(*place as usize).is_some_and(|at| at.key == read.key);
+            let is_at =
+                |place: &u32| self.partitions.get(*place as usize).is_some_and(|at| at.key == read.key);
             // Another fetch may have given partitions up meanwhile.
             let Some(place) = read.place.filter(is_at).or_else(|| self.index.get(&read.key).copied()) else {
                 return true;

@@ -1,7 +1,7 @@
 //! Incremental fetch sessions (KIP-227), as a client lives through them.
 
-use crate::records::{Topic, batch, fetch, fetch_partition, produce, put, values};
 use crate::raw::Raw;
+use crate::records::{Topic, batch, fetch, fetch_partition, produce, put, values};
 use crate::running::Running;
 use std::time::Duration;
 use thalweg_wire::ErrorCode;

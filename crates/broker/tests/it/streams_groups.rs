@@ -135,3 +135,40 @@ async fn members_hear_why_an_internal_topic_is_not_created() {
     assert!(reason.contains("no.such.config"), "{reason}");
     broker.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_protocol_follows_the_level_of_its_feature() {
+    use update_features_request::FeatureUpdateKey;
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let broker = start(dir.path()).await;
+    let joined = beat(&broker, &heartbeat(0, &[])).await;
+    for (level, upgrade_type, expected) in [
+        (0, 2, ErrorCode::UnsupportedVersion),
+        (1, 1, ErrorCode::None),
+        (0, 2, ErrorCode::UnsupportedVersion),
+    ] {
+        let update = FeatureUpdateKey {
+            feature: "streams.version".to_owned(),
+            max_version_level: level,
+            upgrade_type,
+            ..Default::default()
+        };
+        let request =
+            UpdateFeaturesRequest { feature_updates: vec![update], timeout_ms: 30_000, ..Default::default() };
+        let answer = broker.ask(&request).await;
+        assert_eq!(answer.error_code, 0, "{answer:?}");
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = broker.ask(&heartbeat(joined.member_epoch, &[])).await;
+            let describe =
+                StreamsGroupDescribeRequest { group_ids: vec![GROUP.to_owned()], ..Default::default() };
+            let described = broker.ask(&describe).await.groups.remove(0).error_code;
+            if [answer.error_code, described] == [expected.code(); 2] {
+                break;
+            }
+            assert!(Instant::now() < deadline, "level {level}: {answer:?}, described {described}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    broker.stop().await;
+}

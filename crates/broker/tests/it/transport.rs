@@ -201,7 +201,8 @@ struct Parts(Arc<LogFile>);
 const PARTS_FILE_LEN: usize = 1 << 20;
 
 fn parts_of(request: &[u8]) -> impl Iterator<Item = (usize, bool)> {
-    let lengths = request.chunks_exact(4).map(|length| u32::from_be_bytes(length.try_into().expect("4 bytes")));
+    let lengths =
+        request.chunks_exact(4).map(|length| u32::from_be_bytes(length.try_into().expect("4 bytes")));
     lengths.enumerate().map(|(index, length)| (length as usize, index % 2 == 1))
 }
 
