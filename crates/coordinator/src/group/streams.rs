@@ -16,6 +16,9 @@
 //!
 //! As in Kafka 4.3.1, there are no static members, warm-up tasks, sources by regular expression, or changes of a topology:
 //! requests with any of these are refused.
+//!
+//! Kafka 4.3.1 fails on a member with an endpoint as long as a source topic is missing; here it is told so, as others are.
+//! There are limits to the names of a topology, and to the number of its tasks.
 
 mod answer;
 mod apply;
