@@ -1,9 +1,10 @@
 //! The clients of a simulation: idempotent producers with acks=all, and consumers that read everything; with them members of
-//! a group, and clients of transactions.
+//! groups, and clients of transactions.
 
 use crate::chance::Chance;
 use crate::history::{Acknowledged, History, Name, TOPIC};
 use crate::plan::Plan;
+use crate::share_members::Attendance;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -37,6 +38,8 @@ pub struct Clients {
     pub ending: Arc<AtomicBool>,
     /// Number of producers that have not finished.
     pub producing: Arc<AtomicUsize>,
+    /// Whether the members of the share group are there.
+    pub attendance: Arc<Attendance>,
     /// The seed.
     pub seed: u64,
 }
@@ -44,7 +47,8 @@ pub struct Clients {
 impl Clients {
     /// Runs the plan's clients, as long as it is polled.
     pub async fn run(self, plan: &Plan) {
-        let Plan { producers, consumers, members, consumer_members, transactional, .. } = *plan;
+        let Plan { producers, consumers, members, consumer_members, share_members, transactional, .. } =
+            *plan;
         let mut tasks = tokio::task::JoinSet::new();
         self.producing.store((producers + transactional) as usize, Ordering::SeqCst);
         for id in 0..producers {
@@ -58,6 +62,12 @@ impl Clients {
         }
         for id in 0..consumer_members {
             tasks.spawn(self.clone().be_consumer_member(id, plan.is_mixed()));
+        }
+        for id in 0..share_members {
+            tasks.spawn(self.clone().be_share_member(id));
+        }
+        if share_members > 0 {
+            tasks.spawn(self.clone().administer_queue());
         }
         for id in 0..transactional {
             tasks.spawn(self.clone().transact(id));

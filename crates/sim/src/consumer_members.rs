@@ -53,12 +53,12 @@ struct Member<'a> {
     assigned: BTreeSet<i32>,
     /// The owned partitions, with their positions.
     owned: BTreeMap<i32, i64>,
-    /// The owned partitions as the coordinator last heard of them.
-    reported: BTreeSet<i32>,
     /// When the coordinator asked for owned partitions.
     asked_to_revoke: Option<Instant>,
     /// Whether the next heartbeat says everything.
     is_full: bool,
+    /// Whether the coordinator knows what it owns.
+    is_reported: bool,
     /// When the session may be over, if it owns something.
     ends: Instant,
 }
@@ -81,9 +81,9 @@ impl Clients {
                 topic: Uuid::default(),
                 assigned: BTreeSet::new(),
                 owned: BTreeMap::new(),
-                reported: BTreeSet::new(),
                 asked_to_revoke: None,
                 is_full: true,
+                is_reported: false,
                 ends: Instant::now() + SESSION,
             };
             let left = member.live(&mut chance).await;
@@ -130,12 +130,8 @@ impl Member<'_> {
             return Ok(());
         };
         let sent = Instant::now();
-        let reports = self.owned.keys().copied().collect();
         let answer = match connection.send(&self.heartbeat()).await {
-            Ok(answer) => {
-                self.reported = reports;
-                answer
-            }
+            Ok(answer) => answer,
             Err(error) => {
                 tracing::info!(owner = ?self.owner, %error, "Heartbeat was not answered");
                 self.is_full = true;
@@ -159,7 +155,7 @@ impl Member<'_> {
             rebalance_timeout_ms: if says_all { REBALANCE_TIMEOUT_MS } else { -1 },
             subscribed_topic_names: says_all.then_some(names),
             subscribed_topic_regex: (says_all && self.by_regex).then(|| "eve.*s".to_owned()),
-            topic_partitions: (says_all || self.reported.iter().ne(self.owned.keys())).then_some(reported),
+            topic_partitions: (says_all || !self.is_reported).then_some(reported),
             ..self.farewell(self.epoch)
         }
     }
@@ -211,6 +207,7 @@ impl Member<'_> {
         }
         self.epoch = answer.member_epoch;
         self.is_full = false;
+        self.is_reported = true;
         if let Some(assignment) = answer.assignment {
             self.assigned.clear();
             for topic in assignment.topic_partitions {
@@ -235,6 +232,7 @@ impl Member<'_> {
 
     fn give_up(&mut self, which: impl Fn(i32) -> bool) {
         let (owner, history) = (self.owner, &self.clients.history);
+        self.is_reported = false;
         self.owned.retain(|&partition, _| {
             if which(partition) {
                 history.with(|known| known.disown(partition, owner));
@@ -307,7 +305,9 @@ impl Member<'_> {
                 self.epoch
             ));
         }
-        self.owned.insert(partition, position);
+        if self.owned.insert(partition, position).is_none() {
+            self.is_reported = false;
+        }
     }
 
     /// The committed offsets of partitions, if the coordinator has them for this member.

@@ -2,6 +2,7 @@
 
 use crate::ledger::Ledger;
 use crate::network::Network;
+use crate::share_ledger::ShareLedger;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -75,6 +76,8 @@ pub struct Known {
     pub(crate) owners: BTreeMap<i32, Owner>,
     /// Transactions.
     pub ledger: Ledger,
+    /// The share group.
+    pub(crate) queue: ShareLedger,
     /// Violations of invariants.
     pub violations: Vec<String>,
 }
@@ -131,6 +134,7 @@ impl History {
         known.consumer_committed.hash(&mut hasher);
         known.owners.hash(&mut hasher);
         known.ledger.hash(&mut hasher);
+        known.queue.hash(&mut hasher);
         known.violations.hash(&mut hasher);
         hasher.write_u64(network.history());
         hasher.finish()

@@ -20,6 +20,8 @@ mod network;
 mod operator;
 mod panics;
 mod plan;
+mod share_ledger;
+mod share_members;
 mod simulation;
 mod transactions;
 

@@ -85,11 +85,21 @@ fn difference(first: &Outcome, second: &Outcome) -> Option<String> {
 
 fn print(outcome: &Outcome) {
     let Outcome {
-        seed, digest, acknowledged, read, committed, messages, faults, simulated, violations, ..
+        seed,
+        digest,
+        acknowledged,
+        read,
+        committed,
+        settled,
+        messages,
+        faults,
+        simulated,
+        violations,
+        ..
     } = outcome;
     let seconds = simulated.as_secs();
     say(&format!(
-        "seed {seed}: {acknowledged} acknowledged, {read} read, {committed} transactions, {faults} faults, {messages} messages, {seconds} s, {digest:016x}"
+        "seed {seed}: {acknowledged} acknowledged, {read} read, {committed} transactions, {settled} shared, {faults} faults, {messages} messages, {seconds} s, {digest:016x}"
     ));
     if let Some(why) = &outcome.unrest {
         say(&format!("seed {seed}: not at rest: {why}"));

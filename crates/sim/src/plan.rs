@@ -68,7 +68,9 @@ pub struct Plan {
     pub members: u32,
     /// Members of a group by the consumer protocol. Half of the runs have none, so that these runs do not change.
     pub consumer_members: u32,
-    /// Whether both are members of the same group.
+    /// Members of a share group. Half of the runs have none, so that these runs do not change.
+    pub share_members: u32,
+    /// Whether members of both protocols are in the same group.
     pub mixes: bool,
     /// Producers of transactions, to their own topic. Most runs have none, so that these runs do not change.
     pub transactional: u32,
@@ -116,6 +118,7 @@ impl Plan {
         let members = Chance::new(seed, 2).below(6).saturating_sub(2);
         let mut consumer = Chance::new(seed, 5);
         let consumer_members = consumer.below(8).saturating_sub(3);
+        let share_members = Chance::new(seed, 6).below(8).saturating_sub(3);
         let transactional = Chance::new(seed, 3).below(6).saturating_sub(3);
         Plan {
             partitions: i32::try_from(chance.between(1, 3)).unwrap_or(1),
@@ -123,6 +126,7 @@ impl Plan {
             consumers: u32::try_from(chance.between(1, 2)).unwrap_or(1),
             members: u32::try_from(members).unwrap_or(0),
             consumer_members: u32::try_from(consumer_members).unwrap_or(0),
+            share_members: u32::try_from(share_members).unwrap_or(0),
             mixes: consumer.one_in(3),
             transactional: u32::try_from(transactional).unwrap_or(0),
             delays: Delays {

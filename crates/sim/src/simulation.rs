@@ -12,19 +12,25 @@ use crate::network::{MachineId, Network};
 use crate::operator::{Task, Tasks};
 use crate::panics;
 use crate::plan::{Plan, TICK_MS};
+use crate::share_ledger::DELIVERIES_MAX;
+use crate::share_members::{self, QUEUE};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_client::{Cluster, ConnectionOptions, Connector};
 use thalweg_config::{
     ConsumerGroupKeys, ControllerSettings, EffectiveTopicConfig, GroupSettings, ListenerSettings,
-    LogSettings, NetworkSettings, NodeSettings, ReplicationSettings, ServerProperties, TopicSettings,
-    TransactionSettings,
+    LogSettings, NetworkSettings, NodeSettings, ReplicationSettings, ServerProperties,
+    ShareCoordinatorSettings, ShareGroupKeys, TopicSettings, TransactionSettings,
 };
 use thalweg_ids::{BrokerId, PartitionIndex};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use thalweg_wire::request::update_features_request::FeatureUpdateKey;
-use thalweg_wire::request::{CreateTopicsRequest, UpdateFeaturesRequest};
+use thalweg_wire::request::{
+    CreateTopicsRequest, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
+    UpdateFeaturesRequest,
+};
 
 /// The machine of the controller.
 pub const CONTROLLER: MachineId = 0;
@@ -57,6 +63,8 @@ pub struct Outcome {
     pub read: u64,
     /// How many transactions were committed.
     pub committed: u64,
+    /// How many records members of the share group settled or released, with an answer.
+    pub settled: u64,
     /// How many messages were delivered.
     pub messages: u64,
     /// How many faults there were.
@@ -83,6 +91,8 @@ pub struct Simulation {
     history: History,
     clients: Clients,
     unrest: Option<String>,
+    /// The offsets of the images whose leaders the history knows.
+    images: [i64; BROKERS],
 }
 
 /// Runs a seed by its plan.
@@ -122,6 +132,7 @@ impl Simulation {
             history: history.clone(),
             ending: Arc::new(AtomicBool::new(false)),
             producing: Arc::new(AtomicUsize::new(usize::MAX)),
+            attendance: Arc::default(),
             seed,
         };
         let starts = vec![None; NAMES.len()];
@@ -135,6 +146,7 @@ impl Simulation {
             history,
             clients,
             unrest: None,
+            images: [-1; BROKERS],
         }
     }
 
@@ -211,6 +223,27 @@ impl Simulation {
                 }
                 self.machines[id].kill();
                 self.starts[id] = Some(self.now_ms + DOWN_MS);
+            }
+        }
+        if self.plan.share_members > 0 {
+            self.note_leaders();
+        }
+    }
+
+    /// Notes the newest leader epochs that any broker knows.
+    fn note_leaders(&mut self) {
+        for id in 1..=BROKERS {
+            let Some(broker) = self.machines[id].broker() else { continue };
+            let image = broker.image();
+            let offset = image.offset();
+            if std::mem::replace(&mut self.images[id - 1], offset) == offset {
+                continue;
+            }
+            for partition in 0..self.plan.partitions {
+                if let Some(registration) = image.partition(TOPIC, PartitionIndex(partition)) {
+                    let epoch = registration.leader_epoch;
+                    self.history.with(|known| known.queue.knows_epoch(partition, epoch));
+                }
             }
         }
     }
@@ -316,6 +349,12 @@ impl Simulation {
                     "partition {partition} has no owner in the group of the consumer protocol"
                 ));
             }
+            let described = self.history.with(|known| known.queue.described(partition));
+            if self.plan.share_members > 0 && described < end {
+                return Some(format!(
+                    "partition {partition}: the share group has settled {described} of {end}"
+                ));
+            }
             if self.plan.transactional > 0 {
                 let end = match self.end_of(LEDGER, partition) {
                     Ok(end) => end,
@@ -383,6 +422,12 @@ impl Simulation {
                 let log = log(leader, TOPIC);
                 wrong.extend(self.history.with(|known| check::check(partition, &log, known)));
             }
+            if self.plan.share_members > 0
+                && self.unrest.is_none()
+                && let Ok(end) = self.end_of(TOPIC, partition)
+            {
+                wrong.extend(self.history.with(|known| known.queue.check(partition, end)));
+            }
         }
         wrong.extend(self.history.with(|known| known.ledger.check(self.unrest.is_none())));
         wrong.into_iter().for_each(|what| self.history.violation(what));
@@ -392,10 +437,10 @@ impl Simulation {
         let digest = self.history.digest(&self.network);
         let mut violations = self.history.with(|known| known.violations.clone());
         violations.extend(panics::take());
-        let (acknowledged, read, committed) = self.history.with(|known| {
+        let (acknowledged, read, committed, settled) = self.history.with(|known| {
             let acknowledged = known.acknowledged.values().flatten().map(|run| run.records).sum();
             let read = known.read.values().map(|read| read.len() as u64).sum();
-            (acknowledged, read, known.ledger.committed())
+            (acknowledged, read, known.ledger.committed(), known.queue.acknowledged())
         });
         Outcome {
             seed,
@@ -405,6 +450,7 @@ impl Simulation {
             acknowledged,
             read,
             committed,
+            settled,
             messages: self.network.delivered(),
             faults,
             trace: self.network.take_trace(),
@@ -454,6 +500,17 @@ fn properties(id: MachineId, plan: &Plan) -> ServerProperties {
     let session_ms = consumer_members::SESSION.as_millis().to_string();
     set(ConsumerGroupKeys::min_session_timeout_ms.name(), &session_ms);
     set(ConsumerGroupKeys::session_timeout_ms.name(), &session_ms);
+    let [session_ms, lock_ms] =
+        [share_members::SESSION, share_members::LOCK].map(|time| time.as_millis().to_string());
+    set(ShareGroupKeys::min_session_timeout_ms.name(), &session_ms);
+    set(ShareGroupKeys::session_timeout_ms.name(), &session_ms);
+    set(ShareGroupKeys::min_record_lock_duration_ms.name(), "1000");
+    set(ShareGroupKeys::record_lock_duration_ms.name(), &lock_ms);
+    set(ShareGroupKeys::delivery_count_limit.name(), &DELIVERIES_MAX.to_string());
+    set(ShareGroupKeys::partition_max_record_locks.name(), "400");
+    set(ShareCoordinatorSettings::state_topic_partitions.name(), "1");
+    set(ShareCoordinatorSettings::state_topic_replication_factor.name(), "3");
+    set(ShareCoordinatorSettings::state_topic_min_isr.name(), "2");
     set(TransactionSettings::state_topic_partitions.name(), "1");
     set(TransactionSettings::state_topic_replication_factor.name(), "3");
     set(TransactionSettings::state_topic_min_isr.name(), "2");
@@ -497,6 +554,8 @@ async fn create_topics(connector: &Connector, bootstrap: &[String], plan: &Plan)
             && cluster.metadata().brokers.len() == BROKERS
             && let Ok(updated) = cluster.send_any(&features).await
             && updated.error_code == 0
+            && (plan.share_members == 0
+                || cluster.send_any(&reads_from_the_beginning()).await.is_ok_and(is_set))
             && let Ok(created) = cluster.send_any(&request).await
             && created.topics.iter().all(|topic| matches!(topic.error_code, 0 | 36))
         {
@@ -504,6 +563,27 @@ async fn create_topics(connector: &Connector, bootstrap: &[String], plan: &Plan)
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+}
+
+/// The share group reads everything. A broker that knows the topic knows this, too.
+fn reads_from_the_beginning() -> IncrementalAlterConfigsRequest {
+    /// Kafka's kind of resource that a group is.
+    const OF_GROUP: i8 = 32;
+    let config = AlterableConfig {
+        name: "share.auto.offset.reset".to_owned(),
+        config_operation: 0,
+        value: Some("earliest".to_owned()),
+    };
+    let resource = AlterConfigsResource {
+        resource_type: OF_GROUP,
+        resource_name: QUEUE.to_owned(),
+        configs: vec![config],
+    };
+    IncrementalAlterConfigsRequest { resources: vec![resource], validate_only: false }
+}
+
+fn is_set(answer: IncrementalAlterConfigsResponse) -> bool {
+    answer.responses.iter().all(|resource| resource.error_code == 0)
 }
 
 /// Sets the feature, regardless of a new cluster's default.

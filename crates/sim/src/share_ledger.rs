@@ -1,0 +1,447 @@
+//! The history of a share group: what its members acquired, and what became of it. Invariants: two members never have the
+//! same record at once; nothing is delivered again once it was accepted or rejected and that was acknowledged; a lock is
+//! not taken away before its time; in the end every record is settled, and none is given up without enough deliveries.
+//!
+//! A delivery alone proves little, because a broker that was deposed without being told gives out what it has in memory.
+//! An acknowledged change proves it all, if the epoch of the leader has not changed and the lock has not ended: it was
+//! written under that epoch, so the member has had the record from the answer that brought it to the request that changed
+//! it. Otherwise the change may be of a record behind the group's start, which is acknowledged without more ado. Where a
+//! record is given to another, the session must have lived on. When the group's offset is set, a leader that still has
+//! members learns of it by its next write: until one is acknowledged, nothing is proved.
+
+use std::collections::BTreeMap;
+use tokio::time::Instant;
+
+/// `group.share.delivery.count.limit` of the brokers.
+pub(crate) const DELIVERIES_MAX: i16 = 10;
+/// How many violations of one kind are worth reporting.
+const REPORTED_MAX: usize = 3;
+
+/// A session of a member: the member, which of its lives, and which of its sessions.
+pub(crate) type Holder = (u32, u32, u64);
+
+/// What a member says of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Verdict {
+    Accept,
+    Release,
+    Reject,
+}
+
+impl Verdict {
+    /// Kafka's type of acknowledgements.
+    pub(crate) fn code(self) -> i8 {
+        match self {
+            Verdict::Accept => 1,
+            Verdict::Release => 2,
+            Verdict::Reject => 3,
+        }
+    }
+
+    fn is_final(self) -> bool {
+        self != Verdict::Release
+    }
+}
+
+/// The outcome of a request to settle records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// It is acknowledged.
+    Acknowledged,
+    /// The member did not have the records.
+    NotAcquired,
+    /// It was not taken at all.
+    NotTaken,
+    /// Unknown: no answer, or an error of the coordinator.
+    Unknown,
+}
+
+/// Records that a member has acquired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) partition: i32,
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+    /// When the answer arrived that brought them.
+    pub(crate) received: Instant,
+    /// Until then nobody else may have them: the lock was taken after the request was sent.
+    pub(crate) locked_until: Instant,
+    /// The newest epoch of the partition's leader that any broker knew when the request was sent.
+    pub(crate) leader_epoch: i32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    holder: Holder,
+    held: Held,
+}
+
+/// An acknowledged change: the holder had the record from `from` to `to`.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    holder: Holder,
+    from: Instant,
+    to: Instant,
+    verdict: Verdict,
+}
+
+/// Another member got a record of this one, whose session may have ended.
+#[derive(Clone, Copy, Debug)]
+struct Contest {
+    holder: Holder,
+    other: Holder,
+    offset: i64,
+    leader_epoch: i32,
+    at: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    /// The highest delivery count that was seen.
+    deliveries: i16,
+    /// How many answers had been lost by then.
+    lost: u64,
+    holds: Vec<Hold>,
+    claims: Vec<Claim>,
+    /// Requests to settle it that may have been written.
+    finals: u32,
+}
+
+#[derive(Debug, Default)]
+struct Partition {
+    /// The group begins here.
+    start: i64,
+    /// The group's offset was set, and nothing has been written since.
+    is_outdated: bool,
+    /// When something was written.
+    fresh_from: Option<Instant>,
+    records: BTreeMap<i64, Record>,
+    contests: Vec<Contest>,
+    /// Fetches without an answer: each may have delivered something.
+    lost: u64,
+    leader_epoch: i32,
+    /// Everything up to here is settled, as the group's coordinator describes it.
+    described: i64,
+    acknowledged: u64,
+}
+
+/// The history of one share group in one topic.
+#[derive(Debug, Default)]
+pub(crate) struct ShareLedger {
+    partitions: BTreeMap<i32, Partition>,
+}
+
+impl Partition {
+    /// Whether the leader knew where the group begins when this answer arrived.
+    fn is_fresh(&self, received: Instant) -> bool {
+        !self.is_outdated && self.fresh_from.is_none_or(|from| received > from)
+    }
+}
+
+impl ShareLedger {
+    fn partition(&mut self, partition: i32) -> &mut Partition {
+        self.partitions.entry(partition).or_default()
+    }
+
+    /// Some broker knows this epoch of the leader.
+    pub(crate) fn knows_epoch(&mut self, partition: i32, leader_epoch: i32) {
+        let known = &mut self.partition(partition).leader_epoch;
+        *known = leader_epoch.max(*known);
+    }
+
+    /// The newest epoch of the leader.
+    pub(crate) fn leader_epoch(&mut self, partition: i32) -> i32 {
+        self.partition(partition).leader_epoch
+    }
+
+    /// A fetch had no answer.
+    pub(crate) fn lost_answer(&mut self, partition: i32) {
+        self.partition(partition).lost += 1;
+    }
+
+    /// The group begins at `start` again: its offset was set while it had no members.
+    pub(crate) fn begin_again(&mut self, partition: i32, start: i64) {
+        let known = self.partition(partition);
+        let Partition { leader_epoch, acknowledged, .. } = *known;
+        *known = Partition { start, is_outdated: true, leader_epoch, acknowledged, ..Partition::default() };
+    }
+
+    /// The coordinator describes everything up to here as settled.
+    pub(crate) fn describes(&mut self, partition: i32, settled: i64) {
+        self.partition(partition).described = settled;
+    }
+
+    /// Up to where everything is settled.
+    pub(crate) fn described(&self, partition: i32) -> i64 {
+        self.partitions.get(&partition).map_or(0, |known| known.described)
+    }
+
+    /// A member has acquired records, `count` being how often they were delivered.
+    pub(crate) fn acquired(
+        &mut self,
+        holder: Holder,
+        held: Held,
+        sent: Instant,
+        count: i16,
+    ) -> Option<String> {
+        let Held { partition, first, last, .. } = held;
+        tracing::debug!(?holder, partition, first, last, count, "Acquired");
+        let known = self.partition(held.partition);
+        for offset in held.first.max(known.start)..=held.last {
+            let record = known.records.entry(offset).or_default();
+            record.deliveries = count.max(record.deliveries);
+            record.lost = known.lost;
+            record.holds.retain(|hold| hold.held.locked_until > held.received && hold.holder != holder);
+            let (is_outdated, fresh_from) = (known.is_outdated, known.fresh_from);
+            let is_fresh = |at: Instant| !is_outdated && fresh_from.is_none_or(|from| at > from);
+            let holds = record.holds.iter().filter(|hold| is_fresh(hold.held.received));
+            for hold in holds.filter(|hold| hold.held.received < sent) {
+                known.contests.push(Contest {
+                    holder: hold.holder,
+                    other: holder,
+                    offset,
+                    leader_epoch: hold.held.leader_epoch,
+                    at: held.received,
+                });
+            }
+            record.holds.push(Hold { holder, held });
+        }
+        (!(1..=DELIVERIES_MAX).contains(&count))
+            .then(|| format!("partition {partition}: {first} to {last} were delivered {count} times"))
+    }
+
+    /// A member is about to say something of records: from now on others may get them.
+    pub(crate) fn settles(&mut self, holder: Holder, held: &Held, verdict: Verdict) {
+        let known = self.partition(held.partition);
+        for offset in held.first.max(known.start)..=held.last {
+            known.records.entry(offset).or_default().finals += u32::from(verdict.is_final());
+        }
+        for (_, record) in known.records.range_mut(held.first..=held.last) {
+            record.holds.retain(|hold| hold.holder != holder);
+        }
+    }
+
+    /// The session was alive when this request was sent, and later.
+    pub(crate) fn is_alive(&mut self, holder: Holder, sent: Instant) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (partition, known) in &mut self.partitions {
+            let newest = known.leader_epoch;
+            known.contests.retain(|contest| {
+                let is_proven = contest.holder == holder && contest.at < sent;
+                if is_proven && contest.leader_epoch == newest {
+                    let Contest { other, offset, .. } = contest;
+                    wrong.push(format!(
+                        "partition {partition}: {offset} was given to {other:?} while {holder:?} had it"
+                    ));
+                }
+                !is_proven
+            });
+        }
+        wrong.truncate(REPORTED_MAX);
+        wrong
+    }
+
+    /// What came of a request that settles records, which was sent at `sent`.
+    pub(crate) fn settled(
+        &mut self,
+        holder: Holder,
+        held: &Held,
+        verdict: Verdict,
+        sent: Instant,
+        outcome: Settled,
+    ) -> Vec<String> {
+        let Held { partition, first, last, .. } = *held;
+        tracing::debug!(?holder, partition, first, last, ?verdict, ?outcome, "Settled");
+        let known = self.partition(held.partition);
+        let mut wrong = Vec::new();
+        if matches!(outcome, Settled::NotTaken | Settled::NotAcquired) {
+            for (_, record) in known.records.range_mut(held.first..=held.last) {
+                record.finals = record.finals.saturating_sub(u32::from(verdict.is_final()));
+            }
+        }
+        match outcome {
+            Settled::NotTaken | Settled::Unknown => {}
+            Settled::NotAcquired => {
+                let is_current = held.leader_epoch == known.leader_epoch && known.is_fresh(held.received);
+                if Instant::now() < held.locked_until && is_current {
+                    wrong.push(format!(
+                        "partition {partition}: {holder:?} lost {first} to {last} before its lock ended"
+                    ));
+                }
+            }
+            Settled::Acknowledged => {
+                let claim = Claim { holder, from: held.received, to: sent, verdict };
+                let is_current =
+                    held.leader_epoch == known.leader_epoch && Instant::now() < held.locked_until;
+                let is_proof = is_current && (known.is_outdated || known.is_fresh(held.received));
+                if is_proof && known.is_outdated && held.last >= known.start {
+                    known.is_outdated = false;
+                    known.fresh_from = Some(Instant::now());
+                }
+                for offset in held.first.max(known.start)..=held.last {
+                    let record = known.records.entry(offset).or_default();
+                    known.acknowledged += 1;
+                    if !is_proof {
+                        continue;
+                    }
+                    let conflict = record.claims.iter().find_map(|other| conflict(other, &claim));
+                    wrong.extend(
+                        conflict.map(|what| format!("partition {}, offset {offset}: {what}", held.partition)),
+                    );
+                    record.claims.push(claim);
+                }
+            }
+        }
+        wrong.truncate(REPORTED_MAX);
+        wrong
+    }
+
+    /// Records up to `end` that were given up without an acceptance, a rejection, or enough deliveries.
+    pub(crate) fn check(&self, partition: i32, end: i64) -> Vec<String> {
+        let nothing = Record::default();
+        let Some(known) = self.partitions.get(&partition) else { return Vec::new() };
+        let is_lost = |record: &Record| {
+            let unseen = i16::try_from(known.lost - record.lost).unwrap_or(i16::MAX);
+            record.finals == 0 && record.deliveries.saturating_add(unseen) < DELIVERIES_MAX
+        };
+        let records =
+            (known.start..end).map(|offset| (offset, known.records.get(&offset).unwrap_or(&nothing)));
+        let lost = records.filter(|(_, record)| is_lost(record));
+        let told = lost.map(|(offset, Record { deliveries, .. })| {
+            format!(
+                "partition {partition}: {offset} was given up after {deliveries} deliveries, and never settled"
+            )
+        });
+        told.take(REPORTED_MAX).collect()
+    }
+
+    /// How many records were settled or released, with an answer.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.partitions.values().map(|known| known.acknowledged).sum()
+    }
+}
+
+impl std::hash::Hash for ShareLedger {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        for (partition, known) in &self.partitions {
+            (partition, known.start, known.lost, known.described, known.acknowledged).hash(state);
+            for (offset, record) in &known.records {
+                (offset, record.deliveries, record.finals).hash(state);
+                record.claims.iter().for_each(|claim| (claim.holder, claim.verdict).hash(state));
+            }
+        }
+    }
+}
+
+/// Why two acknowledged changes of one record cannot both be right.
+fn conflict(one: &Claim, other: &Claim) -> Option<String> {
+    let (first, second) = if one.to <= other.to { (one, other) } else { (other, one) };
+    if second.from < first.to {
+        return Some(format!("{:?} and {:?} had it at once", first.holder, second.holder));
+    }
+    first.verdict.is_final().then(|| {
+        format!(
+            "{:?} by {:?} was acknowledged, and then {:?} by {:?}",
+            first.verdict, first.holder, second.verdict, second.holder
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const LOCK: Duration = Duration::from_secs(3);
+    const A: Holder = (0, 0, 0);
+    const B: Holder = (1, 0, 0);
+
+    fn held(began: Instant, received_ms: u64) -> Held {
+        let received = began + Duration::from_millis(received_ms);
+        Held { partition: 0, first: 5, last: 5, received, locked_until: received + LOCK, leader_epoch: 0 }
+    }
+
+    /// A member got a record and settled it with an answer; the times are in milliseconds.
+    fn settles(
+        ledger: &mut ShareLedger,
+        began: Instant,
+        holder: Holder,
+        times: (u64, u64),
+        verdict: Verdict,
+    ) -> Vec<String> {
+        let held = held(began, times.0);
+        assert_eq!(ledger.acquired(holder, held, held.received - Duration::from_millis(5), 1), None);
+        ledger.settles(holder, &held, verdict);
+        let sent = began + Duration::from_millis(times.1);
+        ledger.settled(holder, &held, verdict, sent, Settled::Acknowledged)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn acknowledged_changes_of_a_record_follow_one_another_and_the_last_is_final() {
+        let began = Instant::now();
+        for (first, second, verdict, is_wrong) in [
+            ((10, 20), (30, 40), Verdict::Release, false),
+            ((10, 20), (30, 40), Verdict::Accept, true),
+            ((10, 20), (30, 40), Verdict::Reject, true),
+            ((10, 20), (15, 40), Verdict::Release, true),
+            ((30, 40), (10, 20), Verdict::Release, false),
+        ] {
+            for newer in [0, 1] {
+                let mut ledger = ShareLedger::default();
+                assert_eq!(settles(&mut ledger, began, A, first, verdict), [""; 0]);
+                // Another leader acknowledges what is behind the start.
+                ledger.knows_epoch(0, newer);
+                let wrong = settles(&mut ledger, began, B, second, Verdict::Accept);
+                assert_eq!(!wrong.is_empty(), is_wrong && newer == 0, "{second:?} {verdict:?}: {wrong:?}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_record_is_not_given_to_another_while_a_living_member_has_it() {
+        let began = Instant::now();
+        let at = |ms| began + Duration::from_millis(ms);
+        // Another acquires it at a time; the first sends something later. The leader may have changed.
+        for (other_ms, alive_ms, epoch, is_wrong) in
+            [(1000, 1100, 0, true), (1000, 900, 0, false), (5000, 5100, 0, false), (1000, 1100, 1, false)]
+        {
+            let mut ledger = ShareLedger::default();
+            ledger.acquired(A, held(began, 10), at(0), 1);
+            ledger.acquired(B, held(began, other_ms), at(other_ms - 5), 2);
+            ledger.knows_epoch(0, epoch);
+            let wrong = ledger.is_alive(A, at(alive_ms));
+            assert_eq!(!wrong.is_empty(), is_wrong, "{other_ms} {alive_ms} {epoch}: {wrong:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lock_lasts_unless_the_leader_changes() {
+        let began = Instant::now();
+        for (epoch, wait, is_wrong) in [(0, 1, true), (1, 1, false), (0, 4, false)] {
+            let mut ledger = ShareLedger::default();
+            let held = held(Instant::now(), 10);
+            ledger.acquired(A, held, began, 1);
+            ledger.knows_epoch(0, epoch);
+            tokio::time::sleep(Duration::from_secs(wait)).await;
+            let wrong = ledger.settled(A, &held, Verdict::Accept, Instant::now(), Settled::NotAcquired);
+            assert_eq!(!wrong.is_empty(), is_wrong, "{epoch} {wait}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_record_that_is_given_up_is_found() {
+        let began = Instant::now();
+        let mut ledger = ShareLedger::default();
+        settles(&mut ledger, began, A, (10, 20), Verdict::Accept);
+        ledger.begin_again(0, 5);
+        assert_eq!(ledger.check(0, 6).len(), 1, "it was settled before");
+        settles(&mut ledger, began, A, (10, 20), Verdict::Release);
+        assert_eq!(ledger.check(0, 6).len(), 1, "it was released");
+        for _ in 1..DELIVERIES_MAX {
+            assert_eq!(ledger.check(0, 6).len(), 1);
+            ledger.lost_answer(0);
+        }
+        assert_eq!(ledger.check(0, 6), [""; 0], "it may have been delivered often enough");
+        assert!(ledger.acquired(A, held(began, 10), began, DELIVERIES_MAX + 1).is_some());
+    }
+}

@@ -1,0 +1,679 @@
+//! Members of a share group (KIP-932), which speak the protocol themselves: they acquire records, accept, release and reject
+//! them, forget some, and die. What they must never see is in `share_ledger`.
+//!
+//! An administrator lets all members leave from time to time, and sets the group's offsets: from there on everything is
+//! delivered again.
+
+use crate::chance::Chance;
+use crate::clients::{AGAIN, Clients};
+use crate::history::TOPIC;
+use crate::share_ledger::{Held, Holder, Settled, Verdict};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+use thalweg_client::{Admin, Cluster, Connection, CoordinatorKind};
+use thalweg_record::{DecompressBuffer, batches};
+use thalweg_wire::request::alter_share_group_offsets_request::{
+    AlterShareGroupOffsetsRequestPartition, AlterShareGroupOffsetsRequestTopic,
+};
+use thalweg_wire::request::share_acknowledge_request as acknowledge;
+use thalweg_wire::request::share_fetch_request::{
+    AcknowledgementBatch, FetchPartition, FetchTopic, ForgottenTopic,
+};
+use thalweg_wire::request::share_fetch_response::PartitionData;
+use thalweg_wire::request::{
+    AlterShareGroupOffsetsRequest, ShareAcknowledgeRequest, ShareFetchRequest, ShareGroupHeartbeatRequest,
+};
+use thalweg_wire::{ErrorCode, Records, Uuid};
+use tokio::time::Instant;
+
+/// The group.
+pub(crate) const QUEUE: &str = "queue";
+/// `group.share.session.timeout.ms` of the brokers.
+pub(crate) const SESSION: Duration = Duration::from_secs(6);
+/// `group.share.record.lock.duration.ms` of the brokers.
+pub(crate) const LOCK: Duration = Duration::from_secs(3);
+/// The interval of heartbeats.
+const BEAT: Duration = Duration::from_millis(500);
+/// The longest wait of a fetch.
+const WAIT_MS_MAX: u64 = 400;
+/// A request whose answer was lost has taken effect by then, or never will.
+const OVER: Duration = Duration::from_secs(15);
+const LEAVES: i32 = -1;
+
+/// What the administrator and the members know of each other.
+#[derive(Debug, Default)]
+pub struct Attendance {
+    /// Members are to leave.
+    is_closed: AtomicBool,
+    /// How many members have not left.
+    present: AtomicUsize,
+}
+
+/// A member is no longer one: it begins again.
+struct Lost;
+
+/// The outcome of a request to set the group's offsets.
+enum Setting {
+    Done,
+    Refused,
+    /// Nobody has joined yet, as far as was written.
+    NoGroup,
+    /// There was no answer, or some partitions failed. It may still arrive.
+    Unknown,
+}
+
+/// A session with a leader. It is over with its connection.
+struct Session {
+    number: u64,
+    connection: Connection,
+    epoch: i32,
+    partitions: BTreeSet<i32>,
+    held: Vec<Held>,
+}
+
+impl Session {
+    /// Holds records. Those that it held before, and whose lock has ended unnoticed, are held again.
+    fn hold(&mut self, held: Held) {
+        let before = std::mem::take(&mut self.held);
+        for old in before {
+            if old.partition != held.partition || old.last < held.first || old.first > held.last {
+                self.held.push(old);
+                continue;
+            }
+            if old.first < held.first {
+                self.held.push(Held { last: held.first - 1, ..old });
+            }
+            if old.last > held.last {
+                self.held.push(Held { first: held.last + 1, ..old });
+            }
+        }
+        self.held.push(held);
+    }
+}
+
+/// Something said of records in a request.
+struct Said {
+    held: Held,
+    verdict: Verdict,
+}
+
+/// One life of a member.
+struct Member<'a> {
+    clients: &'a Clients,
+    cluster: Cluster,
+    id: u32,
+    life: u32,
+    epoch: i32,
+    topic: Uuid,
+    assigned: BTreeSet<i32>,
+    /// Whether the next heartbeat says everything, and so gets the assignment: an answer with it may have been lost.
+    is_full: bool,
+    next_beat: Instant,
+    next_look: Instant,
+    sessions: BTreeMap<i32, Session>,
+    /// How many sessions there were.
+    count: u64,
+}
+
+impl Clients {
+    /// Joins, consumes and leaves repeatedly, as long as it is polled.
+    pub(crate) async fn be_share_member(self, id: u32) {
+        let mut chance = Chance::new(self.seed, 6000 + u64::from(id));
+        // One that has stopped without a word keeps its connections, and its records as long as their locks last.
+        let mut silent = None;
+        for life in 0.. {
+            while self.attendance.is_closed.load(Ordering::SeqCst) {
+                tokio::time::sleep(AGAIN).await;
+            }
+            self.attendance.present.fetch_add(1, Ordering::SeqCst);
+            let mut member = Member {
+                clients: &self,
+                cluster: self.cluster(&format!("share-member-{id}")).await,
+                id,
+                life,
+                epoch: 0,
+                topic: Uuid::default(),
+                assigned: BTreeSet::new(),
+                is_full: true,
+                next_beat: Instant::now(),
+                next_look: Instant::now(),
+                sessions: BTreeMap::new(),
+                count: 0,
+            };
+            let ended = member.live(&mut chance).await;
+            self.attendance.present.fetch_sub(1, Ordering::SeqCst);
+            match chance.below(3) {
+                0 if ended.is_ok() => silent = Some(member),
+                1 if ended.is_ok() => member.leave().await,
+                _ => drop(silent.take()),
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// Sets the offsets of the group now and then, and watches them in the end.
+    pub(crate) async fn administer_queue(self) {
+        let mut chance = Chance::new(self.seed, 6999);
+        let mut next = Instant::now() + Duration::from_millis(chance.between(3_000, 12_000));
+        loop {
+            tokio::time::sleep(AGAIN).await;
+            if self.ending.load(Ordering::SeqCst) {
+                self.describe_queue().await;
+            } else if Instant::now() >= next {
+                self.begin_queue_again(&mut chance).await;
+                next = Instant::now() + Duration::from_millis(chance.between(5_000, 15_000));
+            }
+        }
+    }
+
+    async fn describe_queue(&self) {
+        let admin = Admin::new(self.cluster("share-administrator").await);
+        let admin = admin.with_timeout(Duration::from_secs(3));
+        // The start offset that is written stays before the last records that were settled; the lag counts them.
+        let ends: BTreeMap<i32, i64> =
+            (0..self.partitions).map(|partition| (partition, self.end_of(partition))).collect();
+        let Ok(described) = admin.list_share_group_offsets(QUEUE).await else { return };
+        for (at, offset) in described {
+            let Ok(offset) = offset else { continue };
+            let end = ends.get(&at.partition).copied().unwrap_or(0);
+            let settled = if offset.lag == Some(0) { end } else { offset.start.0.min(end) };
+            self.history.with(|known| known.queue.describes(at.partition, settled));
+        }
+    }
+
+    /// The end of what was read of a partition.
+    fn end_of(&self, partition: i32) -> i64 {
+        self.history.with(|known| {
+            let last = known.read.get(&partition).and_then(|read| read.last_key_value());
+            last.map_or(0, |(at, _)| at + 1)
+        })
+    }
+
+    /// Waits until the group has no members, and lets it begin elsewhere.
+    async fn begin_queue_again(&self, chance: &mut Chance) {
+        self.attendance.is_closed.store(true, Ordering::SeqCst);
+        while self.attendance.present.load(Ordering::SeqCst) > 0 {
+            tokio::time::sleep(AGAIN).await;
+        }
+        let starts: BTreeMap<i32, i64> = (0..self.partitions)
+            .map(|partition| {
+                let end = u64::try_from(self.end_of(partition)).unwrap_or(0);
+                (partition, i64::try_from(chance.below(end + 1)).unwrap_or(0))
+            })
+            .collect();
+        let mut is_certain = true;
+        let is_set = loop {
+            match self.set_queue(&starts).await {
+                Setting::Done => break true,
+                Setting::NoGroup if is_certain => break false,
+                Setting::Refused | Setting::NoGroup => {}
+                Setting::Unknown => {
+                    is_certain = false;
+                    tokio::time::sleep(OVER).await;
+                }
+            }
+            tokio::time::sleep(AGAIN).await;
+        };
+        for (partition, start) in starts.into_iter().filter(|_| is_set) {
+            tracing::info!(partition, start, "The share group begins again");
+            self.history.with(|known| known.queue.begin_again(partition, start));
+        }
+        self.attendance.is_closed.store(false, Ordering::SeqCst);
+    }
+
+    /// Sets the offsets by one request.
+    async fn set_queue(&self, starts: &BTreeMap<i32, i64>) -> Setting {
+        let cluster = self.cluster("share-administrator").await;
+        let Ok(connection) = cluster.coordinator(CoordinatorKind::Group, QUEUE).await else {
+            return Setting::Refused;
+        };
+        let partitions = starts.iter().map(|(&partition_index, &start_offset)| {
+            AlterShareGroupOffsetsRequestPartition { partition_index, start_offset }
+        });
+        let topic = AlterShareGroupOffsetsRequestTopic {
+            topic_name: TOPIC.to_owned(),
+            partitions: partitions.collect(),
+        };
+        let request = AlterShareGroupOffsetsRequest { group_id: QUEUE.to_owned(), topics: vec![topic] };
+        let answer = connection.send(&request).await;
+        let code = answer.as_ref().ok().and_then(|answer| ErrorCode::from_i16(answer.error_code));
+        let set = answer.iter().flat_map(|answer| &answer.responses).flat_map(|topic| &topic.partitions);
+        let set = set.filter(|partition| partition.error_code == 0).count();
+        match code {
+            Some(ErrorCode::None) if set == starts.len() => Setting::Done,
+            Some(ErrorCode::NonEmptyGroup | ErrorCode::NotCoordinator) => Setting::Refused,
+            Some(ErrorCode::GroupIdNotFound) => Setting::NoGroup,
+            _ => {
+                tracing::info!(?answer, "Offsets of the share group may be set in part");
+                Setting::Unknown
+            }
+        }
+    }
+}
+
+impl Member<'_> {
+    fn name(&self) -> String {
+        format!("share-{}-{}", self.id, self.life)
+    }
+
+    fn violation(&self, what: &str) {
+        self.clients.history.violation(format!("share group, {}: {what}", self.name()));
+    }
+
+    fn is_closing(&self) -> bool {
+        self.clients.attendance.is_closed.load(Ordering::SeqCst)
+    }
+
+    async fn live(&mut self, chance: &mut Chance) -> Result<(), Lost> {
+        loop {
+            tokio::time::sleep(Duration::from_millis(chance.between(10, 120))).await;
+            if Instant::now() >= self.next_beat {
+                self.beat().await?;
+            }
+            self.look_for_leaders().await;
+            for leader in self.leaders() {
+                self.consume(leader, chance).await;
+            }
+            let is_ending = self.clients.ending.load(Ordering::SeqCst);
+            if self.is_closing() || (chance.one_in(150) && !is_ending) {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn beat(&mut self) -> Result<(), Lost> {
+        self.next_beat = Instant::now() + BEAT;
+        let Ok(connection) = self.cluster.coordinator(CoordinatorKind::Group, QUEUE).await else {
+            return Ok(());
+        };
+        let Ok(answer) = connection.send(&self.heartbeat(self.epoch)).await else {
+            self.is_full = true;
+            return Ok(());
+        };
+        match ErrorCode::from_i16(answer.error_code).unwrap_or(ErrorCode::UnknownServerError) {
+            ErrorCode::None => {}
+            ErrorCode::CoordinatorLoadInProgress
+            | ErrorCode::CoordinatorNotAvailable
+            | ErrorCode::NotCoordinator
+            | ErrorCode::RequestTimedOut => {
+                self.is_full = true;
+                return Ok(());
+            }
+            ErrorCode::FencedMemberEpoch
+            | ErrorCode::UnknownMemberId
+            | ErrorCode::GroupIdNotFound
+            // A broker that is starting does not know `share.version` yet.
+            | ErrorCode::UnsupportedVersion => return Err(Lost),
+            code => {
+                self.violation(&format!("a heartbeat got {code:?}: {:?}", answer.error_message));
+                return Err(Lost);
+            }
+        }
+        self.epoch = answer.member_epoch;
+        self.is_full = false;
+        tracing::debug!(member = self.name(), ?answer, "Heartbeat");
+        if let Some(assignment) = answer.assignment {
+            self.assigned.clear();
+            for topic in assignment.topic_partitions {
+                self.topic = topic.topic_id;
+                self.assigned.extend(topic.partitions);
+            }
+        }
+        Ok(())
+    }
+
+    fn heartbeat(&self, member_epoch: i32) -> ShareGroupHeartbeatRequest {
+        ShareGroupHeartbeatRequest {
+            group_id: QUEUE.to_owned(),
+            member_id: self.name(),
+            member_epoch,
+            subscribed_topic_names: (self.is_full && member_epoch >= 0).then(|| vec![TOPIC.to_owned()]),
+            ..ShareGroupHeartbeatRequest::default()
+        }
+    }
+
+    async fn leave(self) {
+        if let Ok(connection) = self.cluster.coordinator(CoordinatorKind::Group, QUEUE).await
+            && let Err(error) = connection.send(&self.heartbeat(LEAVES)).await
+        {
+            tracing::info!(member = self.name(), %error, "Farewell was not answered: the session ends in time");
+        }
+    }
+
+    async fn look_for_leaders(&mut self) {
+        if Instant::now() >= self.next_look {
+            self.next_look = Instant::now() + Duration::from_secs(2);
+            if let Err(error) = self.cluster.refresh(&[TOPIC.to_owned()], false).await {
+                tracing::info!(member = self.name(), %error, "No metadata");
+            }
+        }
+    }
+
+    fn leader_of(&self, partition: i32) -> Option<i32> {
+        self.cluster.metadata().leader(TOPIC, partition)
+    }
+
+    /// The leaders of assigned partitions, and of those of before.
+    fn leaders(&self) -> BTreeSet<i32> {
+        let leaders = self.assigned.iter().filter_map(|&partition| self.leader_of(partition));
+        leaders.chain(self.sessions.keys().copied()).collect()
+    }
+
+    /// One request to a leader, and what follows from it.
+    async fn consume(&mut self, leader: i32, chance: &mut Chance) {
+        let mut session = match self.sessions.remove(&leader) {
+            Some(session) => session,
+            None => {
+                let Ok(connection) = self.cluster.broker(leader).await else { return };
+                self.count += 1;
+                Session {
+                    number: self.count,
+                    connection,
+                    epoch: 0,
+                    partitions: BTreeSet::new(),
+                    held: Vec::new(),
+                }
+            }
+        };
+        let holder = (self.id, self.life, session.number);
+        let said = if session.epoch == 0 { Vec::new() } else { self.decide(&mut session, chance) };
+        for Said { held, verdict } in &said {
+            self.clients.history.with(|known| known.queue.settles(holder, held, *verdict));
+        }
+        let goes_on = if !said.is_empty() && chance.one_in(2) {
+            self.acknowledge(&mut session, holder, said).await
+        } else {
+            self.fetch(leader, &mut session, holder, said, chance).await
+        };
+        if goes_on {
+            self.sessions.insert(leader, session);
+        }
+    }
+
+    /// What becomes of held records: some are kept for a while, and some forgotten.
+    fn decide(&self, session: &mut Session, chance: &mut Chance) -> Vec<Said> {
+        let is_ending = self.clients.ending.load(Ordering::SeqCst);
+        let (mut said, mut kept) = (Vec::new(), Vec::new());
+        for held in std::mem::take(&mut session.held) {
+            let verdict = match chance.below(if is_ending { 1 } else { 20 }) {
+                0..=12 => Verdict::Accept,
+                13..=15 => Verdict::Release,
+                16 => Verdict::Reject,
+                17 => continue,
+                _ => {
+                    kept.push(held);
+                    continue;
+                }
+            };
+            // A part of it now, and the rest later.
+            let len = u64::try_from(held.last - held.first + 1).unwrap_or(1);
+            let some = i64::try_from(chance.between(1, len)).unwrap_or(1);
+            let last = if chance.one_in(2) { held.last } else { held.first + some - 1 };
+            said.push(Said { held: Held { last, ..held }, verdict });
+            if last < held.last {
+                kept.push(Held { first: last + 1, ..held });
+            }
+        }
+        session.held = kept;
+        // A request names offsets in their order.
+        said.sort_by_key(|said: &Said| (said.held.partition, said.held.first));
+        said
+    }
+
+    /// Settles records alone. Returns whether the session goes on.
+    async fn acknowledge(&mut self, session: &mut Session, holder: Holder, said: Vec<Said>) -> bool {
+        let partitions: BTreeSet<i32> = said.iter().map(|said| said.held.partition).collect();
+        let partitions = partitions.into_iter().map(|partition_index| {
+            let of_it = said.iter().filter(|said| said.held.partition == partition_index);
+            let batches = of_it.map(|Said { held, verdict }| acknowledge::AcknowledgementBatch {
+                first_offset: held.first,
+                last_offset: held.last,
+                acknowledge_types: vec![verdict.code()],
+            });
+            let acknowledgement_batches = batches.collect();
+            acknowledge::AcknowledgePartition { partition_index, acknowledgement_batches }
+        });
+        let topic = acknowledge::AcknowledgeTopic { topic_id: self.topic, partitions: partitions.collect() };
+        let request = ShareAcknowledgeRequest {
+            group_id: Some(QUEUE.to_owned()),
+            member_id: Some(self.name()),
+            share_session_epoch: session.epoch,
+            topics: vec![topic],
+            ..ShareAcknowledgeRequest::default()
+        };
+        let sent = Instant::now();
+        let Ok(answer) = session.connection.send(&request).await else {
+            self.all(holder, &said, sent, Settled::Unknown);
+            return false;
+        };
+        if !self.is_taken(answer.error_code) {
+            self.all(holder, &said, sent, Settled::NotTaken);
+            return false;
+        }
+        session.epoch += 1;
+        self.is_alive(holder, sent);
+        let partitions = answer.responses.into_iter().flat_map(|topic| topic.partitions);
+        let codes = partitions.map(|data| (data.partition_index, data.error_code)).collect();
+        self.learn(holder, &said, sent, &codes);
+        true
+    }
+
+    /// Acquires records, with what is said of others. Returns whether the session goes on.
+    async fn fetch(
+        &mut self,
+        leader: i32,
+        session: &mut Session,
+        holder: Holder,
+        said: Vec<Said>,
+        chance: &mut Chance,
+    ) -> bool {
+        let led =
+            self.assigned.iter().copied().filter(|&partition| self.leader_of(partition) == Some(leader));
+        let wanted: BTreeSet<i32> = led.collect();
+        let sent = Instant::now();
+        let epochs: BTreeMap<i32, i32> = self.clients.history.with(|known| {
+            let partitions = wanted.iter().chain(&session.partitions);
+            partitions.map(|&partition| (partition, known.queue.leader_epoch(partition))).collect()
+        });
+        let request = self.share_fetch(session, &wanted, &said, chance);
+        session.partitions = wanted;
+        let Ok(answer) = session.connection.send(&request).await else {
+            self.all(holder, &said, sent, Settled::Unknown);
+            epochs.keys().for_each(|&partition| self.lost_answer(partition));
+            return false;
+        };
+        if !self.is_taken(answer.error_code) {
+            self.all(holder, &said, sent, Settled::NotTaken);
+            return false;
+        }
+        session.epoch += 1;
+        self.is_alive(holder, sent);
+        let data: Vec<PartitionData> =
+            answer.responses.into_iter().flat_map(|topic| topic.partitions).collect();
+        let codes = data.iter().map(|data| (data.partition_index, data.acknowledge_error_code)).collect();
+        self.learn(holder, &said, sent, &codes);
+        for data in data {
+            let leader_epoch = epochs.get(&data.partition_index).copied().unwrap_or(-1);
+            self.take(session, holder, sent, leader_epoch, data);
+        }
+        true
+    }
+
+    fn share_fetch(
+        &self,
+        session: &Session,
+        wanted: &BTreeSet<i32>,
+        said: &[Said],
+        chance: &mut Chance,
+    ) -> ShareFetchRequest {
+        let mut batches: BTreeMap<i32, Vec<AcknowledgementBatch>> =
+            wanted.difference(&session.partitions).map(|&new| (new, Vec::new())).collect();
+        for Said { held, verdict } in said {
+            batches.entry(held.partition).or_default().push(AcknowledgementBatch {
+                first_offset: held.first,
+                last_offset: held.last,
+                acknowledge_types: vec![verdict.code()],
+            });
+        }
+        let partitions = batches.into_iter().map(|(partition_index, acknowledgement_batches)| {
+            FetchPartition { partition_index, acknowledgement_batches, ..FetchPartition::default() }
+        });
+        let forgotten: Vec<i32> = session.partitions.difference(wanted).copied().collect();
+        let forgotten = ForgottenTopic { topic_id: self.topic, partitions: forgotten };
+        let number = |chance: &mut Chance, most| i32::try_from(chance.between(1, most)).unwrap_or(1);
+        let is_ending = self.clients.ending.load(Ordering::SeqCst);
+        ShareFetchRequest {
+            group_id: Some(QUEUE.to_owned()),
+            member_id: Some(self.name()),
+            share_session_epoch: session.epoch,
+            max_wait_ms: number(chance, WAIT_MS_MAX),
+            min_bytes: 1,
+            max_bytes: number(chance, 40_000),
+            // Everything is to be settled soon then.
+            max_records: if is_ending { 500 } else { number(chance, 60) },
+            batch_size: number(chance, 30),
+            share_acquire_mode: i8::from(chance.one_in(3)),
+            topics: vec![FetchTopic { topic_id: self.topic, partitions: partitions.collect() }],
+            forgotten_topics_data: if forgotten.partitions.is_empty() { Vec::new() } else { vec![forgotten] },
+            ..ShareFetchRequest::default()
+        }
+    }
+
+    /// Whether the request as a whole was taken. Otherwise the session is over.
+    fn is_taken(&self, code: i16) -> bool {
+        match ErrorCode::from_i16(code).unwrap_or(ErrorCode::UnknownServerError) {
+            ErrorCode::None => true,
+            ErrorCode::ShareSessionNotFound
+            | ErrorCode::InvalidShareSessionEpoch
+            | ErrorCode::UnsupportedVersion => false,
+            code => {
+                self.violation(&format!("a request got {code:?}"));
+                false
+            }
+        }
+    }
+
+    fn is_alive(&self, holder: Holder, sent: Instant) {
+        let wrong = self.clients.history.with(|known| known.queue.is_alive(holder, sent));
+        wrong.iter().for_each(|what| self.violation(what));
+    }
+
+    fn lost_answer(&self, partition: i32) {
+        self.clients.history.with(|known| known.queue.lost_answer(partition));
+    }
+
+    fn all(&self, holder: Holder, said: &[Said], sent: Instant, outcome: Settled) {
+        // All acknowledgements of a partition take effect, or none: one that comes too late takes the others with it.
+        let locked_until = said.iter().map(|said| said.held.locked_until).min();
+        let leader_epoch = said.iter().map(|said| said.held.leader_epoch).min();
+        for Said { held, verdict } in said {
+            let held = match (locked_until, leader_epoch, outcome) {
+                (Some(locked_until), Some(leader_epoch), Settled::NotAcquired) => {
+                    Held { locked_until, leader_epoch, ..*held }
+                }
+                _ => *held,
+            };
+            let wrong = self
+                .clients
+                .history
+                .with(|known| known.queue.settled(holder, &held, *verdict, sent, outcome));
+            wrong.iter().for_each(|what| self.violation(what));
+        }
+    }
+
+    /// What came of the acknowledgements of each partition.
+    fn learn(&self, holder: Holder, said: &[Said], sent: Instant, codes: &BTreeMap<i32, i16>) {
+        for one in said.chunk_by(|one, next| one.held.partition == next.held.partition) {
+            let partition = one[0].held.partition;
+            let code = codes.get(&partition).and_then(|&code| ErrorCode::from_i16(code));
+            let outcome = match code {
+                Some(ErrorCode::None) => Settled::Acknowledged,
+                Some(ErrorCode::InvalidRecordState | ErrorCode::InvalidRequest) => Settled::NotAcquired,
+                // The leader is another one, or the state is being written by another, or not at all.
+                Some(
+                    ErrorCode::NotLeaderOrFollower
+                    | ErrorCode::FencedLeaderEpoch
+                    | ErrorCode::UnknownTopicOrPartition
+                    | ErrorCode::UnknownTopicId
+                    | ErrorCode::CoordinatorNotAvailable,
+                ) => Settled::Unknown,
+                code => {
+                    self.violation(&format!("acknowledgements of partition {partition} got {code:?}"));
+                    Settled::Unknown
+                }
+            };
+            self.all(holder, one, sent, outcome);
+        }
+    }
+
+    /// Takes what was acquired of a partition.
+    fn take(
+        &mut self,
+        session: &mut Session,
+        holder: Holder,
+        sent: Instant,
+        leader_epoch: i32,
+        data: PartitionData,
+    ) {
+        let partition = data.partition_index;
+        match ErrorCode::from_i16(data.error_code).unwrap_or(ErrorCode::UnknownServerError) {
+            ErrorCode::None => {}
+            ErrorCode::NotLeaderOrFollower
+            | ErrorCode::FencedLeaderEpoch
+            | ErrorCode::UnknownTopicOrPartition
+            | ErrorCode::UnknownTopicId => self.next_look = Instant::now(),
+            ErrorCode::CoordinatorNotAvailable => {}
+            code => return self.violation(&format!("partition {partition} got {code:?}")),
+        }
+        let received = Instant::now();
+        for run in data.acquired_records {
+            let held = Held {
+                partition,
+                first: run.first_offset,
+                last: run.last_offset,
+                received,
+                locked_until: sent + LOCK,
+                leader_epoch,
+            };
+            let wrong = self
+                .clients
+                .history
+                .with(|known| known.queue.acquired(holder, held, sent, run.delivery_count));
+            wrong.iter().for_each(|what| self.violation(what));
+            session.hold(held);
+        }
+        let offsets = match &data.records {
+            Some(Records::Inline(bytes)) => offsets(bytes),
+            _ => Ok(BTreeSet::new()),
+        };
+        match offsets {
+            Ok(found) => {
+                let of_it = session
+                    .held
+                    .iter()
+                    .filter(|held| held.partition == partition && held.received == received);
+                let mut all = of_it.flat_map(|held| held.first..=held.last);
+                if let Some(missing) = all.find(|offset| !found.contains(offset)) {
+                    self.violation(&format!(
+                        "partition {partition}: {missing} was acquired, and did not come"
+                    ));
+                }
+            }
+            Err(error) => self.violation(&format!("partition {partition}: {error}")),
+        }
+    }
+}
+
+/// The offsets of the records in a batch of batches.
+fn offsets(bytes: &[u8]) -> Result<BTreeSet<i64>, String> {
+    let mut found = BTreeSet::new();
+    let mut buffer = DecompressBuffer::default();
+    for batch in batches(bytes) {
+        let batch = batch.map_err(|error| error.to_string())?;
+        for record in batch.records(&mut buffer).map_err(|error| error.to_string())? {
+            found.insert(record.map_err(|error| error.to_string())?.offset.0);
+        }
+    }
+    Ok(found)
+}
