@@ -30,9 +30,13 @@ mod restart;
 mod revocation;
 mod running;
 mod sasl;
+mod share_consumers;
+mod share_cost;
 mod share_groups;
 mod share_states;
 mod shares;
+#[path = "../../../client/tests/support/sharing.rs"]
+mod sharing;
 mod stopping;
 mod streams_groups;
 mod telemetry;

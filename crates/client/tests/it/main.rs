@@ -18,5 +18,7 @@ mod secure;
 mod secure_kafka;
 mod share;
 mod share_kafka;
+#[path = "../support/sharing.rs"]
+mod sharing;
 mod transactions;
 mod transactions_kafka;
