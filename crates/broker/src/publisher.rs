@@ -14,6 +14,7 @@ use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::disk::Disk;
 use thalweg_log::{PartitionLog, TopicPartition};
 use thalweg_membership::ImageListener;
+use thalweg_metadata::feature::SHARE_VERSION;
 use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
 use thalweg_metadata::{Delta, Image, LocalChanges, LocalPartition, PartitionIndex};
 use thalweg_replica::partition::Partition;
@@ -342,6 +343,10 @@ impl ImageListener for Publisher {
                 self.tell_directory(change, &image);
             }
             self.change_coordinators(&local, delta);
+            let has_share_groups = |image: &Image| image.features().level(SHARE_VERSION) > 0;
+            if has_share_groups(delta.base()) && !has_share_groups(&image) {
+                self.broker.shares.end_all();
+            }
             if delta.changes().quotas {
                 self.broker.quotas.set(image.quotas());
                 self.broker.connections.set_ip_rates(connection_limits::ip_rates(image.quotas()));

@@ -233,6 +233,16 @@ impl Shares {
         }
     }
 
+    /// Ends everything: share groups are not served any more. What members have is given back without a word, as when the
+    /// leader of a partition stops. Kafka: `SharePartitionManager.onShareVersionToggle`.
+    pub fn end_all(&self) {
+        self.sessions.end_all();
+        for led in self.all() {
+            led.end(ErrorCode::NotLeaderOrFollower);
+            self.forget_ended(&led);
+        }
+    }
+
     fn release(self: &Arc<Self>, key: &SessionKey) {
         let of_group = self.of_group(&key.group);
         for led in &of_group {

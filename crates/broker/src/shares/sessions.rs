@@ -237,6 +237,11 @@ impl ShareSessions {
         keys
     }
 
+    /// Ends all sessions.
+    pub fn end_all(&self) {
+        *self.state.lock() = State::default();
+    }
+
     /// Whether a member of the group has a session here.
     pub fn has_group(&self, group: &str) -> bool {
         self.state.lock().by_group.contains_key(group)

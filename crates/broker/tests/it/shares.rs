@@ -294,6 +294,48 @@ async fn what_is_acknowledged_survives_a_kill_and_what_is_not_comes_again() {
     broker.stop().await;
 }
 
+async fn set_share_version(broker: &Running, level: i16) {
+    use thalweg_wire::request::update_features_request::FeatureUpdateKey;
+    const UPGRADE: i8 = 1;
+    const SAFE_DOWNGRADE: i8 = 2;
+    let update = FeatureUpdateKey {
+        feature: "share.version".to_owned(),
+        max_version_level: level,
+        upgrade_type: if level == 0 { SAFE_DOWNGRADE } else { UPGRADE },
+        ..FeatureUpdateKey::default()
+    };
+    let request =
+        UpdateFeaturesRequest { timeout_ms: 10_000, feature_updates: vec![update], ..Default::default() };
+    let answer = broker.ask(&request).await;
+    assert_eq!(answer.error_code, 0, "{:?}", answer.error_message);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while broker.server().broker.image().features().level("share.version") != level {
+        assert!(Instant::now() < deadline, "the broker does not follow");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn share_groups_end_with_their_feature_and_go_on_with_it() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let (broker, topic) = started(dir.path()).await;
+    put(&broker, &topic, -1, batch(&[b"a", b"b", b"c"])).await;
+    let mut member = Member::new(&broker, &topic, "member").await;
+    assert_eq!(runs(&member.acquire().await), [(0, 2, 1)]);
+    assert_eq!(member.settle(&[(0, 0, 1)]).await, 0);
+    set_share_version(&broker, 0).await;
+    let whole = async |request: ShareFetchRequest| member.ask(&request).await.error_code;
+    let fetch = || ShareFetchRequest { max_wait_ms: 1, ..member.request(&[]) };
+    assert_eq!(whole(fetch()).await, ErrorCode::UnsupportedVersion.code());
+    set_share_version(&broker, 1).await;
+    assert_eq!(whole(fetch()).await, ErrorCode::ShareSessionNotFound.code());
+    // What was acknowledged stays so; the rest is acquired by nobody, and its delivery was not written.
+    let mut another = Member::new(&broker, &topic, "another").await;
+    assert_eq!(runs(&another.acquire().await), [(1, 2, 1)]);
+    assert_eq!(another.settle(&[(1, 2, 1)]).await, 0);
+    broker.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_begins_where_its_settings_say_and_stays_there() {
     let dir = tempfile::tempdir().expect("a temporary directory");
