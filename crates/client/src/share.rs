@@ -201,6 +201,18 @@ impl ShareConsumer {
         self.places.iter().filter_map(|place| self.name(*place)).collect()
     }
 
+    /// Waits until the group has assigned partitions to this member. Nothing is fetched before the first poll.
+    pub async fn wait_for_assignment(&mut self) -> Result<(), ClientError> {
+        loop {
+            self.follow_member()?;
+            if !self.places.is_empty() {
+                return Ok(());
+            }
+            // The task ends with a failure that it has reported, or with the consumer.
+            let _ = self.assigned.changed().await;
+        }
+    }
+
     /// For how long a broker locked the last acquired records.
     pub fn acquisition_lock_timeout(&self) -> Option<Duration> {
         self.lock_timeout

@@ -1,5 +1,6 @@
 //! Kafka's perf tools on Thalweg's client: the options and output lines of Kafka 4.3's `kafka-producer-perf-test`,
-//! `kafka-consumer-perf-test` and `kafka-e2e-latency`, at a fraction of their cost, so that the broker is the bottleneck.
+//! `kafka-consumer-perf-test`, `kafka-share-consumer-perf-test` and `kafka-e2e-latency`, at a fraction of their cost, so that
+//! the broker is the bottleneck.
 //!
 //! In addition, `--json` replaces the lines on standard output by one JSON object at the end, and standard error shows a
 //! progress bar if it is a terminal.
@@ -14,6 +15,7 @@ mod output;
 mod payload;
 mod producer;
 mod settings;
+mod share;
 mod stats;
 mod transactions;
 
@@ -22,6 +24,7 @@ pub use e2e::EndToEndLatency;
 pub use error::PerfError;
 pub use output::Output;
 pub use producer::ProducerPerformance;
+pub use share::ShareConsumerPerformance;
 
 /// Milliseconds since 1970.
 #[allow(clippy::disallowed_methods, reason = "measurements need wall-clock time")]

@@ -113,6 +113,7 @@ enum Command {
     Stream(stream::Stream),
     ProducerPerfTest(thalweg_lab::perf::ProducerPerformance),
     ConsumerPerfTest(thalweg_lab::perf::ConsumerPerformance),
+    ShareConsumerPerfTest(thalweg_lab::perf::ShareConsumerPerformance),
     E2eLatency(thalweg_lab::perf::EndToEndLatency),
     #[command(subcommand)]
     Profile(profile::ProfileCommand),
@@ -132,6 +133,7 @@ impl Command {
                 | Command::Lab(_)
                 | Command::ProducerPerfTest(_)
                 | Command::ConsumerPerfTest(_)
+                | Command::ShareConsumerPerfTest(_)
                 | Command::E2eLatency(_)
                 | Command::Profile(_)
                 | Command::Completion(_)
@@ -211,6 +213,9 @@ impl Cli {
             Command::ConsumerPerfTest(test) => {
                 perf::run(test.is_json(), bars, async |output| test.run(output).await).await
             }
+            Command::ShareConsumerPerfTest(test) => {
+                perf::run(test.is_json(), bars, async |output| test.run(output).await).await
+            }
             Command::E2eLatency(test) => {
                 perf::run(test.is_json(), bars, async |output| test.run(output).await).await
             }
@@ -240,6 +245,8 @@ mod tests {
              --producer.config f --warmup-records 3 --reporting-interval 100",
             "thalweg consumer-perf-test --bootstrap-server b:1 --topic t --messages 10 --consumer.config f --timeout",
             "thalweg consumer-perf-test --include t.* --num-records 10 --hide-header --from-latest",
+            "thalweg share-consumer-perf-test --bootstrap-server b:1 --topic t --num-records 10 --threads 12 --group g \
+             --command-property share.acknowledgement.mode=explicit --timeout",
             "thalweg e2e-latency --bootstrap-server b:1 --topic t --num-records 1 --producer-acks all --record-size 9 \
              --num-headers 2 --record-header-size -1",
             "thalweg e2e-latency b:1 topic 100 all 20",
@@ -257,6 +264,7 @@ mod tests {
             "thalweg producer-perf-test --topic t --num-records 0 --record-size 5 --throughput -1",
             "thalweg producer-perf-test --topic t --num-records 9 --record-size 5 --payload-monotonic --throughput -1",
             "thalweg consumer-perf-test --topic t --include t --num-records 10",
+            "thalweg share-consumer-perf-test --topic t --num-records 10 --threads 0",
             "thalweg e2e-latency --topic t --num-records 1 --producer-acks 0 --record-size 9",
             "thalweg e2e-latency --topic t --num-records 1 --producer-acks 1",
             "thalweg topic create",

@@ -24,11 +24,12 @@ pub struct Global {
 const OPTIONS: [&str; 3] = ["format", "json", PROFILE];
 const PROFILE: &str = "profile";
 /// Commands that no profile has an effect on.
-const WITHOUT_PROFILE: [&str; 8] = [
+const WITHOUT_PROFILE: [&str; 9] = [
     "serve",
     "lab",
     "producer-perf-test",
     "consumer-perf-test",
+    "share-consumer-perf-test",
     "e2e-latency",
     "profile",
     "completion",

@@ -145,6 +145,7 @@ fn groups() {
     a_group_is_reset_only_when_that_is_said(&broker.address);
     an_active_group_is_not_reset(&broker.address);
     a_consumer_group_has_epochs_and_targets(&broker.address);
+    a_share_group_is_consumed_reset_and_deleted(&broker.address);
 }
 
 pub fn a_group_is_reset_only_when_that_is_said(at: &str) {
@@ -241,6 +242,13 @@ pub fn a_share_group_is_consumed_reset_and_deleted(at: &str) {
     assert!(rows(&listed).iter().any(|group| group["group"] == "workers"), "{listed}");
     says(at, "group delete-offsets workers --topic jobs");
     says(at, "group delete workers");
+    let measure =
+        "share-consumer-perf-test --topic jobs --group measurers --num-records 5 --threads 2 --json";
+    let explicit = "--command-property share.acknowledgement.mode=explicit";
+    says(at, "config set group:measurers share.auto.offset.reset=earliest");
+    let said = runs(at, &format!("{measure} {explicit} bootstrap.servers={at}"));
+    let measured: Value = serde_json::from_str(&said.1).expect("JSON");
+    assert_eq!((&measured["records"], &measured["redelivered"]), (&json!(5), &json!(0)), "{said:?}");
     fails(at, "consume ^jobs.* --share --group workers", 2, "is a regular expression");
     fails(at, "consume jobs --share", 2, "--group");
     fails(at, "consume jobs --share --group workers --from-beginning", 2, "--share");
