@@ -2,8 +2,11 @@
 
 import dataclasses
 import shutil
+import subprocess
+import threading
 import time
 
+from broker import thalweg_binary
 from systems import System, bare_copy, bare_echo, generator, librdkafka, warm
 from wire import API_VERSIONS, METADATA, Connection, array, batch, string
 
@@ -161,6 +164,73 @@ class Consume(Row):
         return spent(system, self.records, work)
 
 
+class Share(Consume):
+    """A share group of twelve members, which accept each record alone."""
+
+    MEMBERS = 12
+
+    def __init__(self, size, records):
+        super().__init__(size, records)
+        self.name = f"share group, {size:,} B, 6 partitions, {self.MEMBERS} members, each record accepted"
+        self.bars = [Bar("msg/s", 3, at_least=True), Bar("broker CPU µs/msg", 1 / 4)]
+        self.settings = f"{records} records, max.poll.records=500"
+        self.groups = 0
+
+    def run(self, system):
+        group = self.group(system, "earliest")
+
+        def work():
+            result, cpu = self.consume(system, group, self.topics[system.target])
+            assert result["redelivered"] == 0 and result["not_acknowledged"] == 0, result
+            return {"msg/s": result["fetch_records_per_second"], "MB/s": result["fetch_mb_per_second"]}, cpu
+
+        return spent(system, self.records, work)
+
+    def group(self, system, reset):
+        """The name of a new group."""
+        self.groups += 1
+        name = f"group-{self.groups}"
+        command = [thalweg_binary(), "config", "set", f"group:{name}", f"share.auto.offset.reset={reset}"]
+        subprocess.run([*command, "--bootstrap-server", system.bootstrap], check=True, capture_output=True)
+        return name
+
+    def consume(self, system, group, topic):
+        place = ["--topic", topic, "--group", group, "--threads", self.MEMBERS, "--num-records", self.records]
+        properties = [*self.client(system), "share.acknowledgement.mode=explicit", "max.poll.records=500"]
+        return generator("share-consumer-perf-test", *place, "--timeout", 30_000, "--command-property", *properties)
+
+
+class ShareDelivery(Share):
+    """The same members, while records are produced at a fixed rate: how long they take to be delivered."""
+
+    def __init__(self, size, records, rate):
+        super().__init__(size, records)
+        self.name = f"share group, {size:,} B, {rate:,} msg/s, {self.MEMBERS} members: delivery"
+        self.bars = [Bar("p99 ms", 1 / 3)]
+        self.settings = f"{records} records, acks=1, linger.ms=0; from the producer's timestamp, in whole milliseconds, at least 1"
+        self.rate = rate
+
+    def prepare(self, system):
+        """Each run has its own topic."""
+
+    def run(self, system):
+        group = self.group(system, "earliest")
+        with system.topic(6) as topic:
+            produced = threading.Thread(target=self.produce, args=(system, topic))
+            # The members have joined by then.
+            begin = threading.Timer(8, produced.start)
+            begin.start()
+            result, _ = self.consume(system, group, topic)
+            begin.join()
+            produced.join()
+            return {f"{p} ms": max(1, result["delivery_ms"][p]) for p in ("p50", "p99")}
+
+    def produce(self, system, topic):
+        sizes = ["--num-records", self.records, "--record-size", self.size, "--throughput", self.rate]
+        properties = [*self.client(system), "acks=1", "linger.ms=0"]
+        generator("producer-perf-test", "--topic", topic, *sizes, "--command-property", *properties)
+
+
 class EndToEnd(Row):
     def __init__(self, records):
         self.records = records
@@ -275,6 +345,8 @@ def all_rows(scale):
         *(Payload(size, total) for size in (1_024, 10_240, 25_600, 51_200, 102_400, 204_800, 512_000)),
         Consume(128, large),
         Consume(1_024, large // 8),
+        Share(1_024, large // 10),
+        ShareDelivery(1_024, int(200_000 * scale), 10_000),
         EndToEnd(int(10_000 * scale)),
         Start(),
         Partitions(1_000),

@@ -20,6 +20,8 @@ SYSTEMS = ("thalweg", "apache-kafka")
 # must leave the disk before the next one.
 SETTINGS = {
     "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
     "log.segment.delete.delay.ms": "100",
     "log.initial.task.delay.ms": "100",
 }
