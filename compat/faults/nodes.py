@@ -31,10 +31,18 @@ SETTINGS = {
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.min.heartbeat.interval.ms": "500",
     "group.consumer.heartbeat.interval.ms": "500",
+    "group.share.min.session.timeout.ms": "6000",
+    "group.share.session.timeout.ms": "6000",
+    "group.share.min.heartbeat.interval.ms": "500",
+    "group.share.heartbeat.interval.ms": "500",
+    "group.share.min.record.lock.duration.ms": "1000",
     "leader.imbalance.check.interval.seconds": "10",
     "log.segment.bytes": "1048576",
     "offsets.topic.num.partitions": "4",
     "replica.lag.time.max.ms": "6000",
+    "share.coordinator.state.topic.num.partitions": "4",
+    # A coordinator that moves reads snapshots, too.
+    "share.coordinator.snapshot.update.records.per.snapshot": "50",
 }
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 JVM = ["java", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
@@ -296,7 +304,9 @@ def replication(replicas):
     """The settings for this many replicas of every partition, tolerating the loss of one."""
     in_sync = str(max(1, replicas - 1))
     factors = ("default.replication.factor", "offsets.topic.replication.factor", "transaction.state.log.replication.factor")
+    factors += ("share.coordinator.state.topic.replication.factor",)
     settings = {"min.insync.replicas": in_sync, "transaction.state.log.min.isr": in_sync}
+    settings["share.coordinator.state.topic.min.isr"] = in_sync
     return settings | dict.fromkeys(factors, str(replicas))
 
 

@@ -18,6 +18,7 @@ from network import CLIENTS
 from nodes import SESSION_S, told
 from ordeal import PARTITIONS, Ordeal
 from replicas import batches
+from share_tests import *  # noqa: F403
 from suite import NIGHTLY, Skip, each, main, until
 from transaction_tests import *  # noqa: F403
 from upgrade_tests import *  # noqa: F403

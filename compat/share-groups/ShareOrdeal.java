@@ -31,12 +31,15 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * A share group under load while its broker is killed. Begins at once, ends with its input, drains the group, and prints
- * the audit. Usage: ShareOrdeal BOOTSTRAP PARTITIONS MEMBERS
+ * A share group under load while its brokers fail. Begins at once, prints how many records are accepted as it goes, ends
+ * with its input, drains the group, and prints the audit. Usage: ShareOrdeal BOOTSTRAP PARTITIONS MEMBERS REPLICAS
  *
  * What a member has accepted, and whose acceptance the broker has confirmed, must not be delivered again. Every record that
  * the broker has confirmed must be delivered, until it is accepted; where the broker died before it could confirm an
  * acceptance, both may be.
+ *
+ * Among several brokers, one that was deposed without its knowledge may deliver what another has got accepted meanwhile. It
+ * cannot confirm anything, so a delivery counts when what is said of it is confirmed. A single broker may not even deliver.
  */
 public final class ShareOrdeal {
     private static final long QUIET_MS = 12_000;
@@ -44,6 +47,7 @@ public final class ShareOrdeal {
     private final String bootstrap;
     private final String topic = "ordeal";
     private final String group = "ordeal";
+    private final short replicas;
     private volatile boolean producing = true;
     private volatile boolean consuming = true;
     private final Set<String> put = ConcurrentHashMap.newKeySet();
@@ -54,8 +58,9 @@ public final class ShareOrdeal {
     private final AtomicInteger redelivered = new AtomicInteger();
     private final AtomicLong lastDelivery = new AtomicLong(System.nanoTime());
 
-    private ShareOrdeal(String bootstrap) {
+    private ShareOrdeal(String bootstrap, short replicas) {
         this.bootstrap = bootstrap;
+        this.replicas = replicas;
     }
 
     private Map<String, Object> settings(Object... settings) {
@@ -67,7 +72,7 @@ public final class ShareOrdeal {
     }
 
     public static void main(String[] args) throws Exception {
-        ShareOrdeal ordeal = new ShareOrdeal(args[0]);
+        ShareOrdeal ordeal = new ShareOrdeal(args[0], Short.parseShort(args[3]));
         ordeal.prepare(Integer.parseInt(args[1]));
         Thread producer = new Thread(ordeal::produce);
         producer.start();
@@ -78,6 +83,9 @@ public final class ShareOrdeal {
         }
         members.forEach(Thread::start);
         System.out.println("begun");
+        Thread progress = new Thread(ordeal::tell);
+        progress.setDaemon(true);
+        progress.start();
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8)).lines().forEach(line -> { });
         ordeal.producing = false;
         producer.join();
@@ -93,12 +101,23 @@ public final class ShareOrdeal {
 
     private void prepare(int partitions) throws Exception {
         try (Admin admin = Admin.create(settings())) {
-            admin.createTopics(List.of(new NewTopic(topic, partitions, (short) 1))).all().get(30, TimeUnit.SECONDS);
+            admin.createTopics(List.of(new NewTopic(topic, partitions, replicas))).all().get(30, TimeUnit.SECONDS);
             List<AlterConfigOp> ops = new ArrayList<>();
             Map.of("share.auto.offset.reset", "earliest", "share.record.lock.duration.ms", "3000", "share.delivery.count.limit", "10")
                     .forEach((key, value) -> ops.add(new AlterConfigOp(new ConfigEntry(key, value), AlterConfigOp.OpType.SET)));
             ConfigResource resource = new ConfigResource(ConfigResource.Type.GROUP, group);
             admin.incrementalAlterConfigs(Map.of(resource, ops)).all().get(30, TimeUnit.SECONDS);
+        }
+    }
+
+    private void tell() {
+        while (true) {
+            System.out.println("so far " + accepted.size());
+            try {
+                Thread.sleep(500);
+            } catch (InterruptedException stopped) {
+                return;
+            }
         }
     }
 
@@ -113,7 +132,8 @@ public final class ShareOrdeal {
                     }
                 });
                 if (number % 20 == 0) {
-                    Thread.sleep(5);
+                    // A cluster fails for longer, and every record is remembered.
+                    Thread.sleep(replicas == 1 ? 5 : 40);
                 }
             }
         } catch (InterruptedException stopped) {
@@ -137,12 +157,14 @@ public final class ShareOrdeal {
 
     private void round(KafkaShareConsumer<String, String> member, Random random) {
         Map<Integer, List<String>> said = new HashMap<>();
+        Map<Integer, List<String>> again = new HashMap<>();
         for (ConsumerRecord<String, String> record : member.poll(Duration.ofMillis(200))) {
             String value = record.value();
             lastDelivery.set(System.nanoTime());
             Long when = accepted.get(value);
             if (when != null) {
-                violations.add(value + " was accepted " + (System.nanoTime() - when) / 1_000_000 + " ms before its delivery "
+                again.computeIfAbsent(record.partition(), none -> new ArrayList<>()).add(value + " was accepted "
+                        + (System.nanoTime() - when) / 1_000_000 + " ms before its delivery "
                         + record.deliveryCount().orElse((short) -1) + " at " + record.partition() + ":" + record.offset());
             }
             if (!delivered.add(value)) {
@@ -155,9 +177,13 @@ public final class ShareOrdeal {
                 said.computeIfAbsent(record.partition(), none -> new ArrayList<>()).add(value);
             }
         }
+        if (replicas == 1) {
+            again.values().forEach(violations::addAll);
+        }
         Map<TopicIdPartition, Optional<KafkaException>> outcome = member.commitSync();
         outcome.forEach((partition, failed) -> {
             if (failed.isEmpty()) {
+                violations.addAll(again.getOrDefault(partition.partition(), List.of()));
                 said.getOrDefault(partition.partition(), List.of()).forEach(value -> accepted.put(value, System.nanoTime()));
             }
         });
