@@ -32,7 +32,9 @@ class Field:
         self.versions = Versions(words[2])
         options = dict(word.split("=", 1) for word in words[3:] if "=" in word)
         self.null = Versions(options.get("null", "none"))
-        self.is_null_by_default = options.get("default") == "null"
+        self.default = options.get("default")
+        self.is_key = "key" in words
+        self.is_null_by_default = self.default == "null"
         tag, _, tagged = options.get("tag", "").partition("@")
         self.tag, self.tagged = (int(tag), Versions(tagged)) if tag else (None, Versions("none"))
         self.fields = []
@@ -43,34 +45,39 @@ class Field:
 
 
 class Api:
-    """One request: its key, its versions, its fields."""
+    """One API: its key, its versions, the fields of its request and those of its answer."""
 
     def __init__(self, text):
-        lines = text.splitlines()
-        self.name, key, low, high, flexible = HEAD.match(lines[0]).groups()
+        request, answer = (part.splitlines() for part in text.split("\nresponse "))
+        self.name, key, low, high, flexible = HEAD.match(request[0]).groups()
         self.key, self.low, self.high = int(key), int(low), int(high or low)
         self.flexible = Versions(flexible)
-        self.fields, structs = [], {}
-        nesting = [(0, self.fields)]
-        for line in lines[1:]:
-            if not line.strip():
-                break
-            depth, words = len(line) - len(line.lstrip()), line.split()
-            while nesting[-1][0] >= depth:
-                nesting.pop()
-            if words[0] == "struct":
-                structs[words[1]] = []
-                nesting.append((depth, structs[words[1]]))
-                continue
-            field = Field(words)
-            nesting[-1][1].append(field)
-            nesting.append((depth, field.fields))
-        self._resolve(self.fields, structs)
+        self.fields, self.answer = tree(request[1:]), tree(answer[1:])
 
-    def _resolve(self, fields, structs):
-        for field in fields:
-            field.fields = field.fields or structs.get(field.element, [])
-            self._resolve(field.fields, structs)
+
+def tree(lines):
+    """The fields that these lines describe, each with those below it."""
+    fields, structs = [], {}
+    nesting = [(0, fields)]
+    for line in filter(str.strip, lines):
+        depth, words = len(line) - len(line.lstrip()), line.split()
+        while nesting[-1][0] >= depth:
+            nesting.pop()
+        if words[0] == "struct":
+            structs[words[1]] = []
+            nesting.append((depth, structs[words[1]]))
+            continue
+        field = Field(words)
+        nesting[-1][1].append(field)
+        nesting.append((depth, field.fields))
+    resolve(fields, structs)
+    return fields
+
+
+def resolve(fields, structs):
+    for field in fields:
+        field.fields = field.fields or structs.get(field.element, [])
+        resolve(field.fields, structs)
 
 
 def apis():
