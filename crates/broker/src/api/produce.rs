@@ -30,7 +30,7 @@ use crate::request_metrics::{Delayed, milliseconds};
 use bytes::Bytes;
 use large::Large;
 pub use own::{VERSION as OWN_VERSION, produce_own};
-use refusal::Refusal;
+use refusal::{Refusal, refused, refused_by};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_hash::HashSet;
@@ -42,7 +42,7 @@ use thalweg_replica::partition::{Appended, Durable, OpeningBudget, Partition};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use thalweg_wire::request::produce_response::{
-    BatchIndexAndErrorMessage, LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,
+    LeaderIdAndEpoch, NodeEndpoint, PartitionProduceResponse, TopicProduceResponse,
 };
 use thalweg_wire::request::{ProduceRequest, ProduceResponse};
 use thalweg_wire::{DecodeError, DecodeProblem, Decoder, ErrorCode, Message, Records, Uuid};
@@ -375,33 +375,6 @@ fn accepted(
         base_offset: appended.base_offset.0,
         log_append_time_ms: appended.log_append_time_ms,
         log_start_offset: appended.log_start_offset.0,
-        ..Default::default()
-    }
-}
-
-/// The entry of a batch that its partition refused.
-fn refused_by(partition: &Partition, error: &Refusal) -> PartitionProduceResponse {
-    tracing::debug!(topic = %partition.topic, partition = %partition.index, %error, "Refused to append");
-    refused(partition.index.0, error)
-}
-
-fn refused(index: i32, error: &Refusal) -> PartitionProduceResponse {
-    let code = error.code();
-    PartitionProduceResponse {
-        index,
-        error_code: code.code(),
-        base_offset: -1,
-        log_append_time_ms: -1,
-        log_start_offset: -1,
-        record_errors: error
-            .record_errors()
-            .iter()
-            .map(|bad| BatchIndexAndErrorMessage {
-                batch_index: bad.index,
-                batch_index_error_message: Some(bad.reason.to_string()),
-            })
-            .collect(),
-        error_message: error.message(),
         ..Default::default()
     }
 }

@@ -25,6 +25,11 @@ impl Partition {
         }
     }
 
+    /// The first offset that may be read.
+    pub fn log_start_offset(&self) -> Offset {
+        self.published.log_start_offset()
+    }
+
     /// Adds a waiter, which counts bytes appended from now on. Returns whether the partition is unchanged since
     /// `seen`.
     pub fn watch(&self, reader: Reader, seen: Snapshot, waiter: &Arc<Waiter>) -> bool {
