@@ -28,8 +28,7 @@ pub fn handle(broker: &Broker, call: &Call, request: ListOffsetsRequest) -> List
         -2 => Reader::Internal,
         _ => Reader::Client,
     };
-    let isolation =
-        if request.isolation_level == 1 { Isolation::ReadCommitted } else { Isolation::ReadUncommitted };
+    let isolation = Isolation::of(request.isolation_level).ok_or(ErrorCode::InvalidRequest);
     // How often each partition is named, by topics: a name is not looked up again for each of its partitions.
     let mut named: HashMap<&str, HashMap<i32, usize>> = HashMap::default();
     for topic in &request.topics {
@@ -47,7 +46,9 @@ pub fn handle(broker: &Broker, call: &Call, request: ListOffsetsRequest) -> List
             } else if named[&wanted.partition_index] > 1 {
                 Err(ErrorCode::InvalidRequest)
             } else {
-                lookup(broker, call.version, &topic.name, wanted, reader, isolation)
+                isolation.and_then(|isolation| {
+                    lookup(broker, call.version, &topic.name, wanted, reader, isolation)
+                })
             };
             found.unwrap_or_else(|error| ListOffsetsPartitionResponse {
                 partition_index: wanted.partition_index,

@@ -31,6 +31,17 @@ pub enum Isolation {
     ReadCommitted,
 }
 
+impl Isolation {
+    /// The level of a request; `None` if there is no such level.
+    pub fn of(level: i8) -> Option<Isolation> {
+        match level {
+            0 => Some(Isolation::ReadUncommitted),
+            1 => Some(Isolation::ReadCommitted),
+            _ => None,
+        }
+    }
+}
+
 /// The parameters of a read.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchFrom {

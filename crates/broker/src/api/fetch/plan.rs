@@ -54,7 +54,12 @@ pub struct Plan {
 
 impl Plan {
     /// Finds the session and the partitions of a request.
-    pub fn new(broker: &Broker, call: &Call, request: FetchRequest) -> Result<Plan, FetchFailed> {
+    pub fn new(
+        broker: &Broker,
+        call: &Call,
+        request: FetchRequest,
+        isolation: Isolation,
+    ) -> Result<Plan, FetchFailed> {
         let replica_id =
             if call.version >= 15 { request.replica_state.replica_id } else { request.replica_id };
         let reader = match replica_id {
@@ -63,10 +68,6 @@ impl Plan {
                 Reader::Follower { id: BrokerId(id), broker_epoch }
             }
             _ => Reader::Client,
-        };
-        let isolation = match request.isolation_level {
-            1 => Isolation::ReadCommitted,
-            _ => Isolation::ReadUncommitted,
         };
         // A client's fetch is limited by the broker, whatever it requests.
         let max_bytes = clamp(request.max_bytes).min(match reader {
