@@ -71,7 +71,9 @@ fn topic_results(
     marker: &WritableTxnMarker,
     codes: &mut impl Iterator<Item = i16>,
 ) -> Vec<WritableTxnMarkerTopicResult> {
-    let topics = marker.topics.iter().map(|topic| {
+    // As in Kafka's answer, a topic without partitions is left out.
+    let with_partitions = marker.topics.iter().filter(|topic| !topic.partition_indexes.is_empty());
+    let topics = with_partitions.map(|topic| {
         let partitions = topic.partition_indexes.iter().map(|&partition_index| {
             let error_code = codes.next().expect("every write has its code");
             WritableTxnMarkerPartitionResult { partition_index, error_code }

@@ -113,6 +113,9 @@ pub enum MarkerError {
     /// No replica of the partition is here.
     #[error("The partition is not here")]
     UnknownPartition,
+    /// The log has no producer without an id.
+    #[error("A producer has no negative id")]
+    NegativeProducerId,
     /// The partition of groups refuses it.
     #[error(transparent)]
     Groups(#[from] RequestError),
@@ -132,6 +135,7 @@ impl MarkerError {
     pub fn code(&self) -> ErrorCode {
         match self {
             MarkerError::UnknownPartition => ErrorCode::UnknownTopicOrPartition,
+            MarkerError::NegativeProducerId => ErrorCode::InvalidProducerIdMapping,
             MarkerError::Groups(error) => match error.code() {
                 ErrorCode::CoordinatorNotAvailable
                 | ErrorCode::CoordinatorLoadInProgress

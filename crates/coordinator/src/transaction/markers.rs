@@ -76,6 +76,9 @@ impl MarkerWriter {
         deadline: Instant,
     ) -> Result<(), MarkerError> {
         let found = self.partitions.get(topic, partition).ok_or(MarkerError::UnknownPartition)?;
+        if marker.producer_id.0 < 0 {
+            return Err(MarkerError::NegativeProducerId);
+        }
         if topic == OFFSETS {
             let outcome = match marker.outcome {
                 Outcome::Commit => TransactionOutcome::Commit,
