@@ -274,8 +274,12 @@ fn decide(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> 
         ApiKey::AlterUserScramCredentials => {
             plain(d, call, |s, r: &AlterUserScramCredentialsRequest, _| s.alter_user_scram_credentials(r))
         }
-        ApiKey::AddRaftVoter => plain(d, call, |_, _: &AddRaftVoterRequest, _| Err(only_voter())),
-        ApiKey::RemoveRaftVoter => plain(d, call, |_, _: &RemoveRaftVoterRequest, _| Err(only_voter())),
+        ApiKey::AddRaftVoter => {
+            plain(d, call, |s, r: &AddRaftVoterRequest, _| Err(only_voter(s, r.cluster_id.as_deref())))
+        }
+        ApiKey::RemoveRaftVoter => {
+            plain(d, call, |s, r: &RemoveRaftVoterRequest, _| Err(only_voter(s, r.cluster_id.as_deref())))
+        }
         ApiKey::DescribeCluster => plain(d, call, |s, r: &DescribeClusterRequest, _| describe_cluster(s, r)),
         other => Err(HandleError::UnknownApi { api_key: other as i16 }),
     }
@@ -297,8 +301,13 @@ fn decide_of_tokens(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, Han
     }
 }
 
-/// The quorum has a fixed single voter.
-fn only_voter() -> ApiError {
+/// Why voters stay as they are: the request is for another cluster, or because the quorum has a fixed single voter.
+fn only_voter(state: &State, cluster_id: Option<&str>) -> ApiError {
+    let own = &state.cluster_id;
+    if let Some(other) = cluster_id.filter(|id| id != own) {
+        let message = format!("The given id \"{other}\" doesn't match the cluster id \"{own}\"");
+        return ApiError::new(ErrorCode::InconsistentClusterId, message);
+    }
     let message = "The embedded controller is the only voter of its quorum, which cannot have another. A quorum of several \
                    voters needs Apache Kafka's controllers.";
     ApiError::new(ErrorCode::UnsupportedVersion, message)

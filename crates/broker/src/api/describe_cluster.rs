@@ -10,13 +10,23 @@ use thalweg_wire::request::{DescribeClusterRequest, DescribeClusterResponse};
 
 /// A request for brokers, not for controllers.
 const BROKERS: i8 = 1;
+/// A request for controllers, which only controllers answer.
+const CONTROLLERS: i8 = 2;
 
 /// Answers from the image.
 pub fn handle(broker: &Broker, call: &Call, request: DescribeClusterRequest) -> DescribeClusterResponse {
     if call.version >= 1 && request.endpoint_type != BROKERS {
+        let (error, message) = match request.endpoint_type {
+            CONTROLLERS => (
+                ErrorCode::MismatchedEndpointType,
+                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+                    .to_owned(),
+            ),
+            other => (ErrorCode::UnsupportedEndpointType, format!("Unsupported endpoint type {other}")),
+        };
         return DescribeClusterResponse {
-            error_code: ErrorCode::MismatchedEndpointType.code(),
-            error_message: Some("A broker describes brokers: ask a controller for controllers".to_owned()),
+            error_code: error.code(),
+            error_message: Some(message),
             endpoint_type: BROKERS,
             ..Default::default()
         };

@@ -21,6 +21,11 @@ pub fn handle(
     call: &Call,
     request: DescribeTopicPartitionsRequest,
 ) -> DescribeTopicPartitionsResponse {
+    let is_among =
+        |name: &str| request.topics.is_empty() || request.topics.iter().any(|topic| topic.name == name);
+    if request.cursor.as_ref().is_some_and(|at| at.partition_index < 0 || !is_among(&at.topic_name)) {
+        return refused(request);
+    }
     let image = broker.image();
     let wants_all = request.topics.is_empty();
     let mut names: Vec<String> = if wants_all {
@@ -62,6 +67,17 @@ pub fn handle(
         ..Default::default()
     }));
     page.response
+}
+
+/// The answer to a cursor that is at no partition of the named topics.
+fn refused(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse {
+    let topics = request.topics.into_iter().map(|topic| DescribeTopicPartitionsResponseTopic {
+        error_code: ErrorCode::InvalidRequest.code(),
+        name: Some(topic.name),
+        topic_authorized_operations: OPERATIONS_OMITTED,
+        ..Default::default()
+    });
+    DescribeTopicPartitionsResponse { topics: topics.collect(), ..Default::default() }
 }
 
 struct Page<'a> {

@@ -59,7 +59,7 @@ fn found(user: &str, credential_infos: Vec<CredentialInfo>) -> DescribeUserScram
     DescribeUserScramCredentialsResult {
         user: user.to_owned(),
         error_code: 0,
-        error_message: None,
+        error_message: Some(String::new()),
         credential_infos,
     }
 }

@@ -25,6 +25,7 @@ mod producing;
 mod quotas;
 mod raw;
 mod records;
+mod refusals;
 mod replication;
 mod restart;
 mod revocation;

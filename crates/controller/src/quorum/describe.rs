@@ -76,6 +76,7 @@ fn unknown(request: &DescribeQuorumRequest) -> DescribeQuorumResponse {
             .map(|partition| PartitionData {
                 partition_index: partition.partition_index,
                 error_code: ErrorCode::UnknownTopicOrPartition.code(),
+                error_message: Some("This server does not host this topic-partition.".to_owned()),
                 ..PartitionData::default()
             })
             .collect(),

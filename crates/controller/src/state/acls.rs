@@ -62,7 +62,7 @@ impl State {
                     listed += matching.len();
                     deleted.extend(matching.iter().map(|(id, _)| *id));
                     let matching_acls = matching.into_iter().map(|(_, acl)| described(acl)).collect();
-                    DeleteAclsFilterResult { matching_acls, ..Default::default() }
+                    DeleteAclsFilterResult { matching_acls, error_message: None, ..Default::default() }
                 }
                 Err(error) => DeleteAclsFilterResult {
                     error_code: error.code.code(),
@@ -171,6 +171,7 @@ fn described(entry: &AccessControlEntry) -> DeleteAclsMatchingAcl {
         host: entry.host.clone(),
         operation: entry.operation,
         permission_type: entry.permission_type,
+        error_message: None,
         ..Default::default()
     }
 }

@@ -146,7 +146,8 @@ impl State {
                 })
                 .collect(),
         };
-        Ok(Outcome::new(records, UpdateFeaturesResponse { results, ..Default::default() }))
+        let response = UpdateFeaturesResponse { error_message: None, results, ..Default::default() };
+        Ok(Outcome::new(records, response))
     }
 
     fn update_feature(

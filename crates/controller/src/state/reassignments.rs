@@ -50,7 +50,8 @@ impl State {
         let response = AlterPartitionReassignmentsResponse {
             allow_replication_factor_change: request.allow_replication_factor_change,
             responses,
-            error_message: None,
+            // As Kafka's controller, which has a message for no topics only.
+            error_message: request.topics.is_empty().then(String::new),
             ..Default::default()
         };
         Ok(Outcome::new(records, response))

@@ -247,8 +247,8 @@ async fn refused(trial: &mut Trial) {
     let is_refused = |code: i16, message: &Option<String>| {
         code == unsupported && message.as_ref().is_some_and(|m| !m.is_empty())
     };
-    let make = |_| AddRaftVoterRequest { voter_id: 2, ..Default::default() };
+    let make = |_| AddRaftVoterRequest { cluster_id: None, voter_id: 2, ..Default::default() };
     trial.each("a voter", make, |_, answer| is_refused(answer.error_code, &answer.error_message)).await;
-    let make = |_| RemoveRaftVoterRequest { voter_id: 1, ..Default::default() };
+    let make = |_| RemoveRaftVoterRequest { cluster_id: None, voter_id: 1, ..Default::default() };
     trial.each("the voter", make, |_, answer| is_refused(answer.error_code, &answer.error_message)).await;
 }
