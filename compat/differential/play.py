@@ -1,0 +1,66 @@
+"""One run of a scenario: its own names, the versions it asks at, and what it asks besides."""
+
+import random
+import time
+
+from answers import errors
+from codec import full, new_id
+from pair import APIS, UNSETTLED, Asked, Channel
+
+
+class Play:
+    """A scenario asks by this. `level` shifts every API's version down from its newest, around to it again."""
+
+    def __init__(self, pair, name, level, mutator=None):
+        self.pair, self.name, self.level, self.mutator = pair, name, level, mutator
+        self.random = random.Random(name)
+        self.channel = Channel(pair)
+        self.channels = [self.channel]
+
+    def another(self, ports=None):
+        """A further connection."""
+        self.channels.append(Channel(self.pair, ports))
+        return self.channels[-1]
+
+    def end(self):
+        for channel in self.channels:
+            channel.end()
+
+    def new_id(self):
+        """An id that a client makes up."""
+        return new_id(self.random)
+
+    def named(self, stem):
+        return f"{stem}-{self.name}"
+
+    def version(self, api):
+        api = APIS[api]
+        return api.high - self.level % (api.high - api.low + 1)
+
+    def ask(self, api, channel=None, at=None, **values):
+        """Apache Kafka's answer."""
+        return self.begin(api, channel, at, **values)()
+
+    def begin(self, api, channel=None, at=None, **values):
+        """Sends, and returns what waits for the answer."""
+        channel = channel or self.channel
+        version = self.version(api) if at is None else at
+        if self.mutator:
+            self.mutator.before(self, api, version, values)
+        asked = Asked(channel, APIS[api], version, values, self.name)
+
+        def answer():
+            found = asked.answers()[0]
+            # Without an answer the scenario goes on as if all were well: what follows is compared, too.
+            return full(APIS[api].answer, {}, version) if isinstance(found, str) else found
+
+        return answer
+
+    def good(self, api, channel=None, at=None, **values):
+        """Apache Kafka's answer, which must have no error as soon as the node is that far."""
+        deadline = time.monotonic() + 10
+        while errors(answer := self.ask(api, channel, at, **values)) & UNSETTLED and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if errors(answer) - {0} and not self.mutator:
+            raise AssertionError(f"{self.name}: {api}: {answer}")
+        return answer
