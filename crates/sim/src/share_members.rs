@@ -517,7 +517,7 @@ impl Member<'_> {
             });
         }
         let partitions = batches.into_iter().map(|(partition_index, acknowledgement_batches)| {
-            FetchPartition { partition_index, acknowledgement_batches, ..FetchPartition::default() }
+            FetchPartition { partition_index, acknowledgement_batches }
         });
         let forgotten: Vec<i32> = session.partitions.difference(wanted).copied().collect();
         let forgotten = ForgottenTopic { topic_id: self.topic, partitions: forgotten };
