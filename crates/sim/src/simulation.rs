@@ -150,6 +150,25 @@ impl Simulation {
         }
     }
 
+    /// Waits until the cluster is at rest; longer, as long as a share group settles records, of which one member may have many.
+    fn comes_to_rest(&mut self) -> bool {
+        let partitions = self.plan.partitions;
+        let settled = |simulation: &Simulation| -> i64 {
+            simulation
+                .history
+                .with(|known| (0..partitions).map(|partition| known.queue.described(partition)).sum())
+        };
+        loop {
+            let before = settled(self);
+            if self.wait_until(QUIET_WITHIN_MS, |simulation| simulation.unquiet().is_none()) {
+                return true;
+            }
+            if settled(self) == before {
+                return false;
+            }
+        }
+    }
+
     /// Performs the run. Returns the number of faults.
     fn run(&mut self, seed: u64) -> u64 {
         tracing::info!(plan = ?self.plan, "Begins");
@@ -171,10 +190,9 @@ impl Simulation {
         }
         faults.end(self);
         self.clients.ending.store(true, Ordering::SeqCst);
-        let at_rest = |simulation: &Simulation| simulation.unquiet().is_none();
         if self.is_sound()
-            && !self.wait_until(QUIET_WITHIN_MS, at_rest)
-            && !(self.elect_unclean(faults.replaced()) && self.wait_until(QUIET_WITHIN_MS, at_rest))
+            && !self.comes_to_rest()
+            && !(self.elect_unclean(faults.replaced()) && self.comes_to_rest())
         {
             self.unrest = Some(self.unquiet().unwrap_or_default());
         }
