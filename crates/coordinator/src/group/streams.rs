@@ -90,8 +90,9 @@ pub(super) struct StreamsGroup {
     delay: Deadline,
     /// The topology as it fits the topics with this hash; nothing when it has to be fitted.
     configured: RefCell<Option<(i64, Arc<Configured>)>>,
-    /// The epoch since which the hash of the topics is right; nothing when it has to be computed again.
-    hashed_at: Cell<Option<i32>>,
+    /// The hash of the topics when they were last looked at; nothing if they have changed since. As long as it is not the
+    /// one in the records, they are looked at again.
+    hashed: Cell<Option<i64>>,
     /// How often the endpoints of members, or their partitions, have changed.
     endpoint_epoch: Cell<i32>,
     /// The member that wants all to stop.
@@ -116,7 +117,7 @@ impl StreamsGroup {
             owners: Owners::default(),
             delay: Deadline::default(),
             configured: RefCell::new(None),
-            hashed_at: Cell::new(None),
+            hashed: Cell::new(None),
             endpoint_epoch: Cell::new(0),
             shutdown: RefCell::new(None),
         }
@@ -166,7 +167,7 @@ impl StreamsGroup {
 
     /// The topics have changed: the next heartbeat looks at them.
     pub(super) fn refresh_topics(&mut self) {
-        self.hashed_at.set(None);
+        self.hashed.set(None);
     }
 
     /// The deadlines of its members.

@@ -183,10 +183,10 @@ impl StreamsGroup {
     ) -> Result<Topics<'a>, StreamsGroupError> {
         let known = self.configured.borrow().clone().filter(|_| self.topology.is_some());
         let mut hash = self.metadata_hash;
-        let are_stale = self.hashed_at.get().is_none_or(|at| self.epoch < at);
+        let are_stale = self.hashed.get() != Some(self.metadata_hash);
         if known.is_none() || are_stale {
             hash = scene.hashes.of_group(topology.required().into_iter(), scene.topics);
-            self.hashed_at.set(Some(self.epoch));
+            self.hashed.set(Some(hash));
         }
         *bumps |= hash != self.metadata_hash;
         // If a change of the topics could not be written, what was found then is not what the group knows.
@@ -218,8 +218,6 @@ impl StreamsGroup {
         let epoch = self.epoch + 1;
         let configs = [(STANDBY_REPLICAS.to_owned(), standbys.to_string())].into();
         records.push(self.epoch_record(epoch, topics.hash, validated, &configs));
-        // If that cannot be written, the topics are looked at again.
-        self.hashed_at.set(Some(epoch));
         epoch
     }
 

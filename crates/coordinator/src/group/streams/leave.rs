@@ -73,10 +73,10 @@ impl StreamsGroup {
     ) -> Vec<CoordinatorRecord> {
         let is_due = timers.is_due(&mut self.delay, timer, scene.now.monotonic_ms);
         let mut records = Vec::new();
-        let configured = self.configured.borrow().as_ref().map(|(_, configured)| configured.clone());
-        // As in Kafka, the topology of a new group is fitted to its topics by the second heartbeat: without it that heartbeat
-        // computes the assignment.
-        if let Some(configured) = configured
+        let configured = self.configured.borrow().clone().filter(|(hash, _)| *hash == self.metadata_hash);
+        // As in Kafka, the topology of a new group is fitted to its topics by the second heartbeat. Without it, or where the
+        // topics have changed and that is not written, the next heartbeat computes the assignment.
+        if let Some((_, configured)) = configured
             && is_due
             && !self.members.is_empty()
             && self.epoch > self.target_epoch
