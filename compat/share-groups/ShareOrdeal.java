@@ -11,6 +11,7 @@ import java.util.Optional;
 import java.util.Random;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
@@ -27,6 +28,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.TopicExistsException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
@@ -101,7 +103,14 @@ public final class ShareOrdeal {
 
     private void prepare(int partitions) throws Exception {
         try (Admin admin = Admin.create(settings())) {
-            admin.createTopics(List.of(new NewTopic(topic, partitions, replicas))).all().get(30, TimeUnit.SECONDS);
+            try {
+                admin.createTopics(List.of(new NewTopic(topic, partitions, replicas))).all().get(60, TimeUnit.SECONDS);
+            } catch (ExecutionException failed) {
+                // A controller that resigned meanwhile has made it, and did not answer.
+                if (!(failed.getCause() instanceof TopicExistsException)) {
+                    throw failed;
+                }
+            }
             List<AlterConfigOp> ops = new ArrayList<>();
             Map.of("share.auto.offset.reset", "earliest", "share.record.lock.duration.ms", "3000", "share.delivery.count.limit", "10")
                     .forEach((key, value) -> ops.add(new AlterConfigOp(new ConfigEntry(key, value), AlterConfigOp.OpType.SET)));
