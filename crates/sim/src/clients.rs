@@ -4,7 +4,6 @@
 use crate::chance::Chance;
 use crate::history::{Acknowledged, History, Name, TOPIC};
 use crate::plan::Plan;
-use crate::share_members::Attendance;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -22,6 +21,15 @@ use tokio::time::Instant;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
 /// A failed client retries after this.
 pub(crate) const AGAIN: Duration = Duration::from_millis(300);
+
+/// What the administrator and the members of the share group know of each other.
+#[derive(Debug, Default)]
+pub struct Attendance {
+    /// Members are to leave.
+    pub(crate) is_closed: AtomicBool,
+    /// How many members have not left.
+    pub(crate) present: AtomicUsize,
+}
 
 /// State shared by all clients.
 #[derive(Clone)]

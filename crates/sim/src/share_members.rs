@@ -9,7 +9,7 @@ use crate::clients::{AGAIN, Clients};
 use crate::history::TOPIC;
 use crate::share_ledger::{Held, Holder, Settled, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use thalweg_client::{Admin, Cluster, Connection, CoordinatorKind};
 use thalweg_record::{DecompressBuffer, batches};
@@ -40,15 +40,6 @@ const WAIT_MS_MAX: u64 = 400;
 /// A request whose answer was lost has taken effect by then, or never will.
 const OVER: Duration = Duration::from_secs(15);
 const LEAVES: i32 = -1;
-
-/// What the administrator and the members know of each other.
-#[derive(Debug, Default)]
-pub struct Attendance {
-    /// Members are to leave.
-    is_closed: AtomicBool,
-    /// How many members have not left.
-    present: AtomicUsize,
-}
 
 /// A member is no longer one: it begins again.
 struct Lost;

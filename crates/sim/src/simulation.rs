@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_client::{Cluster, ConnectionOptions, Connector};
 use thalweg_config::{
-    ConsumerGroupKeys, ControllerSettings, EffectiveTopicConfig, GroupSettings, ListenerSettings,
-    LogSettings, NetworkSettings, NodeSettings, ReplicationSettings, ServerProperties,
+    ConsumerGroupKeys, ControllerSettings, EffectiveGroupConfig, EffectiveTopicConfig, GroupSettings,
+    ListenerSettings, LogSettings, NetworkSettings, NodeSettings, ReplicationSettings, ServerProperties,
     ShareCoordinatorSettings, ShareGroupKeys, TopicSettings, TransactionSettings,
 };
 use thalweg_ids::{BrokerId, PartitionIndex};
@@ -588,7 +588,7 @@ fn reads_from_the_beginning() -> IncrementalAlterConfigsRequest {
     /// Kafka's kind of resource that a group is.
     const OF_GROUP: i8 = 32;
     let config = AlterableConfig {
-        name: "share.auto.offset.reset".to_owned(),
+        name: EffectiveGroupConfig::share_auto_offset_reset.name().to_owned(),
         config_operation: 0,
         value: Some("earliest".to_owned()),
     };
