@@ -102,8 +102,9 @@ impl States {
         for name in names {
             let Some(id) = topics.id(name) else { continue };
             let Some(count) = topics.partition_count(id) else { continue };
-            let fresh =
-                self.initializing.get(&id).filter(|topic| now_ms.saturating_sub(topic.at_ms) < retry_ms);
+            // The clock may have been set back.
+            let is_lately = |at_ms: i64| (0..retry_ms).contains(&now_ms.saturating_sub(at_ms));
+            let fresh = self.initializing.get(&id).filter(|topic| is_lately(topic.at_ms));
             let known = [self.initialized.get(&id), fresh];
             let is_known = |index: &i32| known.iter().flatten().any(|topic| topic.partitions.contains(index));
             let partitions: BTreeSet<i32> = (0..count).filter(|index| !is_known(index)).collect();

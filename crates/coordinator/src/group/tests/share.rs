@@ -212,6 +212,9 @@ fn what_could_not_be_initialized_is_asked_for_again() {
     // This time there is no answer: the broker fails.
     scene.harness.restart();
     assert_eq!(scene.beat(&mut one), None, "it may be on its way");
+    scene.harness.advance(-3_600_000);
+    assert!(scene.beat(&mut one).is_some(), "the clock was set back, and it is not lately any more");
+    assert_eq!(scene.beat(&mut one), None);
     scene.harness.advance(30_000);
     assert!(scene.beat(&mut one).is_some());
 }
