@@ -274,14 +274,19 @@ fn decide(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> 
         ApiKey::AlterUserScramCredentials => {
             plain(d, call, |s, r: &AlterUserScramCredentialsRequest, _| s.alter_user_scram_credentials(r))
         }
+        ApiKey::AddRaftVoter | ApiKey::RemoveRaftVoter => decide_of_voters(api, d, call),
+        ApiKey::DescribeCluster => plain(d, call, |s, r: &DescribeClusterRequest, _| describe_cluster(s, r)),
+        other => Err(HandleError::UnknownApi { api_key: other as i16 }),
+    }
+}
+
+/// The requests which change the quorum, all refused.
+fn decide_of_voters(api: ApiKey, d: &mut Decoder, call: Call) -> Result<Ask, HandleError> {
+    match api {
         ApiKey::AddRaftVoter => {
             plain(d, call, |s, r: &AddRaftVoterRequest, _| Err(only_voter(s, r.cluster_id.as_deref())))
         }
-        ApiKey::RemoveRaftVoter => {
-            plain(d, call, |s, r: &RemoveRaftVoterRequest, _| Err(only_voter(s, r.cluster_id.as_deref())))
-        }
-        ApiKey::DescribeCluster => plain(d, call, |s, r: &DescribeClusterRequest, _| describe_cluster(s, r)),
-        other => Err(HandleError::UnknownApi { api_key: other as i16 }),
+        _ => plain(d, call, |s, r: &RemoveRaftVoterRequest, _| Err(only_voter(s, r.cluster_id.as_deref()))),
     }
 }
 
