@@ -21,13 +21,7 @@ WORDS = "messages are for people: the error is the same, and Thalweg says why in
 OWN = "settings of Thalweg's own"
 TELEMETRY = "Apache Kafka offers the APIs of telemetry where a plug-in takes it"
 ONCE = "a partition that is named twice is answered once: the answer has a bound"
-STREAMS = "streams groups are not served yet"
-
-
-def is_of_streams(kafka):
-    return all(one.get("ApiKey") in (88, 89) or one.get("Name") == "streams.version" for one in kafka)
-
-
+NEGATIVE = "a negative limit of bytes is as good as none; Apache Kafka fails"
 PLACES = "listeners|log.dirs?|controller.quorum.bootstrap.servers"
 # Listed by Apache Kafka alone, though set.
 OF_KAFKA = {"no.such", "remote.log.index.file.cache.total.size.bytes"}
@@ -43,7 +37,7 @@ def are_listed_by_one(kafka, ours):
 
 def are_hollow(kafka, ours):
     """Whether all that one node answers more is names of topics, with no partitions."""
-    return all(map(is_hollow, kafka + ours))
+    return isinstance(kafka, list) and isinstance(ours, list) and all(map(is_hollow, kafka + ours))
 
 
 def is_hollow(item):
@@ -72,7 +66,6 @@ ALLOWED = (
     Allowed("DescribeConfigs", r"Results\[\].Configs\[\]", OWN, are_listed_by_one),
     Allowed("DescribeConfigs", rf"Results\[\].Configs\[({PLACES})\].(Value|Synonyms\[\].Value)", "each node has its own addresses and directories"),
     Allowed("DescribeConfigs", r"Results\[\].Configs\[socket.(listen.backlog.size|receive.buffer.bytes)\].(Value|Synonyms\[\].Value)", "Thalweg's defaults are for many connections"),
-    Allowed("DescribeConfigs", r"Results\[\].Configs\[group.coordinator.rebalance.protocols\].(Value|Synonyms\[\].Value)", STREAMS),
     Allowed("DescribeConfigs", r"Results\[\].Configs\[super.users\].*", "the setting of a plug-in there, and of the broker here"),
     Allowed("DescribeConfigs", r"Results\[\].Configs\[listener.name.*jaas.config\].ConfigType", "a listener's setting has the type of the setting itself"),
     Allowed("DescribeConfigs", r"Results\[\].Configs\[(listeners|listener.security.protocol.map)\].ReadOnly", "listeners are changed by a restart", lambda kafka, ours: ours),
@@ -83,14 +76,16 @@ ALLOWED = (
     Allowed("FindCoordinator|UpdateFeatures", ".*ErrorMessage", "the name of no error is no message", lambda kafka, ours: (kafka, ours) == ("NONE", "")),
     Allowed("DescribeLogDirs", r"Results\[\].Topics\[__.*PartitionSize", "coordinators spread their state by the ids of topics"),
     Allowed("ApiVersions", r"ApiKeys\[\]", TELEMETRY, lambda kafka, ours: not kafka and {one["ApiKey"] for one in ours} <= {71, 72}),
+    Allowed("Fetch", r"Responses\[\].Partitions\[\].*", NEGATIVE, lambda kafka, ours: kafka in (-1, [])),
+    Allowed("CreateDelegationToken", "Principal(Type|Name)", "an owner without a type is refused as such an owner, not as the requester"),
     Allowed("Fetch", ".*ErrorCode", "of two errors the one or the other comes first", lambda kafka, ours: (kafka, ours) == (3, 42)),
     Allowed("AlterConfigs", r"Responses\[\].ErrorCode", "of two errors the one or the other comes first", lambda kafka, ours: (kafka, ours) == (40, 3)),
     Allowed("DescribeAcls", "ErrorCode", "a code that no version knows is refused, where Apache Kafka finds nothing", lambda kafka, ours: (kafka, ours) == (0, 42)),
     Allowed("OffsetFetch|ListOffsets", r".*Partitions\[\]", ONCE, lambda kafka, ours: not ours),
     Allowed("AddRaftVoter|RemoveRaftVoter", "ErrorCode", "the embedded controller stays the only voter", lambda kafka, ours: ours == 35),
+    Allowed("SaslAuthenticate", "AuthBytes", "each node has its own nonce", lambda kafka, ours: bool(kafka) == bool(ours)),
     Allowed("SaslAuthenticate", "errors", "an unknown user of SCRAM gets a challenge as others do", lambda kafka, ours: kafka == [58]),
     Allowed("AlterClientQuotas", r"Entries\[\]\.(ErrorCode|Entity\[\])", "a part of an entity that is named twice is refused", lambda kafka, ours: ours == 42 or not kafka),
-    Allowed("ApiVersions", r"(ApiKeys|SupportedFeatures|FinalizedFeatures)\[\]", STREAMS, lambda kafka, ours: is_of_streams(kafka) and {one.get("ApiKey", 71) for one in ours} <= {71, 72}),
     Allowed("ApiVersions", "FinalizedFeaturesEpoch", OF_THE_METADATA_LOG),
     Allowed("DescribeQuorum", r"Topics\[\].Partitions\[\].(HighWatermark|CurrentVoters\[\].LogEndOffset|LeaderEpoch)", OF_THE_METADATA_LOG),
 )
