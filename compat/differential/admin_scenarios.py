@@ -230,6 +230,9 @@ def users(k):
     def alter(upsertions=(), deletions=()):
         k.ask("AlterUserScramCredentials", Upsertions=list(upsertions), Deletions=[{"Name": user, "Mechanism": mechanism} for user, mechanism in deletions])
 
+    alter([upserted()])
+    alter([upserted(2)])
+    # A user may change once in a request.
     alter([upserted(), upserted(2)])
     for wrong in (upserted(0), upserted(9), upserted(iterations=1), upserted(iterations=16385), upserted(iterations=-1), upserted(user=""), upserted(used=b"")):
         alter([wrong])

@@ -21,7 +21,7 @@ WORDS = "messages are for people: the error is the same, and Thalweg says why in
 OWN = "settings of Thalweg's own"
 TELEMETRY = "Apache Kafka offers the APIs of telemetry where a plug-in takes it"
 ONCE = "a partition that is named twice is answered once: the answer has a bound"
-NEGATIVE = "a negative limit of bytes is as good as none; Apache Kafka fails"
+NEWS = "a session reads partitions with news first: a batch beyond the limit comes from the first that has records"
 PLACES = "listeners|log.dirs?|controller.quorum.bootstrap.servers"
 # Listed by Apache Kafka alone, though set.
 OF_KAFKA = {"no.such", "remote.log.index.file.cache.total.size.bytes"}
@@ -53,6 +53,8 @@ def is_refused(kafka, ours):
     """Whether Apache Kafka fails, and Thalweg refuses the request by an error."""
     if isinstance(kafka, str):
         return kafka == SILENT or kafka == CLOSED and isinstance(ours, dict) and bool(errors(ours) - {0})
+    if isinstance(kafka, dict):
+        return kafka.get("ErrorCode") == -1
     return kafka == -1 and ours not in (0, -1, None)
 
 
@@ -76,9 +78,9 @@ ALLOWED = (
     Allowed("FindCoordinator|UpdateFeatures", ".*ErrorMessage", "the name of no error is no message", lambda kafka, ours: (kafka, ours) == ("NONE", "")),
     Allowed("DescribeLogDirs", r"Results\[\].Topics\[__.*PartitionSize", "coordinators spread their state by the ids of topics"),
     Allowed("ApiVersions", r"ApiKeys\[\]", TELEMETRY, lambda kafka, ours: not kafka and {one["ApiKey"] for one in ours} <= {71, 72}),
-    Allowed("Fetch", r"Responses\[\].Partitions\[\].*", NEGATIVE, lambda kafka, ours: kafka in (-1, [])),
     Allowed("CreateDelegationToken", "Principal(Type|Name)", "an owner without a type is refused as such an owner, not as the requester"),
-    Allowed("Fetch", ".*ErrorCode", "of two errors the one or the other comes first", lambda kafka, ours: (kafka, ours) == (3, 42)),
+    Allowed("Fetch", r"Responses\[\].Partitions\[\].Records\[\]", NEWS, lambda kafka, ours: kafka == [] and len(ours) == 1),
+    Allowed("Fetch", ".*ErrorCode", "of two errors the one or the other comes first", lambda kafka, ours: kafka in (3, 70) and ours == 42),
     Allowed("AlterConfigs", r"Responses\[\].ErrorCode", "of two errors the one or the other comes first", lambda kafka, ours: (kafka, ours) == (40, 3)),
     Allowed("DescribeAcls", "ErrorCode", "a code that no version knows is refused, where Apache Kafka finds nothing", lambda kafka, ours: (kafka, ours) == (0, 42)),
     Allowed("OffsetFetch|ListOffsets", r".*Partitions\[\]", ONCE, lambda kafka, ours: not ours),

@@ -8,7 +8,8 @@ from pair import APIS, Asked
 from requests import FORMS, LIMITS
 
 # What no variant may do: it would end the node, or the comparison.
-UNTOUCHED = {"UpdateFeatures": {"ValidateOnly"}, "Produce": {"Acks"}}
+# With a negative limit of bytes Apache Kafka fails.
+UNTOUCHED = {"UpdateFeatures": {"ValidateOnly"}, "Produce": {"Acks"}, "Fetch": {"MaxBytes"}}
 # Fields that make an answer late.
 WAITING = ("WaitMs", "TimeoutMs", "timeoutMs")
 
