@@ -50,6 +50,8 @@ struct Fake {
     epoch: i32,
     leader: usize,
     nodes: [Node; 3],
+    /// The offset that an observer asked for last.
+    asked: i64,
     /// How often an observer received a diverging epoch.
     diverged: usize,
     /// The time a leader takes to answer a heartbeat.
@@ -92,6 +94,7 @@ fn is_leader(fake: &Fake, node: usize) -> bool {
 /// The answer of a node to a Fetch as of now, and whether it is worth sending before the time is over.
 fn answer(fake: &mut Fake, node: usize, request: &FetchRequest) -> (FetchResponse, bool) {
     let asked = &request.topics[0].partitions[0];
+    fake.asked = asked.fetch_offset;
     let leader = fake.leader;
     let mut data = PartitionData {
         current_leader: LeaderIdAndEpoch {
@@ -237,9 +240,8 @@ impl ImageListener for Nothing {
     fn publish(&self, _: &Delta, _: Arc<Image>) {}
 }
 
-#[tokio::test]
-async fn what_a_new_leader_does_not_have_is_dropped_and_was_never_shown() {
-    let options = MembershipOptions { node_id: BrokerId(9), ..MembershipOptions::default() };
+/// What the observer of a broker needs before it shows anything, and what a log has behind that.
+fn beginning(options: &MembershipOptions) -> Vec<Entry> {
     let registration = RegisterBrokerRecord {
         broker_id: 9,
         incarnation_id: options.incarnation_id,
@@ -247,15 +249,30 @@ async fn what_a_new_leader_does_not_have_is_dropped_and_was_never_shown() {
         ..Default::default()
     };
     let version = FeatureLevelRecord { name: "metadata.version".to_owned(), feature_level: 21 };
-    let beginning = vec![MetadataRecord::FeatureLevel(version), MetadataRecord::RegisterBroker(registration)];
-    let common = vec![entry(0, 5, beginning), entry(2, 5, vec![topic("committed", 1)])];
-    let with = |last: Entry| common.iter().cloned().chain([last]).collect::<Vec<_>>();
+    let first = vec![MetadataRecord::FeatureLevel(version), MetadataRecord::RegisterBroker(registration)];
+    vec![entry(0, 5, first), entry(2, 5, vec![topic("committed", 1)])]
+}
+
+fn with(common: &[Entry], rest: impl IntoIterator<Item = Entry>) -> Vec<Entry> {
+    common.iter().cloned().chain(rest).collect()
+}
+
+async fn until_shown(images: &mut thalweg_watch::Receiver<Arc<Image>>, name: &str) -> Arc<Image> {
+    let shown = images.wait_for(|image| image.topic(name).is_some());
+    let shown = tokio::time::timeout(Duration::from_secs(20), shown).await;
+    shown.expect("in time").expect("it goes on").clone()
+}
+
+#[tokio::test]
+async fn what_a_new_leader_does_not_have_is_dropped_and_was_never_shown() {
+    let options = MembershipOptions { node_id: BrokerId(9), ..MembershipOptions::default() };
+    let common = beginning(&options);
     let shared: Shared = Shared::default();
     {
         let mut fake = shared.lock();
         (fake.epoch, fake.leader) = (5, 1);
         fake.nodes[0] = Node { is_up: true, log: common.clone(), high_watermark: 3 };
-        let uncommitted = with(entry(3, 5, vec![topic("lost", 2)]));
+        let uncommitted = with(&common, [entry(3, 5, vec![topic("lost", 2)])]);
         fake.nodes[1] = Node { is_up: true, log: uncommitted, high_watermark: 3 };
         fake.nodes[2] = Node { is_up: true, log: common.clone(), high_watermark: 3 };
     }
@@ -263,22 +280,64 @@ async fn what_a_new_leader_does_not_have_is_dropped_and_was_never_shown() {
     let observer = Observer::new(link(&shared), &options, Arc::new(Nothing), progress.clone());
     let observer = tokio::spawn(observer.run());
     let mut images = progress.image.subscribe();
-    let shows = |image: &Arc<Image>, name: &str| image.topic(name).is_some();
-    let wait = Duration::from_secs(20);
-    let seen = tokio::time::timeout(wait, images.wait_for(|image| shows(image, "committed"))).await;
-    let seen = seen.expect("in time").expect("it goes on").clone();
-    assert!(!shows(&seen, "lost") && seen.offset() == 2, "only what is committed is shown");
+    let seen = until_shown(&mut images, "committed").await;
+    assert!(seen.topic("lost").is_none() && seen.offset() == 2, "only what is committed is shown");
     {
         let mut fake = shared.lock();
         (fake.epoch, fake.leader) = (6, 2);
         fake.nodes[1].is_up = false;
-        fake.nodes[2].log = with(entry(3, 6, vec![topic("kept", 3)]));
+        fake.nodes[2].log = with(&common, [entry(3, 6, vec![topic("kept", 3)])]);
         fake.nodes[2].high_watermark = 4;
     }
-    let seen = tokio::time::timeout(wait, images.wait_for(|image| shows(image, "kept"))).await;
-    let seen = seen.expect("in time").expect("it goes on").clone();
-    assert!(shows(&seen, "committed") && !shows(&seen, "lost"));
+    let seen = until_shown(&mut images, "kept").await;
+    assert!(seen.topic("committed").is_some() && seen.topic("lost").is_none());
     assert_eq!((seen.offset(), shared.lock().diverged), (3, 1));
+    assert!(progress.failed.borrow().is_none());
+    observer.abort();
+}
+
+/// A leader of one epoch fails, a second writes a record, fails too, and the first is elected again with more records of its
+/// first epoch: the record of the second lies before the end of that epoch.
+#[tokio::test]
+async fn what_a_leader_in_between_has_written_is_dropped() {
+    let options = MembershipOptions { node_id: BrokerId(9), ..MembershipOptions::default() };
+    let common = beginning(&options);
+    let shared: Shared = Shared::default();
+    {
+        let mut fake = shared.lock();
+        (fake.epoch, fake.leader) = (5, 1);
+        fake.nodes.iter_mut().for_each(|node| {
+            *node = Node { is_up: true, log: common.clone(), high_watermark: 3 };
+        });
+    }
+    let progress = progress();
+    let observer = Observer::new(link(&shared), &options, Arc::new(Nothing), progress.clone());
+    let observer = tokio::spawn(observer.run());
+    let mut images = progress.image.subscribe();
+    until_shown(&mut images, "committed").await;
+    {
+        let mut fake = shared.lock();
+        (fake.epoch, fake.leader) = (6, 2);
+        fake.nodes[1].is_up = false;
+        fake.nodes[2].log = with(&common, [entry(3, 6, vec![topic("lost", 2)])]);
+    }
+    let has_asked = async {
+        while shared.lock().asked < 4 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), has_asked).await.expect("the record arrives");
+    {
+        let mut fake = shared.lock();
+        (fake.epoch, fake.leader) = (7, 1);
+        let own = entry(3, 5, vec![topic("kept", 3), topic("too", 4)]);
+        let log = with(&common, [own, entry(5, 7, vec![topic("new", 5)])]);
+        fake.nodes[1] = Node { is_up: true, log, high_watermark: 6 };
+        fake.nodes[2].is_up = false;
+    }
+    let seen = until_shown(&mut images, "new").await;
+    assert!(seen.topic("kept").is_some() && seen.topic("too").is_some() && seen.topic("lost").is_none());
+    assert_eq!((seen.offset(), shared.lock().diverged), (5, 1));
     assert!(progress.failed.borrow().is_none());
     observer.abort();
 }

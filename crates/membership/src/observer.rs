@@ -196,7 +196,7 @@ impl Observer {
             return self.load_snapshot(data.snapshot_id.end_offset, data.snapshot_id.epoch).await;
         }
         if data.diverging_epoch.epoch >= 0 || data.diverging_epoch.end_offset >= 0 {
-            return self.truncate(data.diverging_epoch.end_offset);
+            return self.truncate(data.diverging_epoch.epoch, data.diverging_epoch.end_offset);
         }
         self.take(data)
     }
@@ -247,7 +247,7 @@ impl Observer {
         self.high_watermark = self.high_watermark.max(data.high_watermark);
         self.apply()?;
         if self.tail.len() > TAIL_BATCHES_MAX {
-            self.truncate(self.loader.offset() + 1)?;
+            self.truncate(i32::MAX, self.loader.offset() + 1)?;
         }
         Ok(())
     }
@@ -302,17 +302,18 @@ impl Observer {
         self.link.set_published(offset);
     }
 
-    /// Drops records that the leader lacks.
-    fn truncate(&mut self, end_offset: i64) -> Result<(), Fault> {
-        let applied = self.loader.offset();
-        if end_offset <= applied {
+    /// Drops records that the leader lacks: those behind the end of an epoch in its log, and those of later epochs, which may
+    /// lie before that end. Kafka: `ReplicatedLog.truncateToEndOffset`.
+    fn truncate(&mut self, epoch: i32, end_offset: i64) -> Result<(), Fault> {
+        let (applied, applied_epoch) = (self.loader.offset(), self.loader.epoch());
+        if end_offset <= applied || epoch < applied_epoch {
             return Err(ObserverError::Diverged { end_offset, applied }.into());
         }
-        while self.tail.back().is_some_and(|batch| batch.last.offset >= end_offset) {
+        let lacks = |batch: &MetadataBatch| batch.last.offset >= end_offset || batch.last.epoch > epoch;
+        while self.tail.back().is_some_and(lacks) {
             self.tail.pop_back();
         }
         let last = self.tail.back().map(|batch| batch.last);
-        let applied_epoch = self.loader.epoch();
         self.next_offset = last.map_or(applied, |last| last.offset) + 1;
         self.last_epoch = last.map_or(applied_epoch, |last| last.epoch);
         Ok(())
