@@ -121,7 +121,10 @@ fn of_family(
     alone: bool,
 ) -> String {
     let Some(places) = places(points) else { return String::new() };
-    let main = chart(Shown::Main(subject), points, &places, palette);
+    let is_time = matches!(subject, Subject::Latency | Subject::Drain);
+    let by_bytes = places.scaled == Scaled::Size && !is_time;
+    let main = if by_bytes { Shown::Bytes(subject) } else { Shown::Main(subject) };
+    let main = chart(main, points, &places, palette);
     let cost = shows_cost(subject, places.scaled).then(|| chart(Shown::Cost, points, &places, palette));
     let charts = [Some(main), cost];
     let drawn = charts.iter().flatten().filter(|chart| !chart.dots.is_empty()).map(|chart| {
@@ -135,8 +138,56 @@ fn of_family(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shown {
     Main(Subject),
+    /// The rate in bytes, by which records of different sizes are compared.
+    Bytes(Subject),
     /// What a record costs the brokers.
     Cost,
+}
+
+impl Shown {
+    fn figure(self, point: &PointResult) -> &'static str {
+        match self {
+            Shown::Main(subject) => subject.figure(&point.summary),
+            Shown::Bytes(Subject::Consume) => "consumed_mb_per_s",
+            Shown::Bytes(_) => "produced_mb_per_s",
+            Shown::Cost => "broker_cpu_us_per_record",
+        }
+    }
+
+    /// The value of a point, whose figure has this mean.
+    fn value(self, point: &PointResult, mean: f64) -> Option<f64> {
+        match self {
+            Shown::Main(subject) => subject.value(point),
+            Shown::Bytes(_) | Shown::Cost => Some(mean),
+        }
+    }
+
+    fn text(self, value: f64) -> String {
+        match self {
+            Shown::Main(subject) => subject.text(value),
+            Shown::Bytes(_) => format!("{} MB/s", quantity::number(value)),
+            Shown::Cost => format!("{} µs of the brokers' processors a record", quantity::number(value)),
+        }
+    }
+
+    fn title(self, points: &[&PointResult]) -> &'static str {
+        match self {
+            Shown::Main(subject) => points.first().map_or("", |point| subject.title(point)),
+            Shown::Bytes(Subject::Consume) => "MB consumed per second (2²⁰ bytes)",
+            Shown::Bytes(_) => "MB produced per second (2²⁰ bytes)",
+            Shown::Cost => "Processor time of the brokers for a record",
+        }
+    }
+
+    fn unit(self) -> &'static str {
+        match self {
+            Shown::Main(Subject::Latency) => "p99",
+            Shown::Main(Subject::Drain) => "seconds",
+            Shown::Main(_) => "records/s",
+            Shown::Bytes(_) => "MB/s",
+            Shown::Cost => "µs",
+        }
+    }
 }
 
 /// At a fixed rate, the cost of a record tells whether it grows with what is scaled. Over rates and sizes it tells how they
@@ -187,31 +238,13 @@ fn places(points: &[&PointResult]) -> Option<Places> {
 }
 
 fn chart(shown: Shown, points: &[&PointResult], places: &Places, palette: &Palette) -> Chart {
-    let is_time = matches!(shown, Shown::Main(Subject::Latency | Subject::Drain));
-    // Records of different sizes are compared by their bytes.
-    let by_bytes = places.scaled == Scaled::Size && !is_time;
-    let figure = |point: &PointResult| match (by_bytes, shown) {
-        (true, Shown::Main(Subject::Consume)) => "consumed_mb_per_s",
-        (true, _) => "produced_mb_per_s",
-        (false, Shown::Main(subject)) => subject.figure(&point.summary),
-        (false, Shown::Cost) => "broker_cpu_us_per_record",
-    };
-    let value = |point: &PointResult, mean: f64| match shown {
-        Shown::Main(subject) if !by_bytes => subject.value(point),
-        _ => Some(mean),
-    };
-    let text = |y: f64| match (by_bytes, shown) {
-        (true, _) => format!("{} MB/s", quantity::number(y)),
-        (false, Shown::Main(subject)) => subject.text(y),
-        (false, Shown::Cost) => format!("{} µs of the brokers' processors a record", quantity::number(y)),
-    };
     let mut lines = Vec::new();
     let mut dots = Vec::new();
     for series in palette.series() {
         let own = points.iter().filter(|point| palette.of_point(point) == series);
         let found = own.filter_map(|point| {
-            let spread = point.summary.figures.get(figure(point))?;
-            let y = value(point, spread.mean)?;
+            let spread = point.summary.figures.get(shown.figure(point))?;
+            let y = shown.value(point, spread.mean)?;
             let reach = (spread.count > 1).then_some((spread.min, spread.max));
             (y.is_finite() && y > 0.0).then(|| (places.of(point), y, reach, *point))
         });
@@ -226,35 +259,24 @@ fn chart(shown: Shown, points: &[&PointResult], places: &Places, palette: &Palet
             points: found.iter().map(|(x, y, ..)| (*x, *y)).collect(),
             dots: false,
         });
-        dots.extend(found.into_iter().map(|(x, y, spread, point)| {
-            dot((x, y), spread, point, series, &text(y))
-        }));
+        dots.extend(
+            found.into_iter().map(|(x, y, spread, point)| dot((x, y), spread, point, series, &shown.text(y))),
+        );
     }
     let ys = || dots.iter().map(|dot| dot.y);
     let (least, most) = (ys().fold(f64::INFINITY, f64::min), ys().fold(0.0, f64::max));
     let reach = dots.iter().filter_map(|dot| dot.spread).map(|spread| spread.1).fold(most, f64::max);
-    let y_log = (is_time || most / least > LOG_FROM) && shown != Shown::Main(Subject::Drain);
-    let title = match (by_bytes, shown) {
-        (true, Shown::Main(Subject::Consume)) => "MB consumed per second (2²⁰ bytes)",
-        (true, _) => "MB produced per second (2²⁰ bytes)",
-        (false, Shown::Main(subject)) => points.first().map_or("", |point| subject.title(point)),
-        (false, Shown::Cost) => "Processor time of the brokers for a record",
-    };
-    let unit = match (by_bytes, shown) {
-        (true, _) => "MB/s",
-        (false, Shown::Main(Subject::Latency)) => "p99",
-        (false, Shown::Main(Subject::Drain)) => "seconds",
-        (false, Shown::Main(_)) => "records/s",
-        (false, Shown::Cost) => "µs",
-    };
+    let is_latency = shown == Shown::Main(Subject::Latency);
+    let y_log = is_latency || (most / least > LOG_FROM && shown != Shown::Main(Subject::Drain));
+    let unit = shown.unit();
     Chart {
-        title: title.to_owned(),
+        title: shown.title(points).to_owned(),
         x: x_axis(places),
         y: Axis {
             title: if y_log { format!("{unit}, logarithmic") } else { unit.to_owned() },
             domain: if y_log { log_domain(ys()) } else { (0.0, nice_ceiling(reach * 1.02)) },
             log: y_log,
-            tick: if shown == Shown::Main(Subject::Latency) { quantity_of_tick } else { quantity::round },
+            tick: if is_latency { quantity_of_tick } else { quantity::round },
             ticks: Vec::new(),
             names: Vec::new(),
         },
