@@ -384,7 +384,7 @@ mod tests {
             ((10, 20), (30, 40), Verdict::Accept, true),
             ((10, 20), (30, 40), Verdict::Reject, true),
             ((10, 20), (15, 40), Verdict::Release, true),
-            ((30, 40), (10, 20), Verdict::Release, false),
+            ((30, 40), (10, 20), Verdict::Release, true),
         ] {
             for newer in [0, 1] {
                 let mut ledger = ShareLedger::default();

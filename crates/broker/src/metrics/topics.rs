@@ -25,7 +25,7 @@ pub(super) const FAMILIES: &[Family] = by_topic! {
     "replicationbytesin" replication_bytes_in "Bytes that this broker's replicas fetched from their leaders."
     "replicationbytesout" replication_bytes_out "Bytes sent to replicas on other brokers."
     "totalproducerequests" produce_requests "Produce requests; each partition of a request counts."
-    "totalfetchrequests" fetch_requests "Fetch requests of consumers and followers; each partition of a request counts."
+    "totalfetchrequests" fetch_requests "Fetch requests of consumers and followers; each partition that is read counts. In a session of a consumer those without news are read once a second at most."
     "failedproducerequests" failed_produce_requests "Produce requests rejected by a partition; each partition of a request counts."
     "failedfetchrequests" failed_fetch_requests "Fetch requests rejected by a partition; each partition of a request counts."
 };
