@@ -9,6 +9,7 @@
 //! The coordinator (`thalweg_coordinator::group`) does the work.
 
 use super::Call;
+use super::described_groups::{self, Described, Head};
 use super::groups::{client, may_describe_topics, may_join};
 use crate::broker::Broker;
 use std::sync::Arc;
@@ -65,42 +66,32 @@ pub async fn describe(
     call: Arc<Call>,
     mut request: ConsumerGroupDescribeRequest,
 ) -> ConsumerGroupDescribeResponse {
-    let refused = |group_id: String, error: ErrorCode| DescribedGroup {
-        group_id,
-        error_code: error.code(),
-        ..DescribedGroup::default()
+    let (ids, shows_operations) =
+        (std::mem::take(&mut request.group_ids), request.include_authorized_operations);
+    let ask = async |ids| {
+        request.group_ids = ids;
+        broker.groups.consumer_group_describe(request, call.version).await.groups
     };
-    if !are_served(&broker) {
-        let groups = request.group_ids.into_iter().map(|id| refused(id, ErrorCode::UnsupportedVersion));
-        return ConsumerGroupDescribeResponse { groups: groups.collect(), ..Default::default() };
-    }
-    let mut denied = Vec::new();
-    request.group_ids.retain(|id| {
-        let may_describe = call.permissions.may(Operation::Describe, ResourceType::Group, id);
-        if !may_describe {
-            denied.push(refused(id.clone(), ErrorCode::GroupAuthorizationFailed));
-        }
-        may_describe
-    });
-    let shows_operations = request.include_authorized_operations;
-    let mut response = broker.groups.consumer_group_describe(request, call.version).await;
-    for group in response.groups.iter_mut().filter(|group| group.error_code == 0) {
-        if !may_describe_topics(&call, topics(group)) {
-            let id = std::mem::take(&mut group.group_id);
-            *group = DescribedGroup {
-                error_message: Some("The client may not describe a topic that a member has".to_owned()),
-                ..refused(id, ErrorCode::TopicAuthorizationFailed)
-            };
-        } else if shows_operations {
-            group.authorized_operations = call.permissions.operations(ResourceType::Group, &group.group_id);
-        }
-    }
-    response.groups.extend(denied);
-    response
+    let groups = described_groups::describe(&call, are_served(&broker), shows_operations, ids, ask).await;
+    ConsumerGroupDescribeResponse { groups, ..Default::default() }
 }
 
-fn topics(group: &DescribedGroup) -> impl Iterator<Item = &str> {
-    let assignments = group.members.iter().flat_map(|member| [&member.assignment, &member.target_assignment]);
-    let topics = assignments.flat_map(|assignment| &assignment.topic_partitions);
-    topics.map(|topic| topic.topic_name.as_str())
+impl Described for DescribedGroup {
+    const HIDDEN: &'static str = "The client may not describe a topic that a member has";
+
+    fn head(&mut self) -> Head<'_> {
+        Head {
+            group_id: &mut self.group_id,
+            error_code: &mut self.error_code,
+            error_message: &mut self.error_message,
+            authorized_operations: &mut self.authorized_operations,
+        }
+    }
+
+    fn topics(&self) -> impl Iterator<Item = &str> {
+        let assignments =
+            self.members.iter().flat_map(|member| [&member.assignment, &member.target_assignment]);
+        let topics = assignments.flat_map(|assignment| &assignment.topic_partitions);
+        topics.map(|topic| topic.topic_name.as_str())
+    }
 }

@@ -21,6 +21,7 @@ mod describe_log_dirs;
 mod describe_producers;
 mod describe_topic_partitions;
 mod describe_user_scram_credentials;
+mod described_groups;
 pub mod document;
 mod elsewhere;
 mod fetch;

@@ -7,11 +7,11 @@
 //! The coordinator (`thalweg_coordinator::share_groups`) does the work.
 
 use super::Call;
+use super::described_groups::{self, Described, Head};
 use super::groups::{client, may_describe_topics, may_join};
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_metadata::feature::SHARE_VERSION;
-use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::share_group_describe_response::DescribedGroup;
 use thalweg_wire::request::*;
@@ -60,41 +60,30 @@ pub async fn describe(
     call: Arc<Call>,
     mut request: ShareGroupDescribeRequest,
 ) -> ShareGroupDescribeResponse {
-    let refused = |group_id: String, error: ErrorCode| DescribedGroup {
-        group_id,
-        error_code: error.code(),
-        ..DescribedGroup::default()
+    let (ids, shows_operations) =
+        (std::mem::take(&mut request.group_ids), request.include_authorized_operations);
+    let ask = async |ids| {
+        request.group_ids = ids;
+        broker.groups.share_group_describe(request).await.groups
     };
-    if !are_served(&broker) {
-        let groups = request.group_ids.into_iter().map(|id| refused(id, ErrorCode::UnsupportedVersion));
-        return ShareGroupDescribeResponse { groups: groups.collect(), ..Default::default() };
-    }
-    let mut denied = Vec::new();
-    request.group_ids.retain(|id| {
-        let may_describe = call.permissions.may(Operation::Describe, ResourceType::Group, id);
-        if !may_describe {
-            denied.push(refused(id.clone(), ErrorCode::GroupAuthorizationFailed));
-        }
-        may_describe
-    });
-    let shows_operations = request.include_authorized_operations;
-    let mut response = broker.groups.share_group_describe(request).await;
-    for group in response.groups.iter_mut().filter(|group| group.error_code == 0) {
-        if !may_describe_topics(&call, topics(group)) {
-            let id = std::mem::take(&mut group.group_id);
-            *group = DescribedGroup {
-                error_message: Some("The client may not describe a topic that a member has".to_owned()),
-                ..refused(id, ErrorCode::TopicAuthorizationFailed)
-            };
-        } else if shows_operations {
-            group.authorized_operations = call.permissions.operations(ResourceType::Group, &group.group_id);
-        }
-    }
-    response.groups.extend(denied);
-    response
+    let groups = described_groups::describe(&call, are_served(&broker), shows_operations, ids, ask).await;
+    ShareGroupDescribeResponse { groups, ..Default::default() }
 }
 
-fn topics(group: &DescribedGroup) -> impl Iterator<Item = &str> {
-    let topics = group.members.iter().flat_map(|member| &member.assignment.topic_partitions);
-    topics.map(|topic| topic.topic_name.as_str())
+impl Described for DescribedGroup {
+    const HIDDEN: &'static str = "The client may not describe a topic that a member has";
+
+    fn head(&mut self) -> Head<'_> {
+        Head {
+            group_id: &mut self.group_id,
+            error_code: &mut self.error_code,
+            error_message: &mut self.error_message,
+            authorized_operations: &mut self.authorized_operations,
+        }
+    }
+
+    fn topics(&self) -> impl Iterator<Item = &str> {
+        let topics = self.members.iter().flat_map(|member| &member.assignment.topic_partitions);
+        topics.map(|topic| topic.topic_name.as_str())
+    }
 }

@@ -3,11 +3,12 @@
 //! They are served where `streams.version` is 1 and `group.coordinator.rebalance.protocols` has `streams`, and otherwise
 //! answered with UNSUPPORTED_VERSION. Members need READ on the group, and DESCRIBE on each topic of their topology. The
 //! internal topics of a topology are created in the name of the member whose heartbeat misses them, which needs CREATE on
-//! them or on the cluster: without it the member is told so. A description needs DESCRIBE on the group, and on each topic
+//! them or on the cluster: without it the status of the member says so. A description needs DESCRIBE on the group, and on each topic
 //! of its topology: without it nothing of the group is shown.
 //!
 //! The coordinator (`thalweg_coordinator::group`) does the work.
 
+use super::described_groups::{self, Described, Head};
 use super::groups::{client, may_describe_topics, may_join};
 use super::{Call, auto_create};
 use crate::broker::Broker;
@@ -158,45 +159,34 @@ pub async fn describe(
     call: Arc<Call>,
     mut request: StreamsGroupDescribeRequest,
 ) -> StreamsGroupDescribeResponse {
-    let refused = |group_id: String, error: ErrorCode| DescribedGroup {
-        group_id,
-        error_code: error.code(),
-        ..DescribedGroup::default()
+    let (ids, shows_operations) =
+        (std::mem::take(&mut request.group_ids), request.include_authorized_operations);
+    let ask = async |ids| {
+        request.group_ids = ids;
+        broker.groups.streams_group_describe(request).await.groups
     };
-    if !are_served(&broker) {
-        let groups = request.group_ids.into_iter().map(|id| refused(id, ErrorCode::UnsupportedVersion));
-        return StreamsGroupDescribeResponse { groups: groups.collect(), ..Default::default() };
-    }
-    let mut denied = Vec::new();
-    request.group_ids.retain(|id| {
-        let may_describe = call.permissions.may(Operation::Describe, ResourceType::Group, id);
-        if !may_describe {
-            denied.push(refused(id.clone(), ErrorCode::GroupAuthorizationFailed));
-        }
-        may_describe
-    });
-    let shows_operations = request.include_authorized_operations;
-    let mut response = broker.groups.streams_group_describe(request).await;
-    for group in response.groups.iter_mut().filter(|group| group.error_code == 0) {
-        if !may_describe_topics(&call, described_topics(group)) {
-            let id = std::mem::take(&mut group.group_id);
-            *group = DescribedGroup {
-                error_message: Some("The client may not describe a topic of the group's topology".to_owned()),
-                ..refused(id, ErrorCode::TopicAuthorizationFailed)
-            };
-        } else if shows_operations {
-            group.authorized_operations = call.permissions.operations(ResourceType::Group, &group.group_id);
-        }
-    }
-    response.groups.extend(denied);
-    response
+    let groups = described_groups::describe(&call, are_served(&broker), shows_operations, ids, ask).await;
+    StreamsGroupDescribeResponse { groups, ..Default::default() }
 }
 
-fn described_topics(group: &DescribedGroup) -> impl Iterator<Item = &str> {
-    let subtopologies = group.topology.iter().flat_map(|topology| topology.subtopologies.iter().flatten());
-    subtopologies.flat_map(|subtopology| {
-        let external = subtopology.source_topics.iter().chain(&subtopology.repartition_sink_topics);
-        let own = subtopology.repartition_source_topics.iter().chain(&subtopology.state_changelog_topics);
-        external.map(String::as_str).chain(own.map(|topic| topic.name.as_str()))
-    })
+impl Described for DescribedGroup {
+    const HIDDEN: &'static str = "The client may not describe a topic of the group's topology";
+
+    fn head(&mut self) -> Head<'_> {
+        Head {
+            group_id: &mut self.group_id,
+            error_code: &mut self.error_code,
+            error_message: &mut self.error_message,
+            authorized_operations: &mut self.authorized_operations,
+        }
+    }
+
+    fn topics(&self) -> impl Iterator<Item = &str> {
+        let subtopologies = self.topology.iter().flat_map(|topology| topology.subtopologies.iter().flatten());
+        subtopologies.flat_map(|subtopology| {
+            let external = subtopology.source_topics.iter().chain(&subtopology.repartition_sink_topics);
+            let own = subtopology.repartition_source_topics.iter().chain(&subtopology.state_changelog_topics);
+            external.map(String::as_str).chain(own.map(|topic| topic.name.as_str()))
+        })
+    }
 }

@@ -1,0 +1,66 @@
+//! What a description of groups shows to a client, for every kind of group whose members Kafka describes with their topics:
+//! consumer, share and streams groups.
+//!
+//! It needs DESCRIBE on the group, and on each topic of it: without that nothing of the group is shown.
+
+use super::Call;
+use super::groups::may_describe_topics;
+use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_wire::ErrorCode;
+
+/// A group of one kind, as its API describes it.
+pub(super) trait Described: Default {
+    /// The message where a topic may not be described.
+    const HIDDEN: &'static str;
+
+    fn head(&mut self) -> Head<'_>;
+
+    /// The topics that the client has to be allowed to describe.
+    fn topics(&self) -> impl Iterator<Item = &str>;
+}
+
+/// The fields that all kinds have.
+pub(super) struct Head<'a> {
+    pub(super) group_id: &'a mut String,
+    pub(super) error_code: &'a mut i16,
+    pub(super) error_message: &'a mut Option<String>,
+    pub(super) authorized_operations: &'a mut i32,
+}
+
+/// Describes the groups that the client may see: `ask` gets their ids. The others have an error.
+pub(super) async fn describe<G: Described, Asked: Future<Output = Vec<G>>>(
+    call: &Call,
+    are_served: bool,
+    shows_operations: bool,
+    ids: Vec<String>,
+    ask: impl FnOnce(Vec<String>) -> Asked,
+) -> Vec<G> {
+    if !are_served {
+        return ids.into_iter().map(|id| refused(id, ErrorCode::UnsupportedVersion)).collect();
+    }
+    let may_describe = |id: &String| call.permissions.may(Operation::Describe, ResourceType::Group, id);
+    let (allowed, denied): (Vec<String>, Vec<String>) = ids.into_iter().partition(may_describe);
+    let mut groups = ask(allowed).await;
+    for group in &mut groups {
+        if *group.head().error_code != 0 {
+            continue;
+        }
+        if !may_describe_topics(call, group.topics()) {
+            let id = std::mem::take(group.head().group_id);
+            *group = refused(id, ErrorCode::TopicAuthorizationFailed);
+            *group.head().error_message = Some(G::HIDDEN.to_owned());
+        } else if shows_operations {
+            let head = group.head();
+            *head.authorized_operations = call.permissions.operations(ResourceType::Group, head.group_id);
+        }
+    }
+    groups.extend(denied.into_iter().map(|id| refused(id, ErrorCode::GroupAuthorizationFailed)));
+    groups
+}
+
+fn refused<G: Described>(group_id: String, error: ErrorCode) -> G {
+    let mut group = G::default();
+    let head = group.head();
+    (*head.group_id, *head.error_code) = (group_id, error.code());
+    group
+}
