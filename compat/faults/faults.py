@@ -108,6 +108,15 @@ def one(random, cluster, node):
     return Fault(kind, node, random.uniform(0, 2), seconds, detail)
 
 
+def strike_once(cluster, random):
+    """Runs a wave of faults and pauses; returns how many they were."""
+    wave = plan(random, cluster)
+    failures = strike(cluster, wave)
+    assert not failures, failures
+    time.sleep(random.uniform(0, 3))
+    return len(wave)
+
+
 def strike(cluster, faults):
     """Runs the faults of a wave at the same time, and returns their errors."""
     failures = []

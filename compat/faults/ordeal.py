@@ -8,7 +8,7 @@ import time
 import strict
 from writer import Writer, read_all
 
-from faults import plan, say, strike
+from faults import say, strike_once
 from history import JavaReader, JavaWriter, Ledger, Member, own_reader, own_writer
 from network import Network
 from nodes import Cluster
@@ -118,12 +118,8 @@ class Ordeal:
         """Applies faults in stages; after each, the cluster must recover by itself, and its clients must continue."""
         done = 0
         while done < faults:
-            wave = plan(source, self.cluster)
-            failures = strike(self.cluster, wave)
-            assert not failures, failures
-            done += len(wave)
-            time.sleep(source.uniform(0, 3))
-            if done // STAGE > (done - len(wave)) // STAGE:
+            before, done = done, done + strike_once(self.cluster, source)
+            if done // STAGE > before // STAGE:
                 self.look()
         return done
 

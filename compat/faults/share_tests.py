@@ -13,7 +13,7 @@ import time
 
 from broker import ROOT, kafka_classpath
 from consumer_protocol_tests import FAULTS, SEED, kinds, of_ci
-from faults import plan, say, strike
+from faults import say, strike_once
 from moves import reassign
 from network import Network
 from nodes import Cluster
@@ -79,11 +79,7 @@ class Shared:
     def undergo(self, faults, source):
         done = 0
         while done < faults:
-            wave = plan(source, self.cluster)
-            failures = strike(self.cluster, wave)
-            assert not failures, failures
-            done += len(wave)
-            time.sleep(source.uniform(0, 3))
+            done += strike_once(self.cluster, source)
             self.look()
         return done
 
