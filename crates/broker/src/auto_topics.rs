@@ -73,7 +73,7 @@ impl AutoTopics {
         Some(omitted)
     }
 
-    /// Records why a topic could not be created, to be told until then.
+    /// Remembers until then why a topic could not be created.
     pub fn refuse(&self, name: String, reason: String, now: Instant, until: Instant) {
         let mut refusals = self.refusals.lock();
         if refusals.len() >= REFUSALS_MAX {

@@ -64,7 +64,7 @@ pub(crate) struct Held {
     pub(crate) last: i64,
     /// When the answer arrived that brought them.
     pub(crate) received: Instant,
-    /// Until then nobody else may have them: the lock was taken after the request was sent.
+    /// Until then no other member may have them: the lock was taken after the request was sent.
     pub(crate) locked_until: Instant,
     /// The newest epoch of the partition's leader that any broker knew when the request was sent.
     pub(crate) leader_epoch: i32,

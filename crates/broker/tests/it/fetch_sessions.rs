@@ -42,7 +42,7 @@ impl<'a> Consumer<'a> {
         answer
     }
 
-    /// A fetch that waits on a connection of its own while something happens, and not much longer.
+    /// A fetch that waits on a separate connection while something happens, and not much longer.
     async fn wait(&mut self, min_bytes: i32, meanwhile: impl Future<Output = ()>) -> FetchResponse {
         let mut raw = Raw::connect(self.broker).await;
         let request = FetchRequest { max_wait_ms: 20_000, min_bytes, ..self.request(Vec::new()) };

@@ -1,4 +1,4 @@
-//! A share group with a million acquired records that nobody has acknowledged: its memory, and how soon it is served again
+//! A share group with a million acquired records, none of them acknowledged: its memory, and how soon it is served again
 //! after `kill -9`.
 
 use crate::child::ChildBroker;
@@ -19,7 +19,7 @@ const PARTITIONS: i32 = 100;
 /// The most that a share partition may have in flight.
 const RECORDS_EACH: i64 = 10_000;
 const RECORDS: i64 = RECORDS_EACH * PARTITIONS as i64;
-/// See `crates/share/src/run.rs`: what a record costs that is a run of its own.
+/// See `crates/share/src/run.rs`: what a record costs that is a separate run.
 const BYTES_EACH: u64 = 112;
 /// What serving them takes besides: requests and answers of megabytes, and what the allocator keeps of them.
 const SLACK: u64 = 96 << 20;

@@ -329,7 +329,7 @@ async fn share_groups_end_with_their_feature_and_go_on_with_it() {
     assert_eq!(whole(fetch()).await, ErrorCode::UnsupportedVersion.code());
     set_share_version(&broker, 1).await;
     assert_eq!(whole(fetch()).await, ErrorCode::ShareSessionNotFound.code());
-    // What was acknowledged stays so; the rest is acquired by nobody, and its delivery was not written.
+    // What was acknowledged stays so; the rest is not acquired any more, and its delivery was not written.
     let mut another = Member::new(&broker, &topic, "another").await;
     assert_eq!(runs(&another.acquire().await), [(1, 2, 1)]);
     assert_eq!(another.settle(&[(1, 2, 1)]).await, 0);

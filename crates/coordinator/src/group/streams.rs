@@ -17,7 +17,7 @@
 //! As in Kafka 4.3.1, there are no static members, warm-up tasks, sources by regular expression, or changes of a topology:
 //! requests with any of these are refused.
 //!
-//! Kafka 4.3.1 fails on a member with an endpoint as long as a source topic is missing; here it is told so, as others are.
+//! Kafka 4.3.1 fails on a member with an endpoint as long as a source topic is missing; here it gets the status, as others do.
 //! There are limits to the names of a topology, and to the number of its tasks.
 
 mod answer;

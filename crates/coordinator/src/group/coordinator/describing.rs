@@ -1,4 +1,4 @@
-//! Groups in detail, one after the other: of any kind whose members an API of its own describes.
+//! Groups in detail, one after the other: of any kind whose members a separate API describes.
 
 use super::super::answer::Answer;
 use super::super::error::ViewError;
