@@ -1,12 +1,4 @@
-//! The `thalweg` binary: arguments, wiring, signals. No logic.
-
-mod cli;
-mod console;
-mod hosting;
-mod http;
-mod logging;
-mod program;
-mod secure;
+//! The `thalweg` binary: everything is in the library of the same name.
 
 use std::process::ExitCode;
 
@@ -16,10 +8,5 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    cli::completion::answer();
-    let command = cli::Cli::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
-    match command.run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => cli::failure::report(&error),
-    }
+    thalweg::run()
 }

@@ -1,0 +1,22 @@
+//! The `thalweg` program: arguments, wiring, signals. A library, so that it compiles while the crates below it are still optimised:
+//! a binary would wait for the last of them.
+
+mod cli;
+mod console;
+mod hosting;
+mod http;
+mod logging;
+mod program;
+mod secure;
+
+use std::process::ExitCode;
+
+/// Does what the arguments of this process say.
+pub fn run() -> ExitCode {
+    cli::completion::answer();
+    let command = cli::Cli::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    match command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => cli::failure::report(&error),
+    }
+}
