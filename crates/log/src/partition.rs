@@ -46,6 +46,7 @@ mod replay;
 mod retention;
 mod roll;
 mod timestamps;
+mod together;
 mod truncate;
 mod txn_index;
 

@@ -177,6 +177,11 @@ impl Producers {
         self.entries.get(&producer_id)
     }
 
+    /// Whether batches of the producer are remembered.
+    pub fn has_batches(&self, producer_id: ProducerId) -> bool {
+        self.get(producer_id).is_some_and(|entry| !entry.batches.is_empty())
+    }
+
     /// All producers.
     pub fn iter(&self) -> impl Iterator<Item = (ProducerId, &ProducerEntry)> {
         self.entries.iter().map(|(&id, entry)| (id, entry))

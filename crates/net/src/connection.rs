@@ -2,6 +2,7 @@
 
 use super::admission::{Admission, End};
 use super::answers::{AnswerMemory, HeldAnswers};
+use super::behind::{Behind, Replies, ReplyBehind};
 use super::flow::{Flow, Place, Unsent};
 use super::input::{FrameLength, Input, Read};
 use super::memory::FrameMemory;
@@ -177,6 +178,11 @@ pub trait Handler: Clone + Send + 'static {
 
     /// Serves one request: a frame without its length.
     fn handle(&self, session: &mut Self::Session, frame: Bytes) -> Reply;
+
+    /// Serves one request, and with it those behind it that cost less together.
+    fn handle_with(&self, session: &mut Self::Session, frame: Bytes, _: &mut Behind<'_>) -> Replies {
+        self.handle(session, frame).into()
+    }
 
     /// The limits of a peer that has yet to authenticate. Asked for when a connection opens, and after each frame while
     /// there are some.
@@ -448,35 +454,49 @@ impl<H: Handler> Connection<H> {
         while self.reads_on() && *now < until {
             let Some(frame) = self.input.next_frame()? else { break };
             let place = Place::of(&frame);
-            self.settings.flow.received(place, frame.len(), now.saturating_duration_since(self.read_at));
-            let reply = self.handler.handle(&mut self.session, frame);
+            let waited = now.saturating_duration_since(self.read_at);
+            self.settings.flow.received(place, frame.len(), waited);
+            // Those who have yet to authenticate are served one by one: each answer may change what they may do.
+            let room = if self.unproven.is_some() { 0 } else { PENDING_MAX - 1 - self.pending.len() };
+            let mut behind = Behind::new(&mut self.input, room);
+            let Replies { first, behind } = self.handler.handle_with(&mut self.session, frame, &mut behind);
             *now = Instant::now();
-            match reply {
-                Reply::Now(frame) if self.pending.is_empty() => {
-                    self.answered_at.get_or_insert(*now);
-                    self.push(place, frame);
-                }
-                Reply::Now(frame) => {
-                    self.ready_bytes += frame.bytes_in_memory();
-                    self.pending.push_back(Pending::Ready(place, frame));
-                }
-                Reply::Later(answer) => {
-                    self.pending.push_back(Pending::Awaited { place, answer, reads_on: false });
-                }
-                Reply::Ordered(answer) => {
-                    self.pending.push_back(Pending::Awaited { place, answer, reads_on: true });
-                }
-                Reply::Nothing => {}
-                Reply::Close(reason) => return Err(Disconnect::Refused(reason)),
-                // Behind answers that are awaited, it has to wait for its turn.
-                last @ Reply::Last(..) => {
-                    let answer = Box::pin(std::future::ready(last));
-                    self.pending.push_back(Pending::Awaited { place, answer, reads_on: false });
-                }
+            self.take_reply(place, first, *now)?;
+            for ReplyBehind { frame_len, reply } in behind {
+                self.settings.flow.received(place, frame_len, waited);
+                self.take_reply(place, reply, *now)?;
             }
             if self.unproven.is_some() {
                 self.unproven = self.handler.unproven(&self.session);
                 self.input.limit(self.unproven.map(|unproven| (unproven.frame_max, unproven.setting)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the answer to a request for its turn.
+    fn take_reply(&mut self, place: Place, reply: Reply, now: Instant) -> Result<(), Disconnect> {
+        match reply {
+            Reply::Now(frame) if self.pending.is_empty() => {
+                self.answered_at.get_or_insert(now);
+                self.push(place, frame);
+            }
+            Reply::Now(frame) => {
+                self.ready_bytes += frame.bytes_in_memory();
+                self.pending.push_back(Pending::Ready(place, frame));
+            }
+            Reply::Later(answer) => {
+                self.pending.push_back(Pending::Awaited { place, answer, reads_on: false });
+            }
+            Reply::Ordered(answer) => {
+                self.pending.push_back(Pending::Awaited { place, answer, reads_on: true });
+            }
+            Reply::Nothing => {}
+            Reply::Close(reason) => return Err(Disconnect::Refused(reason)),
+            // Behind answers that are awaited, it has to wait for its turn.
+            last @ Reply::Last(..) => {
+                let answer = Box::pin(std::future::ready(last));
+                self.pending.push_back(Pending::Awaited { place, answer, reads_on: false });
             }
         }
         Ok(())

@@ -134,6 +134,15 @@ impl Input {
         Ok(Some(block.buf.split_to(length).freeze()))
     }
 
+    /// The next frame if it is whole, without its length, and still where it arrived.
+    pub(super) fn peek_frame(&self) -> Option<&[u8]> {
+        if self.large.is_some() || !self.has_frame() {
+            return None;
+        }
+        let length = self.announced().ok().flatten()?;
+        self.buffered().get(LENGTH..LENGTH + length)
+    }
+
     fn buffered(&self) -> &[u8] {
         self.block.as_ref().map_or(&[], |block| &block.buf)
     }

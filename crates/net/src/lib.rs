@@ -13,6 +13,7 @@
 mod admission;
 pub mod answer_parts;
 mod answers;
+mod behind;
 mod connection;
 mod flow;
 mod handshake;
@@ -28,6 +29,7 @@ mod stream;
 
 pub use admission::{ConnectionFigures, Connections, Ends};
 pub use answers::AnswerMemory;
+pub use behind::{Behind, Replies, ReplyBehind};
 pub use connection::{Attached, ConnectionSettings, Handler, Peer, Reply, Software, Unproven};
 pub use flow::{ApiFlow, Flow};
 pub use handshake::{CertificateObserver, HandshakeTurns, TlsListener};

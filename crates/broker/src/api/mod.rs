@@ -63,10 +63,11 @@ pub(crate) use produce::{OWN_VERSION as OWN_PRODUCE_VERSION, produce_own};
 use slow::Stage;
 use std::any::Any;
 use std::future::Future;
+use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_net::answer_parts::ANSWER_BYTES_MAX;
-use thalweg_net::{Frame, Handler, Peer, Reply, Unproven};
+use thalweg_net::{Behind, Frame, Handler, Peer, Replies, Reply, ReplyBehind, Unproven};
 use thalweg_security::Principal;
 use thalweg_security::acl::Operation::{Alter, ClusterAction, Describe, DescribeConfigs};
 use thalweg_wire::frame::{decode_request_header, encode_response, peek_request};
@@ -467,33 +468,56 @@ impl Handler for ApiHandler {
     }
 
     fn handle(&self, session: &mut Session, frame: Bytes) -> Reply {
+        match self.begin(session, frame) {
+            Ok(begun) => self.serve(begun),
+            Err(reply) => reply,
+        }
+    }
+
+    fn handle_with(&self, session: &mut Session, frame: Bytes, behind: &mut Behind<'_>) -> Replies {
+        let alike = produce::together::take_alike(&frame, behind);
+        if alike.is_empty() {
+            return self.handle(session, frame).into();
+        }
+        self.handle_together(session, frame, alike)
+    }
+}
+
+/// A request whose header is read.
+struct Begun {
+    api: &'static Api,
+    call: Call,
+    message: Decoder,
+    watch: Option<Watch>,
+}
+
+impl ApiHandler {
+    /// Reads the beginning of a request; fails with its answer.
+    fn begin(&self, session: &mut Session, frame: Bytes) -> Result<Begun, Reply> {
         let received_at = Instant::now();
         if let Admission::Answered(reply) = session.admit(&frame) {
-            return reply;
+            return Err(reply);
         }
-        let prefix = match peek_request(&frame) {
-            Ok(prefix) => prefix,
-            Err(error) => return Reply::Close(format!("a request without a header: {error}")),
-        };
+        let prefix = peek_request(&frame)
+            .map_err(|error| Reply::Close(format!("a request without a header: {error}")))?;
         let Some(api) = ApiKey::from_i16(prefix.api_key).and_then(served) else {
-            return Reply::Close(format!("API key {} is not served", prefix.api_key));
+            return Err(Reply::Close(format!("API key {} is not served", prefix.api_key)));
         };
         let version = prefix.api_version;
         let last = api.last(&self.broker);
         if !(api.min..=last).contains(&version) {
             if api.key == ApiKey::ApiVersions {
-                return api_versions::unsupported(&self.broker, prefix.correlation_id);
+                return Err(api_versions::unsupported(&self.broker, prefix.correlation_id));
             }
             let Api { key, min, .. } = api;
-            return Reply::Close(format!("{key:?} is served at versions {min} to {last}, not {version}"));
+            return Err(Reply::Close(format!(
+                "{key:?} is served at versions {min} to {last}, not {version}"
+            )));
         }
-        let mut d = Decoder::new(frame.clone()).with_elements_max(large::ELEMENTS_MAX);
-        let header = match decode_request_header(&mut d, api.key, version) {
-            Ok(header) => header,
-            Err(error) => {
-                return Reply::Close(format!("the header of {:?} version {version}: {error}", api.key));
-            }
-        };
+        let mut message = Decoder::new(frame.clone()).with_elements_max(large::ELEMENTS_MAX);
+        let header = decode_request_header(&mut message, api.key, version).map_err(|error| {
+            Reply::Close(format!("the header of {:?} version {version}: {error}", api.key))
+        })?;
         let audited = session.audited(header.client_id.as_deref());
         let watch = Watch::begin(audited.as_ref(), api.key, version, &frame, self.broker.log_dirs.disk());
         let call = Call {
@@ -515,16 +539,47 @@ impl Handler for ApiHandler {
             frame_len: frame.len(),
             frame,
         };
+        Ok(Begun { api, call, message, watch })
+    }
+
+    fn serve(&self, begun: Begun) -> Reply {
+        let Begun { api, call, message, watch } = begun;
+        let (key, version) = (call.key, call.version);
         let serve = api.access.check(&call).unwrap_or(api.serve);
-        let reply = if large::is_large(&self.broker, api.key, call.frame.len()) {
-            large::serve(&self.broker, serve, call, d)
+        let reply = if large::is_large(&self.broker, key, call.frame.len()) {
+            large::serve(&self.broker, serve, call, message)
         } else {
-            serve(&self.broker, call, d).unwrap_or_else(|error| unreadable(api.key, version, &error))
+            serve(&self.broker, call, message).unwrap_or_else(|error| unreadable(key, version, &error))
         };
         match watch {
             None => reply,
             Some(watch) => watch.follow(reply),
         }
+    }
+
+    /// Serves Produce requests that differ only in their records. Where more than that is to be done for one of them, as for a
+    /// session that ends, they are served one by one.
+    fn handle_together(&self, session: &mut Session, frame: Bytes, alike: Vec<Bytes>) -> Replies {
+        let lengths: Vec<usize> = alike.iter().map(Bytes::len).collect();
+        let begun = iter::once(frame).chain(alike).map(|frame| self.begin(session, frame));
+        let begun: Vec<Result<Begun, Reply>> = begun.collect();
+        let is_plain = |begun: &Begun| begun.watch.is_none() && begun.api.access.check(&begun.call).is_none();
+        let replies: Vec<Reply> = if begun.iter().all(|each| each.as_ref().is_ok_and(is_plain)) {
+            let calls: Vec<_> =
+                begun.into_iter().flatten().map(|begun| (begun.call, begun.message)).collect();
+            let version = calls.first().map_or(0, |(call, _)| call.version);
+            let replies = produce::together::handle(&self.broker, calls).into_iter();
+            replies
+                .map(|reply| reply.unwrap_or_else(|error| unreadable(ApiKey::Produce, version, &error)))
+                .collect()
+        } else {
+            begun.into_iter().map(|each| each.map_or_else(|reply| reply, |begun| self.serve(begun))).collect()
+        };
+        let mut replies = replies.into_iter();
+        let first = replies.next().expect("one for each request, of which there is one at least");
+        let behind =
+            replies.zip(lengths).map(|(reply, frame_len)| ReplyBehind { frame_len, reply }).collect();
+        Replies { first, behind }
     }
 }
 

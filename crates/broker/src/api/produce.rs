@@ -19,6 +19,7 @@
 mod large;
 mod own;
 mod refusal;
+pub mod together;
 mod verify;
 
 use super::elsewhere::{self, Named};

@@ -61,6 +61,14 @@ impl ChildBroker {
         kib * 1024
     }
 
+    /// How many system calls the process has made that write, to files or sockets.
+    pub fn writes(&self) -> u64 {
+        let io = std::fs::read_to_string(format!("/proc/{}/io", self.process.id()));
+        let io = io.expect("the process runs");
+        let count = io.lines().find_map(|line| line.strip_prefix("syscw: ")?.parse().ok());
+        count.expect("the kernel counts them")
+    }
+
     /// Stops the broker cleanly, and waits for its end.
     pub fn stop(mut self) {
         drop(self.process.stdin.take());

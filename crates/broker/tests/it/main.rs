@@ -22,6 +22,7 @@ mod metrics_cost;
 mod moves;
 mod mutation_quotas;
 mod producing;
+mod producing_together;
 mod quotas;
 mod raw;
 mod records;

@@ -58,8 +58,8 @@ pub struct AppendInfo {
 }
 
 /// A batch as it will be stored: a patched head and the received rest.
-struct Stored<'a> {
-    header: BatchHeader,
+pub(super) struct Stored<'a> {
+    pub(super) header: BatchHeader,
     head: Head,
     bytes: &'a [u8],
 }
@@ -83,7 +83,7 @@ impl Stored<'_> {
     }
 }
 
-enum Judged {
+pub(super) enum Judged {
     New(PreparedAppend),
     Duplicate(BatchMetadata),
 }
@@ -108,11 +108,9 @@ impl PartitionLog {
         options: AppendOptions,
     ) -> Result<AppendInfo, AppendError> {
         self.check_writable()?;
-        let now_ms = match self.config.message_timestamp_type {
-            TimestampType::CreateTime => None,
-            TimestampType::LogAppendTime => Some(self.clock.now_ms()),
-        };
-        let stored = self.assign_offsets(records, leader_epoch, now_ms)?;
+        let now_ms = self.append_time();
+        let mut stored = Vec::with_capacity(1);
+        self.assign_offsets(records, leader_epoch, now_ms, &mut stored)?;
         let size_bytes = records.len() as u64;
         if size_bytes > u64::from(self.config.segment_bytes) {
             return Err(BatchTooLarge { size_bytes, segment_bytes: self.config.segment_bytes }.into());
@@ -239,7 +237,15 @@ impl PartitionLog {
         Ok(info)
     }
 
-    fn nothing_appended(&self) -> AppendInfo {
+    /// The time that records get, where the broker gives it to them.
+    pub(super) fn append_time(&self) -> Option<i64> {
+        match self.config.message_timestamp_type {
+            TimestampType::CreateTime => None,
+            TimestampType::LogAppendTime => Some(self.clock.now_ms()),
+        }
+    }
+
+    pub(super) fn nothing_appended(&self) -> AppendInfo {
         AppendInfo {
             first_offset: self.log_end,
             last_offset: self.log_end - 1,
@@ -252,7 +258,7 @@ impl PartitionLog {
         }
     }
 
-    fn check_writable(&mut self) -> Result<(), AppendError> {
+    pub(super) fn check_writable(&mut self) -> Result<(), AppendError> {
         let offline = || self.state.as_ref().and_then(|state| state.offline());
         if let Some(reason) = self.health.poison.clone().or_else(offline) {
             return Err(AppendError::Poisoned { reason });
@@ -263,14 +269,15 @@ impl PartitionLog {
         }
     }
 
-    fn assign_offsets<'a>(
+    /// Gives the batches their offsets, and adds them to `stored`.
+    pub(super) fn assign_offsets<'a>(
         &self,
         records: &'a [u8],
         leader_epoch: LeaderEpoch,
         now_ms: Option<i64>,
-    ) -> Result<Vec<Stored<'a>>, AppendError> {
-        let mut stored = Vec::with_capacity(1);
-        let mut next = self.log_end;
+        stored: &mut Vec<Stored<'a>>,
+    ) -> Result<(), AppendError> {
+        let mut next = stored.last().map_or(self.log_end, |before| before.header.next_offset());
         for batch in batches(records) {
             let batch = batch?;
             let mut header = BatchHeader { base_offset: next, leader_epoch, ..batch.header };
@@ -289,11 +296,15 @@ impl PartitionLog {
             next = header.next_offset();
             stored.push(Stored { header, head, bytes: batch.bytes });
         }
-        Ok(stored)
+        Ok(())
     }
 
     /// Compares the batches with the state of their producers.
-    fn judge(&mut self, stored: &[Stored<'_>], options: AppendOptions) -> Result<Judged, AppendError> {
+    pub(super) fn judge(
+        &mut self,
+        stored: &[Stored<'_>],
+        options: AppendOptions,
+    ) -> Result<Judged, AppendError> {
         let mut prepared = PreparedAppend::default();
         for Stored { header, bytes, .. } in stored {
             if !header.producer_id.is_some() {
@@ -320,7 +331,7 @@ impl PartitionLog {
     }
 
     /// Writes validated batches and applies their changes.
-    fn append_stored(
+    pub(super) fn append_stored(
         &mut self,
         stored: &[Stored<'_>],
         prepared: PreparedAppend,

@@ -19,4 +19,5 @@ mod recovery;
 mod retention;
 mod support;
 mod timestamps;
+mod together;
 mod truncation;

@@ -2,6 +2,7 @@
 
 use super::intake::{self, OpeningBudget, Taken};
 use super::{AppendError, Partition, RoleError, State};
+use crate::context::ReplicaContext;
 use bytes::Bytes;
 use thalweg_log::{AppendInfo, AppendOptions, AppendOrigin, EndMarker, VerificationGuard};
 use thalweg_record::{
@@ -79,6 +80,40 @@ impl Partition {
         self.append(records, acks, None, AppendOptions { guard, ..AppendOptions::default() }).map(Some)
     }
 
+    /// Appends the batches of several requests of one client, none of them transactional, in their order. `None`, without any
+    /// effect, where they are to be appended one by one: so an error, or a batch that is costly to validate, affects its own
+    /// request only.
+    pub fn append_together_from_client(
+        &self,
+        requests: &[Bytes],
+        acks: i16,
+        now_ms: i64,
+    ) -> Option<Vec<Appended>> {
+        let settings = self.leader_settings.read().clone()?;
+        let mut taken = Vec::with_capacity(requests.len());
+        let mut budget = OpeningBudget::inline();
+        for records in requests {
+            match intake::take(records, &settings, now_ms, &mut budget).ok()?? {
+                Taken::Unchanged => taken.push(records.clone()),
+                Taken::Rewritten(rewritten) => taken.push(rewritten),
+            }
+        }
+        let mut state = self.state.lock();
+        state.check_leader(None).ok()?;
+        if acks == -1 && !state.has_min_isr() {
+            return None;
+        }
+        let leader_epoch = state.leader_epoch();
+        let records: Vec<&[u8]> = taken.iter().map(|records| &records[..]).collect();
+        let infos = state.log.append_together(&records, leader_epoch)?;
+        infos.iter().for_each(|info| state.traffic.count_append(info));
+        state.note_append(&self.context, infos.iter().map(|info| info.appended_bytes).sum());
+        let high_watermark = state.high_watermark();
+        drop(state);
+        let outcome = |info: &AppendInfo| appended(info, leader_epoch, high_watermark > info.last_offset);
+        Some(infos.iter().map(outcome).collect())
+    }
+
     /// Before the first batch of a transaction: the guard with which it is appended once the coordinator has confirmed
     /// the partition. [`VerificationGuard::NONE`] when the transaction is known here already.
     pub fn start_verification(
@@ -142,20 +177,24 @@ impl Partition {
         }
         let leader_epoch = state.leader_epoch();
         let info = state.log.append_as_leader(records, leader_epoch, options)?;
-        // Followers see the log end, consumers the high watermark.
-        state.traffic.produce_requests += 1;
-        state.traffic.bytes_in += info.appended_bytes;
-        state.traffic.messages_in += info.last_offset.0.abs_diff(info.first_offset.0) + 1;
-        let State { replicas, woken, .. } = &mut *state;
-        replicas.count(usize::try_from(info.appended_bytes).unwrap_or(usize::MAX), woken);
-        let leader = state.leader_mut().expect("only a leader comes here, and the lock was held since");
-        leader.unreplicated_bytes += info.appended_bytes;
-        if leader.replicates_alone() {
-            state.raise_high_watermark(&self.context);
-        }
+        state.traffic.count_append(&info);
+        state.note_append(&self.context, info.appended_bytes);
         let replicated = state.high_watermark() > info.last_offset;
         drop(state);
         Ok(appended(&info, leader_epoch, replicated))
+    }
+}
+
+impl State {
+    /// Followers see the log end, consumers the high watermark.
+    fn note_append(&mut self, context: &ReplicaContext, appended_bytes: u64) {
+        let State { replicas, woken, .. } = self;
+        replicas.count(usize::try_from(appended_bytes).unwrap_or(usize::MAX), woken);
+        let leader = self.leader_mut().expect("only a leader comes here, and the lock was held since");
+        leader.unreplicated_bytes += appended_bytes;
+        if leader.replicates_alone() {
+            self.raise_high_watermark(context);
+        }
     }
 }
 

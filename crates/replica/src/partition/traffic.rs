@@ -2,6 +2,7 @@
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
+use thalweg_log::AppendInfo;
 
 /// Counted under the partition's lock, since the partition was assigned to this broker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +25,15 @@ pub struct Traffic {
     pub fetch_requests: u64,
     /// How many of them were refused.
     pub failed_fetch_requests: u64,
+}
+
+impl Traffic {
+    /// One request's batches are in the log.
+    pub fn count_append(&mut self, info: &AppendInfo) {
+        self.produce_requests += 1;
+        self.bytes_in += info.appended_bytes;
+        self.messages_in += info.last_offset.0.abs_diff(info.first_offset.0) + 1;
+    }
 }
 
 impl AddAssign for Traffic {

@@ -1,0 +1,185 @@
+//! Several Produce requests of one connection that arrived together, for the same partition: appended in one write.
+//!
+//! A producer that does not batch has up to five requests on their way, and each would cost a write, the partition's lock and a
+//! wake-up of whoever reads at its end. Here they share these, and each has the answer that it would have alone.
+//!
+//! Owns: which requests may share: small, uncompressed, without a transaction, and alike but for their records. What cannot be
+//! appended together is appended one by one.
+
+use super::{Call, Durable, Named, Place, accepted, acknowledge, begin, denied_topics};
+use crate::broker::Broker;
+use bytes::Bytes;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_metadata::PartitionIndex;
+use thalweg_net::{Behind, Reply};
+use thalweg_record::{BatchHeader, Compression};
+use thalweg_replica::partition::{Appended, Partition};
+use thalweg_wire::frame::{decode_request_header, peek_request};
+use thalweg_wire::request::produce_response::TopicProduceResponse;
+use thalweg_wire::request::{ProduceRequest, ProduceResponse};
+use thalweg_wire::{ApiKey, DecodeError, Decoder, Message, Records, Uuid};
+use tokio::time::Instant;
+
+/// The largest request that shares: to append a larger one costs more than what is saved.
+const FRAME_MAX: usize = 16 * 1024;
+/// How much is appended in one write.
+const TOGETHER_MAX: usize = 256 * 1024;
+/// Where the correlation id is in a request, the only difference before its records.
+const CORRELATION_ID: Range<usize> = 4..8;
+/// What a flexible version has behind the records: no tagged fields of partition, topic and request.
+const NO_TAGS: &[u8] = &[0; 3];
+
+/// The requests behind `frame` that may be appended with it; most often none.
+pub fn take_alike(frame: &Bytes, behind: &mut Behind<'_>) -> Vec<Bytes> {
+    let begins_alike = |next: &[u8]| next.get(..CORRELATION_ID.start) == frame.get(..CORRELATION_ID.start);
+    if frame.len() > FRAME_MAX || !behind.peek().is_some_and(begins_alike) {
+        return Vec::new();
+    }
+    let Some(shape) = Shape::of(frame) else { return Vec::new() };
+    let (mut taken, mut bytes) = (Vec::new(), frame.len());
+    while let Some(next) = behind.peek()
+        && bytes + next.len() <= TOGETHER_MAX
+        && shape.fits(next)
+        && let Some(next) = behind.take()
+    {
+        bytes += next.len();
+        taken.push(next);
+    }
+    taken
+}
+
+/// What requests have to have in common.
+struct Shape<'a> {
+    /// The first request up to the length of its records.
+    before_records: &'a [u8],
+    is_flexible: bool,
+}
+
+impl Shape<'_> {
+    /// That of a request with one batch that may be appended with others.
+    fn of(frame: &Bytes) -> Option<Shape<'_>> {
+        let prefix = peek_request(frame).ok().filter(|prefix| prefix.api_key == ApiKey::Produce as i16)?;
+        let version = prefix.api_version;
+        let is_flexible = ProduceRequest::is_flexible(version);
+        let mut d = Decoder::new(frame.clone()).with_elements_max(2);
+        decode_request_header(&mut d, ApiKey::Produce, version).ok()?;
+        let request = ProduceRequest::decode(&mut d, version).ok()?;
+        let records = only_records(&request).filter(|records| is_plain(records))?;
+        if request.transactional_id.is_some() || request.acks == 0 {
+            return None;
+        }
+        let behind = if is_flexible { NO_TAGS } else { &[] };
+        let whole = frame.strip_suffix(behind)?.strip_suffix(&records[..])?;
+        let length_bytes = if is_flexible { compact_length_bytes(records.len()) } else { size_of::<i32>() };
+        let before_records = whole.get(..whole.len().checked_sub(length_bytes)?)?;
+        Some(Shape { before_records, is_flexible })
+    }
+
+    /// Whether another request is the same but for its correlation id and its batch. It is decoded when it is served; what is
+    /// looked at here decides only whether it is served together with the first.
+    fn fits(&self, next: &[u8]) -> bool {
+        let at = self.before_records.len();
+        let is_alike = |range: Range<usize>| next.get(range.clone()) == self.before_records.get(range);
+        if next.len() > FRAME_MAX || !is_alike(0..CORRELATION_ID.start) || !is_alike(CORRELATION_ID.end..at) {
+            return false;
+        }
+        let Some(rest) = next.get(at..) else { return false };
+        let length_bytes = match self.is_flexible {
+            true => rest.iter().take_while(|byte| **byte & 0x80 != 0).count() + 1,
+            false => size_of::<i32>(),
+        };
+        rest.get(length_bytes..).is_some_and(is_plain)
+    }
+}
+
+/// The length of a length: that plus one, seven bits to a byte.
+fn compact_length_bytes(length: usize) -> usize {
+    let bits = usize::BITS - (length + 1).leading_zeros();
+    bits.div_ceil(7) as usize
+}
+
+/// The records of a request with one partition.
+fn only_records(request: &ProduceRequest) -> Option<&Bytes> {
+    let [topic] = &request.topic_data[..] else { return None };
+    let [partition] = &topic.partition_data[..] else { return None };
+    match &partition.records {
+        Some(Records::Inline(records)) => Some(records),
+        _ => None,
+    }
+}
+
+/// Whether a batch needs neither a codec, which would make its cost unknown, nor a transaction.
+fn is_plain(records: &[u8]) -> bool {
+    BatchHeader::parse(records).is_ok_and(|header| {
+        let attributes = header.attributes;
+        attributes.compression() == Ok(Compression::None)
+            && !attributes.is_transactional()
+            && !attributes.is_control()
+    })
+}
+
+/// Serves requests that were taken together. An answer for each, in their order.
+pub fn handle(broker: &Arc<Broker>, calls: Vec<(Call, Decoder)>) -> Vec<Result<Reply, DecodeError>> {
+    let requests = calls.into_iter().map(|(mut call, mut d)| {
+        let request = ProduceRequest::decode(&mut d, call.version)?;
+        call.frame = Bytes::new();
+        Ok((call, request))
+    });
+    let requests: Vec<Result<(Call, ProduceRequest), DecodeError>> = requests.collect();
+    let began = Instant::now();
+    let Some((partition, appended)) = append(broker, &requests) else {
+        // Each is small and plain, so that its answer waits for nothing but replicas: their order is that of these calls.
+        let one_by_one =
+            requests.into_iter().map(|each| each.map(|(call, request)| begin(broker, call, request)));
+        return one_by_one.collect();
+    };
+    let local = began.elapsed() / u32::try_from(requests.len()).unwrap_or(u32::MAX);
+    let answers = requests.into_iter().zip(&appended).map(|(each, appended)| {
+        each.map(|(call, request)| answer(broker, call, request, &partition, appended, local))
+    });
+    answers.collect()
+}
+
+/// Appends the batches of all requests, or none.
+fn append(
+    broker: &Broker,
+    requests: &[Result<(Call, ProduceRequest), DecodeError>],
+) -> Option<(Arc<Partition>, Vec<Appended>)> {
+    let (call, request) = requests.first()?.as_ref().ok()?;
+    let [topic] = &request.topic_data[..] else { return None };
+    if denied_topics(broker, call, request).contains(0) {
+        return None;
+    }
+    let named = Named::of(call.version >= super::BY_TOPIC_ID, &topic.name, topic.topic_id);
+    let partition = named.here(broker)?.partition(PartitionIndex(topic.partition_data.first()?.index))?;
+    let is_internal = thalweg_metadata::topic_name::is_internal(&partition.topic);
+    if is_internal || !matches!(request.acks, 1 | -1) {
+        return None;
+    }
+    let records = requests.iter().map(|each| only_records(&each.as_ref().ok()?.1).cloned());
+    let records: Vec<Bytes> = records.collect::<Option<_>>()?;
+    let appended = partition.append_together_from_client(&records, request.acks, broker.clock.now_ms())?;
+    Some((partition, appended))
+}
+
+fn answer(
+    broker: &Arc<Broker>,
+    call: Call,
+    request: ProduceRequest,
+    partition: &Arc<Partition>,
+    appended: &Appended,
+    local: Duration,
+) -> Reply {
+    let mut waits: Vec<(Place, Durable)> = Vec::new();
+    let entry = accepted(partition, request.acks, (0, 0), appended, &mut waits);
+    let names = request.topic_data.into_iter().next().map(|topic| (topic.name, topic.topic_id));
+    let (name, id) = names.unwrap_or_default();
+    let topic_id = if call.version >= super::BY_TOPIC_ID { id } else { Uuid::ZERO };
+    let topic = TopicProduceResponse { name, topic_id, partition_responses: vec![entry] };
+    let throttle_time_ms = broker.quotas.charge_produce(&call.caller(), request.acks, || local);
+    let response = ProduceResponse { responses: vec![topic], throttle_time_ms, ..Default::default() };
+    let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
+    acknowledge(broker, call, local, request.acks, timeout, response, waits)
+}

@@ -1,0 +1,65 @@
+//! Appending what several requests of clients bring at once, in one write.
+//!
+//! Owns: the rule that a request gets the same offsets and the same outcome as if it were appended by itself. Whatever could make
+//! a difference (an error, a retry, a producer that is new here, a transaction, a batch that has no room in the segment) is left to
+//! appends one by one.
+
+use thalweg_record::{BatchHeader, LeaderEpoch, NO_TIMESTAMP};
+
+use super::PartitionLog;
+use super::append::{AppendInfo, AppendOptions, Judged, Stored};
+
+impl PartitionLog {
+    /// Appends the batches of each request, which were checked before, in the order of the requests. `None`, without any effect,
+    /// where they are to be appended one by one.
+    pub fn append_together(
+        &mut self,
+        requests: &[&[u8]],
+        leader_epoch: LeaderEpoch,
+    ) -> Option<Vec<AppendInfo>> {
+        self.check_writable().ok()?;
+        let now_ms = self.append_time();
+        let mut stored = Vec::with_capacity(requests.len());
+        let mut ends = Vec::with_capacity(requests.len());
+        for records in requests {
+            self.assign_offsets(records, leader_epoch, now_ms, &mut stored).ok()?;
+            ends.push(stored.len());
+        }
+        let size_bytes: usize = requests.iter().map(|records| records.len()).sum();
+        let fits = size_bytes as u64 <= u64::from(self.config.segment_bytes);
+        if !fits || !stored.iter().all(|batch| self.may_be_judged_with_others(&batch.header)) {
+            return None;
+        }
+        let Ok(Judged::New(prepared)) = self.judge(&stored, AppendOptions::default()) else { return None };
+        let whole = self.append_stored(&stored, prepared).ok()?;
+        self.note_outcome(&Ok(whole));
+        let mut begins = 0;
+        let infos = ends.iter().map(|&end| {
+            let info = info_of(&stored[begins..end], whole, now_ms);
+            begins = end;
+            info
+        });
+        Some(infos.collect())
+    }
+
+    /// Whether a batch is judged alike before and after those ahead of it are in the log. The first batch of a producer may begin
+    /// with any sequence, which is not to hold for its second.
+    fn may_be_judged_with_others(&self, header: &BatchHeader) -> bool {
+        let attributes = header.attributes;
+        !attributes.is_transactional()
+            && !attributes.is_control()
+            && (!header.producer_id.is_some() || self.producers.has_batches(header.producer_id))
+    }
+}
+
+/// The part of one request.
+fn info_of(stored: &[Stored<'_>], whole: AppendInfo, now_ms: Option<i64>) -> AppendInfo {
+    let (first, last) = (stored.first(), stored.last());
+    AppendInfo {
+        first_offset: first.map_or(whole.first_offset, |batch| batch.header.base_offset),
+        last_offset: last.map_or(whole.last_offset, |batch| batch.header.last_offset()),
+        log_append_time: now_ms.unwrap_or(NO_TIMESTAMP),
+        appended_bytes: stored.iter().map(|batch| batch.header.size_bytes() as u64).sum(),
+        ..whole
+    }
+}
