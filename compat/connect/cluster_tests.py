@@ -2,6 +2,7 @@
 
 import atexit
 import functools
+import threading
 import time
 
 from connect import WORK, Connector, Worker
@@ -63,27 +64,70 @@ def test_workers_share_tasks_and_one_takes_them_all_when_the_other_stops():
         source.delete()
 
 
-def test_lines_move_once_when_a_worker_is_killed():
-    first, second = both()
-    name = unique("once")
-    file, copy = WORK / f"{name}.in", WORK / f"{name}.out"
-    append(file, lines(0, 1_000))
+class Writing:
+    """Appends lines to a file for the time of a block."""
+
+    def __init__(self, file):
+        self.file, self.count = file, 0
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.write)
+
+    def write(self):
+        while not self.ended.wait(0.01):
+            append(self.file, lines(self.count, self.count + 10))
+            self.count += 10
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+
+
+def written_once(worker, name):
+    """A source of a file that is being written, with several transactions a second; and its worker, and the other."""
     boundary = {"exactly.once.support": "required", "transaction.boundary": "interval", "transaction.boundary.interval.ms": "200"}
-    source = first.source(name, file, name, **boundary, batch_size="50")
-    sink = first.sink(f"{name}-sink", copy, name, consumer_override_isolation_level="read_committed")
+    source = worker.source(name, WORK / f"{name}.in", name, **boundary)
     until(lambda: len(cluster().values(name)) >= 1_000, "the first lines")
-    victim, other = (first, second) if home(source) == first.address else (second, first)
-    append(file, lines(1_000, 20_000))
-    until(lambda: len(cluster().read(name, isolation="read_uncommitted")) > 1_200, "some of the next lines", pause=0)
-    victim.kill()
-    append(file, lines(20_000, 21_000))
-    for connector in (source, sink):
-        Connector(other, connector.name).wait_for("RUNNING", tasks=1, worker=other.address, timeout=30)
-    until(lambda: len(cluster().values(name)) >= 21_000, "all lines", timeout=30)
+    first, second = pair()
+    return source, *((first, second) if home(source) == first.address else (second, first))
+
+
+def check_lines(name, count):
+    until(lambda: len(cluster().values(name)) >= count, f"{count} lines", timeout=30)
     found = cluster().values(name)
-    assert found == lines(0, 21_000), f"{len(found)} records for 21000 lines"
+    assert found == lines(0, count), f"{len(found)} records for {count} lines"
+
+
+def test_lines_move_once_when_a_worker_is_killed():
+    first, _ = both()
+    name = unique("once")
+    copy = WORK / f"{name}.out"
+    with Writing(WORK / f"{name}.in") as writing:
+        source, victim, other = written_once(first, name)
+        sink = first.sink(f"{name}-sink", copy, name, consumer_override_isolation_level="read_committed")
+        victim.kill()
+        for connector in (source, sink):
+            Connector(other, connector.name).wait_for("RUNNING", tasks=1, worker=other.address, timeout=30)
+    check_lines(name, writing.count)
     # A sink is exact only if its system is: a line may be there twice, but none is missing.
-    until(lambda: set(content(copy)) == set(lines(0, 21_000)), "every line in the file of the sink")
+    until(lambda: set(content(copy)) == set(lines(0, writing.count)), "every line in the file of the sink")
+
+
+def test_a_paused_worker_is_fenced():
+    """A worker that is away for longer than its session, and returns, adds no record to those of its successor."""
+    first, _ = both()
+    name = unique("fenced")
+    with Writing(WORK / f"{name}.in") as writing:
+        _, victim, other = written_once(first, name)
+        with victim.paused():
+            Connector(other, name).wait_for("RUNNING", tasks=1, worker=other.address, timeout=30)
+            before = len(cluster().values(name))
+            until(lambda: len(cluster().values(name)) > before, "lines by the successor")
+        time.sleep(2)
+    check_lines(name, writing.count)
 
 
 def test_offsets_of_an_exactly_once_source_are_altered_and_reset():
@@ -107,24 +151,3 @@ def test_offsets_of_an_exactly_once_source_are_altered_and_reset():
     source.resume()
     until(lambda: cluster().values(name) == lines(0, 10) + lines(5, 10) + lines(0, 10), "ten lines again")
     source.delete()
-
-
-def test_a_paused_worker_is_fenced():
-    """A worker that stops for longer than its session, and returns, adds no record to what its successor writes."""
-    first, second = both()
-    name = unique("fenced")
-    file = WORK / f"{name}.in"
-    append(file, lines(0, 1_000))
-    boundary = {"exactly.once.support": "required", "transaction.boundary": "interval", "transaction.boundary.interval.ms": "200"}
-    source = first.source(name, file, name, **boundary, batch_size="50")
-    until(lambda: len(cluster().values(name)) >= 1_000, "the first lines")
-    victim, other = (first, second) if home(source) == first.address else (second, first)
-    append(file, lines(1_000, 20_000))
-    until(lambda: len(cluster().read(name, isolation="read_uncommitted")) > 1_200, "some of the next lines", pause=0)
-    with victim.paused():
-        Connector(other, name).wait_for("RUNNING", tasks=1, worker=other.address, timeout=30)
-    until(lambda: len(cluster().values(name)) >= 20_000, "all lines", timeout=30)
-    time.sleep(2)
-    found = cluster().values(name)
-    assert found == lines(0, 20_000), f"{len(found)} records for 20000 lines"
-    Connector(other, name).delete()
