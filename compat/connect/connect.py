@@ -23,7 +23,7 @@ FILE_SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
 # While workers rebalance, or read their topics, they refuse.
 BUSY = (409, 500, 503)
 
-# Everything that waits by default waits a little.
+# Short times, so that tests need not wait.
 WORKER_SETTINGS = {
     "config.storage.replication.factor": "1",
     "offset.storage.replication.factor": "1",
@@ -102,13 +102,13 @@ class Java:
 class Worker(Java):
     """A worker in distributed mode; workers of one group have its topics in common."""
 
-    def __init__(self, group, bootstrap, number=1, settings=None):
+    def __init__(self, group, bootstrap, number=1, more=None):
         self.group, self.port = group, free_port()
         topics = {f"{kind}.storage.topic": f"{group}-{kind}" for kind in ("config", "offset", "status")}
         place = {"group.id": group, "bootstrap.servers": bootstrap, "listeners": f"http://127.0.0.1:{self.port}"}
         secured = {prefix + key: value for prefix in ("", "producer.", "consumer.", "admin.") for key, value in login.java().items()}
-        settings = WORKER_SETTINGS | topics | place | secured | (settings or {})
-        super().__init__(f"{group}-{number}", "org.apache.kafka.connect.cli.ConnectDistributed", settings)
+        own = WORKER_SETTINGS | topics | place | secured | (more or {})
+        super().__init__(f"{group}-{number}", "org.apache.kafka.connect.cli.ConnectDistributed", own)
 
     @property
     def address(self):
@@ -151,23 +151,25 @@ class Worker(Java):
             time.sleep(0.2)
 
     def connector(self, name, config):
-        """Creates a connector, or changes its configuration, and waits until it and its tasks run."""
+        """Creates a connector with one task, and waits until both run."""
         connector = Connector(self, name)
-        connector.ask("PUT", "/config", config)
-        connector.wait_for("RUNNING", tasks=int(config.get("tasks.max", 1)))
+        connector.ask("PUT", "/config", {"tasks.max": "1", **config})
+        connector.wait_for("RUNNING", tasks=1)
         return connector
 
     def source(self, name, file, topic, **more):
-        """A connector that reads the lines of a file."""
-        more = {key.replace("_", "."): value for key, value in more.items()}
-        return self.connector(name, {"connector.class": FILE_SOURCE, "tasks.max": "1", "file": str(file), "topic": topic, **more})
+        """A connector that reads the lines of a file; more settings have underscores for dots, or are given by name."""
+        return self.connector(name, {"connector.class": FILE_SOURCE, "file": str(file), "topic": topic, **settings(more)})
 
     def sink(self, name, file, topic, **more):
         """A connector that appends values to a file."""
-        more = {key.replace("_", "."): value for key, value in more.items()}
-        config = {"connector.class": FILE_SINK, "tasks.max": "1", "file": str(file), "topics": topic, **more}
-        # A topic that is created later is found soon.
-        return self.connector(name, {"consumer.override.auto.offset.reset": "earliest", **config})
+        config = {"connector.class": FILE_SINK, "file": str(file), "topics": topic, **settings(more)}
+        return self.connector(name, config)
+
+
+def settings(named):
+    """Settings from keyword arguments."""
+    return {key.replace("_", "."): value for key, value in named.items()}
 
 
 class Connector:

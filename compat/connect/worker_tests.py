@@ -2,6 +2,7 @@
 
 import atexit
 import functools
+import threading
 
 from connect import WORK, Refused, Worker
 from records import Cluster
@@ -11,6 +12,10 @@ from suite import BOOTSTRAP, raises, unique, until
 @functools.cache
 def cluster():
     return Cluster(BOOTSTRAP)
+
+
+# Several tests may ask for the worker at once.
+starting = threading.Lock()
 
 
 @functools.cache
@@ -25,7 +30,8 @@ def started():
 
 
 def worker():
-    found = started()
+    with starting:
+        found = started()
     if isinstance(found, AssertionError):
         raise found
     return found
