@@ -7,8 +7,8 @@ import time
 
 from connect import WORK, Connector, Worker
 from records import Cluster
-from suite import BOOTSTRAP, NIGHTLY, Skip, unique, until
-from worker_tests import append, content, lines
+from suite import BOOTSTRAP, unique, until
+from worker_tests import append, content, lines, nightly_only
 
 EXACTLY_ONCE = {"exactly.once.source.support": "enabled"}
 
@@ -29,8 +29,7 @@ def cluster():
 
 def both():
     """The two workers, both started."""
-    if not NIGHTLY:
-        raise Skip("in the nightly form")
+    nightly_only()
     dead = [worker for worker in pair() if not worker.is_alive()]
     for worker in dead:
         worker.start()

@@ -11,7 +11,6 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-import login
 from broker import kafka_classpath
 from java_log import log_to_stderr
 from ports import free_port
@@ -63,8 +62,8 @@ class Java:
         self.process = None
 
     def start(self):
-        java = ["java", "-XX:TieredStopAtLevel=1", "-Xmx512m", *os.environ.get("SECURITY_JVM", "").split()]
-        java += [log_to_stderr(WORK / f"{self.name}.log4j.properties", "info"), "-cp", kafka_classpath()]
+        java = ["java", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", kafka_classpath()]
+        java += [log_to_stderr(WORK / f"{self.name}.log4j.properties", "info")]
         with open(self.log, "ab") as log:
             command = [*java, self.main_class, str(self.properties)]
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=WORK)
@@ -106,8 +105,7 @@ class Worker(Java):
         self.group, self.port = group, free_port()
         topics = {f"{kind}.storage.topic": f"{group}-{kind}" for kind in ("config", "offset", "status")}
         place = {"group.id": group, "bootstrap.servers": bootstrap, "listeners": f"http://127.0.0.1:{self.port}"}
-        secured = {prefix + key: value for prefix in ("", "producer.", "consumer.", "admin.") for key, value in login.java().items()}
-        own = WORKER_SETTINGS | topics | place | secured | (more or {})
+        own = WORKER_SETTINGS | topics | place | (more or {})
         super().__init__(f"{group}-{number}", "org.apache.kafka.connect.cli.ConnectDistributed", own)
 
     @property

@@ -7,7 +7,8 @@ from broker import SUITE_SETTINGS, TARGETS, Broker
 from connect import WORK, Java
 from ports import free_port
 from records import Cluster
-from suite import NIGHTLY, TARGET, Skip, unique, until
+from suite import TARGET, Skip, unique, until
+from worker_tests import nightly_only
 
 SETTINGS = {
     "clusters": "primary,backup",
@@ -68,8 +69,7 @@ def mirror():
 
 
 def running():
-    if not NIGHTLY:
-        raise Skip("in the nightly form")
+    nightly_only()
     if TARGET not in TARGETS:
         raise Skip("the driver did not start this broker")
     mirror().maker.check_alive()

@@ -3,7 +3,6 @@
 import concurrent.futures
 import time
 
-import login
 from confluent_kafka import OFFSET_BEGINNING, Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic, ResourceType
 
@@ -12,7 +11,7 @@ class Cluster:
     """A broker with a client."""
 
     def __init__(self, bootstrap):
-        self.config = {"bootstrap.servers": bootstrap, "log_level": 0, **login.librdkafka()}
+        self.config = {"bootstrap.servers": bootstrap, "log_level": 0}
         self.admin = AdminClient(self.config)
 
     def create(self, topic, partitions=1, **config):

@@ -2,8 +2,7 @@
 
 from cluster_tests import *  # noqa: F403
 from mirror_tests import *  # noqa: F403
-from suite import NIGHTLY, main
+from suite import main
 from worker_tests import *  # noqa: F403
 
-# Those of the short form use connectors of their own, and mostly wait. The others kill what they share.
-main(globals(), parallel=1 if NIGHTLY else 3)
+main(globals(), parallel=1)

@@ -2,20 +2,20 @@
 
 import atexit
 import functools
-import threading
 
 from connect import WORK, Refused, Worker
 from records import Cluster
-from suite import BOOTSTRAP, raises, unique, until
+from suite import BOOTSTRAP, NIGHTLY, Skip, raises, unique, until
+
+
+def nightly_only():
+    if not NIGHTLY:
+        raise Skip("in the nightly form")
 
 
 @functools.cache
 def cluster():
     return Cluster(BOOTSTRAP)
-
-
-# Several tests may ask for the worker at once.
-starting = threading.Lock()
 
 
 @functools.cache
@@ -30,8 +30,7 @@ def started():
 
 
 def worker():
-    with starting:
-        found = started()
+    found = started()
     if isinstance(found, AssertionError):
         raise found
     return found
@@ -101,6 +100,7 @@ def test_topics_are_created_with_settings_of_the_connector():
 
 
 def test_a_connector_is_paused_resumed_restarted_and_deleted():
+    nightly_only()
     name = unique("paused")
     source = WORK / f"{name}.in"
     append(source, lines(0, 10))
@@ -123,6 +123,7 @@ def test_a_connector_is_paused_resumed_restarted_and_deleted():
 
 
 def test_a_failed_task_is_restarted():
+    nightly_only()
     name = unique("failed")
     cluster().create(name, max_message_bytes="1000")
     source = WORK / f"{name}.in"
