@@ -7,6 +7,7 @@
 //! - [`transport`] puts topics between stages, where [`deployment`] asks for them.
 //! - [`host`] runs streams as a service: created under a name, deployed, restarted with the process.
 //! - [`message`] is the data, [`expression`] the language of filters and transforms.
+//! - [`https`] reaches servers outside the cluster.
 
 mod bad;
 mod clock;
@@ -18,6 +19,7 @@ pub mod expression;
 mod figures;
 mod guarantee;
 pub mod host;
+pub mod https;
 mod json;
 mod kafka;
 pub mod language;

@@ -1,19 +1,13 @@
 //! Requests to a registry: bounded in time and size.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::{Request, Uri, header};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
-use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
+use thalweg_stream::https::{self, NoAuthority, Trust, with_causes};
 
 use super::InvalidRegistry;
 
@@ -29,7 +23,7 @@ pub struct Http {
     /// Without a slash at the end, and without a password.
     base: String,
     authorization: Option<String>,
-    client: Client<HttpsConnector<HttpConnector>, Empty<Bytes>>,
+    client: https::Client,
 }
 
 impl std::fmt::Debug for Http {
@@ -55,23 +49,12 @@ impl Http {
         {
             return Err(wrong(expected));
         }
-        let mut trusted = RootCertStore::empty();
-        if scheme == "https" {
-            let (taken, _) =
-                trusted.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            if taken == 0 {
-                return Err(wrong("this system trusts no certificate authority"));
-            }
-        }
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .expect("the provider supports the protocol versions")
-            .with_root_certificates(trusted)
-            .with_no_client_auth();
-        let connector =
-            HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().build();
-        let client = Client::builder(TokioExecutor::new()).build(connector);
+        let trust = match scheme {
+            "https" => Trust::of_system()
+                .map_err(|NoAuthority| wrong("this system trusts no certificate authority"))?,
+            _ => Trust::none(),
+        };
+        let client = https::client(trust);
         let authorization = login.or(user).map(|user| format!("Basic {}", STANDARD.encode(user)));
         Ok(Http { base, authorization, client })
     }
@@ -92,7 +75,7 @@ impl Http {
         if let Some(authorization) = &self.authorization {
             request = request.header(header::AUTHORIZATION, authorization);
         }
-        let request = request.body(Empty::new()).map_err(|error| error.to_string())?;
+        let request = request.body(Full::default()).map_err(|error| error.to_string())?;
         let answer = self.client.request(request).await.map_err(|error| with_causes(&error))?;
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
@@ -120,18 +103,6 @@ pub fn escaped(name: &str) -> String {
         }
     }
     out
-}
-
-/// An error and its causes.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

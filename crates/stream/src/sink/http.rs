@@ -2,25 +2,21 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::http::{Method, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::{self, Client};
-use hyper_util::rt::TokioExecutor;
+use hyper_util::client::legacy;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::declaration::{Absent, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
 use crate::disk;
 use crate::guarantee::Guarantee;
+use crate::https::{self, NoAuthority, Trust, with_causes};
 use crate::message::Batch;
 use crate::retry::Retry;
 use crate::stage::{IoFailed, NotDelivered, Sink, StageError, Turn, Wait};
@@ -108,40 +104,23 @@ fn is_secure(settings: &Settings) -> bool {
 const CA_BYTES_MAX: usize = 4 << 20;
 
 /// The trusted authorities; none without https.
-fn trusted(settings: &Settings) -> Result<RootCertStore, StageError> {
-    let mut trusted = RootCertStore::empty();
+fn trust(settings: &Settings) -> Result<Trust, StageError> {
     if !is_secure(settings) {
-        return Ok(trusted);
+        return Ok(Trust::none());
     }
-    let (found, whom) = match settings.optional_text("caFile") {
+    let (trust, whom) = match settings.optional_text("caFile") {
         Some(path) => {
             let pem = disk::read_whole(Path::new(path), CA_BYTES_MAX)?;
             let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-            (found.unwrap_or_default(), path)
+            (Trust::of(found.unwrap_or_default()), path)
         }
-        None => (rustls_native_certs::load_native_certs().certs, "this system"),
+        None => (Trust::of_system(), "this system"),
     };
-    let (taken, _refused) = trusted.add_parsable_certificates(found);
-    if taken == 0 {
-        let error = io::Error::new(io::ErrorKind::InvalidData, "it contains no PEM certificate");
-        return Err(IoFailed {
-            action: "read trusted certificates from",
-            what: whom.to_owned(),
-            source: error,
-        }
-        .into());
-    }
-    Ok(trusted)
-}
-
-fn connector(settings: &Settings) -> Result<HttpsConnector<HttpConnector>, StageError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("the provider supports the protocol versions")
-        .with_root_certificates(trusted(settings)?)
-        .with_no_client_auth();
-    Ok(HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http1().build())
+    trust.map_err(|NoAuthority| {
+        let source = io::Error::new(io::ErrorKind::InvalidData, "it contains no PEM certificate");
+        let action = "read trusted certificates from";
+        IoFailed { action, what: whom.to_owned(), source }.into()
+    })
 }
 
 fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
@@ -153,7 +132,7 @@ fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
     })?;
     Ok(Box::new(Http {
         poster: Poster {
-            client: Client::builder(TokioExecutor::new()).build(connector(settings)?),
+            client: https::client(trust(settings)?),
             uri,
             method: if settings.text("method") == "PUT" { Method::PUT } else { Method::POST },
             content_type: settings.text("contentType").to_owned(),
@@ -174,7 +153,7 @@ struct Http {
 
 #[derive(Clone)]
 struct Poster {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: https::Client,
     uri: Uri,
     method: Method,
     content_type: String,
@@ -246,18 +225,6 @@ impl Poster {
             },
         }
     }
-}
-
-/// An error and its causes.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 impl Sink for Http {
