@@ -26,6 +26,14 @@ const WITHIN: Duration = Duration::from_secs(1);
 /// The most names of an answer.
 const NAMES_MAX: usize = 1000;
 
+/// As a file of `fpath`, zsh's script is run at the first press of the key. It defines the function that completes; without this
+/// it would not call it, and the first press would do nothing.
+const ZSH_FIRST: &str = r#"
+if [[ "$funcstack[1]" == _thalweg ]]; then
+    _clap_dynamic_completer_thalweg "$@"
+fi
+"#;
+
 /// Print the completion script of a shell.
 ///
 /// It completes commands, options, files, and the names of profiles, topics and groups.
@@ -58,6 +66,9 @@ impl Completion {
         };
         let mut script = Vec::new();
         shell.write_registration(VARIABLE, PROGRAM, PROGRAM, PROGRAM, &mut script)?;
+        if matches!(self.shell, Shell::Zsh) {
+            script.extend_from_slice(ZSH_FIRST.as_bytes());
+        }
         Ok(std::io::stdout().lock().write_all(&script)?)
     }
 }
