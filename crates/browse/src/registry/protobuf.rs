@@ -1,4 +1,5 @@
-//! Protobuf, decoded to JSON by a schema in the text of a `.proto` file with its imports.
+//! Protobuf, decoded to JSON by a schema: a `.proto` file with its imports, each as text or, as Confluent's serializer of Python
+//! registers it and Apicurio returns it, as the base64 of its descriptor.
 //!
 //! After the schema's id, a value says which message of the file it is: indexes of nested messages, as Confluent's serializers
 //! write them. Fields have the names of the file, as in Confluent's tools, so that rules and expressions name them as the schema
@@ -11,7 +12,11 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use prost_reflect::prost::Message;
+use prost_reflect::prost_types::FileDescriptorProto;
+use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor, SerializeOptions};
 use protox::Compiler;
 use protox::file::{ChainFileResolver, File, FileResolver, GoogleFileResolver};
 
@@ -34,6 +39,8 @@ const FILE: &str = "thalweg/schema of the message.proto";
 #[derive(Debug)]
 pub struct Schema {
     pool: DescriptorPool,
+    /// Whether the schema itself is a descriptor.
+    is_descriptor: bool,
 }
 
 impl Schema {
@@ -94,8 +101,9 @@ impl Schema {
         let mut message = file.messages().nth(first).ok_or_else(|| missing(first))?;
         for _ in 1..count {
             let at = index().ok_or_else(wrong)?;
-            // A map's entries are messages that the text does not have.
-            let nested = message.child_messages().filter(|nested| !nested.is_map_entry()).nth(at);
+            // A map's entries are messages that a text does not have, and clients that register descriptors count.
+            let counts = |nested: &MessageDescriptor| self.is_descriptor || !nested.is_map_entry();
+            let nested = message.child_messages().filter(counts).nth(at);
             message = nested.ok_or_else(|| missing(at))?;
         }
         Ok(message)
@@ -117,12 +125,36 @@ fn zigzag(rest: &mut &[u8]) -> Option<i64> {
 }
 
 fn compile(files: Files) -> Result<Schema, String> {
+    let is_descriptor = files.0.get(FILE).is_some_and(|text| described(FILE, text).is_some());
     let mut resolver = ChainFileResolver::new();
     resolver.add(files);
     resolver.add(GoogleFileResolver::new());
     let mut compiler = Compiler::with_file_resolver(resolver);
     compiler.include_imports(true).open_file(FILE).map_err(|error| error.to_string())?;
-    Ok(Schema { pool: compiler.descriptor_pool() })
+    let pool = compiler.descriptor_pool();
+    for message in pool.all_messages().filter(MessageDescriptor::is_map_entry) {
+        if !is_map_entry(&message) {
+            return Err(format!("{} is no entry of a map", message.full_name()));
+        }
+    }
+    Ok(Schema { pool, is_descriptor })
+}
+
+/// Whether a message that says so has the fields of a map's entry, without which it cannot be decoded. Only descriptors and
+/// options of other compilers can lack them.
+fn is_map_entry(message: &MessageDescriptor) -> bool {
+    let is_key =
+        |kind| !matches!(kind, Kind::Double | Kind::Float | Kind::Bytes | Kind::Message(_) | Kind::Enum(_));
+    let single = |number| message.get_field(number).filter(|field| !field.is_list());
+    single(1).is_some_and(|key| is_key(key.kind())) && single(2).is_some()
+}
+
+/// The file that a text holds as base64, under the name by which it is imported. Text of a `.proto` file is no base64.
+fn described(name: &str, text: &str) -> Option<FileDescriptorProto> {
+    let bytes = STANDARD.decode(text.trim()).ok().filter(|bytes| !bytes.is_empty())?;
+    let mut file = FileDescriptorProto::decode(&*bytes).ok()?;
+    file.name = Some(name.to_owned());
+    Some(file)
 }
 
 /// The texts of files, by name.
@@ -130,9 +162,10 @@ struct Files(BTreeMap<String, String>);
 
 impl FileResolver for Files {
     fn open_file(&self, name: &str) -> Result<File, protox::Error> {
-        match self.0.get(name) {
-            Some(text) => File::from_source(name, text),
-            None => Err(protox::Error::file_not_found(name)),
+        let text = self.0.get(name).ok_or_else(|| protox::Error::file_not_found(name))?;
+        match described(name, text) {
+            Some(file) => Ok(File::from_file_descriptor_proto(file)),
+            None => File::from_source(name, text),
         }
     }
 }
@@ -221,6 +254,71 @@ mod tests {
         ] {
             let error = decoded(&schema, wrong).expect_err("it is wrong");
             assert!(error.contains(expected), "{wrong:?}: {error}");
+        }
+    }
+
+    /// The base64 of a file's descriptor.
+    fn described(schema: &Schema, file: &str) -> String {
+        let file = schema.pool.get_file_by_name(file).expect("a file");
+        STANDARD.encode(file.file_descriptor_proto().encode_to_vec())
+    }
+
+    #[test]
+    fn descriptors_are_schemas_too() {
+        let text = schema(ORDER).expect("a schema");
+        let imports = BTreeMap::from([("money.proto".to_owned(), described(&text, "money.proto"))]);
+        let schema = Schema::parse(described(&text, FILE), imports).expect("a schema");
+        let order = [2, 2, 8, 7, 18, 2, 8, 9, 34, 5, 10, 1, b'k', 16, 3];
+        let expected = decoded(&text, &order).expect("JSON");
+        assert!(expected.contains(r#""cents":-5"#) && expected.contains(r#""k":3"#), "{expected}");
+        assert_eq!(decoded(&schema, &order), Ok(expected));
+        // The entries of `tags` come before or after `Line`; they are counted.
+        let nested = [[4, 2, 0, 10, 1, b'y'], [4, 2, 2, 10, 1, b'y']];
+        let mut nested = nested.map(|bytes| decoded(&schema, &bytes).expect("a nested message"));
+        nested.sort();
+        assert_eq!(nested, [r#"{"item_name":"y"}"#, r#"{"key":"y","value":0}"#]);
+    }
+
+    #[test]
+    fn random_descriptors_are_an_error_or_a_schema() {
+        let text = schema(ORDER).expect("a schema");
+        let descriptor = STANDARD.decode(described(&text, FILE)).expect("base64");
+        let mut random = StdRng::seed_from_u64(7);
+        let mut right = 0;
+        for case in 0..2_000 {
+            let mut descriptor = descriptor.clone();
+            for _ in 0..random.random_range(1..4) {
+                let at = random.random_range(0..descriptor.len());
+                descriptor[at] = random.random_range(0..20);
+            }
+            let imports = BTreeMap::from([("money.proto".to_owned(), MONEY.to_owned())]);
+            let Ok(schema) = Schema::parse(STANDARD.encode(descriptor), imports) else { continue };
+            right += 1;
+            for body in
+                [&[2, 2, 34, 5, 10, 1, b'k', 16, 3][..], &[2, 2, 8, 7, 18, 2, 8, 9], &[4, 2, 0, 10, 1, 1]]
+            {
+                if let Ok(json) = decoded(&schema, body) {
+                    assert!(crate::json::valid(json.as_bytes()).is_some(), "case {case}: {json}");
+                }
+            }
+        }
+        assert!(right > 100, "{right} were schemas");
+    }
+
+    #[test]
+    fn entries_of_maps_have_a_key_and_a_value() {
+        let entry = |fields: &str| {
+            let entry = format!("message E {{ option map_entry = true; {fields} }}");
+            let text = format!("syntax = \"proto3\"; message A {{ {entry} repeated E map = 1; }}");
+            Schema::parse(text, BTreeMap::new())
+        };
+        for wrong in [
+            "",
+            "string key = 1;",
+            "double key = 1; int32 value = 2;",
+            "repeated string key = 1; int32 value = 2;",
+        ] {
+            assert!(entry(wrong).expect_err(wrong).contains("no entry of a map"), "{wrong}");
         }
     }
 
