@@ -55,8 +55,8 @@ pub struct Clients {
 impl Clients {
     /// Runs the plan's clients, as long as it is polled.
     pub async fn run(self, plan: &Plan) {
-        let Plan { producers, consumers, members, consumer_members, share_members, transactional, .. } =
-            *plan;
+        let Plan { producers, consumers, members, transactional, .. } = *plan;
+        let Plan { consumer_members, share_members, streams_members, .. } = *plan;
         let mut tasks = tokio::task::JoinSet::new();
         self.producing.store((producers + transactional) as usize, Ordering::SeqCst);
         for id in 0..producers {
@@ -76,6 +76,12 @@ impl Clients {
         }
         if share_members > 0 {
             tasks.spawn(self.clone().administer_queue());
+        }
+        for id in 0..streams_members {
+            tasks.spawn(self.clone().be_streams_member(id, plan.shape()));
+        }
+        if streams_members > 0 {
+            tasks.spawn(self.clone().watch_streams());
         }
         for id in 0..transactional {
             tasks.spawn(self.clone().transact(id));

@@ -3,6 +3,7 @@
 use crate::ledger::Ledger;
 use crate::network::Network;
 use crate::share_ledger::ShareLedger;
+use crate::streams_ledger::StreamsLedger;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -78,6 +79,8 @@ pub struct Known {
     pub ledger: Ledger,
     /// The share group.
     pub(crate) queue: ShareLedger,
+    /// The streams group.
+    pub(crate) streams: StreamsLedger,
     /// Violations of invariants.
     pub violations: Vec<String>,
 }
@@ -135,6 +138,7 @@ impl History {
         known.owners.hash(&mut hasher);
         known.ledger.hash(&mut hasher);
         known.queue.hash(&mut hasher);
+        known.streams.hash(&mut hasher);
         known.violations.hash(&mut hasher);
         hasher.write_u64(network.history());
         hasher.finish()

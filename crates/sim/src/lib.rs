@@ -23,6 +23,9 @@ mod plan;
 mod share_ledger;
 mod share_members;
 mod simulation;
+mod streams_ledger;
+mod streams_members;
+mod streams_topology;
 mod transactions;
 
 pub use network::Delays;

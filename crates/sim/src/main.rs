@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_sim::{Outcome, Plan, run_plan};
 
-/// Runs a cluster in simulation, once for each seed, and checks that no acknowledged record is lost and that the
-/// cluster recovers after the last fault. Exits with 1 if a seed fails either check.
+/// Runs a cluster in simulation, once for each seed, and checks that no acknowledged record is lost, that groups of
+/// each protocol (classic, consumer, share, streams) keep their promises, and that the cluster recovers after the last
+/// fault. Exits with 1 if a seed fails a check.
 #[derive(Parser)]
 #[command(name = "thalweg-sim", version)]
 struct Arguments {
@@ -91,6 +92,7 @@ fn print(outcome: &Outcome) {
         read,
         committed,
         settled,
+        streamed,
         messages,
         faults,
         simulated,
@@ -99,7 +101,7 @@ fn print(outcome: &Outcome) {
     } = outcome;
     let seconds = simulated.as_secs();
     say(&format!(
-        "seed {seed}: {acknowledged} acknowledged, {read} read, {committed} transactions, {settled} shared, {faults} faults, {messages} messages, {seconds} s, {digest:016x}"
+        "seed {seed}: {acknowledged} acknowledged, {read} read, {committed} transactions, {settled} shared, {streamed} tasks, {faults} faults, {messages} messages, {seconds} s, {digest:016x}"
     ));
     if let Some(why) = &outcome.unrest {
         say(&format!("seed {seed}: not at rest: {why}"));

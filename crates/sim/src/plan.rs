@@ -4,6 +4,7 @@ use crate::chance::Chance;
 use crate::history::TOPIC;
 use crate::ledger::LEDGER;
 use crate::network::Delays;
+use crate::streams_topology::Shape;
 
 /// Length of a simulation step. No message is faster, so events on two machines within a step are independent.
 pub const TICK_MS: u64 = 4;
@@ -70,6 +71,10 @@ pub struct Plan {
     pub consumer_members: u32,
     /// Members of a share group. Half of the runs have none, so that these runs do not change.
     pub share_members: u32,
+    /// Members of a streams group. Half of the runs have none, so that these runs do not change.
+    pub streams_members: u32,
+    /// Partitions of the streams group's repartition topic, or 0 for as many as the topic has.
+    pub repartitions: i32,
     /// Whether members of both protocols are in the same group.
     pub mixes: bool,
     /// Producers of transactions, to their own topic. Most runs have none, so that these runs do not change.
@@ -119,6 +124,9 @@ impl Plan {
         let mut consumer = Chance::new(seed, 5);
         let consumer_members = consumer.below(8).saturating_sub(3);
         let share_members = Chance::new(seed, 6).below(8).saturating_sub(3);
+        let mut streams = Chance::new(seed, 7);
+        let streams_members = streams.below(8).saturating_sub(3);
+        let repartitions = if streams.one_in(2) { streams.between(1, 4) } else { 0 };
         let transactional = Chance::new(seed, 3).below(6).saturating_sub(3);
         Plan {
             partitions: i32::try_from(chance.between(1, 3)).unwrap_or(1),
@@ -127,6 +135,8 @@ impl Plan {
             members: u32::try_from(members).unwrap_or(0),
             consumer_members: u32::try_from(consumer_members).unwrap_or(0),
             share_members: u32::try_from(share_members).unwrap_or(0),
+            streams_members: u32::try_from(streams_members).unwrap_or(0),
+            repartitions: i32::try_from(repartitions).unwrap_or(0),
             mixes: consumer.one_in(3),
             transactional: u32::try_from(transactional).unwrap_or(0),
             delays: Delays {
@@ -152,7 +162,12 @@ impl Plan {
         self.mixes && self.members > 0
     }
 
-    /// The topics of all clients.
+    /// The shape of the streams group's topology.
+    pub(crate) fn shape(&self) -> Shape {
+        Shape { partitions: self.partitions, repartitions: self.repartitions }
+    }
+
+    /// The topics of all clients, without those that the streams group has created.
     pub fn topics(&self) -> impl Iterator<Item = &'static str> {
         [TOPIC].into_iter().chain((self.transactional > 0).then_some(LEDGER))
     }

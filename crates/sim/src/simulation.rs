@@ -14,6 +14,8 @@ use crate::panics;
 use crate::plan::{Plan, TICK_MS};
 use crate::share_ledger::DELIVERIES_MAX;
 use crate::share_members::{self, QUEUE};
+use crate::streams_members;
+use crate::streams_topology::{CHANGELOG, REPARTITION};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -21,7 +23,7 @@ use thalweg_client::{Cluster, ConnectionOptions, Connector};
 use thalweg_config::{
     ConsumerGroupKeys, ControllerSettings, EffectiveGroupConfig, EffectiveTopicConfig, GroupSettings,
     ListenerSettings, LogSettings, NetworkSettings, NodeSettings, ReplicationSettings, ServerProperties,
-    ShareCoordinatorSettings, ShareGroupKeys, TopicSettings, TransactionSettings,
+    ShareCoordinatorSettings, ShareGroupKeys, StreamsGroupKeys, TopicSettings, TransactionSettings,
 };
 use thalweg_ids::{BrokerId, PartitionIndex};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
@@ -65,6 +67,8 @@ pub struct Outcome {
     pub committed: u64,
     /// How many records members of the share group settled or released, with an answer.
     pub settled: u64,
+    /// How many commits of tasks were acknowledged to members of the streams group.
+    pub streamed: u64,
     /// How many messages were delivered.
     pub messages: u64,
     /// How many faults there were.
@@ -341,6 +345,11 @@ impl Simulation {
         if let Some(why) = self.unsettled() {
             return Some(why);
         }
+        if self.plan.streams_members > 0
+            && let Some(why) = self.streams_unrest()
+        {
+            return Some(why);
+        }
         let producing = self.clients.producing.load(Ordering::SeqCst);
         if producing > 0 {
             return Some(format!("{producing} producers have records that are not acknowledged"));
@@ -382,6 +391,31 @@ impl Simulation {
                 if read.unwrap_or(0) < end {
                     return Some(format!("{LEDGER}-{partition}: {read:?} of {end} is read as committed"));
                 }
+            }
+        }
+        None
+    }
+
+    /// Why the streams group is not at rest, or its internal topics are not what they are to be.
+    fn streams_unrest(&self) -> Option<String> {
+        let shape = self.plan.shape();
+        let unrest =
+            self.history.with(|known| known.streams.unrest(shape.tasks(), streams_members::STANDBYS));
+        if unrest.is_some() {
+            return unrest;
+        }
+        let expected = usize::try_from(shape.internal_partitions()).unwrap_or(0);
+        for (name, cleanup) in [(REPARTITION, "delete"), (CHANGELOG, "compact")] {
+            let broker = (1..=BROKERS).find_map(|id| self.machines[id].broker())?;
+            let image = broker.image();
+            let found = image.topic(name).map_or(0, |topic| topic.partitions.len());
+            let config = image.configs().iter().find(|(resource, _)| resource.name.as_str() == name);
+            let policy =
+                config.and_then(|(_, config)| config.get(EffectiveTopicConfig::cleanup_policy.name()));
+            if found != expected || policy.map(String::as_str) != Some(cleanup) {
+                return Some(format!(
+                    "{name} has {found} partitions, not {expected}, and is cleaned by {policy:?}"
+                ));
             }
         }
         None
@@ -469,6 +503,7 @@ impl Simulation {
             read,
             committed,
             settled,
+            streamed: self.history.with(|known| known.streams.commits()),
             messages: self.network.delivered(),
             faults,
             trace: self.network.take_trace(),
@@ -526,6 +561,12 @@ fn properties(id: MachineId, plan: &Plan) -> ServerProperties {
     set(ShareGroupKeys::record_lock_duration_ms.name(), &lock_ms);
     set(ShareGroupKeys::delivery_count_limit.name(), &DELIVERIES_MAX.to_string());
     set(ShareGroupKeys::partition_max_record_locks.name(), "400");
+    let session_ms = streams_members::SESSION.as_millis().to_string();
+    set(StreamsGroupKeys::min_session_timeout_ms.name(), &session_ms);
+    set(StreamsGroupKeys::session_timeout_ms.name(), &session_ms);
+    set(StreamsGroupKeys::min_heartbeat_interval_ms.name(), "500");
+    set(StreamsGroupKeys::heartbeat_interval_ms.name(), "500");
+    set(StreamsGroupKeys::num_standby_replicas.name(), &streams_members::STANDBYS.to_string());
     set(ShareCoordinatorSettings::state_topic_partitions.name(), "1");
     set(ShareCoordinatorSettings::state_topic_replication_factor.name(), "3");
     set(ShareCoordinatorSettings::state_topic_min_isr.name(), "2");

@@ -59,6 +59,7 @@ fn nothing_acknowledged_is_lost() {
             .any(|outcome| outcome.acknowledged > 0 && outcome.committed > 0 && outcome.faults > 0),
         "something was done"
     );
+    assert!(outcomes.iter().any(|outcome| outcome.streamed > 100), "tasks of a streams group were owned");
 }
 
 #[test]
@@ -69,6 +70,15 @@ fn plans_lose_replicas_with_and_without_eligible_leader_replicas() {
                 (0..200).map(Plan::of).filter(|plan| plan.elr == elr && plan.kinds.contains(&kind)).count();
             assert!(count > 10, "{kind:?} with elr {elr}: {count} of 200 seeds");
         }
+    }
+}
+
+#[test]
+fn plans_have_streams_groups_with_both_kinds_of_repartition_topics() {
+    for follows_source in [false, true] {
+        let is_it = |plan: &Plan| plan.streams_members > 1 && (plan.repartitions == 0) == follows_source;
+        let count = (0..200).map(Plan::of).filter(is_it).count();
+        assert!(count > 20, "as many partitions as the source: {follows_source}: {count} of 200 seeds");
     }
 }
 

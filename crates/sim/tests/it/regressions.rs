@@ -51,7 +51,7 @@ const SEEDS: [(u64, &str); 29] = [
 fn seeds_that_found_something_find_nothing_more() {
     for (seed, found) in SEEDS {
         // The seeds are older than members of these protocols, whose messages would change what happens.
-        let plan = Plan { consumer_members: 0, share_members: 0, ..Plan::of(seed) };
+        let plan = Plan { consumer_members: 0, share_members: 0, streams_members: 0, ..Plan::of(seed) };
         let outcome = super::on_a_thread_of_its_own(move || run_plan(seed, plan));
         assert_eq!(outcome.violations, [""; 0], "seed {seed}, which found: {found}");
         assert_eq!(outcome.unrest, None, "seed {seed}, which found: {found}");
