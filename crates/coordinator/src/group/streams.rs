@@ -17,6 +17,10 @@
 //! As in Kafka 4.3.1, there are no static members, warm-up tasks, sources by regular expression, or changes of a topology:
 //! requests with any of these are refused.
 //!
+//! Kafka 4.3.1 answers with tasks only when a member joins, or the heartbeat changes them. If that answer is lost, the member
+//! does not learn of its tasks, which stay idle until the next change, or of those that it is to give up. Here a member
+//! that reports other tasks than it has is answered with them; Kafka Streams reports all its tasks after a failure.
+//!
 //! Kafka 4.3.1 fails on a member with an endpoint as long as a source topic is missing; here it gets the status, as others do.
 //! There are limits to the names of a topology, and to the number of its tasks.
 

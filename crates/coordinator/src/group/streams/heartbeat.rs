@@ -266,14 +266,16 @@ impl StreamsGroup {
             heartbeat_interval_ms: scene.times.heartbeat_interval_ms,
             ..StreamsGroupHeartbeatResponse::default()
         };
-        if beat.request.member_epoch == 0 || member.assigned != before.assigned {
+        let is_news = beat.request.member_epoch == 0 || member.assigned != before.assigned;
+        let is_behind = Reported::of(beat.request).is_some_and(|tasks| !tasks.are_those_of(&member.assigned));
+        if is_news || is_behind {
             let make = |subtopology_id, partitions| TaskIds { subtopology_id, partitions };
             response.active_tasks = Some(active_ids(&member.assigned.active, make));
             response.standby_tasks = Some(ids(&member.assigned.standby, make));
             response.warmup_tasks = Some(ids(&member.assigned.warmup, make));
-            if member.endpoint.is_some() {
-                self.endpoint_epoch.set(self.endpoint_epoch.get().wrapping_add(1));
-            }
+        }
+        if is_news && member.endpoint.is_some() {
+            self.endpoint_epoch.set(self.endpoint_epoch.get().wrapping_add(1));
         }
         let endpoint_epoch = self.endpoint_epoch.get();
         if endpoint_epoch != beat.request.endpoint_information_epoch {

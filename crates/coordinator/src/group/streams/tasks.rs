@@ -72,6 +72,21 @@ impl<'a> Reported<'a> {
             && self.standby.iter().all(|ids| all(ids, tasks.standby.get(&*ids.subtopology_id), has))
             && self.warmup.iter().all(|ids| all(ids, tasks.warmup.get(&*ids.subtopology_id), has))
     }
+
+    /// Whether they are these, in the same roles.
+    pub(super) fn are_those_of(self, owned: &Owned) -> bool {
+        let all = |sent: &[TaskIds]| {
+            tasks(sent.iter().map(|ids| (ids.subtopology_id.clone(), ids.partitions.clone())))
+        };
+        let active = all(self.active);
+        active.len() == owned.active.len()
+            && active
+                .iter()
+                .zip(&owned.active)
+                .all(|((id, partitions), (own_id, own))| id == own_id && partitions.iter().eq(own.keys()))
+            && all(self.standby) == owned.standby
+            && all(self.warmup) == owned.warmup
+    }
 }
 
 fn has_active(partitions: &BTreeMap<i32, i32>, partition: i32) -> bool {

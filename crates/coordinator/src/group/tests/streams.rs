@@ -380,6 +380,34 @@ fn tasks_move_when_members_come_and_go() {
 }
 
 #[test]
+fn a_member_whose_answer_was_lost_gets_its_tasks_again() {
+    let mut scene = Scene::new();
+    let mut one = Member::new("one", plain());
+    scene.settle(&mut [&mut one]);
+    let mut two = Member::new("two", plain());
+    scene.beat(&mut two);
+    let (lost, _) = scene.send(&one.request());
+    assert_eq!(lost.active_tasks.map(|ids| ids[0].partitions.len()), Some(1), "it is to give one up");
+    scene.beat(&mut one);
+    assert_eq!(one.active.len(), 1, "it learns of that although the first answer is lost");
+    scene.beat(&mut one);
+    let (lost, _) = scene.send(&two.request());
+    assert_eq!(lost.active_tasks.map(|ids| ids.len()), Some(1));
+    scene.beat(&mut two);
+    assert_eq!(two.active.len(), 1, "the same of a task that it gets");
+    for member in [&one, &two] {
+        assert_eq!(scene.send(&member.request()).0.active_tasks, None, "nothing is new");
+        let silent = StreamsGroupHeartbeatRequest {
+            active_tasks: None,
+            standby_tasks: None,
+            warmup_tasks: None,
+            ..member.request()
+        };
+        assert_eq!(scene.send(&silent).0.active_tasks, None, "nothing is reported");
+    }
+}
+
+#[test]
 fn a_member_that_keeps_its_tasks_is_fenced() {
     let mut scene = Scene::new();
     let mut one = Member::new("one", plain());
