@@ -566,6 +566,7 @@ fn properties(id: MachineId, plan: &Plan) -> ServerProperties {
     set(StreamsGroupKeys::session_timeout_ms.name(), &session_ms);
     set(StreamsGroupKeys::min_heartbeat_interval_ms.name(), "500");
     set(StreamsGroupKeys::heartbeat_interval_ms.name(), "500");
+    set(StreamsGroupKeys::initial_rebalance_delay_ms.name(), "500");
     set(StreamsGroupKeys::num_standby_replicas.name(), &streams_members::STANDBYS.to_string());
     set(ShareCoordinatorSettings::state_topic_partitions.name(), "1");
     set(ShareCoordinatorSettings::state_topic_replication_factor.name(), "3");
