@@ -6,12 +6,14 @@
 //! commit on, until it is about to report that it has given the task up, or its session may be over. Standby tasks are not
 //! committed, so they are checked in the group's descriptions.
 
-use crate::history::Owner;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The name of the only state in which nothing is to be done.
 const STABLE: &str = "Stable";
+
+/// A member, and which of its lives.
+pub(crate) type Owner = (u32, u32);
 
 /// A task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,8 +5,8 @@
 
 use crate::chance::Chance;
 use crate::clients::{AGAIN, Clients};
-use crate::history::{Owner, TOPIC};
-use crate::streams_ledger::{StreamsLedger, Task, member_id};
+use crate::history::TOPIC;
+use crate::streams_ledger::{Owner, StreamsLedger, Task, member_id};
 use crate::streams_topology::{COUNTS, Shape, description, ids, source, tasks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;

@@ -7,6 +7,7 @@
 use crate::history::TOPIC;
 use crate::streams_ledger::{DescribedMember, Description, Task};
 use std::collections::{BTreeMap, BTreeSet};
+use thalweg_config::EffectiveTopicConfig;
 use thalweg_wire::request::streams_group_describe_response as described;
 use thalweg_wire::request::streams_group_heartbeat_request::{
     KeyValue, Subtopology, TaskIds, TopicInfo, Topology,
@@ -71,7 +72,10 @@ fn internal(name: &str, partitions: i32, cleanup: &str) -> TopicInfo {
         name: name.to_owned(),
         partitions,
         replication_factor: 3,
-        topic_configs: vec![config("cleanup.policy", cleanup), config("min.insync.replicas", "2")],
+        topic_configs: vec![
+            config(EffectiveTopicConfig::cleanup_policy.name(), cleanup),
+            config(EffectiveTopicConfig::min_insync_replicas.name(), "2"),
+        ],
     }
 }
 
