@@ -9,6 +9,7 @@ use super::memory::FrameMemory;
 use super::mute::Mute;
 use super::output::{Frame, HELD_MAX, Output};
 use super::stream::Stream;
+use super::waiting::{Alarm, Stop};
 use bytes::Bytes;
 use std::any::Any;
 use std::collections::VecDeque;
@@ -49,6 +50,8 @@ const DROPPED_MAX: usize = 64 * 1024;
 const DROPPED_AT_ONCE: usize = 4 * 1024;
 /// A connection that has been quiet for so long gives its buffer back.
 const QUIET: Duration = Duration::from_secs(1);
+/// A connection whose waits take so long gives its buffer back at once.
+const LONG_WAIT: Duration = Duration::from_millis(50);
 /// Interval for trying a socket that reports no room: it reports room only when much of its buffer is free, which a
 /// slow reader may take long to achieve.
 const TRY_UNASKED: Duration = Duration::from_secs(5);
@@ -259,7 +262,11 @@ pub(super) struct Connection<H: Handler> {
     unproven: Option<Unproven>,
     /// The last answer is in `output`; why it is the last.
     last: Option<String>,
-    stopping: watch::Receiver<bool>,
+    stop: Stop,
+    alarm: Alarm,
+    /// Whether the last wait for bytes, and for an answer, took long.
+    waits_long: bool,
+    answers_late: bool,
     admission: Admission,
 }
 
@@ -282,6 +289,7 @@ impl<H: Handler> Connection<H> {
         let unproven = handler.unproven(&session);
         let mut input = Input::new(settings.frame_max, settings.memory.clone());
         input.limit(unproven.map(|unproven| (unproven.frame_max, unproven.setting)));
+        let alarm = Alarm::new(Instant::now() + settings.idle_max);
         Self {
             stream,
             peer,
@@ -300,7 +308,10 @@ impl<H: Handler> Connection<H> {
             turn_began: None,
             unproven,
             last: None,
-            stopping,
+            stop: Stop::new(stopping),
+            alarm,
+            waits_long: false,
+            answers_late: false,
             admission,
         }
     }
@@ -362,7 +373,7 @@ impl<H: Handler> Connection<H> {
     /// Waits for the peer to read the last answer and to close. kafka-python drops an answer that it reads together with
     /// the end of the connection, and a close with unread bytes would make the system drop the answer on its way.
     async fn linger(&mut self) {
-        let Self { stream, stopping, .. } = self;
+        let Self { stream, stop, .. } = self;
         let closed = async {
             let (mut dropped, mut left) = (Vec::<u8>::with_capacity(DROPPED_AT_ONCE), DROPPED_MAX);
             while left > 0 && stream.readable().await.is_ok() {
@@ -377,7 +388,7 @@ impl<H: Handler> Connection<H> {
         };
         tokio::select! {
             biased;
-            () = stopped(stopping) => {}
+            () = stop.begun() => {}
             () = closed => {}
             () = sleep(LAST_ANSWER_READ) => {}
         }
@@ -404,10 +415,10 @@ impl<H: Handler> Connection<H> {
     async fn flush_slowly(&mut self) -> Result<(), Disconnect> {
         self.output.compact();
         self.hold(self.output.unsent_bytes() + self.ready_bytes);
-        let Self { output, stream, settings, stopping, held, ready_bytes, .. } = self;
+        let Self { output, stream, settings, stop, held, ready_bytes, .. } = self;
         let idle_max = settings.idle_max;
         let stopped_for_long = async {
-            stopped(stopping).await;
+            stop.begun().await;
             sleep(LAST_ANSWERS).await;
         };
         tokio::pin!(stopped_for_long);
@@ -535,13 +546,19 @@ impl<H: Handler> Connection<H> {
             _ => self.held = None,
         }
         self.input.yield_memory();
+        if self.answers_late {
+            self.input.rest_if_empty();
+        }
         let takes_more = !self.input.is_full() && !self.is_starved && muted_until.is_none();
         let rests = self.is_starved || self.input.has_memory();
-        let Self { pending, ready_bytes, stream, held, .. } = self;
+        let since = Instant::now();
+        let look_at = since + if self.is_starved { READ_AGAIN } else { QUIET };
+        let Self { pending, ready_bytes, stream, held, alarm, .. } = self;
         tokio::select! {
             biased;
             reply = first_answer(pending, ready_bytes) => {
                 self.is_starved = false;
+                self.answers_late = since.elapsed() >= LONG_WAIT;
                 self.answered(reply)
             }
             ready = stream.readable(), if takes_more => {
@@ -551,9 +568,11 @@ impl<H: Handler> Connection<H> {
             }
             () = cut_off(held) => Err(Disconnect::Unread),
             () = unmuted(muted_until) => Ok(()),
-            () = sleep(if self.is_starved { READ_AGAIN } else { QUIET }), if rests => {
+            () = alarm.by(look_at), if rests => {
                 self.is_starved = false;
-                self.input.rest();
+                if since.elapsed() >= QUIET {
+                    self.input.rest();
+                }
                 Ok(())
             }
         }
@@ -565,7 +584,7 @@ impl<H: Handler> Connection<H> {
         self.held = None;
         self.input.rest();
         let since = Instant::now();
-        while !*self.stopping.borrow() {
+        while !self.stop.has_begun() {
             let is_arriving = self.input.is_arriving();
             if is_arriving && self.input.is_too_slow(since.elapsed()) {
                 return Err(Disconnect::TooSlow);
@@ -573,8 +592,8 @@ impl<H: Handler> Connection<H> {
             let look = if is_arriving { until.min(Instant::now() + QUIET) } else { until };
             tokio::select! {
                 biased;
-                _ = self.stopping.changed() => {}
-                () = sleep_until(look) => {}
+                () = self.stop.begun() => {}
+                () = self.alarm.by(look) => {}
             }
             if Instant::now() >= until {
                 self.input.was_held_up(since);
@@ -586,7 +605,7 @@ impl<H: Handler> Connection<H> {
 
     async fn wait_for_bytes(&mut self) -> Result<(), Disconnect> {
         // All received requests are answered. Do not wait for the rest of a partial frame, nor for further requests.
-        if *self.stopping.borrow() {
+        if self.stop.has_begun() {
             return Err(Disconnect::Stopping);
         }
         self.held = None;
@@ -595,6 +614,9 @@ impl<H: Handler> Connection<H> {
             return Ok(());
         }
         self.input.yield_memory();
+        if self.waits_long {
+            self.input.rest_if_empty();
+        }
         let (since, idle_max) = (Instant::now(), self.settings.idle_max);
         let mut quiet = Duration::ZERO;
         loop {
@@ -605,17 +627,22 @@ impl<H: Handler> Connection<H> {
             if patience.is_zero() {
                 return Err(Disconnect::Idle(idle_max));
             }
-            let rests = self.input.has_memory();
+            let look_in = if self.input.has_memory() { QUIET.min(patience) } else { patience };
             tokio::select! {
                 biased;
                 ready = self.stream.readable() => {
                     ready?;
+                    self.waits_long = since.elapsed() >= LONG_WAIT;
                     if self.read_with_room().await? {
                         return Ok(());
                     }
                 }
-                _ = self.stopping.changed() => return Ok(()),
-                () = sleep(if rests { QUIET.min(patience) } else { patience }) => self.input.rest(),
+                () = self.stop.begun() => return Ok(()),
+                () = self.alarm.by(since + quiet + look_in) => {
+                    if since.elapsed() >= QUIET {
+                        self.input.rest();
+                    }
+                }
             }
             quiet = since.elapsed();
         }
@@ -671,7 +698,7 @@ impl<H: Handler> Connection<H> {
             let since = Instant::now();
             tokio::select! {
                 biased;
-                _ = self.stopping.changed() => {}
+                () = self.stop.begun() => {}
                 () = self.input.room() => {}
             }
             self.input.was_held_up(since);

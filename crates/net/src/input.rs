@@ -328,6 +328,13 @@ impl Input {
         }
     }
 
+    /// Before a wait that is expected to take long.
+    pub(super) fn rest_if_empty(&mut self) {
+        if self.large.is_none() && self.buffered().is_empty() {
+            self.release();
+        }
+    }
+
     fn release(&mut self) {
         self.is_busy = false;
         match self.block.take() {

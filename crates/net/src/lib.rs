@@ -26,6 +26,7 @@ mod mute;
 mod network;
 mod output;
 mod stream;
+mod waiting;
 
 pub use admission::{ConnectionFigures, Connections, Ends};
 pub use answers::AnswerMemory;
