@@ -113,8 +113,17 @@ async fn internal_topics_are_created_with_their_settings_and_the_group_survives_
     let epoch = answer.member_epoch;
     broker.stop().await;
     let broker = Running::start(dir.path(), &SETTINGS).await;
-    let answer = beat(&broker, &heartbeat(epoch, &[])).await;
+    let unchanged = StreamsGroupHeartbeatRequest {
+        active_tasks: None,
+        standby_tasks: None,
+        warmup_tasks: None,
+        ..heartbeat(epoch, &[])
+    };
+    let answer = beat(&broker, &unchanged).await;
     assert_eq!((answer.member_epoch, answer.active_tasks), (epoch, None), "no rebalance");
+    // A member that does not have its tasks has not seen the answer that gave them.
+    let answer = beat(&broker, &heartbeat(epoch, &[])).await;
+    assert_eq!(answer.active_tasks.map(|subtopologies| subtopologies.len()), Some(2));
     broker.stop().await;
 }
 
