@@ -552,7 +552,7 @@ impl<H: Handler> Connection<H> {
         let takes_more = !self.input.is_full() && !self.is_starved && muted_until.is_none();
         let rests = self.is_starved || self.input.has_memory();
         let since = Instant::now();
-        let look_at = since + if self.is_starved { READ_AGAIN } else { QUIET };
+        let patience = if self.is_starved { READ_AGAIN } else { QUIET };
         let Self { pending, ready_bytes, stream, held, alarm, .. } = self;
         tokio::select! {
             biased;
@@ -568,9 +568,9 @@ impl<H: Handler> Connection<H> {
             }
             () = cut_off(held) => Err(Disconnect::Unread),
             () = unmuted(muted_until) => Ok(()),
-            () = alarm.by(look_at), if rests => {
+            () = alarm.by(since + patience), if rests => {
                 self.is_starved = false;
-                if since.elapsed() >= QUIET {
+                if since.elapsed() >= patience {
                     self.input.rest();
                 }
                 Ok(())

@@ -328,9 +328,9 @@ impl Input {
         }
     }
 
-    /// Before a wait that is expected to take long.
+    /// Before a wait that is expected to take long. A connection that fills its blocks keeps its own for a while.
     pub(super) fn rest_if_empty(&mut self) {
-        if self.large.is_none() && self.buffered().is_empty() {
+        if !self.is_busy && self.large.is_none() && self.buffered().is_empty() {
             self.release();
         }
     }
