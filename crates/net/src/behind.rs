@@ -1,6 +1,5 @@
 //! The requests behind the one that is served, for a handler that serves several together.
 
-use super::connection::Reply;
 use super::input::Input;
 use bytes::Bytes;
 
@@ -27,27 +26,5 @@ impl<'a> Behind<'a> {
     pub fn take(&mut self) -> Option<Bytes> {
         self.room = self.room.checked_sub(1)?;
         self.input.next_frame().ok().flatten()
-    }
-}
-
-/// What a handler returns: the answer to the request, and those to the requests behind it that it served together with it.
-pub struct Replies {
-    /// To the request itself.
-    pub first: Reply,
-    /// To those behind, in their order.
-    pub behind: Vec<ReplyBehind>,
-}
-
-/// The answer to a request that was taken from behind.
-pub struct ReplyBehind {
-    /// The request's length.
-    pub frame_len: usize,
-    /// Its answer.
-    pub reply: Reply,
-}
-
-impl From<Reply> for Replies {
-    fn from(first: Reply) -> Replies {
-        Replies { first, behind: Vec::new() }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::admission::{Admission, End};
 use super::answers::{AnswerMemory, HeldAnswers};
-use super::behind::{Behind, Replies, ReplyBehind};
+use super::behind::Behind;
 use super::flow::{Flow, Place, Unsent};
 use super::input::{FrameLength, Input, Read};
 use super::memory::FrameMemory;
@@ -148,6 +148,28 @@ pub enum Reply {
     Close(String),
     /// The answer is the last one: the connection is closed behind it.
     Last(Frame, String),
+}
+
+/// What a handler returns: the answer to the request, and those to the requests behind it that it served together with it.
+pub struct Replies {
+    /// To the request itself.
+    pub first: Reply,
+    /// To those behind, in their order.
+    pub behind: Vec<ReplyBehind>,
+}
+
+/// The answer to a request that was taken from behind.
+pub struct ReplyBehind {
+    /// The request's length.
+    pub frame_len: usize,
+    /// Its answer.
+    pub reply: Reply,
+}
+
+impl From<Reply> for Replies {
+    fn from(first: Reply) -> Replies {
+        Replies { first, behind: Vec::new() }
+    }
 }
 
 /// What a peer may do that has not authenticated.
@@ -759,15 +781,6 @@ async fn first_answer(pending: &mut VecDeque<Pending>, ready_bytes: &mut usize) 
         first
     })
     .await
-}
-
-/// Completes when the broker stops. The value is not held over a wait.
-pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    while !*stopping.borrow_and_update() {
-        if stopping.changed().await.is_err() {
-            return;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -30,8 +30,10 @@ mod waiting;
 
 pub use admission::{ConnectionFigures, Connections, Ends};
 pub use answers::AnswerMemory;
-pub use behind::{Behind, Replies, ReplyBehind};
-pub use connection::{Attached, ConnectionSettings, Handler, Peer, Reply, Software, Unproven};
+pub use behind::Behind;
+pub use connection::{
+    Attached, ConnectionSettings, Handler, Peer, Replies, Reply, ReplyBehind, Software, Unproven,
+};
 pub use flow::{ApiFlow, Flow};
 pub use handshake::{CertificateObserver, HandshakeTurns, TlsListener};
 pub use listener::{BindError, Listening, SimulatedListener, SocketOptions};

@@ -1,10 +1,11 @@
 //! Listening sockets: bound first, served when the broker is ready, closed first when it stops.
 
 use super::admission::{Admission, Connections, Refused};
-use super::connection::{Connection, ConnectionSettings, Disconnect, Handler, Peer, stopped};
+use super::connection::{Connection, ConnectionSettings, Disconnect, Handler, Peer};
 use super::handshake::TlsListener;
 use super::mute::Mute;
 use super::stream::{SimulatedStream, Stream};
+use super::waiting::stopped;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use std::fmt;
 use std::future::poll_fn;

@@ -1,7 +1,6 @@
 //! What a connection waits for besides its peer: the end of its patience, and of the broker. Both are registered once, not at each
 //! wait: of ten thousand quiet connections, each would find its neighbours in the lists of timers and of waiters in cold memory.
 
-use super::connection::stopped;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -71,6 +70,15 @@ impl Future for Begun<'_> {
         let polled = stop.stopped.as_mut().poll(context);
         stop.is_over = polled.is_ready();
         polled
+    }
+}
+
+/// Completes when the broker stops. The value is not held over a wait.
+pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    while !*stopping.borrow_and_update() {
+        if stopping.changed().await.is_err() {
+            return;
+        }
     }
 }
 
