@@ -16,7 +16,6 @@ Prints a line of JSON for each run, then the medians and their ratios.
 import argparse
 import asyncio
 import json
-import os
 import pathlib
 import resource
 import statistics
@@ -29,7 +28,8 @@ import uuid
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent / "harness"), str(HERE.parent / "raw")]
 
-from broker import TARGETS, Broker  # noqa: E402
+from broker import TARGETS  # noqa: E402
+from systems import System  # noqa: E402
 from wire import Connection, string  # noqa: E402
 
 FIND_COORDINATOR, CONSUMER_GROUP_HEARTBEAT = 10, 68
@@ -37,11 +37,10 @@ NOT_COORDINATOR = (14, 15, 16)
 GROUPS, MEMBERS_EACH, GROUP_PARTITIONS = 1_000, 10, 10
 JOINERS, JOINED_PARTITIONS = 500, 1_000
 CONNECTS_AT_ONCE = 100
-FULL_INTERVAL = 45_000
+REBALANCE_TIMEOUT_MS = 45_000
 
 SETTINGS = {
     "offsets.topic.num.partitions": "50",
-    "offsets.topic.replication.factor": "1",
     "group.consumer.max.size": "20000",
     "connections.max.idle.ms": "3600000",
 }
@@ -111,7 +110,7 @@ class Member:
         self.correlation += 1
         body = compact(self.group) + compact(self.id) + struct.pack(">i", self.epoch) + b"\0\0"
         joins = self.epoch == 0
-        body += struct.pack(">i", FULL_INTERVAL if joins else -1)
+        body += struct.pack(">i", REBALANCE_TIMEOUT_MS if joins else -1)
         body += uvarint(2) + compact(self.topic) if joins else b"\0"
         body += b"\0\0"  # no regular expression, no assignor
         if joins or self.reports:
@@ -161,16 +160,6 @@ class Member:
 
     def close(self):
         self.writer.close()
-
-
-class Measured(Broker):
-    def cpu_seconds(self):
-        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def memory_mib(self):
-        status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
-        return int(status[status.index("VmRSS:") + 6 :].split()[0]) / 1024
 
 
 async def keep(member, stopping, first):
@@ -228,15 +217,15 @@ async def heartbeats(target, topic, seconds):
     await settled(members, GROUP_PARTITIONS, GROUPS, 300)
     found = {"settled_s": time.monotonic() - began}
     await asyncio.sleep(15)
-    cpu, sent, began = target.cpu_seconds(), sum(member.correlation for member in members), time.monotonic()
+    cpu, sent, began = target.cpu_s(), sum(member.correlation for member in members), time.monotonic()
     await asyncio.sleep(seconds)
-    passed = time.monotonic() - began
+    passed, cpu = time.monotonic() - began, target.cpu_s() - cpu
     rate = (sum(member.correlation for member in members) - sent) / passed
     found |= {
-        "cores": (target.cpu_seconds() - cpu) / passed,
+        "cores": cpu / passed,
         "heartbeats_per_second": rate,
-        "us_per_heartbeat": (target.cpu_seconds() - cpu) / passed / rate * 1e6,
-        "rss_mib": target.memory_mib(),
+        "us_per_heartbeat": cpu / passed / rate * 1e6,
+        "rss_mib": target.resident_kib() / 1024,
     }
     stopping.set()
     await waiting
@@ -253,10 +242,10 @@ async def joining(target, topic):
     while not first.owned:
         await first.beat()
     stopping = asyncio.Event()
-    cpu, began = target.cpu_seconds(), time.monotonic()
+    cpu, began = target.cpu_s(), time.monotonic()
     waiting = asyncio.gather(*(keep(member, stopping, 0) for member in members))
     await settled(members, JOINED_PARTITIONS, 1, 300)
-    found = {"settled_s": time.monotonic() - began, "cpu_s": target.cpu_seconds() - cpu}
+    found = {"settled_s": time.monotonic() - began, "cpu_s": target.cpu_s() - cpu}
     stopping.set()
     await waiting
     for member in [first, *members]:
@@ -265,7 +254,7 @@ async def joining(target, topic):
 
 
 def run(name, work, seconds):
-    with Measured(name, work, SETTINGS, heap="2g") as target:
+    with System(name, work, SETTINGS, heap="2g") as target:
         connection = Connection(target.bootstrap)
         shared = connection.new_topic("shared", partitions=GROUP_PARTITIONS)
         wide = connection.new_topic("wide", partitions=JOINED_PARTITIONS)

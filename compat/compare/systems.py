@@ -28,10 +28,10 @@ SETTINGS = {
 
 
 class System(Broker):
-    """A broker with its defaults, and its resource usage."""
+    """A broker with its defaults, but for `settings`, and its resource usage."""
 
-    def __init__(self, target, directory, **secured):
-        super().__init__(target, directory, SETTINGS, **secured)
+    def __init__(self, target, directory, settings=None, **others):
+        super().__init__(target, directory, SETTINGS | (settings or {}), **others)
 
     def cpu_s(self):
         """User and system time of the process so far."""

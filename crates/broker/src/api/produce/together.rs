@@ -1,7 +1,7 @@
 //! Several Produce requests of one connection that arrived together, for the same partition: appended in one write.
 //!
 //! A producer that does not batch has up to five requests on their way, and each would cost a write, the partition's lock and a
-//! wake-up of whoever reads at its end. Here they share these, and each has the answer that it would have alone.
+//! wake-up of the readers at its end. Here these costs are paid once, and each request gets the answer that it would get alone.
 //!
 //! Owns: which requests may share: small, uncompressed, without a transaction, and alike but for their records. What cannot be
 //! appended together is appended one by one.
