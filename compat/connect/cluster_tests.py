@@ -7,8 +7,8 @@ import time
 
 from connect import WORK, Connector, Worker
 from records import Cluster
-from suite import BOOTSTRAP, unique, until
-from worker_tests import append, content, lines, nightly_only
+from suite import BOOTSTRAP, nightly_only, unique, until
+from worker_tests import append, content, lines
 
 EXACTLY_ONCE = {"exactly.once.source.support": "enabled"}
 

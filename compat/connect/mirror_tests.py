@@ -7,8 +7,7 @@ from broker import SUITE_SETTINGS, TARGETS, Broker
 from connect import WORK, Java
 from ports import free_port
 from records import Cluster
-from suite import TARGET, Skip, unique, until
-from worker_tests import nightly_only
+from suite import TARGET, Skip, nightly_only, unique, until
 
 SETTINGS = {
     "clusters": "primary,backup",

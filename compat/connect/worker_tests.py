@@ -5,12 +5,7 @@ import functools
 
 from connect import WORK, Refused, Worker
 from records import Cluster
-from suite import BOOTSTRAP, NIGHTLY, Skip, raises, unique, until
-
-
-def nightly_only():
-    if not NIGHTLY:
-        raise Skip("in the nightly form")
+from suite import BOOTSTRAP, nightly_only, raises, unique, until
 
 
 @functools.cache

@@ -9,7 +9,7 @@ from certificates import Authority, replace
 from faults import say
 from network import CLIENTS
 from ordeal import Ordeal
-from suite import NIGHTLY, Skip, each
+from suite import each, nightly_only
 
 
 def renew(ordeal, what, change):
@@ -30,8 +30,7 @@ def renew(ordeal, what, change):
 
 @each(*([os.environ["KIND"]] if "KIND" in os.environ else ["embedded", "apache-controllers", "mixed"]))
 def test_certificates_of_every_node_change_under_load(kind):
-    if not NIGHTLY:
-        raise Skip("in the nightly form")
+    nightly_only()
     with Ordeal(kind, "-certificates", secured=True, prepare=trust_both_as_client) as ordeal:
         old, new = ordeal.realm.authority, ordeal.realm.next_authority
         renew(ordeal, "new keys of the same authority", lambda node: old.sign("node", node.keystore))

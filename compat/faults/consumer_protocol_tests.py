@@ -16,7 +16,7 @@ from broker import ROOT
 from faults import say
 from moves import reassign
 from ordeal import Ordeal
-from suite import NIGHTLY, Skip, each, until
+from suite import NIGHTLY, each, nightly_only, until
 
 FAULTS = int(os.environ.get("FAULTS", "40" if NIGHTLY else "4"))
 SEED = int(os.environ.get("SEED", random.SystemRandom().randrange(1_000_000)))
@@ -26,11 +26,6 @@ MEMBER = ROOT / "compat" / "confluent-kafka" / "member.py"
 
 def kinds(*own):
     return each(*([os.environ["KIND"]] if "KIND" in os.environ else own))
-
-
-def of_ci(kind):
-    if kind != "embedded" and not NIGHTLY:
-        raise Skip("in the nightly form")
 
 
 class Churn(threading.Thread):
@@ -63,7 +58,7 @@ def login_environment():
 
 @kinds("embedded", "apache-controllers", "mixed")
 def test_consumer_protocol_groups_go_on_under_faults(kind):
-    of_ci(kind)
+    nightly_only()
     source = random.Random(f"{SEED} {kind} consumer")
     with Ordeal(kind, "-consumer-protocol", protocol="consumer") as ordeal:
         say(f"{FAULTS} faults of seed {SEED}")
@@ -78,7 +73,8 @@ def test_consumer_protocol_groups_go_on_under_faults(kind):
 
 @kinds("embedded", "mixed")
 def test_consumer_protocol_coordinators_move_in_the_middle_of_rebalances(kind):
-    of_ci(kind)
+    if kind != "embedded":
+        nightly_only()
     source = random.Random(f"{SEED} {kind} moves")
     with Ordeal(kind, "-consumer-moves", protocol="consumer") as ordeal:
         churn = Churn(ordeal.cluster.bootstrap, "readers", "librdkafka", source)
@@ -96,7 +92,7 @@ def test_consumer_protocol_coordinators_move_in_the_middle_of_rebalances(kind):
 @kinds("embedded", "mixed")
 def test_consumer_protocol_groups_do_not_rebalance_when_their_coordinator_moves(kind):
     """Their epoch stays: the hash of the topics with their racks is the same by every make, and so are all records."""
-    of_ci(kind)
+    nightly_only()
     with Ordeal(kind, "-consumer-epochs", protocol="consumer") as ordeal:
         groups = ("readers", "java-readers")
         until(lambda: all(state(ordeal, group)[0] == "Stable" for group in groups), "stable groups", 60)

@@ -19,7 +19,8 @@ from nodes import SESSION_S, told
 from ordeal import PARTITIONS, Ordeal
 from replicas import batches
 from share_tests import *  # noqa: F403
-from suite import NIGHTLY, Skip, each, main, until
+from streams_tests import *  # noqa: F403
+from suite import NIGHTLY, Skip, each, main, nightly_only, until
 from transaction_tests import *  # noqa: F403
 from upgrade_tests import *  # noqa: F403
 from writer import HURRIED_S, UNHURRIED_S, read_all
@@ -31,11 +32,6 @@ SEED = int(os.environ.get("SEED", random.SystemRandom().randrange(1_000_000)))
 def kinds(*own):
     """The kinds of a test, or the selected one."""
     return each(*([os.environ["KIND"]] if "KIND" in os.environ else own))
-
-
-def nightly_only():
-    if not NIGHTLY:
-        raise Skip("in the nightly form")
 
 
 @kinds("embedded", "apache-controllers", "mixed")
@@ -217,8 +213,7 @@ def all_led(seen):
 
 @kinds("embedded", "mixed")
 def test_corrupted_segment_of_a_follower_is_repaired_from_the_leader(kind):
-    if kind != "embedded":
-        nightly_only()
+    nightly_only()
     with Ordeal(kind, "-corrupted") as ordeal:
         for node in [node for node in ordeal.cluster.brokers if node.make == "thalweg"][:2]:
             node.kill()

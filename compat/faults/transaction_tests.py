@@ -14,7 +14,7 @@ from movers import GROUP, SINK, SOURCE, Mover, audit, open_places
 from network import Network
 from nodes import SESSION_S, Cluster
 from replicas import compare
-from suite import NIGHTLY, Skip, each, until
+from suite import NIGHTLY, each, nightly_only, until
 from writer import Writer
 
 PARTITIONS = 3
@@ -155,8 +155,8 @@ class Moving:
 )
 def test_records_are_moved_once(name):
     makes, kind = name.rsplit("-", 1)
-    if not NIGHTLY and "+" not in makes:
-        raise Skip("in the nightly form")
+    if "+" not in makes:
+        nightly_only()
     with Moving(kind, (makes.split("+") * 2)[:2]) as moving:
         say(f"{FAULTS} faults of seed {SEED}")
         done = moving.undergo(FAULTS, random.Random(f"{SEED} {name}"))

@@ -27,6 +27,12 @@ class Skip(Exception):
     """The test does not apply here, for the reason in its text."""
 
 
+def nightly_only():
+    """Skips a test outside of the nightly form."""
+    if not NIGHTLY:
+        raise Skip("in the nightly form")
+
+
 def each(*parameters):
     """Makes one test per parameter, named `test[parameter]`."""
 

@@ -49,22 +49,42 @@ final class Application extends Suite implements AutoCloseable {
     static final String STORE = "counts";
     static final int PARTITIONS = 3;
 
-    final String id = unique("words");
-    final String input = id + "-lines";
-    final String output = id + "-totals";
+    final String id;
+    final String input;
+    final String output;
     final Admin admin = Admin.create(new HashMap<String, Object>(settings()));
+    private final short replicas;
     private final Path directory;
-    private final Map<String, Object> more = new HashMap<>();
+    private final Map<String, Object> more;
     private final Map<String, KafkaStreams> running = new HashMap<>();
     private final Map<String, Long> expected = new HashMap<>();
 
-    /** Creates the topics. Settings of Kafka Streams are passed as key, value, key, value. */
+    /** One with topics of its own. Settings of Kafka Streams are passed as key, value, key, value. */
     Application(Object... more) throws Exception {
-        directory = Files.createTempDirectory(Path.of(System.getenv().getOrDefault("WORK", "/tmp")), id);
+        this(unique("words"), (short) 1, pairs(more));
+        createTopics();
+    }
+
+    /** One that has instances in several processes, of which one creates the topics. */
+    Application(String id, short replicas, Map<String, Object> more) throws IOException {
+        this.id = id;
+        this.replicas = replicas;
+        input = id + "-lines";
+        output = id + "-totals";
+        directory = Files.createDirectories(Path.of(System.getenv().getOrDefault("WORK", "/tmp"), id));
+        this.more = more;
+    }
+
+    private static Map<String, Object> pairs(Object... more) {
+        Map<String, Object> all = new HashMap<>();
         for (int i = 0; i < more.length; i += 2) {
-            this.more.put((String) more[i], more[i + 1]);
+            all.put((String) more[i], more[i + 1]);
         }
-        List<NewTopic> topics = List.of(new NewTopic(input, PARTITIONS, (short) 1), new NewTopic(output, PARTITIONS, (short) 1));
+        return all;
+    }
+
+    void createTopics() throws Exception {
+        List<NewTopic> topics = List.of(new NewTopic(input, PARTITIONS, replicas), new NewTopic(output, PARTITIONS, replicas));
         admin.createTopics(topics).all().get(20, TimeUnit.SECONDS);
         until("topics", () -> admin.listTopics().names().get().containsAll(Set.of(input, output)));
     }
@@ -116,7 +136,7 @@ final class Application extends Suite implements AutoCloseable {
         }
         all.put("state.dir", directory.resolve(name).toString());
         all.put("commit.interval.ms", 200);
-        all.put("replication.factor", 1);
+        all.put("replication.factor", (int) replicas);
         all.put("default.key.serde", Serdes.StringSerde.class.getName());
         all.put("default.value.serde", Serdes.StringSerde.class.getName());
         all.putAll(more);
@@ -166,12 +186,17 @@ final class Application extends Suite implements AutoCloseable {
         return members.filter(member -> !member.assignment().activeTasks().isEmpty()).count();
     }
 
+    /** A line of three words, the first of which is in every line. */
+    static String line(int number) {
+        return "all word" + number % 20 + " line" + number % 7;
+    }
+
     /** Writes lines, and remembers how often each word is to be counted. */
     void write(int lines) {
         Map<String, Object> all = settings();
         try (KafkaProducer<String, String> producer = new KafkaProducer<>(all, new StringSerializer(), new StringSerializer())) {
             for (int i = 0; i < lines; i++) {
-                String line = "all word" + i % 20 + " line" + i % 7;
+                String line = line(i);
                 Stream.of(line.split(" ")).forEach(word -> expected.merge(word, 1L, Long::sum));
                 producer.send(new ProducerRecord<>(input, i % PARTITIONS, "k" + i, line));
             }

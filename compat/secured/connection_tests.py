@@ -6,7 +6,7 @@ from certificates import Authority
 from cluster import OPEN, REAUTHENTICATION_S, secured
 from login import NO_SCRAM_WITH_KAFKA
 from probes import CLIENTS, IN_CI, probe
-from suite import NIGHTLY, TARGET, Skip, each, unique, until
+from suite import TARGET, Skip, each, nightly_only, unique, until
 
 # How clients say that a topic is not theirs, a login failed, an authority is unknown.
 DENIED = re.compile(r"topic.?authorization|not authorized to access (this )?topic", re.I)
@@ -24,8 +24,8 @@ def every_client(test):
     """One test per client; those of the nightly form are skipped in the short one."""
 
     def run(client):
-        if client not in IN_CI and not NIGHTLY:
-            raise Skip("in the nightly form")
+        if client not in IN_CI:
+            nightly_only()
         test(client)
 
     return each(*CLIENTS)(run)

@@ -68,7 +68,7 @@ fn dechunked(mut body: &str) -> String {
 }
 
 impl Node {
-    /// Starts one with its data in `dir`.
+    /// Starts one with its data in `dir`, on a free port if no listeners are given.
     pub fn start(dir: &Path, properties: &[&str]) -> Node {
         Node::start_with(dir, &[], properties)
     }
@@ -77,6 +77,9 @@ impl Node {
     pub fn start_with(dir: &Path, options: &[&str], properties: &[&str]) -> Node {
         let mut command = thalweg("serve --set http.listener=127.0.0.1:0 --data-dir");
         command.arg(dir).args(options);
+        if !options.contains(&"--listen") && !properties.iter().any(|set| set.starts_with("listeners=")) {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
         for property in properties {
             command.args(["--set", property]);
         }

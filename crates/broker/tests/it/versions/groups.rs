@@ -42,6 +42,10 @@ async fn coordinator(trial: &mut Trial) {
                 && answer.coordinators.iter().all(|c| c.error_code == 0 && c.node_id == 1)
         }
     };
+    // Their topics are created with the first.
+    for key_type in [0, 1] {
+        trial.find_coordinator(key_type, vec!["group".to_owned()]).await;
+    }
     trial.each("of a group", |version| make(version, 0), good).await;
     // Of a group at version 0, which knows nothing else.
     trial.each("of a transaction", |version| make(version, 1), good).await;

@@ -57,6 +57,19 @@ impl Trial {
         api.min..=api.max
     }
 
+    /// Asks for a coordinator until there is one.
+    async fn find_coordinator(&mut self, key_type: i8, coordinator_keys: Vec<String>) {
+        let find = FindCoordinatorRequest { key_type, coordinator_keys, ..Default::default() };
+        for _ in 0..500 {
+            let found = self.ask("until there is one", 6, &find).await.expect("an answer");
+            if found.coordinators[0].error_code == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("no coordinator for keys of type {key_type}");
+    }
+
     /// Asks at one version; a connection that is closed instead is a failure of the broker.
     async fn ask<R: Request>(&mut self, what: &str, version: i16, request: &R) -> Option<R::Response> {
         self.asked.entry(R::KEY).or_default().insert(version);

@@ -14,14 +14,7 @@ async fn states(trial: &mut Trial) {
     let group_id = || "sharers".to_owned();
     // The topic of the states is created with the first.
     let coordinator_keys = vec![format!("sharers:{known}:0")];
-    let find = FindCoordinatorRequest { key_type: 2, coordinator_keys, ..Default::default() };
-    for _ in 0..500 {
-        let found = trial.ask("a share coordinator", 6, &find).await.expect("an answer");
-        if found.coordinators[0].error_code == 0 {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+    trial.find_coordinator(2, coordinator_keys).await;
     // Until the coordinator is loaded.
     tokio::time::sleep(std::time::Duration::from_millis(500)).await;
     let missing = ErrorCode::UnknownTopicOrPartition.code();
