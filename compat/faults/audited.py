@@ -30,6 +30,8 @@ class Audited:
     identical replicas at the end."""
 
     compared = ()
+    # Those of them that are purged.
+    purged = ()
     # The progress of a healthy program.
     step = 200
 
@@ -108,5 +110,5 @@ class Audited:
         audit = "".join(self.audit)
         say(audit)
         assert "audit passed" in audit, audit
-        count = compare(self.cluster, self.cluster.wait_until_whole(), self.compared)
+        count = compare(self.cluster, self.cluster.wait_until_whole(), self.compared, self.purged)
         say(f"{count} partitions have identical replicas")

@@ -29,14 +29,23 @@ def digest(directory, start):
     return total, end, sum_of_all.hexdigest()
 
 
-def compare(cluster, seen, topics, timeout=60):
-    """Waits until all replicas of the topics are identical; returns the number of partitions."""
+def first(directory):
+    """The offset of the first batch."""
+    return next((base for base, _ in batches(directory)), 0)
+
+
+def compare(cluster, seen, topics, purged=(), timeout=60):
+    """Waits until all replicas of the topics are identical; returns the number of partitions. The beginning of topics that
+    are purged is compared only as far as every replica has it: a new replica begins where the leader does at that time.
+    """
     deadline, compared = time.monotonic() + timeout, 0
     for topic in topics:
         for index, partition in seen.topics[topic].partitions.items():
             place = f"{topic}-{index}"
             while True:
-                found = {node: digest(cluster.broker(node).data / place, 0) for node in partition.replicas}
+                places = {node: cluster.broker(node).data / place for node in partition.replicas}
+                start = max(map(first, places.values())) if topic in purged else 0
+                found = {node: digest(directory, start) for node, directory in places.items()}
                 if len(set(found.values())) == 1:
                     break
                 assert time.monotonic() < deadline, f"replicas of {place} differ: {found}"

@@ -18,6 +18,7 @@ class Shared(Audited):
     """A share group of Java consumers. It counts records that are accepted."""
 
     compared = (TOPIC, STATES, OFFSETS)
+    purged = (STATES,)
 
     def command(self):
         return java("share-groups", "ShareOrdeal", self.cluster.bootstrap, PARTITIONS, MEMBERS, self.cluster.replicas)

@@ -29,8 +29,9 @@ SETTINGS = {
 class Streamed(Audited):
     """A word count exactly once, whose instances are killed and started again. It counts lines."""
 
-    # The others are compacted or purged, by each broker for itself.
-    compared = (LINES, TOTALS)
+    # The others are compacted, by each broker for itself.
+    compared = (LINES, TOTALS, REPARTITION)
+    purged = (REPARTITION,)
 
     def __init__(self, kind, name, source):
         super().__init__(kind, name, SETTINGS)

@@ -15,7 +15,8 @@ pub(crate) fn run(program: &str, subject: &str, input: &str) -> Option<String> {
     };
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(program);
     let mut command = Command::new("java");
-    command.args(["-Xmx256m", "-XX:+UseSerialGC", "-Dfile.encoding=UTF-8", "-cp", &classpath]).arg(source);
+    command.args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
+    command.args(["-Dfile.encoding=UTF-8", "-cp", &classpath]).arg(source);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("java is installed");
     let mut stdin = child.stdin.take().expect("it is piped");
     // The program answers at the end of its input, so neither side waits for the other.

@@ -20,7 +20,8 @@ fn options(text: &str) -> BTreeSet<String> {
 
 fn kafkas(classpath: &str, tool: &str) -> BTreeSet<String> {
     let output = Command::new("java")
-        .args(["-Xmx128m", "-cp", classpath, &format!("org.apache.kafka.tools.{tool}")])
+        .args(["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
+        .args(["-cp", classpath, &format!("org.apache.kafka.tools.{tool}")])
         // One of them takes a single argument for a positional one.
         .args(["--topic", "t", "--help"])
         .output()

@@ -17,7 +17,8 @@ use crate::support::*;
 /// The dump tool's output for one file.
 fn dump(class_path: &str, file: &Path, options: &[&str]) -> String {
     let output = Command::new("java")
-        .args(["-cp", class_path, "org.apache.kafka.tools.DumpLogSegments", "--files"])
+        .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path])
+        .args(["org.apache.kafka.tools.DumpLogSegments", "--files"])
         .arg(file)
         .args(options)
         .output()

@@ -34,7 +34,7 @@ fn kafka_reads_what_the_builder_writes() {
     }
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/Golden.java");
     let output = Command::new("java")
-        .args(["-Dfile.encoding=UTF-8", "-cp", &classpath])
+        .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dfile.encoding=UTF-8", "-cp", &classpath])
         .arg(source)
         .arg("list")
         .args(&paths)

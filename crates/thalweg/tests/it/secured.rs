@@ -89,7 +89,7 @@ impl Kafka {
             .expect("written");
         let java = |heap: &str| {
             let mut java = Command::new("java");
-            java.args([heap, "-cp", &classpath])
+            java.args([heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", &classpath])
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null());

@@ -190,7 +190,8 @@ fn the_committed_bytes_are_what_kafka_writes_today() {
     let Some(classpath) = kafka_classpath("freshness of the golden bytes") else { return };
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("golden");
     let status = Command::new("java")
-        .args(["-cp", &classpath, concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/GoldenWriter.java")])
+        .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", &classpath])
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/GoldenWriter.java"))
         .arg(&out)
         .status()
         .expect("java is needed where KAFKA_CLASSPATH is set");
