@@ -61,7 +61,11 @@ async fn initialized(raw: &mut Raw, topic: &Topic) {
         let answer = raw.ask(&initialize(topic, 0, 0), 0).await.expect("an answer");
         match ErrorCode::from_i16(answer.results[0].partitions[0].error_code) {
             Some(ErrorCode::None) => return,
-            Some(ErrorCode::CoordinatorLoadInProgress | ErrorCode::NotCoordinator) => {}
+            Some(
+                ErrorCode::CoordinatorLoadInProgress
+                | ErrorCode::CoordinatorNotAvailable
+                | ErrorCode::NotCoordinator,
+            ) => {}
             other => panic!("{other:?}: {answer:?}"),
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;

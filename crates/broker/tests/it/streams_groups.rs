@@ -80,7 +80,11 @@ async fn beat(broker: &Running, request: &StreamsGroupHeartbeatRequest) -> Strea
         let find = FindCoordinatorRequest { coordinator_keys: vec![GROUP.to_owned()], ..Default::default() };
         broker.ask(&find).await;
         let answer = broker.ask(request).await;
-        let retried = [ErrorCode::CoordinatorLoadInProgress, ErrorCode::NotCoordinator];
+        let retried = [
+            ErrorCode::CoordinatorLoadInProgress,
+            ErrorCode::CoordinatorNotAvailable,
+            ErrorCode::NotCoordinator,
+        ];
         if !retried.iter().any(|error| error.code() == answer.error_code) {
             assert_eq!(answer.error_code, 0, "{answer:?}");
             return answer;

@@ -7,8 +7,9 @@ use crate::lab::{Place, alone, assert_ends_with, ran, text, workload};
 #[test]
 fn the_same_workload_runs_in_the_clear_and_over_tls_with_logins() {
     let _alone = alone();
+    // Long enough for a stream that logs in on a busy machine.
     let place = Place::with(&workload(
-        0.5,
+        2.0,
         "consumers.count = 1\ncluster.security_protocol = [\"PLAINTEXT\", \"SASL_SSL\"]\n\
          cluster.properties.super.users = \"User:ANONYMOUS;User:lab\"\n\
          cluster.properties.authorizer.class.name = \"org.apache.kafka.metadata.authorizer.StandardAuthorizer\"",

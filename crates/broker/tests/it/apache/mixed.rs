@@ -130,7 +130,13 @@ impl Mixed {
     /// Ends the test: the JVM logged no error, and our brokers stop cleanly.
     async fn finish(mut self) {
         let log = std::fs::read_to_string(self.jvm.dir.path().join("log")).expect("a log");
-        assert!(!log.contains(" ERROR "), "{log}");
+        let mut lines = log.lines();
+        while let Some(line) = lines.by_ref().find(|line| line.contains(" ERROR ")) {
+            // A producer with several batches in flight sends again what was behind a batch that was refused, as it is
+            // while the coordinator still completes its last transaction.
+            let why = lines.next().unwrap_or_default();
+            assert!(why.contains("OutOfOrderSequenceException"), "{line}\n{why}\n{log}");
+        }
         for broker in self.ours.iter_mut().filter_map(Option::take) {
             broker.stop().await;
         }

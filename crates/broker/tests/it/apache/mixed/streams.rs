@@ -12,7 +12,11 @@ async fn beat(mixed: &Mixed, group: &mut Group, member: &str) -> StreamsGroupHea
     until("a coordinator that has loaded the group", async || {
         let leader = mixed.leader_of(OFFSETS, 0);
         let told = mixed.connection(leader).send(&group.request(member)).await.expect("an answer");
-        let retried = [ErrorCode::CoordinatorLoadInProgress, ErrorCode::NotCoordinator];
+        let retried = [
+            ErrorCode::CoordinatorLoadInProgress,
+            ErrorCode::CoordinatorNotAvailable,
+            ErrorCode::NotCoordinator,
+        ];
         let is_final = !retried.iter().any(|error| error.code() == told.error_code);
         answer = Some(told);
         is_final
