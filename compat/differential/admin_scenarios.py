@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import hmac
+import time
 
 from codec import NO_ID
 from data_scenarios import ABSENT_ID, create
@@ -319,6 +320,7 @@ def tokens(k):
     ):
         k.ask("CreateDelegationToken", channel, **{"Renewers": [], "MaxLifetimeMs": 10**6, **own, **wrong})
     alice = {"PrincipalType": "User", "PrincipalName": "alice"}
+    know_the_same_tokens(k, channel)
     for owners in (None, [], [alice], [{"PrincipalType": "User", "PrincipalName": "bob"}]):
         k.ask("DescribeDelegationToken", channel, Owners=owners)
     for period in (1000, -1, 0, 10**15):
@@ -328,7 +330,18 @@ def tokens(k):
         k.ask("ExpireDelegationToken", channel, Hmac=wrong, ExpiryTimePeriodMs=1000)
     for period in (100_000, -1):
         k.ask("ExpireDelegationToken", channel, Hmac=secret, ExpiryTimePeriodMs=period)
+    know_the_same_tokens(k, channel)
     k.ask("DescribeDelegationToken", channel, Owners=[alice])
+
+
+def know_the_same_tokens(k, channel):
+    """Waits until both nodes describe as many tokens: a node learns of them, and of their end, from the metadata log."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        found = k.pair.both(channel, "DescribeDelegationToken", k.version("DescribeDelegationToken"), {"Owners": None}, k.name)
+        if len({len(answer["Tokens"]) for answer in found if isinstance(answer, dict)}) <= 1:
+            return
+        time.sleep(0.05)
 
 
 def cluster(k):
