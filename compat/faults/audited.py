@@ -103,6 +103,13 @@ class Audited:
         replicas = self.cluster.replicas
         reassign(self, lambda index: [ids[(turn + index + i) % len(ids)] for i in range(replicas)], topics=topics)
 
+    def move_each(self, *lists):
+        """Moves these lists of topics one after the other, until every broker has led each partition twice."""
+        for turn in range(2 * len(self.cluster.brokers)):
+            for topics in lists:
+                self.move(topics, turn + 1)
+                self.look()
+
     def judge(self):
         self.program.stdin.write("end\n")
         self.program.stdin.close()

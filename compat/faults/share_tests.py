@@ -40,8 +40,5 @@ def test_share_groups_lose_and_repeat_nothing_under_faults(kind):
 def test_share_groups_go_on_when_leaders_and_coordinators_move(kind):
     nightly_only()
     with Shared(kind, "-share-moves") as shared:
-        for turn in range(2 * len(shared.cluster.brokers)):
-            for topics in ([TOPIC], [STATES], [OFFSETS]):
-                shared.move(topics, turn + 1)
-                shared.look()
+        shared.move_each([TOPIC], [STATES], [OFFSETS])
         shared.judge()

@@ -102,9 +102,6 @@ def test_streams_groups_go_on_when_their_topics_move(kind):
     nightly_only()
     source = random.Random(f"{SEED} {kind} streams moves")
     with Streamed(kind, "-streams-moves", source) as streamed:
-        for turn in range(2 * len(streamed.cluster.brokers)):
-            for topics in ([LINES, REPARTITION], [CHANGELOG, TOTALS], [OFFSETS], [TRANSACTIONS]):
-                streamed.move(topics, turn + 1)
-                streamed.look()
+        streamed.move_each([LINES, REPARTITION], [CHANGELOG, TOTALS], [OFFSETS], [TRANSACTIONS])
         streamed.judge()
         say(f"{kind}: {streamed.killed} instances killed")

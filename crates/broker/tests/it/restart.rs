@@ -2,7 +2,7 @@
 //! directories, taken while the broker writes to them.
 
 use crate::records::{Topic, batch, batch_at, get, put, values};
-use crate::running::Running;
+use crate::running::{Running, is_coming_up};
 use bytes::Bytes;
 use std::path::Path;
 use std::sync::Arc;
@@ -44,12 +44,7 @@ async fn ask_loaded<R: Request>(
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let answer = broker.ask(request).await;
-        let loading = [
-            ErrorCode::CoordinatorLoadInProgress,
-            ErrorCode::NotCoordinator,
-            ErrorCode::CoordinatorNotAvailable,
-        ];
-        if !loading.iter().any(|loading| loading.code() == code(&answer)) {
+        if !is_coming_up(code(&answer)) {
             return answer;
         }
         assert!(Instant::now() < deadline, "the coordinator does not come up: {answer:?}");

@@ -5,7 +5,7 @@ use thalweg_broker::{Server, start};
 use thalweg_client::{Connection, ConnectionOptions};
 use thalweg_config::{BrokerConfig, ServerProperties};
 use thalweg_log::disk::Disk;
-use thalweg_wire::Request;
+use thalweg_wire::{ErrorCode, Request};
 
 /// A broker that runs until it is dropped or stopped.
 pub struct Running {
@@ -87,4 +87,11 @@ impl Running {
         self.connection.close();
         self.server.stop().await;
     }
+}
+
+/// Whether a coordinator has still to be found, or to load its partition.
+pub fn is_coming_up(error_code: i16) -> bool {
+    let errors =
+        [ErrorCode::CoordinatorLoadInProgress, ErrorCode::CoordinatorNotAvailable, ErrorCode::NotCoordinator];
+    errors.iter().any(|error| error.code() == error_code)
 }

@@ -3,7 +3,7 @@
 
 use crate::raw::Raw;
 use crate::records::Topic;
-use crate::running::Running;
+use crate::running::{Running, is_coming_up};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::*;
 
@@ -59,14 +59,10 @@ async fn read(
 async fn initialized(raw: &mut Raw, topic: &Topic) {
     for _ in 0..1_000 {
         let answer = raw.ask(&initialize(topic, 0, 0), 0).await.expect("an answer");
-        match ErrorCode::from_i16(answer.results[0].partitions[0].error_code) {
-            Some(ErrorCode::None) => return,
-            Some(
-                ErrorCode::CoordinatorLoadInProgress
-                | ErrorCode::CoordinatorNotAvailable
-                | ErrorCode::NotCoordinator,
-            ) => {}
-            other => panic!("{other:?}: {answer:?}"),
+        match answer.results[0].partitions[0].error_code {
+            0 => return,
+            code if is_coming_up(code) => {}
+            code => panic!("{code}: {answer:?}"),
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }

@@ -2,7 +2,7 @@
 //! goes on after a restart.
 
 use crate::records::Topic;
-use crate::running::Running;
+use crate::running::{Running, is_coming_up};
 use std::path::Path;
 use std::time::Duration;
 use thalweg_metadata::ConfigResource;
@@ -80,12 +80,7 @@ async fn beat(broker: &Running, request: &StreamsGroupHeartbeatRequest) -> Strea
         let find = FindCoordinatorRequest { coordinator_keys: vec![GROUP.to_owned()], ..Default::default() };
         broker.ask(&find).await;
         let answer = broker.ask(request).await;
-        let retried = [
-            ErrorCode::CoordinatorLoadInProgress,
-            ErrorCode::CoordinatorNotAvailable,
-            ErrorCode::NotCoordinator,
-        ];
-        if !retried.iter().any(|error| error.code() == answer.error_code) {
+        if !is_coming_up(answer.error_code) {
             assert_eq!(answer.error_code, 0, "{answer:?}");
             return answer;
         }

@@ -4,6 +4,7 @@
 use super::super::streams::{Group, normal_description, word_count};
 use super::transactions::name_in;
 use super::*;
+use crate::running::is_coming_up;
 use thalweg_metadata::topic_name::OFFSETS;
 
 /// A heartbeat to the coordinator, as soon as it has loaded the group.
@@ -12,12 +13,7 @@ async fn beat(mixed: &Mixed, group: &mut Group, member: &str) -> StreamsGroupHea
     until("a coordinator that has loaded the group", async || {
         let leader = mixed.leader_of(OFFSETS, 0);
         let told = mixed.connection(leader).send(&group.request(member)).await.expect("an answer");
-        let retried = [
-            ErrorCode::CoordinatorLoadInProgress,
-            ErrorCode::CoordinatorNotAvailable,
-            ErrorCode::NotCoordinator,
-        ];
-        let is_final = !retried.iter().any(|error| error.code() == told.error_code);
+        let is_final = !is_coming_up(told.error_code);
         answer = Some(told);
         is_final
     })
