@@ -23,8 +23,6 @@ use thalweg_wire::request::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbea
 pub(in super::super) struct Beat<'a> {
     pub(in super::super) client: &'a ClientInfo,
     pub(in super::super) request: &'a ConsumerGroupHeartbeatRequest,
-    /// The member's id, made by the coordinator where the request has none.
-    pub(in super::super) member_id: &'a str,
 }
 
 /// What follows from a request.
@@ -62,7 +60,7 @@ impl ConsumerGroup {
     ) -> Result<Decision<ConsumerGroupHeartbeatResponse>, HeartbeatError> {
         let request = beat.request;
         let max = scene.config.consumer.group_size_max;
-        if self.members.len() >= max && !self.members.contains_key(beat.member_id) {
+        if self.members.len() >= max && !self.members.contains_key(beat.request.member_id.as_str()) {
             return Err(HeartbeatError::Full { max });
         }
         let mut records = Vec::new();
@@ -94,12 +92,12 @@ impl ConsumerGroup {
     /// The dynamic member that a heartbeat is from, or a new one.
     fn dynamic_member<'a>(&'a self, beat: &Beat<'_>) -> Result<Cow<'a, Member>, HeartbeatError> {
         let epoch = beat.request.member_epoch;
-        let Ok(member) = self.member(beat.member_id) else {
+        let Ok(member) = self.member(&beat.request.member_id) else {
             if epoch == 0 {
-                tracing::info!(group = %self.id, member = beat.member_id, "Member joins the consumer group");
-                return Ok(Cow::Owned(Member::new(beat.member_id.into())));
+                tracing::info!(group = %self.id, member = beat.request.member_id, "Member joins the consumer group");
+                return Ok(Cow::Owned(Member::new(beat.request.member_id.as_str().into())));
             }
-            return Err(HeartbeatError::UnknownMember(beat.member_id.to_owned()));
+            return Err(HeartbeatError::UnknownMember(beat.request.member_id.clone()));
         };
         validate_epoch(member, beat.request)?;
         Ok(Cow::Borrowed(member))
@@ -112,7 +110,7 @@ impl ConsumerGroup {
         instance_id: &str,
         records: &mut Vec<CoordinatorRecord>,
     ) -> Result<(Cow<'a, Member>, Option<&'a str>), HeartbeatError> {
-        let (instance, id) = (instance_id.to_owned(), beat.member_id);
+        let (instance, id) = (instance_id.to_owned(), beat.request.member_id.as_str());
         let existing = self.static_member(instance_id);
         if beat.request.member_epoch != 0 {
             let member = existing.ok_or(HeartbeatError::UnknownInstance(instance.clone()))?;

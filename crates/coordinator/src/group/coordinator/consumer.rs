@@ -22,16 +22,19 @@ impl GroupCoordinator {
     pub async fn consumer_group_heartbeat(
         &self,
         client: &ClientInfo,
-        request: ConsumerGroupHeartbeatRequest,
+        mut request: ConsumerGroupHeartbeatRequest,
         version: i16,
         filter: &TopicFilter,
     ) -> ConsumerGroupHeartbeatResponse {
         if let Err(error) = self.validate(&request, version) {
             return error.response();
         }
-        let unique = Uuid::random();
+        // Version 0: the member learns its id by the answer.
+        if request.member_id.is_empty() && request.member_epoch == 0 {
+            request.member_id = Uuid::random().to_string();
+        }
         let asked = self.ask(&request.group_id, |shard, ticket, now| {
-            shard.consumer_heartbeat(client, &request, unique, filter, ticket, now);
+            shard.consumer_heartbeat(client, &request, filter, ticket, now);
         });
         match asked.await {
             Ok(Answer::ConsumerHeartbeat(response)) => response,

@@ -18,20 +18,19 @@ use super::{Shard, refuse_waiting};
 use crate::driver::{Moment, Ticket};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use thalweg_wire::ErrorCode;
 use thalweg_wire::request::consumer_group_describe_response::DescribedGroup;
 use thalweg_wire::request::{
     ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, HeartbeatRequest, HeartbeatResponse,
     LeaveGroupRequest, LeaveGroupResponse, SyncGroupRequest,
 };
-use thalweg_wire::{ErrorCode, Uuid};
 
 impl Shard {
-    /// A ConsumerGroupHeartbeat request. `unique` is the id of a member that has none.
+    /// A ConsumerGroupHeartbeat request, in which a member that joins has an id.
     pub fn consumer_heartbeat(
         &mut self,
         client: &ClientInfo,
         request: &ConsumerGroupHeartbeatRequest,
-        unique: Uuid,
         filter: &TopicFilter,
         ticket: Ticket,
         now: Moment,
@@ -39,7 +38,7 @@ impl Shard {
         let decided = if request.member_epoch <= LEAVING {
             self.consumer_leaves(request, now)
         } else {
-            self.consumer_beats(client, request, unique, now)
+            self.consumer_beats(client, request, now)
         };
         match decided {
             Ok((records, after, response)) => {
@@ -61,18 +60,9 @@ impl Shard {
         &mut self,
         client: &ClientInfo,
         request: &ConsumerGroupHeartbeatRequest,
-        unique: Uuid,
         now: Moment,
     ) -> Result<Decided, HeartbeatError> {
-        let made;
-        let member_id = match request.member_id.is_empty() {
-            true => {
-                made = unique.to_string();
-                made.as_str()
-            }
-            false => request.member_id.as_str(),
-        };
-        let beat = Beat { client, request, member_id };
+        let beat = Beat { client, request };
         let context = Arc::clone(&self.context);
         let scene = &mut Scene {
             now,

@@ -95,8 +95,7 @@ impl Harness {
     pub(super) fn send_beat(&mut self, request: &ConsumerGroupHeartbeatRequest) -> Ticket {
         self.turn(|shard, ticket, now| {
             let filter = TopicFilter::new(|topic, _| topic != "secret");
-            let unique = Uuid(u128::from(ticket.0) << 64 | 0xdef);
-            shard.consumer_heartbeat(&client("c"), request, unique, &filter, ticket, now);
+            shard.consumer_heartbeat(&client("c"), request, &filter, ticket, now);
         })
     }
 
