@@ -62,7 +62,7 @@ class Java:
         self.process = None
 
     def start(self):
-        java = ["java", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", kafka_classpath()]
+        java = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", kafka_classpath()]
         java += [log_to_stderr(WORK / f"{self.name}.log4j.properties", "info")]
         with open(self.log, "ab") as log:
             command = [*java, self.main_class, str(self.properties)]

@@ -21,7 +21,7 @@ AUDIT_S = 240
 def java(classes, program, *arguments):
     """The command of a program in the classes of a suite."""
     folder = ROOT / "target" / "compat" / classes
-    classpath = f"{folder}:{kafka_classpath()}:{folder}/jars/*"
+    classpath = f"{kafka_classpath()}:{folder}:{folder}/jars/*"
     return ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath, program, *map(str, arguments)]
 
 

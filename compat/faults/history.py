@@ -28,7 +28,7 @@ class JavaClient:
         properties.write_text("".join(f"{key}={value}\n" for key, value in (login.java() | settings).items()))
         command = ["java", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         command += [log_to_stderr(directory / "log4j2.properties", "INFO", sender=SENDER)]
-        command += ["-cp", f"{ROOT / 'target' / 'compat' / 'java-client'}:{kafka_classpath()}", *arguments(str(properties))]
+        command += ["-cp", f"{kafka_classpath()}:{ROOT / 'target' / 'compat' / 'java-client'}", *arguments(str(properties))]
         with open(directory / "errors", "wb") as errors:
             pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": errors}
             self.process = subprocess.Popen(command, **pipes)

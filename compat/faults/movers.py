@@ -27,7 +27,7 @@ def command(make, arguments):
         program = ROOT / "compat" / "confluent-kafka" / "mover.py"
         return [COMPAT / "confluent-kafka" / "bin" / "python", program, *arguments], {}
     if make == "java":
-        return [*JAVA, f"{COMPAT / 'java-client'}:{kafka_classpath()}", "Mover", *arguments], {}
+        return [*JAVA, f"{kafka_classpath()}:{COMPAT / 'java-client'}", "Mover", *arguments], {}
     test = ["-test.run", "TestMovesUntilItIsKilled", "-test.timeout", "0"]
     return [COMPAT / "franz-go" / "suite", *test], {"MOVER": " ".join(arguments)}
 

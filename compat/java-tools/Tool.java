@@ -86,7 +86,7 @@ final class Tool {
 
     /** Runs a tool in a separate process, for those that keep working during JVM shutdown. */
     static Outcome fork(String tool, String... arguments) throws IOException, InterruptedException {
-        List<String> command = new ArrayList<>(List.of("java", "-XX:TieredStopAtLevel=1", "-cp",
+        List<String> command = new ArrayList<>(List.of("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp",
                 System.getProperty("java.class.path")));
         Stream.of(System.getenv().getOrDefault("SECURITY_JVM", "").split(" ")).filter(option -> !option.isEmpty())
                 .forEach(command::add);

@@ -12,7 +12,7 @@ import org.apache.kafka.common.TopicPartition;
 final class StreamsToolTests extends Suite {
     /** Runs the tool, and returns what it prints. */
     private static String tool(String... arguments) throws IOException, InterruptedException {
-        List<String> command = new ArrayList<>(List.of("java", "-XX:TieredStopAtLevel=1", "-cp",
+        List<String> command = new ArrayList<>(List.of("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp",
                 System.getProperty("java.class.path"), "org.apache.kafka.tools.streams.StreamsGroupCommand",
                 "--bootstrap-server", BOOTSTRAP));
         String security = System.getenv("SECURITY_JAVA");

@@ -19,7 +19,7 @@ def test_words_are_counted_once_through_kill_9():
     with Broker(TARGET, directory, SUITE_SETTINGS) as broker:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("SECURITY")}
         environment |= {"BOOTSTRAP": broker.bootstrap, "WORK": str(directory)}
-        java = ["java", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", f"{CLASSES}:{kafka_classpath()}:{CLASSES}/jars/*"]
+        java = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", f"{kafka_classpath()}:{CLASSES}:{CLASSES}/jars/*"]
         with open(directory / "instances.log", "ab") as log:
             words = subprocess.Popen(
                 [*java, "StreamsOrdeal"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True

@@ -24,7 +24,7 @@ def probe(client, bootstrap, login, topic, seconds=0):
         return output.removesuffix("PASS").strip()
     if client == "java-client":
         java = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *login["SECURITY_JVM"].split()]
-        program = [*java, "-cp", f"{BUILT / client}:{kafka_classpath()}", "Probe"]
+        program = [*java, "-cp", f"{kafka_classpath()}:{BUILT / client}", "Probe"]
     elif client == "kafkajs":
         program = ["node", BUILT / client / "probe.js"]
     else:

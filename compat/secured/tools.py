@@ -11,7 +11,7 @@ class Tools:
 
     def __init__(self, jvm_options):
         java = ["java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *jvm_options]
-        path = f"{ROOT / 'target' / 'compat' / 'java-tools'}:{kafka_classpath()}"
+        path = f"{kafka_classpath()}:{ROOT / 'target' / 'compat' / 'java-tools'}"
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self.process = subprocess.Popen([*java, "-cp", path, "ToolServer"], **pipes)
         self.one = threading.Lock()

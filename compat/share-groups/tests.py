@@ -19,7 +19,7 @@ def test_accepted_records_stay_accepted_and_others_come_again_through_kill_9():
         raise Skip("the driver did not start this broker")
     directory = pathlib.Path(os.environ["WORK"]) / "share-ordeal"
     with Broker(TARGET, directory, SETTINGS) as broker:
-        java = ["java", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", f"{CLASSES}:{kafka_classpath()}"]
+        java = ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", f"{kafka_classpath()}:{CLASSES}"]
         with open(directory / "members.log", "ab") as log:
             group = subprocess.Popen(
                 [*java, "ShareOrdeal", broker.bootstrap, "3", "6", "1"],

@@ -2,7 +2,9 @@
 
 use super::Workspace;
 use anyhow::{Context, Result, ensure};
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, IsTerminal};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A cargo that sees the environment as if it had been called by hand.
@@ -18,8 +20,16 @@ pub fn command(workspace: &Workspace) -> Command {
     }
     if let Some(classpath) = &workspace.kafka_classpath {
         command.env("KAFKA_CLASSPATH", classpath);
+        command.env("PATH", path_with_java(&workspace.root));
     }
     command
+}
+
+/// The PATH behind the folder of a java that starts Kafka's programs sooner, where `compat/kafka-jars/fetch` has made one.
+fn path_with_java(root: &Path) -> OsString {
+    let mut path = OsString::from(root.join("target/kafka-jars/bin:"));
+    path.push(std::env::var_os("PATH").unwrap_or_default());
+    path
 }
 
 /// Runs cargo with inherited output.

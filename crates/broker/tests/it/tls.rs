@@ -528,13 +528,13 @@ async fn javas_clients_use_java_stores() {
         );
         std::fs::write(dir.path().join("client.properties"), settings).expect("written");
         let told = run(format!(
-            "java -cp {jars} org.apache.kafka.tools.ProducerPerformance --topic perf --num-records 50000 --record-size 1000 \
+            "java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -cp {jars} org.apache.kafka.tools.ProducerPerformance --topic perf --num-records 50000 --record-size 1000 \
              --throughput -1 --bootstrap-server {address} --command-config client.properties"
         ))
         .await;
         assert!(told.contains("50000 records sent"), "{told}");
         let told = run(format!(
-            "java -cp {jars} org.apache.kafka.tools.ConsumerPerformance --topic perf --num-records 50000 \
+            "java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -cp {jars} org.apache.kafka.tools.ConsumerPerformance --topic perf --num-records 50000 \
              --bootstrap-server {address} --command-config client.properties"
         ))
         .await;

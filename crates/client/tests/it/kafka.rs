@@ -64,7 +64,8 @@ pub fn skipped(what: &str) {
 
 pub fn java(classpath: &str, heap: &str) -> Command {
     let mut command = Command::new("java");
-    command.args([heap, "-cp", classpath]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.args([heap, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
 

@@ -162,6 +162,8 @@ fn kafka_format(class_path: &str, more: &[&str]) -> tempfile::TempDir {
     std::fs::write(&properties, text).expect("a file");
     let mut command = Command::new("java");
     command.args([
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
         "-cp",
         class_path,
         "kafka.tools.StorageTool",

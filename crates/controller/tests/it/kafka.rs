@@ -9,6 +9,8 @@ use crate::support::*;
 fn dump(class_path: &str, file: &Path) -> String {
     let output = Command::new("java")
         .args([
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
             "-cp",
             class_path,
             "org.apache.kafka.tools.DumpLogSegments",

@@ -182,7 +182,16 @@ impl Comparison {
         std::fs::write(&script, &self.script).expect("a script");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/Decisions.java");
         let mut java = Command::new("java");
-        java.args(["-Xmx1g", "-Dfile.encoding=UTF-8", "-cp", classpath]).arg(source).arg(script);
+        java.args([
+            "-Xmx1g",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Dfile.encoding=UTF-8",
+            "-cp",
+            classpath,
+        ])
+        .arg(source)
+        .arg(script);
         let output = java.output().expect("Java runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let printed = String::from_utf8(output.stdout).expect("text");

@@ -18,7 +18,12 @@ fn java(name: &str, lines: &[String]) -> Option<Vec<String>> {
     let (input, output) = (dir.path().join(name), dir.path().join("answers"));
     std::fs::write(&input, lines.join("\n")).expect("written");
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/Names.java");
-    let status = Command::new("java").arg("-cp").arg(jars).arg(program).args([&input, &output]).status();
+    let status = Command::new("java")
+        .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"])
+        .arg(jars)
+        .arg(program)
+        .args([&input, &output])
+        .status();
     assert!(status.expect("java runs").success());
     let answers = std::fs::read_to_string(output).expect("answers");
     Some(answers.lines().map(|line| String::from_utf8_lossy(&unhex(line)).into_owned()).collect())

@@ -33,7 +33,7 @@ fn kafka(program: &str, commands: &str) -> Option<Vec<String>> {
     };
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it").join(program);
     let mut java = Command::new("java")
-        .args(["-XX:TieredStopAtLevel=1", "-cp", &class_path])
+        .args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", &class_path])
         .arg(source)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -22,7 +22,9 @@ fn jars() -> Option<String> {
 
 fn java(jars: &str) -> Command {
     let mut command = Command::new("java");
-    command.args(["-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", jars]).stdin(Stdio::null());
+    command
+        .args(["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", jars])
+        .stdin(Stdio::null());
     command
 }
 

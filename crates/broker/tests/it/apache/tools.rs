@@ -40,6 +40,7 @@ fn rows(text: &str) -> Vec<Vec<&str>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "many starts of Apache Kafka: in the nightly form of scripts/test"]
 async fn kafkas_tools_work_with_brokers_under_an_apache_controller_of_kafkas_defaults() {
     let Some(jars) = jars() else { return };
     let controllers = Controllers::start(jars.clone(), Quorum::OfKafkasDefaults, "").await;

@@ -2,7 +2,9 @@
 
 use crate::records::{Topic, batch_at};
 use bytes::Bytes;
+use regex::Regex;
 use std::fmt::Debug;
+use std::sync::LazyLock;
 use thalweg_record::{BatchOptions, ProducerEpoch, ProducerId};
 use thalweg_wire::frame::{decode_response, encode_request};
 use thalweg_wire::request::*;
@@ -53,10 +55,8 @@ impl Probe {
     }
 }
 
-/// The text of an answer with the entries of its lists in one order, and without what differs from one server to another.
-fn canonical(text: &str) -> String {
-    let mut lines = text.lines().peekable();
-    let sorted = block(&mut lines);
+/// What differs from one server to another, and what stands in its place. Compiled once: that takes a debug build long.
+static REPLACED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let patterns = [
         (r"probe-[0-9a-f-]{36}", "MEMBER"),
         // Kafka's message shows the insides of its request.
@@ -73,9 +73,14 @@ fn canonical(text: &str) -> String {
         (r"(total_bytes|usable_bytes): \d+", "$1: N"),
         (r"\s+", " "),
     ];
-    patterns.iter().fold(sorted, |text, (pattern, by)| {
-        regex::Regex::new(pattern).expect("a pattern").replace_all(&text, *by).into_owned()
-    })
+    patterns.map(|(pattern, by)| (Regex::new(pattern).expect("a pattern"), by)).into()
+});
+
+/// The text of an answer with the entries of its lists in one order, and without what differs from one server to another.
+fn canonical(text: &str) -> String {
+    let mut lines = text.lines().peekable();
+    let sorted = block(&mut lines);
+    REPLACED.iter().fold(sorted, |text, (pattern, by)| pattern.replace_all(&text, *by).into_owned())
 }
 
 /// The lines up to the end of a block.
