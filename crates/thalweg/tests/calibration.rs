@@ -1,5 +1,5 @@
-//! The lab is calibrated, in a reduced form: percentiles and knee of real workers against true values. A separate
-//! test binary, so that no other test uses the processors meanwhile.
+//! The lab is calibrated, in a reduced form: percentiles and knee of real workers against true values. In the nightly form of
+//! `scripts/test`, which builds an optimised binary, and runs nothing else meanwhile.
 #![expect(
     clippy::print_stderr,
     reason = "an attempt that failed is shown, and a test that is skipped says so"
@@ -8,13 +8,14 @@
 use thalweg_lab::calibrate::{Extent, Limits, Plan, run};
 use thalweg_lab::worker::Driver;
 
-/// Large, because a debug build on a busy machine of two processors is imprecise. Coordinated omission would still show: it
+/// Large, because a busy machine of two processors is imprecise. Coordinated omission would still show: it
 /// removes four fifths of the overload's median, and the stall from the stalls' p99.
 const LIMITS: Limits = Limits { percentile: 0.1, knee: 0.1 };
 /// Maximum number of measurements: another program may have disturbed one.
 const ATTEMPTS: u32 = 3;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+#[ignore = "it measures, two minutes long: alone, in the nightly form of scripts/test"]
 async fn measured_percentiles_and_knee_are_true() {
     let binary = env!("CARGO_BIN_EXE_thalweg").into();
     let plan = Plan { binary, driver: Driver::Thalweg, extent: Extent::Reduced, limits: LIMITS };

@@ -1,6 +1,7 @@
 //! Seeds that once found a bug, by bug. A change to the creation of plans changes the meaning of a seed, so each bug
 //! also has a smaller test at the place of its fix.
 
+use std::num::NonZero;
 use thalweg_sim::{Plan, run_plan};
 
 const SEEDS: [(u64, &str); 29] = [
@@ -53,14 +54,20 @@ const STREAMS_SEEDS: [(u64, &str); 2] =
 
 #[test]
 fn seeds_that_found_something_find_nothing_more() {
-    for (seed, found) in SEEDS {
-        // The seeds are older than members of these protocols, whose messages would change what happens.
-        let plan = Plan { consumer_members: 0, share_members: 0, streams_members: 0, ..Plan::of(seed) };
-        finds_nothing(seed, plan, found);
-    }
-    for (seed, found) in STREAMS_SEEDS {
-        finds_nothing(seed, Plan::of(seed), found);
-    }
+    // The seeds are older than members of these protocols, whose messages would change what happens.
+    let older = |seed| Plan { consumer_members: 0, share_members: 0, streams_members: 0, ..Plan::of(seed) };
+    let of_older = SEEDS.into_iter().map(|(seed, found)| (seed, older(seed), found));
+    let of_streams = STREAMS_SEEDS.into_iter().map(|(seed, found)| (seed, Plan::of(seed), found));
+    let all: Vec<_> = of_older.chain(of_streams).collect();
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    std::thread::scope(|scope| {
+        for first in 0..cores {
+            let share = all.iter().skip(first).step_by(cores);
+            scope.spawn(move || {
+                share.for_each(|(seed, plan, found)| finds_nothing(*seed, plan.clone(), found))
+            });
+        }
+    });
 }
 
 fn finds_nothing(seed: u64, plan: Plan, found: &str) {
