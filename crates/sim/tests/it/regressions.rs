@@ -71,7 +71,7 @@ fn seeds_that_found_something_find_nothing_more() {
 }
 
 fn finds_nothing(seed: u64, plan: Plan, found: &str) {
-    let outcome = super::on_a_thread_of_its_own(move || run_plan(seed, plan));
+    let outcome = run_plan(seed, plan);
     assert_eq!(outcome.violations, [""; 0], "seed {seed}, which found: {found}");
     assert_eq!(outcome.unrest, None, "seed {seed}, which found: {found}");
 }

@@ -2,6 +2,7 @@
 
 mod binary;
 mod browse;
+mod calibration;
 mod cluster;
 mod commands;
 mod commands_kafka;

@@ -149,14 +149,11 @@ fn programs(dir: &Path, classpath: Option<&str>) {
     };
     add("thalweg", format!("#!/bin/sh\nexec {} \"$@\"\n", env!("CARGO_BIN_EXE_thalweg")));
     let Some(classpath) = classpath else { return };
-    let options = "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dorg.apache.logging.log4j.level=INFO";
+    let options = "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1";
     for (name, class) in TOOLS {
-        let options = if ["kafka.Kafka", "org.apache.kafka.connect.mirror.MirrorMaker"].contains(&class) {
-            options
-        } else {
-            "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-        };
-        add(name, format!("#!/bin/sh\nexec java {options} -cp '{classpath}' {class} \"$@\"\n"));
+        let is_watched = ["kafka.Kafka", "org.apache.kafka.connect.mirror.MirrorMaker"].contains(&class);
+        let logs = if is_watched { " -Dorg.apache.logging.log4j.level=INFO" } else { "" };
+        add(name, format!("#!/bin/sh\nexec java {options}{logs} -cp '{classpath}' {class} \"$@\"\n"));
     }
     // Processes of the namespace only.
     add(
