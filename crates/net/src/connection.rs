@@ -349,8 +349,10 @@ impl<H: Handler> Connection<H> {
                 }
             };
             if let Err(reason) = round {
-                if matches!(reason, Disconnect::Answered(_)) {
-                    self.linger().await;
+                match reason {
+                    Disconnect::Answered(_) => self.linger().await,
+                    Disconnect::Stopping if self.output.progress() == 0 => self.stream.reset(),
+                    _ => {}
                 }
                 self.stream.close();
                 return reason;

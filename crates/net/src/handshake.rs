@@ -3,6 +3,7 @@
 
 use super::stream::Stream;
 use super::stream::tls::TlsStream as OwnStream;
+use super::waiting::stopped;
 use parking_lot::{Mutex, RwLock};
 use std::fmt;
 use std::future::poll_fn;
@@ -13,9 +14,10 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 use thalweg_security::tls::{HandshakeFault, ServerTls, Session};
+use thalweg_watch as watch;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -82,6 +84,8 @@ pub(super) enum HandshakeEnd {
     TooLong,
     #[error("the client closed the connection in the handshake")]
     Closed,
+    #[error("the broker is stopping")]
+    Stopping,
     #[error(transparent)]
     Io(io::Error),
 }
@@ -122,17 +126,28 @@ impl TlsListener {
         *self.current.write() = Arc::new(tls);
     }
 
-    /// Makes the handshake of a new connection.
+    /// Makes the handshake of a new connection, unless the broker stops.
     pub(super) async fn accept(
         &self,
         stream: Stream,
         idle_max: Duration,
+        stopping: &mut watch::Receiver<bool>,
     ) -> Result<(Stream, Session), HandshakeEnd> {
+        let tls = self.current();
+        let connection = tls.connection().map_err(|error| HandshakeFault::from(&error))?;
+        let mut stream = OwnStream::new(stream, connection);
         let patience = HANDSHAKE_MAX.min(idle_max);
-        match tokio::time::timeout(patience, self.shake(stream)).await {
-            Ok(ended) => ended,
-            Err(_) => Err(HandshakeEnd::TooSlow(patience)),
+        tokio::select! {
+            biased;
+            () = stopped(stopping) => {
+                stream.reset();
+                return Err(HandshakeEnd::Stopping);
+            }
+            () = sleep(patience) => return Err(HandshakeEnd::TooSlow(patience)),
+            ended = self.shake(&mut stream) => ended?,
         }
+        let session = tls.session(stream.connection())?;
+        Ok((Stream::Tls(Box::new(stream)), session))
     }
 
     /// Makes the handshake of a connection that another stack than this crate's serves. A failure is logged as all are.
@@ -176,10 +191,7 @@ impl TlsListener {
         Ok((stream, session))
     }
 
-    async fn shake(&self, stream: Stream) -> Result<(Stream, Session), HandshakeEnd> {
-        let tls = self.current();
-        let connection = tls.connection().map_err(|error| HandshakeFault::from(&error))?;
-        let mut stream = OwnStream::new(stream, connection);
+    async fn shake(&self, stream: &mut OwnStream) -> Result<(), HandshakeEnd> {
         let (mut begin, mut received) = (None, 0);
         while stream.connection().is_handshaking() {
             stream.readable().await?;
@@ -207,14 +219,13 @@ impl TlsListener {
             }
             tokio::task::yield_now().await;
         }
-        let session = tls.session(stream.connection())?;
-        Ok((Stream::Tls(Box::new(stream)), session))
+        Ok(())
     }
 
     /// Logs a failed handshake, unless there are too many.
     pub(super) fn note(&self, listener: &str, address: SocketAddr, reason: &HandshakeEnd) {
         // A scanner of ports, or a client that gave up.
-        if matches!(reason, HandshakeEnd::Closed | HandshakeEnd::Io(_)) {
+        if matches!(reason, HandshakeEnd::Closed | HandshakeEnd::Stopping | HandshakeEnd::Io(_)) {
             return tracing::debug!(listener, %address, %reason, "TLS handshake ended");
         }
         if let (HandshakeEnd::Fault(fault), Some(observer)) = (reason, self.observer.get())

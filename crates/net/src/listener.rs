@@ -228,11 +228,7 @@ async fn accept<H: Handler + Sync>(socket: Acceptor, serving: Serving<H>) {
             accepted = socket.accept() => match accepted {
                 Ok((stream, address)) => {
                     // Nothing else is accepted meanwhile: the system's queue holds what comes.
-                    tokio::select! {
-                        biased;
-                        () = stopped(&mut stopping) => break,
-                        () = admit(stream, address, &serving, &mut connections, &mut full_noted) => {}
-                    }
+                    admit(stream, address, &serving, &mut connections, &mut full_noted).await;
                 }
                 Err(error) => {
                     if is_due(&mut failed_noted) {
@@ -258,7 +254,7 @@ fn is_due(noted: &mut Option<Instant>) -> bool {
 
 /// Serves a connection that was accepted, once the rates and numbers of connections allow it, or closes it.
 async fn admit<H: Handler + Sync>(
-    stream: Stream,
+    mut stream: Stream,
     address: SocketAddr,
     serving: &Serving<H>,
     connections: &mut JoinSet<()>,
@@ -266,20 +262,28 @@ async fn admit<H: Handler + Sync>(
 ) {
     let Serving { limits, name, .. } = serving;
     let pause = limits.arrive(name);
-    if !pause.is_zero() {
-        tokio::time::sleep(pause).await;
-    }
     let full = || {
         if is_due(full_noted) {
             tracing::warn!(listener = name, "Accepts no connection until one ends (max.connections)");
         }
     };
-    let admission = match limits.admit(name, address.ip(), full).await {
+    let admitted = async {
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
+        limits.admit(name, address.ip(), full).await
+    };
+    let mut stopping = serving.stopping.clone();
+    let admitted = tokio::select! {
+        biased;
+        () = stopped(&mut stopping) => return stream.reset(),
+        admitted = admitted => admitted,
+    };
+    let admission = match admitted {
         Ok(admission) => admission,
         Err(Refused::TooFast { delay, .. }) => {
             tracing::debug!(listener = name, %address, ?delay, "Rejected a connection for the rate of its address");
             if let Some(delay) = delay {
-                let mut stopping = serving.stopping.clone();
                 connections.spawn(async move {
                     tokio::select! {
                         () = stopped(&mut stopping) => {}
@@ -310,12 +314,7 @@ async fn serve<H: Handler>(stream: Stream, address: SocketAddr, serving: Serving
     let (stream, session) = match tls {
         None => (stream, None),
         Some(tls) => {
-            let shaken = tokio::select! {
-                biased;
-                () = stopped(&mut stopping) => return,
-                shaken = tls.accept(stream, settings.idle_max) => shaken,
-            };
-            match shaken {
+            match tls.accept(stream, settings.idle_max, &mut stopping).await {
                 Ok((stream, session)) => (stream, Some(session)),
                 Err(reason) => return tls.note(&name, address, &reason),
             }

@@ -7,10 +7,12 @@ pub(super) mod tls;
 
 use bytes::{BufMut, Bytes};
 use rustix::net::SendFlags;
+use socket2::SockRef;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 use std::task::{Context, Poll};
+use std::time::Duration;
 use thalweg_log::LogSlice;
 use tls::TlsStream;
 use tokio::io::Interest;
@@ -99,6 +101,21 @@ impl Stream {
     pub(super) fn close(&mut self) {
         if let Stream::Tls(stream) = self {
             stream.close();
+        }
+    }
+
+    /// Lets the end of the connection look to the peer as if it had never been accepted, as it does to the peers that
+    /// the system's queue holds when the listener closes. A client takes an orderly end before any answer for a
+    /// listener that does not speak its protocol, and gives up; after this it tries again.
+    pub(super) fn reset(&mut self) {
+        match self {
+            Stream::Tcp(socket) => {
+                if let Err(error) = SockRef::from(&*socket).set_linger(Some(Duration::ZERO)) {
+                    tracing::debug!(%error, "Failed to set SO_LINGER");
+                }
+            }
+            Stream::Simulated(_) => {}
+            Stream::Tls(stream) => stream.reset(),
         }
     }
 

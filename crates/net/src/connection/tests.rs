@@ -42,7 +42,19 @@ impl Handler for Echo {
     }
 }
 
+/// Connects to a listener with this much time to authenticate.
 async fn connect(within: Duration) -> TcpStream {
+    let (address, stopping) = listen(within);
+    let stream = TcpStream::connect(address).await.expect("it listens");
+    tokio::spawn(async move {
+        std::future::pending::<()>().await;
+        drop(stopping);
+    });
+    stream
+}
+
+/// A listener that is served until the value becomes true.
+fn listen(within: Duration) -> (SocketAddr, watch::Sender<bool>) {
     let config = BrokerConfig::new(&ServerProperties::default()).expect("the defaults are valid");
     let options = SocketOptions { backlog: 1, receive_buffer_bytes: None };
     let listening = Network::tcp().bind("TEST", "127.0.0.1", 0, options).expect("a free port");
@@ -53,11 +65,8 @@ async fn connect(within: Duration) -> TcpStream {
     let (stopping, stop) = watch::channel(false);
     let echo = Echo { until: Instant::now() + within };
     let settings = ConnectionSettings::of(&config.network);
-    tokio::spawn(async move {
-        listening.serve(echo, settings, limits, stop).await;
-        drop(stopping);
-    });
-    TcpStream::connect(address).await.expect("it listens")
+    tokio::spawn(async move { listening.serve(echo, settings, limits, stop).await });
+    (address, stopping)
 }
 
 async fn send(stream: &mut TcpStream, frame: &[u8]) {
@@ -148,4 +157,22 @@ async fn peers_that_close_behind_the_last_answer_are_not_waited_for() {
         assert_eq!(receive(&mut peer).await, None);
     }
     assert!(begun.elapsed() < PEERS * LAST_ANSWER_READ, "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_stop_ends_in_order_only_what_was_answered() {
+    let (address, stopping) = listen(Duration::from_secs(20));
+    let mut answered = TcpStream::connect(address).await.expect("it listens");
+    send(&mut answered, b"hello").await;
+    assert!(receive(&mut answered).await.is_some());
+    let mut silent = TcpStream::connect(address).await.expect("it listens");
+    let mut partial = TcpStream::connect(address).await.expect("it listens");
+    partial.write_all(&[0, 0]).await.expect("it reads");
+    sleep(Duration::from_millis(100)).await;
+    stopping.send_replace(true);
+    assert_eq!(answered.read(&mut [0; 8]).await.expect("an orderly end"), 0);
+    for unanswered in [&mut silent, &mut partial] {
+        let end = unanswered.read(&mut [0; 8]).await.expect_err("as if it had not been accepted");
+        assert_eq!(end.kind(), io::ErrorKind::ConnectionReset);
+    }
 }

@@ -95,6 +95,10 @@ impl TlsStream {
         Box::pin(self.io.writable()).await
     }
 
+    pub(crate) fn reset(&mut self) {
+        self.io.reset();
+    }
+
     /// How many bytes wait for the socket.
     pub(crate) fn unsent_bytes(&self) -> usize {
         self.outgoing.len() - self.sent
