@@ -355,7 +355,7 @@ def cluster(k):
         k.ask("DescribeQuorum", Topics=[{"TopicName": topic, "Partitions": [{"PartitionIndex": partition}]}])
     k.ask("DescribeQuorum", Topics=[])
     features = [
-        ("no.such", 1, 1), ("", 1, 1), ("metadata.version", 1, 1), ("metadata.version", 99, 1), ("metadata.version", 0, 2), ("transaction.version", 9, 1),
+        ("no.such", 1, 1), ("", 1, 1), ("no.such", 0, 1), ("", 0, 2), ("metadata.version", 1, 1), ("metadata.version", 99, 1), ("metadata.version", 0, 2), ("transaction.version", 9, 1),
         ("transaction.version", 1, 1), ("transaction.version", 2, 0), ("group.version", -1, 2), ("kraft.version", 0, 2), ("share.version", 1, 9),
         ("transaction.version", 1, 2), ("eligible.leader.replicas.version", 0, 2),
     ]  # fmt: skip
@@ -380,12 +380,14 @@ def leaders(k, topic):
     for kind in (0, 1, 2):
         for name, partitions in targets:
             k.ask("ElectLeaders", ElectionType=kind, TopicPartitions=[{"Topic": name, "Partitions": partitions}], TimeoutMs=5000)
-    k.ask("ElectLeaders", TopicPartitions=[], TimeoutMs=5000)
+    for kind in (0, 2):
+        k.ask("ElectLeaders", ElectionType=kind, TopicPartitions=[], TimeoutMs=5000)
     for name, partition in ((topic, 0), (topic, 9), (k.named("absent"), 0)):
         for replicas in ([1], [7], [1, 1], [], [1, 7], [-1], None):
             part = {"PartitionIndex": partition, "Replicas": replicas}
             k.ask("AlterPartitionReassignments", TimeoutMs=5000, Topics=[{"Name": name, "Partitions": [part]}])
-    k.ask("AlterPartitionReassignments", TimeoutMs=5000, Topics=[])
+    for topics in ([], [{"Name": topic, "Partitions": [{"PartitionIndex": 0, "Replicas": [1]}]}]):
+        k.ask("AlterPartitionReassignments", TimeoutMs=5000, AllowReplicationFactorChange=False, Topics=topics)
     for topics in (None, [], [{"Name": topic, "PartitionIndexes": [0, 9]}], [{"Name": k.named("absent"), "PartitionIndexes": [0]}]):
         k.ask("ListPartitionReassignments", TimeoutMs=5000, Topics=topics)
 
@@ -395,6 +397,14 @@ def telemetry(k):
     answer = k.ask("GetTelemetrySubscriptions", ClientInstanceId=NO_ID)
     own = answer["ClientInstanceId"]
     k.ask("GetTelemetrySubscriptions", ClientInstanceId=ABSENT_ID)
+    # A client may ask again on another connection only when the one that it was new on has ended.
+    client = k.new_id()
+    first, second = k.another(), k.another()
+    for channel in (first, first, second):
+        k.ask("GetTelemetrySubscriptions", channel, ClientInstanceId=client)
+    first.end()
+    time.sleep(0.5)
+    k.ask("GetTelemetrySubscriptions", second, ClientInstanceId=client)
     pushes = [{}, {"SubscriptionId": 1}, {"ClientInstanceId": NO_ID}, {"ClientInstanceId": ABSENT_ID}, {"CompressionType": 9}, {"Metrics": b"nonsense"}, {"Terminating": True}, {"Terminating": True}]
     base = {"ClientInstanceId": own, "SubscriptionId": answer["SubscriptionId"], "Metrics": b"", "CompressionType": 0}
     for push in pushes:

@@ -21,18 +21,25 @@ WORDS = "messages are for people: the error is the same, and Thalweg says why in
 OWN = "settings of Thalweg's own"
 TELEMETRY = "Apache Kafka offers the APIs of telemetry where a plug-in takes it"
 ONCE = "a partition that is named twice is answered once: the answer has a bound"
+HOLLOW = "a group that has neither members nor offsets is in memory only"
 NEWS = "a session reads partitions with news first: a batch beyond the limit comes from the first that has records"
 PLACES = "listeners|log.dirs?|controller.quorum.bootstrap.servers"
 # Listed by Apache Kafka alone, though set.
 OF_KAFKA = {"no.such", "remote.log.index.file.cache.total.size.bytes"}
+NAMES_OF_KAFKA = re.compile(r"[a-z.]+")
 DEFAULT = 5
 OF_BOTH = ("thalweg.", "http.", "streams.", "ssl.crl.location", "allow.everyone.if.no.acl.found", "follower.replication.throttled", "leader.replication.throttled", "replica.alter.log.dirs.io")
 
 
 def are_listed_by_one(kafka, ours):
     """Whether what only Apache Kafka lists is a default, or known; and what only Thalweg lists is its own."""
-    is_known = all(one["ConfigSource"] == DEFAULT or one["Name"] in OF_KAFKA for one in kafka)
+    is_known = all(one["ConfigSource"] == DEFAULT or one["Name"] in OF_KAFKA or is_of_no_version(one["Name"]) for one in kafka)
     return is_known and all(one["Name"].startswith(OF_BOTH) for one in ours)
+
+
+def is_of_no_version(name):
+    """Whether no setting is called so."""
+    return not NAMES_OF_KAFKA.fullmatch(name) or "." not in name
 
 
 def are_hollow(kafka, ours):
@@ -74,14 +81,21 @@ ALLOWED = (
     Allowed("DescribeConfigs", r"Results\[\].Configs\[(broker.id|node.id|process.roles|controller.listener.names)\].Synonyms\[\].*", "where the identity of a node is from"),
     Allowed("IncrementalAlterConfigs", r"Responses\[\].Error(Code|Message)", "the number of the cleaner's threads may change by more than a factor of two", is_of_cleaner),
     Allowed("IncrementalAlterConfigs", r"Responses\[\].ErrorCode", "a broker's setting that no version knows is refused", lambda kafka, ours: (kafka, ours) == (0, 40)),
-    Allowed("ListGroups", r"Groups\[\]", "a group that has neither members nor offsets is in memory only", lambda kafka, ours: not ours and all(one.get("GroupState", "") in ("", "Empty") for one in kafka)),
+    Allowed("ListGroups", r"Groups\[\]", HOLLOW, lambda kafka, ours: not ours and all(one.get("GroupState", "") in ("", "Empty") for one in kafka)),
+    Allowed("DeleteGroups|OffsetDelete|DeleteShareGroupOffsets", r"(Results\[\].)?ErrorCode", HOLLOW, lambda kafka, ours: (kafka, ours) == (0, 69)),
+    Allowed("CreateTopics", r"Topics\[\].ErrorCode", "the number of all partitions of a request overflows", lambda kafka, ours: ours == 44),
+    Allowed("DescribeGroups", r"Groups\[\].GroupState", HOLLOW, lambda kafka, ours: (kafka, ours) == ("Empty", "Dead")),
     Allowed("FindCoordinator|UpdateFeatures", ".*ErrorMessage", "the name of no error is no message", lambda kafka, ours: (kafka, ours) == ("NONE", "")),
     Allowed("DescribeLogDirs", r"Results\[\].Topics\[__.*PartitionSize", "coordinators spread their state by the ids of topics"),
     Allowed("ApiVersions", r"ApiKeys\[\]", TELEMETRY, lambda kafka, ours: not kafka and {one["ApiKey"] for one in ours} <= {71, 72}),
     Allowed("CreateDelegationToken", "Principal(Type|Name)", "an owner without a type is refused as such an owner, not as the requester"),
     Allowed("Fetch", r"Responses\[\].Partitions\[\].Records\[\]", NEWS, lambda kafka, ours: kafka == [] and len(ours) == 1),
     Allowed("Fetch", ".*ErrorCode", "of two errors the one or the other comes first", lambda kafka, ours: kafka in (3, 70) and ours == 42),
-    Allowed("AlterConfigs", r"Responses\[\].ErrorCode", "of two errors the one or the other comes first", lambda kafka, ours: (kafka, ours) == (40, 3)),
+    Allowed("(Incremental)?AlterConfigs", r"Responses\[\].ErrorCode", "of two errors the one or the other comes first", lambda kafka, ours: (kafka, ours) == (40, 3)),
+    Allowed("DescribeConfigs", ".*Documentation", WORDS, lambda kafka, ours: bool(ours)),
+    Allowed("AlterUserScramCredentials", ".*ErrorCode", "a salted password of no bytes is refused", lambda kafka, ours: ours == 93),
+    Allowed("ConsumerGroupHeartbeat", "ErrorCode", "a regular expression has a bound", lambda kafka, ours: (kafka, ours) == (0, 128)),
+    Allowed("PushTelemetry", "ErrorCode", "Apache Kafka does not read the metrics: its plug-in may", lambda kafka, ours: (kafka, ours) == (0, 87)),
     Allowed("DescribeAcls", "ErrorCode", "a code that no version knows is refused, where Apache Kafka finds nothing", lambda kafka, ours: (kafka, ours) == (0, 42)),
     Allowed("OffsetFetch|ListOffsets", r".*Partitions\[\]", ONCE, lambda kafka, ours: not ours),
     Allowed("AddRaftVoter|RemoveRaftVoter", "ErrorCode", "the embedded controller stays the only voter", lambda kafka, ours: ours == 35),

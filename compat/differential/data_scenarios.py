@@ -81,6 +81,8 @@ def topics(k):
     k.ask("DescribeTopicPartitions", Topics=named, ResponsePartitionLimit=2000, Cursor={"TopicName": second, "PartitionIndex": 1})
     for wrong in ({"ResponsePartitionLimit": 0}, {"ResponsePartitionLimit": -1}, {"Cursor": {"TopicName": second, "PartitionIndex": -1}}):
         k.ask("DescribeTopicPartitions", Topics=named, **wrong)
+    # The unknown one is behind what the limit has room for.
+    k.ask("DescribeTopicPartitions", Topics=[{"Name": first}, {"Name": k.named("gone")}, {"Name": third}], ResponsePartitionLimit=1)
     k.ask("CreatePartitions", TimeoutMs=5000, Topics=[{"Name": first, "Count": 3, "Assignments": None}], ValidateOnly=True)
     grown = [
         {"Name": first, "Count": 3, "Assignments": None},
@@ -91,7 +93,8 @@ def topics(k):
     ]
     k.ask("CreatePartitions", TimeoutMs=5000, Topics=grown)
     for assignments in ([], [{"BrokerIds": [1]}], [{"BrokerIds": [9]}], [{"BrokerIds": [1, 1]}], [{"BrokerIds": []}], [{"BrokerIds": [1]}] * 2):
-        k.ask("CreatePartitions", TimeoutMs=5000, Topics=[{"Name": second, "Count": 3, "Assignments": assignments}])
+        for count in (3, 2**31 - 1):
+            k.ask("CreatePartitions", TimeoutMs=5000, Topics=[{"Name": second, "Count": count, "Assignments": assignments}])
     k.ask("CreatePartitions", TimeoutMs=5000, Topics=[{"Name": third, "Count": 4, "Assignments": None}] * 2)
     k.ask("Metadata", Topics=[{"Name": name} for name in (first, second, third)])
     k.ask("DeleteTopics", TimeoutMs=5000, Topics=[{"Name": k.named("absent")}], TopicNames=[k.named("absent")])
@@ -235,17 +238,22 @@ def reading(k):
         fetched(k, topic, topic_id, 0, partition=partition)
     fetched(k, k.named("absent"), ABSENT_ID, 0)
     fetched(k, topic, NO_ID, 0)
-    fetched(k, topic, topic_id, 0, ReplicaId=5)
+    for more in ({}, {"CurrentLeaderEpoch": 0}, {"CurrentLeaderEpoch": 1}):
+        fetched(k, topic, topic_id, 0, ReplicaId=5, ReplicaState={"ReplicaId": 5, "ReplicaEpoch": -1}, **more)
+    k.ask("Fetch", ReplicaId=5, ReplicaState={"ReplicaId": 5, "ReplicaEpoch": -1}, Topics=[], MaxBytes=1 << 20)
     fetched(k, topic, topic_id, 0, IsolationLevel=1)
     fetched(k, topic, topic_id, 0, IsolationLevel=2)
+    fetched(k, topic, topic_id, 0, partition=7, IsolationLevel=2)
+    fetched(k, k.named("absent"), ABSENT_ID, 0, IsolationLevel=2)
+    fetched(k, topic, topic_id, 0, IsolationLevel=2, SessionId=123_456, SessionEpoch=1)
     session(k, topic, topic_id)
     for epoch in (0, 1, -1, -5):
-        for current in (-1, 0, 3):
+        for current in (-1, 0, 3, -2):
             part = {"Partition": 0, "CurrentLeaderEpoch": current, "LeaderEpoch": epoch}
             k.ask("OffsetForLeaderEpoch", ReplicaId=-1, Topics=[{"Topic": topic, "Partitions": [part]}])
     absent = {"Topic": k.named("absent"), "Partitions": [{"Partition": 0, "LeaderEpoch": 0}]}
     k.ask("OffsetForLeaderEpoch", ReplicaId=-1, Topics=[absent, {"Topic": topic, "Partitions": [{"Partition": 9, "LeaderEpoch": 0}]}])
-    for current in (-1, 0, 1):
+    for current in (-1, 0, 1, -2):
         for isolation in (0, 1, 3):
             part = {"PartitionIndex": 0, "CurrentLeaderEpoch": current, "Timestamp": -1}
             k.ask("ListOffsets", ReplicaId=-1, IsolationLevel=isolation, Topics=[{"Name": topic, "Partitions": [part]}])

@@ -35,9 +35,10 @@ class Mutator:
                 continue
             self.sent += 1
             channel = play.another()
-            Asked(channel, api, at, variant, f"{play.name}, variant {self.sent}").answers()
+            answers = Asked(channel, api, at, variant, f"{play.name}, variant {self.sent}").answers()
             channel.end()
             play.channels.remove(channel)
+            play.go_on(name, *answers)
 
     def change(self, play, name, fields, values, version):
         """One field of a struct, at any depth."""
@@ -64,7 +65,7 @@ class Mutator:
         if field.kind == "string":
             return self.text(play, field, value)
         if field.kind in ("bytes", "records"):
-            return self.data(value)
+            return self.data(field, value)
         return full(field.fields, {}, version)
 
     def list(self, play, field, value, version):
@@ -93,7 +94,8 @@ class Mutator:
         if kind == "bool":
             return not value
         if kind == "float64":
-            return self.random.choice((0.0, -1.0, 1e308, float("nan"), float("inf"), 1.5))
+            # Apache Kafka stores a quota that is no number.
+            return self.random.choice((0.0, -1.0, 1e308, float("inf"), 1.5))
         if field.name.endswith(WAITING):
             # An answer that comes too late for its request differs by chance.
             return 100 if "Max" in field.name else 5000
@@ -108,24 +110,33 @@ class Mutator:
     def text(self, play, field, value):
         known = ("", "nonsense", play.named("topic"), play.named("group"), play.named("absent"), "__consumer_offsets", "*")
         odd = ("a/b", ".", "..", "ß€\u202e", "x" * 249, "y" * 250, "z" * 32_767, " ", "a\0b", "-1", "1", "0")
-        extended = (f"{value or ''}x", (value or "x")[:-1], (value or "").upper())
-        return self.random.choice(known + odd + extended)
+        extended = (f"{value or ''}x"[:32_767], (value or "x")[:-1], (value or "").upper())
+        chosen = self.random.choice(known + odd + extended)
+        if "Group" not in field.name or not chosen or chosen.endswith(play.name):
+            return chosen
+        # What one run leaves of a group is not for the next.
+        return (chosen if len(chosen) < 200 else chosen[: -len(play.name)]) + play.name
 
-    def data(self, value):
+    def data(self, field, value):
         if callable(value) or not value:
             return self.random.choice((b"", b"\0", b"nonsense"))
         at = self.random.randrange(len(value))
         changed = value[:at] + bytes([value[at] ^ 1 << self.random.randrange(8)]) + value[at + 1 :]
-        return self.random.choice((b"", value[:at], value + value, changed, changed, value + b"\0"))
+        # Bytes behind a batch are refused, where Apache Kafka cuts them off.
+        longer = value + value if field.kind == "records" else value + b"\0"
+        return self.random.choice((b"", value[:at], value + value, changed, changed, longer))
 
 
 def is_harmful(name, version, values):
-    """Whether a request would end the node, or slow all others down."""
+    """Whether a request would end the node, slow all others down, or say nothing."""
     if name == "UnregisterBroker":
         return values["BrokerId"] == 1
     if name == "UpdateFeatures":
         return version == 0
     if name == "AlterClientQuotas":
         return any(part["EntityName"] is None for entry in values["Entries"] or () for part in entry["Entity"] or ())
+    # With no name Apache Kafka answers for none of the topics, and it adds the limit to the index of the cursor.
+    if name == "DescribeTopicPartitions":
+        return any(topic["Name"] == "" for topic in values["Topics"]) or (values["Cursor"] or {}).get("PartitionIndex", 0) > 1 << 30
     # Its records are each node's own.
-    return name in ("DeleteTopics", "DeleteRecords", "Fetch", "ListOffsets") and "__consumer_offsets" in repr(values)
+    return name in ("DeleteTopics", "DeleteRecords", "DescribeProducers", "Fetch", "ListOffsets") and "__consumer_offsets" in repr(values)

@@ -167,7 +167,24 @@ class Asked:
             return []
         if isinstance(kafka, str) or isinstance(ours, str):
             return [("", kafka, ours)]
+        if self.api.name.startswith(READING) and (parted := self.channel.pair.parted):
+            kafka, ours = without(parted, kafka), without(parted, ours)
         return list(Comparison(self.channel.pair.twins, self.api, self.version).of(kafka, ours))
+
+
+def without(runs, answer):
+    """An answer without the items of lists that these runs have named."""
+    if isinstance(answer, list):
+        return [item for item in answer if not is_of(runs, item)]
+    return {name: without(runs, value) for name, value in answer.items()} if isinstance(answer, dict) else answer
+
+
+def is_of(runs, item):
+    if isinstance(item, dict):
+        return any(is_of(runs, value) for value in item.values())
+    if isinstance(item, list):
+        return any(is_of(runs, one) for one in item)
+    return isinstance(item, str) and item.endswith(tuple(runs))
 
 
 class Known:
@@ -188,6 +205,8 @@ class Pair:
         self.nodes, self.twins = nodes, Twins()
         self.differences, self.compared = [], 0
         self.lasting = set()
+        # Runs whose things may be others on each node.
+        self.parted = set()
         # The versions that each API was asked at, and its last answers.
         self.asked, self.last = collections.defaultdict(set), {}
 

@@ -5,7 +5,11 @@ import time
 
 from answers import errors
 from codec import full, new_id
-from pair import APIS, UNSETTLED, Asked, Channel
+from pair import APIS, READING, UNSETTLED, Asked, Channel
+
+
+class Parted(Exception):
+    """The nodes have judged a request otherwise, as they may: what follows would differ by what they did."""
 
 
 class Play:
@@ -50,11 +54,21 @@ class Play:
         asked = Asked(channel, APIS[api], version, values, self.name)
 
         def answer():
-            found = asked.answers()[0]
+            found, ours = asked.answers()
+            if self.mutator:
+                self.go_on(api, found, ours)
             # Without an answer the scenario goes on as if all were well: what follows is compared, too.
             return full(APIS[api].answer, {}, version) if isinstance(found, str) else found
 
         return answer
+
+    def go_on(self, api, kafka, ours):
+        """Ends a run with variants where the nodes are not in the same state any more."""
+        is_answer = [not isinstance(one, str) for one in (kafka, ours)]
+        is_same = errors(kafka) == errors(ours) if all(is_answer) else not any(is_answer)
+        if not is_same and not api.startswith(READING):
+            self.pair.parted.add(self.name)
+            raise Parted
 
     def good(self, api, channel=None, at=None, **values):
         """Apache Kafka's answer, which must have no error as soon as the node is that far."""

@@ -61,6 +61,7 @@ def transactions(k):
     added(k, name, producer, epoch, topic, verify=True)
     added(k, name, producer, epoch, topic, (1,), verify=True)
     added(k, name, producer, epoch, "__consumer_offsets")
+    added(k, name, producer, epoch, "", ())
     described(k, name, topic)
     written(k, topic, topic_id, producer, epoch, 0, name)
     written(k, topic, topic_id, producer, epoch, 0, None, partition=0)
@@ -72,11 +73,13 @@ def transactions(k):
     k.ask("AddOffsetsToTxn", TransactionalId=name, ProducerId=producer, ProducerEpoch=epoch + 1, GroupId=group)
     offsets_in(k, name, group, producer, epoch, topic)
     offsets_in(k, name, group, producer, epoch, k.named("absent"))
+    offsets_in(k, name, group, producer, epoch + 1, k.named("absent"))
     offsets_in(k, name, "", producer, epoch, topic)
     offsets_in(k, name, group, producer, epoch, topic, GenerationId=3, MemberId="stranger")
     offsets_of(k, group, topic, topic_id)
     offsets_of(k, group, topic, topic_id, stable=True)
     described(k, name, topic)
+    described(k, name, "__consumer_offsets")
     for filters in ({}, {"StateFilters": ["Ongoing"]}, {"StateFilters": ["Nonsense"]}, {"ProducerIdFilters": [producer]}, {"DurationFilter": 1 << 40}):
         k.ask("ListTransactions", **filters)
     for pattern in ("txn.*", "nothing", "(", ""):

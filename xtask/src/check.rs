@@ -41,13 +41,22 @@ const STEPS: [Step; 6] = [
     },
 ];
 
-/// Runs all steps, prints a summary, and fails when one failed.
-pub fn run(root: &Path, no_test: bool) -> Result<()> {
+/// The names of the steps.
+pub fn names() -> [&'static str; STEPS.len()] {
+    STEPS.map(|step| step.name)
+}
+
+/// Runs all steps but those to skip, prints a summary, and fails when one failed.
+pub fn run(root: &Path, skip: &[String]) -> Result<()> {
     let workspace = Workspace { root: root.to_owned(), kafka_classpath: kafka_classpath(root) };
     let mut summary = Vec::new();
     let mut skipped = Vec::new();
     let mut failed = Vec::new();
-    for step in STEPS.iter().filter(|step| !(no_test && step.name == "tests")) {
+    for step in STEPS {
+        if skip.iter().any(|name| name == step.name) {
+            summary.push(format!("{:<10} skipped on request", step.name));
+            continue;
+        }
         println!("== {}", step.name);
         let (result, took) = timed(|| (step.perform)(&workspace));
         match result {
@@ -64,9 +73,6 @@ pub fn run(root: &Path, no_test: bool) -> Result<()> {
         }
     }
     println!("\n== summary\n{}", summary.join("\n"));
-    if no_test {
-        println!("tests      skipped on request");
-    }
     skipped.sort();
     skipped.dedup();
     for what in &skipped {

@@ -187,9 +187,7 @@ impl FetchSessions {
     /// Opens a session for these partitions, if there is room for it.
     fn open(&self, version: i16, wanted: Vec<Wanted>, scope: Scope, now_ms: i64) -> Begun {
         // Without room the list of partitions is not worth its making.
-        let has_room =
-            !wanted.is_empty() && self.state.lock().place(self.slots, wanted.len(), now_ms).is_some();
-        if !has_room {
+        if self.state.lock().place(self.slots, wanted.len(), now_ms).is_none() {
             return Begun::without_session(wanted);
         }
         let mut session = Session::open(version >= 13, wanted.clone(), now_ms);

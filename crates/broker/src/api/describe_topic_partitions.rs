@@ -5,9 +5,8 @@ use super::Call;
 use super::metadata::{OPERATIONS_OMITTED, visible_leader};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
-use std::sync::Arc;
 use thalweg_metadata::topic_name;
-use thalweg_metadata::{BrokerId, Image, PartitionIndex, PartitionRegistration, Topic};
+use thalweg_metadata::{BrokerId, Image, PartitionIndex, PartitionRegistration};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::describe_topic_partitions_response::{
     Cursor, DescribeTopicPartitionsResponsePartition, DescribeTopicPartitionsResponseTopic,
@@ -91,6 +90,10 @@ struct Page<'a> {
 impl Page<'_> {
     /// Adds a topic's partitions from `first` on; whether there is room for more.
     fn add(&mut self, name: &str, first: PartitionIndex) -> bool {
+        if self.left == 0 {
+            self.end_at(name, first);
+            return false;
+        }
         let Some(topic) = self.image.topic(name) else {
             let error = match topic_name::check(name) {
                 Ok(()) => ErrorCode::UnknownTopicOrPartition,
@@ -105,10 +108,6 @@ impl Page<'_> {
             });
             return true;
         };
-        if self.left == 0 {
-            self.end_at(topic, first);
-            return false;
-        }
         let mut described = DescribeTopicPartitionsResponseTopic {
             name: Some(topic.name.to_string()),
             topic_id: topic.id,
@@ -127,13 +126,13 @@ impl Page<'_> {
         }
         self.response.topics.push(described);
         if let Some(next) = next {
-            self.end_at(topic, next);
+            self.end_at(name, next);
         }
         next.is_none()
     }
 
-    fn end_at(&mut self, topic: &Arc<Topic>, index: PartitionIndex) {
-        let topic_name = topic.name.to_string();
+    fn end_at(&mut self, name: &str, index: PartitionIndex) {
+        let topic_name = name.to_owned();
         self.response.next_cursor = Some(Cursor { topic_name, partition_index: index.0 });
     }
 

@@ -93,7 +93,7 @@ fn lookup(
     let index = PartitionIndex(wanted.partition_index);
     let partition =
         broker.partitions.get(topic, index).ok_or_else(|| Named::Name(topic).missing(broker, index))?;
-    let epoch = (wanted.current_leader_epoch >= 0).then_some(LeaderEpoch(wanted.current_leader_epoch));
+    let epoch = (wanted.current_leader_epoch != -1).then_some(LeaderEpoch(wanted.current_leader_epoch));
     let found = partition.offset_for_timestamp(wanted.timestamp, reader, isolation, epoch);
     let found = found.map_err(OffsetsError::code)?;
     Ok(ListOffsetsPartitionResponse {

@@ -40,7 +40,7 @@ pub fn handle(
 
 fn lookup(broker: &Broker, topic: &str, wanted: &OffsetForLeaderPartition) -> EpochEndOffset {
     let index = PartitionIndex(wanted.partition);
-    let current = (wanted.current_leader_epoch >= 0).then_some(LeaderEpoch(wanted.current_leader_epoch));
+    let current = (wanted.current_leader_epoch != -1).then_some(LeaderEpoch(wanted.current_leader_epoch));
     let found = match broker.partitions.get(topic, index) {
         Some(found) => {
             found.end_of_epoch(LeaderEpoch(wanted.leader_epoch), current).map_err(OffsetsError::code)

@@ -76,5 +76,6 @@ fn client(call: &Call, instance_id: Uuid) -> Client<'_> {
         software_name: software.map(|software| software.name.as_str()),
         software_version: software.map(|software| software.version.as_str()),
         address: call.peer.address,
+        connection: &call.peer,
     }
 }

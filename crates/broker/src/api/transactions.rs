@@ -73,10 +73,11 @@ pub async fn add_partitions(
             ..Default::default()
         };
     }
-    // Nobody writes to internal topics in a transaction of their own.
+    // Nobody writes to internal topics in a transaction of their own. A topic without partitions asks for nothing.
     let denied = Denials::among(&transaction.topics, |topic| {
-        !topic_name::is_internal(&topic.name)
-            && call.permissions.may(Operation::Write, ResourceType::Topic, &topic.name)
+        topic.partitions.is_empty()
+            || !topic_name::is_internal(&topic.name)
+                && call.permissions.may(Operation::Write, ResourceType::Topic, &topic.name)
     });
     let result = add_to_one(&broker, version, &transaction, &denied).await;
     AddPartitionsToTxnResponse { results_by_topic_v3_and_below: result.topic_results, ..Default::default() }
@@ -91,10 +92,8 @@ async fn add_to_one(
 ) -> AddPartitionsToTxnResult {
     let image = broker.image();
     let is_there = |topic: &AddPartitionsToTxnTopic| {
-        let known = image.topic(&topic.name);
-        known.is_some_and(|known| {
-            topic.partitions.iter().all(|index| known.partition(PartitionIndex(*index)).is_some())
-        })
+        let is_there = |index: &i32| image.partition(&topic.name, PartitionIndex(*index)).is_some();
+        topic.partitions.iter().all(is_there)
     };
     let mut errors = HashMap::default();
     if denied.is_empty() && transaction.topics.iter().all(is_there) {
@@ -238,6 +237,17 @@ pub async fn commit_offsets(
         return all_refused(denied, ErrorCode::TopicAuthorizationFailed);
     }
     request.topics = allowed;
+    let image = broker.image();
+    let is_there = |topic: &TxnOffsetCommitRequestTopic| {
+        let there = |index| image.partition(&topic.name, PartitionIndex(index)).is_some();
+        topic.partitions.iter().any(|partition| there(partition.partition_index))
+    };
+    if !request.topics.iter().any(is_there) {
+        // As in Kafka, no coordinator is asked.
+        let mut response = all_refused(request.topics, ErrorCode::UnknownTopicOrPartition);
+        response.topics.extend(all_refused(denied, ErrorCode::TopicAuthorizationFailed).topics);
+        return response;
+    }
     let mut response = match verify_commit(&broker, call.version, &request).await {
         Ok(guard) => broker.groups.txn_offset_commit(request, guard, call.version).await,
         Err(error) => all_refused(request.topics, error),

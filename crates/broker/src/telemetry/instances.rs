@@ -4,7 +4,9 @@ use super::Refusal;
 use super::otlp::{self, Point};
 use super::subscriptions::{Client, Subscriptions, Wanted};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
 use thalweg_hash::HashMap;
+use thalweg_net::Peer;
 use thalweg_record::{Compression, DecompressBuffer};
 use thalweg_wire::{ErrorCode, Uuid};
 
@@ -90,6 +92,8 @@ struct Instance {
     version: u64,
     last_get_ms: i64,
     last_push_ms: i64,
+    /// That on which it was new.
+    connection: Weak<Peer>,
     /// When it was here last.
     seen_ms: i64,
     is_terminating: bool,
@@ -259,8 +263,10 @@ impl Instances {
             None => {}
         }
         let instance = self.by_id.entry(id).or_insert_with(|| Instance::new(client));
-        if instance.version != subscriptions.version + 1 {
-            // As in Kafka, a client is new where its subscription may be: it may ask and push at once.
+        let is_gone = instance.connection.strong_count() == 0;
+        if is_gone || instance.version != subscriptions.version + 1 {
+            // As in Kafka, a client is new where its subscription may be, and after the end of the connection on which
+            // it was new: it may ask and push at once.
             let values = std::mem::take(&mut instance.values);
             *instance = Instance { values, ..Instance::new(client) };
             instance.wanted = subscriptions.wanted(client);
@@ -298,6 +304,7 @@ impl Instance {
             // Long before any other moment, and far enough from the end of numbers.
             last_get_ms: i64::MIN / 2,
             last_push_ms: i64::MIN / 2,
+            connection: Arc::downgrade(client.connection),
             seen_ms: 0,
             is_terminating: false,
             asks_again: false,

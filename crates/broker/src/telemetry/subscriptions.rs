@@ -3,7 +3,9 @@
 use regex::{Regex, RegexBuilder};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use thalweg_config::ClientMetricsSettings;
+use thalweg_net::Peer;
 use thalweg_wire::Uuid;
 
 /// The metrics of a subscription to all of them.
@@ -24,6 +26,8 @@ pub struct Client<'a> {
     pub software_version: Option<&'a str>,
     /// Its address.
     pub address: SocketAddr,
+    /// What lives as long as its connection.
+    pub connection: &'a Arc<Peer>,
 }
 
 /// All subscriptions.

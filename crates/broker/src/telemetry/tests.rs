@@ -3,12 +3,28 @@
 use super::subscriptions::Subscriptions;
 use super::*;
 use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+use thalweg_net::Peer;
 use thalweg_wire::Uuid;
 
 const ID: Uuid = Uuid(0x0123_4567_89ab_4def_8123_4567_89ab_cdef);
 
+fn connection() -> Arc<Peer> {
+    let address = "10.1.2.3:4567".parse().expect("an address");
+    Arc::new(Peer {
+        address,
+        listener: "PLAINTEXT".to_owned(),
+        tls: None,
+        mute: Default::default(),
+        software: Default::default(),
+        attached: Default::default(),
+    })
+}
+
 fn client(client_id: &str) -> Client<'_> {
+    static CONNECTION: LazyLock<Arc<Peer>> = LazyLock::new(connection);
     Client {
+        connection: &CONNECTION,
         instance_id: ID,
         client_id,
         software_name: Some("apache-kafka-java"),
@@ -114,6 +130,21 @@ fn requests_before_the_interval_are_refused() {
     assert_eq!(code(telemetry.push(&push, &client, 9000)), ErrorCode::InvalidRequest);
     let figures = telemetry.figures(9000);
     assert_eq!((figures.pushes, figures.throttled, figures.instances), (3, 2, 1));
+}
+
+#[test]
+fn a_client_is_new_after_the_connection_that_it_was_new_on() {
+    let telemetry = telemetry(&[("all", "1000", "*", "")]);
+    let (first, second) = (connection(), connection());
+    let on = |connection: &Arc<Peer>, now_ms| {
+        let client = Client { connection, ..client("a") };
+        telemetry.subscription(&client, now_ms).map_err(|refusal| refusal.code)
+    };
+    assert!(on(&first, 5000).is_ok());
+    assert_eq!(on(&second, 5100), Err(ErrorCode::ThrottlingQuotaExceeded));
+    drop(first);
+    assert!(on(&second, 5200).is_ok());
+    assert_eq!(on(&connection(), 5300), Err(ErrorCode::ThrottlingQuotaExceeded));
 }
 
 #[test]

@@ -71,9 +71,6 @@ impl State {
         }
         let additional = request.count - present;
         let added = usize::try_from(additional).unwrap_or(usize::MAX);
-        if added > RECORDS_PER_REQUEST_MAX {
-            return Err(super::too_many_records());
-        }
         if let Some(assignments) = &request.assignments
             && assignments.len() != added
         {
@@ -82,6 +79,9 @@ impl State {
                 assignments.len()
             );
             return Err(ApiError::new(ErrorCode::InvalidReplicaAssignment, message));
+        }
+        if added > RECORDS_PER_REQUEST_MAX {
+            return Err(super::too_many_records());
         }
         quota.take(added)?;
         let factor = topic.partitions.values().next().map_or(1, |partition| partition.replicas.len());

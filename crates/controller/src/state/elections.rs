@@ -193,6 +193,8 @@ impl State {
         let unclean = match request.election_type {
             0 => false,
             1 => true,
+            // Kafka reads the type when it comes to a partition.
+            _ if request.topic_partitions.as_ref().is_some_and(Vec::is_empty) => false,
             other => {
                 return Err(ApiError::new(
                     ErrorCode::InvalidRequest,

@@ -202,6 +202,7 @@ impl State {
                 }
                 Ok(Some(feature_level(name, level)))
             }
+            _ if !self.supported_features.contains_key(name) => refuse(format!("Feature {name} not found.")),
             _ => Ok(Some(feature_level(name, level))),
         }
     }

@@ -48,7 +48,8 @@ impl State {
             responses.push(ReassignableTopicResponse { name: topic.name.clone(), partitions });
         }
         let response = AlterPartitionReassignmentsResponse {
-            allow_replication_factor_change: request.allow_replication_factor_change,
+            allow_replication_factor_change: request.allow_replication_factor_change
+                || request.topics.is_empty(),
             responses,
             // As Kafka's controller, which has a message for no topics only.
             error_message: request.topics.is_empty().then(String::new),

@@ -76,7 +76,7 @@ impl ShareGroups {
         };
         let (parts, id) = (&self.parts, &request.group_id);
         if id.is_empty() {
-            return refused(ErrorCode::InvalidGroupId, None);
+            return refused(ErrorCode::InvalidGroupId, Some("The group id is invalid.".to_owned()));
         }
         let mut altered = match parts.groups.alter_share_offsets(id, &request.topics).await {
             Ok(altered) => altered,

@@ -194,8 +194,8 @@ pub enum FetchError {
     /// The reader is a broker without a replica, as far as is known here.
     #[error("The reader has no replica of the partition")]
     UnknownFollower {
-        /// Whether it has sent its epoch.
-        sends_epoch: bool,
+        /// Whether it has sent the epoch of this leader.
+        knows_leader: bool,
     },
     /// The offset is not in the log.
     #[error("The offset is not in the log")]
@@ -213,9 +213,9 @@ impl FetchError {
     pub fn code(self) -> ErrorCode {
         match self {
             FetchError::Role(error) => error.code(),
-            // A follower that sends its epoch knows this code: its image may be newer than ours, and it retries.
-            FetchError::UnknownFollower { sends_epoch: true } => ErrorCode::UnknownLeaderEpoch,
-            FetchError::UnknownFollower { sends_epoch: false } => ErrorCode::NotLeaderOrFollower,
+            // A follower that knows the leader's epoch may know of its own replica before the leader does, and retries.
+            FetchError::UnknownFollower { knows_leader: true } => ErrorCode::UnknownLeaderEpoch,
+            FetchError::UnknownFollower { knows_leader: false } => ErrorCode::NotLeaderOrFollower,
             FetchError::OutOfRange => ErrorCode::OffsetOutOfRange,
             FetchError::Corrupt => ErrorCode::CorruptMessage,
             FetchError::Storage => ErrorCode::KafkaStorageError,

@@ -125,8 +125,8 @@ impl Partition {
         } else {
             state.check_leader(from.current_leader_epoch)?;
         }
-        if let Reader::Follower { id, broker_epoch } = from.reader {
-            state.check_follower(id, broker_epoch)?;
+        if let Reader::Follower { id, .. } = from.reader {
+            state.check_follower(id, from.current_leader_epoch)?;
         }
         let mut read = state.read(&self.throttled(state, from));
         if let (Ok(read), Reader::Follower { id, broker_epoch }) = (&mut read, from.reader)

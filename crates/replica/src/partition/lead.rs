@@ -129,11 +129,11 @@ impl State {
     }
 
     /// Rejects a broker without a replica.
-    pub(super) fn check_follower(&self, id: BrokerId, broker_epoch: i64) -> Result<(), FetchError> {
+    pub(super) fn check_follower(&self, id: BrokerId, epoch: Option<LeaderEpoch>) -> Result<(), FetchError> {
         if self.followers().is_some_and(|followers| followers.is_follower(id)) {
             return Ok(());
         }
-        Err(FetchError::UnknownFollower { sends_epoch: broker_epoch != -1 })
+        Err(FetchError::UnknownFollower { knows_leader: epoch.is_some() })
     }
 
     /// A follower has everything below `offset`.

@@ -54,12 +54,7 @@ pub struct Plan {
 
 impl Plan {
     /// Finds the session and the partitions of a request.
-    pub fn new(
-        broker: &Broker,
-        call: &Call,
-        request: FetchRequest,
-        isolation: Isolation,
-    ) -> Result<Plan, FetchFailed> {
+    pub fn new(broker: &Broker, call: &Call, request: FetchRequest) -> Result<Plan, FetchFailed> {
         let replica_id =
             if call.version >= 15 { request.replica_state.replica_id } else { request.replica_id };
         let reader = match replica_id {
@@ -79,12 +74,19 @@ impl Plan {
         // A follower shows by each fetch where it is. Rights and racks may change without news of a partition.
         let is_told_all = reader == Reader::Client && call.permissions.are_unlimited() && elsewhere.is_none();
         let scope = if is_told_all { Scope::Unsettled } else { Scope::Whole };
+        let isolation = Isolation::of(request.isolation_level);
         let begun = broker.fetch_sessions.begin(call.version, request, scope, broker.clock.now_ms());
         let Begun { fetch: session, wanted, news } = begun.map_err(session_error)?;
         let mut entries = find(broker, call, reader, wanted);
-        if is_stale_follower(broker, reader) {
+        let refused = match isolation {
+            _ if is_stale_follower(broker, reader) => Some(ErrorCode::NotLeaderOrFollower),
+            None => Some(ErrorCode::InvalidRequest),
+            Some(_) => None,
+        };
+        // What is wrong with the session, or with a partition alone, is said first.
+        if let Some(error) = refused {
             for entry in entries.iter_mut().filter(|entry| entry.partition.is_ok()) {
-                entry.partition = Err(ErrorCode::NotLeaderOrFollower);
+                entry.partition = Err(error);
             }
         }
         Ok(Plan {
@@ -93,7 +95,7 @@ impl Plan {
             min_bytes: min_bytes.min(max_bytes),
             max_bytes,
             reader,
-            isolation,
+            isolation: isolation.unwrap_or(Isolation::ReadUncommitted),
             session,
             news,
             from_any_replica: call.version >= 11,

@@ -79,7 +79,10 @@ impl Write {
         let mut append_as = AppendAs::default();
         if let Some(producer) = self.producer {
             let (producer_id, producer_epoch) = (producer.id, producer.epoch);
-            options = BatchOptions { producer_id, producer_epoch, transactional: true, ..options };
+            // As Kafka's coordinators, each batch of which is the first: their sequences are not compared.
+            let base_sequence = 0;
+            options =
+                BatchOptions { producer_id, producer_epoch, base_sequence, transactional: true, ..options };
             append_as.guard = producer.guard;
         }
         if let (Some(marker), Some(producer)) = (self.marker, self.producer) {
