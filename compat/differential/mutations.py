@@ -138,5 +138,10 @@ def is_harmful(name, version, values):
     # With no name Apache Kafka answers for none of the topics, and it adds the limit to the index of the cursor.
     if name == "DescribeTopicPartitions":
         return any(topic["Name"] == "" for topic in values["Topics"]) or (values["Cursor"] or {}).get("PartitionIndex", 0) > 1 << 30
-    # Its records are each node's own.
-    return name in ("DeleteTopics", "DeleteRecords", "DescribeProducers", "Fetch", "ListOffsets") and "__consumer_offsets" in repr(values)
+    # Without room for a record Apache Kafka still names transactions that were aborted behind it.
+    if name == "Fetch" and values.get("IsolationLevel") == 1:
+        rooms = [part["PartitionMaxBytes"] for topic in values["Topics"] for part in topic["Partitions"]]
+        if values.get("MaxBytes", 1) <= 0 or any(room <= 0 for room in rooms):
+            return True
+    # Its records are each node's own, and its number of partitions places every group.
+    return name in ("CreatePartitions", "DeleteTopics", "DeleteRecords", "DescribeProducers", "Fetch", "ListOffsets", "Produce") and "__consumer_offsets" in repr(values)

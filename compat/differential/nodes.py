@@ -28,6 +28,7 @@ SETTINGS = {
     "num.partitions": "2",
     "group.consumer.session.timeout.ms": "45000",
     "group.consumer.heartbeat.interval.ms": "5000",
+    "offsets.retention.check.interval.ms": "86400000",
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "share.coordinator.state.topic.num.partitions": "2",

@@ -238,19 +238,29 @@ pub async fn commit_offsets(
     }
     request.topics = allowed;
     let image = broker.image();
-    let is_there = |topic: &TxnOffsetCommitRequestTopic| {
-        let there = |index| image.partition(&topic.name, PartitionIndex(index)).is_some();
-        topic.partitions.iter().any(|partition| there(partition.partition_index))
+    let is_there = |topic: &str, index| image.partition(topic, PartitionIndex(index)).is_some();
+    let is_any_there = request
+        .topics
+        .iter()
+        .any(|topic| topic.partitions.iter().any(|p| is_there(&topic.name, p.partition_index)));
+    // As in Kafka, which asks no coordinator about what is not there.
+    let verified = match is_any_there {
+        true => verify_commit(&broker, call.version, &request).await,
+        false => Err(ErrorCode::UnknownTopicOrPartition),
     };
-    if !request.topics.iter().any(is_there) {
-        // As in Kafka, no coordinator is asked.
-        let mut response = all_refused(request.topics, ErrorCode::UnknownTopicOrPartition);
-        response.topics.extend(all_refused(denied, ErrorCode::TopicAuthorizationFailed).topics);
-        return response;
-    }
-    let mut response = match verify_commit(&broker, call.version, &request).await {
+    let mut response = match verified {
         Ok(guard) => broker.groups.txn_offset_commit(request, guard, call.version).await,
-        Err(error) => all_refused(request.topics, error),
+        Err(error) => {
+            let mut refused = all_refused(request.topics, error);
+            for topic in &mut refused.topics {
+                for partition in &mut topic.partitions {
+                    if !is_there(&topic.name, partition.partition_index) {
+                        partition.error_code = ErrorCode::UnknownTopicOrPartition.code();
+                    }
+                }
+            }
+            refused
+        }
     };
     response.topics.extend(all_refused(denied, ErrorCode::TopicAuthorizationFailed).topics);
     if call.version < 2 {

@@ -24,7 +24,7 @@ use respond::Outcome;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_net::Reply;
-use thalweg_replica::partition::{FetchFrom, FetchRead, News, Waiter};
+use thalweg_replica::partition::{FetchFrom, FetchRead, Isolation, News, Waiter};
 use thalweg_wire::request::FetchRequest;
 use thalweg_wire::{DecodeError, Decoder, ErrorCode, Message};
 use tokio::time::Instant;
@@ -36,10 +36,18 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Reply, DecodeError> {
     let request = FetchRequest::decode(&mut d, call.version)?;
     call.frame = Bytes::new();
+    // What is wrong with the session, or with every partition, is said first.
+    let refused = Isolation::of(request.isolation_level).is_none().then(|| request.clone());
     let mut plan = match Plan::new(broker, &call, request) {
         Ok(plan) => plan,
         Err(error) => return Ok(respond::failed(&call, error)),
     };
+    if let Some(request) = refused
+        && plan.entries.iter().any(|entry| entry.partition.is_ok())
+    {
+        broker.fetch_sessions.forget(plan.session.id());
+        return Ok(respond::refused(&call, &request, ErrorCode::InvalidRequest));
+    }
     plan.keep_to_quota(broker, &call);
     let outcomes = read(&plan);
     let spent = call.received_at.elapsed();

@@ -74,19 +74,13 @@ impl Plan {
         // A follower shows by each fetch where it is. Rights and racks may change without news of a partition.
         let is_told_all = reader == Reader::Client && call.permissions.are_unlimited() && elsewhere.is_none();
         let scope = if is_told_all { Scope::Unsettled } else { Scope::Whole };
-        let isolation = Isolation::of(request.isolation_level);
+        let isolation = Isolation::of(request.isolation_level).unwrap_or(Isolation::ReadUncommitted);
         let begun = broker.fetch_sessions.begin(call.version, request, scope, broker.clock.now_ms());
         let Begun { fetch: session, wanted, news } = begun.map_err(session_error)?;
         let mut entries = find(broker, call, reader, wanted);
-        let refused = match isolation {
-            _ if is_stale_follower(broker, reader) => Some(ErrorCode::NotLeaderOrFollower),
-            None => Some(ErrorCode::InvalidRequest),
-            Some(_) => None,
-        };
-        // What is wrong with the session, or with a partition alone, is said first.
-        if let Some(error) = refused {
+        if is_stale_follower(broker, reader) {
             for entry in entries.iter_mut().filter(|entry| entry.partition.is_ok()) {
-                entry.partition = Err(error);
+                entry.partition = Err(ErrorCode::NotLeaderOrFollower);
             }
         }
         Ok(Plan {
@@ -95,7 +89,7 @@ impl Plan {
             min_bytes: min_bytes.min(max_bytes),
             max_bytes,
             reader,
-            isolation: isolation.unwrap_or(Isolation::ReadUncommitted),
+            isolation,
             session,
             news,
             from_any_replica: call.version >= 11,

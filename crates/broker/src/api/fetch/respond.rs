@@ -80,6 +80,30 @@ pub fn failed(call: &Call, error: FetchFailed) -> Reply {
     call.reply::<FetchRequest>(&FetchResponse { error_code: error.code(), ..Default::default() })
 }
 
+/// The answer to a request that is refused as a whole: with an entry for each partition where topics have names, as Kafka's.
+pub fn refused(call: &Call, request: &FetchRequest, error: ErrorCode) -> Reply {
+    let named = request.topics.iter().filter(|_| call.version < 13);
+    let responses = named.map(|topic| FetchableTopicResponse {
+        topic: topic.topic.clone(),
+        partitions: topic
+            .partitions
+            .iter()
+            .map(|partition| PartitionData {
+                partition_index: partition.partition,
+                error_code: error.code(),
+                high_watermark: -1,
+                aborted_transactions: Some(Vec::new()),
+                records: Some(Records::default()),
+                ..Default::default()
+            })
+            .collect(),
+        ..Default::default()
+    });
+    let response =
+        FetchResponse { error_code: error.code(), responses: responses.collect(), ..Default::default() };
+    call.reply::<FetchRequest>(&response)
+}
+
 /// Counts a fetch, its bytes, and its failures.
 fn count(broker: &Broker, call: &Call, plan: &Plan, outcomes: &[Outcome], spent: Duration) {
     let is_follower = matches!(plan.reader, Reader::Follower { .. });
