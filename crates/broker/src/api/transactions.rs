@@ -73,7 +73,7 @@ pub async fn add_partitions(
             ..Default::default()
         };
     }
-    // Nobody writes to internal topics in a transaction of their own. A topic without partitions asks for nothing.
+    // A producer's transaction never includes internal topics. A topic without partitions needs no permission.
     let denied = Denials::among(&transaction.topics, |topic| {
         topic.partitions.is_empty()
             || !topic_name::is_internal(&topic.name)
@@ -92,8 +92,8 @@ async fn add_to_one(
 ) -> AddPartitionsToTxnResult {
     let image = broker.image();
     let is_there = |topic: &AddPartitionsToTxnTopic| {
-        let is_there = |index: &i32| image.partition(&topic.name, PartitionIndex(*index)).is_some();
-        topic.partitions.iter().all(is_there)
+        let mut partitions = topic.partitions.iter().copied().map(PartitionIndex);
+        partitions.all(|index| image.partition(&topic.name, index).is_some())
     };
     let mut errors = HashMap::default();
     if denied.is_empty() && transaction.topics.iter().all(is_there) {

@@ -213,7 +213,7 @@ impl FetchError {
     pub fn code(self) -> ErrorCode {
         match self {
             FetchError::Role(error) => error.code(),
-            // A follower that knows the leader's epoch may know of its own replica before the leader does, and retries.
+            // The follower knows the current leader, so it may have learnt of its new replica first: it retries.
             FetchError::UnknownFollower { knows_leader: true } => ErrorCode::UnknownLeaderEpoch,
             FetchError::UnknownFollower { knows_leader: false } => ErrorCode::NotLeaderOrFollower,
             FetchError::OutOfRange => ErrorCode::OffsetOutOfRange,
