@@ -29,6 +29,7 @@ mod error;
 pub mod estimate;
 mod figures;
 mod fleet;
+mod idle;
 mod interrupt;
 mod memory;
 mod plan;
@@ -228,6 +229,7 @@ pub(crate) mod testing {
             records: RecordSpec { size_bytes: 100, payload: Payload::Random, keys: None },
             producers: clients(1),
             consumers: clients(0),
+            consumer_groups: 1,
             measure: Measure::Produce,
             load: Load::Maximum,
             extent: Extent { warm_up_s: 0.0, unit: Unit::Seconds(10.0) },

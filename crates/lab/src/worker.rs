@@ -77,7 +77,7 @@ pub(crate) mod testing {
             verify: Verify::Off,
             records_per_s: Some(1000.0),
             stop: StopWhen::Told,
-            group: Some("g".to_owned()),
+            groups: vec!["g".to_owned()],
             seed: 1,
         }
     }

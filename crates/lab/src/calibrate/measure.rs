@@ -176,7 +176,7 @@ fn assignment(plan: &Plan, server: &NullServer, records_per_s: Option<f64>, meas
         verify: Verify::Off,
         records_per_s,
         stop: StopWhen::Seconds(measured_s),
-        group: None,
+        groups: Vec::new(),
         seed: 42,
     }
 }

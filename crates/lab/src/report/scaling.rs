@@ -21,20 +21,24 @@ enum Scaled {
     Brokers,
     Rate,
     Partitions,
+    Groups,
     Consumers,
     Producers,
+    Idle,
 }
 
 impl Scaled {
     /// In the order of preference: of those that grow together, the first is what the others follow.
-    const ALL: [Scaled; 7] = [
+    const ALL: [Scaled; 9] = [
         Scaled::Plan,
         Scaled::Size,
         Scaled::Brokers,
         Scaled::Rate,
         Scaled::Partitions,
+        Scaled::Groups,
         Scaled::Consumers,
         Scaled::Producers,
+        Scaled::Idle,
     ];
 
     fn title(self) -> &'static str {
@@ -44,8 +48,10 @@ impl Scaled {
             Scaled::Brokers => "brokers",
             Scaled::Rate => "requested records per second",
             Scaled::Partitions => "partitions",
+            Scaled::Groups => "consumer groups",
             Scaled::Consumers => "consumers",
             Scaled::Producers => "producers",
+            Scaled::Idle => "idle connections",
         }
     }
 
@@ -61,7 +67,9 @@ impl Scaled {
             },
             Scaled::Partitions => f64::from(point.topics.count) * f64::from(point.topics.partitions),
             Scaled::Consumers => f64::from(point.consumers.count),
+            Scaled::Groups => f64::from(point.consumer_groups),
             Scaled::Producers => f64::from(point.producers.count),
+            Scaled::Idle => f64::from(point.cluster.idle_connections),
         })
     }
 }

@@ -39,8 +39,10 @@ pub(super) struct Course<'a> {
     pub(super) in_sync: Vec<(u64, u32)>,
     /// The data directory of the lab's brokers.
     pub(super) data_dir: Option<&'a Path>,
-    /// Records that existed before.
+    /// Records that existed before, once for each group that consumes them.
     pub(super) backlog: u64,
+    /// The groups, each of which consumes every record.
+    pub(super) groups: u64,
     /// Consumers of a backlog are stopped then, whether it is drained or not.
     pub(super) consume_s_max: Option<f64>,
     /// Reports which broker has exited.
@@ -151,7 +153,7 @@ impl Course<'_> {
 
     fn steer_produce(&self, seen: &Seen) {
         if self.producers.is_done() && !self.consumers.is_done() {
-            let has_all = seen.consumed >= self.backlog + seen.produced;
+            let has_all = seen.consumed >= self.backlog + self.groups * seen.produced;
             if has_all
                 || (seen.consumed_at.elapsed() > SILENCE_TIMEOUT && seen.at.elapsed() > SILENCE_TIMEOUT)
             {
@@ -170,7 +172,7 @@ impl Course<'_> {
 
     /// Checks the backlog, and stops all workers when it is drained. Returns that time, interpolated between two checks.
     fn steer_drain(&self, seen: &mut Seen, since_s: f64) -> Result<Option<f64>, Failure> {
-        let left = (self.backlog + seen.produced).saturating_sub(seen.consumed);
+        let left = (self.backlog + self.groups * seen.produced).saturating_sub(seen.consumed);
         let gone = self.backlog as f64 * DRAINED;
         let (before, before_s) = std::mem::replace(&mut seen.left, (left as f64, since_s));
         if seen.consumed > 0 && left as f64 <= gone {

@@ -58,6 +58,19 @@ pub enum Failure {
         /// The wait.
         waited: Duration,
     },
+    /// The lab may not open as many files as the idle connections take.
+    #[error(
+        "{count} idle connections need {files} open files, and the limit is {files_max}: raise it (ulimit -n {files}), or use \
+         fewer (cluster.idle_connections)"
+    )]
+    TooManyIdle {
+        /// The connections.
+        count: u32,
+        /// What the lab needs for them.
+        files: u64,
+        /// Its limit of open files (RLIMIT_NOFILE).
+        files_max: u64,
+    },
     /// No progress.
     #[error("No record was {what} for {waited:?}, after {so_far} before")]
     Stalled {

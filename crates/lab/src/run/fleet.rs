@@ -318,7 +318,7 @@ mod tests {
             verify: Verify::Off,
             records_per_s: Some(500.0),
             stop: StopWhen::Records(11),
-            group: None,
+            groups: Vec::new(),
             seed: 7,
         };
         let clients = Clients { count: 5, processes: 2, threads: 4, properties: BTreeMap::new() };

@@ -11,6 +11,7 @@ use super::course::Course;
 use super::error::Failure;
 use super::figures::{Gathered, figures, gather, seconds};
 use super::fleet::{Fleet, Listening, divide};
+use super::idle::Idle;
 use super::memory::Memory;
 use super::plan::warm_up_s;
 use super::reading_back::{read_back, stamps};
@@ -65,6 +66,7 @@ pub(super) struct Prepared {
     prefilled: Vec<Report>,
     sampler: Sampler,
     watch: Option<Watch>,
+    idle: Idle,
     producers: Option<Fleet>,
     consumers: Option<Fleet>,
     client: String,
@@ -96,6 +98,10 @@ pub(super) async fn prepare(
             prefilled = prefill(setting).await?;
         }
     }
+    let idle = match &admin {
+        Some(admin) => Idle::open(admin, point.cluster.idle_connections).await?,
+        None => Idle::default(),
+    };
     tracing::debug!("Starting workers");
     let sampler = Sampler::start(setting.cluster.processes.clone());
     let watch = admin.as_ref().map(|admin| Watch::start(admin.clone(), setting.topics.to_vec()));
@@ -122,16 +128,18 @@ pub(super) async fn prepare(
     setting.progress.phase("reserving memory");
     let dir = setting.cluster.data_dir.as_deref().filter(|_| point.measure != Measure::Consume);
     setting.memory.make_ready(dir, setting.expected_bytes).await;
-    Ok(Prepared { admin, prefilled, sampler, watch, producers, consumers, client })
+    Ok(Prepared { admin, prefilled, sampler, watch, idle, producers, consumers, client })
 }
 
 /// Starts it, follows it to its end, and gathers the evidence.
 pub(super) async fn measure(setting: &Setting<'_>, prepared: Prepared) -> Result<Taken, Failure> {
-    let Prepared { admin, prefilled, sampler, watch, producers, consumers, client } = prepared;
+    let Prepared { admin, prefilled, sampler, watch, idle, producers, consumers, client } = prepared;
     tracing::debug!("Starting");
     setting.progress.phase("beginning");
     let backlog = prefilled.iter().map(|report| report.acknowledged).sum();
     let ran = run_workers(setting, producers, consumers, backlog, watch.as_ref()).await?;
+    let idle_note = idle.note();
+    drop(idle);
     let watched = match watch {
         Some(watch) => watch.finish().await,
         None => evidence::Watched::default(),
@@ -160,7 +168,8 @@ pub(super) async fn measure(setting: &Setting<'_>, prepared: Prepared) -> Result
             ..Evidence::default()
         },
     };
-    let repetition = put_together(setting, &ran, &produced, &consumed, usage, evidence)?;
+    let mut repetition = put_together(setting, &ran, &produced, &consumed, usage, evidence)?;
+    repetition.notes.extend(idle_note);
     Ok(Taken { repetition, client })
 }
 
@@ -266,7 +275,7 @@ fn assignment(setting: &Setting<'_>, role: Role, clients: &Clients) -> Assignmen
         },
         records_per_s: None,
         stop: StopWhen::Told,
-        group: None,
+        groups: Vec::new(),
         seed: setting.seed,
     }
 }
@@ -302,6 +311,7 @@ async fn prefill(setting: &Setting<'_>) -> Result<Vec<Report>, Failure> {
         in_sync: Vec::new(),
         data_dir: setting.cluster.data_dir.as_deref(),
         backlog: 0,
+        groups: 1,
         consume_s_max: None,
         died: setting.died,
         progress: setting.progress,
@@ -320,6 +330,7 @@ async fn run_workers(
     watch: Option<&Watch>,
 ) -> Result<Ran, Failure> {
     let point = setting.point;
+    let groups = u64::from(point.consumer_groups);
     let at_us = now_us() + LEAD_US;
     let measure_from_us = at_us + (warm_up_s(point, setting.driver) * 1e6) as u64;
     let mut course = Course {
@@ -329,7 +340,8 @@ async fn run_workers(
         watch,
         in_sync: Vec::new(),
         data_dir: setting.cluster.data_dir.as_deref(),
-        backlog,
+        backlog: groups * backlog,
+        groups,
         consume_s_max: match point.extent.unit {
             Unit::Seconds(seconds) => Some(seconds),
             Unit::Records(_) => None,
@@ -368,12 +380,20 @@ async fn ready_producers(setting: &Setting<'_>) -> Result<Fleet, Failure> {
 
 async fn ready_consumers(setting: &Setting<'_>) -> Result<Fleet, Failure> {
     let clients = &setting.point.consumers;
-    let mut whole = Assignment {
-        group: setting.topics.first().map(|topic| format!("{topic}-group")),
-        ..assignment(setting, Role::Consumer, clients)
-    };
+    let mut whole = Assignment { groups: groups(setting), ..assignment(setting, Role::Consumer, clients) };
     whole.properties.entry("auto.offset.reset".to_owned()).or_insert_with(|| "earliest".to_owned());
     Fleet::ready(Role::Consumer, setting.binary, &divide(&whole, clients)).await
+}
+
+/// The consumers' groups, named after the first topic.
+fn groups(setting: &Setting<'_>) -> Vec<String> {
+    let names = setting.topics.first().into_iter().flat_map(|topic| {
+        (0..setting.point.consumer_groups).map(move |number| match number {
+            0 => format!("{topic}-group"),
+            _ => format!("{topic}-group-{number}"),
+        })
+    });
+    names.collect()
 }
 
 /// A repetition in one line.

@@ -37,8 +37,8 @@ struct Translated {
 fn translate(assignment: &Assignment, number: u32) -> Result<Translated, InvalidSetting> {
     let (mut set, notes) = named(assignment, number)?;
     set.insert("bootstrap.servers".to_owned(), assignment.bootstrap.join(","));
-    if let (Role::Consumer, Some(group)) = (assignment.role, &assignment.group) {
-        set.insert("group.id".to_owned(), group.clone());
+    if let (Role::Consumer, Some(group)) = (assignment.role, assignment.group_of(number)) {
+        set.insert("group.id".to_owned(), group.to_owned());
     }
     let mut config = ClientConfig::new();
     config.extend(set);

@@ -47,10 +47,18 @@ pub struct Assignment {
     pub records_per_s: Option<f64>,
     /// When it stops. A [`Command::Stop`] stops it earlier.
     pub stop: StopWhen,
-    /// The consumers' group.
-    pub group: Option<String>,
+    /// The consumers' groups, which they join in turn by their numbers.
+    pub groups: Vec<String>,
     /// The seed of payloads and keys.
     pub seed: u64,
+}
+
+impl Assignment {
+    /// The group of a client; none for producers.
+    pub fn group_of(&self, client: u32) -> Option<&str> {
+        let at = (client as usize).checked_rem(self.groups.len())?;
+        Some(&self.groups[at])
+    }
 }
 
 /// When a worker stops.

@@ -18,6 +18,7 @@ pub(super) fn point(layer: &Layer, point: &Point, mistakes: &mut Vec<Mistake>) {
     rules.records(point);
     rules.clients("producers", &point.producers);
     rules.clients("consumers", &point.consumers);
+    rules.consumer_groups(point);
     rules.measure(point);
     rules.load(point);
     rules.extent(point);
@@ -85,6 +86,7 @@ impl Rules<'_> {
             "cluster.sasl_mechanism",
             "cluster.node_cpus",
             "cluster.node_memory_mb",
+            "cluster.idle_connections",
         ] {
             if self.is_set(key) {
                 self.refuse(key, format!("has no effect {without}"), "remove it");
@@ -149,6 +151,14 @@ impl Rules<'_> {
             );
             let remedy = format!("use processes times threads of at most {section}.count");
             self.refuse(&format!("{section}.{widest}"), problem, remedy);
+        }
+    }
+
+    fn consumer_groups(&mut self, point: &Point) {
+        let (groups, consumers) = (point.consumer_groups, point.consumers.count);
+        if groups > consumers.max(1) {
+            let problem = format!("{groups} groups for {consumers} consumer{}", plural(consumers));
+            self.refuse("consumers.groups", problem, "use at most consumers.count");
         }
     }
 

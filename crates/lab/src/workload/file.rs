@@ -329,6 +329,7 @@ fn point(layer: &Layer, folder: &Path) -> Point {
                     .get("cluster.node_memory_mb")
                     .map(|_| values.whole("cluster.node_memory_mb", 0)),
             },
+            idle_connections: values.whole("cluster.idle_connections", 0),
             properties: values.properties("cluster"),
         },
         topics: Topics {
@@ -344,6 +345,7 @@ fn point(layer: &Layer, folder: &Path) -> Point {
         },
         producers: clients("producers", 1),
         consumers: clients("consumers", 0),
+        consumer_groups: values.whole("consumers.groups", 1),
         measure: match values.text("measure") {
             Some("consume") => Measure::Consume,
             Some("drain") => Measure::Drain,

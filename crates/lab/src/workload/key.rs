@@ -152,6 +152,7 @@ pub(super) const POINT: &[Key] = keys! {
     "cluster.sasl_mechanism" Kind::Word(&["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]), "\"SCRAM-SHA-512\"", "", "For `SASL_PLAINTEXT` and `SASL_SSL`: how clients and brokers log in.";
     "cluster.node_cpus" Kind::Number(0.01, 1024.0), "none", "processors", "The processor time that each node may use, such as 0.5; none for all of the machine. Control groups limit nodes that the lab starts; a machine that cannot refuses the point. A running cluster (`--bootstrap`) is as it is.";
     "cluster.node_memory_mb" Kind::Whole(256, 16_777_216), "none", "2^20 bytes", "The memory that each node may use, with the cached pages of its files; none for all of the machine. A JVM gets a quarter as its heap, at least 192 MB, unless it has the lab's 1,024 MB already.";
+    "cluster.idle_connections" Kind::Whole(0, 100_000), "0", "connections", "Connections besides those of producers and consumers, spread over the brokers: opened before the start, and not used.";
     "cluster.properties" Kind::Properties, "empty", "", "Broker properties that differ from the defaults.";
     "topics.count" Kind::Whole(1, PARTITIONS_MAX), "1", "topics", "The number of topics. Producers write to them in turn.";
     "topics.partitions" Kind::Whole(1, PARTITIONS_MAX), "1", "partitions", "The partitions of each topic; at most 100,000 in total.";
@@ -165,7 +166,8 @@ pub(super) const POINT: &[Key] = keys! {
     "producers.processes" Kind::Whole(1, 1000), "1", "processes", "The number of processes that run them.";
     "producers.threads" Kind::Whole(1, 1000), "1", "threads", "The threads per process.";
     "producers.properties" Kind::Properties, "empty", "", "Producer properties that differ from the client's defaults.";
-    "consumers.count" Kind::Whole(0, CLIENTS_MAX), "0", "clients", "The number of consumers, in one group, so that each record is consumed once.";
+    "consumers.count" Kind::Whole(0, CLIENTS_MAX), "0", "clients", "The number of consumers of all groups.";
+    "consumers.groups" Kind::Whole(1, CLIENTS_MAX), "1", "groups", "The number of consumer groups, each of which consumes every record. Consumers join them in turn.";
     "consumers.processes" Kind::Whole(1, 1000), "1", "processes", "The number of processes that run them.";
     "consumers.threads" Kind::Whole(1, 1000), "1", "threads", "The threads per process.";
     "consumers.properties" Kind::Properties, "empty", "", "Consumer properties that differ from the client's defaults.";

@@ -2,8 +2,8 @@
 //! the YAML of its Kafka driver.
 //!
 //! The meaning is preserved where possible, and keys that cannot be expressed are refused by name. Differences:
-//! - Producers write to all topics in turn, and consumers are one group over all of them; in the benchmark, each belongs to one
-//!   topic. Their number is the same.
+//! - Producers write to all topics in turn, and each group of consumers reads all of them; in the benchmark, each client belongs to
+//!   one topic. Their number is the same.
 //! - `producerRate: 0` means the maximum sustainable rate: a search from 10,000 records per second, as in the benchmark. The rate is
 //!   sent open loop, at intended times.
 //! - Partly random values, and values from `payloadFile`, are fully random. Without compression this makes no difference to a
@@ -92,14 +92,9 @@ fn point(fields: &mut Fields, driver: &Driver) -> Point {
     let topics = fields.whole("topics", None, 1, 100_000);
     let partitions = fields.whole("partitionsPerTopic", None, 1, 100_000);
     let size = fields.whole("messageSize", None, 1, 100 << 20);
-    let subscriptions = fields.whole("subscriptionsPerTopic", Some(0), 0, i64::MAX);
-    if subscriptions > 1 {
-        let problem = format!("{subscriptions} subscriptions: the lab has one consumer group");
-        fields.refuse("subscriptionsPerTopic", problem, "use 0 or 1");
-    }
+    let subscriptions = fields.whole("subscriptionsPerTopic", Some(0), 0, 10_000);
     let producers = fields.whole("producersPerTopic", Some(0), 0, 10_000) * topics;
-    let consumers =
-        fields.whole("consumerPerSubscription", Some(0), 0, 10_000) * topics * subscriptions.min(1);
+    let consumers = fields.whole("consumerPerSubscription", Some(0), 0, 10_000) * topics * subscriptions;
     for (key, count) in [("producersPerTopic", producers), ("consumerPerSubscription", consumers)] {
         if count > 10_000 {
             fields.refuse(key, format!("{count} clients in total"), "use at most 10,000");
@@ -146,6 +141,7 @@ fn point(fields: &mut Fields, driver: &Driver) -> Point {
         },
         producers: clients(producers, &driver.producer),
         consumers: clients(consumers, &driver.consumer),
+        consumer_groups: if consumers == 0 { 1 } else { u32::try_from(subscriptions).unwrap_or(u32::MAX) },
         measure,
         load,
         extent: Extent { warm_up_s: if measure == Measure::Drain { 0.0 } else { warm_up * 60.0 }, unit },

@@ -70,16 +70,20 @@ fn points(workload: &Workload) -> String {
         let Point { label, cluster, topics, extent, repetitions, .. } = point;
         let _ = writeln!(
             out,
-            "| {label} | {}{}{} | {} x {}, {} | {} | {} | {} | {} | {} | {} s, {}, {repetitions} times |",
+            "| {label} | {}{}{}{} | {} x {}, {} | {} | {} | {} | {} | {} | {} s, {}, {repetitions} times |",
             cluster.brokers,
             if cluster.node.is_none() { String::new() } else { format!(" of {}", cluster.node.describe()) },
             security(cluster.security),
+            match cluster.idle_connections {
+                0 => String::new(),
+                idle => format!(", {} idle connections", grouped(i64::from(idle))),
+            },
             topics.count,
             topics.partitions,
             topics.replication_factor,
             records(point),
             clients(&point.producers),
-            clients(&point.consumers),
+            consumers(point),
             match point.measure {
                 Measure::Produce => "produce",
                 Measure::Consume => "consume",
@@ -123,6 +127,14 @@ fn clients(clients: &Clients) -> String {
     match (processes, threads) {
         (1, 1) => count.to_string(),
         _ => format!("{count} in {processes} x {threads} threads"),
+    }
+}
+
+fn consumers(point: &Point) -> String {
+    let consumers = clients(&point.consumers);
+    match point.consumer_groups {
+        1 => consumers,
+        groups => format!("{consumers}, {groups} groups"),
     }
 }
 

@@ -19,8 +19,11 @@ pub struct Point {
     pub records: RecordSpec,
     /// The producers; `count` may be 0.
     pub producers: Clients,
-    /// The consumers, in one group, so that each record is consumed once; `count` may be 0.
+    /// The consumers; `count` may be 0.
     pub consumers: Clients,
+    /// The number of their groups, each of which consumes every record.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub consumer_groups: u32,
     /// What to measure.
     pub measure: Measure,
     /// The load.
@@ -31,6 +34,15 @@ pub struct Point {
     pub repetitions: u32,
     /// How far records are read back and checked.
     pub verify: Verify,
+}
+
+/// What a point of a result from before there were several groups has.
+fn one() -> u32 {
+    1
+}
+
+fn is_one(number: &u32) -> bool {
+    *number == 1
 }
 
 impl Point {
@@ -86,15 +98,22 @@ pub struct ClusterSpec {
     /// What each node may use of the machine, in a cluster that the lab starts.
     #[serde(default, skip_serializing_if = "NodeLimits::is_none")]
     pub node: NodeLimits,
+    /// Connections besides those of producers and consumers, which are open and not used.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub idle_connections: u32,
     /// Broker properties that differ from the defaults.
     pub properties: BTreeMap<String, String>,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl ClusterSpec {
     /// Brokers that talk without TLS and logins, and may use the whole machine.
     pub fn plaintext(brokers: u32, properties: BTreeMap<String, String>) -> ClusterSpec {
         let (security, node) = (ClusterSecurity::default(), NodeLimits::default());
-        ClusterSpec { brokers, security, node, properties }
+        ClusterSpec { brokers, security, node, idle_connections: 0, properties }
     }
 }
 

@@ -178,6 +178,7 @@ pub fn point(label: &str, size_bytes: u32, partitions: u32) -> Point {
         records: RecordSpec { size_bytes, payload: Payload::Random, keys: None },
         producers: clients(4, &[("acks", "1"), ("batch.size", "65536"), ("linger.ms", "5")]),
         consumers: clients(0, &[]),
+        consumer_groups: 1,
         measure: Measure::Produce,
         load: Load::Maximum,
         extent: Extent { warm_up_s: 5.0, unit: Unit::Seconds(SECONDS as f64) },

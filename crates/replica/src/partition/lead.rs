@@ -102,7 +102,10 @@ impl State {
         let epoch = self.leader_epoch();
         self.log.assign_leader_epoch_start(epoch);
         self.role = Role::Leader(Leader::new(self.log.log_end_offset(), led_since.unwrap_or(epoch)));
-        if self.registration.leader_recovery_state == LeaderRecoveryState::Recovering {
+        let registration = &self.registration;
+        // After an unclean stop the controller elects an only replica like this too; no other could have had more.
+        let alone = registration.replicas.len() == 1;
+        if registration.leader_recovery_state == LeaderRecoveryState::Recovering && !alone {
             tracing::warn!(
                 partition = %self.log.name(), epoch = epoch.0,
                 "Became leader by unclean election: records that only other replicas had are lost"

@@ -297,6 +297,37 @@ fn a_rate_is_reached_in_a_short_run() {
 }
 
 #[test]
+fn every_group_consumes_every_record_beside_idle_connections() {
+    let _alone = alone();
+    let settings = "load = { kind = \"rate\", records_per_s = 2000 }\nconsumers = { count = 6, groups = 3 }\n\
+                    cluster.idle_connections = 150\n";
+    let place = Place::with(&workload(1.0, settings));
+    assert_ends_with(&ran(place.run(&["--repetitions", "1"])), 0);
+    let repetition = place.point().repetitions.remove(0);
+    let consumed: u64 = repetition.consumed.iter().map(|second| second.records).sum();
+    let produced: u64 = repetition.produced.iter().map(|second| second.records).sum();
+    assert!(produced > 0 && consumed.abs_diff(3 * produced) * 20 < produced, "{produced}, {consumed}");
+    assert!(!repetition.notes.iter().any(|note| note.contains("idle")), "{:?}", repetition.notes);
+    place.assert_nothing_is_left();
+    let many = "cluster.idle_connections = 100000";
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        "ulimit -n 1000 && exec \"$0\" lab run small.toml --out out",
+        env!("CARGO_BIN_EXE_thalweg"),
+    ]);
+    let place = Place::with(&workload(1.0, many));
+    command.current_dir(place.dir.path()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = ran(command);
+    assert_ends_with(&output, 1);
+    let error = text(&output.stderr);
+    assert!(
+        error.contains("100000 idle connections need 100200 open files, and the limit is 1000"),
+        "{error}"
+    );
+}
+
+#[test]
 fn nodes_are_held_to_their_limits_and_their_groups_are_removed() {
     let _alone = alone();
     let limits = "cluster = { node_cpus = 0.2, node_memory_mb = 512 }";

@@ -42,7 +42,7 @@ fn assignment(driver: Driver, role: Role, server: &NullServer, stop: StopWhen) -
         verify: if driver == Driver::Java { Verify::Off } else { Verify::Whole },
         records_per_s: None,
         stop,
-        group: (role == Role::Consumer).then(|| "readers".to_owned()),
+        groups: (role == Role::Consumer).then(|| "readers".to_owned()).into_iter().collect(),
         seed: SEED,
     }
 }
@@ -129,7 +129,7 @@ async fn every_driver_consumes_the_null_servers_records() {
             continue;
         }
         let mut consume = assignment(driver, Role::Consumer, &server, StopWhen::Records(20_000));
-        consume.group = Some(format!("readers-{driver:?}"));
+        consume.groups = vec![format!("readers-{driver:?}")];
         let (client, report) = run(&consume).await;
         assert!(report.acknowledged >= 20_000, "{client}: {report:?}");
         if consume.verify == Verify::Whole {

@@ -81,7 +81,7 @@ impl Lab {
             verify: Verify::Whole,
             records_per_s: None,
             stop,
-            group: (role == Role::Consumer).then(|| "readers".to_owned()),
+            groups: (role == Role::Consumer).then(|| "readers".to_owned()).into_iter().collect(),
             seed: SEED,
         }
     }
@@ -258,7 +258,7 @@ async fn consumers_share_compressed_records_produced_concurrently() {
 async fn the_time_from_end_to_end_counts_from_the_intended_time() {
     let lab = Lab::start(2, &[]).await;
     let mut consuming = lab.assignment(Role::Consumer, StopWhen::Seconds(1.5));
-    consuming.group = Some("timed".to_owned());
+    consuming.groups = vec!["timed".to_owned()];
     let mut consumer = spawn("consumer-0", &consuming);
     tokio::time::timeout(SILENCE, consumer.ready()).await.expect("in time").expect("ready");
     let mut producing = lab.assignment(Role::Producer, StopWhen::Seconds(1.0));

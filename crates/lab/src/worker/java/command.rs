@@ -137,7 +137,7 @@ impl Plan {
                         add(&["--show-detailed-stats", "--timeout", "86400000"])
                     }
                 }
-                if let Some(group) = &assignment.group {
+                if let Some(group) = assignment.group_of(assignment.first_client + at) {
                     add(&["--group", group]);
                 }
                 for property in &properties {

@@ -132,7 +132,7 @@ fn join(members: &[Member], assignment: &Assignment, crew: &Crew) -> Result<(), 
                 _ => continue,
             };
             let last = member.consumer.context().last_error.get();
-            let what = format!("a share of {} in group {:?}", assignment.topics.join(","), assignment.group);
+            let what = format!("a share of {} in the group", assignment.topics.join(","));
             let bootstrap = assignment.bootstrap.clone();
             return Err(WorkerError::driver(Unreachable { what, bootstrap, source, last }));
         }

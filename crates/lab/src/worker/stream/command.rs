@@ -99,8 +99,8 @@ fn over_kafka(assignment: &Assignment, at: u32, properties: &Path) -> String {
         }
         Role::Consumer => {
             let topics = assignment.topics.join(",");
-            let group =
-                assignment.group.as_ref().map(|group| format!(" --group={group}")).unwrap_or_default();
+            let group = assignment.group_of(assignment.first_client + at);
+            let group = group.map(|group| format!(" --group={group}")).unwrap_or_default();
             format!("kafka --topics={topics}{group} {cluster} | throughput --reportEveryMs=0")
         }
     }

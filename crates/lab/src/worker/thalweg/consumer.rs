@@ -28,7 +28,7 @@ const RANGES_MAX: usize = 1 << 20;
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
     let looks = Looks::new(assignment).map_err(WorkerError::driver)?;
     let job = Arc::new(Job { assignment: assignment.clone(), looks, consumed: AtomicU64::new(0) });
-    config(assignment, 0)?;
+    config(assignment, assignment.first_client)?;
     let work = async |crew: Crew| consume(crew, &job).await;
     let (counts, looks) = threads::run(assignment, link, super::client(), work)?;
     let (mut report, latency) = counts::report(&counts);
@@ -51,7 +51,7 @@ fn seen(looks: Vec<Look>, notes: &mut Vec<String>) -> Vec<Seen> {
 
 fn notes(assignment: &Assignment) -> Result<Vec<String>, WorkerError> {
     let mut notes = Vec::new();
-    let (_, note) = config(assignment, 0)?;
+    let (_, note) = config(assignment, assignment.first_client)?;
     notes.extend(note);
     if assignment.verify == Verify::Off {
         notes.push(
@@ -64,7 +64,7 @@ fn notes(assignment: &Assignment) -> Result<Vec<String>, WorkerError> {
 
 /// The client's settings, and notes on properties without effect.
 fn config(assignment: &Assignment, number: u32) -> Result<(ConsumerConfig, Option<String>), WorkerError> {
-    let group = assignment.group.as_ref().ok_or_else(|| WorkerError::driver(NoGroup))?;
+    let group = assignment.group_of(number).ok_or_else(|| WorkerError::driver(NoGroup))?;
     let mut properties = settings::properties(assignment, "consumer", number);
     properties.set("group.id", group);
     properties.set_default("auto.offset.reset", "earliest");

@@ -55,6 +55,14 @@ fn a_workload_and_its_driver_become_a_point() {
 }
 
 #[test]
+fn each_subscription_is_a_group_with_as_many_consumers() {
+    let point = replaced("subscriptionsPerTopic: 1", "subscriptionsPerTopic: 4").points.remove(0);
+    assert_eq!((point.consumers.count, point.consumer_groups), (24, 4));
+    let point = replaced("consumerPerSubscription: 3", "consumerPerSubscription: 0").points.remove(0);
+    assert_eq!((point.consumers.count, point.consumer_groups), (0, 1));
+}
+
+#[test]
 fn rate_0_looks_for_the_most() {
     let point = replaced("producerRate: 50000", "producerRate: 0").points.remove(0);
     assert_eq!(point.load, Load::RaiseRate { first_records_per_s: 10_000.0, factor: 1.5, precision: 0.05 });
@@ -104,8 +112,8 @@ fn mistakes_are_reported_by_key() {
     assert_mistake("topics", "topics: many", 3, "\"many\" is invalid; use a whole number from 1 to 100000");
     let said = "is missing; add topics: NUMBER";
     assert_eq!(mistake("topics:", "topic: 1"), (1, "topics".to_owned(), said.to_owned()));
-    let said = "2 subscriptions: the lab has one consumer group; use 0 or 1";
-    assert_mistake("subscriptionsPerTopic", "subscriptionsPerTopic: 2", 11, said);
+    let said = "10001 is invalid; use a whole number from 0 to 10000";
+    assert_mistake("subscriptionsPerTopic", "subscriptionsPerTopic: 10001", 11, said);
     let said = "\"RANDOM\" is invalid; use one of NO_KEY, KEY_ROUND_ROBIN, RANDOM_NANO";
     assert_mistake("keyDistributor", "keyDistributor: RANDOM", 5, said);
     let said = "the pool is empty, with useRandomizedPayloads; use at least 1";

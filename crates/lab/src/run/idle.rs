@@ -1,0 +1,62 @@
+//! Connections that clients hold open without using them, as those of a service that seldom has something to say.
+
+use rustix::process::{Resource, getrlimit};
+use thalweg_client::{ClientError, Cluster, Connection, host_and_port};
+use tokio::task::{JoinError, JoinSet};
+
+use super::error::Failure;
+
+/// Connections that are opened at the same time.
+const OPENING_MAX: usize = 100;
+/// Open files that the lab needs besides.
+const FILES_OF_THE_LAB: u64 = 200;
+
+type Opened = Result<Connection, ClientError>;
+
+/// The open connections; they end when this is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Idle(Vec<Connection>);
+
+impl Idle {
+    /// Opens as many as asked for, spread over the brokers. Each asks for the brokers' API versions, and logs in where clients do.
+    pub(super) async fn open(cluster: &Cluster, count: u32) -> Result<Idle, Failure> {
+        let files_max = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let files = u64::from(count) + FILES_OF_THE_LAB;
+        if count > 0 && files > files_max {
+            return Err(Failure::TooManyIdle { count, files, files_max });
+        }
+        let metadata = cluster.metadata();
+        let addresses = metadata.brokers.values().map(|broker| host_and_port(&broker.host, broker.port));
+        let addresses: Vec<String> = addresses.collect();
+        let mut idle = Idle(Vec::with_capacity(count as usize));
+        let mut opening = JoinSet::new();
+        for address in addresses.iter().cycle().take(count as usize) {
+            if opening.len() == OPENING_MAX {
+                idle.take(opening.join_next().await)?;
+            }
+            let (cluster, address) = (cluster.clone(), address.clone());
+            opening.spawn(async move { cluster.dedicated(&address).await });
+        }
+        while !opening.is_empty() {
+            idle.take(opening.join_next().await)?;
+        }
+        Ok(idle)
+    }
+
+    fn take(&mut self, opened: Option<Result<Opened, JoinError>>) -> Result<(), Failure> {
+        let refused = |source| Failure::Refused { what: "Opening an idle connection".to_owned(), source };
+        if let Some(Ok(connection)) = opened {
+            self.0.push(connection.map_err(refused)?);
+        }
+        Ok(())
+    }
+
+    /// What readers of the result must know: connections that did not last.
+    pub(super) fn note(&self) -> Option<String> {
+        let closed = self.0.iter().filter(|connection| connection.is_closed()).count();
+        let all = self.0.len();
+        (closed > 0).then(|| {
+            format!("{closed} of {all} idle connections were closed before the end (connections.max.idle.ms of the brokers)")
+        })
+    }
+}
