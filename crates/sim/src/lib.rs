@@ -11,7 +11,6 @@ mod chance;
 mod check;
 mod clients;
 mod consumer_members;
-mod faults;
 mod history;
 mod ledger;
 mod machine;

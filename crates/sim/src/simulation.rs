@@ -1,10 +1,11 @@
 //! One run of a cluster from a seed: start, faults while clients work, a quiet phase, the check.
 
+mod faults;
+
 use crate::chance::Chance;
 use crate::check;
 use crate::clients::Clients;
 use crate::consumer_members;
-use crate::faults::Faults;
 use crate::history::{History, TOPIC};
 use crate::ledger::LEDGER;
 use crate::machine::{Ended, SimMachine};
@@ -19,6 +20,8 @@ use crate::streams_topology::{CHANGELOG, REPARTITION};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
+
+use faults::Faults;
 use thalweg_client::{Cluster, ConnectionOptions, Connector};
 use thalweg_config::{
     ConsumerGroupKeys, ControllerSettings, EffectiveGroupConfig, EffectiveTopicConfig, GroupSettings,

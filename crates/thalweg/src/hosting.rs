@@ -18,12 +18,38 @@ use thalweg_stream::{Cluster, STACK_BYTES};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use crate::cli::failure::Usage;
-
 /// The pause before the start is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How long streams may drain when the process stops.
 const DRAIN: Duration = Duration::from_secs(30);
+
+/// Settings that do not say which cluster streams use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WrongCluster {
+    /// Two settings name bootstrap servers.
+    #[error("both streams.client.config and streams.bootstrap.servers set the bootstrap servers: remove one")]
+    NamedTwice,
+    /// The client settings are for other listeners than this broker's first.
+    #[error(
+        "streams.client.config has security.protocol={spoken}, and this broker's first listener is {protocol}: \
+         streams.bootstrap.servers=HOST:PORT must name a listener with that protocol"
+    )]
+    OtherProtocol {
+        /// That of the client settings.
+        spoken: &'static str,
+        /// That of the listener.
+        protocol: &'static str,
+    },
+    /// The broker's first listener needs client settings, and there are none.
+    #[error(
+        "streams.enabled: this broker's first listener is {protocol}. Set streams.client.config to a file of client settings \
+         for it"
+    )]
+    NoClientSettings {
+        /// That of the listener.
+        protocol: &'static str,
+    },
+}
 
 /// The streams of a broker.
 pub struct Streams {
@@ -151,24 +177,15 @@ pub fn cluster(settings: &StreamSettings, own: &str, protocol: SecurityProtocol)
     let (bootstrap, options) = cluster.connection("").context(StreamSettings::client_config.name())?;
     let bootstrap = bootstrap.join(",");
     if settings.bootstrap.is_some() && bootstrap != cluster.bootstrap {
-        let problem =
-            "both streams.client.config and streams.bootstrap.servers set the bootstrap servers: remove one";
-        return Err(Usage(problem.to_owned()).into());
+        return Err(WrongCluster::NamedTwice.into());
     }
-    let spoken = options.security.protocol();
-    let protocol = protocol.name();
+    let (spoken, protocol) = (options.security.protocol(), protocol.name());
     if bootstrap == own && spoken != protocol {
-        let right = "streams.bootstrap.servers=HOST:PORT must name a listener with that protocol";
-        let problem = match &settings.client_config {
-            Some(_) => format!(
-                "streams.client.config has security.protocol={spoken}, and this broker's first listener is {protocol}: {right}"
-            ),
-            None => format!(
-                "streams.enabled: this broker's first listener is {protocol}. Set streams.client.config to a file of client \
-                 settings for it"
-            ),
+        let wrong = match &settings.client_config {
+            Some(_) => WrongCluster::OtherProtocol { spoken, protocol },
+            None => WrongCluster::NoClientSettings { protocol },
         };
-        return Err(Usage(problem).into());
+        return Err(wrong.into());
     }
     Ok(Cluster { bootstrap, ..cluster })
 }

@@ -45,8 +45,10 @@ impl Idle {
 
     fn take(&mut self, opened: Option<Result<Opened, JoinError>>) -> Result<(), Failure> {
         let refused = |source| Failure::Refused { what: "Opening an idle connection".to_owned(), source };
-        if let Some(Ok(connection)) = opened {
-            self.0.push(connection.map_err(refused)?);
+        match opened {
+            Some(Ok(connection)) => self.0.push(connection.map_err(refused)?),
+            Some(Err(failure)) if failure.is_panic() => std::panic::resume_unwind(failure.into_panic()),
+            Some(Err(_)) | None => {}
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::process::ExitCode;
 
+use crate::hosting::WrongCluster;
 use crate::logging;
 use thalweg_client::{BootstrapError, ClientError, ConsumerError, InvalidProperty, InvalidSetting, Refused};
 use thalweg_config::{BadAssignment, RefusedConfig};
@@ -166,6 +167,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
             || cause.is::<ReadError>()
             || cause.is::<Complaints>()
             || cause.is::<WrongProperty>()
+            || cause.is::<WrongCluster>()
             || cause.is::<NotExactlyOnce>()
             || cause.downcast_ref::<PerfError>().is_some_and(PerfError::is_usage)
     })

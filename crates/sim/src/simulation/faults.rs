@@ -1,10 +1,10 @@
 //! The faults of a simulation, and their times.
 
+use super::{BROKERS, CONTROLLER, Simulation};
 use crate::chance::Chance;
 use crate::network::MachineId;
 use crate::operator::Task;
 use crate::plan::{Kind, Plan};
-use crate::simulation::{BROKERS, CONTROLLER, Simulation};
 use std::time::Duration;
 use thalweg_ids::BrokerId;
 
