@@ -435,11 +435,11 @@ impl<H: Handler> Connection<H> {
     }
 
     /// Waits for a peer to read its answers, as long as it makes progress. This must not delay the broker's stop, nor
-    /// keep memory that others need more.
+    /// keep memory or locks that others need more.
     async fn flush_slowly(&mut self) -> Result<(), Disconnect> {
         self.output.compact();
         self.hold(self.output.unsent_bytes() + self.ready_bytes);
-        let Self { output, stream, settings, stop, held, ready_bytes, .. } = self;
+        let Self { output, stream, settings, stop, held, pending, ready_bytes, .. } = self;
         let idle_max = settings.idle_max;
         let stopped_for_long = async {
             stop.begun().await;
@@ -455,6 +455,7 @@ impl<H: Handler> Connection<H> {
                 () = cut_off(held) => return Err(Disconnect::Unread),
                 () = sleep(TRY_UNASKED.min(idle_max / 4)) => true,
                 () = &mut stopped_for_long => return Err(Disconnect::Stopping),
+                () = go_on(pending, ready_bytes) => continue,
             };
             let is_all = output.send(stream, unasked)?;
             if is_all {
@@ -468,8 +469,8 @@ impl<H: Handler> Connection<H> {
             if output.unsent_bytes() < in_memory / 2 {
                 output.compact();
                 in_memory = output.unsent_bytes();
-                held.iter().for_each(|held| held.set(in_memory + *ready_bytes));
             }
+            held.iter().for_each(|held| held.set(in_memory + *ready_bytes));
         }
         self.held = None;
         Ok(())
@@ -762,27 +763,45 @@ async fn unmuted(until: Option<Instant>) {
 /// for the same flush is ready as a whole.
 async fn first_answer(pending: &mut VecDeque<Pending>, ready_bytes: &mut usize) -> Reply {
     poll_fn(|context: &mut Context<'_>| {
-        let mut first = Poll::Pending;
-        for (index, entry) in pending.iter_mut().enumerate() {
-            let Pending::Awaited { place, answer, .. } = entry else { continue };
-            let place = *place;
-            let Poll::Ready(reply) = answer.as_mut().poll(context) else { continue };
-            match (index, reply) {
-                (0, reply) => first = Poll::Ready(reply),
-                (_, Reply::Now(frame)) => {
-                    *ready_bytes += frame.bytes_in_memory();
-                    *entry = Pending::Ready(place, frame);
-                }
-                // Any other reply keeps its place until its turn.
-                (_, reply) => {
-                    let answer = Box::pin(std::future::ready(reply));
-                    *entry = Pending::Awaited { place, answer, reads_on: true };
-                }
-            }
-        }
+        let mut each = pending.iter_mut();
+        let first = match each.next() {
+            Some(Pending::Awaited { answer, .. }) => answer.as_mut().poll(context),
+            Some(Pending::Ready(..)) | None => Poll::Pending,
+        };
+        advance(each, ready_bytes, context);
         first
     })
     .await
+}
+
+/// Lets awaited answers make progress, for ever. They may hold what requests of other connections wait for, such as the turn to
+/// flush a partition, and must not keep it for as long as a peer does not read.
+async fn go_on(pending: &mut VecDeque<Pending>, ready_bytes: &mut usize) {
+    poll_fn(|context: &mut Context<'_>| {
+        advance(pending.iter_mut(), ready_bytes, context);
+        Poll::Pending
+    })
+    .await
+}
+
+/// Polls awaited answers. Those that are ready keep their places until their turn.
+fn advance<'a>(
+    pending: impl Iterator<Item = &'a mut Pending>,
+    ready_bytes: &mut usize,
+    context: &mut Context<'_>,
+) {
+    for entry in pending {
+        let Pending::Awaited { place, answer, .. } = entry else { continue };
+        let place = *place;
+        let Poll::Ready(reply) = answer.as_mut().poll(context) else { continue };
+        *entry = match reply {
+            Reply::Now(frame) => {
+                *ready_bytes += frame.bytes_in_memory();
+                Pending::Ready(place, frame)
+            }
+            reply => Pending::Awaited { place, answer: Box::pin(std::future::ready(reply)), reads_on: true },
+        };
+    }
 }
 
 #[cfg(test)]

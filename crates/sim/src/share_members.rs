@@ -370,7 +370,7 @@ impl Member<'_> {
         let holder = (self.id, self.life, session.number);
         let said = if session.epoch == 0 { Vec::new() } else { self.decide(&mut session, chance) };
         for Said { held, verdict } in &said {
-            self.clients.history.with(|known| known.queue.settles(holder, held, *verdict));
+            self.clients.history.with(|known| known.queue.settles(held, *verdict));
         }
         let goes_on = if !said.is_empty() && chance.one_in(2) {
             self.acknowledge(&mut session, holder, said).await
@@ -443,7 +443,6 @@ impl Member<'_> {
             return false;
         }
         session.epoch += 1;
-        self.is_alive(holder, sent);
         let partitions = answer.responses.into_iter().flat_map(|topic| topic.partitions);
         let codes = partitions.map(|data| (data.partition_index, data.error_code)).collect();
         self.learn(holder, &said, sent, &codes);
@@ -479,7 +478,6 @@ impl Member<'_> {
             return false;
         }
         session.epoch += 1;
-        self.is_alive(holder, sent);
         let data: Vec<PartitionData> =
             answer.responses.into_iter().flat_map(|topic| topic.partitions).collect();
         let codes = data.iter().map(|data| (data.partition_index, data.acknowledge_error_code)).collect();
@@ -543,11 +541,6 @@ impl Member<'_> {
                 false
             }
         }
-    }
-
-    fn is_alive(&self, holder: Holder, sent: Instant) {
-        let wrong = self.clients.history.with(|known| known.queue.is_alive(holder, sent));
-        wrong.iter().for_each(|what| self.violation(what));
     }
 
     fn lost_answer(&self, partition: i32) {
@@ -627,10 +620,8 @@ impl Member<'_> {
                 locked_until: sent + LOCK,
                 leader_epoch,
             };
-            let wrong = self
-                .clients
-                .history
-                .with(|known| known.queue.acquired(holder, held, sent, run.delivery_count));
+            let wrong =
+                self.clients.history.with(|known| known.queue.acquired(holder, held, run.delivery_count));
             wrong.iter().for_each(|what| self.violation(what));
             session.hold(held);
         }

@@ -8,8 +8,8 @@
 use super::Call;
 use super::share_groups::are_served;
 use crate::broker::Broker;
+use futures_util::future::join_all;
 use std::sync::Arc;
-use thalweg_coordinator::driver::join_all;
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::alter_share_group_offsets_response::{

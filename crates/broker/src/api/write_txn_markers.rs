@@ -5,8 +5,8 @@
 
 use super::Call;
 use crate::broker::Broker;
+use futures_util::future::join_all;
 use std::sync::Arc;
-use thalweg_coordinator::driver::join_all;
 use thalweg_coordinator::transaction::{Marker, Outcome};
 use thalweg_metadata::PartitionIndex;
 use thalweg_net::answer_parts::merge;

@@ -14,14 +14,12 @@
 
 mod cell;
 mod error;
-mod join;
 mod log;
 mod placement;
 mod shards;
 
 pub(crate) use cell::Cell;
 pub use error::{RequestError, Unavailable, WriteError};
-pub use join::join_all;
 pub use log::{Acknowledged, Appended, CoordinatorLog, RecordDecodeError, ReplayError};
 pub use placement::partition_for;
 pub use shards::LoadFigures;

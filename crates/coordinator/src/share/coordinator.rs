@@ -162,7 +162,7 @@ impl ShareCoordinator {
                 let answer = asked.await.unwrap_or_else(|error| vec![Err(error.into()); places.len()]);
                 (places, answer)
             });
-            for (places, answer) in crate::driver::join_all(served).await {
+            for (places, answer) in futures_util::future::join_all(served).await {
                 for (place, one) in places.into_iter().zip(answer) {
                     answers[place] = Some(one);
                 }

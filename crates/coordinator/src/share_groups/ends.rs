@@ -2,7 +2,7 @@
 //! ListOffsets (Kafka's `NetworkPartitionMetadataClient`).
 
 use super::ShareGroupParts;
-use crate::driver::join_all;
+use futures_util::future::join_all;
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_hash::HashMap;
 use thalweg_membership::PeerError;

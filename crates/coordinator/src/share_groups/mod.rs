@@ -8,9 +8,10 @@
 mod ends;
 mod offsets;
 
-use crate::driver::{RequestError, join_all};
+use crate::driver::RequestError;
 use crate::group::{ClientInfo, GroupCoordinator, Initialization, SharePartitions};
 use crate::share::{PersistError, Persister};
+use futures_util::future::join_all;
 use std::sync::Arc;
 use thalweg_membership::Peers;
 use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex};

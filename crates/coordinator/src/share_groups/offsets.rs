@@ -1,8 +1,8 @@
 //! DescribeShareGroupOffsets, AlterShareGroupOffsets and DeleteShareGroupOffsets.
 
 use super::{AT_ONCE, ShareGroupParts, ShareGroups, ends, key};
-use crate::driver::join_all;
 use crate::group::SharePartitions;
+use futures_util::future::join_all;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_hash::HashMap;

@@ -113,10 +113,11 @@ pub(super) fn warnings(workload: &Workload) -> Vec<String> {
             all.push(format!("topics.properties.{key}: Kafka has no such topic property"));
         }
         let partitions = u64::from(point.topics.count) * u64::from(point.topics.partitions);
-        let consumers = u64::from(point.consumers.count);
+        // The first group has as many as any.
+        let consumers = u64::from(point.consumers.count).div_ceil(u64::from(point.consumer_groups.max(1)));
         if consumers > partitions {
             all.push(format!(
-                "{}: {consumers} consumers share {partitions} partitions: {} of them are idle",
+                "{}: {consumers} consumers of a group share {partitions} partitions: {} of them are idle",
                 point.label,
                 consumers - partitions
             ));

@@ -147,7 +147,7 @@ fn unknown_keys() {
     );
     let beside = "unknown key; use one of cluster.brokers, cluster.security_protocol, \
                   cluster.sasl_mechanism, \
-             cluster.node_cpus, cluster.node_memory_mb, cluster.properties";
+             cluster.node_cpus, cluster.node_memory_mb, cluster.idle_connections, cluster.properties";
     assert_mistake("cluster.nodes = 3\n", 3, 9, "cluster.nodes", beside);
     let found = mistakes("[publication]\nauthor = \"A\"\n");
     assert_eq!((found[0].0, found[0].2.as_str()), (4, "publication.author"));
@@ -387,7 +387,7 @@ fn odd_settings_are_warned_of() {
         "producers.properties.batch.num.messages: only librdkafka has a setting with this name",
         "producers.properties.linger.msec: no Kafka client has a setting with this name",
         "topics.properties.no.such: Kafka has no such topic property",
-        "x: 3 consumers share 1 partitions: 2 of them are idle",
+        "x: 3 consumers of a group share 1 partitions: 2 of them are idle",
         "x: records of 2000000 bytes exceed the client's limit of 1048576: raise the producers' max.request.size (librdkafka: \
          message.max.bytes) and the topic's max.message.bytes",
     ];

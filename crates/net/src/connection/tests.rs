@@ -8,10 +8,14 @@ use thalweg_security::quota::{ConnectionLimits, Window};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Repeats frames; `prove` authenticates.
+/// More than the sockets on both ends hold.
+const LARGE: usize = 16 << 20;
+
+/// Repeats frames; `prove` authenticates, `large` is answered by much, and `lock` holds a lock for a while.
 #[derive(Clone)]
 struct Echo {
     until: Instant,
+    lock: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Handler for Echo {
@@ -27,6 +31,20 @@ impl Handler for Echo {
             b"prove" => *is_proven = true,
             b"slow" => {
                 return Reply::Ordered(Box::pin(async {
+                    sleep(Duration::from_millis(200)).await;
+                    Reply::Now(answer)
+                }));
+            }
+            b"large" => {
+                return Reply::Ordered(Box::pin(async {
+                    sleep(Duration::from_millis(50)).await;
+                    Reply::Now(Frame::with_length(vec![7; LARGE].into()))
+                }));
+            }
+            b"lock" => {
+                let lock = Arc::clone(&self.lock);
+                return Reply::Ordered(Box::pin(async move {
+                    let _guard = lock.lock().await;
                     sleep(Duration::from_millis(200)).await;
                     Reply::Now(answer)
                 }));
@@ -63,7 +81,7 @@ fn listen(within: Duration) -> (SocketAddr, watch::Sender<bool>) {
     let window = Window::new(11, Duration::from_secs(1));
     let limits = Connections::new(window, limits, None, Disk::real().descriptors().clone());
     let (stopping, stop) = watch::channel(false);
-    let echo = Echo { until: Instant::now() + within };
+    let echo = Echo { until: Instant::now() + within, lock: Arc::default() };
     let settings = ConnectionSettings::of(&config.network);
     tokio::spawn(async move { listening.serve(echo, settings, limits, stop).await });
     (address, stopping)
@@ -130,6 +148,26 @@ async fn the_last_answer_is_behind_the_others_and_ends_the_connection() {
     assert_eq!(receive(&mut peer).await.as_deref(), Some(&b"slow"[..]));
     assert_eq!(receive(&mut peer).await.as_deref(), Some(&b"last"[..]));
     assert_eq!(receive(&mut peer).await, None);
+}
+
+#[tokio::test]
+async fn a_peer_that_does_not_read_keeps_no_lock() {
+    let (address, _stopping) = listen(Duration::from_secs(20));
+    let connect = async || TcpStream::connect(address).await.expect("it listens");
+    let (mut lazy, mut other) = (connect().await, connect().await);
+    for peer in [&mut lazy, &mut other] {
+        send(peer, b"prove").await;
+        assert!(receive(peer).await.is_some());
+    }
+    // The lock is taken while the large answer is awaited, and that is not read.
+    for frame in [&b"large"[..], b"lock"] {
+        send(&mut lazy, frame).await;
+    }
+    sleep(Duration::from_millis(100)).await;
+    send(&mut other, b"lock").await;
+    assert_eq!(receive(&mut other).await.as_deref(), Some(&b"lock"[..]));
+    assert_eq!(receive(&mut lazy).await.map(|large| large.len()), Some(LARGE));
+    assert_eq!(receive(&mut lazy).await.as_deref(), Some(&b"lock"[..]));
 }
 
 #[tokio::test]
