@@ -1,5 +1,7 @@
 //! One connection: frames in, answers out, in the order of the requests.
 
+mod pending;
+
 use super::admission::{Admission, End};
 use super::answers::{AnswerMemory, HeldAnswers};
 use super::behind::Behind;
@@ -11,6 +13,7 @@ use super::output::{Frame, HELD_MAX, Output};
 use super::stream::Stream;
 use super::waiting::{Alarm, Stop};
 use bytes::Bytes;
+use pending::{Pending, first_answer, go_on};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -18,7 +21,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
 use std::time::Duration;
 use thalweg_config::NetworkSettings;
 use thalweg_security::Principal;
@@ -290,12 +292,6 @@ pub(super) struct Connection<H: Handler> {
     waits_long: bool,
     answers_late: bool,
     admission: Admission,
-}
-
-/// An answer that is awaited, or is ready behind one that is awaited.
-enum Pending {
-    Ready(Place, Frame),
-    Awaited { place: Place, answer: Pin<Box<dyn Future<Output = Reply> + Send>>, reads_on: bool },
 }
 
 impl<H: Handler> Connection<H> {
@@ -756,51 +752,6 @@ async fn unmuted(until: Option<Instant>) {
     match until {
         Some(until) => sleep_until(until).await,
         None => std::future::pending().await,
-    }
-}
-
-/// The answer at the front of the queue. Those behind it make progress too: a batch of produce requests that wait
-/// for the same flush is ready as a whole.
-async fn first_answer(pending: &mut VecDeque<Pending>, ready_bytes: &mut usize) -> Reply {
-    poll_fn(|context: &mut Context<'_>| {
-        let mut each = pending.iter_mut();
-        let first = match each.next() {
-            Some(Pending::Awaited { answer, .. }) => answer.as_mut().poll(context),
-            Some(Pending::Ready(..)) | None => Poll::Pending,
-        };
-        advance(each, ready_bytes, context);
-        first
-    })
-    .await
-}
-
-/// Lets awaited answers make progress, for ever. They may hold what requests of other connections wait for, such as the turn to
-/// flush a partition, and must not keep it for as long as a peer does not read.
-async fn go_on(pending: &mut VecDeque<Pending>, ready_bytes: &mut usize) {
-    poll_fn(|context: &mut Context<'_>| {
-        advance(pending.iter_mut(), ready_bytes, context);
-        Poll::Pending
-    })
-    .await
-}
-
-/// Polls awaited answers. Those that are ready keep their places until their turn.
-fn advance<'a>(
-    pending: impl Iterator<Item = &'a mut Pending>,
-    ready_bytes: &mut usize,
-    context: &mut Context<'_>,
-) {
-    for entry in pending {
-        let Pending::Awaited { place, answer, .. } = entry else { continue };
-        let place = *place;
-        let Poll::Ready(reply) = answer.as_mut().poll(context) else { continue };
-        *entry = match reply {
-            Reply::Now(frame) => {
-                *ready_bytes += frame.bytes_in_memory();
-                Pending::Ready(place, frame)
-            }
-            reply => Pending::Awaited { place, answer: Box::pin(std::future::ready(reply)), reads_on: true },
-        };
     }
 }
 

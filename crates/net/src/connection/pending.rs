@@ -1,0 +1,58 @@
+//! Answers that wait for their turn.
+
+use super::{Frame, Place, Reply};
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// An answer that is awaited, or is ready behind one that is awaited.
+pub(super) enum Pending {
+    Ready(Place, Frame),
+    Awaited { place: Place, answer: Pin<Box<dyn Future<Output = Reply> + Send>>, reads_on: bool },
+}
+
+/// The answer at the front of the queue. Those behind it make progress too: a batch of produce requests that wait
+/// for the same flush is ready as a whole.
+pub(super) async fn first_answer(pending: &mut VecDeque<Pending>, ready_bytes: &mut usize) -> Reply {
+    poll_fn(|context: &mut Context<'_>| {
+        let mut each = pending.iter_mut();
+        let first = match each.next() {
+            Some(Pending::Awaited { answer, .. }) => answer.as_mut().poll(context),
+            Some(Pending::Ready(..)) | None => Poll::Pending,
+        };
+        advance(each, ready_bytes, context);
+        first
+    })
+    .await
+}
+
+/// Lets awaited answers make progress, for ever. They may hold what requests of other connections wait for, such as the turn to
+/// flush a partition, and must not keep it for as long as a peer does not read.
+pub(super) async fn go_on(pending: &mut VecDeque<Pending>, ready_bytes: &mut usize) {
+    poll_fn(|context: &mut Context<'_>| {
+        advance(pending.iter_mut(), ready_bytes, context);
+        Poll::Pending
+    })
+    .await
+}
+
+/// Polls awaited answers. Those that are ready keep their places until their turn.
+fn advance<'a>(
+    pending: impl Iterator<Item = &'a mut Pending>,
+    ready_bytes: &mut usize,
+    context: &mut Context<'_>,
+) {
+    for entry in pending {
+        let Pending::Awaited { place, answer, .. } = entry else { continue };
+        let place = *place;
+        let Poll::Ready(reply) = answer.as_mut().poll(context) else { continue };
+        *entry = match reply {
+            Reply::Now(frame) => {
+                *ready_bytes += frame.bytes_in_memory();
+                Pending::Ready(place, frame)
+            }
+            reply => Pending::Awaited { place, answer: Box::pin(std::future::ready(reply)), reads_on: true },
+        };
+    }
+}
