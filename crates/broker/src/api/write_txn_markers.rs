@@ -35,7 +35,7 @@ pub async fn handle(
         for (marker, topic, partition) in some {
             written.push(broker.markers.write(*marker, topic, *partition, deadline));
         }
-        codes.extend(join_all(written.into_iter()).await.into_iter().map(|written| match written {
+        codes.extend(join_all(written).await.into_iter().map(|written| match written {
             Ok(()) => 0,
             Err(error) => error.code().code(),
         }));
