@@ -66,7 +66,7 @@ def is_refused(kafka, ours):
 
 
 ALLOWED = (
-    Allowed("Metadata", "(Brokers|Topics).*|ClusterId|ControllerId", FAULT, lambda kafka, ours: not kafka or kafka == -1 or errors(kafka) == {-1}),
+    Allowed("Metadata", "(Brokers|Topics).*|ClusterId|ControllerId", FAULT, lambda kafka, ours: kafka in ([], None, "", -1) or errors(kafka) == {-1}),
     Allowed(".*", "", FAULT, is_refused),
     Allowed(".*", ".*ErrorCode", FAULT, is_refused),
     Allowed(".*", ".*ErrorMessage", WORDS, lambda kafka, ours: bool(ours)),
