@@ -555,6 +555,10 @@ impl<H: Handler> Connection<H> {
 
     /// Waits for the next thing to happen: bytes, an answer, the end of patience, the end of the broker.
     async fn wait(&mut self) -> Result<(), Disconnect> {
+        // It became ready while those before it were sent.
+        if matches!(self.pending.front(), Some(Pending::Ready(..))) {
+            return Ok(());
+        }
         let muted_until = self.peer.mute.until();
         if self.pending.is_empty() {
             return match muted_until {

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// More than the sockets on both ends hold.
-const LARGE: usize = 16 << 20;
+const LARGE: usize = 64 << 20;
 
 /// Repeats frames; `prove` authenticates, `large` is answered by much, and `lock` holds a lock for a while.
 #[derive(Clone)]
