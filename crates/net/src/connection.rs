@@ -451,7 +451,7 @@ impl<H: Handler> Connection<H> {
                 () = cut_off(held) => return Err(Disconnect::Unread),
                 () = sleep(TRY_UNASKED.min(idle_max / 4)) => true,
                 () = &mut stopped_for_long => return Err(Disconnect::Stopping),
-                () = go_on(pending, ready_bytes) => continue,
+                never = go_on(pending, ready_bytes) => match never {},
             };
             let is_all = output.send(stream, unasked)?;
             if is_all {

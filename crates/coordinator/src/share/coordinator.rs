@@ -6,6 +6,7 @@ use super::error::StateError;
 use super::request::{Answer, Ask, Done};
 use super::shard::{Shard, ShardContext};
 use crate::driver::{CoordinatorLog, LoadFigures, Shards, partition_for};
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -162,7 +163,7 @@ impl ShareCoordinator {
                 let answer = asked.await.unwrap_or_else(|error| vec![Err(error.into()); places.len()]);
                 (places, answer)
             });
-            for (places, answer) in futures_util::future::join_all(served).await {
+            for (places, answer) in join_all(served).await {
                 for (place, one) in places.into_iter().zip(answer) {
                     answers[place] = Some(one);
                 }

@@ -66,8 +66,8 @@ impl Scaled {
                 _ => return None,
             },
             Scaled::Partitions => f64::from(point.topics.count) * f64::from(point.topics.partitions),
-            Scaled::Consumers => f64::from(point.consumers.count),
             Scaled::Groups => f64::from(point.consumer_groups),
+            Scaled::Consumers => f64::from(point.consumers.count),
             Scaled::Producers => f64::from(point.producers.count),
             Scaled::Idle => f64::from(point.cluster.idle_connections),
         })

@@ -1,7 +1,7 @@
 //! Connections that clients hold open without using them, as those of a service that seldom has something to say.
 
 use rustix::process::{Resource, getrlimit};
-use thalweg_client::{ClientError, Cluster, Connection, host_and_port};
+use thalweg_client::{ClientError, Cluster, Connection};
 use tokio::task::{JoinError, JoinSet};
 
 use super::error::Failure;
@@ -26,8 +26,7 @@ impl Idle {
             return Err(Failure::TooManyIdle { count, files, files_max });
         }
         let metadata = cluster.metadata();
-        let addresses = metadata.brokers.values().map(|broker| host_and_port(&broker.host, broker.port));
-        let addresses: Vec<String> = addresses.collect();
+        let addresses: Vec<String> = metadata.brokers.values().map(|broker| broker.address()).collect();
         let mut idle = Idle(Vec::with_capacity(count as usize));
         let mut opening = JoinSet::new();
         for address in addresses.iter().cycle().take(count as usize) {

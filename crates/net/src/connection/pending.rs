@@ -2,6 +2,7 @@
 
 use super::{Frame, Place, Reply};
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -29,7 +30,7 @@ pub(super) async fn first_answer(pending: &mut VecDeque<Pending>, ready_bytes: &
 
 /// Lets awaited answers make progress, for ever. They may hold what requests of other connections wait for, such as the turn to
 /// flush a partition, and must not keep it for as long as a peer does not read.
-pub(super) async fn go_on(pending: &mut VecDeque<Pending>, ready_bytes: &mut usize) {
+pub(super) async fn go_on(pending: &mut VecDeque<Pending>, ready_bytes: &mut usize) -> Infallible {
     poll_fn(|context: &mut Context<'_>| {
         advance(pending.iter_mut(), ready_bytes, context);
         Poll::Pending
