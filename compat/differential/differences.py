@@ -93,6 +93,9 @@ class Comparison:
                 yield path, kafka, ours
         elif field.kind == "records":
             yield from self.records(kafka, ours, path)
+        elif field.name == "AcquiredRecords":
+            if deliveries(kafka) != deliveries(ours):
+                yield path, kafka, ours
         elif not isinstance(kafka, list):
             yield from self.one(field, kafka, ours, path)
         else:
@@ -152,6 +155,13 @@ class Comparison:
                 is_same = one[name] == other[name] or (name == "producerId" and self.twins.same(name, one[name], other[name]))
                 if not is_same and name != "controlTimestamp":
                     yield f"{path}[].{name}", one[name], other[name]
+
+
+def deliveries(acquired):
+    """How often each record of a member was delivered. What stands in one range, and what in several, is each node's own."""
+    return {
+        offset: one["DeliveryCount"] for one in acquired for offset in range(one["FirstOffset"], one["LastOffset"] + 1)
+    }
 
 
 def shown(field, item):

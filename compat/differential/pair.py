@@ -207,7 +207,8 @@ class Pair:
         self.lasting = set()
         # Runs whose things may be others on each node.
         self.parted = set()
-        # The versions that each API was asked at, and its last answers.
+        # What Apache Kafka serves, the versions that each API was asked at, and its last answers.
+        self.served = []
         self.asked, self.last = collections.defaultdict(set), {}
 
     def ask(self, channel, name, version, values, label=""):

@@ -28,12 +28,13 @@ from mutations import Mutator
 from nodes import Nodes
 from pair import APIS, Pair
 from play import Parted, Play
+from queue_scenarios import queue
 from suite import NIGHTLY, TARGET, Skip, main
 from transaction_scenarios import transactions
 
 # What runs for each change is the same each time.
 SEED = int(os.environ.get("SEED", random.randrange(1 << 32) if NIGHTLY else 1))
-ALL_SCENARIOS = (topics, writing, reading, offsets, classic, static, consumer, share, transactions)
+ALL_SCENARIOS = (topics, writing, reading, offsets, classic, static, consumer, share, queue, transactions)
 ALL_SCENARIOS += (configs, acls, quotas, users, logins, tokens, cluster, telemetry)
 WANTED = os.environ.get("SCENARIOS", "").split()
 SCENARIOS = [one for one in ALL_SCENARIOS if not WANTED or one.__name__ in WANTED]
@@ -55,7 +56,8 @@ def shared():
     pair = Pair(nodes)
     play = Play(pair, "start", 0)
     # A version that is not stable yet is in the schema, but not served.
-    for one in play.good("ApiVersions", at=0)["ApiKeys"]:
+    pair.served = play.good("ApiVersions", at=0)["ApiKeys"]
+    for one in pair.served:
         api = next(api for api in APIS.values() if api.key == one["ApiKey"])
         api.low, api.high = one["MinVersion"], one["MaxVersion"]
     # The topics of the coordinators, which only such a request makes.
@@ -123,9 +125,8 @@ def test_scripts_ask_at_every_version():
     pair = shared()
     if not pair.asked or len(SCENARIOS) < len(ALL_SCENARIOS):
         raise Skip("the scripted requests were not sent")
-    served = pair.last["ApiVersions", APIS["ApiVersions"].high][0]["ApiKeys"]
     names = {api.key: api.name for api in APIS.values()}
-    for one in served:
+    for one in pair.served:
         name, low, high = names[one["ApiKey"]], one["MinVersion"], one["MaxVersion"]
         missing = set(range(low, high + 1)) - pair.asked[name]
         # The short form has some of the levels.

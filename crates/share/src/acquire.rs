@@ -77,6 +77,9 @@ fn throttled_from(limits: &Limits) -> i16 {
     (limits.deliveries / 2 + limits.deliveries % 2).max(2)
 }
 
+/// How many bytes may lie between acquired records: they are sent, too, but cost less than a further request.
+const PASSED_BYTES_MAX: u64 = 64 << 10;
+
 /// One acquisition in progress.
 struct Acquisition<'a> {
     partition: &'a mut SharePartition,
@@ -177,8 +180,9 @@ impl Acquisition<'_> {
         let len = to - from + 1;
         if !run.is_available() {
             self.passed += len;
-            // What was passed over is sent too, for nothing: not more than what was acquired.
-            self.is_over = self.acquired.records > 0 && self.passed > self.acquired.records;
+            // What was passed over is sent too, for nothing: not much more than what was acquired.
+            let is_far = span.bytes.end.saturating_sub(self.acquired.bytes.end) > PASSED_BYTES_MAX;
+            self.is_over = self.acquired.records > 0 && self.passed > self.acquired.records && is_far;
             return;
         }
         if span.is_aborted {

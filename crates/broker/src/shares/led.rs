@@ -7,6 +7,7 @@
 
 use super::Shares;
 use super::settings::ShareSettings;
+use super::settle_error::SettleError;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
 
 /// The outcome of an acknowledgement, once it is written.
-pub type Settled = Result<(), ErrorCode>;
+pub type Settled = Result<(), SettleError>;
 
 /// What a member's acknowledgements come to.
 pub enum Acknowledging {
@@ -44,7 +45,9 @@ impl Acknowledging {
         match self {
             Acknowledging::Now(settled) => settled,
             // Who writes always answers, unless the broker stops.
-            Acknowledging::Later(answer) => answer.await.unwrap_or(Err(ErrorCode::NotLeaderOrFollower)),
+            Acknowledging::Later(answer) => {
+                answer.await.unwrap_or(Err(SettleError::Unserved(ErrorCode::NotLeaderOrFollower)))
+            }
         }
     }
 }
@@ -98,16 +101,6 @@ fn code_for_members(error: PersistError) -> ErrorCode {
         PersistError::FencedLeaderEpoch | PersistError::FencedStateEpoch => ErrorCode::NotLeaderOrFollower,
         PersistError::UnknownPartition => ErrorCode::UnknownTopicOrPartition,
         PersistError::Invalid | PersistError::Refused(_) => ErrorCode::UnknownServerError,
-    }
-}
-
-/// Kafka's code for refused acknowledgements.
-pub fn code_of_refusal(error: AcknowledgeError) -> ErrorCode {
-    match error {
-        AcknowledgeError::UnknownType(_)
-        | AcknowledgeError::WrongTypes
-        | AcknowledgeError::NeverDelivered => ErrorCode::InvalidRequest,
-        AcknowledgeError::NotAcquired | AcknowledgeError::RenewDisabled => ErrorCode::InvalidRecordState,
     }
 }
 
@@ -217,12 +210,12 @@ impl LedShare {
                 taken
             }
             Stage::Loading => Err(AcknowledgeError::NotAcquired),
-            Stage::Ended(error) => return Acknowledging::Now(Err(*error)),
+            Stage::Ended(error) => return Acknowledging::Now(Err(SettleError::Unserved(*error))),
         };
         match taken {
             Err(error) => {
                 tracing::debug!(key = ?self.key, member, %error, "Refused acknowledgements");
-                Acknowledging::Now(Err(code_of_refusal(error)))
+                Acknowledging::Now(Err(SettleError::Refused(error)))
             }
             Ok(batches) if batches.is_empty() => Acknowledging::Now(Ok(())),
             Ok(batches) => {
@@ -319,7 +312,7 @@ impl LedShare {
             }
             Stage::Ended(error) => {
                 for done in queue.drain(..).filter_map(|change| change.done) {
-                    let _ = done.send(Err(*error));
+                    let _ = done.send(Err(SettleError::Unserved(*error)));
                 }
                 *is_writing = false;
                 return None;
@@ -360,7 +353,7 @@ impl LedShare {
         state.waiters.wake_all();
         drop(state);
         for done in changes.into_iter().filter_map(|change| change.done) {
-            let _ = done.send(outcome.map_err(code_for_members));
+            let _ = done.send(outcome.map_err(|error| SettleError::Unserved(code_for_members(error))));
         }
     }
 

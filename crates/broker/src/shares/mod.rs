@@ -13,6 +13,7 @@ mod led;
 mod reading;
 mod sessions;
 mod settings;
+mod settle_error;
 
 pub use counters::ShareCounters;
 pub use led::{Acknowledging, LedShare, Settled, ShareFigures};
@@ -22,6 +23,7 @@ pub use sessions::{
     TopicPartitionId,
 };
 pub use settings::{SettingsOfGroups, ShareSettings};
+pub use settle_error::SettleError;
 
 use parking_lot::{Mutex, RwLock};
 use std::collections::hash_map::Entry;

@@ -179,3 +179,24 @@ fn deleted_records_are_forgotten_whoever_has_them() {
     assert_eq!((partition.start_offset(), partition.in_flight(), partition.members()), (100, 0, 0));
     assert_eq!(partition.fetch_offset(&LIMITS), Some(100));
 }
+
+#[test]
+fn what_others_have_is_passed_over_as_long_as_it_is_not_much() {
+    let batches_of = |bytes: u64| -> Vec<Span> {
+        let spans = spans(0, 1, 20).into_iter().zip(0..);
+        spans.map(|(span, n)| Span { bytes: n * bytes..(n + 1) * bytes, ..span }).collect()
+    };
+    for (bytes, expected) in [(1_000, vec![(0, 0, 2), (19, 19, 2)]), (10_000, vec![(0, 0, 2)])] {
+        let log = batches_of(bytes);
+        let mut partition = begun(0);
+        acquire(&mut partition, "a", 20, &log);
+        let mut types = [1; 20];
+        (types[0], types[19]) = (2, 2);
+        let said = [Acknowledgement { first: 0, last: 19, types: &types }];
+        let written = partition.acknowledge("a", &said, &LIMITS, 0).expect("the member has them");
+        partition.written(&written);
+        let acquired = acquire(&mut partition, "b", 20, &log);
+        assert_eq!(runs(&acquired), expected);
+        assert_eq!(acquired.bytes, 0..bytes * if expected.len() == 2 { 20 } else { 1 });
+    }
+}

@@ -277,8 +277,9 @@ impl Faults {
     }
 }
 
-/// Whether a broker is paused, or was asked to stop: the others may not know yet that it is gone.
+/// Whether a broker is paused, or was asked to stop: the others may not know yet that it is gone. A controller that is
+/// paused does not know either that a leader has already given up the others, which makes it alone in sync.
 fn is_one_leaving(simulation: &Simulation) -> bool {
-    (1..=BROKERS)
+    (CONTROLLER..=BROKERS)
         .any(|id| simulation.machines[id].is_held(simulation.now_ms) || simulation.machines[id].is_stopping())
 }

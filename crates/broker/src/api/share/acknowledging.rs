@@ -2,7 +2,7 @@
 
 use super::{Call, readable};
 use crate::broker::Broker;
-use crate::shares::{Acknowledging, SessionKey, Settled, TopicPartitionId};
+use crate::shares::{Acknowledging, SessionKey, SettleError, Settled, TopicPartitionId};
 use thalweg_share::Acknowledgement;
 use thalweg_wire::ErrorCode;
 
@@ -59,9 +59,12 @@ impl Acknowledgements<'_> {
         let image = broker.image();
         let taken = partitions.map(|(id, said)| {
             let allowed = match image.topic_by_id(id.0) {
-                None => Err(ErrorCode::UnknownTopicId),
+                None => Err(SettleError::Unserved(ErrorCode::UnknownTopicId)),
                 // As in Kafka, what makes no sense is refused first.
-                Some(_) => self.check(&said).and_then(|()| readable(call, &image, id)),
+                Some(_) => self
+                    .check(&said)
+                    .map_err(SettleError::Malformed)
+                    .and_then(|()| readable(call, &image, id).map_err(SettleError::Unserved)),
             };
             let settling = match allowed {
                 Err(error) => Settling::now(Err(error)),
@@ -75,7 +78,7 @@ impl Acknowledgements<'_> {
 
     fn take_one(&self, broker: &Broker, id: TopicPartitionId, said: &[Said<'_>]) -> Settling {
         let Some(led) = broker.shares.find(&self.key.group, id) else {
-            return Settling::now(Err(ErrorCode::UnknownTopicOrPartition));
+            return Settling::now(Err(SettleError::Unserved(ErrorCode::UnknownTopicOrPartition)));
         };
         let mut counts = [0; 5];
         for (first, last, types) in said {
@@ -91,7 +94,7 @@ impl Acknowledgements<'_> {
     }
 
     /// Whether the batches of a partition make sense. Kafka: `KafkaApis.validateAcknowledgementBatches`.
-    fn check(&self, said: &[Said<'_>]) -> Result<(), ErrorCode> {
+    fn check(&self, said: &[Said<'_>]) -> Result<(), &'static str> {
         let last_type = if self.may_renew { RENEW } else { REJECT };
         let mut previous_last = -1;
         for &(first, last, types) in said {
@@ -99,8 +102,22 @@ impl Acknowledgements<'_> {
             let fits = types.len() == 1 || len.is_some_and(|len| len + 1 == types.len());
             let is_known = types.iter().all(|one| (0..=last_type).contains(one));
             let renews = types.contains(&RENEW) && !self.is_renewal;
-            if first > last || first < previous_last || !fits || !is_known || renews {
-                return Err(ErrorCode::InvalidRequest);
+            if first > last {
+                return Err("the first offset of a batch is behind its last");
+            }
+            if first < previous_last {
+                return Err("the batches are not in the order of their offsets, or one begins in another");
+            }
+            if !fits {
+                return Err("a batch needs one type, or one for each of its offsets");
+            }
+            if !is_known {
+                return Err(
+                    "the types are 0 gap, 1 accept, 2 release, 3 reject, and from version 2 on 4 renew",
+                );
+            }
+            if renews {
+                return Err("type 4 renew is for requests with IsRenewAck");
             }
             previous_last = last;
         }

@@ -78,14 +78,16 @@ pub fn fetched(
     let slices = slices.into_iter().map(|(_, slice)| slice).collect();
     broker.shares.sessions.told(&plan.key, &told);
     for (id, settled) in settled {
-        let error_code = settled.err().unwrap_or(ErrorCode::None).code();
+        let (error, words) = outcome_of(settled);
+        let error_code = error.code();
         let topic = topic_of(&mut response, id);
         let partitions = &mut response.responses[topic].partitions;
         match partitions.iter_mut().find(|data| data.partition_index == id.1.0) {
-            Some(data) => data.acknowledge_error_code = error_code,
+            Some(data) => (data.acknowledge_error_code, data.acknowledge_error_message) = (error_code, words),
             None => partitions.push(PartitionData {
                 partition_index: id.1.0,
                 acknowledge_error_code: error_code,
+                acknowledge_error_message: words,
                 ..no_records()
             }),
         }
@@ -142,6 +144,14 @@ fn acquired(batch: Batch) -> (ErrorCode, PartitionData, Option<LogSlice>) {
     (ErrorCode::None, PartitionData { records, acquired_records, ..Default::default() }, Some(slice))
 }
 
+/// Kafka's code for an outcome, and why it is an error.
+fn outcome_of(settled: Settled) -> (ErrorCode, Option<String>) {
+    match settled {
+        Ok(()) => (ErrorCode::None, None),
+        Err(error) => (error.code(), Some(error.to_string())),
+    }
+}
+
 /// The place of a topic in the answer.
 fn topic_of(response: &mut ShareFetchResponse, id: TopicPartitionId) -> usize {
     let topics = &mut response.responses;
@@ -179,9 +189,13 @@ pub fn acknowledged(
         ShareAcknowledgeResponse { acquisition_lock_timeout_ms: lock_ms, ..Default::default() };
     let mut leaders = Vec::new();
     for (id, settled) in settled {
-        let error = settled.err().unwrap_or(ErrorCode::None);
-        let mut data =
-            parts::PartitionData { partition_index: id.1.0, error_code: error.code(), ..Default::default() };
+        let (error, error_message) = outcome_of(settled);
+        let mut data = parts::PartitionData {
+            partition_index: id.1.0,
+            error_code: error.code(),
+            error_message,
+            ..Default::default()
+        };
         if has_moved(error) {
             let (leader_id, leader_epoch) = Named::Id(id.0).leader(broker, id.1);
             data.current_leader = parts::LeaderIdAndEpoch { leader_id: leader_id.0, leader_epoch };
