@@ -2,6 +2,7 @@
 
 import copy
 
+from answers import errors
 from codec import NO_ID, full, new_id
 from differences import IDS, named
 from pair import APIS, Asked
@@ -9,7 +10,9 @@ from requests import FORMS, LIMITS
 
 # What no variant may do: it would end the node, or the comparison.
 # With a negative limit of bytes Apache Kafka fails.
-UNTOUCHED = {"UpdateFeatures": {"ValidateOnly"}, "Produce": {"Acks"}, "Fetch": {"MaxBytes"}}
+UNTOUCHED = {"UpdateFeatures": {"ValidateOnly"}, "Produce": {"Acks"}, "Fetch": {"MaxBytes"}, "ShareFetch": {"MaxBytes"}}
+# What these do is undone some time after the end of their connection, and differs by how a node divides what it gives out.
+OF_CONNECTION = ("ShareFetch", "ShareAcknowledge")
 # Fields that make an answer late.
 WAITING = ("WaitMs", "TimeoutMs", "timeoutMs")
 
@@ -39,6 +42,8 @@ class Mutator:
             channel.end()
             play.channels.remove(channel)
             play.go_on(name, *answers)
+            if name in OF_CONNECTION and 0 in errors(answers[0]):
+                play.part()
 
     def change(self, play, name, fields, values, version):
         """One field of a struct, at any depth."""

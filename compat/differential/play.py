@@ -67,8 +67,12 @@ class Play:
         is_answer = [not isinstance(one, str) for one in (kafka, ours)]
         is_same = errors(kafka) == errors(ours) if all(is_answer) else not any(is_answer)
         if not is_same and not api.startswith(READING):
-            self.pair.parted.add(self.name)
-            raise Parted
+            self.part()
+
+    def part(self):
+        """Ends this run: the nodes may be in different states."""
+        self.pair.parted.add(self.name)
+        raise Parted
 
     def good(self, api, channel=None, at=None, **values):
         """Apache Kafka's answer, which must have no error as soon as the node is that far."""

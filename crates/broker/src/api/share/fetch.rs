@@ -142,12 +142,6 @@ fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Resul
         let places = places % wanted.len();
         wanted.rotate_left(places);
     }
-    let mode = match request.share_acquire_mode {
-        0 => AcquireMode::BatchOptimised,
-        1 => AcquireMode::RecordLimit,
-        // Kafka's code for it.
-        _ => return Err(ErrorCode::UnknownServerError),
-    };
     let image = broker.image();
     let entries = wanted.into_iter().map(|one| {
         let outcome = match readable(call, &image, one.id) {
@@ -156,12 +150,24 @@ fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Resul
         };
         Entry { id: one.id, is_new: one.is_new, outcome, led: None }
     });
+    let mut entries: Vec<Entry> = entries.collect();
+    let is_failed = |entry: &Entry| matches!(entry.outcome, Outcome::Failed(_));
+    let mode = match request.share_acquire_mode {
+        1 => AcquireMode::RecordLimit,
+        // Kafka's code for it, where there is something to acquire.
+        mode if mode != 0 && !entries.iter().all(is_failed) => return Err(ErrorCode::UnknownServerError),
+        _ => AcquireMode::BatchOptimised,
+    };
+    // Partitions that are new stay so: no answer has named them.
+    if request.max_records == 0 || request.max_bytes == 0 {
+        entries.retain(is_failed);
+    }
     let quota = broker.quotas.fetch_max(&call.caller()).unwrap_or(usize::MAX);
     let clamp = |bytes: i32| usize::try_from(bytes).unwrap_or(0);
     let max_bytes = clamp(request.max_bytes).min(broker.config().network.fetch_max_bytes).min(quota);
     let plan = Plan {
         settings: broker.shares.settings(&key.group),
-        entries: entries.collect(),
+        entries,
         key,
         epoch,
         mode,
