@@ -24,6 +24,8 @@ use thalweg_wire::{ErrorCode, Uuid};
 
 /// No offset, no count, no lag.
 const UNKNOWN: i64 = -1;
+/// Kafka's words.
+const NO_NAME: &str = "The group id is invalid.";
 
 type Described = DescribeShareGroupOffsetsResponseTopic;
 
@@ -69,18 +71,18 @@ impl ShareGroups {
         &self,
         request: AlterShareGroupOffsetsRequest,
     ) -> AlterShareGroupOffsetsResponse {
-        let refused = |error: ErrorCode, message: Option<String>| AlterShareGroupOffsetsResponse {
+        let refused = |error: ErrorCode, message: String| AlterShareGroupOffsetsResponse {
             error_code: error.code(),
-            error_message: message,
+            error_message: Some(message),
             ..Default::default()
         };
         let (parts, id) = (&self.parts, &request.group_id);
         if id.is_empty() {
-            return refused(ErrorCode::InvalidGroupId, Some("The group id is invalid.".to_owned()));
+            return refused(ErrorCode::InvalidGroupId, NO_NAME.to_owned());
         }
         let mut altered = match parts.groups.alter_share_offsets(id, &request.topics).await {
             Ok(altered) => altered,
-            Err(error) => return refused(error.code(), Some(error.to_string())),
+            Err(error) => return refused(error.code(), error.to_string()),
         };
         let outcomes = parts.initialize(&altered.initialization).await;
         let failed: HashMap<(Uuid, i32), _> =
@@ -104,21 +106,21 @@ impl ShareGroups {
         &self,
         request: DeleteShareGroupOffsetsRequest,
     ) -> DeleteShareGroupOffsetsResponse {
-        let refused = |error: ErrorCode, message: Option<String>| DeleteShareGroupOffsetsResponse {
+        let refused = |error: ErrorCode, message: String| DeleteShareGroupOffsetsResponse {
             error_code: error.code(),
-            error_message: message,
+            error_message: Some(message),
             ..Default::default()
         };
         let (parts, id) = (&self.parts, &request.group_id);
         if id.is_empty() {
-            return refused(ErrorCode::InvalidGroupId, None);
+            return refused(ErrorCode::InvalidGroupId, NO_NAME.to_owned());
         }
         let mut seen = BTreeSet::new();
         let names = request.topics.into_iter().map(|topic| topic.topic_name);
         let names: Vec<String> = names.filter(|name| seen.insert(name.clone())).collect();
         let deleted = match parts.groups.delete_share_offsets(id, &names).await {
             Ok(deleted) => deleted,
-            Err(error) => return refused(error.code(), Some(error.to_string())),
+            Err(error) => return refused(error.code(), error.to_string()),
         };
         let mut responses = deleted.refused;
         let failed = parts.delete(id, &deleted.states).await.into_iter();
@@ -129,7 +131,7 @@ impl ShareGroups {
         if !done.is_empty()
             && let Err(error) = parts.groups.share_offsets_deleted(id, &done).await
         {
-            return refused(error.code(), Some(error.to_string()));
+            return refused(error.code(), error.to_string());
         }
         responses.extend(deleted.states.keys().map(|topic| {
             let error = failed.get(topic);

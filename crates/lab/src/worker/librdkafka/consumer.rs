@@ -72,6 +72,7 @@ async fn consume(
 
 /// A member of the group.
 struct Member {
+    number: u32,
     consumer: BaseConsumer<Membership>,
     look: Look,
     /// The partition of the last record.
@@ -85,7 +86,7 @@ impl Member {
             .map_err(|error| WorkerError::driver(Unconfigurable(error)))?;
         let topics: Vec<&str> = assignment.topics.iter().map(String::as_str).collect();
         consumer.subscribe(&topics).map_err(|error| WorkerError::driver(Unconfigurable(error)))?;
-        Ok(Member { consumer, look: looks.look(), at: None })
+        Ok(Member { number, consumer, look: looks.look(), at: None })
     }
 }
 
@@ -132,7 +133,8 @@ fn join(members: &[Member], assignment: &Assignment, crew: &Crew) -> Result<(), 
                 _ => continue,
             };
             let last = member.consumer.context().last_error.get();
-            let what = format!("a share of {} in the group", assignment.topics.join(","));
+            let group = assignment.group_of(member.number).unwrap_or_default();
+            let what = format!("a share of {} in the group {group}", assignment.topics.join(","));
             let bootstrap = assignment.bootstrap.clone();
             return Err(WorkerError::driver(Unreachable { what, bootstrap, source, last }));
         }
@@ -177,7 +179,7 @@ impl Turn<'_> {
 
     /// Consumes available records, up to a limit; false when the measurement is complete.
     fn take(&self, member: &mut Member) -> Result<bool, WorkerError> {
-        let Member { consumer, look, at } = member;
+        let Member { consumer, look, at, .. } = member;
         let mut wait = self.wait;
         for _ in 0..RECORDS_PER_LOOK {
             let message = match consumer.poll(wait) {
