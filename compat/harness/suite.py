@@ -107,5 +107,6 @@ def _run(name, test):
 
 def _say(line):
     with _printing:
-        print(line, flush=True)
+        # In one write: between two there may be a line of a client's log.
+        print(f"{line}\n", end="", flush=True)
     return True
