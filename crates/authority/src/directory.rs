@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 
 use crate::certificate::Certificate;
 use crate::error::AuthorityError;
-use crate::secret::{password, protect, refresh_secret, replace_secret, write_new_secret};
+use crate::secret::{password, protect, refresh_secret, replace_secret, write_first_secret};
 use crate::settings::{LoginModule, MECHANISM, Settings, jaas, keystore, settings, truststore};
 use crate::{Authority, CA_CERTIFICATE, CA_KEY, Purpose, SIGNED_DAYS, is_there, read};
 
@@ -156,8 +156,9 @@ impl Directory {
                 return Err(AuthorityError::NotIssued { dir, file, name: "NODE".to_owned() });
             }
             let text = password();
-            write_new_secret(&file, &format!("{text}\n"))?;
-            return Ok(Password { text, is_new: true });
+            if write_first_secret(&file, &format!("{text}\n"))? {
+                return Ok(Password { text, is_new: true });
+            }
         }
         match read(&file)?.trim_end() {
             "" => Err(AuthorityError::NoPassword { path: file }),
@@ -337,6 +338,25 @@ mod tests {
 
     fn hosts(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn nodes_that_begin_at_once_have_the_same_secrets() {
+        for _ in 0..20 {
+            let dir = tempfile::tempdir().expect("a directory");
+            let begin = || {
+                let directory = Directory::open(dir.path(), Founding::Allowed, 1).expect("it opens");
+                let password = directory.password(TOKENS).expect("a password").text;
+                (password, read(&directory.ca_file()).expect("a certificate"))
+            };
+            let all: BTreeSet<_> = std::thread::scope(|scope| {
+                let nodes: Vec<_> = (0..4).map(|_| scope.spawn(begin)).collect();
+                nodes.into_iter().map(|node| node.join().expect("it ends")).collect()
+            });
+            assert_eq!(all.len(), 1);
+            let names = std::fs::read_dir(dir.path()).expect("it is read");
+            assert_eq!(names.count(), 3, "key, certificate, password");
+        }
     }
 
     #[test]

@@ -54,7 +54,8 @@ impl Authority {
         make_directory(dir)?;
         let dir = absolute(dir)?;
         if !is_there(&dir.join(CA_KEY))? {
-            write_new_secret(&dir.join(CA_KEY), &KeyPair::generate()?.serialize_pem())?;
+            // Another process may have been first: its key counts.
+            secret::write_first_secret(&dir.join(CA_KEY), &KeyPair::generate()?.serialize_pem())?;
         }
         if !is_there(&dir.join(CA_CERTIFICATE))? {
             certify(&dir)?;
@@ -143,8 +144,7 @@ fn certify(dir: &Path) -> Result<(), AuthorityError> {
     let key_file = dir.join(CA_KEY);
     let key = KeyPair::from_pem(&read(&key_file)?).map_err(damaged(key_file))?;
     let certificate = params.self_signed(&key)?;
-    let file = dir.join(CA_CERTIFICATE);
-    Ok(std::fs::write(&file, certificate.pem()).map_err(FileFailed::at("write", &file))?)
+    secret::write_first_public(&dir.join(CA_CERTIFICATE), &certificate.pem()).map(drop)
 }
 
 /// From yesterday, since clocks differ.

@@ -2,7 +2,8 @@
 
 use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -19,11 +20,19 @@ pub fn password() -> String {
     URL_SAFE_NO_PAD.encode(random)
 }
 
+/// Who may read a file: its owner, or everybody.
+const SECRET: u32 = 0o600;
+const PUBLIC: u32 = 0o644;
+
 /// Writes a file that is not there yet.
-#[expect(clippy::disallowed_types, reason = "a secret of the command line is no data of the log")]
 pub fn write_new_secret(file: &Path, text: &str) -> Result<(), AuthorityError> {
+    write_new(file, text, SECRET)
+}
+
+#[expect(clippy::disallowed_types, reason = "a secret of the command line is no data of the log")]
+fn write_new(file: &Path, text: &str, mode: u32) -> Result<(), AuthorityError> {
     let mut options = std::fs::OpenOptions::new();
-    options.write(true).create_new(true).mode(0o600);
+    options.write(true).create_new(true).mode(mode);
     let written = options.open(file).and_then(|mut open| {
         open.write_all(text.as_bytes())?;
         open.sync_all()
@@ -31,15 +40,44 @@ pub fn write_new_secret(file: &Path, text: &str) -> Result<(), AuthorityError> {
     Ok(written.map_err(FileFailed::at("write", file))?)
 }
 
+/// The same, whole: a reader finds all of it or nothing. Of several processes that begin at once one writes it, and the others
+/// read what it wrote. Returns whether this one did.
+pub(crate) fn write_first_secret(file: &Path, text: &str) -> Result<bool, AuthorityError> {
+    write_first(file, text, SECRET)
+}
+
+/// The same, for everybody to read.
+pub(crate) fn write_first_public(file: &Path, text: &str) -> Result<bool, AuthorityError> {
+    write_first(file, text, PUBLIC)
+}
+
+fn write_first(file: &Path, text: &str, mode: u32) -> Result<bool, AuthorityError> {
+    let new = beside(file);
+    write_new(&new, text, mode)?;
+    let linked = std::fs::hard_link(&new, file);
+    // It is a second name at most.
+    let _ = std::fs::remove_file(&new);
+    match linked {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
+        linked => Ok(linked.map(|()| true).map_err(FileFailed::at("write", file))?),
+    }
+}
+
 /// The same, in place of what is there: a reader finds the one or the other, whole.
 pub fn replace_secret(file: &Path, text: &str) -> Result<(), AuthorityError> {
-    let mut new = file.as_os_str().to_owned();
-    new.push(format!(".{}", std::process::id()));
-    let new = Path::new(&new);
-    // What an interrupted attempt left.
-    let _ = std::fs::remove_file(new);
-    write_new_secret(new, text)?;
-    Ok(std::fs::rename(new, file).map_err(FileFailed::at("write", file))?)
+    let new = beside(file);
+    write_new_secret(&new, text)?;
+    Ok(std::fs::rename(&new, file).map_err(FileFailed::at("write", file))?)
+}
+
+/// A name in the same folder that no other writer uses; what an interrupted process left there is removed.
+fn beside(file: &Path) -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let mut name = file.as_os_str().to_owned();
+    name.push(format!(".{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+    let name = PathBuf::from(name);
+    let _ = std::fs::remove_file(&name);
+    name
 }
 
 /// The same, where the text differs. A complete directory can be on a read-only file system.
