@@ -10,8 +10,8 @@ from wire import batch
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
 GAP = 0
 OF_GROUP = 32
-# By batches, and by records.
-BATCHES, RECORDS = 0, 1
+# To acquire as many records as are wanted, not whole batches.
+RECORDS = 1
 # How long a fetch waits for records that are there, and for those that are not.
 SOME_MS, NONE_MS = 3000, 200
 

@@ -63,7 +63,7 @@ fn write_first(file: &Path, text: &str, mode: u32) -> Result<bool, AuthorityErro
     }
 }
 
-/// The same, in place of what is there: a reader finds the one or the other, whole.
+/// Writes a secret in place of what is there: a reader finds the one or the other, whole.
 pub fn replace_secret(file: &Path, text: &str) -> Result<(), AuthorityError> {
     let new = beside(file);
     write_new_secret(&new, text)?;

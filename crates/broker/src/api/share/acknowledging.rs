@@ -3,7 +3,7 @@
 use super::{Call, readable};
 use crate::broker::Broker;
 use crate::shares::{Acknowledging, SessionKey, SettleError, Settled, TopicPartitionId};
-use thalweg_share::Acknowledgement;
+use thalweg_share::{AcknowledgeError, Acknowledgement};
 use thalweg_wire::ErrorCode;
 
 /// The type that renews a lock.
@@ -61,10 +61,9 @@ impl Acknowledgements<'_> {
             let allowed = match image.topic_by_id(id.0) {
                 None => Err(SettleError::Unserved(ErrorCode::UnknownTopicId)),
                 // As in Kafka, what makes no sense is refused first.
-                Some(_) => self
-                    .check(&said)
-                    .map_err(SettleError::Malformed)
-                    .and_then(|()| readable(call, &image, id).map_err(SettleError::Unserved)),
+                Some(_) => {
+                    self.check(&said).and_then(|()| readable(call, &image, id).map_err(SettleError::Unserved))
+                }
             };
             let settling = match allowed {
                 Err(error) => Settling::now(Err(error)),
@@ -94,7 +93,7 @@ impl Acknowledgements<'_> {
     }
 
     /// Whether the batches of a partition make sense. Kafka: `KafkaApis.validateAcknowledgementBatches`.
-    fn check(&self, said: &[Said<'_>]) -> Result<(), &'static str> {
+    fn check(&self, said: &[Said<'_>]) -> Result<(), SettleError> {
         let last_type = if self.may_renew { RENEW } else { REJECT };
         let mut previous_last = -1;
         for &(first, last, types) in said {
@@ -102,22 +101,25 @@ impl Acknowledgements<'_> {
             let fits = types.len() == 1 || len.is_some_and(|len| len + 1 == types.len());
             let is_known = types.iter().all(|one| (0..=last_type).contains(one));
             let renews = types.contains(&RENEW) && !self.is_renewal;
+            let malformed = |why| Err(SettleError::Malformed(why));
             if first > last {
-                return Err("the first offset of a batch is behind its last");
+                return malformed("the first offset of a batch is behind its last");
             }
             if first < previous_last {
-                return Err("the batches are not in the order of their offsets, or one begins in another");
+                return malformed(
+                    "the batches are not in the order of their offsets, or one begins in another",
+                );
             }
             if !fits {
-                return Err("a batch needs one type, or one for each of its offsets");
+                return Err(SettleError::Refused(AcknowledgeError::WrongTypes));
             }
             if !is_known {
-                return Err(
+                return malformed(
                     "the types are 0 gap, 1 accept, 2 release, 3 reject, and from version 2 on 4 renew",
                 );
             }
             if renews {
-                return Err("type 4 renew is for requests with IsRenewAck");
+                return malformed("type 4 renew is for requests with IsRenewAck");
             }
             previous_last = last;
         }

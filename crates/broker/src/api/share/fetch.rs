@@ -151,16 +151,17 @@ fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Resul
         Entry { id: one.id, is_new: one.is_new, outcome, led: None }
     });
     let mut entries: Vec<Entry> = entries.collect();
-    let is_failed = |entry: &Entry| matches!(entry.outcome, Outcome::Failed(_));
     let mode = match request.share_acquire_mode {
         1 => AcquireMode::RecordLimit,
         // Kafka's code for it, where there is something to acquire.
-        mode if mode != 0 && !entries.iter().all(is_failed) => return Err(ErrorCode::UnknownServerError),
+        mode if mode != 0 && !entries.iter().all(Entry::is_failed) => {
+            return Err(ErrorCode::UnknownServerError);
+        }
         _ => AcquireMode::BatchOptimised,
     };
     // Partitions that are new stay so: no answer has named them.
     if request.max_records == 0 || request.max_bytes == 0 {
-        entries.retain(is_failed);
+        entries.retain(Entry::is_failed);
     }
     let quota = broker.quotas.fetch_max(&call.caller()).unwrap_or(usize::MAX);
     let clamp = |bytes: i32| usize::try_from(bytes).unwrap_or(0);
@@ -213,10 +214,17 @@ fn said(topics: &[FetchTopic]) -> impl Iterator<Item = (TopicPartitionId, Vec<Sa
     })
 }
 
+impl Entry {
+    /// Whether its partition cannot be read.
+    fn is_failed(&self) -> bool {
+        matches!(self.outcome, Outcome::Failed(_))
+    }
+}
+
 impl Plan {
     /// Finds the share partitions.
     fn find(&mut self, broker: &Arc<Broker>) {
-        for entry in self.entries.iter_mut().filter(|entry| !matches!(entry.outcome, Outcome::Failed(_))) {
+        for entry in self.entries.iter_mut().filter(|entry| !entry.is_failed()) {
             let found = here(broker, entry.id)
                 .and_then(|partition| Ok((broker.shares.led(&self.key.group, &partition)?, partition)));
             match found {
@@ -247,7 +255,7 @@ impl Plan {
 
     /// The most bytes of each partition. Kafka divides them evenly, too.
     fn bytes_of_each(&self) -> usize {
-        let open = self.entries.iter().filter(|entry| !matches!(entry.outcome, Outcome::Failed(_)));
+        let open = self.entries.iter().filter(|entry| !entry.is_failed());
         (self.max_bytes / open.count().max(1)).max(1)
     }
 }
