@@ -304,13 +304,18 @@ impl Disk {
         Ok(listed)
     }
 
-    /// Creates a directory and those above it.
-    pub fn create_dir(&self, path: &Path) -> io::Result<()> {
+    /// Creates a directory and those above it. Returns whether it is new, and so empty.
+    pub fn create_dir(&self, path: &Path) -> io::Result<bool> {
         if let Some(memory) = &self.memory {
             return memory.create_dir(path);
         }
         self.check_faults(path, |faults| faults.before_create())?;
-        fs::create_dir_all(path).map_err(|error| not_a_directory(path).unwrap_or(error))
+        let created = match fs::create_dir(path) {
+            Ok(()) => return Ok(true),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        fs::create_dir_all(path).map_err(|error| not_a_directory(path).unwrap_or(error))?;
+        Ok(created)
     }
 
     /// Renames a file or directory.

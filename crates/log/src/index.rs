@@ -90,19 +90,21 @@ pub struct Index<E> {
     stored: Option<usize>,
     pending: Vec<E>,
     file: Option<LogFile>,
-    /// Whether the file may be longer than its entries, since [`Index::reset`].
+    /// Whether there is no file yet. The first write creates it.
+    is_missing: bool,
+    /// Whether the file may be longer than its entries. The next write cuts it.
     has_rest: bool,
 }
 
 impl<E: Entry> Index<E> {
-    /// The index of a new segment, whose file is empty.
+    /// The index of a new segment, or of one without the file.
     pub fn new_empty() -> Index<E> {
-        Index { stored: Some(0), pending: Vec::new(), file: None, has_rest: false }
+        Index { stored: Some(0), pending: Vec::new(), file: None, is_missing: true, has_rest: false }
     }
 
     /// The index of a segment that was found on disk; nothing is opened yet.
     pub fn unopened() -> Index<E> {
-        Index { stored: None, pending: Vec::new(), file: None, has_rest: false }
+        Index { stored: None, pending: Vec::new(), file: None, is_missing: false, has_rest: false }
     }
 
     fn file(&mut self, disk: &Disk, path: &Path) -> io::Result<&LogFile> {
@@ -112,6 +114,7 @@ impl<E: Entry> Index<E> {
                 let len = usize::try_from(file.len()?).unwrap_or(usize::MAX);
                 self.stored = Some(len / E::SIZE);
             }
+            self.has_rest |= std::mem::take(&mut self.is_missing);
             self.file = Some(file);
         }
         Ok(self.file.as_ref().expect("opened above"))
@@ -209,7 +212,7 @@ impl<E: Entry> Index<E> {
 
     /// Writes the entries that wait in memory, and closes the file: the next will be due much later.
     pub fn write_pending(&mut self, disk: &Disk, path: &Path) -> io::Result<()> {
-        if self.pending.is_empty() && !self.has_rest {
+        if self.pending.is_empty() && !self.has_rest && !self.is_missing {
             return Ok(());
         }
         let stored = self.stored(disk, path)?;
@@ -231,13 +234,10 @@ impl<E: Entry> Index<E> {
 
     /// Drops all entries before a rebuild. The file is overwritten in place, and truncated once the new entries are
     /// written.
-    pub fn reset(&mut self, disk: &Disk, path: &Path) -> io::Result<()> {
-        // Creates the file if it is missing.
-        self.file(disk, path)?;
+    pub fn reset(&mut self) {
         self.stored = Some(0);
         self.pending.clear();
         self.has_rest = true;
-        Ok(())
     }
 
     /// Keeps the first `count` entries and cuts the file after them.
@@ -252,6 +252,11 @@ impl<E: Entry> Index<E> {
         let keep = count.min(stored);
         self.has_rest = false;
         self.file(disk, path)?.trim((keep * E::SIZE) as u64)
+    }
+
+    /// Whether there is no file yet.
+    pub fn is_missing(&self) -> bool {
+        self.is_missing
     }
 
     /// Closes the file; it is opened again when needed.

@@ -142,10 +142,10 @@ pub struct FoundFiles {
 }
 
 impl Segment {
-    /// Creates an empty segment and its files.
+    /// Creates an empty segment: its `.log` file. The indexes have files once there is something to write to them.
     pub fn create(home: &Home, base_offset: Offset, now_ms: i64) -> io::Result<Segment> {
         let _allowed = disk::allow_waits("what is removed is not there, or empty");
-        let file = create_files(home, base_offset).inspect_err(|_| {
+        let file = create_file(home, base_offset).inspect_err(|_| {
             // A part of it would look like a segment at the next start.
             for path in Segment::paths(home, base_offset) {
                 if let Err(error) = home.disk.remove(&path) {
@@ -177,13 +177,13 @@ impl Segment {
     /// A segment that was found on disk. Only its length is looked up.
     pub fn found(home: &Home, base_offset: Offset, found: FoundFiles, now_ms: i64) -> io::Result<Segment> {
         let size_bytes = home.disk.facts(&home.file(base_offset, LOG_SUFFIX))?.len;
-        let complete = found.index && found.time_index;
+        let complete = found.index && found.time_index || size_bytes == 0;
         Ok(Segment {
             base_offset,
             size_bytes,
             file: None,
-            offsets: Index::unopened(),
-            times: Index::unopened(),
+            offsets: if found.index { Index::unopened() } else { Index::new_empty() },
+            times: if found.time_index { Index::unopened() } else { Index::new_empty() },
             indexes: if complete { IndexTrust::Unchecked } else { IndexTrust::Rebuild },
             indexes_are_new: false,
             has_txn_index: found.txn_index,
@@ -402,7 +402,7 @@ impl Segment {
             path = %home.file(self.base_offset, INDEX_SUFFIX).display(),
             "Index does not match the log, rebuilding it"
         );
-        self.reset_indexes(home)?;
+        self.reset_indexes();
         // Remembered batches may be used; damaged ones must not.
         let recent = std::mem::take(&mut self.recent);
         let indexed = self.index_all(home);
@@ -423,24 +423,26 @@ impl Segment {
         Ok(())
     }
 
-    /// Writes buffered index entries to their files. Entries that do not fit on the disk stay buffered.
+    /// Writes buffered index entries to their files. Entries that do not fit on the disk stay buffered. A segment
+    /// that never had a batch gets no files: there may be thousands of such partitions.
     fn write_indexes(&mut self, home: &Home) -> io::Result<()> {
+        if self.is_empty() && self.offsets.is_missing() && self.times.is_missing() {
+            return Ok(());
+        }
         self.offsets.write_pending(&home.disk, &home.file(self.base_offset, INDEX_SUFFIX))?;
         self.times.write_pending(&home.disk, &home.file(self.base_offset, TIME_INDEX_SUFFIX))
     }
 
     /// Empties both indexes; the batches are about to be indexed again.
-    pub fn reset_indexes(&mut self, home: &Home) -> io::Result<()> {
-        let base = self.base_offset;
-        self.offsets.reset(&home.disk, &home.file(base, INDEX_SUFFIX))?;
-        self.times.reset(&home.disk, &home.file(base, TIME_INDEX_SUFFIX))?;
+    pub fn reset_indexes(&mut self) {
+        self.offsets.reset();
+        self.times.reset();
         self.indexes = IndexTrust::Checked;
         self.indexes_are_new = true;
         self.max_timestamp = Some(NO_TIME);
         self.last_time = Some(NO_TIMESTAMP);
         self.first_timestamp = None;
         self.bytes_since_index_entry = 0;
-        Ok(())
     }
 
     /// The largest timestamp and the offset of the batch that has it, -1 if no batch has a timestamp.
@@ -612,13 +614,10 @@ pub fn drop_from(segments: &mut Vec<Segment>, index: usize, home: &Home) -> io::
     Ok(renamed)
 }
 
-/// Creates the files of an empty segment; gives the one for the batches.
-fn create_files(home: &Home, base_offset: Offset) -> io::Result<LogFile> {
+/// Creates the file for the batches of an empty segment. A transaction index of that name is not this segment's.
+fn create_file(home: &Home, base_offset: Offset) -> io::Result<LogFile> {
     let file = home.disk.open_or_create(&home.file(base_offset, LOG_SUFFIX))?;
     file.trim(0)?;
-    for suffix in [INDEX_SUFFIX, TIME_INDEX_SUFFIX] {
-        home.disk.open_or_create(&home.file(base_offset, suffix))?.trim(0)?;
-    }
     home.disk.remove(&home.file(base_offset, TXN_INDEX_SUFFIX))?;
     Ok(file)
 }

@@ -17,8 +17,10 @@ use crate::workload::Topics;
 const PREFIX: &str = "thalweg-lab-";
 /// Timeout of the controller for a request.
 const ADMIN_TIMEOUT_MS: i32 = 30_000;
-/// Timeout for all partitions to have leaders.
+/// Timeout for all partitions to have leaders, and what each partition adds to it: some file systems take milliseconds
+/// to make the files of one.
 const LEADERS_TIMEOUT: Duration = Duration::from_secs(30);
+const LEADER_TIMEOUT: Duration = Duration::from_millis(10);
 /// Timeout for the files of deleted topics to disappear.
 const FILES_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
@@ -80,6 +82,7 @@ pub(super) async fn create(cluster: &Cluster, names: &[String], topics: &Topics)
 async fn await_leaders(cluster: &Cluster, names: &[String], topics: &Topics) -> Result<(), Failure> {
     let began = Instant::now();
     let partitions = names.len() * topics.partitions as usize;
+    let timeout = LEADERS_TIMEOUT + LEADER_TIMEOUT * u32::try_from(partitions).unwrap_or(u32::MAX);
     loop {
         let metadata = cluster
             .refresh(names, false)
@@ -96,8 +99,8 @@ async fn await_leaders(cluster: &Cluster, names: &[String], topics: &Topics) -> 
         if led == partitions {
             return Ok(());
         }
-        if began.elapsed() > LEADERS_TIMEOUT {
-            return Err(Failure::NoLeaders { led, partitions, waited: LEADERS_TIMEOUT });
+        if began.elapsed() > timeout {
+            return Err(Failure::NoLeaders { led, partitions, waited: timeout });
         }
         tokio::time::sleep(POLL).await;
     }

@@ -153,7 +153,7 @@ fn fail(failed: &mut Vec<FailedDir>, path: &Path, reason: String) {
 }
 
 fn lock_dir(disk: &Disk, path: &Path) -> Result<Result<Locked, String>, OpenError> {
-    let taken = disk.create_dir(path).and_then(|()| disk.lock(&path.join(LOCK_FILE)));
+    let taken = disk.create_dir(path).and_then(|_| disk.lock(&path.join(LOCK_FILE)));
     let lock = match taken {
         Ok(Some(lock)) => lock,
         Ok(None) => return Err(DirectoryLocked { path: path.to_owned() }.into()),

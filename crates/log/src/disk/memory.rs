@@ -220,14 +220,15 @@ impl MemoryDisk {
         Ok(listed.collect())
     }
 
-    pub(super) fn create_dir(&self, path: &Path) -> io::Result<()> {
+    pub(super) fn create_dir(&self, path: &Path) -> io::Result<bool> {
         let mut names = self.names.lock();
         let missing: Vec<PathBuf> =
             path.ancestors().take_while(|part| !names.seen.contains_key(*part)).map(Path::to_owned).collect();
+        let is_new = !missing.is_empty();
         for dir in missing.into_iter().rev() {
             names.change(Change::Add(dir, Entry::Dir));
         }
-        Ok(())
+        Ok(is_new)
     }
 
     pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

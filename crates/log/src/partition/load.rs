@@ -88,8 +88,8 @@ impl PartitionLog {
         config: Arc<LogConfig>,
         clock: Clock,
     ) -> io::Result<PartitionLog> {
-        home.disk.create_dir(&home.dir)?;
-        if home.disk.list(&home.dir)?.iter().any(|listed| listed.name.ends_with(LOG_SUFFIX)) {
+        let is_new = home.disk.create_dir(&home.dir)?;
+        if !is_new && home.disk.list(&home.dir)?.iter().any(|listed| listed.name.ends_with(LOG_SUFFIX)) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let written = topic_id

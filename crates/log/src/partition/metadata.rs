@@ -10,16 +10,16 @@
 use std::io;
 use std::path::Path;
 
-use crate::disk::{Disk, Durability};
+use crate::disk::Disk;
 use thalweg_ids::Uuid;
 
 /// The name of the file in the partition's directory.
 pub const FILE: &str = "partition.metadata";
 
-/// Writes the file.
+/// Writes the file, in place: it is only written where none that is valid is.
 pub fn write(disk: &Disk, dir: &Path, topic_id: Uuid) -> io::Result<()> {
     let text = format!("version: 0\ntopic_id: {topic_id}");
-    disk.replace(&dir.join(FILE), text.as_bytes(), Durability::PageCache)
+    disk.overwrite(&dir.join(FILE), text.as_bytes())
 }
 
 /// Reads the file; `None` when it is missing or of no use.

@@ -191,7 +191,7 @@ impl Loading {
     ) -> Result<u64, LogError> {
         let limit = self.next_begins_at(index);
         let segment = &mut self.segments[index];
-        segment.reset_indexes(&self.home)?;
+        segment.reset_indexes();
         let file = segment.file(&self.home)?;
         let size_bytes = segment.size_bytes();
         let mut recovery = Recovery {

@@ -290,22 +290,30 @@ fn a_stop_in_the_middle_leaves_the_old_or_the_new() {
     assert!(bench.names().iter().any(|name| name.ends_with(".log.cleaned")));
     assert_eq!(latest(&mut bench.open_unclean()), wanted);
     assert!(!bench.names().iter().any(|name| name.contains("cleaned")), "{:?}", bench.names());
-    // In the middle of the renames to `.swap`, and after all of them.
-    for renamed in 1..=3 {
+    // In the middle of the renames to `.swap`, and after all of them: the segments come in their order, and only the
+    // last one here has a batch, and so indexes.
+    for renamed in 0..=3 {
         let (bench, log, job, wanted) = build();
         job.run().expect("compacts");
-        let size_before = log.size_bytes();
         drop(log);
-        let suffixes = [".log", ".index", ".timeindex"];
-        for suffix in &suffixes[..renamed] {
-            let from = format!("{:020}{suffix}.cleaned", 0);
-            let to = format!("{:020}{suffix}.swap", 0);
+        let swap = |name: &str| {
+            let (from, to) = (format!("{name}.cleaned"), format!("{name}.swap"));
             bench.disk.rename(&bench.file(&from), &bench.file(&to)).expect("renames");
-        }
+        };
+        let names = bench.names();
+        let mut new: Vec<_> = names.iter().filter_map(|name| name.strip_suffix(".log.cleaned")).collect();
+        new.sort_unstable();
+        let last = new.pop().expect("a segment");
+        new.iter().for_each(|base| swap(&format!("{base}.log")));
+        let suffixes = [".log", ".index", ".timeindex"];
+        suffixes[..renamed].iter().for_each(|suffix| swap(&format!("{last}{suffix}")));
+        let len = || bench.read_file(&format!("{last}.log")).len();
+        let len_before = len();
         let mut log = bench.open_unclean();
         assert_eq!(latest(&mut log), wanted, "{renamed} files renamed");
         assert!(!bench.names().iter().any(|name| name.ends_with("swap") || name.ends_with("cleaned")));
-        let is_smaller = log.size_bytes() < size_before;
+        assert_eq!(bench.read_file(&format!("{}.log", new[0])).len(), 0);
+        let is_smaller = len() < len_before;
         assert_eq!(is_smaller, renamed == suffixes.len(), "the new segment counts once it is whole");
     }
 }

@@ -33,7 +33,8 @@ impl Topic {
     }
 }
 
-/// All partitions that are here. A change makes a new [`Topic`]; readers keep the one they found.
+/// All partitions that are here. Readers keep the [`Topic`] that they found: a change makes a new one if there is such a
+/// reader. So thousands of changes of one topic, as at its creation, make few copies.
 #[derive(Debug, Default)]
 pub struct Partitions {
     topics: RwLock<Index>,
@@ -42,7 +43,7 @@ pub struct Partitions {
 #[derive(Debug, Default)]
 struct Index {
     by_id: HashMap<Uuid, Arc<Topic>>,
-    by_name: HashMap<Arc<str>, Arc<Topic>>,
+    by_name: HashMap<Arc<str>, Uuid>,
     /// Traffic of topics that have left.
     departed: Traffic,
 }
@@ -59,7 +60,8 @@ impl Partitions {
         if name.len() > topic_name::LENGTH_MAX {
             return None;
         }
-        self.topics.read().by_name.get(name).cloned()
+        let topics = self.topics.read();
+        topics.by_id.get(topics.by_name.get(name)?).cloned()
     }
 
     /// A partition by its topic's name.
@@ -86,43 +88,77 @@ impl Partitions {
     /// Adds a partition.
     pub fn insert(&self, partition: Arc<Partition>) {
         let mut index = self.topics.write();
-        let mut topic = match index.by_id.get(&partition.topic_id) {
-            Some(topic) => Topic::clone(topic),
-            None => Topic {
+        let Index { by_id, by_name, .. } = &mut *index;
+        let topic = by_id.entry(partition.topic_id).or_insert_with(|| {
+            by_name.insert(Arc::clone(&partition.topic), partition.topic_id);
+            Arc::new(Topic {
                 name: Arc::clone(&partition.topic),
                 id: partition.topic_id,
                 departed: Traffic::default(),
                 partitions: BTreeMap::new(),
-            },
-        };
-        topic.partitions.insert(partition.index, partition);
-        index.put(topic);
+            })
+        });
+        Arc::make_mut(topic).partitions.insert(partition.index, partition);
     }
 
     /// Removes a partition, and the topic with its last one.
     pub fn remove(&self, topic_id: Uuid, partition: PartitionIndex) -> Option<Arc<Partition>> {
         let mut index = self.topics.write();
-        let mut topic = Topic::clone(index.by_id.get(&topic_id)?);
+        let topic = Arc::make_mut(index.by_id.get_mut(&topic_id)?);
         let removed = topic.partitions.remove(&partition);
         topic.departed += removed.as_ref().map(|partition| partition.traffic()).unwrap_or_default();
         if topic.partitions.is_empty() {
-            index.by_id.remove(&topic_id);
-            index.departed += topic.departed;
+            let gone = index.by_id.remove(&topic_id)?;
+            index.departed += gone.departed;
             // The name may belong to a recreated topic.
-            if index.by_name.get(&topic.name).is_some_and(|named| named.id == topic_id) {
-                index.by_name.remove(&topic.name);
+            if index.by_name.get(&gone.name) == Some(&topic_id) {
+                index.by_name.remove(&gone.name);
             }
-        } else {
-            index.put(topic);
         }
         removed
     }
 }
 
-impl Index {
-    fn put(&mut self, topic: Topic) {
-        let topic = Arc::new(topic);
-        self.by_id.insert(topic.id, Arc::clone(&topic));
-        self.by_name.insert(Arc::clone(&topic.name), topic);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partition::testing::partition;
+    use thalweg_log::disk::Disk;
+    use thalweg_log::{Clock, Home, LogConfig, PartitionLog, TopicPartition};
+
+    /// A partition of the topic `t`.
+    fn numbered(dir: &tempfile::TempDir, index: i32) -> Arc<Partition> {
+        let home = Home::new(Disk::real(), dir.path().join(format!("t-{index}")));
+        let name = TopicPartition::new("t", index);
+        let log = PartitionLog::create(home, name, None, Arc::new(LogConfig::default()), Clock::manual(0));
+        let mut partition = partition(log.expect("creates"), 0);
+        partition.index = PartitionIndex(index);
+        Arc::new(partition)
+    }
+
+    #[test]
+    fn a_topic_is_copied_only_for_its_readers() {
+        let (dir, partitions) = (tempfile::tempdir().expect("a temporary directory"), Partitions::default());
+        let first = numbered(&dir, 0);
+        let id = first.topic_id;
+        partitions.insert(first);
+        let address = || Arc::as_ptr(&partitions.topic_by_id(id).expect("a topic"));
+        let before = address();
+        for index in 1..20 {
+            partitions.insert(numbered(&dir, index));
+            assert_eq!(address(), before, "a change that no reader sees makes no copy");
+        }
+        partitions.remove(id, PartitionIndex(7)).expect("it is there");
+        assert_eq!(address(), before, "nor does a removal");
+        let kept = partitions.topic_by_name("t").expect("a topic");
+        partitions.insert(numbered(&dir, 20));
+        partitions.remove(id, PartitionIndex(0)).expect("it is there");
+        assert!(kept.partition(PartitionIndex(20)).is_none() && kept.partition(PartitionIndex(0)).is_some());
+        assert!(partitions.get("t", PartitionIndex(20)).is_some());
+        assert!(partitions.get("t", PartitionIndex(0)).is_none());
+        for index in (1..=20).filter(|index| *index != 7) {
+            partitions.remove(id, PartitionIndex(index)).expect("it is there");
+        }
+        assert!(partitions.topic_by_id(id).is_none() && partitions.topic_by_name("t").is_none());
     }
 }
