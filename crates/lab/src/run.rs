@@ -4,8 +4,8 @@
 //!
 //! - [`saturation`], [`summary`], [`verdict`], `figures` and `plan` decide without side effects, and so do `contender`: one
 //!   target with one driver at one point, and its next step, and `precision`: whether contenders need more repetitions.
-//! - `fleet` and `course` control workers; `topics`, `memory` and `clusters` create and remove resources; `repetition` combines
-//!   them.
+//! - `fleet` and `course` control workers; `topics`, `memory` and `clusters` create and remove resources; `settle` waits for
+//!   other brokers; `repetition` combines them.
 //! - `resources` owns what a run has created, and its clean-up.
 //! - `walk`; above it [`run`], whose plan is the points of workloads, and `duel`, for tuning.
 //!
@@ -13,6 +13,7 @@
 //!
 //! - Targets and drivers of a run are contenders. Their repetitions alternate, A B A B, so that changes of the machine affect all
 //!   alike.
+//! - A repetition begins once the brokers of the other targets rest, or with a note that they did not within 30 s.
 //! - Before its first counted repetition, each contender has a warm-up, of two seconds or a quarter of its records at most, with
 //!   the same settings: JVMs compile and caches fill. It is not read back. A cluster that has done the same for another point is
 //!   warm and needs none.
@@ -38,6 +39,7 @@ mod reading_back;
 mod repetition;
 mod resources;
 pub mod saturation;
+mod settle;
 pub mod summary;
 mod topics;
 pub mod verdict;

@@ -89,6 +89,13 @@ impl Sampler {
     }
 }
 
+/// The processor time that a process has used; none if it has exited.
+pub fn processor_time(pid: u32) -> Option<Duration> {
+    let stat = look::process(pid)?.stat;
+    let ticks = (stat.user_ticks + stat.system_ticks) as f64;
+    Some(Duration::from_secs_f64(ticks / rustix::param::clock_ticks_per_second() as f64))
+}
+
 impl Drop for Sampler {
     fn drop(&mut self) {
         self.end();

@@ -32,6 +32,13 @@ impl Clusters {
         self.running[target].as_ref().map(|running| &running.cluster)
     }
 
+    /// The processes of all clusters on this machine but that of a target.
+    pub(super) fn processes_beside(&self, target: usize) -> Vec<u32> {
+        let others = self.running.iter().enumerate().filter(|(other, _)| *other != target);
+        let others = others.filter_map(|(_, running)| running.as_ref());
+        others.flat_map(|running| &running.cluster.cluster().processes).map(|(_, pid)| *pid).collect()
+    }
+
     /// Records what the cluster of a target has done, with the bytes written by a repetition.
     pub(super) fn note_warm(&mut self, target: usize, (driver, measure): (Driver, Measure), bytes: u64) {
         if let Some(running) = &mut self.running[target] {

@@ -70,6 +70,15 @@ pub(super) struct Prepared {
     producers: Option<Fleet>,
     consumers: Option<Fleet>,
     client: String,
+    /// What readers of the result must know.
+    notes: Vec<String>,
+}
+
+impl Prepared {
+    /// Adds what readers of the result must know.
+    pub(super) fn note(&mut self, note: Option<String>) {
+        self.notes.extend(note);
+    }
 }
 
 /// The workers' results.
@@ -128,12 +137,12 @@ pub(super) async fn prepare(
     setting.progress.phase("reserving memory");
     let dir = setting.cluster.data_dir.as_deref().filter(|_| point.measure != Measure::Consume);
     setting.memory.make_ready(dir, setting.expected_bytes).await;
-    Ok(Prepared { admin, prefilled, sampler, watch, idle, producers, consumers, client })
+    Ok(Prepared { admin, prefilled, sampler, watch, idle, producers, consumers, client, notes: Vec::new() })
 }
 
 /// Starts it, follows it to its end, and gathers the evidence.
 pub(super) async fn measure(setting: &Setting<'_>, prepared: Prepared) -> Result<Taken, Failure> {
-    let Prepared { admin, prefilled, sampler, watch, idle, producers, consumers, client } = prepared;
+    let Prepared { admin, prefilled, sampler, watch, idle, producers, consumers, client, notes } = prepared;
     tracing::debug!("Starting");
     setting.progress.phase("beginning");
     let backlog = prefilled.iter().map(|report| report.acknowledged).sum();
@@ -169,7 +178,7 @@ pub(super) async fn measure(setting: &Setting<'_>, prepared: Prepared) -> Result
         },
     };
     let mut repetition = put_together(setting, &ran, &produced, &consumed, usage, evidence)?;
-    repetition.notes.extend(idle_note);
+    repetition.notes.extend(notes.into_iter().chain(idle_note));
     Ok(Taken { repetition, client })
 }
 

@@ -31,6 +31,7 @@ use super::plan::Options;
 use super::precision::unsettled;
 use super::repetition::{self, Prepared, Setting, Taken, in_a_line};
 use super::resources::Resources;
+use super::settle::settle;
 use super::topics;
 use crate::machine;
 use crate::result::{Machine, PointResult, TargetInfo};
@@ -334,7 +335,11 @@ impl<'a> Walk<'a> {
             Err(failure) => Err(failure),
         };
         match prepared {
-            Ok(prepared) => State::Measure(turn, Box::new(prepared)),
+            Ok(mut prepared) => {
+                self.progress.phase("waiting for the other targets to rest");
+                prepared.note(settle(&self.resources.clusters.processes_beside(target)).await);
+                State::Measure(turn, Box::new(prepared))
+            }
             Err(failure) => State::CleanUp(turn, Some(failure)),
         }
     }

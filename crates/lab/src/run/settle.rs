@@ -1,0 +1,68 @@
+//! Waits before a repetition until the other targets' brokers rest. What one of them has still to work off, as after a rate that
+//! it did not sustain, would otherwise be measured as the next target's.
+
+use std::time::{Duration, Instant};
+
+use crate::sample;
+
+/// The time over which the use of processors is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+/// Processors' time in use, for each second, below which the brokers rest. A JVM without work takes some hundredths.
+const REST: f64 = 0.2;
+/// Timeout.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Waits until these processes rest. After the timeout it returns what readers of the result must know.
+pub(super) async fn settle(processes: &[u32]) -> Option<String> {
+    let began = Instant::now();
+    let mut before = used(processes);
+    while before.is_some() {
+        let looked_at = Instant::now();
+        tokio::time::sleep(LOOK).await;
+        let now = used(processes);
+        let share = now?.saturating_sub(before?).as_secs_f64() / looked_at.elapsed().as_secs_f64();
+        if share <= REST {
+            return None;
+        }
+        if began.elapsed() >= TIMEOUT {
+            return Some(format!(
+                "brokers of other targets still used {:.0} % of a processor when this began, after {} s of waiting",
+                share * 100.0,
+                TIMEOUT.as_secs()
+            ));
+        }
+        before = now;
+    }
+    None
+}
+
+/// Processors' time that the processes have used; none if none of them can be seen.
+fn used(processes: &[u32]) -> Option<Duration> {
+    processes.iter().filter_map(|&pid| sample::processor_time(pid)).reduce(|sum, one| sum + one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[tokio::test]
+    async fn a_busy_process_is_waited_for() {
+        let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("starts");
+        let pids = [busy.id(), std::process::id()];
+        let waited = tokio::time::timeout(LOOK * 4, settle(&pids)).await;
+        busy.kill().expect("ends");
+        busy.wait().expect("ended");
+        waited.expect_err("it is not at rest");
+    }
+
+    #[tokio::test]
+    async fn processes_at_rest_and_none_at_all_are_not() {
+        let mut idle = Command::new("sleep").arg("60").spawn().expect("starts");
+        let settled = settle(&[idle.id()]).await;
+        idle.kill().expect("ends");
+        idle.wait().expect("ended");
+        assert_eq!(settled, None);
+        assert_eq!(settle(&[]).await, None);
+    }
+}
