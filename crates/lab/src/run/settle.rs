@@ -1,7 +1,9 @@
 //! Waits before a repetition until the other targets' brokers rest. What one of them has still to work off, as after a rate that
 //! it did not sustain, would otherwise be measured as the next target's.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::sample;
 
