@@ -111,6 +111,8 @@ impl Progress {
                 now.set_message(at.to_string());
                 live.set_message("starting");
             }
+            // A search takes as many repetitions as it needs.
+            Drawn::Lines(_) if number > self.total => self.line(&format!("[{number}] {at}")),
             Drawn::Lines(_) => self.line(&format!("[{number}/{}] {at}", self.total)),
             Drawn::Events(_) => {
                 self.event(&Event::Begin { number, of: self.total.max(number), at: at.to_string() })
@@ -335,6 +337,7 @@ mod tests {
             }
             progress.point_ended(&at(repetition), "2,000,000 records/s");
         }
+        progress.point_began(&at(2));
         let text = String::from_utf8(sink.0.lock().expect("no panic").clone()).expect("text");
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
@@ -347,6 +350,7 @@ mod tests {
                 "[2/2] ibm-fast · 3 brokers · Thalweg · thalweg · repetition 2 of 2",
                 "    produced 2,000,000 records/s, 244 MB/s · p50 800 µs, p99 2.10 ms, max 9.00 ms",
                 "    2,000,000 records/s",
+                "[3] ibm-fast · 3 brokers · Thalweg · thalweg · repetition 2 of 2",
             ]
         );
     }

@@ -84,8 +84,8 @@ pub(super) fn unlike(knee: &Knee, summary: &Summary) -> Option<String> {
     let apart = (taken / found - 1.0).abs();
     (apart > VARIATION_MAX).then(|| {
         format!(
-            "the search found {} records/s, but the repetitions with the same load reached {}: the limit is a difference of {:.0} % \
-             would do",
+            "the search found {} records/s, but the repetitions with the same load reached {}; they may differ by at \
+             most {:.0} %",
             quantity::number(found.round()),
             quantity::number(taken.round()),
             VARIATION_MAX * 100.0
@@ -130,7 +130,7 @@ mod tests {
         let said = unlike(100.0).expect("22 % apart");
         assert!(
             said.starts_with(
-                "the search found 100 records/s, but the repetitions with the same load reached 122:"
+                "the search found 100 records/s, but the repetitions with the same load reached 122; they may differ by at most 10 %"
             ),
             "{said}"
         );
