@@ -310,12 +310,13 @@ impl Disk {
             return memory.create_dir(path);
         }
         self.check_faults(path, |faults| faults.before_create())?;
-        let created = match fs::create_dir(path) {
+        let is_new = match fs::create_dir(path) {
             Ok(()) => return Ok(true),
+            // One above it is missing.
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
         fs::create_dir_all(path).map_err(|error| not_a_directory(path).unwrap_or(error))?;
-        Ok(created)
+        Ok(is_new)
     }
 
     /// Renames a file or directory.

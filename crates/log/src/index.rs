@@ -114,6 +114,7 @@ impl<E: Entry> Index<E> {
                 let len = usize::try_from(file.len()?).unwrap_or(usize::MAX);
                 self.stored = Some(len / E::SIZE);
             }
+            // There may be one of that name after all, left by a segment whose creation failed.
             self.has_rest |= std::mem::take(&mut self.is_missing);
             self.file = Some(file);
         }

@@ -342,16 +342,9 @@ mod tests {
         let mut busy = Command::new("/bin/sh");
         busy.args(["-c", "i=0; while [ $i -lt 100000000 ]; do i=$((i+1)); done"]);
         let mut child = groups.within(&busy).spawn().expect("a shell");
-        let ticks = |pid: u32| -> u64 {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let behind = stat.rsplit_once(')').map(|(_, behind)| behind.to_owned()).unwrap_or_default();
-            let fields: Vec<u64> = behind.split_whitespace().filter_map(|field| field.parse().ok()).collect();
-            // The state is no number: user and system time are the 11th and 12th numbers.
-            fields.get(10).zip(fields.get(11)).map_or(0, |(user, system)| user + system)
-        };
         #[expect(clippy::disallowed_methods, reason = "a process runs in the world's time")]
         std::thread::sleep(Duration::from_secs(2));
-        let used_s = ticks(child.id()) as f64 / rustix::param::clock_ticks_per_second() as f64;
+        let used_s = crate::sample::processor_time(child.id()).expect("it runs").as_secs_f64();
         child.kill().and_then(|()| child.wait()).expect("ours to end");
         assert!(used_s < 0.5, "a tenth of a processor for two seconds, but {used_s} s");
         assert_eq!(groups.remove(), Vec::<String>::new());

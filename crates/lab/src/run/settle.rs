@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::sample;
 
-/// The time over which the use of processors is looked at.
+/// How long each measurement of the brokers' processor time takes.
 const LOOK: Duration = Duration::from_millis(500);
 /// Processors' time in use, for each second, below which the brokers rest. A JVM without work takes some hundredths.
 const REST: f64 = 0.2;
@@ -17,12 +17,12 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Waits until these processes rest. After the timeout it returns what readers of the result must know.
 pub(super) async fn settle(processes: &[u32]) -> Option<String> {
     let began = Instant::now();
-    let mut before = used(processes);
-    while before.is_some() {
+    let mut before = used(processes)?;
+    loop {
         let looked_at = Instant::now();
         tokio::time::sleep(LOOK).await;
-        let now = used(processes);
-        let share = now?.saturating_sub(before?).as_secs_f64() / looked_at.elapsed().as_secs_f64();
+        let now = used(processes)?;
+        let share = now.saturating_sub(before).as_secs_f64() / looked_at.elapsed().as_secs_f64();
         if share <= REST {
             return None;
         }
@@ -35,7 +35,6 @@ pub(super) async fn settle(processes: &[u32]) -> Option<String> {
         }
         before = now;
     }
-    None
 }
 
 /// Processors' time that the processes have used; none if none of them can be seen.
