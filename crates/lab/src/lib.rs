@@ -25,6 +25,7 @@ pub mod null_server;
 mod pacer;
 mod payload;
 pub mod perf;
+mod proc;
 pub mod quantity;
 pub mod report;
 pub mod result;

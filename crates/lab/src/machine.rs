@@ -6,8 +6,8 @@ use crate::cgroup;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::proc;
 use crate::result::Machine;
-use crate::sample::proc;
 use mount::Mount;
 
 /// The fact with the speed of the slowest link that is up, in Mbit/s. Often unknown in virtual machines.

@@ -4,7 +4,6 @@
 //! main figures of a run do not depend on it.
 
 mod look;
-pub(crate) mod proc;
 mod series;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -87,13 +86,6 @@ impl Sampler {
         self.shared.changed.notify_all();
         self.thread.take()?.join().ok()
     }
-}
-
-/// The processor time that a process has used; none if it has exited.
-pub fn processor_time(pid: u32) -> Option<Duration> {
-    let stat = look::process(pid)?.stat;
-    let ticks = (stat.user_ticks + stat.system_ticks) as f64;
-    Some(Duration::from_secs_f64(ticks / rustix::param::clock_ticks_per_second() as f64))
 }
 
 impl Drop for Sampler {

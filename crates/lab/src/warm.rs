@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use tokio::time::Instant;
 
 use crate::cgroup;
-use crate::sample::proc;
+use crate::proc;
 
 /// Free memory to leave alone, so that the page cache of a repetition's data is not evicted.
 const RESERVE_BYTES: u64 = 512 << 20;

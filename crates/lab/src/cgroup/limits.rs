@@ -344,7 +344,7 @@ mod tests {
         let mut child = groups.within(&busy).spawn().expect("a shell");
         #[expect(clippy::disallowed_methods, reason = "a process runs in the world's time")]
         std::thread::sleep(Duration::from_secs(2));
-        let used_s = crate::sample::processor_time(child.id()).expect("it runs").as_secs_f64();
+        let used_s = crate::proc::processor_time(child.id()).expect("it runs").as_secs_f64();
         child.kill().and_then(|()| child.wait()).expect("ours to end");
         assert!(used_s < 0.5, "a tenth of a processor for two seconds, but {used_s} s");
         assert_eq!(groups.remove(), Vec::<String>::new());

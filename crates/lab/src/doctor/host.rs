@@ -5,7 +5,7 @@ use rustix::process::{Resource, getrlimit};
 use super::{Advice, size};
 use crate::cgroup;
 use crate::machine::{chosen, line};
-use crate::sample::proc::{self, CpuTicks};
+use crate::proc::{self, CpuTicks};
 
 const HOST: &str = "host";
 

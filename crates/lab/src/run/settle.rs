@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::sample;
+use crate::proc;
 
 /// How long each measurement of the brokers' processor time takes.
 const LOOK: Duration = Duration::from_millis(500);
@@ -39,7 +39,7 @@ pub(super) async fn settle(processes: &[u32]) -> Option<String> {
 
 /// Processors' time that the processes have used; none if none of them can be seen.
 fn used(processes: &[u32]) -> Option<Duration> {
-    processes.iter().filter_map(|&pid| sample::processor_time(pid)).reduce(|sum, one| sum + one)
+    processes.iter().filter_map(|&pid| proc::processor_time(pid)).reduce(|sum, one| sum + one)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::proc::{self, CpuTicks, Disk, Stat};
+use crate::proc::{self, CpuTicks, Disk, Stat};
 
 /// A sample of the machine. All but `dirty_bytes` are counters.
 #[derive(Clone, Debug, Default)]

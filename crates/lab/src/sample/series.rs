@@ -186,7 +186,7 @@ impl Series {
         for (index, disk) in
             self.host.last().map(|(_, look)| &look.disks[..]).unwrap_or_default().iter().enumerate()
         {
-            let of = |value: fn(&super::proc::Disk) -> u64| {
+            let of = |value: fn(&crate::proc::Disk) -> u64| {
                 between(&self.host, from_us, to_us, |look| {
                     // The kernel's order of disks is stable; a new one has no history.
                     look.disks.get(index).filter(|same| same.name == disk.name).map_or(0, value)
@@ -284,8 +284,8 @@ fn at<T>(looks: &[(u64, T)], at_us: u64, value: impl Fn(&T) -> u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::proc::{CpuTicks, Disk, Stat};
     use super::*;
+    use crate::proc::{CpuTicks, Disk, Stat};
 
     const S: u64 = 1_000_000;
 

@@ -10,6 +10,7 @@ const FLOORS: &[&str] = &[
     "figures",
     "histogram",
     "pacer",
+    "proc",
     "cgroup",
     // Workloads and targets.
     "workload",

@@ -1,11 +1,13 @@
-//! Parsers for `/proc`. Pure: text in, numbers out; invalid text gives none.
+//! Parsers for `/proc`. Pure: text in, numbers out; invalid text gives none. Only [`processor_time`] reads.
+
+use std::time::Duration;
 
 /// The sector size of `/proc/diskstats`, independent of the disk's.
 const SECTOR_BYTES: u64 = 512;
 
 /// The contents of `/proc/PID/stat` and `/proc/PID/task/TID/stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stat {
+pub(crate) struct Stat {
     /// Clock ticks in user mode.
     pub user_ticks: u64,
     /// Clock ticks in the kernel.
@@ -17,7 +19,7 @@ pub(super) struct Stat {
 }
 
 /// Parses a stat line. The name in it is in parentheses and may contain parentheses.
-pub(super) fn stat(text: &str) -> Option<Stat> {
+pub(crate) fn stat(text: &str) -> Option<Stat> {
     // The first field here is the third of the line.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
     let number = |field: usize| fields.get(field - 3)?.parse().ok();
@@ -29,8 +31,15 @@ pub(super) fn stat(text: &str) -> Option<Stat> {
     })
 }
 
+/// The processor time that a process has used; none if it has exited.
+pub(crate) fn processor_time(pid: u32) -> Option<Duration> {
+    let stat = stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+    let ticks = (stat.user_ticks + stat.system_ticks) as f64;
+    Some(Duration::from_secs_f64(ticks / rustix::param::clock_ticks_per_second() as f64))
+}
+
 /// Bytes read from and written to disks, from `/proc/PID/io`.
-pub(super) fn io(text: &str) -> Option<(u64, u64)> {
+pub(crate) fn io(text: &str) -> Option<(u64, u64)> {
     let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     Some((value("read_bytes:")?, value("write_bytes:")?))
 }
@@ -88,7 +97,7 @@ fn cpu_ticks(line: &str) -> Option<CpuTicks> {
 
 /// Bytes through the interfaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Network {
+pub(crate) struct Network {
     /// Through loopback.
     pub loopback: u64,
     /// Received by all others.
@@ -98,7 +107,7 @@ pub(super) struct Network {
 }
 
 /// Bytes through the interfaces, from `/proc/net/dev`.
-pub(super) fn network(text: &str) -> Network {
+pub(crate) fn network(text: &str) -> Network {
     let mut network = Network::default();
     for line in text.lines() {
         let Some((name, counters)) = line.split_once(':') else { continue };
@@ -118,7 +127,7 @@ pub(super) fn network(text: &str) -> Network {
 
 /// One line of `/proc/diskstats`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Disk {
+pub(crate) struct Disk {
     /// The kernel's name.
     pub name: String,
     /// Bytes read.
@@ -130,7 +139,7 @@ pub(super) struct Disk {
 }
 
 /// Parses `/proc/diskstats`: disks, partitions and other block devices.
-pub(super) fn disks(text: &str) -> Vec<Disk> {
+pub(crate) fn disks(text: &str) -> Vec<Disk> {
     text.lines().filter_map(disk).collect()
 }
 
