@@ -12,6 +12,9 @@ use super::lags::LagPoint;
 use super::topics::page_of;
 use super::{View, ask_each, now_ms};
 
+/// Groups whose lags are read together: what is in memory at once is bounded, however long the page.
+const LAGS_AT_ONCE: usize = 100;
+
 /// All groups that the login may see.
 pub struct GroupCatalog {
     pub groups: Vec<GroupLine>,
@@ -126,7 +129,7 @@ pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, Cli
     let (page, pages, range) = page_of(found.len(), query.page, query.per_page);
     let shown = &found[range];
     let with_offsets = shown.iter().filter(|group| group.kind != "share").map(|group| group.group.clone());
-    let lags = lags(view, with_offsets.collect()).await;
+    let lags = lags(view, &with_offsets.collect::<Vec<_>>()).await;
     let at_ms = now_ms();
     for (group, lag) in &lags {
         view.lags().note(group, LagPoint { at_ms, lag: *lag });
@@ -152,16 +155,21 @@ pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, Cli
 pub type Offsets = BTreeMap<TopicPartition, CommittedOffset>;
 
 /// The lags of groups whose offsets may be read.
-async fn lags(view: &View, groups: Vec<String>) -> BTreeMap<String, i64> {
-    let read = view.admin().list_offsets_of_groups(&groups).await;
-    let offsets: Vec<(String, Offsets)> =
-        read.into_iter().filter_map(|(group, found)| Some((group, found.ok()?))).collect();
-    let partitions: BTreeSet<&TopicPartition> = offsets.iter().flat_map(|(_, found)| found.keys()).collect();
-    let ends = ends(view, partitions.into_iter().cloned().collect()).await;
-    let lag = |found: &Offsets| {
-        found.iter().filter_map(|(at, committed)| Some((ends.get(at)? - committed.offset.0).max(0))).sum()
-    };
-    offsets.iter().map(|(group, found)| (group.clone(), lag(found))).collect()
+async fn lags(view: &View, groups: &[String]) -> BTreeMap<String, i64> {
+    let mut lags = BTreeMap::new();
+    for groups in groups.chunks(LAGS_AT_ONCE) {
+        let read = view.admin().list_offsets_of_groups(groups).await;
+        let offsets: Vec<(String, Offsets)> =
+            read.into_iter().filter_map(|(group, found)| Some((group, found.ok()?))).collect();
+        let partitions: BTreeSet<&TopicPartition> =
+            offsets.iter().flat_map(|(_, found)| found.keys()).collect();
+        let ends = ends(view, partitions.into_iter().cloned().collect()).await;
+        let lag = |found: &Offsets| {
+            found.iter().filter_map(|(at, committed)| Some((ends.get(at)? - committed.offset.0).max(0))).sum()
+        };
+        lags.extend(offsets.iter().map(|(group, found)| (group.clone(), lag(found))));
+    }
+    lags
 }
 
 /// The ends of partitions that are there.
