@@ -41,6 +41,12 @@ pub struct Figures {
     pub end_to_end_p999_us: Option<f64>,
     /// Intended time to consumer.
     pub end_to_end_max_us: Option<f64>,
+    /// Intended time of a topic's creation to its leaders, of topics that come and go.
+    pub topic_ready_p50_us: Option<f64>,
+    /// Intended time of a topic's creation to its leaders, of topics that come and go.
+    pub topic_ready_p99_us: Option<f64>,
+    /// An answer with the metadata of all partitions, idle ones included; the median of several.
+    pub metadata_us: Option<f64>,
 }
 
 /// A description of a figure of [`Figures`].
@@ -76,7 +82,7 @@ const fn figure(name: &'static str, title: &'static str, unit: FigureUnit) -> Fi
 }
 
 /// All figures, in the order of [`Figures`].
-pub const FIGURES: [Figure; 17] = [
+pub const FIGURES: [Figure; 20] = [
     figure("produced_records_per_s", "produced", FigureUnit::RecordsPerSecond),
     figure("produced_mb_per_s", "produced", FigureUnit::MbPerSecond),
     figure("consumed_records_per_s", "consumed", FigureUnit::RecordsPerSecond),
@@ -94,6 +100,9 @@ pub const FIGURES: [Figure; 17] = [
     figure("end_to_end_p99_us", "end to end, p99", FigureUnit::LatencyUs),
     figure("end_to_end_p999_us", "end to end, p99.9", FigureUnit::LatencyUs),
     figure("end_to_end_max_us", "end to end, max", FigureUnit::LatencyUs),
+    figure("topic_ready_p50_us", "topic ready, p50", FigureUnit::LatencyUs),
+    figure("topic_ready_p99_us", "topic ready, p99", FigureUnit::LatencyUs),
+    figure("metadata_us", "metadata of all topics", FigureUnit::LatencyUs),
 ];
 
 impl Figure {
@@ -143,6 +152,9 @@ impl Figures {
             self.end_to_end_p99_us,
             self.end_to_end_p999_us,
             self.end_to_end_max_us,
+            self.topic_ready_p50_us,
+            self.topic_ready_p99_us,
+            self.metadata_us,
         ];
         std::array::from_fn(|place| (&FIGURES[place], values[place]))
     }

@@ -33,6 +33,7 @@ mod fleet;
 mod idle;
 mod interrupt;
 mod memory;
+mod passing;
 mod plan;
 mod precision;
 mod reading_back;
@@ -227,7 +228,13 @@ pub(crate) mod testing {
         Point {
             label: "a point".to_owned(),
             cluster: ClusterSpec::plaintext(1, BTreeMap::new()),
-            topics: Topics { count: 1, partitions: 1, replication_factor: 1, properties: BTreeMap::new() },
+            topics: Topics {
+                count: 1,
+                partitions: 1,
+                replication_factor: 1,
+                created_per_s: 0,
+                properties: BTreeMap::new(),
+            },
             records: RecordSpec { size_bytes: 100, payload: Payload::Random, keys: None },
             producers: clients(1),
             consumers: clients(0),

@@ -24,12 +24,14 @@ enum Scaled {
     Groups,
     Consumers,
     Producers,
-    Idle,
+    IdleConnections,
+    IdlePartitions,
+    CreatedTopics,
 }
 
 impl Scaled {
     /// In the order of preference: of those that grow together, the first is what the others follow.
-    const ALL: [Scaled; 9] = [
+    const ALL: [Scaled; 11] = [
         Scaled::Plan,
         Scaled::Size,
         Scaled::Brokers,
@@ -38,7 +40,9 @@ impl Scaled {
         Scaled::Groups,
         Scaled::Consumers,
         Scaled::Producers,
-        Scaled::Idle,
+        Scaled::IdleConnections,
+        Scaled::IdlePartitions,
+        Scaled::CreatedTopics,
     ];
 
     fn title(self) -> &'static str {
@@ -51,7 +55,9 @@ impl Scaled {
             Scaled::Groups => "consumer groups",
             Scaled::Consumers => "consumers",
             Scaled::Producers => "producers",
-            Scaled::Idle => "idle connections",
+            Scaled::IdleConnections => "idle connections",
+            Scaled::IdlePartitions => "idle partitions",
+            Scaled::CreatedTopics => "topics created and deleted per second",
         }
     }
 
@@ -69,7 +75,9 @@ impl Scaled {
             Scaled::Groups => f64::from(point.consumer_groups),
             Scaled::Consumers => f64::from(point.consumers.count),
             Scaled::Producers => f64::from(point.producers.count),
-            Scaled::Idle => f64::from(point.cluster.idle_connections),
+            Scaled::IdleConnections => f64::from(point.cluster.idle_connections),
+            Scaled::IdlePartitions => f64::from(point.cluster.idle_partitions),
+            Scaled::CreatedTopics => f64::from(point.topics.created_per_s),
         })
     }
 }
@@ -108,17 +116,16 @@ fn families<'a>(points: &[&'a PointResult]) -> Vec<(String, Vec<&'a PointResult>
     }
     let scaled: Vec<Option<Scaled>> =
         found.iter().map(|(_, family)| places(family).map(|places| places.scaled)).collect();
-    let of_what = if scaled.contains(&Some(Scaled::Brokers)) {
-        "for each broker"
-    } else if found.len() > 1 && scaled.iter().all(Option::is_some) {
-        "records/s"
-    } else {
-        return vec![(String::new(), points.to_vec())];
+    let name = |each: f64, family: &[&PointResult]| match family.first().map(|first| &first.point.load) {
+        Some(Load::Rate { records_per_s }) if !scaled.contains(&Some(Scaled::Brokers)) => {
+            format!(", {} records/s", quantity::number(*records_per_s))
+        }
+        _ => format!(", {} for each broker", quantity::number(each)),
     };
-    found
-        .into_iter()
-        .map(|(each, family)| (format!(", {} {of_what}", quantity::number(each)), family))
-        .collect()
+    if !scaled.contains(&Some(Scaled::Brokers)) && (found.len() < 2 || scaled.contains(&None)) {
+        return vec![(String::new(), points.to_vec())];
+    }
+    found.into_iter().map(|(each, family)| (name(each, &family), family)).collect()
 }
 
 fn of_family(
@@ -134,7 +141,13 @@ fn of_family(
     let main = if by_bytes { Shown::Bytes(subject) } else { Shown::Main(subject) };
     let main = chart(main, points, &places, palette);
     let cost = shows_cost(subject, places.scaled).then(|| chart(Shown::Cost, points, &places, palette));
-    let charts = [Some(main), cost];
+    let more = match places.scaled {
+        Scaled::CreatedTopics => Some(Shown::TopicReady),
+        Scaled::IdlePartitions => Some(Shown::Metadata),
+        _ => None,
+    };
+    let more = more.map(|shown| chart(shown, points, &places, palette));
+    let charts = [Some(main), cost, more];
     let drawn = charts.iter().flatten().filter(|chart| !chart.dots.is_empty()).map(|chart| {
         let caption = format!("{} · {}{name}", workload.workload.name, chart.title);
         main_figure(&caption, chart, alone)
@@ -150,6 +163,10 @@ enum Shown {
     Bytes(Subject),
     /// What a record costs the brokers.
     Cost,
+    /// Until topics that come and go have leaders.
+    TopicReady,
+    /// An answer with all metadata.
+    Metadata,
 }
 
 impl Shown {
@@ -159,6 +176,8 @@ impl Shown {
             Shown::Bytes(Subject::Consume) => "consumed_mb_per_s",
             Shown::Bytes(_) => "produced_mb_per_s",
             Shown::Cost => "broker_cpu_us_per_record",
+            Shown::TopicReady => "topic_ready_p99_us",
+            Shown::Metadata => "metadata_us",
         }
     }
 
@@ -167,6 +186,7 @@ impl Shown {
         match self {
             Shown::Main(subject) => subject.value(point),
             Shown::Bytes(_) | Shown::Cost => Some(mean),
+            Shown::TopicReady | Shown::Metadata => Some(mean / 1000.0),
         }
     }
 
@@ -175,6 +195,7 @@ impl Shown {
             Shown::Main(subject) => subject.text(value),
             Shown::Bytes(_) => format!("{} MB/s", quantity::number(value)),
             Shown::Cost => format!("{} µs of the brokers' processors a record", quantity::number(value)),
+            Shown::TopicReady | Shown::Metadata => format!("{} ms", quantity::number(value)),
         }
     }
 
@@ -184,6 +205,8 @@ impl Shown {
             Shown::Bytes(Subject::Consume) => "MB consumed per second (2²⁰ bytes)",
             Shown::Bytes(_) => "MB produced per second (2²⁰ bytes)",
             Shown::Cost => "Processor time of the brokers for a record",
+            Shown::TopicReady => "From the creation of a topic until it has leaders, p99",
+            Shown::Metadata => "An answer with the metadata of all topics",
         }
     }
 
@@ -194,6 +217,7 @@ impl Shown {
             Shown::Main(_) => "records/s",
             Shown::Bytes(_) => "MB/s",
             Shown::Cost => "µs",
+            Shown::TopicReady | Shown::Metadata => "ms",
         }
     }
 }

@@ -1,6 +1,9 @@
 //! The clusters of a run: one per target, kept while points need the same kind. Clusters of several targets run side by side if
 //! memory allows; an idle broker costs almost nothing, a start costs minutes.
 
+use super::error::Failure;
+use super::topics;
+use crate::quantity;
 use crate::result::{TargetInfo, system};
 use crate::target::{self, RunningCluster, StartOptions, TargetError, TargetSpec};
 use crate::worker::Driver;
@@ -17,6 +20,8 @@ pub(super) struct Clusters {
 struct Running {
     spec: ClusterSpec,
     cluster: RunningCluster,
+    /// Whether its idle partitions are there.
+    has_idle_partitions: bool,
     /// What it has done already, with which driver, and the bytes written per repetition.
     warm: Vec<(Driver, Measure, u64)>,
 }
@@ -78,8 +83,34 @@ impl Clusters {
             say(&format!("Starting {}: {} {brokers}{limits}, {protocol}", system(&name), wanted.brokers));
         }
         let cluster = target::start(spec, wanted, &self.options).await?;
-        self.running[target] = Some(Running { spec: wanted.clone(), cluster, warm: Vec::new() });
+        let has_idle_partitions = wanted.idle_partitions == 0 || matches!(spec, TargetSpec::Bootstrap { .. });
+        self.running[target] =
+            Some(Running { spec: wanted.clone(), cluster, has_idle_partitions, warm: Vec::new() });
         Ok(())
+    }
+
+    /// Makes the idle partitions of a target's cluster, unless they are there. They go with it. `run` distinguishes runs.
+    pub(super) async fn ensure_idle_partitions(
+        &mut self,
+        target: usize,
+        run: &str,
+        say: &(dyn Fn(&str) + Sync),
+    ) -> Result<(), Failure> {
+        let Some(running) = self.running[target].as_mut().filter(|running| !running.has_idle_partitions)
+        else {
+            return Ok(());
+        };
+        let cluster = running.cluster.cluster();
+        let count = running.spec.idle_partitions;
+        say(&format!("Making {} idle partitions", quantity::count(u64::from(count))));
+        let admin = target::connect(&cluster.bootstrap, &cluster.client_properties).await?;
+        match topics::create_idle(&admin, run, count).await {
+            Err(failure) => Err(running.cluster.died().map_or(failure, Failure::BrokerDied)),
+            Ok(()) => {
+                running.has_idle_partitions = true;
+                Ok(())
+            }
+        }
     }
 
     /// Stops the cluster of a target.

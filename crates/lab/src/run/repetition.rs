@@ -13,6 +13,7 @@ use super::figures::{Gathered, figures, gather, seconds};
 use super::fleet::{Fleet, Listening, divide};
 use super::idle::Idle;
 use super::memory::Memory;
+use super::passing::Passing;
 use super::plan::warm_up_s;
 use super::reading_back::{read_back, stamps};
 use super::topics;
@@ -20,7 +21,7 @@ use crate::evidence::{self, ReadBack, Watch};
 use crate::quantity;
 use crate::result::{Evidence, Repetition};
 use crate::sample::{Sampler, Usage};
-use crate::target::Cluster;
+use crate::target::{self, Cluster};
 use crate::terminal::Progress;
 use crate::worker::{Assignment, Driver, Report, Role, StopWhen};
 use crate::workload::{Clients, Load, Measure, Point, Unit, Verify};
@@ -142,11 +143,24 @@ pub(super) async fn prepare(
 
 /// Starts it, follows it to its end, and gathers the evidence.
 pub(super) async fn measure(setting: &Setting<'_>, prepared: Prepared) -> Result<Taken, Failure> {
+    let point = setting.point;
     let Prepared { admin, prefilled, sampler, watch, idle, producers, consumers, client, notes } = prepared;
     tracing::debug!("Starting");
     setting.progress.phase("beginning");
     let backlog = prefilled.iter().map(|report| report.acknowledged).sum();
+    let passing = match point.topics.created_per_s {
+        0 => None,
+        _ => Some(begin_passing(setting).await?),
+    };
     let ran = run_workers(setting, producers, consumers, backlog, watch.as_ref()).await?;
+    let passed = match passing {
+        Some(passing) => Some(passing.finish().await),
+        None => None,
+    };
+    let metadata_us = match &admin {
+        Some(admin) if point.cluster.idle_partitions > 0 => Some(topics::metadata_us(admin).await?),
+        _ => None,
+    };
     let idle_note = idle.note();
     drop(idle);
     let watched = match watch {
@@ -178,8 +192,22 @@ pub(super) async fn measure(setting: &Setting<'_>, prepared: Prepared) -> Result
         },
     };
     let mut repetition = put_together(setting, &ran, &produced, &consumed, usage, evidence)?;
-    repetition.notes.extend(notes.into_iter().chain(idle_note));
+    let figures = &mut repetition.figures;
+    figures.metadata_us = metadata_us;
+    if let Some(passed) = &passed {
+        let ready = passed.quantiles_us((main.span.from_us, main.span.to_us), [0.5, 0.99]);
+        (figures.topic_ready_p50_us, figures.topic_ready_p99_us) = ready.map(|[p50, p99]| (p50, p99)).unzip();
+    }
+    let passed_note = passed.and_then(|passed| passed.note());
+    repetition.notes.extend(notes.into_iter().chain(idle_note).chain(passed_note));
     Ok(Taken { repetition, client })
+}
+
+/// Begins to create and delete topics. Their connections are others than those of the repetition.
+async fn begin_passing(setting: &Setting<'_>) -> Result<Passing, Failure> {
+    let cluster = target::connect(&setting.cluster.bootstrap, &setting.cluster.client_properties).await?;
+    let prefix = topics::passing_prefix(setting.topics);
+    Ok(Passing::start(cluster, prefix, &setting.point.topics, now_us() + LEAD_US))
 }
 
 async fn evidence_of(

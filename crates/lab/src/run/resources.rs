@@ -20,7 +20,7 @@ use super::error::Failure;
 use super::memory::Memory;
 use super::topics;
 use crate::target::{self, Cluster, StartOptions};
-use crate::workload::Measure;
+use crate::workload::{Measure, Point};
 
 /// Timeout for deleting topics after a failure, when the cluster may be gone.
 const DELETE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -43,6 +43,8 @@ struct Made {
     cluster: Cluster,
     admin: thalweg_client::Cluster,
     measure: Measure,
+    /// Whether others come and go beside them.
+    others_pass: bool,
 }
 
 impl Resources {
@@ -58,11 +60,12 @@ impl Resources {
         target: usize,
         cluster: &Cluster,
         names: &[String],
-        measure: Measure,
+        point: &Point,
     ) -> Result<thalweg_client::Cluster, Failure> {
         let admin = target::connect(&cluster.bootstrap, &cluster.client_properties).await?;
         let (names, cluster) = (names.to_vec(), cluster.clone());
-        self.topics = Some(Made { names, target, cluster, admin: admin.clone(), measure });
+        let (measure, others_pass) = (point.measure, point.topics.created_per_s > 0);
+        self.topics = Some(Made { names, target, cluster, admin: admin.clone(), measure, others_pass });
         Ok(admin)
     }
 
@@ -116,7 +119,11 @@ impl Resources {
 impl Made {
     /// Deletes the topics, and waits until their files are gone.
     async fn delete(&self, admin: &thalweg_client::Cluster) -> Result<(), Failure> {
-        match tokio::time::timeout(DELETE_TIMEOUT, topics::delete(admin, &self.names)).await {
+        let deleting = async {
+            topics::delete(admin, &self.names).await?;
+            if self.others_pass { topics::delete_passing(admin, &self.names).await } else { Ok(()) }
+        };
+        match tokio::time::timeout(DELETE_TIMEOUT, deleting).await {
             Ok(deleted) => deleted?,
             Err(_) => tracing::warn!(topic = self.names.first(), "Failed to delete the run's topics in time"),
         }

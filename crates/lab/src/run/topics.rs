@@ -1,5 +1,6 @@
 //! The topics of a repetition: created, awaited, and deleted with their files, so that repetitions do not affect each other.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -7,11 +8,16 @@ use thalweg_client::{ClientError, Cluster, Refused};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use thalweg_wire::request::delete_topics_request::DeleteTopicState;
-use thalweg_wire::request::{CreateTopicsRequest, DeleteTopicsRequest};
+use thalweg_wire::request::{CreateTopicsRequest, DeleteTopicsRequest, MetadataRequest};
 use tokio::time::Instant;
 
 use super::error::Failure;
 use crate::workload::Topics;
+
+/// Idle partitions are in topics of so many.
+const IDLE_PER_TOPIC: u32 = 1000;
+/// How often the metadata of all topics is asked for.
+const METADATA_ASKED: usize = 9;
 
 /// The prefix of all topics of the lab.
 const PREFIX: &str = "thalweg-lab-";
@@ -24,10 +30,19 @@ const LEADER_TIMEOUT: Duration = Duration::from_millis(10);
 /// Timeout for the files of deleted topics to disappear.
 const FILES_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(20);
+/// Leaders of few partitions are looked for more often: the wait until they are there may be what is measured.
+const POLL_OF_FEW: Duration = Duration::from_millis(2);
+const FEW: usize = 100;
 
 /// The topic names of a repetition. `run` distinguishes runs, `serial` repetitions.
 pub(super) fn names(run: &str, serial: u32, topics: &Topics) -> Vec<String> {
     (0..topics.count.max(1)).map(|number| format!("{PREFIX}{run}-{serial}-{number}")).collect()
+}
+
+/// The beginning of the names of topics that come and go in a repetition with these topics. It begins as the name of one of
+/// them, as a partition's directory does.
+pub(super) fn passing_prefix(names: &[String]) -> String {
+    format!("{}-t", names.first().map_or(PREFIX, String::as_str))
 }
 
 /// A number in base 36, for names.
@@ -102,8 +117,48 @@ async fn await_leaders(cluster: &Cluster, names: &[String], topics: &Topics) -> 
         if began.elapsed() > timeout {
             return Err(Failure::NoLeaders { led, partitions, waited: timeout });
         }
-        tokio::time::sleep(POLL).await;
+        tokio::time::sleep(if partitions <= FEW { POLL_OF_FEW } else { POLL }).await;
     }
+}
+
+/// Creates partitions that are not used, with one replica each. `run` distinguishes runs.
+pub(super) async fn create_idle(cluster: &Cluster, run: &str, partitions: u32) -> Result<(), Failure> {
+    for (number, first) in (0..partitions).step_by(IDLE_PER_TOPIC as usize).enumerate() {
+        let topics = Topics {
+            count: 1,
+            partitions: IDLE_PER_TOPIC.min(partitions - first),
+            replication_factor: 1,
+            created_per_s: 0,
+            properties: BTreeMap::new(),
+        };
+        create(cluster, &[format!("{PREFIX}{run}-idle-{number}")], &topics).await?;
+    }
+    Ok(())
+}
+
+/// The time of an answer with the metadata of all topics, in microseconds: the median of several. It contains the client's decoding.
+pub(super) async fn metadata_us(cluster: &Cluster) -> Result<f64, Failure> {
+    let refused = |source| Failure::Refused { what: "Metadata of all topics".to_owned(), source };
+    let any = cluster.any().await.map_err(refused)?;
+    let request = MetadataRequest { topics: None, ..MetadataRequest::default() };
+    let mut times = Vec::with_capacity(METADATA_ASKED);
+    for _ in 0..METADATA_ASKED {
+        let began = Instant::now();
+        any.send(&request).await.map_err(refused)?;
+        times.push(began.elapsed());
+    }
+    times.sort_unstable();
+    Ok(times[METADATA_ASKED / 2].as_secs_f64() * 1e6)
+}
+
+/// Deletes topics that came and should have gone, but are still there.
+pub(super) async fn delete_passing(cluster: &Cluster, names: &[String]) -> Result<(), Failure> {
+    let refused = |source| Failure::Refused { what: "Metadata of all topics".to_owned(), source };
+    let prefix = passing_prefix(names);
+    let metadata = cluster.refresh_all().await.map_err(refused)?;
+    let left: Vec<String> =
+        metadata.topics.keys().filter(|name| name.starts_with(&prefix)).map(ToString::to_string).collect();
+    if left.is_empty() { Ok(()) } else { delete(cluster, &left).await }
 }
 
 /// Deletes topics. Missing topics are not an error: a failed repetition may not have created all.
@@ -179,8 +234,13 @@ mod tests {
 
     #[test]
     fn names_tell_runs_repetitions_and_topics_apart() {
-        let topics =
-            Topics { count: 2, partitions: 1, replication_factor: 1, properties: Default::default() };
+        let topics = Topics {
+            count: 2,
+            partitions: 1,
+            replication_factor: 1,
+            created_per_s: 0,
+            properties: Default::default(),
+        };
         assert_eq!(names("k3", 7, &topics), ["thalweg-lab-k3-7-0", "thalweg-lab-k3-7-1"]);
     }
 

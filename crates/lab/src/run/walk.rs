@@ -297,7 +297,11 @@ impl<'a> Walk<'a> {
             }
             _ => {
                 let say = |line: &str| progress.log(line);
-                self.resources.clusters.ensure(target, spec, &wanted, &say).await.map_err(Failure::from)
+                let clusters = &mut self.resources.clusters;
+                match clusters.ensure(target, spec, &wanted, &say).await {
+                    Ok(()) => clusters.ensure_idle_partitions(target, &self.id, &say).await,
+                    Err(failure) => Err(failure.into()),
+                }
             }
         };
         if let Err(failure) = started {
@@ -323,10 +327,10 @@ impl<'a> Walk<'a> {
         let at = contender.at();
         self.progress.point_began(&at);
         self.begun = Some(at);
-        let (target, measure) = (contender.target, contender.point().measure);
-        let admin = match contender.point().cluster.brokers {
+        let (target, point) = (contender.target, contender.point());
+        let admin = match point.cluster.brokers {
             0 => Ok(None),
-            _ => self.resources.own_topics(target, &turn.cluster, &turn.topics, measure).await.map(Some),
+            _ => self.resources.own_topics(target, &turn.cluster, &turn.topics, point).await.map(Some),
         };
         let prepared = match admin {
             Ok(admin) => {

@@ -87,6 +87,8 @@ impl Rules<'_> {
             "cluster.node_cpus",
             "cluster.node_memory_mb",
             "cluster.idle_connections",
+            "cluster.idle_partitions",
+            "topics.created_per_s",
         ] {
             if self.is_set(key) {
                 self.refuse(key, format!("has no effect {without}"), "remove it");

@@ -330,12 +330,14 @@ fn point(layer: &Layer, folder: &Path) -> Point {
                     .map(|_| values.whole("cluster.node_memory_mb", 0)),
             },
             idle_connections: values.whole("cluster.idle_connections", 0),
+            idle_partitions: values.whole("cluster.idle_partitions", 0),
             properties: values.properties("cluster"),
         },
         topics: Topics {
             count: values.whole("topics.count", 1),
             partitions: values.whole("topics.partitions", 1),
             replication_factor: u16::try_from(replication_factor).unwrap_or(u16::MAX),
+            created_per_s: values.whole("topics.created_per_s", 0),
             properties: values.properties("topics"),
         },
         records: RecordSpec {

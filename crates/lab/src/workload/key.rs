@@ -153,10 +153,12 @@ pub(super) const POINT: &[Key] = keys! {
     "cluster.node_cpus" Kind::Number(0.01, 1024.0), "none", "processors", "The processor time that each node may use, such as 0.5; none for all of the machine. Control groups limit nodes that the lab starts; a machine that cannot refuses the point. A running cluster (`--bootstrap`) is as it is.";
     "cluster.node_memory_mb" Kind::Whole(256, 16_777_216), "none", "2^20 bytes", "The memory that each node may use, with the cached pages of its files; none for all of the machine. A JVM gets a quarter as its heap, at least 192 MB, unless it has the lab's 1,024 MB already.";
     "cluster.idle_connections" Kind::Whole(0, 100_000), "0", "connections", "Connections besides those of producers and consumers, spread over the brokers: opened before the start, and not used.";
+    "cluster.idle_partitions" Kind::Whole(0, PARTITIONS_MAX), "0", "partitions", "Partitions besides those of the load, with one replica each: made once in a cluster that the lab starts, and not used. The result has the time of an answer with the metadata of all of them. A running cluster (`--bootstrap`) is as it is.";
     "cluster.properties" Kind::Properties, "empty", "", "Broker properties that differ from the defaults.";
     "topics.count" Kind::Whole(1, PARTITIONS_MAX), "1", "topics", "The number of topics. Producers write to them in turn.";
     "topics.partitions" Kind::Whole(1, PARTITIONS_MAX), "1", "partitions", "The partitions of each topic; at most 100,000 in total.";
     "topics.replication_factor" Kind::Whole(1, 1000), "1", "replicas", "The replicas of each partition; at most the number of brokers.";
+    "topics.created_per_s" Kind::Whole(0, 1000), "0", "topics", "Topics of one partition besides these: so many are created each second, and each is deleted when it has leaders. The result has the time that takes.";
     "topics.properties" Kind::Properties, "empty", "", "Topic properties that differ from the defaults.";
     "records.size_bytes" Kind::Whole(1, SIZE_MAX), "100", "bytes", "The size of each value; at least 24 for `verify = \"whole\"`.";
     "records.payload" Kind::Word(&["random", "zeros", "shared", "compressible", "json", "file"]), "\"random\"", "", "The contents of the values, from a pool made before the run: random bytes, zeros, the same zeros for all records (passed by reference in streams in memory), text that compresses to about a quarter, JSON objects like those of services, or the lines of `records.file`.";

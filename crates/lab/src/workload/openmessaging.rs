@@ -132,6 +132,7 @@ fn point(fields: &mut Fields, driver: &Driver) -> Point {
             count: u32::try_from(topics).unwrap_or(u32::MAX),
             partitions: u32::try_from(partitions).unwrap_or(u32::MAX),
             replication_factor: driver.replication_factor,
+            created_per_s: 0,
             properties: driver.topic.clone(),
         },
         records: RecordSpec {

@@ -70,7 +70,7 @@ fn points(workload: &Workload) -> String {
         let Point { label, cluster, topics, extent, repetitions, .. } = point;
         let _ = writeln!(
             out,
-            "| {label} | {}{}{}{} | {} x {}, {} | {} | {} | {} | {} | {} | {} s, {}, {repetitions} times |",
+            "| {label} | {}{}{}{}{} | {} x {}, {}{} | {} | {} | {} | {} | {} | {} s, {}, {repetitions} times |",
             cluster.brokers,
             if cluster.node.is_none() { String::new() } else { format!(" of {}", cluster.node.describe()) },
             security(cluster.security),
@@ -78,9 +78,17 @@ fn points(workload: &Workload) -> String {
                 0 => String::new(),
                 idle => format!(", {} idle connections", grouped(i64::from(idle))),
             },
+            match cluster.idle_partitions {
+                0 => String::new(),
+                idle => format!(", {} idle partitions", grouped(i64::from(idle))),
+            },
             topics.count,
             topics.partitions,
             topics.replication_factor,
+            match topics.created_per_s {
+                0 => String::new(),
+                created => format!("; {} more come and go each second", grouped(i64::from(created))),
+            },
             records(point),
             clients(&point.producers),
             consumers(point),

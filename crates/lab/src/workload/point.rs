@@ -101,6 +101,9 @@ pub struct ClusterSpec {
     /// Connections besides those of producers and consumers, which are open and not used.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub idle_connections: u32,
+    /// Partitions besides those of the load, which are there and not used.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub idle_partitions: u32,
     /// Broker properties that differ from the defaults.
     pub properties: BTreeMap<String, String>,
 }
@@ -113,7 +116,7 @@ impl ClusterSpec {
     /// Brokers that talk without TLS and logins, and may use the whole machine.
     pub fn plaintext(brokers: u32, properties: BTreeMap<String, String>) -> ClusterSpec {
         let (security, node) = (ClusterSecurity::default(), NodeLimits::default());
-        ClusterSpec { brokers, security, node, idle_connections: 0, properties }
+        ClusterSpec { brokers, security, node, idle_connections: 0, idle_partitions: 0, properties }
     }
 }
 
@@ -150,6 +153,9 @@ pub struct Topics {
     pub partitions: u32,
     /// Replicas of each partition.
     pub replication_factor: u16,
+    /// Topics besides these that are created and deleted again, per second.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub created_per_s: u32,
     /// Topic properties that differ from the defaults.
     pub properties: BTreeMap<String, String>,
 }

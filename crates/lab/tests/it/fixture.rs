@@ -174,7 +174,13 @@ pub fn point(label: &str, size_bytes: u32, partitions: u32) -> Point {
     Point {
         label: label.to_owned(),
         cluster: ClusterSpec::plaintext(1, BTreeMap::from([("num.io.threads".to_owned(), "8".to_owned())])),
-        topics: Topics { count: 1, partitions, replication_factor: 1, properties: BTreeMap::new() },
+        topics: Topics {
+            count: 1,
+            partitions,
+            replication_factor: 1,
+            created_per_s: 0,
+            properties: BTreeMap::new(),
+        },
         records: RecordSpec { size_bytes, payload: Payload::Random, keys: None },
         producers: clients(4, &[("acks", "1"), ("batch.size", "65536"), ("linger.ms", "5")]),
         consumers: clients(0, &[]),
@@ -434,6 +440,9 @@ impl Made {
             end_to_end_p99_us: end_to_end.as_ref().map(|h| h.p99_us as f64),
             end_to_end_p999_us: end_to_end.as_ref().map(|h| h.p999_us as f64),
             end_to_end_max_us: end_to_end.as_ref().map(|h| h.max_us as f64),
+            topic_ready_p50_us: None,
+            topic_ready_p99_us: None,
+            metadata_us: None,
         };
         let produced = self.intervals(began_at_us, rate, shape.records.size_bytes, &latency);
         let taken = match &end_to_end {

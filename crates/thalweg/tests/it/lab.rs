@@ -328,6 +328,26 @@ fn every_group_consumes_every_record_beside_idle_connections() {
 }
 
 #[test]
+fn topics_come_and_go_beside_the_load_and_partitions_that_are_not_used() {
+    let _alone = alone();
+    let settings = "load = { kind = \"rate\", records_per_s = 500 }\ncluster.idle_partitions = 1200\n\
+                    topics.created_per_s = 20\n";
+    let place = Place::with(&workload(2.0, settings));
+    let output = ran(place.run(&["--repetitions", "1"]));
+    assert_ends_with(&output, 0);
+    assert!(text(&output.stderr).contains("Making 1,200 idle partitions"), "{}", text(&output.stderr));
+    let repetition = place.point().repetitions.remove(0);
+    let figures = &repetition.figures;
+    let ready =
+        [figures.topic_ready_p50_us, figures.topic_ready_p99_us].map(|figure| figure.expect("40 topics"));
+    assert!(0.0 < ready[0] && ready[0] <= ready[1] && ready[1] < 5e6, "{ready:?}");
+    assert!(figures.metadata_us.is_some_and(|us| us > 0.0), "{figures:?}");
+    assert_eq!(repetition.notes, [""; 0]);
+    assert!(text(&output.stdout).contains("topic ready, p99"), "{}", text(&output.stdout));
+    place.assert_nothing_is_left();
+}
+
+#[test]
 fn nodes_are_held_to_their_limits_and_their_groups_are_removed() {
     let _alone = alone();
     let limits = "cluster = { node_cpus = 0.2, node_memory_mb = 512 }";
