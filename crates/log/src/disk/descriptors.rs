@@ -1,9 +1,9 @@
 //! The descriptors of the process: their limit and their use.
 //!
 //! Owns: the limit (`RLIMIT_NOFILE`), the count of open log files and of connections, and the decision whom to refuse
-//! before none are left. Connections leave a share to logs, and new partitions leave some to existing logs, which
-//! open files briefly to roll, read, flush and checkpoint. Refuses: counting other files; a share is reserved for
-//! them.
+//! before none are left. Connections leave a share to logs. New partitions leave some to existing logs, which
+//! open files briefly to roll, read, flush and checkpoint, and some to connections: where partitions took them all, no client could
+//! delete one. Refuses: counting other files; a share is reserved for them.
 
 use std::io;
 use std::sync::Arc;
@@ -19,6 +19,9 @@ const LOG_SHARE_MAX: usize = 16 * 1024;
 const WORK_SHARE: usize = 8;
 const WORK_MIN: usize = 48;
 const WORK_MAX: usize = 1024;
+/// The share that new partitions leave to connections, and the most that this is.
+const CONNECTION_SHARE: usize = 16;
+const CONNECTION_SHARE_MAX: usize = 1024;
 
 /// The descriptors of the process. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -34,11 +37,14 @@ struct Counted {
 /// There are too few descriptors left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{taken} of {max} file descriptors are in use and the rest is reserved for logs: raise the limit of open files (RLIMIT_NOFILE, `ulimit -n`)"
+    "{} of {max} file descriptors are in use, {files} of them by logs, and the rest is reserved: raise the limit of open files (RLIMIT_NOFILE, `ulimit -n`)",
+    files + connections
 )]
 pub struct TooFewDescriptors {
-    /// How many log files and connections are open.
-    pub taken: usize,
+    /// How many log files are open.
+    pub files: usize,
+    /// How many connections are open.
+    pub connections: usize,
     /// How many descriptors there may be.
     pub max: usize,
 }
@@ -84,13 +90,21 @@ impl Descriptors {
     /// Whether a partition may be created.
     pub(crate) fn check_new_partition(&self) -> Result<(), TooFewDescriptors> {
         let Some(counted) = &self.0 else { return Ok(()) };
-        counted.check(counted.max.saturating_sub(counted.work()))
+        let (files, connections) = counted.taken();
+        let taken = files + connections.max(counted.connections_min());
+        counted.check(taken < counted.max.saturating_sub(counted.work()))
     }
 
     /// Reserves a descriptor for a connection.
     pub fn open_connection(&self) -> Result<OpenConnection, TooFewDescriptors> {
         if let Some(counted) = &self.0 {
-            counted.check(counted.connections_max())?;
+            let (files, connections) = counted.taken();
+            // Segments of existing logs may have taken what partitions have left.
+            let allowed = match connections < counted.connections_min() {
+                true => counted.max.saturating_sub(counted.work() / 2),
+                false => counted.connections_max(),
+            };
+            counted.check(files + connections < allowed)?;
             counted.connections.fetch_add(1, Ordering::Relaxed);
         }
         Ok(OpenConnection(self.clone()))
@@ -107,9 +121,19 @@ impl Counted {
         self.max.saturating_sub(self.work() + (self.max / LOG_SHARE).min(LOG_SHARE_MAX))
     }
 
-    fn check(&self, allowed: usize) -> Result<(), TooFewDescriptors> {
-        let taken = self.files.load(Ordering::Relaxed) + self.connections.load(Ordering::Relaxed);
-        if taken < allowed { Ok(()) } else { Err(TooFewDescriptors { taken, max: self.max }) }
+    /// The connections that partitions leave room for.
+    fn connections_min(&self) -> usize {
+        (self.max / CONNECTION_SHARE).min(CONNECTION_SHARE_MAX)
+    }
+
+    /// Log files and connections.
+    fn taken(&self) -> (usize, usize) {
+        (self.files.load(Ordering::Relaxed), self.connections.load(Ordering::Relaxed))
+    }
+
+    fn check(&self, is_allowed: bool) -> Result<(), TooFewDescriptors> {
+        let (files, connections) = self.taken();
+        if is_allowed { Ok(()) } else { Err(TooFewDescriptors { files, connections, max: self.max }) }
     }
 }
 
@@ -166,8 +190,35 @@ mod tests {
     }
 
     #[test]
+    fn partitions_leave_room_for_connections() {
+        for max in [100, 400, 20_000, 1 << 20] {
+            let descriptors = Descriptors::limited(max);
+            let mut files = Vec::new();
+            while descriptors.check_new_partition().is_ok() {
+                files.push(descriptors.open_file());
+            }
+            let connections: Vec<_> = std::iter::from_fn(|| descriptors.open_connection().ok()).collect();
+            assert!(
+                connections.len() >= max / 16 || connections.len() >= 1024,
+                "{} of {max}",
+                connections.len()
+            );
+            // A client deletes a partition, and another may follow.
+            assert!(descriptors.check_new_partition().is_err());
+            files.truncate(files.len() - 1);
+            drop(connections);
+            assert!(descriptors.check_new_partition().is_ok());
+            // Existing logs go on, into the reserve for their work: some connections stay possible.
+            files.extend(
+                std::iter::repeat_with(|| descriptors.open_file()).take((max / 8).clamp(48, 1024) / 2),
+            );
+            assert!(descriptors.open_connection().is_ok(), "{max}");
+        }
+    }
+
+    #[test]
     fn refusal_is_known_for_what_it_is() {
-        let refused = io::Error::from(TooFewDescriptors { taken: 1, max: 2 });
+        let refused = io::Error::from(TooFewDescriptors { files: 1, connections: 0, max: 2 });
         assert!(lacks_descriptors(&refused) && lacks_descriptors(&Errno::MFILE.into()));
         assert!(!lacks_descriptors(&Errno::NOSPC.into()));
     }
