@@ -25,6 +25,7 @@
 //!   .take_expired(now_ms) -> ExpiredFiles; .remove() without the lock
 //!   .needs_flush(now_ms) .flush_target() -> FlushTarget; .sync() without the lock; .complete_flush(&target, outcome)
 //!   .needs_background_flush() .background_flush_target()                       segments that were left by a roll
+//!   .is_at_rest()                                                              nothing to trim, flush or remove
 //!   .dirtiness(now_ms) .plan_compaction(now_ms) -> CompactionJob; .run() without the lock;
 //!   .finish_compaction(&job, outcome) -> CompactionSwap; .sync() without the lock; .complete_compaction(swap, outcome)
 //!   .start_verification(..) .producers() .release_idle_resources() .set_config(..)

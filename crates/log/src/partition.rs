@@ -441,6 +441,15 @@ impl PartitionLog {
         Ok(())
     }
 
+    /// Whether nothing is left to do with its files unless it changes: to trim, to flush, or to remove after a delay.
+    pub fn is_at_rest(&self) -> bool {
+        let is_flushed = self.unflushed_records() <= 0 || self.health.poison.is_some();
+        !self.has_zeros()
+            && self.doomed.is_empty()
+            && !self.needs_background_flush()
+            && (is_flushed || (!self.flush_is_due() && self.config.flush_ms == i64::MAX))
+    }
+
     /// The files whose time under the `.deleted` name is over, to be removed without the partition's lock.
     pub fn take_expired(&mut self, now_ms: i64) -> ExpiredFiles {
         let expired = self.doomed.extract_if(.., |doomed| doomed.due_ms <= now_ms);

@@ -1,15 +1,19 @@
 //! The lock of a partition. Its holder must not wait for the disk: in builds with debug assertions a sync, or the
 //! removal of a file, panics under it (`thalweg_log::disk::NoWaits`). Who is woken under it is woken after it: at once,
-//! another worker would run into the lock.
+//! another worker would run into the lock. Who may change the state under it is noted for periodic work.
 
 use super::State;
+use super::unsettled::Place;
 use super::waiter::Woken;
 use parking_lot::{Mutex, MutexGuard};
 use std::ops::{Deref, DerefMut};
 use thalweg_log::disk::NoWaits;
 
 /// A partition's state behind its lock.
-pub(super) struct StateLock(Mutex<State>);
+pub(super) struct StateLock {
+    state: Mutex<State>,
+    place: Place,
+}
 
 /// The state, for as long as the lock is held.
 pub(super) struct StateGuard<'a> {
@@ -17,21 +21,44 @@ pub(super) struct StateGuard<'a> {
     state: MutexGuard<'a, State>,
     _no_waits: NoWaits,
     woken: Woken,
+    place: &'a Place,
+    may_have_changed: bool,
 }
 
 impl StateLock {
     pub(super) fn new(state: State) -> Self {
-        Self(Mutex::new(state))
+        Self { state: Mutex::new(state), place: Place::default() }
     }
 
     pub(super) fn lock(&self) -> StateGuard<'_> {
-        StateGuard { state: self.0.lock(), _no_waits: NoWaits::begin(), woken: Woken::default() }
+        StateGuard {
+            state: self.state.lock(),
+            _no_waits: NoWaits::begin(),
+            woken: Woken::default(),
+            place: &self.place,
+            may_have_changed: false,
+        }
+    }
+
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+}
+
+impl StateGuard<'_> {
+    /// Ends the lock of a partition whose files are at rest, whatever was changed under it.
+    pub(super) fn is_settled(mut guard: Self) {
+        guard.state.is_unsettled = false;
+        guard.may_have_changed = false;
     }
 }
 
 impl Drop for StateGuard<'_> {
     fn drop(&mut self) {
         self.woken = std::mem::take(&mut self.state.woken);
+        if self.may_have_changed {
+            self.place.changed(&mut self.state);
+        }
     }
 }
 
@@ -45,6 +72,7 @@ impl Deref for StateGuard<'_> {
 
 impl DerefMut for StateGuard<'_> {
     fn deref_mut(&mut self) -> &mut State {
+        self.may_have_changed = true;
         &mut self.state
     }
 }

@@ -28,6 +28,7 @@ pub(crate) mod testing;
 mod throttled;
 mod traffic;
 mod truncation;
+mod unsettled;
 mod waiter;
 mod watch;
 
@@ -113,6 +114,8 @@ struct State {
     traffic: Traffic,
     /// Where the log was cut since the copy was last compared with it.
     cut_to: Option<Offset>,
+    /// Whether it is on the list of those with files that are not at rest.
+    is_unsettled: bool,
 }
 
 impl std::fmt::Debug for Partition {
@@ -151,6 +154,7 @@ impl Partition {
             idle_since: Offset::NONE,
             traffic: Traffic::default(),
             cut_to: None,
+            is_unsettled: false,
         };
         let published = Arc::clone(state.log.published());
         let partition = Self {
@@ -215,13 +219,6 @@ impl Partition {
             tracing::warn!(partition = ?self, %error, "Failed to release an idle log");
         }
         state.idle_since = end;
-    }
-
-    /// Ends the newest file where its batches end, when nothing was appended since the last call.
-    pub fn trim_if_quiet(&self) {
-        if let Err(error) = self.with_log(PartitionLog::trim_if_quiet) {
-            tracing::warn!(partition = ?self, %error, "Failed to trim a log");
-        }
     }
 
     /// Applies a registration. A new leader epoch starts at the log end.

@@ -2,6 +2,7 @@
 
 use super::Partition;
 use super::traffic::Traffic;
+use super::unsettled::Unsettled;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,6 +39,7 @@ impl Topic {
 #[derive(Debug, Default)]
 pub struct Partitions {
     topics: RwLock<Index>,
+    unsettled: Arc<Unsettled>,
 }
 
 #[derive(Debug, Default)]
@@ -98,7 +100,13 @@ impl Partitions {
                 partitions: BTreeMap::new(),
             })
         });
-        Arc::make_mut(topic).partitions.insert(partition.index, partition);
+        Arc::make_mut(topic).partitions.insert(partition.index, Arc::clone(&partition));
+        drop(index);
+        partition.belongs_to(&self.unsettled);
+    }
+
+    pub(super) fn unsettled_list(&self) -> &Arc<Unsettled> {
+        &self.unsettled
     }
 
     /// Removes a partition, and the topic with its last one.

@@ -25,8 +25,8 @@ const PURGE: Duration = Duration::from_secs(1);
 const RELEASE_IDLE: Duration = Duration::from_secs(60);
 /// Time from the creation or removal of partitions to the checkpoint that names them: one for a burst of changes.
 const NOTE_PARTITIONS: Duration = Duration::from_millis(100);
-/// Interval at which files longer than their batches are checked, and trimmed if appends have stopped.
-const TRIM: Duration = Duration::from_millis(250);
+/// Interval at which files longer than their batches are trimmed where appends have stopped.
+const SETTLE: Duration = Duration::from_millis(250);
 
 /// The upkeep of all partitions of a broker.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ impl Upkeep {
         every(tasks, self, log.retention_check_interval, delete_old_segments);
         every(tasks, self, PURGE, purge);
         every(tasks, self, RELEASE_IDLE, release_idle);
-        every(tasks, self, TRIM, trim);
+        every(tasks, self, SETTLE, |b| b.partitions.settle());
         every(tasks, self, log.producer_id_expiration_check_interval, expire_producers);
         every(tasks, self, settings.high_watermark_checkpoint_interval, |b| {
             b.log_dirs.checkpoint_high_watermarks()
@@ -102,7 +102,7 @@ impl Upkeep {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;
-                for partition in flushed.partitions.all() {
+                for partition in flushed.partitions.unsettled() {
                     Partition::flush_if_due(&partition, flushed.clock.now_ms()).await;
                 }
             }
@@ -163,7 +163,7 @@ fn delete_old_segments_of(partition: &Partition, now_ms: i64) {
 
 fn purge(upkeep: &Upkeep) {
     let now_ms = upkeep.clock.now_ms();
-    for partition in upkeep.partitions.all() {
+    for partition in upkeep.partitions.unsettled() {
         purge_of(&partition, now_ms);
     }
     upkeep.log_dirs.purge_deleted(now_ms);
@@ -177,12 +177,6 @@ fn purge_of(partition: &Partition, now_ms: i64) {
 fn release_idle(upkeep: &Upkeep) {
     for partition in upkeep.partitions.all() {
         partition.release_if_idle();
-    }
-}
-
-fn trim(upkeep: &Upkeep) {
-    for partition in upkeep.partitions.all() {
-        partition.trim_if_quiet();
     }
 }
 

@@ -1,0 +1,194 @@
+//! Which partitions have files with something left to do: to trim, to flush in the background, to remove after a delay.
+//!
+//! A broker may hold ten thousands of partitions of which few change. Periodic work looks at those alone: whoever changes a
+//! partition under its lock puts it on the list, and [`Partitions::settle`] takes it off once its files are at rest.
+
+use super::table::Partitions;
+use super::{Partition, State, lock::StateGuard};
+use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock};
+use thalweg_metadata::PartitionIndex;
+use thalweg_wire::Uuid;
+
+type Key = (Uuid, PartitionIndex);
+
+/// The partitions of a broker that are not at rest. Each is on it once, or twice if it was removed and came again.
+#[derive(Debug, Default)]
+pub(super) struct Unsettled {
+    keys: Mutex<Vec<Key>>,
+    /// The turn to take partitions off.
+    settling: Mutex<()>,
+}
+
+/// Where a partition is put on the list; empty until it is among the broker's.
+#[derive(Debug, Default)]
+pub(super) struct Place(OnceLock<(Arc<Unsettled>, Key)>);
+
+impl Place {
+    /// The partition was changed. Called under its lock.
+    pub(super) fn changed(&self, state: &mut State) {
+        if let Some((list, key)) = self.0.get()
+            && !std::mem::replace(&mut state.is_unsettled, true)
+        {
+            list.keys.lock().push(*key);
+        }
+    }
+}
+
+impl Partition {
+    /// It is now among those of a broker.
+    pub(super) fn belongs_to(&self, list: &Arc<Unsettled>) {
+        let mut state = self.state.lock();
+        state.is_unsettled = false;
+        // With the end of the lock it is on the list.
+        let _ = self.state.place().0.set((Arc::clone(list), (self.topic_id, self.index)));
+    }
+
+    /// Ends the newest file where its batches end, if nothing was appended since the last call. Returns whether something
+    /// is left to do with its files; if not, the next change puts it on the list again.
+    fn settle(&self) -> bool {
+        let mut state = self.state.lock();
+        if let Err(error) = state.log.trim_if_quiet() {
+            tracing::warn!(partition = ?self, %error, "Failed to trim a log");
+        }
+        if !state.log.is_at_rest() {
+            return true;
+        }
+        StateGuard::is_settled(state);
+        false
+    }
+}
+
+impl Partitions {
+    /// Those that are not at rest.
+    pub fn unsettled(&self) -> Vec<Arc<Partition>> {
+        let keys = self.unsettled_list().keys.lock().clone();
+        keys.into_iter().filter_map(|key| self.at(key)).collect()
+    }
+
+    /// Trims files to their batches where appends have stopped, and takes those partitions off the list whose files are at rest.
+    /// Two calls see that nothing was appended between them.
+    pub fn settle(&self) {
+        let list = self.unsettled_list();
+        let _turn = list.settling.lock();
+        let mut known = list.keys.lock().clone();
+        let count = known.len();
+        known.sort_unstable();
+        known.dedup();
+        known.retain(|key| self.at(*key).is_some_and(|partition| partition.settle()));
+        // Those that have changed meanwhile are behind them.
+        list.keys.lock().splice(..count, known);
+    }
+
+    fn at(&self, (topic_id, index): Key) -> Option<Arc<Partition>> {
+        self.topic_by_id(topic_id)?.partition(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partition::testing::partition;
+    use thalweg_log::disk::Disk;
+    use thalweg_log::{Clock, Home, LogConfig, PartitionLog, TopicPartition};
+    use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch};
+
+    const NOW_MS: i64 = 1_700_000_000_000;
+
+    struct Bench {
+        partitions: Partitions,
+        partition: Arc<Partition>,
+        _dir: tempfile::TempDir,
+    }
+
+    impl Bench {
+        fn with(config: LogConfig) -> Bench {
+            let dir = tempfile::tempdir().expect("a temporary directory");
+            let home = Home::new(Disk::real(), dir.path().join("t-0"));
+            let (name, clock) = (TopicPartition::new("t", 0), Clock::manual(NOW_MS));
+            let log = PartitionLog::create(home, name, None, Arc::new(config), clock).expect("creates");
+            let (partitions, partition) = (Partitions::default(), Arc::new(partition(log, 0)));
+            partitions.insert(Arc::clone(&partition));
+            Bench { partitions, partition, _dir: dir }
+        }
+
+        fn append(&self, batches: usize) {
+            for _ in 0..batches {
+                let mut builder = BatchBuilder::new(BatchOptions::default());
+                builder.append(NOW_MS, None, Some(&[b'v'; 100]), &[]).expect("fits");
+                self.partition.with_log(|log| {
+                    log.append_as_leader(&builder.build(), LeaderEpoch(0), Default::default())
+                        .expect("accepted");
+                    log.set_high_watermark(log.log_end_offset());
+                });
+            }
+        }
+
+        fn is_listed(&self) -> bool {
+            !self.partitions.unsettled().is_empty()
+        }
+
+        fn settles(&self) -> bool {
+            self.partitions.settle();
+            !self.is_listed()
+        }
+    }
+
+    #[test]
+    fn a_partition_is_listed_from_a_change_until_its_files_are_at_rest() {
+        let bench = Bench::with(LogConfig::default());
+        assert!(bench.is_listed(), "a new one may have files to remove");
+        assert!(bench.settles());
+        let _ = (bench.partition.leader(), bench.partition.size_bytes());
+        assert!(!bench.is_listed(), "nothing was changed");
+        while !bench.partition.state.lock().log.has_zeros() {
+            bench.append(100);
+        }
+        assert!(!bench.settles(), "something was appended since the last time");
+        assert!(bench.settles() && !bench.partition.state.lock().log.has_zeros());
+        bench.append(1);
+        bench.partitions.remove(bench.partition.topic_id, bench.partition.index);
+        assert!(!bench.is_listed());
+        bench.partitions.insert(Arc::clone(&bench.partition));
+        assert!(bench.is_listed(), "it came again");
+        bench.partitions.settle();
+        assert!(bench.settles());
+    }
+
+    #[tokio::test]
+    async fn files_that_are_removed_after_a_delay_keep_it_on_the_list() {
+        let config = LogConfig { segment_bytes: 500, file_delete_delay_ms: 1000, ..LogConfig::default() };
+        let bench = Bench::with(config);
+        bench.append(20);
+        bench.partition.with_log(|log| log.delete_records(log.high_watermark())).expect("deletes");
+        Partition::flush_if_due(&bench.partition, NOW_MS).await;
+        (0..3).for_each(|_| bench.partitions.settle());
+        assert!(bench.is_listed());
+        bench.partition.with_log(|log| log.take_expired(NOW_MS + 1000)).remove();
+        (0..2).for_each(|_| bench.partitions.settle());
+        assert!(!bench.is_listed());
+    }
+
+    #[tokio::test]
+    async fn what_must_be_flushed_by_some_time_keeps_it_on_the_list() {
+        let bench = Bench::with(LogConfig { flush_ms: 1000, ..LogConfig::default() });
+        bench.append(1);
+        (0..3).for_each(|_| bench.partitions.settle());
+        assert!(bench.is_listed());
+        Partition::flush_if_due(&bench.partition, NOW_MS + 1000).await;
+        assert_eq!(bench.partition.state.lock().log.unflushed_records(), 0);
+        (0..2).for_each(|_| bench.partitions.settle());
+        assert!(!bench.is_listed());
+    }
+
+    #[tokio::test]
+    async fn segments_that_a_roll_has_left_keep_it_on_the_list() {
+        let bench = Bench::with(LogConfig { segment_bytes: 500, ..LogConfig::default() });
+        bench.append(20);
+        (0..3).for_each(|_| bench.partitions.settle());
+        assert!(bench.is_listed());
+        Partition::flush_if_due(&bench.partition, NOW_MS).await;
+        (0..2).for_each(|_| bench.partitions.settle());
+        assert!(!bench.is_listed());
+    }
+}
