@@ -5,7 +5,10 @@ use super::headline::obstacles;
 use super::palette::Palette;
 use super::text::clean;
 use crate::quantity;
-use crate::result::{PointResult, RunResult, State, Subject, WorkloadResult, system};
+use crate::result::{Figure, PointResult, RunResult, State, Subject, WorkloadResult, system};
+
+/// Figures with a row of their own where a point has them: what some workloads measure beside the load.
+const BESIDE: [&str; 2] = ["topic_ready_p99_us", "metadata_us"];
 
 /// The answer, then a table per workload: a row per point (and driver, if there are several), a column per system, and the bound
 /// of the ratio of the first system to the second. Figures that are not quotable are in brackets; a ratio may be, even if its
@@ -69,8 +72,24 @@ fn table(workload: &WorkloadResult, palette: &Palette, all: &[Compared]) -> Stri
             });
         }
         text += &line(&cells);
+        for figure in BESIDE.iter().filter_map(|name| Figure::named(name)) {
+            let values = targets.iter().map(|target| of(target).and_then(|point| beside(figure, point)));
+            let values: Vec<Option<String>> = values.collect();
+            if values.iter().any(Option::is_some) {
+                let mut cells = vec![cell(&name), figure.title.to_owned()];
+                cells.extend(values.into_iter().flat_map(|value| [value.unwrap_or_default(), String::new()]));
+                cells.resize(head.len(), String::new());
+                text += &line(&cells);
+            }
+        }
     }
     text
+}
+
+fn beside(figure: &Figure, point: &PointResult) -> Option<String> {
+    let spread = point.summary.figures.get(figure.name)?;
+    let varies = (spread.count > 1).then(|| format!(" ± {}", quantity::percent(spread.variation)));
+    Some(figure.text(spread.mean) + &varies.unwrap_or_default())
 }
 
 /// The figure with its spread; in brackets if it is not quotable.

@@ -108,7 +108,7 @@ fn families<'a>(points: &[&'a PointResult]) -> Vec<(String, Vec<&'a PointResult>
     };
     let mut found: Vec<(f64, Vec<&PointResult>)> = Vec::new();
     for &point in points {
-        let Some(each) = each(point) else { return vec![(String::new(), points.to_vec())] };
+        let Some(each) = each(point) else { return by_brokers(points) };
         match found.iter_mut().find(|(known, _)| *known == each) {
             Some((_, family)) => family.push(point),
             None => found.push((each, vec![point])),
@@ -123,9 +123,31 @@ fn families<'a>(points: &[&'a PointResult]) -> Vec<(String, Vec<&'a PointResult>
         _ => format!(", {} for each broker", quantity::number(each)),
     };
     if !scaled.contains(&Some(Scaled::Brokers)) && (found.len() < 2 || scaled.contains(&None)) {
-        return vec![(String::new(), points.to_vec())];
+        return by_brokers(points);
     }
     found.into_iter().map(|(each, family)| (name(each, &family), family)).collect()
+}
+
+/// All together if they scale something; otherwise those with the same number of brokers, so that a point on fewer, beside which
+/// the others are read, does not hide what they scale.
+fn by_brokers<'a>(points: &[&'a PointResult]) -> Vec<(String, Vec<&'a PointResult>)> {
+    let together = || vec![(String::new(), points.to_vec())];
+    if places(points).is_some() {
+        return together();
+    }
+    let mut found: Vec<(u32, Vec<&PointResult>)> = Vec::new();
+    for &point in points {
+        let brokers = point.point.cluster.brokers;
+        match found.iter_mut().find(|(known, _)| *known == brokers) {
+            Some((_, family)) => family.push(point),
+            None => found.push((brokers, vec![point])),
+        }
+    }
+    found.retain(|(_, family)| places(family).is_some());
+    if found.is_empty() {
+        return together();
+    }
+    found.into_iter().map(|(brokers, family)| (format!(", {brokers} brokers"), family)).collect()
 }
 
 fn of_family(
@@ -441,6 +463,12 @@ mod tests {
         });
         let mut points: Vec<&PointResult> = points.iter().collect();
         assert_eq!(families(&points).len(), 1, "one point scales nothing");
+        let rates = self::points(|n, point| {
+            point.cluster.brokers = [3, 3, 1][n];
+            point.load = Load::Rate { records_per_s: [1000.0, 10_000.0, 10_000.0][n] };
+        });
+        let found = families(&rates.iter().collect::<Vec<_>>());
+        assert_eq!((found.len(), &*found[0].0, found[0].1.len()), (1, ", 3 brokers", 2));
         let other = PointResult { point: points[0].point.clone(), ..points[2].clone() };
         let other = PointResult {
             point: Point { label: "other".to_owned(), load: points[2].point.load.clone(), ..other.point },

@@ -104,13 +104,14 @@ impl Clusters {
         let count = running.spec.idle_partitions;
         say(&format!("Making {} idle partitions", quantity::count(u64::from(count))));
         let admin = target::connect(&cluster.bootstrap, &cluster.client_properties).await?;
-        match topics::create_idle(&admin, run, count).await {
-            Err(failure) => Err(running.cluster.died().map_or(failure, Failure::BrokerDied)),
-            Ok(()) => {
-                running.has_idle_partitions = true;
-                Ok(())
-            }
+        let created = topics::create_idle(&admin, run, count).await;
+        running.has_idle_partitions = created.is_ok();
+        let failed = created.map_err(|failure| running.cluster.died().map_or(failure, Failure::BrokerDied));
+        if failed.is_err() {
+            // Some of them are there: the next point begins anew.
+            self.stop(target, say);
         }
+        failed
     }
 
     /// Stops the cluster of a target.

@@ -1,6 +1,7 @@
 //! The lock of a partition. Its holder must not wait for the disk: in builds with debug assertions a sync, or the
 //! removal of a file, panics under it (`thalweg_log::disk::NoWaits`). Who is woken under it is woken after it: at once,
-//! another worker would run into the lock. Who may change the state under it is noted for periodic work.
+//! another worker would run into the lock. What changes the state under it puts the partition on the list
+//! of those with files that are not at rest.
 
 use super::State;
 use super::unsettled::Place;
@@ -47,7 +48,7 @@ impl StateLock {
 
 impl StateGuard<'_> {
     /// Ends the lock of a partition whose files are at rest, whatever was changed under it.
-    pub(super) fn is_settled(mut guard: Self) {
+    pub(super) fn end_settled(mut guard: Self) {
         guard.state.is_unsettled = false;
         guard.may_have_changed = false;
     }

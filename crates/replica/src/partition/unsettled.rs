@@ -1,7 +1,7 @@
 //! Which partitions have files with something left to do: to trim, to flush in the background, to remove after a delay.
 //!
-//! A broker may hold ten thousands of partitions of which few change. Periodic work looks at those alone: whoever changes a
-//! partition under its lock puts it on the list, and [`Partitions::settle`] takes it off once its files are at rest.
+//! A broker may hold tens of thousands of partitions of which few change. Periodic work looks at those alone: a change under the
+//! lock of a partition puts it on the list, and [`Partitions::settle`] takes it off once its files are at rest.
 
 use super::table::Partitions;
 use super::{Partition, State, lock::StateGuard};
@@ -54,7 +54,7 @@ impl Partition {
         if !state.log.is_at_rest() {
             return true;
         }
-        StateGuard::is_settled(state);
+        StateGuard::end_settled(state);
         false
     }
 }

@@ -195,7 +195,8 @@ fn a_measurement_that_is_interrupted_leaves_no_topic_and_keeps_whole_repetitions
     let _alone = alone();
     let foreign = Foreign::start();
     for (words, whole) in [("(warm-up, not counted)", 0), ("repetition 2 of 2", 1)] {
-        let place = Place::with(&workload(4.0, ""));
+        // Some of the topics that come and go are there at any time.
+        let place = Place::with(&workload(4.0, "topics.created_per_s = 100"));
         let mut run = foreign.run(&place);
         await_measuring(&mut run, &place, words);
         signal(run.id(), Signal::INT);
