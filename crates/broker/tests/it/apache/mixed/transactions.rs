@@ -2,6 +2,7 @@
 //! or is of the other, or moves between them in the midst of it. Questions of leaders (AddPartitionsToTxn) and markers
 //! (WriteTxnMarkers) go both ways.
 
+use super::super::PATIENCE;
 use super::*;
 use crate::transactions::{
     Place, Protocol, Transactional, committed, committed_offset, committed_values, settled,
@@ -88,12 +89,19 @@ impl Mixed {
             timeout_ms: 30_000,
             ..Default::default()
         };
-        until("the leader that was asked for", async || {
-            // One that is not in sync yet is not eligible, and is asked for again.
-            self.somebody().ask(&request).await;
-            self.leader_of(topic, partition) == to
-        })
-        .await;
+        let mut told = None;
+        let asked = async {
+            while self.leader_of(topic, partition) != to {
+                // One that is not in sync yet is not eligible, and is asked for again.
+                told = Some(self.somebody().ask(&request).await);
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        };
+        if tokio::time::timeout(PATIENCE, asked).await.is_err() {
+            let image = self.somebody().server().broker.image();
+            let is = image.partition(topic, PartitionIndex(partition));
+            panic!("{topic}-{partition} should be led by {to}, and is {is:?}; the last election: {told:?}");
+        }
     }
 
     async fn send_all(&self, one: &mut Transactional, topics: &[Topic], value: &str) {
