@@ -319,11 +319,7 @@ fn coordinators(
     machine: &Machine,
 ) -> (Arc<GroupCoordinator>, Arc<TransactionCoordinator>) {
     let (groups, transactions) = (&config.groups, &config.transactions);
-    let offsets = InternalLog::offsets(
-        Arc::clone(partitions),
-        groups.offsets_commit_timeout,
-        groups.offsets_load_buffer_bytes,
-    );
+    let offsets = InternalLog::offsets(Arc::clone(partitions), groups.offsets_load_buffer_bytes);
     let states = InternalLog::transactions(
         Arc::clone(partitions),
         config.network.request_timeout,

@@ -27,14 +27,18 @@ pub struct InternalLog {
     load_bytes: usize,
 }
 
+/// As long as a broker leads.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 impl InternalLog {
-    /// Appends to, and reads from, the partitions of `__consumer_offsets` that are here. `timeout` is
-    /// `offsets.commit.timeout.ms`, `load_bytes` is `offsets.load.buffer.size`.
-    pub fn offsets(partitions: Arc<Partitions>, timeout: Duration, load_bytes: usize) -> Self {
-        Self { topic: OFFSETS, partitions, timeout, load_bytes }
+    /// Appends to, and reads from, the partitions of `__consumer_offsets` that are here. A write waits for the replicas as
+    /// long as the broker leads: answers wait for `offsets.commit.timeout.ms` only, but what others rest on may still be
+    /// acknowledged. `load_bytes` is `offsets.load.buffer.size`.
+    pub fn offsets(partitions: Arc<Partitions>, load_bytes: usize) -> Self {
+        Self { topic: OFFSETS, partitions, timeout: FOREVER, load_bytes }
     }
 
-    /// The same for `__transaction_state`. `load_bytes` is `transaction.state.log.load.buffer.size`.
+    /// The same for `__transaction_state`, where a write waits for `timeout`. `load_bytes` is `transaction.state.log.load.buffer.size`.
     pub fn transactions(partitions: Arc<Partitions>, timeout: Duration, load_bytes: usize) -> Self {
         Self { topic: TRANSACTIONS, partitions, timeout, load_bytes }
     }

@@ -164,6 +164,8 @@ pub struct Shard {
     timers: Timers,
     writes: VecDeque<Write>,
     pending: VecDeque<Pending>,
+    /// The offset of the last record that is written and not acknowledged, whether or not an answer waits for it any longer.
+    unacknowledged_to: Option<i64>,
     released: Vec<(Ticket, Answer)>,
     next_cleanup_ms: i64,
 }
@@ -192,6 +194,7 @@ impl driver::Shard for Shard {
             timers: Timers::default(),
             writes: VecDeque::new(),
             pending: VecDeque::new(),
+            unacknowledged_to: None,
             released: Vec::new(),
             // The first look for expired offsets is one interval away.
             next_cleanup_ms: now.monotonic_ms.saturating_add(config.offsets_retention_check_interval_ms),
@@ -274,6 +277,7 @@ impl driver::Shard for Shard {
         if let Some(after) = write.after {
             self.after_write(after, now);
         }
+        self.unacknowledged_to = Some(last_offset);
         let (answers, completion) = (write.answers, write.completion);
         let expires_ms = self.expiry_of_write(now);
         self.pending.push_back(Pending { last_offset, expires_ms, answers, completion });
@@ -286,6 +290,7 @@ impl driver::Shard for Shard {
 
     fn acknowledged(&mut self, last_offset: i64, now: Moment) {
         self.offsets.acknowledge(last_offset);
+        self.unacknowledged_to = self.unacknowledged_to.filter(|to| *to > last_offset);
         while self.unacknowledged_groups.front().is_some_and(|&(at, _)| at <= last_offset) {
             let (_, group) = self.unacknowledged_groups.pop_front().expect("it was just looked at");
             if let Some(slot) = self.groups.get_mut(&group) {
@@ -309,6 +314,10 @@ impl driver::Shard for Shard {
             .into_iter()
             .partition(|pending| pending.last_offset == last_offset);
         self.pending = rest;
+        // Nothing more will be heard of it. A broker that no longer leads is about to give up the shard.
+        if error != WriteError::NotLeader {
+            self.unacknowledged_to = self.unacknowledged_to.filter(|to| *to != last_offset);
+        }
         for pending in failed {
             self.fail(pending.answers, pending.completion, error, now, false);
         }
@@ -416,8 +425,8 @@ impl Shard {
         }
         if let Some(write) = self.writes.back_mut() {
             write.answers.extend(answers);
-        } else if let Some(last) = self.pending.back() {
-            let (last_offset, expires_ms) = (last.last_offset, self.expiry_of_write(now));
+        } else if let Some(last_offset) = self.unacknowledged_to {
+            let expires_ms = self.expiry_of_write(now);
             self.pending.push_back(Pending { last_offset, expires_ms, answers, completion: None });
         } else {
             self.released.extend(answers);

@@ -664,3 +664,36 @@ fn a_heartbeat_that_cannot_be_written_changes_nothing() {
     scene.beat(&mut one);
     assert_eq!(scene.harness.log.len(), records, "a heartbeat without news leaves no record");
 }
+
+#[test]
+fn an_answer_that_writes_nothing_waits_for_what_it_rests_on_even_if_its_writer_gave_up() {
+    let mut scene = Scene::new();
+    let harness = &mut scene.harness;
+    harness.holds = true;
+    let member = Member::new("a", plain());
+    let beat = |harness: &mut Harness| {
+        let request = member.request();
+        harness.turn(|shard, ticket, now| shard.streams_heartbeat(&client("c"), &request, ticket, now))
+    };
+    let code = |harness: &Harness, ticket| match harness.answer(ticket) {
+        Some(Answer::Streams(StreamsAnswer::Heartbeat(response, _))) => Some(response.error_code),
+        Some(other) => panic!("{other:?}"),
+        None => None,
+    };
+    let unavailable = Some(ErrorCode::CoordinatorNotAvailable.code());
+    let first = beat(harness);
+    harness.advance(5_000);
+    assert_eq!(code(harness, first), unavailable);
+    // The member joins again; the group has it already, but no replica does.
+    let second = beat(harness);
+    assert_eq!(code(harness, second), None);
+    harness.advance(5_000);
+    assert_eq!(code(harness, second), unavailable);
+    let third = beat(harness);
+    assert_eq!(code(harness, third), None);
+    while harness.acknowledge() {}
+    assert_eq!(code(harness, third), Some(0));
+    let fourth = beat(harness);
+    while harness.acknowledge() {}
+    assert_eq!(code(harness, fourth), Some(0));
+}
