@@ -5,7 +5,7 @@ use super::headline::obstacles;
 use super::palette::Palette;
 use super::text::clean;
 use crate::quantity;
-use crate::result::{Figure, PointResult, RunResult, State, Subject, WorkloadResult, system};
+use crate::result::{Figure, PointResult, RunResult, Spread, State, Subject, WorkloadResult, system};
 
 /// Figures with a row of their own where a point has them: what some workloads measure beside the load.
 const BESIDE: [&str; 2] = ["topic_ready_p99_us", "metadata_us"];
@@ -88,8 +88,12 @@ fn table(workload: &WorkloadResult, palette: &Palette, all: &[Compared]) -> Stri
 
 fn beside(figure: &Figure, point: &PointResult) -> Option<String> {
     let spread = point.summary.figures.get(figure.name)?;
-    let varies = (spread.count > 1).then(|| format!(" ± {}", quantity::percent(spread.variation)));
-    Some(figure.text(spread.mean) + &varies.unwrap_or_default())
+    Some(figure.text(spread.mean) + &varies(spread))
+}
+
+/// How much a figure varies; empty where it was measured once.
+fn varies(spread: &Spread) -> String {
+    if spread.count > 1 { format!(" ± {}", quantity::percent(spread.variation)) } else { String::new() }
 }
 
 /// The figure with its spread; in brackets if it is not quotable.
@@ -97,9 +101,8 @@ fn measured(subject: Subject, point: &PointResult) -> String {
     let Some(value) = subject.value(point) else {
         return if point.failure.is_some() { "failed".to_owned() } else { "not measured".to_owned() };
     };
-    let spread = point.summary.figures.get(subject.figure(&point.summary)).filter(|spread| spread.count > 1);
-    let spread = spread.map(|spread| format!(" ± {}", quantity::percent(spread.variation)));
-    let text = subject.text(value) + &spread.unwrap_or_default();
+    let spread = point.summary.figures.get(subject.figure(&point.summary));
+    let text = subject.text(value) + &spread.map(varies).unwrap_or_default();
     if obstacles(point).is_empty() { text } else { format!("({text})") }
 }
 

@@ -106,14 +106,8 @@ fn families<'a>(points: &[&'a PointResult]) -> Vec<(String, Vec<&'a PointResult>
         }
         _ => None,
     };
-    let mut found: Vec<(f64, Vec<&PointResult>)> = Vec::new();
-    for &point in points {
-        let Some(each) = each(point) else { return by_brokers(points) };
-        match found.iter_mut().find(|(known, _)| *known == each) {
-            Some((_, family)) => family.push(point),
-            None => found.push((each, vec![point])),
-        }
-    }
+    let found = grouped(points, each).into_iter().map(|(each, family)| Some((each?, family)));
+    let Some(found) = found.collect::<Option<Vec<(f64, _)>>>() else { return by_brokers(points) };
     let scaled: Vec<Option<Scaled>> =
         found.iter().map(|(_, family)| places(family).map(|places| places.scaled)).collect();
     let name = |each: f64, family: &[&PointResult]| match family.first().map(|first| &first.point.load) {
@@ -128,6 +122,22 @@ fn families<'a>(points: &[&'a PointResult]) -> Vec<(String, Vec<&'a PointResult>
     found.into_iter().map(|(each, family)| (name(each, &family), family)).collect()
 }
 
+/// Points with the same key, in the order in which the keys come first.
+fn grouped<'a, K: PartialEq>(
+    points: &[&'a PointResult],
+    key: impl Fn(&PointResult) -> K,
+) -> Vec<(K, Vec<&'a PointResult>)> {
+    let mut found: Vec<(K, Vec<&PointResult>)> = Vec::new();
+    for &point in points {
+        let key = key(point);
+        match found.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, group)) => group.push(point),
+            None => found.push((key, vec![point])),
+        }
+    }
+    found
+}
+
 /// All together if they scale something; otherwise those with the same number of brokers, so that a point on fewer, beside which
 /// the others are read, does not hide what they scale.
 fn by_brokers<'a>(points: &[&'a PointResult]) -> Vec<(String, Vec<&'a PointResult>)> {
@@ -135,14 +145,7 @@ fn by_brokers<'a>(points: &[&'a PointResult]) -> Vec<(String, Vec<&'a PointResul
     if places(points).is_some() {
         return together();
     }
-    let mut found: Vec<(u32, Vec<&PointResult>)> = Vec::new();
-    for &point in points {
-        let brokers = point.point.cluster.brokers;
-        match found.iter_mut().find(|(known, _)| *known == brokers) {
-            Some((_, family)) => family.push(point),
-            None => found.push((brokers, vec![point])),
-        }
-    }
+    let mut found = grouped(points, |point| point.point.cluster.brokers);
     found.retain(|(_, family)| places(family).is_some());
     if found.is_empty() {
         return together();
