@@ -352,8 +352,7 @@ fn share_coordinator(
     machine: &Machine,
 ) -> ShareCoordinator {
     let settings = &config.share_coordinator;
-    let log =
-        InternalLog::share_state(Arc::clone(partitions), settings.write_timeout, settings.load_buffer_bytes);
+    let log = InternalLog::share_state(Arc::clone(partitions), settings.load_buffer_bytes);
     let cluster = Arc::new(ImageTopics::new(Arc::clone(image)));
     let (clock, disk) = (machine.clock.clone(), machine.disk.clone());
     ShareCoordinator::new(ShareConfig::from(settings), Arc::new(log), cluster, clock, disk)

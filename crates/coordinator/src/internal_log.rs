@@ -21,32 +21,30 @@ use tokio::time::Instant;
 pub struct InternalLog {
     topic: &'static str,
     partitions: Arc<Partitions>,
-    /// How long a write waits for the replicas.
-    timeout: Duration,
+    /// How long a write waits for the replicas; None for as long as the broker leads.
+    timeout: Option<Duration>,
     /// Bytes read at a time while a coordinator loads.
     load_bytes: usize,
 }
-
-/// As long as a broker leads.
-const FOREVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl InternalLog {
     /// Appends to, and reads from, the partitions of `__consumer_offsets` that are here. A write waits for the replicas as
     /// long as the broker leads: answers wait for `offsets.commit.timeout.ms` only, but what others rest on may still be
     /// acknowledged. `load_bytes` is `offsets.load.buffer.size`.
     pub fn offsets(partitions: Arc<Partitions>, load_bytes: usize) -> Self {
-        Self { topic: OFFSETS, partitions, timeout: FOREVER, load_bytes }
+        Self { topic: OFFSETS, partitions, timeout: None, load_bytes }
     }
 
-    /// The same for `__transaction_state`, where a write waits for `timeout`. `load_bytes` is `transaction.state.log.load.buffer.size`.
-    pub fn transactions(partitions: Arc<Partitions>, timeout: Duration, load_bytes: usize) -> Self {
-        Self { topic: TRANSACTIONS, partitions, timeout, load_bytes }
-    }
-
-    /// The same for `__share_group_state`. `timeout` is `share.coordinator.write.timeout.ms`, `load_bytes` is
+    /// The same for `__share_group_state`, where answers wait for `share.coordinator.write.timeout.ms`. `load_bytes` is
     /// `share.coordinator.load.buffer.size`.
-    pub fn share_state(partitions: Arc<Partitions>, timeout: Duration, load_bytes: usize) -> Self {
-        Self { topic: SHARE_STATE, partitions, timeout, load_bytes }
+    pub fn share_state(partitions: Arc<Partitions>, load_bytes: usize) -> Self {
+        Self { topic: SHARE_STATE, partitions, timeout: None, load_bytes }
+    }
+
+    /// The same for `__transaction_state`, where nothing rests on a write before it is acknowledged: it waits for
+    /// `timeout`. `load_bytes` is `transaction.state.log.load.buffer.size`.
+    pub fn transactions(partitions: Arc<Partitions>, timeout: Duration, load_bytes: usize) -> Self {
+        Self { topic: TRANSACTIONS, partitions, timeout: Some(timeout), load_bytes }
     }
 
     fn partition(&self, index: PartitionIndex) -> Option<Arc<Partition>> {
@@ -125,9 +123,12 @@ impl CoordinatorLog for InternalLog {
     }
 }
 
-/// Waits for the replicas, but not for ever: the coordinator answers its clients in time.
-async fn in_time(wait: Durable, timeout: Duration) -> Result<(), WriteError> {
-    Ok(wait.until(Instant::now() + timeout).await?)
+/// Waits for the replicas, for a time if there is one.
+async fn in_time(wait: Durable, timeout: Option<Duration>) -> Result<(), WriteError> {
+    Ok(match timeout {
+        Some(timeout) => wait.until(Instant::now() + timeout).await?,
+        None => wait.done().await?,
+    })
 }
 
 /// Why a write is not in the log, which is logged.

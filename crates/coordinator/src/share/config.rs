@@ -11,6 +11,8 @@ pub struct ShareConfig {
     pub state_topic_partitions: i32,
     /// `share.coordinator.state.topic.compression.codec`.
     pub state_topic_compression: Compression,
+    /// `share.coordinator.write.timeout.ms`: how long an answer waits for the replicas.
+    pub write_timeout_ms: i64,
     /// `share.coordinator.snapshot.update.records.per.snapshot`.
     pub updates_per_snapshot: usize,
     /// `share.coordinator.cold.partition.snapshot.interval.ms`.
@@ -22,12 +24,13 @@ pub struct ShareConfig {
 impl From<&ShareCoordinatorSettings> for ShareConfig {
     fn from(settings: &ShareCoordinatorSettings) -> ShareConfig {
         let codec = u8::try_from(settings.state_topic_codec).ok().and_then(Compression::from_id);
-        let cold = settings.cold_snapshot_interval.as_millis();
+        let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         ShareConfig {
             state_topic_partitions: settings.state_topic_partitions,
             state_topic_compression: codec.unwrap_or(Compression::None),
+            write_timeout_ms: ms(settings.write_timeout),
             updates_per_snapshot: settings.updates_per_snapshot,
-            cold_snapshot_interval_ms: i64::try_from(cold).unwrap_or(i64::MAX),
+            cold_snapshot_interval_ms: ms(settings.cold_snapshot_interval),
             prune_interval: settings.prune_interval,
         }
     }

@@ -53,6 +53,14 @@ pub(crate) struct Write {
 /// A request that is to be answered, and the places in it that a write is for.
 type Asked = (Ticket, Vec<usize>);
 
+/// A write, or an answer without one, that waits for an acknowledgement.
+#[derive(Debug)]
+struct Pending {
+    last_offset: i64,
+    expires_ms: i64,
+    request: Option<Asked>,
+}
+
 /// A request that waits.
 #[derive(Debug)]
 struct Waiting {
@@ -69,9 +77,11 @@ pub(crate) struct Shard {
     /// The offset of the last tombstone.
     deleted_at: i64,
     writes: VecDeque<Write>,
-    /// Writes that are not acknowledged, by their last offsets, with the requests that wait for them. A request without
-    /// records waits for the last of them.
-    pending: VecDeque<(i64, Option<Asked>)>,
+    /// Writes that are not acknowledged, with the requests that wait for them. A request without records waits for the
+    /// last of them.
+    pending: VecDeque<Pending>,
+    /// The offset of the last record that is written and not acknowledged, whether or not an answer waits for it any longer.
+    unacknowledged_to: Option<i64>,
     waiting: HashMap<Ticket, Waiting>,
     released: Vec<(Ticket, Answer)>,
     next_cold_check_ms: i64,
@@ -96,6 +106,7 @@ impl driver::Shard for Shard {
             deleted_at: 0,
             writes: VecDeque::new(),
             pending: VecDeque::new(),
+            unacknowledged_to: None,
             waiting: HashMap::default(),
             released: Vec::new(),
         }
@@ -151,12 +162,13 @@ impl driver::Shard for Shard {
         Ok((builder.build(), AppendAs::default()))
     }
 
-    fn written(&mut self, write: Write, last_offset: i64, _: Moment) {
+    fn written(&mut self, write: Write, last_offset: i64, now: Moment) {
         let count = i64::try_from(write.records.len()).expect("a batch has fewer records");
         for (record, offset) in write.records.into_iter().zip(last_offset - count + 1..) {
             self.apply(record, offset);
         }
-        self.pending.push_back((last_offset, write.request));
+        self.unacknowledged_to = Some(last_offset);
+        self.await_acknowledgement(last_offset, write.request, now);
     }
 
     fn refused(&mut self, write: Write, error: WriteError, _: Moment) {
@@ -165,26 +177,42 @@ impl driver::Shard for Shard {
     }
 
     fn acknowledged(&mut self, last_offset: i64, _: Moment) {
-        while self.pending.front().is_some_and(|(at, _)| *at <= last_offset) {
-            let (_, request) = self.pending.pop_front().expect("it was just looked at");
-            self.settle(request, Ok(()));
+        self.unacknowledged_to = self.unacknowledged_to.filter(|to| *to > last_offset);
+        while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
+            let pending = self.pending.pop_front().expect("it was just looked at");
+            self.settle(pending.request, Ok(()));
         }
     }
 
     fn unacknowledged(&mut self, last_offset: i64, error: WriteError, _: Moment) {
-        let (failed, rest): (VecDeque<_>, VecDeque<_>) =
-            std::mem::take(&mut self.pending).into_iter().partition(|(at, _)| *at == last_offset);
+        let (failed, rest): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.pending)
+            .into_iter()
+            .partition(|pending| pending.last_offset == last_offset);
         self.pending = rest;
-        for (_, request) in failed {
-            self.settle(request, Err(error));
+        // Nothing more will be heard of it. A broker that no longer leads is about to give up the shard.
+        if error != WriteError::NotLeader {
+            self.unacknowledged_to = self.unacknowledged_to.filter(|to| *to != last_offset);
+        }
+        for pending in failed {
+            self.settle(pending.request, Err(error));
         }
     }
 
     fn next_deadline_ms(&self) -> i64 {
-        self.next_cold_check_ms
+        let expires_ms = self.pending.front().map_or(i64::MAX, |pending| pending.expires_ms);
+        self.next_cold_check_ms.min(expires_ms)
     }
 
     fn expire_next(&mut self, now: Moment) -> bool {
+        if self.pending.front().is_some_and(|pending| pending.expires_ms <= now.monotonic_ms) {
+            let pending = self.pending.pop_front().expect("it was just looked at");
+            tracing::warn!(
+                offset = pending.last_offset,
+                "Share coordinator write was not acknowledged in time (share.coordinator.write.timeout.ms)"
+            );
+            self.settle(pending.request, Err(WriteError::TimedOut));
+            return true;
+        }
         if self.next_cold_check_ms > now.monotonic_ms {
             return false;
         }
@@ -230,6 +258,12 @@ impl Shard {
         }
     }
 
+    /// A request waits until everything up to an offset is acknowledged, or for the time that a write has.
+    fn await_acknowledgement(&mut self, last_offset: i64, request: Option<Asked>, now: Moment) {
+        let expires_ms = now.monotonic_ms.saturating_add(self.context.config.write_timeout_ms);
+        self.pending.push_back(Pending { last_offset, expires_ms, request });
+    }
+
     /// A write is done, or is not: the request's answers at these places may go out once it has no other.
     fn settle(&mut self, request: Option<Asked>, result: Result<(), WriteError>) {
         let Some((ticket, places)) = request else { return };
@@ -251,7 +285,7 @@ impl Shard {
     pub(super) fn serve(&mut self, asks: &[&(ShareKey, Ask)], ticket: Ticket, now: Moment) {
         let mut answer = Answer::with_capacity(asks.len());
         let mut writes: Vec<Write> = Vec::new();
-        // What has no record waits for earlier writes; its error is theirs.
+        // What has no record waits for earlier writes, as it rests on them; its error is theirs.
         let mut without_record = Vec::new();
         for (place, (key, ask)) in asks.iter().enumerate() {
             let decided = self.decide(key, ask, now).and_then(|(done, record)| {
@@ -264,9 +298,10 @@ impl Shard {
             answer.push(decided);
         }
         let mut count = writes.len();
-        let last_offset = self.pending.back().map(|(last_offset, _)| *last_offset);
-        if let Some(last_offset) = last_offset.filter(|_| !without_record.is_empty()) {
-            self.pending.push_back((last_offset, Some((ticket, without_record))));
+        if let Some(last_offset) = self.unacknowledged_to
+            && !without_record.is_empty()
+        {
+            self.await_acknowledgement(last_offset, Some((ticket, without_record)), now);
             count += 1;
         }
         if count == 0 {

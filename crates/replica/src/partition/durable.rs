@@ -38,18 +38,30 @@ impl Partition {
 impl Durable {
     /// Waits, at the longest until `deadline`.
     pub async fn until(self, deadline: Instant) -> Result<(), AckError> {
+        self.flushed().await?;
+        tokio::time::timeout_at(deadline, self.replicated()).await.unwrap_or(Err(AckError::TimedOut))
+    }
+
+    /// Waits as long as the partition is led here.
+    pub async fn done(self) -> Result<(), AckError> {
+        self.flushed().await?;
+        self.replicated().await
+    }
+
+    async fn flushed(&self) -> Result<(), AckError> {
         if let Some(offset) = self.flushed {
             Partition::flush_to(&self.partition, offset).await?;
         }
+        Ok(())
+    }
+
+    async fn replicated(&self) -> Result<(), AckError> {
         let Some(offset) = self.replicated else { return Ok(()) };
         loop {
-            let progress = match self.verdict(offset) {
+            match self.verdict(offset) {
                 Ok(verdict) => return verdict,
-                Err(progress) => progress,
-            };
-            // Woken or forgotten: either way there is something to look at.
-            if tokio::time::timeout_at(deadline, progress).await.is_err() {
-                return Err(AckError::TimedOut);
+                // Woken or forgotten: either way there is something to look at.
+                Err(progress) => drop(progress.await),
             }
         }
     }

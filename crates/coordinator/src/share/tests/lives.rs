@@ -121,6 +121,32 @@ fn answers_wait_for_the_replicas_and_a_read_for_the_writes_before_it() {
 }
 
 #[test]
+fn a_read_waits_for_what_it_rests_on_even_if_its_writer_gave_up() {
+    let mut harness = initialized(500);
+    let g = key("g", 7, 0);
+    let read = || [(g.clone(), Ask::Read { leader_epoch: -1 })];
+    let timed_out = || Some(vec![Err(StateError::from(WriteError::TimedOut))]);
+    harness.holds = true;
+    let written = harness.begin(&[(g.clone(), write(0, 3, vec![run(3, 9, 1, 2)]))]);
+    harness.pass(4_999);
+    assert!(harness.answers.is_empty());
+    harness.pass(1);
+    assert_eq!(harness.answers.remove(&written), timed_out());
+    // The state has it already, but no replica does.
+    let second = harness.begin(&read());
+    assert!(harness.answers.is_empty());
+    harness.pass(5_000);
+    assert_eq!(harness.answers.remove(&second), timed_out());
+    let third = harness.begin(&read());
+    assert!(harness.answers.is_empty());
+    harness.acknowledge(Ok(()));
+    let state = Done::State { state_epoch: 0, start_offset: 3, runs: vec![run(3, 9, 1, 2)] };
+    assert_eq!(harness.answers.remove(&third), Some(vec![Ok(state)]));
+    let fourth = harness.begin(&read());
+    assert!(harness.answers.contains_key(&fourth), "nothing is awaited any more");
+}
+
+#[test]
 fn records_before_the_oldest_snapshot_are_redundant() {
     let mut harness = initialized(2);
     let (g, h) = (key("g", 7, 0), key("h", 7, 0));
