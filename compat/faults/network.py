@@ -86,13 +86,15 @@ class Network:
             await asyncio.wait([pipe.task for pipe in pipes], return_when=asyncio.FIRST_COMPLETED)
             for pipe in pipes:
                 pipe.task.cancel()
+            if not any(pipe.has_ended for pipe in pipes):
+                reset(ends)
         except OSError:
-            pass
+            # A port that refuses connections must not look like one that accepts and closes them.
+            reset(ends)
         finally:
             for end in ends:
-                # The listener is gone, or the connection is closed already.
-                with contextlib.suppress(OSError):
-                    end.transport.abort()
+                # What was written before the end still arrives.
+                end.close()
 
     def _owner(self, port, proxy):
         """The party whose process owns the connection from a port to a proxy's."""
@@ -112,6 +114,8 @@ class Pipe:
     def __init__(self, network, source_to, reader, writer):
         self.network = network
         self.source_to = source_to
+        # The source has closed the connection in order.
+        self.has_ended = False
         self.task = asyncio.ensure_future(self._run(reader, writer))
         network.pipes.add(self)
         self.task.add_done_callback(lambda _: network.pipes.discard(self))
@@ -123,6 +127,16 @@ class Pipe:
                 await self.network._passable(self.source_to)
                 writer.write(data)
                 await writer.drain()
+            self.has_ended = True
+
+
+def reset(ends):
+    """Has connections end with a reset, not as if all had been said: some clients take that for a wrong protocol."""
+    for end in ends:
+        # It may be closed already.
+        with contextlib.suppress(OSError):
+            end.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            end.transport.abort()
 
 
 def inode_of(port, peer):
