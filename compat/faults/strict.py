@@ -21,10 +21,11 @@ COMPAT = ROOT / "target" / "compat"
 SMALL_JVM = ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]
 
 # Harmless output of tools: messages of librdkafka and kcat about closed and reopened connections, the
-# console consumer's recommendation and its count.
+# console consumer's recommendation, its count, and that the coordinator had moved when it left, which it says once.
 HARMLESS = re.compile(
     r"%\d\|.*|% ERROR: Local: (Broker transport failure|Broker handle destroyed|All broker connections are down).*"
     r"|The consumer rebalance protocol .*|Processed a total of \d+ messages"
+    r"|.* ERROR .* LeaveGroup request .* failed with error: This is not the correct coordinator\..*"
 )
 
 # Their topics with partitions. Lines keep their order in one partition. kafkajs forgets what one partition has stored when
