@@ -320,11 +320,7 @@ fn coordinators(
 ) -> (Arc<GroupCoordinator>, Arc<TransactionCoordinator>) {
     let (groups, transactions) = (&config.groups, &config.transactions);
     let offsets = InternalLog::offsets(Arc::clone(partitions), groups.offsets_load_buffer_bytes);
-    let states = InternalLog::transactions(
-        Arc::clone(partitions),
-        config.network.request_timeout,
-        transactions.load_buffer_bytes,
-    );
+    let states = InternalLog::transactions(Arc::clone(partitions), transactions.load_buffer_bytes);
     let cluster = Arc::new(ImageTopics::new(Arc::clone(image)));
     let (clock, disk) = (machine.clock.clone(), machine.disk.clone());
     let groups = GroupCoordinator::new(
@@ -334,13 +330,8 @@ fn coordinators(
         clock.clone(),
         disk.clone(),
     );
-    let transactions = TransactionCoordinator::new(
-        TransactionConfig::from(transactions),
-        Arc::new(states),
-        cluster,
-        clock,
-        disk,
-    );
+    let transactions =
+        TransactionCoordinator::new(TransactionConfig::from(config), Arc::new(states), cluster, clock, disk);
     (Arc::new(groups), Arc::new(transactions))
 }
 

@@ -1,11 +1,11 @@
 //! The coordinators' access to the broker: the partitions of their topics that are led here, and the image.
 
-use crate::driver::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError, WriteError};
+use crate::driver::{AppendAs, Appended, CoordinatorLog, Piece, ReplayError, WriteError};
 use crate::group::{TopicPlacement, Topics};
 use crate::{share, transaction};
 use bytes::Bytes;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 use thalweg_metadata::feature::TRANSACTION_VERSION;
 use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
 use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex, PartitionRegistration};
@@ -15,36 +15,30 @@ use thalweg_replica::partition::{
     RoleError,
 };
 use thalweg_wire::Uuid;
-use tokio::time::Instant;
 
 /// The partitions of a coordinator's topic.
 pub struct InternalLog {
     topic: &'static str,
     partitions: Arc<Partitions>,
-    /// How long a write waits for the replicas; None for as long as the broker leads.
-    timeout: Option<Duration>,
     /// Bytes read at a time while a coordinator loads.
     load_bytes: usize,
 }
 
 impl InternalLog {
-    /// Appends to, and reads from, the partitions of `__consumer_offsets` that are here. A write waits for the replicas as
-    /// long as the broker leads: answers wait for `offsets.commit.timeout.ms` only, but what others rest on may still be
-    /// acknowledged. `load_bytes` is `offsets.load.buffer.size`.
+    /// Appends to, and reads from, the partitions of `__consumer_offsets` that are here. `load_bytes` is
+    /// `offsets.load.buffer.size`.
     pub fn offsets(partitions: Arc<Partitions>, load_bytes: usize) -> Self {
-        Self { topic: OFFSETS, partitions, timeout: None, load_bytes }
+        Self { topic: OFFSETS, partitions, load_bytes }
     }
 
-    /// The same for `__share_group_state`, where answers wait for `share.coordinator.write.timeout.ms`. `load_bytes` is
-    /// `share.coordinator.load.buffer.size`.
+    /// The same for `__transaction_state`. `load_bytes` is `transaction.state.log.load.buffer.size`.
+    pub fn transactions(partitions: Arc<Partitions>, load_bytes: usize) -> Self {
+        Self { topic: TRANSACTIONS, partitions, load_bytes }
+    }
+
+    /// The same for `__share_group_state`. `load_bytes` is `share.coordinator.load.buffer.size`.
     pub fn share_state(partitions: Arc<Partitions>, load_bytes: usize) -> Self {
-        Self { topic: SHARE_STATE, partitions, timeout: None, load_bytes }
-    }
-
-    /// The same for `__transaction_state`, where nothing rests on a write before it is acknowledged: it waits for
-    /// `timeout`. `load_bytes` is `transaction.state.log.load.buffer.size`.
-    pub fn transactions(partitions: Arc<Partitions>, timeout: Duration, load_bytes: usize) -> Self {
-        Self { topic: TRANSACTIONS, partitions, timeout: Some(timeout), load_bytes }
+        Self { topic: SHARE_STATE, partitions, load_bytes }
     }
 
     fn partition(&self, index: PartitionIndex) -> Option<Arc<Partition>> {
@@ -64,11 +58,24 @@ impl CoordinatorLog for InternalLog {
         let appended = partition
             .append_from_coordinator(&batch, LeaderEpoch(leader_epoch), append_as)
             .map_err(|error| refused(&partition, &error))?;
-        let acknowledged = match Partition::durable(&partition, -1, &appended) {
-            None => Acknowledged::Now,
-            Some(wait) => Acknowledged::Later(Box::pin(in_time(wait, self.timeout))),
-        };
-        Ok(Appended { last_offset: appended.next_offset + -1, acknowledged })
+        Ok(Appended {
+            last_offset: appended.next_offset + -1,
+            is_replicated: appended.replicated,
+            is_flushed: !appended.flush_due,
+        })
+    }
+
+    fn acknowledgement(
+        &self,
+        partition: PartitionIndex,
+        leader_epoch: i32,
+        of: Appended,
+    ) -> Pin<Box<dyn Future<Output = Result<Offset, WriteError>> + Send>> {
+        let (end, epoch) = (of.last_offset + 1, LeaderEpoch(leader_epoch));
+        let wait = self
+            .partition(partition)
+            .map(|partition| Durable::new(&partition, end, epoch, of.is_replicated, of.is_flushed));
+        Box::pin(async move { Ok(wait.ok_or(WriteError::NotLeader)?.done().await?) })
     }
 
     fn batch_bytes_max(&self, partition: PartitionIndex) -> usize {
@@ -78,11 +85,12 @@ impl CoordinatorLog for InternalLog {
     fn replay(
         &self,
         partition: PartitionIndex,
-        each: &mut dyn FnMut(&[u8]) -> Result<(), ReplayError>,
-    ) -> Result<(), ReplayError> {
+        each: &mut dyn FnMut(Piece<'_>) -> Result<(), ReplayError>,
+    ) -> Result<Option<Appended>, ReplayError> {
         let read_failed = |reason: String| ReplayError::Read { reason };
         let partition = self.partition(partition).ok_or(ReplayError::NotLeader)?;
-        let mut next = partition.published_offsets().log_start_offset();
+        let published = partition.published_offsets();
+        let (mut next, acknowledged_before) = (published.log_start_offset(), published.high_watermark());
         let mut buffer = Vec::new();
         loop {
             let from = FetchFrom {
@@ -102,7 +110,10 @@ impl CoordinatorLog for InternalLog {
                 FetchError::Role(RoleError::NotLeader | RoleError::NotReplica) => ReplayError::NotLeader,
                 other => read_failed(other.to_string()),
             })?;
-            let Some(slice) = read.slice else { return Ok(()) };
+            let Some(slice) = read.slice else {
+                let last = Appended { last_offset: next + -1, is_replicated: false, is_flushed: true };
+                return Ok((next > acknowledged_before).then_some(last));
+            };
             buffer.resize(slice.len, 0);
             let length = slice
                 .file
@@ -111,7 +122,7 @@ impl CoordinatorLog for InternalLog {
             if length < slice.len {
                 return Err(read_failed(format!("{length} of {} bytes could be read", slice.len)));
             }
-            each(&buffer)?;
+            each(Piece { bytes: &buffer, acknowledged_before })?;
             next = Offset(slice.end_offset.0.max(next.0 + 1));
         }
     }
@@ -123,19 +134,11 @@ impl CoordinatorLog for InternalLog {
     }
 }
 
-/// Waits for the replicas, for a time if there is one.
-async fn in_time(wait: Durable, timeout: Option<Duration>) -> Result<(), WriteError> {
-    Ok(match timeout {
-        Some(timeout) => wait.until(Instant::now() + timeout).await?,
-        None => wait.done().await?,
-    })
-}
-
 /// Why a write is not in the log, which is logged.
 fn refused(partition: &Partition, error: &AppendError) -> WriteError {
     let refused = WriteError::from(error);
     match refused {
-        WriteError::TooFewReplicas | WriteError::TimedOut => {
+        WriteError::TooFewReplicas | WriteError::TimedOut | WriteError::TooManyWait => {
             tracing::debug!(?partition, %error, "Coordinator write waits for replicas");
         }
         WriteError::NotLeader | WriteError::Storage | WriteError::TooLarge => {

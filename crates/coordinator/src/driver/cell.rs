@@ -1,16 +1,20 @@
 //! One shard with its lock: appends its writes under the lock, and sends its answers to waiting requests.
 
 use super::shards::Driver;
-use super::{Acknowledged, Appended, Moment, ReplayError, Shard, Ticket, Unavailable, WriteError};
+use super::{Appended, Moment, Piece, ReplayError, Shard, Ticket, Unavailable, WriteError};
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use thalweg_hash::HashMap;
 use thalweg_metadata::PartitionIndex;
-use thalweg_record::DecompressBuffer;
+use thalweg_record::{DecompressBuffer, Offset};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+
+/// How many writes of a shard may wait for the replicas. While the replicas are away, each takes memory.
+const AWAITED_MAX: usize = 1 << 16;
 
 /// A partition of a coordinator's topic in one leader epoch.
 pub(crate) struct Cell<S: Shard> {
@@ -42,6 +46,10 @@ pub(super) enum Progress {
 struct Active<S: Shard> {
     shard: S,
     replies: Replies<S::Answer>,
+    /// Writes that are not acknowledged, in the order of the log.
+    awaited: VecDeque<Appended>,
+    /// Whether a task waits for the first of them.
+    is_followed: bool,
 }
 
 type Replies<A> = HashMap<Ticket, oneshot::Sender<A>>;
@@ -87,24 +95,26 @@ impl<S: Shard> Cell<S> {
         let (_, turn) = self.driver.turn();
         let mut shard = S::new(&self.driver.shared, self.leader_epoch, turn);
         let mut buffer = DecompressBuffer::default();
-        let mut each = |bytes: &[u8]| shard.replay(bytes, &mut buffer, turn);
+        let mut each = |piece: Piece<'_>| shard.replay(piece, &mut buffer, turn);
         let replayed = self.driver.log.replay(self.partition, &mut each);
         self.driver.loads.record_time(begun.elapsed());
         match replayed {
-            Ok(()) => self.loaded(shard),
+            Ok(unacknowledged) => self.loaded(shard, unacknowledged),
             Err(error) => self.fail(&error),
         }
     }
 
-    fn loaded(self: &Arc<Cell<S>>, mut shard: S) {
+    fn loaded(self: &Arc<Cell<S>>, mut shard: S, unacknowledged: Option<Appended>) {
         let mut state = self.state.lock();
         if matches!(*state, State::Loading) {
             let (now, turn) = self.driver.turn();
-            shard.loaded(turn);
-            let answers = self.finish_turn(&mut shard, now, turn);
+            shard.loaded(unacknowledged.map(|appended| appended.last_offset.0), turn);
+            let awaited = unacknowledged.into_iter().collect();
+            let mut active = Active { shard, replies: HashMap::default(), awaited, is_followed: false };
+            let answers = self.finish_turn(&mut active, now, turn);
             debug_assert!(answers.is_empty(), "nobody has asked yet");
-            self.tell("Loaded", shard.count());
-            *state = State::Active(Box::new(Active { shard, replies: HashMap::default() }));
+            self.tell("Loaded", active.shard.count());
+            *state = State::Active(Box::new(active));
         }
     }
 
@@ -125,7 +135,7 @@ impl<S: Shard> Cell<S> {
     pub(super) fn unload(&self) {
         self.next_deadline_ms.store(i64::MAX, Ordering::Release);
         if let State::Active(active) = std::mem::replace(&mut *self.state.lock(), State::Gone) {
-            let Active { shard, mut replies } = *active;
+            let Active { shard, mut replies, .. } = *active;
             self.tell("Unloaded", shard.count());
             reply(&mut replies, shard.unload());
         }
@@ -152,7 +162,7 @@ impl<S: Shard> Cell<S> {
         if let State::Active(active) = &mut *state {
             let (now, turn) = self.driver.turn();
             change(&mut active.shard, turn);
-            let answers = self.finish_turn(&mut active.shard, now, turn);
+            let answers = self.finish_turn(active, now, turn);
             reply(&mut active.replies, answers);
         }
     }
@@ -171,7 +181,7 @@ impl<S: Shard> Cell<S> {
             };
             let (now, turn) = self.driver.turn();
             request(&mut active.shard, ticket, turn);
-            let mut answers = self.finish_turn(&mut active.shard, now, turn);
+            let mut answers = self.finish_turn(active, now, turn);
             if let Some(own) = answers.iter().position(|(released, _)| *released == ticket) {
                 let (_, answer) = answers.swap_remove(own);
                 reply(&mut active.replies, answers);
@@ -188,18 +198,21 @@ impl<S: Shard> Cell<S> {
     /// Appends the shard's writes, runs what is due, passes on other effects, and collects the answers.
     fn finish_turn(
         self: &Arc<Cell<S>>,
-        shard: &mut S,
+        active: &mut Active<S>,
         now: Moment,
         turn: S::Turn,
     ) -> Vec<(Ticket, S::Answer)> {
+        let Active { shard, awaited, is_followed, .. } = active;
         loop {
             while let Some(write) = shard.next_write() {
-                match self.append(&write, now) {
-                    Ok(Appended { last_offset, acknowledged }) => {
-                        shard.written(write, last_offset.0, turn);
-                        match acknowledged {
-                            Acknowledged::Now => shard.acknowledged(last_offset.0, turn),
-                            Acknowledged::Later(later) => self.await_acknowledgement(last_offset.0, later),
+                match self.append(&write, awaited, now) {
+                    Ok(appended) => {
+                        let last_offset = appended.last_offset.0;
+                        shard.written(write, last_offset, turn);
+                        if awaited.is_empty() && appended.is_replicated && appended.is_flushed {
+                            shard.acknowledged(last_offset, turn);
+                        } else {
+                            awaited.push_back(appended);
                         }
                     }
                     Err(error) => shard.refused(write, error, turn),
@@ -208,6 +221,9 @@ impl<S: Shard> Cell<S> {
             if shard.next_deadline_ms() > now.monotonic_ms || !shard.expire_next(turn) {
                 break;
             }
+        }
+        if !awaited.is_empty() && !std::mem::replace(is_followed, true) {
+            self.driver.runtime.spawn(Arc::clone(self).follow());
         }
         let is_wanted = shard.pass_on(&self.driver.shared, self);
         let next_ms = shard.next_deadline_ms();
@@ -218,24 +234,55 @@ impl<S: Shard> Cell<S> {
         shard.take_released()
     }
 
-    fn append(&self, write: &S::Write, now: Moment) -> Result<Appended, WriteError> {
+    fn append(
+        &self,
+        write: &S::Write,
+        awaited: &VecDeque<Appended>,
+        now: Moment,
+    ) -> Result<Appended, WriteError> {
+        if awaited.len() >= AWAITED_MAX {
+            return Err(WriteError::TooManyWait);
+        }
         let (batch, append_as) = S::batch(&self.driver.shared, write, now)?;
         self.driver.log.append(self.partition, self.leader_epoch, batch, append_as)
     }
 
-    fn await_acknowledgement(
-        self: &Arc<Cell<S>>,
-        last_offset: i64,
-        later: impl Future<Output = Result<(), WriteError>> + Send + 'static,
-    ) {
-        let cell = self.clone();
-        self.driver.runtime.spawn(async move {
-            let result = later.await;
-            cell.turn(|shard, turn| match result {
-                Ok(()) => shard.acknowledged(last_offset, turn),
-                Err(error) => shard.unacknowledged(last_offset, error, turn),
-            });
-        });
+    /// Waits for the acknowledgement of one write after the other, while there are some.
+    async fn follow(self: Arc<Cell<S>>) {
+        while let Some(first) = self.first_awaited() {
+            let result = self.driver.log.acknowledgement(self.partition, self.leader_epoch, first).await;
+            self.acknowledge(first, result);
+        }
+    }
+
+    fn first_awaited(&self) -> Option<Appended> {
+        let mut state = self.state.lock();
+        let State::Active(active) = &mut *state else { return None };
+        active.is_followed = !active.awaited.is_empty();
+        active.awaited.front().copied()
+    }
+
+    /// The first awaited write counts, and all before the offset; or it does not.
+    fn acknowledge(self: &Arc<Cell<S>>, first: Appended, result: Result<Offset, WriteError>) {
+        let mut state = self.state.lock();
+        let State::Active(active) = &mut *state else { return };
+        let (now, turn) = self.driver.turn();
+        active.awaited.pop_front();
+        match result {
+            Ok(before) => {
+                let mut last_offset = first.last_offset;
+                let counts = |next: &mut Appended| next.is_flushed && next.last_offset < before;
+                while let Some(next) = active.awaited.pop_front_if(counts) {
+                    last_offset = next.last_offset;
+                }
+                active.shard.acknowledged(last_offset.0, turn);
+            }
+            // The shard is about to be unloaded, which answers all.
+            Err(WriteError::NotLeader) => active.awaited.clear(),
+            Err(error) => active.shard.unacknowledged(first.last_offset.0, error, turn),
+        }
+        let answers = self.finish_turn(active, now, turn);
+        reply(&mut active.replies, answers);
     }
 }
 

@@ -33,6 +33,9 @@ pub enum WriteError {
     /// The replicas did not have it in time.
     #[error("The replicas did not have it in time")]
     TimedOut,
+    /// Too many earlier ones wait for the replicas.
+    #[error("Too many earlier writes wait for the replicas")]
+    TooManyWait,
     /// This broker no longer leads the partition.
     #[error("This broker no longer leads the partition")]
     NotLeader,
@@ -54,7 +57,9 @@ impl WriteError {
     /// Kafka's code for it (`CoordinatorOperationExceptionHelper`).
     pub fn code(self) -> ErrorCode {
         match self {
-            WriteError::TooFewReplicas | WriteError::TimedOut => ErrorCode::CoordinatorNotAvailable,
+            WriteError::TooFewReplicas | WriteError::TimedOut | WriteError::TooManyWait => {
+                ErrorCode::CoordinatorNotAvailable
+            }
             WriteError::NotLeader | WriteError::Storage => ErrorCode::NotCoordinator,
             WriteError::TooLarge | WriteError::Refused => ErrorCode::UnknownServerError,
             WriteError::Unencodable => ErrorCode::InvalidRequest,

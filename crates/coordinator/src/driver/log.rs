@@ -2,7 +2,6 @@
 
 use super::WriteError;
 use bytes::Bytes;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use thalweg_metadata::PartitionIndex;
@@ -27,42 +26,58 @@ pub trait CoordinatorLog: Send + Sync + 'static {
         usize::MAX
     }
 
-    /// Reads the log from its start to its end, in order, in pieces of whole batches. Blocks; it is called on a
-    /// blocking thread. Stops when `each` fails.
+    /// Waits until an append of this leader epoch counts, as long as this broker leads in it. Returns the offset before
+    /// which the replicas have all.
+    fn acknowledgement(
+        &self,
+        partition: PartitionIndex,
+        leader_epoch: i32,
+        of: Appended,
+    ) -> Pin<Box<dyn Future<Output = Result<Offset, WriteError>> + Send>>;
+
+    /// Reads the log from its start to its end, in order. Blocks; it is called on a blocking thread. Stops when `each` fails.
+    /// Returns the end of the log, if not all of it is acknowledged.
     fn replay(
         &self,
         partition: PartitionIndex,
-        each: &mut dyn FnMut(&[u8]) -> Result<(), ReplayError>,
-    ) -> Result<(), ReplayError>;
+        each: &mut dyn FnMut(Piece<'_>) -> Result<(), ReplayError>,
+    ) -> Result<Option<Appended>, ReplayError>;
 
     /// Deletes the records before an offset, which the replicas have. Blocks.
     fn delete_before(&self, partition: PartitionIndex, offset: i64) -> Result<(), DeleteError>;
 }
 
-/// A batch has its place in the log.
-#[derive(Debug)]
+/// A batch has its place in the log. It counts once the high watermark is past it, and it is on the medium if the flush
+/// policy asks for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// The offset of its last record.
     pub last_offset: Offset,
-    /// Whether it may be relied on yet.
-    pub acknowledged: Acknowledged,
+    /// Whether the replicas have it, as on a partition with one replica.
+    pub is_replicated: bool,
+    /// Whether it is on the medium, or need not be.
+    pub is_flushed: bool,
 }
 
-/// When an append counts: once the high watermark is past it.
-pub enum Acknowledged {
-    /// It counts already, as on a partition with one replica.
-    Now,
-    /// Acknowledged when the future completes. It fails if the batch will never be acknowledged here, because this
-    /// broker is no longer the leader.
-    Later(Pin<Box<dyn Future<Output = Result<(), WriteError>> + Send>>),
+/// A piece of a log that is replayed: whole batches, in their order.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    /// The batches.
+    pub bytes: &'a [u8],
+    /// The offset before which all replicas have the log. Another leader may not know what is behind.
+    pub acknowledged_before: Offset,
 }
 
-impl fmt::Debug for Acknowledged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Acknowledged::Now => "Now",
-            Acknowledged::Later(_) => "Later",
-        })
+impl Piece<'_> {
+    /// A piece that all replicas have.
+    #[cfg(test)]
+    pub(crate) fn acknowledged(bytes: &[u8]) -> Piece<'_> {
+        Piece { bytes, acknowledged_before: Offset(i64::MAX) }
+    }
+
+    /// The offset of a record that is not acknowledged yet.
+    pub(crate) fn unacknowledged(&self, offset: Offset) -> Option<i64> {
+        (offset >= self.acknowledged_before).then_some(offset.0)
     }
 }
 

@@ -20,7 +20,7 @@ mod shards;
 
 pub(crate) use cell::Cell;
 pub use error::{RequestError, Unavailable, WriteError};
-pub use log::{Acknowledged, Appended, CoordinatorLog, RecordDecodeError, ReplayError};
+pub use log::{Appended, CoordinatorLog, Piece, RecordDecodeError, ReplayError};
 pub use placement::partition_for;
 pub use shards::LoadFigures;
 pub(crate) use shards::Shards;
@@ -68,15 +68,16 @@ pub(crate) trait Shard: Send + Sized + 'static {
     fn turn(shared: &Self::Shared, now: Moment) -> Self::Turn;
     /// A shard that keeps nothing, of the leader of this epoch.
     fn new(shared: &Self::Shared, leader_epoch: i32, turn: Self::Turn) -> Self;
-    /// Replays a piece of the log: whole batches, in their order.
+    /// Replays a piece of the log.
     fn replay(
         &mut self,
-        bytes: &[u8],
+        piece: Piece<'_>,
         buffer: &mut DecompressBuffer,
         turn: Self::Turn,
     ) -> Result<(), ReplayError>;
-    /// The log is replayed.
-    fn loaded(&mut self, turn: Self::Turn);
+    /// The log is replayed. If not all of it is acknowledged, this is the offset of its last record;
+    /// [`Shard::acknowledged`] follows.
+    fn loaded(&mut self, unacknowledged_to: Option<i64>, turn: Self::Turn);
     /// How much it keeps.
     fn count(&self) -> usize;
 
@@ -94,7 +95,7 @@ pub(crate) trait Shard: Send + Sized + 'static {
     fn refused(&mut self, write: Self::Write, error: WriteError, turn: Self::Turn);
     /// The log is acknowledged up to this offset.
     fn acknowledged(&mut self, last_offset: i64, turn: Self::Turn);
-    /// A write that ended at this offset will not be acknowledged, or not in time.
+    /// A write that ended at this offset does not count: the medium refused it, or the replicas have it and are too few.
     fn unacknowledged(&mut self, last_offset: i64, error: WriteError, turn: Self::Turn);
 
     /// When [`Shard::expire_next`] has something to do, by the monotonic clock. There is always something.

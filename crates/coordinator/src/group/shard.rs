@@ -32,7 +32,7 @@ use super::record::CoordinatorRecord;
 use super::timed::Timed;
 use super::timers::Timers;
 use super::topics::Topics;
-use crate::driver::{self, AppendAs, Cell, Moment, ReplayError, Ticket, WriteError};
+use crate::driver::{self, AppendAs, Cell, Moment, Piece, ReplayError, Ticket, WriteError};
 use bytes::Bytes;
 use parking_lot::RwLock;
 use std::collections::VecDeque;
@@ -48,6 +48,7 @@ use tokio::runtime::Handle;
 struct Pending {
     last_offset: i64,
     expires_ms: i64,
+    is_write: bool,
     answers: Vec<(Ticket, Answer)>,
     completion: Option<Completion>,
 }
@@ -203,14 +204,15 @@ impl driver::Shard for Shard {
 
     fn replay(
         &mut self,
-        bytes: &[u8],
+        piece: Piece<'_>,
         buffer: &mut DecompressBuffer,
         now: Moment,
     ) -> Result<(), ReplayError> {
-        self.replay_batches(bytes, buffer, now)
+        self.replay_batches(piece, buffer, now)
     }
 
-    fn loaded(&mut self, now: Moment) {
+    fn loaded(&mut self, unacknowledged_to: Option<i64>, now: Moment) {
+        self.unacknowledged_to = unacknowledged_to;
         self.start_sessions(now);
     }
 
@@ -280,7 +282,7 @@ impl driver::Shard for Shard {
         self.unacknowledged_to = Some(last_offset);
         let (answers, completion) = (write.answers, write.completion);
         let expires_ms = self.expiry_of_write(now);
-        self.pending.push_back(Pending { last_offset, expires_ms, answers, completion });
+        self.pending.push_back(Pending { last_offset, expires_ms, is_write: true, answers, completion });
     }
 
     fn refused(&mut self, write: Write, error: WriteError, now: Moment) {
@@ -289,17 +291,7 @@ impl driver::Shard for Shard {
     }
 
     fn acknowledged(&mut self, last_offset: i64, now: Moment) {
-        self.offsets.acknowledge(last_offset);
-        self.unacknowledged_to = self.unacknowledged_to.filter(|to| *to > last_offset);
-        while self.unacknowledged_groups.front().is_some_and(|&(at, _)| at <= last_offset) {
-            let (_, group) = self.unacknowledged_groups.pop_front().expect("it was just looked at");
-            if let Some(slot) = self.groups.get_mut(&group) {
-                slot.acknowledge();
-                if slot.is_gone() {
-                    self.groups.remove(&group);
-                }
-            }
-        }
+        self.replicated(last_offset);
         while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
             let pending = self.pending.pop_front().expect("it was just looked at");
             self.released.extend(pending.answers);
@@ -310,15 +302,12 @@ impl driver::Shard for Shard {
     }
 
     fn unacknowledged(&mut self, last_offset: i64, error: WriteError, now: Moment) {
-        let (failed, rest): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.pending)
-            .into_iter()
-            .partition(|pending| pending.last_offset == last_offset);
-        self.pending = rest;
-        // Nothing more will be heard of it. A broker that no longer leads is about to give up the shard.
-        if error != WriteError::NotLeader {
-            self.unacknowledged_to = self.unacknowledged_to.filter(|to| *to != last_offset);
+        // Otherwise the medium has refused it, and the replicas may still get it.
+        if error == WriteError::TooFewReplicas {
+            self.replicated(last_offset);
         }
-        for pending in failed {
+        while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
+            let pending = self.pending.pop_front().expect("it was just looked at");
             self.fail(pending.answers, pending.completion, error, now, false);
         }
     }
@@ -418,6 +407,21 @@ impl Shard {
         self.writes.back_mut().expect("it was just added").after = Some(after);
     }
 
+    /// The replicas have the log up to this offset: readers see it.
+    fn replicated(&mut self, last_offset: i64) {
+        self.offsets.acknowledge(last_offset);
+        self.unacknowledged_to = self.unacknowledged_to.filter(|to| *to > last_offset);
+        while self.unacknowledged_groups.front().is_some_and(|&(at, _)| at <= last_offset) {
+            let (_, group) = self.unacknowledged_groups.pop_front().expect("it was just looked at");
+            if let Some(slot) = self.groups.get_mut(&group) {
+                slot.acknowledge();
+                if slot.is_gone() {
+                    self.groups.remove(&group);
+                }
+            }
+        }
+    }
+
     /// Releases answers once all that was written before is acknowledged.
     fn release_after_writes(&mut self, answers: Vec<(Ticket, Answer)>, now: Moment) {
         if answers.is_empty() {
@@ -427,7 +431,8 @@ impl Shard {
             write.answers.extend(answers);
         } else if let Some(last_offset) = self.unacknowledged_to {
             let expires_ms = self.expiry_of_write(now);
-            self.pending.push_back(Pending { last_offset, expires_ms, answers, completion: None });
+            let (is_write, completion) = (false, None);
+            self.pending.push_back(Pending { last_offset, expires_ms, is_write, answers, completion });
         } else {
             self.released.extend(answers);
         }

@@ -15,7 +15,7 @@ use super::entry::Entry;
 use super::error::StateError;
 use super::record::ShareRecord;
 use super::request::{Answer, Ask, Done};
-use crate::driver::{self, AppendAs, BATCH_BYTES, Cell, Moment, ReplayError, Ticket, WriteError};
+use crate::driver::{self, AppendAs, BATCH_BYTES, Cell, Moment, Piece, ReplayError, Ticket, WriteError};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::fmt;
@@ -58,6 +58,7 @@ type Asked = (Ticket, Vec<usize>);
 struct Pending {
     last_offset: i64,
     expires_ms: i64,
+    is_write: bool,
     request: Option<Asked>,
 }
 
@@ -112,8 +113,13 @@ impl driver::Shard for Shard {
         }
     }
 
-    fn replay(&mut self, bytes: &[u8], buffer: &mut DecompressBuffer, _: Moment) -> Result<(), ReplayError> {
-        for batch in batches(bytes) {
+    fn replay(
+        &mut self,
+        piece: Piece<'_>,
+        buffer: &mut DecompressBuffer,
+        _: Moment,
+    ) -> Result<(), ReplayError> {
+        for batch in batches(piece.bytes) {
             let batch = batch?;
             let header = &batch.header;
             if header.attributes.is_control() {
@@ -136,7 +142,9 @@ impl driver::Shard for Shard {
         Ok(())
     }
 
-    fn loaded(&mut self, _: Moment) {}
+    fn loaded(&mut self, unacknowledged_to: Option<i64>, _: Moment) {
+        self.unacknowledged_to = unacknowledged_to;
+    }
 
     fn count(&self) -> usize {
         self.entries.len()
@@ -168,7 +176,7 @@ impl driver::Shard for Shard {
             self.apply(record, offset);
         }
         self.unacknowledged_to = Some(last_offset);
-        self.await_acknowledgement(last_offset, write.request, now);
+        self.await_acknowledgement(last_offset, true, write.request, now);
     }
 
     fn refused(&mut self, write: Write, error: WriteError, _: Moment) {
@@ -185,15 +193,12 @@ impl driver::Shard for Shard {
     }
 
     fn unacknowledged(&mut self, last_offset: i64, error: WriteError, _: Moment) {
-        let (failed, rest): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.pending)
-            .into_iter()
-            .partition(|pending| pending.last_offset == last_offset);
-        self.pending = rest;
-        // Nothing more will be heard of it. A broker that no longer leads is about to give up the shard.
-        if error != WriteError::NotLeader {
-            self.unacknowledged_to = self.unacknowledged_to.filter(|to| *to != last_offset);
+        // Otherwise the medium has refused it, and the replicas may still get it.
+        if error == WriteError::TooFewReplicas {
+            self.unacknowledged_to = self.unacknowledged_to.filter(|to| *to > last_offset);
         }
-        for pending in failed {
+        while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
+            let pending = self.pending.pop_front().expect("it was just looked at");
             self.settle(pending.request, Err(error));
         }
     }
@@ -204,12 +209,14 @@ impl driver::Shard for Shard {
     }
 
     fn expire_next(&mut self, now: Moment) -> bool {
-        if self.pending.front().is_some_and(|pending| pending.expires_ms <= now.monotonic_ms) {
-            let pending = self.pending.pop_front().expect("it was just looked at");
-            tracing::warn!(
-                offset = pending.last_offset,
-                "Share coordinator write was not acknowledged in time (share.coordinator.write.timeout.ms)"
-            );
+        let is_over = |pending: &mut Pending| pending.expires_ms <= now.monotonic_ms;
+        if let Some(pending) = self.pending.pop_front_if(is_over) {
+            if pending.is_write {
+                tracing::warn!(
+                    offset = pending.last_offset,
+                    "Share coordinator write was not acknowledged in time (share.coordinator.write.timeout.ms)"
+                );
+            }
             self.settle(pending.request, Err(WriteError::TimedOut));
             return true;
         }
@@ -259,9 +266,15 @@ impl Shard {
     }
 
     /// A request waits until everything up to an offset is acknowledged, or for the time that a write has.
-    fn await_acknowledgement(&mut self, last_offset: i64, request: Option<Asked>, now: Moment) {
+    fn await_acknowledgement(
+        &mut self,
+        last_offset: i64,
+        is_write: bool,
+        request: Option<Asked>,
+        now: Moment,
+    ) {
         let expires_ms = now.monotonic_ms.saturating_add(self.context.config.write_timeout_ms);
-        self.pending.push_back(Pending { last_offset, expires_ms, request });
+        self.pending.push_back(Pending { last_offset, expires_ms, is_write, request });
     }
 
     /// A write is done, or is not: the request's answers at these places may go out once it has no other.
@@ -301,7 +314,7 @@ impl Shard {
         if let Some(last_offset) = self.unacknowledged_to
             && !without_record.is_empty()
         {
-            self.await_acknowledgement(last_offset, Some((ticket, without_record)), now);
+            self.await_acknowledgement(last_offset, false, Some((ticket, without_record)), now);
             count += 1;
         }
         if count == 0 {

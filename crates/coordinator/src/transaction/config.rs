@@ -2,13 +2,15 @@
 //! which transactions count.
 
 use std::time::Duration;
-use thalweg_config::{BrokerConfig, TransactionSettings};
+use thalweg_config::BrokerConfig;
 
 /// How transactions behave. Each field names the property it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionConfig {
     /// `transaction.max.timeout.ms`.
     pub timeout_ms_max: i32,
+    /// `request.timeout.ms`: how long a write waits for the replicas.
+    pub write_timeout_ms: i64,
     /// `transactional.id.expiration.ms`.
     pub id_expiration_ms: i64,
     /// `transaction.abort.timed.out.transaction.cleanup.interval.ms`.
@@ -21,11 +23,13 @@ pub struct TransactionConfig {
     pub state_topic_partitions: i32,
 }
 
-impl From<&TransactionSettings> for TransactionConfig {
-    fn from(transactions: &TransactionSettings) -> TransactionConfig {
+impl From<&BrokerConfig> for TransactionConfig {
+    fn from(config: &BrokerConfig) -> TransactionConfig {
+        let transactions = &config.transactions;
         let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         TransactionConfig {
             timeout_ms_max: transactions.max_timeout_ms,
+            write_timeout_ms: ms(config.network.request_timeout),
             id_expiration_ms: ms(transactions.id_expiration),
             abort_timed_out_interval_ms: ms(transactions.abort_timed_out_interval),
             remove_expired_interval_ms: ms(transactions.remove_expired_interval),
@@ -37,6 +41,6 @@ impl From<&TransactionSettings> for TransactionConfig {
 
 impl Default for TransactionConfig {
     fn default() -> TransactionConfig {
-        TransactionConfig::from(&BrokerConfig::default().transactions)
+        TransactionConfig::from(&BrokerConfig::default())
     }
 }

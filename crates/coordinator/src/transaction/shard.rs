@@ -23,7 +23,7 @@ use super::coordinator::ShardContext;
 use super::metadata::{EPOCH_PER_TRANSACTION, TransactionMetadata};
 use super::record::{encode_key, encode_value};
 use super::state::{Outcome, TransactionState};
-use crate::driver::{self, AppendAs, BATCH_BYTES, Cell, Moment, ReplayError, Ticket, WriteError};
+use crate::driver::{self, AppendAs, BATCH_BYTES, Cell, Moment, Piece, ReplayError, Ticket, WriteError};
 use bytes::Bytes;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -64,6 +64,14 @@ enum Change {
     },
     /// Ids expire.
     Forget(Vec<Arc<str>>),
+}
+
+/// A write that waits for its acknowledgement.
+#[derive(Debug)]
+struct Pending {
+    last_offset: i64,
+    expires_ms: i64,
+    write: Write,
 }
 
 #[derive(Debug)]
@@ -110,8 +118,10 @@ pub struct Shard {
     /// Transactions by the moment at which they have taken too long.
     ongoing: BTreeSet<(i64, Arc<str>)>,
     writes: VecDeque<Write>,
-    /// Writes that are not acknowledged, by their last offsets.
-    pending: VecDeque<(i64, Write)>,
+    /// Writes that are not acknowledged, in the order of the log.
+    pending: VecDeque<Pending>,
+    /// The last record of the log that was loaded, until it is acknowledged.
+    take_up_at: Option<i64>,
     /// Completions that could not be written, and when they are written again.
     retries: VecDeque<(i64, Arc<str>)>,
     released: Vec<(Ticket, Answer)>,
@@ -136,12 +146,21 @@ impl driver::Shard for Shard {
         Shard::of(Arc::clone(&context.config), coordinator_epoch, turn.now)
     }
 
-    fn replay(&mut self, bytes: &[u8], buffer: &mut DecompressBuffer, _: Turn) -> Result<(), ReplayError> {
-        self.replay_batches(bytes, buffer)
+    fn replay(
+        &mut self,
+        piece: Piece<'_>,
+        buffer: &mut DecompressBuffer,
+        _: Turn,
+    ) -> Result<(), ReplayError> {
+        self.replay_batches(piece.bytes, buffer)
     }
 
-    fn loaded(&mut self, turn: Turn) {
-        self.take_up(turn);
+    fn loaded(&mut self, unacknowledged_to: Option<i64>, turn: Turn) {
+        match unacknowledged_to {
+            // A decision that another coordinator may not know must not reach the partitions yet.
+            Some(at) => self.take_up_at = Some(at),
+            None => self.take_up(turn),
+        }
     }
 
     fn count(&self) -> usize {
@@ -183,8 +202,9 @@ impl driver::Shard for Shard {
         std::mem::take(&mut self.released)
     }
 
-    fn written(&mut self, write: Write, last_offset: i64, _: Turn) {
-        self.pending.push_back((last_offset, write));
+    fn written(&mut self, write: Write, last_offset: i64, turn: Turn) {
+        let expires_ms = turn.now.monotonic_ms.saturating_add(self.config.write_timeout_ms);
+        self.pending.push_back(Pending { last_offset, expires_ms, write });
     }
 
     fn refused(&mut self, write: Write, error: WriteError, turn: Turn) {
@@ -192,20 +212,25 @@ impl driver::Shard for Shard {
     }
 
     fn acknowledged(&mut self, last_offset: i64, turn: Turn) {
-        while self.pending.front().is_some_and(|(at, _)| *at <= last_offset) {
-            let (_, write) = self.pending.pop_front().expect("it was just looked at");
-            self.happens(write, turn);
+        self.replicated(last_offset, turn);
+        while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
+            let pending = self.pending.pop_front().expect("it was just looked at");
+            self.happens(pending.write, turn);
         }
     }
 
     fn unacknowledged(&mut self, last_offset: i64, error: WriteError, turn: Turn) {
-        let Some(index) = self.pending.iter().position(|(at, _)| *at == last_offset) else { return };
-        let (_, write) = self.pending.remove(index).expect("it was just found");
-        self.failed(write, error, turn);
+        if error == WriteError::TooFewReplicas {
+            self.replicated(last_offset, turn);
+        }
+        while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
+            let pending = self.pending.pop_front().expect("it was just looked at");
+            self.failed(pending.write, error, turn);
+        }
     }
 
     fn unload(mut self) -> Vec<(Ticket, Answer)> {
-        let waiting = self.pending.into_iter().map(|(_, write)| write).chain(self.writes);
+        let waiting = self.pending.into_iter().map(|pending| pending.write).chain(self.writes);
         let answers = waiting.filter_map(|write| write.answer);
         self.released.extend(answers.map(|(ticket, answer)| (ticket, answer.failed(WriteError::NotLeader))));
         self.released
@@ -224,6 +249,7 @@ impl Shard {
             ongoing: BTreeSet::new(),
             writes: VecDeque::new(),
             pending: VecDeque::new(),
+            take_up_at: None,
             retries: VecDeque::new(),
             released: Vec::new(),
             orders: Vec::new(),
@@ -273,6 +299,13 @@ impl Shard {
         entry.pending = Some(target.state);
         let change = Change::To { id: id.clone(), target: Box::new(target), fences };
         self.writes.push_back(Write { records: vec![record], change, answer });
+    }
+
+    /// The replicas have the log up to this offset. Once that is all that was loaded, what it decided goes on.
+    fn replicated(&mut self, last_offset: i64, turn: Turn) {
+        if self.take_up_at.take_if(|at| *at <= last_offset).is_some() {
+            self.take_up(turn);
+        }
     }
 
     /// Applies an acknowledged write.

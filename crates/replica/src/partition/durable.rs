@@ -10,6 +10,7 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub struct Durable {
     partition: Arc<Partition>,
+    end: Offset,
     /// The offset that the high watermark must reach; `None` where acks does not ask for it.
     replicated: Option<Offset>,
     /// The offset below which all must be on the medium; `None` where the flush policy does not ask for it.
@@ -24,26 +25,37 @@ impl Partition {
             // No waiter; periodic flushing applies the policy.
             return None;
         }
-        let behind = acks == -1 && !appended.replicated;
-        let (replicated, flushed) =
-            (behind.then_some(appended.next_offset), appended.flush_due.then_some(appended.next_offset));
-        if replicated.is_none() && flushed.is_none() {
+        let is_replicated = acks != -1 || appended.replicated;
+        if is_replicated && !appended.flush_due {
             return None;
         }
-        let epoch = appended.leader_epoch;
-        Some(Durable { partition: Arc::clone(partition), replicated, flushed, epoch })
+        let (end, epoch) = (appended.next_offset, appended.leader_epoch);
+        Some(Durable::new(partition, end, epoch, is_replicated, !appended.flush_due))
     }
 }
 
 impl Durable {
+    /// Records of a leader epoch that end before an offset. The replicas may have them, and the medium, or it is not asked for.
+    pub fn new(
+        partition: &Arc<Partition>,
+        end: Offset,
+        epoch: LeaderEpoch,
+        is_replicated: bool,
+        is_flushed: bool,
+    ) -> Durable {
+        let (replicated, flushed) = ((!is_replicated).then_some(end), (!is_flushed).then_some(end));
+        Durable { partition: Arc::clone(partition), end, replicated, flushed, epoch }
+    }
+
     /// Waits, at the longest until `deadline`.
     pub async fn until(self, deadline: Instant) -> Result<(), AckError> {
         self.flushed().await?;
-        tokio::time::timeout_at(deadline, self.replicated()).await.unwrap_or(Err(AckError::TimedOut))
+        let replicated = tokio::time::timeout_at(deadline, self.replicated()).await;
+        replicated.unwrap_or(Err(AckError::TimedOut)).map(drop)
     }
 
-    /// Waits as long as the partition is led here.
-    pub async fn done(self) -> Result<(), AckError> {
+    /// Waits as long as the partition is led here. Returns the offset before which the replicas have all, by then.
+    pub async fn done(self) -> Result<Offset, AckError> {
         self.flushed().await?;
         self.replicated().await
     }
@@ -55,8 +67,8 @@ impl Durable {
         Ok(())
     }
 
-    async fn replicated(&self) -> Result<(), AckError> {
-        let Some(offset) = self.replicated else { return Ok(()) };
+    async fn replicated(&self) -> Result<Offset, AckError> {
+        let Some(offset) = self.replicated else { return Ok(self.end) };
         loop {
             match self.verdict(offset) {
                 Ok(verdict) => return verdict,
@@ -66,8 +78,8 @@ impl Durable {
         }
     }
 
-    /// The answer; or, while it is unknown, a notification to check again.
-    fn verdict(&self, offset: Offset) -> Result<Result<(), AckError>, oneshot::Receiver<()>> {
+    /// The answer, with the high watermark; or, while it is unknown, a notification to check again.
+    fn verdict(&self, offset: Offset) -> Result<Result<Offset, AckError>, oneshot::Receiver<()>> {
         let mut state = self.partition.state.lock();
         // A leader that was elected again still has its appends.
         let high_watermark = state.high_watermark();
@@ -77,6 +89,6 @@ impl Durable {
             Some(_) => {}
         }
         let enough = state.has_maximal_min_isr();
-        Ok(if enough { Ok(()) } else { Err(AckError::TooFewReplicas) })
+        Ok(if enough { Ok(high_watermark) } else { Err(AckError::TooFewReplicas) })
     }
 }

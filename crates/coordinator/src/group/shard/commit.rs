@@ -185,8 +185,13 @@ impl Shard {
     }
 
     /// The marker of a transaction is in the log that is replayed.
-    pub(super) fn end_replayed_transaction(&mut self, producer_id: ProducerId, outcome: TransactionOutcome) {
-        self.offsets.end_transaction(producer_id.0, outcome, None);
+    pub(super) fn end_replayed_transaction(
+        &mut self,
+        producer_id: ProducerId,
+        outcome: TransactionOutcome,
+        at: Option<i64>,
+    ) {
+        self.offsets.end_transaction(producer_id.0, outcome, at);
     }
 
     /// Ends a transaction: its marker is written, and its commits count from there on. The answer follows the

@@ -1,7 +1,7 @@
 //! Deadlines: sessions and phases end, writes time out, offsets expire.
 
 use super::super::timers::Timer;
-use super::Shard;
+use super::{Pending, Shard};
 use crate::driver::{Moment, WriteError};
 use std::sync::Arc;
 
@@ -16,12 +16,14 @@ impl Shard {
     /// Processes one due deadline, and returns whether there was one. This is a turn: its writes come before the
     /// next.
     pub(super) fn expire_one(&mut self, now: Moment) -> bool {
-        if self.pending.front().is_some_and(|pending| pending.expires_ms <= now.monotonic_ms) {
-            let pending = self.pending.pop_front().expect("it was just looked at");
-            tracing::warn!(
-                offset = pending.last_offset,
-                "Group coordinator write was not acknowledged in time"
-            );
+        let is_over = |pending: &mut Pending| pending.expires_ms <= now.monotonic_ms;
+        if let Some(pending) = self.pending.pop_front_if(is_over) {
+            if pending.is_write {
+                tracing::warn!(
+                    offset = pending.last_offset,
+                    "Group coordinator write was not acknowledged in time (offsets.commit.timeout.ms)"
+                );
+            }
             self.fail(pending.answers, pending.completion, WriteError::TimedOut, now, false);
             return true;
         }

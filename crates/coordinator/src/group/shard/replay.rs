@@ -7,21 +7,21 @@ use super::super::kind::Group;
 use super::super::offsets::{OffsetAndMetadata, TransactionOutcome};
 use super::super::record::CoordinatorRecord;
 use super::{Shard, refuse_waiting};
-use crate::driver::{Moment, ReplayError};
+use crate::driver::{Moment, Piece, ReplayError};
 use std::sync::Arc;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{Batch, ControlRecordType, DecompressBuffer, ProducerId, batches};
 
 impl Shard {
-    /// Replays a piece of the log: whole batches, in their order.
+    /// Replays a piece of the log.
     pub(super) fn replay_batches(
         &mut self,
-        bytes: &[u8],
+        piece: Piece<'_>,
         buffer: &mut DecompressBuffer,
         now: Moment,
     ) -> Result<(), ReplayError> {
-        for batch in batches(bytes) {
-            self.replay_batch(&batch?, buffer, now)?;
+        for batch in batches(piece.bytes) {
+            self.replay_batch(&batch?, piece, buffer, now)?;
         }
         Ok(())
     }
@@ -29,6 +29,7 @@ impl Shard {
     fn replay_batch(
         &mut self,
         batch: &Batch<'_>,
+        piece: Piece<'_>,
         buffer: &mut DecompressBuffer,
         now: Moment,
     ) -> Result<(), ReplayError> {
@@ -39,13 +40,14 @@ impl Shard {
         let producer_id = if is_transactional { header.producer_id } else { ProducerId::NONE };
         for record in batch.records(buffer).map_err(unreadable)? {
             let record = record.map_err(unreadable)?;
+            let at = piece.unacknowledged(record.offset);
             if is_control {
                 match ControlRecordType::parse_key(record.key.unwrap_or_default()) {
                     Ok(Some(ControlRecordType::Commit)) => {
-                        self.end_replayed_transaction(header.producer_id, TransactionOutcome::Commit);
+                        self.end_replayed_transaction(header.producer_id, TransactionOutcome::Commit, at);
                     }
                     Ok(Some(ControlRecordType::Abort)) => {
-                        self.end_replayed_transaction(header.producer_id, TransactionOutcome::Abort);
+                        self.end_replayed_transaction(header.producer_id, TransactionOutcome::Abort, at);
                     }
                     _ => {}
                 }
@@ -55,7 +57,7 @@ impl Shard {
             let decoded = CoordinatorRecord::decode(record.key, record.value)
                 .map_err(|error| ReplayError::Record { offset, error })?;
             match decoded {
-                Some(decoded) => self.apply(decoded, offset, producer_id, None, now.wall_ms),
+                Some(decoded) => self.apply(decoded, offset, producer_id, at, now.wall_ms),
                 None => {
                     tracing::debug!(offset, "Skipped a record of an unknown type")
                 }

@@ -166,7 +166,7 @@ impl Shard {
             }
             // Another group of the name has only offsets, or is left behind by a log that was compacted.
             if self.group(&id).is_some() {
-                self.remove_group(&id, None);
+                self.remove_group(&id, at);
             }
             self.place_group(&id, at, |id| StreamsGroup::new(id).into());
         }

@@ -5,10 +5,11 @@ use super::super::config::GroupConfig;
 use super::super::coordinator::GroupCoordinator;
 use super::super::topics::{DeletedTopic, TopicPlacement, Topics};
 use super::harness::error;
-use crate::driver::{Acknowledged, AppendAs, Appended, CoordinatorLog, ReplayError, WriteError};
+use crate::driver::{AppendAs, Appended, CoordinatorLog, Piece, ReplayError, WriteError};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_log::Clock;
@@ -50,27 +51,38 @@ impl CoordinatorLog for MemoryLog {
         let last_offset = Offset(*next_offset + i64::from(header.last_offset_delta));
         *next_offset = last_offset.0 + 1;
         self.batches.lock().push(Bytes::from(bytes));
+        Ok(Appended { last_offset, is_replicated: *self.acknowledges.borrow(), is_flushed: true })
+    }
+
+    fn acknowledgement(
+        &self,
+        _partition: PartitionIndex,
+        _leader_epoch: i32,
+        of: Appended,
+    ) -> Pin<Box<dyn Future<Output = Result<Offset, WriteError>> + Send>> {
         let mut acknowledges = self.acknowledges.subscribe();
-        let acknowledged = if *acknowledges.borrow() {
-            Acknowledged::Now
-        } else {
-            Acknowledged::Later(Box::pin(async move {
-                acknowledges.wait_for(|&yes| yes).await.map(|_| ()).map_err(|_| WriteError::NotLeader)
-            }))
-        };
-        Ok(Appended { last_offset, acknowledged })
+        let end = Offset(*self.next_offset.lock());
+        assert!(of.last_offset < end, "it was appended");
+        Box::pin(async move {
+            acknowledges.wait_for(|&yes| yes).await.map_err(|_| WriteError::NotLeader)?;
+            Ok(end)
+        })
     }
 
     fn replay(
         &self,
         _partition: PartitionIndex,
-        each: &mut dyn FnMut(&[u8]) -> Result<(), ReplayError>,
-    ) -> Result<(), ReplayError> {
+        each: &mut dyn FnMut(Piece<'_>) -> Result<(), ReplayError>,
+    ) -> Result<Option<Appended>, ReplayError> {
         while !*self.loads.borrow() {
             std::thread::yield_now();
         }
-        let batches = self.batches.lock().clone();
-        batches.iter().try_for_each(|batch| each(batch))
+        let (batches, end) = (self.batches.lock().clone(), *self.next_offset.lock());
+        let is_replicated = *self.acknowledges.borrow();
+        let acknowledged_before = Offset(if is_replicated { end } else { 0 });
+        batches.iter().try_for_each(|bytes| each(Piece { bytes, acknowledged_before }))?;
+        let last = Appended { last_offset: Offset(end - 1), is_replicated, is_flushed: true };
+        Ok((!is_replicated && end > 0).then_some(last))
     }
 
     fn delete_before(&self, _partition: PartitionIndex, offset: i64) -> Result<(), DeleteError> {
@@ -125,11 +137,18 @@ fn log() -> Arc<MemoryLog> {
 fn coordinator(log: &Arc<MemoryLog>) -> Arc<GroupCoordinator> {
     let config =
         GroupConfig { offsets_topic_partitions: 1, initial_rebalance_delay_ms: 0, ..GroupConfig::default() };
+    configured(config, log)
+}
+
+fn configured(config: GroupConfig, log: &Arc<MemoryLog>) -> Arc<GroupCoordinator> {
     Arc::new(GroupCoordinator::new(config, log.clone(), Arc::new(OneTopic), Clock::system(), Disk::real()))
 }
 
 async fn elected(log: &Arc<MemoryLog>) -> Arc<GroupCoordinator> {
-    let groups = coordinator(log);
+    elect(coordinator(log)).await
+}
+
+async fn elect(groups: Arc<GroupCoordinator>) -> Arc<GroupCoordinator> {
     groups.on_elected(PartitionIndex(0), 5);
     while !groups.is_loaded(PartitionIndex(0)) {
         tokio::task::yield_now().await;
@@ -306,6 +325,51 @@ async fn an_answer_waits_for_the_acknowledgement_of_the_log() {
     let committed = committing.await.expect("it does not panic");
     assert_eq!(commit_errors(&committed), [("t".to_owned(), 0, ErrorCode::None)]);
     assert_eq!(groups.list_groups(ListGroupsRequest::default(), 5).await.groups.len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_loaded_and_not_acknowledged_is_not_shown() {
+    let log = log();
+    let groups = elected(&log).await;
+    groups.offset_commit(&client(), commit_request(&[("t", 0, 1)]), 9).await;
+    groups.shutdown();
+    log.acknowledges.send_replace(false);
+    let groups = elected(&log).await;
+    let fetch = || async {
+        let request = OffsetFetchRequest { group_id: "g".to_owned(), topics: None, ..Default::default() };
+        groups.offset_fetch(request, 7).await.topics.len()
+    };
+    assert_eq!(fetch().await, 0, "the replicas may not have it");
+    log.acknowledges.send_replace(true);
+    while fetch().await == 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn writes_that_wait_for_the_replicas_have_a_limit() {
+    const MAX: usize = 1 << 16;
+    let log = log();
+    log.acknowledges.send_replace(false);
+    let config =
+        GroupConfig { offsets_topic_partitions: 1, commit_timeout_ms: 600_000, ..GroupConfig::default() };
+    let groups = elect(configured(config, &log)).await;
+    let commit = || {
+        let groups = groups.clone();
+        tokio::spawn(async move { groups.offset_commit(&client(), commit_request(&[("t", 0, 1)]), 9).await })
+    };
+    let waiting: Vec<_> = (0..MAX).map(|_| commit()).collect();
+    while log.batches.lock().len() < MAX {
+        tokio::task::yield_now().await;
+    }
+    let refused = commit().await.expect("it does not panic");
+    assert_eq!(commit_errors(&refused), [("t".to_owned(), 0, ErrorCode::CoordinatorNotAvailable)]);
+    log.acknowledges.send_replace(true);
+    for committed in waiting {
+        let committed = committed.await.expect("it does not panic");
+        assert_eq!(commit_errors(&committed), [("t".to_owned(), 0, ErrorCode::None)]);
+    }
+    assert_eq!(commit_errors(&commit().await.expect("it does not panic"))[0].2, ErrorCode::None);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
 use super::super::shard::{EndOfTransaction, Shard};
 use super::harness::{context, fetch_request, moment};
-use crate::driver::{Shard as _, Ticket};
+use crate::driver::{Piece, Shard as _, Ticket};
 use std::fmt::Write;
 use thalweg_record::{DecompressBuffer, ProducerEpoch, ProducerId, batches};
 use thalweg_wire::data::ConsumerProtocolAssignment;
@@ -20,8 +20,8 @@ const ZSTD_STATE: &str = include_str!("../../../tests/golden/consumer-offsets-zs
 fn load(log: &[u8]) -> Shard {
     let now = moment(0);
     let mut shard = Shard::new(&context(), 0, now);
-    shard.replay(log, &mut DecompressBuffer::default(), now).expect("Kafka wrote it");
-    shard.loaded(now);
+    shard.replay(Piece::acknowledged(log), &mut DecompressBuffer::default(), now).expect("Kafka wrote it");
+    shard.loaded(None, now);
     shard
 }
 
@@ -150,8 +150,8 @@ fn damaged_logs_are_refused_and_never_a_panic() {
         damaged[at] ^= 0x55;
         let now = moment(0);
         let mut shard = Shard::new(&context(), 0, now);
-        if shard.replay(&damaged, &mut DecompressBuffer::default(), now).is_ok() {
-            shard.loaded(now);
+        if shard.replay(Piece::acknowledged(&damaged), &mut DecompressBuffer::default(), now).is_ok() {
+            shard.loaded(None, now);
         }
     }
 }

@@ -6,7 +6,7 @@ use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
 use super::super::shard::{Shard, ShardContext};
 use super::super::topics::{TopicPlacement, Topics};
-use crate::driver::{Moment, Shard as _, Ticket, WriteError};
+use crate::driver::{Moment, Piece, Shard as _, Ticket, WriteError};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -139,9 +139,11 @@ impl Harness {
         let mut shard = Shard::new(&self.context, 0, self.now());
         let mut buffer = DecompressBuffer::default();
         for batch in &self.log {
-            shard.replay(batch, &mut buffer, self.now()).expect("the log was written here");
+            shard
+                .replay(Piece::acknowledged(batch), &mut buffer, self.now())
+                .expect("the log was written here");
         }
-        shard.loaded(self.now());
+        shard.loaded(None, self.now());
         shard
     }
 

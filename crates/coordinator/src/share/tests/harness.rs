@@ -4,7 +4,7 @@ use super::super::config::ShareConfig;
 use super::super::coordinator::Cluster;
 use super::super::request::{Answer, Ask};
 use super::super::shard::{Shard, ShardContext};
-use crate::driver::{Moment, Shard as _, Ticket, WriteError};
+use crate::driver::{Moment, Piece, Shard as _, Ticket, WriteError};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -70,9 +70,11 @@ impl Harness {
         let mut shard = Shard::new(&self.context, 0, moment(self.now_ms));
         let mut buffer = DecompressBuffer::default();
         for batch in &self.log {
-            shard.replay(batch, &mut buffer, moment(self.now_ms)).expect("the log was written here");
+            shard
+                .replay(Piece::acknowledged(batch), &mut buffer, moment(self.now_ms))
+                .expect("the log was written here");
         }
-        shard.loaded(moment(self.now_ms));
+        shard.loaded(None, moment(self.now_ms));
         shard
     }
 

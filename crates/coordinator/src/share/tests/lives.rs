@@ -147,6 +147,25 @@ fn a_read_waits_for_what_it_rests_on_even_if_its_writer_gave_up() {
 }
 
 #[test]
+fn a_read_waits_for_a_write_that_the_medium_refused() {
+    let mut harness = initialized(500);
+    let g = key("g", 7, 0);
+    harness.holds = true;
+    let written = harness.begin(&[(g.clone(), write(0, 3, Vec::new()))]);
+    harness.acknowledge(Err(WriteError::Storage));
+    assert_eq!(harness.answers.remove(&written), Some(vec![Err(StateError::from(WriteError::Storage))]));
+    let read = harness.begin(&[(g.clone(), Ask::Read { leader_epoch: -1 })]);
+    assert!(harness.answers.is_empty(), "the replicas may or may not get it");
+    let written = harness.begin(&[(g.clone(), write(0, 5, Vec::new()))]);
+    harness.acknowledge(Err(WriteError::TooFewReplicas));
+    let failed = || Some(vec![Err(StateError::from(WriteError::TooFewReplicas))]);
+    assert_eq!((harness.answers.remove(&read), harness.answers.remove(&written)), (failed(), failed()));
+    let read = harness.begin(&[(g, Ask::Read { leader_epoch: -1 })]);
+    let state = Done::State { state_epoch: 0, start_offset: 5, runs: Vec::new() };
+    assert_eq!(harness.answers.remove(&read), Some(vec![Ok(state)]), "the replicas have it");
+}
+
+#[test]
 fn records_before_the_oldest_snapshot_are_redundant() {
     let mut harness = initialized(2);
     let (g, h) = (key("g", 7, 0), key("h", 7, 0));

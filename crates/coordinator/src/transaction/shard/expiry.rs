@@ -3,6 +3,7 @@
 use super::super::record::encode_key;
 use super::super::state::TransactionState;
 use super::{Change, Shard, Turn, Write};
+use crate::driver::WriteError;
 use std::sync::Arc;
 
 /// Ids that are forgotten with one batch.
@@ -14,13 +15,18 @@ impl Shard {
         let retry_ms = self.retries.front().map_or(i64::MAX, |(at_ms, _)| *at_ms);
         // Without an open transaction, no check is scheduled.
         let timeout_ms = if self.ongoing.is_empty() { i64::MAX } else { self.next_timeout_check_ms };
-        timeout_ms.min(self.next_expiry_check_ms).min(retry_ms)
+        let write_ms = self.pending.front().map_or(i64::MAX, |pending| pending.expires_ms);
+        timeout_ms.min(self.next_expiry_check_ms).min(retry_ms).min(write_ms)
     }
 
     /// Processes one due deadline, and returns whether there was one. This is a turn: its writes come before the
     /// next.
     pub(super) fn expire_one(&mut self, turn: Turn) -> bool {
         let now_ms = turn.now.monotonic_ms;
+        if let Some(pending) = self.pending.pop_front_if(|pending| pending.expires_ms <= now_ms) {
+            self.failed(pending.write, WriteError::TimedOut, turn);
+            return true;
+        }
         if self.retries.front().is_some_and(|(at_ms, _)| *at_ms <= now_ms) {
             let (_, id) = self.retries.pop_front().expect("it was just looked at");
             if self.entries.contains_key(&id) {

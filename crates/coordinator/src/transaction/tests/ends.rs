@@ -118,6 +118,34 @@ fn a_new_coordinator_finishes_what_was_decided() {
 }
 
 #[test]
+fn a_new_coordinator_finishes_what_was_decided_once_the_replicas_have_the_decision() {
+    let mut h = Harness::new();
+    let producer = h.init();
+    h.add(producer, &[("t", 0)]).expect("added");
+    h.keeps_markers = true;
+    h.end(producer, Outcome::Commit).expect("decided");
+    h.restart_behind();
+    assert_eq!(h.orders, [], "another coordinator may not know of the decision");
+    assert!(h.acknowledge());
+    assert_eq!(h.orders.len(), 1);
+    h.write_markers();
+    while h.acknowledge() {}
+    assert_eq!(h.state(), TransactionState::CompleteCommit);
+}
+
+#[test]
+fn a_write_that_is_not_acknowledged_in_time_fails() {
+    let mut h = Harness::new();
+    let producer = h.init();
+    h.holds = true;
+    let adding = h.send_add(producer, &[("t", 0)]);
+    h.advance(29_999);
+    assert!(!h.answers.contains_key(&adding));
+    h.advance(1);
+    assert_eq!(h.added(adding), Err(ErrorCode::CoordinatorNotAvailable));
+}
+
+#[test]
 fn an_older_client_that_repeats_its_end_is_answered_again() {
     let mut h = Harness::at_level(0);
     let producer = h.init();

@@ -7,7 +7,7 @@ use super::super::error::TransactionError;
 use super::super::metadata::{Partitions, TransactionMetadata};
 use super::super::shard::{EndRequest, InitRequest, MarkerOrder, Shard, Turn};
 use super::super::state::{Outcome, TransactionState};
-use crate::driver::{Moment, Shard as _, Ticket, WriteError};
+use crate::driver::{Moment, Piece, Shard as _, Ticket, WriteError};
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -88,7 +88,9 @@ impl Harness {
         let mut shard = Shard::of(self.config.clone(), epoch, moment(self.now_ms));
         let mut buffer = DecompressBuffer::default();
         for batch in &self.log {
-            shard.replay(batch, &mut buffer, self.now()).expect("the log was written here");
+            shard
+                .replay(Piece::acknowledged(batch), &mut buffer, self.now())
+                .expect("the log was written here");
         }
         shard
     }
@@ -99,7 +101,18 @@ impl Harness {
         self.shard = self.reloaded(self.epoch);
         self.held.clear();
         self.orders.clear();
-        self.shard.loaded(self.now());
+        self.shard.loaded(None, self.now());
+        self.finish_turn();
+    }
+
+    /// The same, and the last record that it has loaded waits for [`Harness::acknowledge`].
+    pub(super) fn restart_behind(&mut self) {
+        let last = self.next_offset - 1;
+        self.epoch += 1;
+        self.shard = self.reloaded(self.epoch);
+        self.held = VecDeque::from([last]);
+        self.orders.clear();
+        self.shard.loaded(Some(last), self.now());
         self.finish_turn();
     }
 
@@ -245,6 +258,10 @@ impl Harness {
 
     pub(super) fn add(&mut self, producer: Producer, partitions: &[(&str, i32)]) -> Result<(), ErrorCode> {
         let ticket = self.send_add(producer, partitions);
+        self.added(ticket)
+    }
+
+    pub(super) fn added(&self, ticket: Ticket) -> Result<(), ErrorCode> {
         match self.answers.get(&ticket) {
             Some(Answer::Added(result)) => result.map_err(TransactionError::code),
             other => panic!("{other:?}"),
