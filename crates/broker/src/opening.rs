@@ -99,6 +99,7 @@ pub(crate) fn open_logs(
     options.clock = machine.clock.clone();
     options.disk = machine.disk.clone();
     options.cluster_id = cluster_id;
+    options.adds = config.directories.adds;
     // The settings of topics become known with the first image; until then the broker's defaults apply.
     let defaults = Arc::new(config.log_config(&config.topic(&std::collections::BTreeMap::new())));
     let settings_of = |_: &TopicPartition| {

@@ -208,6 +208,12 @@ impl Publisher {
                 let assigned = change.registration.directory(broker.node_id).filter(|id| !id.is_reserved());
                 let preferred = broker.replication.moves.take_preferred(change.topic.id, change.partition);
                 let directory = preferred.or(assigned);
+                if let Some(missing) = assigned.filter(|id| !broker.log_dirs.online_ids().contains(id))
+                    && preferred.is_none()
+                    && change.registration.replicas.len() == 1
+                {
+                    tracing::error!(partition = %name, directory = %missing, "The log of a partition with one replica is in a directory that is not in log.dirs: it begins anew, without its records");
+                }
                 let log = broker.log_dirs.create(&name, Some(change.topic.id), config, directory)?;
                 if let Some(copy) = broker.log_dirs.take_future(&name) {
                     self.set_aside(copy);

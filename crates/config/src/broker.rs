@@ -18,10 +18,10 @@ use super::rules;
 use super::sasl::{self, SaslListener};
 use super::table::{
     self, AccessSettings, AuditSettings, CleanerSettings, ConsoleSettings, ConsumerGroupKeys,
-    ControllerSettings, DelegationTokenSettings, EffectiveTopicConfig, GroupSettings, HttpSettings,
-    ListenerSettings, LogLineSettings, LogSettings, MetadataLogSettings, MetricsSettings, NetworkSettings,
-    NodeSettings, ReplicationSettings, ShareCoordinatorSettings, ShareGroupKeys, StandardAuthorizerSettings,
-    StreamSettings, StreamsGroupKeys, TopicSettings, TransactionSettings,
+    ControllerSettings, DelegationTokenSettings, DirectorySettings, EffectiveTopicConfig, GroupSettings,
+    HttpSettings, ListenerSettings, LogLineSettings, LogSettings, MetadataLogSettings, MetricsSettings,
+    NetworkSettings, NodeSettings, ReplicationSettings, ShareCoordinatorSettings, ShareGroupKeys,
+    StandardAuthorizerSettings, StreamSettings, StreamsGroupKeys, TopicSettings, TransactionSettings,
 };
 use super::topic::TopicDefaults;
 use super::value::Value;
@@ -118,6 +118,8 @@ pub struct BrokerConfig {
     pub audit: AuditSettings,
     /// Log lines.
     pub log_lines: LogLineSettings,
+    /// The data directories, beside `log`.
+    pub directories: DirectorySettings,
     /// Metrics.
     pub metrics: MetricsSettings,
     /// Delegation tokens.
@@ -259,6 +261,7 @@ impl BrokerConfig {
             authorizer: StandardAuthorizerSettings::from(&values),
             audit: AuditSettings::from(&values),
             log_lines: LogLineSettings::from(&values),
+            directories: DirectorySettings::from(&values),
             metrics: MetricsSettings::from(&values),
             delegation_tokens: DelegationTokenSettings::from(&values),
             topic_defaults: TopicDefaults::new(&values),

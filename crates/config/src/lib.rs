@@ -56,7 +56,7 @@ pub use sasl::{SaslListener, TokenSettings};
 pub use setting::Setting;
 pub use table::{
     AccessSettings, AuditKind, AuditSettings, CleanerSettings, ClientMetricsSettings, ConsoleSettings,
-    ConsumerGroupKeys, ControllerSettings, DelegationTokenSettings, EffectiveGroupConfig,
+    ConsumerGroupKeys, ControllerSettings, DelegationTokenSettings, DirectorySettings, EffectiveGroupConfig,
     EffectiveTopicConfig, GroupSettings, HttpSettings, ListenerSettings, LogLineSettings, LogSettings,
     MetadataLogSettings, MetricsSettings, NetworkSettings, NodeSettings, OtlpHeaders, RegistryUser,
     ReplicationSettings, STANDARD_AUTHORIZER_CLASS, SaslKeys, ShareCoordinatorSettings, ShareGroupKeys,

@@ -22,7 +22,7 @@ pub use evidence::{Check, Evidence, PartitionEvidence, ReplicaEvidence};
 pub use file::{ReadError, WriteError, read, write, write_whole};
 pub use measured::{Knee, PointResult, Repetition, Spread, Step, Summary, Verdict};
 pub use objection::Objection;
-pub(crate) use objection::{GENERATOR, ONCE, varies};
+pub(crate) use objection::{GENERATOR, ONCE, VARIATION_MAX, varies};
 pub use subject::Subject;
 pub use system::system;
 pub use usage::{DiskUse, HostUse, ProcessUse, Sample};

@@ -45,7 +45,7 @@ mod open;
 
 pub use error::{
     BadMetaProperties, CreateError, DirectoryLocked, DirectoryOffline, DuplicateDirectoryId,
-    DuplicatePartition, NoDirectory, OpenError, PartitionExists, WrongClusterId, WrongNodeId,
+    DuplicatePartition, EmptyDirectory, NoDirectory, OpenError, PartitionExists, WrongClusterId, WrongNodeId,
 };
 pub use open::LogDirsOptions;
 

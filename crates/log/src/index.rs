@@ -243,6 +243,11 @@ impl<E: Entry> Index<E> {
 
     /// Keeps the first `count` entries and cuts the file after them.
     pub fn truncate(&mut self, disk: &Disk, path: &Path, count: usize) -> io::Result<()> {
+        if self.is_missing {
+            // A full disk has no room for a file, and what is cut off makes room.
+            self.pending.truncate(count);
+            return Ok(());
+        }
         let stored = self.stored(disk, path)?;
         if count >= stored {
             self.pending.truncate(count - stored);

@@ -60,8 +60,8 @@ pub use config::{CleanupPolicy, LogConfig};
 pub use dir_state::PartitionDescription;
 pub use dirs::{
     BadMetaProperties, CreateError, DirDescription, DirectoryLocked, DirectoryOffline, DuplicateDirectoryId,
-    DuplicatePartition, FailedDir, LogDirs, LogDirsOptions, NoDirectory, OpenError, PartitionExists, Volume,
-    WrongClusterId, WrongNodeId,
+    DuplicatePartition, EmptyDirectory, FailedDir, LogDirs, LogDirsOptions, NoDirectory, OpenError,
+    PartitionExists, Volume, WrongClusterId, WrongNodeId,
 };
 pub use epochs::EpochEnd;
 pub use partition::{

@@ -424,11 +424,17 @@ impl Segment {
     }
 
     /// Writes buffered index entries to their files. Entries that do not fit on the disk stay buffered. A segment
-    /// that never had a batch gets no files: there may be thousands of such partitions.
+    /// that never had a batch gets no files until the log is closed: there may be thousands of such partitions.
     fn write_indexes(&mut self, home: &Home) -> io::Result<()> {
         if self.is_empty() && self.offsets.is_missing() && self.times.is_missing() {
             return Ok(());
         }
+        self.complete_files(home)
+    }
+
+    /// Creates the index files of a segment that never had a batch. Apache Kafka, if it takes over the directory, complains about
+    /// each that is missing.
+    pub fn complete_files(&mut self, home: &Home) -> io::Result<()> {
         self.offsets.write_pending(&home.disk, &home.file(self.base_offset, INDEX_SUFFIX))?;
         self.times.write_pending(&home.disk, &home.file(self.base_offset, TIME_INDEX_SUFFIX))
     }

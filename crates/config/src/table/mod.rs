@@ -36,8 +36,8 @@ pub use log::{CleanerSettings, LogSettings};
 pub use metrics::{MetricsSettings, OtlpHeaders};
 pub use network::{ListenerSettings, NetworkSettings, TopicSettings};
 pub use own::{
-    AuditKind, AuditSettings, ConsoleSettings, HttpSettings, LogLineSettings, ProduceKeys, RegistryUser,
-    StreamSettings,
+    AuditKind, AuditSettings, ConsoleSettings, DirectorySettings, HttpSettings, LogLineSettings, ProduceKeys,
+    RegistryUser, StreamSettings,
 };
 pub use sasl::SaslKeys;
 pub use topic::EffectiveTopicConfig;
@@ -83,6 +83,7 @@ pub const BROKER_FAMILIES: &[Family] = &[
     own::STREAMS,
     own::PRODUCE,
     own::AUDIT,
+    own::DIRECTORIES,
     own::LOG_LINES,
     metrics::METRICS,
 ];

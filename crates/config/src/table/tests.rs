@@ -55,6 +55,7 @@ fn every_broker_key_of_kafka_is_in_the_table() {
             own::PRODUCE,
             own::REVOCATION,
             own::AUDIT,
+            own::DIRECTORIES,
             own::LOG_LINES,
             metrics::METRICS,
             access::STANDARD_AUTHORIZER,

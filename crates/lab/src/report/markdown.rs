@@ -5,10 +5,12 @@ use super::headline::obstacles;
 use super::palette::Palette;
 use super::text::clean;
 use crate::quantity;
-use crate::result::{Figure, PointResult, RunResult, Spread, State, Subject, WorkloadResult, system};
+use crate::result::{
+    Figure, PointResult, RunResult, Spread, State, Subject, VARIATION_MAX, WorkloadResult, system,
+};
 
 /// Figures with a row of their own where a point has them: what some workloads measure beside the load.
-const BESIDE: [&str; 2] = ["topic_ready_p99_us", "metadata_us"];
+const BESIDE: [&str; 3] = ["topics_ready_per_s", "topic_ready_p99_us", "metadata_us"];
 
 /// The answer, then a table per workload: a row per point (and driver, if there are several), a column per system, and the bound
 /// of the ratio of the first system to the second. Figures that are not quotable are in brackets; a ratio may be, even if its
@@ -86,9 +88,12 @@ fn table(workload: &WorkloadResult, palette: &Palette, all: &[Compared]) -> Stri
     text
 }
 
+/// A figure beside the main one, with its spread; in brackets if it is not quotable.
 fn beside(figure: &Figure, point: &PointResult) -> Option<String> {
     let spread = point.summary.figures.get(figure.name)?;
-    Some(figure.text(spread.mean) + &varies(spread))
+    let text = figure.text(spread.mean) + &varies(spread);
+    let is_quotable = obstacles(point).is_empty() && spread.variation <= VARIATION_MAX;
+    Some(if is_quotable { text } else { format!("({text})") })
 }
 
 /// How much a figure varies; empty where it was measured once.

@@ -20,7 +20,7 @@ pub(super) fn figures(workload: &WorkloadResult, palette: &Palette) -> String {
         ("consumer_cpu_us_per_record", "consumer CPU per record"),
         ("broker_memory_bytes_max", "broker memory, max"),
     ];
-    const WAITED: [(&str, &str); 11] = [
+    const WAITED: [(&str, &str); 12] = [
         ("acknowledge_p50_us", "acknowledged, p50"),
         ("acknowledge_p99_us", "p99"),
         ("acknowledge_p999_us", "p99.9"),
@@ -29,6 +29,7 @@ pub(super) fn figures(workload: &WorkloadResult, palette: &Palette) -> String {
         ("end_to_end_p99_us", "p99"),
         ("end_to_end_p999_us", "p99.9"),
         ("end_to_end_max_us", "max"),
+        ("topics_ready_per_s", "topics ready per second"),
         ("topic_ready_p50_us", "topic ready, p50"),
         ("topic_ready_p99_us", "p99"),
         ("metadata_us", "metadata of all topics"),

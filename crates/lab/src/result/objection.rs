@@ -17,6 +17,9 @@ pub enum Objection {
     Other,
 }
 
+/// Maximum variation of a figure that may be quoted.
+pub(crate) const VARIATION_MAX: f64 = 0.10;
+
 /// The text of [`Objection::Generator`].
 pub(crate) const GENERATOR: &str = "the generator was the limit: the target may sustain more";
 

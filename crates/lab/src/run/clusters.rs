@@ -21,6 +21,8 @@ struct Running {
     spec: ClusterSpec,
     cluster: RunningCluster,
     /// Whether its idle partitions are there.
+    /// Whether the lab has started it.
+    is_ours: bool,
     has_idle_partitions: bool,
     /// What it has done already, with which driver, and the bytes written per repetition.
     warm: Vec<(Driver, Measure, u64)>,
@@ -83,9 +85,13 @@ impl Clusters {
             say(&format!("Starting {}: {} {brokers}{limits}, {protocol}", system(&name), wanted.brokers));
         }
         let cluster = target::start(spec, wanted, &self.options).await?;
-        let has_idle_partitions = wanted.idle_partitions == 0 || matches!(spec, TargetSpec::Bootstrap { .. });
-        self.running[target] =
-            Some(Running { spec: wanted.clone(), cluster, has_idle_partitions, warm: Vec::new() });
+        self.running[target] = Some(Running {
+            spec: wanted.clone(),
+            cluster,
+            is_ours: !matches!(spec, TargetSpec::Bootstrap { .. }),
+            has_idle_partitions: wanted.idle_partitions == 0,
+            warm: Vec::new(),
+        });
         Ok(())
     }
 
@@ -100,8 +106,11 @@ impl Clusters {
         else {
             return Ok(());
         };
-        let cluster = running.cluster.cluster();
         let count = running.spec.idle_partitions;
+        if !running.is_ours {
+            return Err(Failure::IdlePartitionsElsewhere(count));
+        }
+        let cluster = running.cluster.cluster();
         say(&format!("Making {} idle partitions", quantity::count(u64::from(count))));
         let admin = target::connect(&cluster.bootstrap, &cluster.client_properties).await?;
         let created = topics::create_idle(&admin, run, count).await;

@@ -39,6 +39,12 @@ pub enum Failure {
         /// The wait.
         waited: Duration,
     },
+    /// Idle partitions in a cluster that is not the lab's: they would stay.
+    #[error(
+        "Idle partitions (cluster.idle_partitions = {0}) are made only in clusters that the lab starts: use --target embedded or \
+         --target apache-kafka, or measure the running cluster with what it has"
+    )]
+    IdlePartitionsElsewhere(u32),
     /// Without a cluster, only streams in memory can be measured.
     #[error(
         "There is no cluster (cluster.brokers = 0), and the driver {driver} needs one: use --driver stream"

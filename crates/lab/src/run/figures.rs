@@ -103,6 +103,7 @@ pub(super) fn figures(
         end_to_end_p99_us: at(end_to_end, |h| h.p99_us),
         end_to_end_p999_us: at(end_to_end, |h| h.p999_us),
         end_to_end_max_us: at(end_to_end, |h| h.max_us),
+        topics_ready_per_s: None,
         topic_ready_p50_us: None,
         topic_ready_p99_us: None,
         metadata_us: None,

@@ -25,22 +25,25 @@ pub(super) struct Passing {
     task: JoinHandle<Passed>,
 }
 
-/// A topic that came and went.
+/// A topic that came, or should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ready {
+struct Topic {
     /// When it should have been created.
     due_us: u64,
-    /// How long it took from then until it had leaders.
-    took_us: u64,
+    /// How long from then until it had leaders, or until it was given up.
+    waited_us: u64,
+    is_ready: bool,
 }
 
 /// How the task of a topic ended.
-type Ended = Result<Result<Ready, Failure>, JoinError>;
+type Ended = Result<(Topic, Option<Failure>), JoinError>;
 
 /// What became of them.
 #[derive(Debug, Default)]
 pub(super) struct Passed {
-    ready: Vec<Ready>,
+    topics: Vec<Topic>,
+    /// Those that were due and not begun, because too many others were present.
+    not_begun: u64,
     failed: u64,
     first_failure: Option<String>,
 }
@@ -85,32 +88,54 @@ impl Drop for Passing {
 }
 
 impl Passed {
-    /// How long topics took that should have been created within an interval: these shares of them at most.
+    /// How many topics became ready within an interval, for each second of it.
+    pub(super) fn ready_per_s(&self, (from_us, to_us): (u64, u64)) -> f64 {
+        let within = |topic: &&Topic| (from_us..to_us).contains(&(topic.due_us + topic.waited_us));
+        let ready = self.topics.iter().filter(|topic| topic.is_ready).filter(within).count();
+        ready as f64 * 1e6 / to_us.saturating_sub(from_us).max(1) as f64
+    }
+
+    /// How long topics took that should have been created within an interval: these shares of them at most. Those that were never
+    /// ready took longer than all others; how long they were waited for stands for it.
     pub(super) fn quantiles_us<const N: usize>(
         &self,
         (from_us, to_us): (u64, u64),
         shares: [f64; N],
     ) -> Option<[f64; N]> {
-        let within = self.ready.iter().filter(|ready| (from_us..to_us).contains(&ready.due_us));
-        let mut times: Vec<u64> = within.map(|ready| ready.took_us).collect();
+        let within = self.topics.iter().filter(|topic| (from_us..to_us).contains(&topic.due_us));
+        let (ready, never): (Vec<Topic>, Vec<Topic>) = within.partition(|topic| topic.is_ready);
+        let mut times: Vec<u64> = ready.iter().map(|topic| topic.waited_us).collect();
         times.sort_unstable();
-        let last = times.len().checked_sub(1)?;
+        let slowest = times.iter().copied().chain(never.iter().map(|topic| topic.waited_us)).max()?;
+        times.extend(never.iter().map(|_| slowest));
+        let last = times.len() - 1;
         Some(shares.map(|share| times[((times.len() as f64 * share) as usize).min(last)] as f64))
     }
 
     /// What readers of the result must know.
     pub(super) fn note(&self) -> Option<String> {
-        let all = self.ready.len() as u64 + self.failed;
-        let why = self.first_failure.as_deref()?;
-        Some(format!("{} of {all} topics that were to be created and deleted failed: {why}", self.failed))
+        let all = self.topics.len();
+        let failed = self.first_failure.as_deref().map(|why| {
+            format!("{} of {all} topics that were to be created and deleted failed: {why}", self.failed)
+        });
+        let not_begun = (self.not_begun > 0).then(|| {
+            format!(
+                "{} of {all} topics that were due were not begun: {PRESENT_MAX} others waited",
+                self.not_begun
+            )
+        });
+        let notes: Vec<String> = failed.into_iter().chain(not_begun).collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 
     fn take(&mut self, ended: Option<Ended>) {
         match ended {
-            Some(Ok(Ok(ready))) => self.ready.push(ready),
-            Some(Ok(Err(failure))) => {
-                self.failed += 1;
-                self.first_failure.get_or_insert_with(|| failure.to_string());
+            Some(Ok((topic, failure))) => {
+                self.topics.push(topic);
+                if let Some(failure) = failure {
+                    self.failed += 1;
+                    self.first_failure.get_or_insert_with(|| failure.to_string());
+                }
             }
             Some(Err(failure)) if failure.is_panic() => std::panic::resume_unwind(failure.into_panic()),
             Some(Err(_)) | None => {}
@@ -125,25 +150,38 @@ async fn pass<F>(
     begin: impl Fn(u64, u64) -> F,
 ) -> Passed
 where
-    F: Future<Output = Result<Ready, Failure>> + Send + 'static,
+    F: Future<Output = (Topic, Option<Failure>)> + Send + 'static,
 {
     let mut passed = Passed::default();
     let mut present = JoinSet::new();
-    for number in 0.. {
+    let mut number = 0;
+    loop {
         let due_us = due(number);
         let wait = Duration::from_micros(due_us.saturating_sub(now_us()));
+        let has_room = present.len() < PRESENT_MAX;
         tokio::select! {
             biased;
             _ = stopped.wait_for(|stopped| *stopped) => break,
-            () = tokio::time::sleep(wait) => {}
+            ended = present.join_next(), if !has_room => passed.take(ended),
+            // The shortest sleep takes a millisecond, in which several may become due.
+            () = tokio::time::sleep(wait), if !wait.is_zero() => {}
+            () = std::future::ready(()), if has_room && wait.is_zero() => {
+                present.spawn(begin(number, due_us));
+                number += 1;
+            }
         }
         while let Some(ended) = present.try_join_next() {
             passed.take(Some(ended));
         }
-        if present.len() >= PRESENT_MAX {
-            passed.take(present.join_next().await);
-        }
-        present.spawn(begin(number, due_us));
+    }
+    let now_us = now_us();
+    let late = (number..).map(due).take_while(|due_us| *due_us < now_us);
+    let late = late.map(|due_us| Topic { due_us, waited_us: now_us - due_us, is_ready: false });
+    let late: Vec<Topic> = late.collect();
+    // The last one may just have become due.
+    if present.len() >= PRESENT_MAX {
+        passed.not_begun = late.len() as u64;
+        passed.topics.extend(late);
     }
     while let Some(ended) = present.join_next().await {
         passed.take(Some(ended));
@@ -151,17 +189,24 @@ where
     passed
 }
 
-async fn one(cluster: Cluster, name: String, shape: Topics, due_us: u64) -> Result<Ready, Failure> {
+async fn one(cluster: Cluster, name: String, shape: Topics, due_us: u64) -> (Topic, Option<Failure>) {
     let names = [name];
-    topics::create(&cluster, &names, &shape).await?;
-    let took_us = now_us().saturating_sub(due_us);
-    topics::delete(&cluster, &names).await?;
-    Ok(Ready { due_us, took_us })
+    let created = topics::create(&cluster, &names, &shape).await;
+    let topic = Topic { due_us, waited_us: now_us().saturating_sub(due_us), is_ready: created.is_ok() };
+    let ended = match created {
+        Ok(()) => topics::delete(&cluster, &names).await,
+        Err(failure) => Err(failure),
+    };
+    (topic, ended.err())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn topic(due_us: u64, waited_us: u64, is_ready: bool) -> Topic {
+        Topic { due_us, waited_us, is_ready }
+    }
 
     #[tokio::test]
     async fn each_begins_when_it_is_due_and_counts_from_then() {
@@ -172,18 +217,54 @@ mod tests {
             move |number| at_us + number * 20_000,
             |number, due_us| async move {
                 match number {
-                    2 => Err(Failure::BrokerDied("it is gone".to_owned())),
-                    _ => Ok(Ready { due_us, took_us: 7 + number }),
+                    2 => (topic(due_us, 3, false), Some(Failure::BrokerDied("it is gone".to_owned()))),
+                    _ => (topic(due_us, 7 + number, true), None),
                 }
             },
         ));
         tokio::time::sleep(Duration::from_millis(150)).await;
         stop.send_replace(true);
         let passed = passing.await.expect("no panic");
-        assert!((4..=9).contains(&passed.ready.len()), "{passed:?}");
-        assert_eq!(passed.ready[0], Ready { due_us: at_us, took_us: 7 });
+        assert!((5..=10).contains(&passed.topics.len()), "{passed:?}");
+        assert_eq!(passed.topics[0], topic(at_us, 7, true));
         assert!(passed.note().expect("one failed").contains("1 of"), "{passed:?}");
         assert_eq!(passed.quantiles_us((at_us, at_us + 40_000), [0.0, 0.5, 1.0]), Some([7.0, 8.0, 8.0]));
         assert_eq!(passed.quantiles_us((0, at_us), [0.5]), None);
+    }
+
+    #[tokio::test]
+    async fn those_that_are_due_and_not_begun_count() {
+        let (stop, stopped) = watch::channel(false);
+        let at_us = now_us();
+        let (free, freed) = watch::channel(false);
+        let passing = tokio::spawn(pass(
+            stopped,
+            move |number| at_us + number * 10,
+            move |_, due_us| {
+                let mut freed = freed.clone();
+                async move {
+                    let _ = freed.wait_for(|freed| *freed).await;
+                    (topic(due_us, 50, true), None)
+                }
+            },
+        ));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        stop.send_replace(true);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        free.send_replace(true);
+        let passed = passing.await.expect("no panic");
+        let ready = passed.topics.iter().filter(|topic| topic.is_ready).count();
+        assert_eq!(ready, PRESENT_MAX);
+        assert_eq!(passed.topics.len(), ready + passed.not_begun as usize);
+        assert!(passed.not_begun > 1000, "{}", passed.not_begun);
+        assert!(passed.note().expect("a note").contains("not begun"));
+    }
+
+    #[test]
+    fn what_was_never_ready_is_slower_than_all_others() {
+        let topics = vec![topic(0, 100, true), topic(10, 5, false), topic(20, 80, true), topic(30, 90, true)];
+        let passed = Passed { topics, ..Passed::default() };
+        assert_eq!(passed.quantiles_us((0, 40), [0.0, 0.5, 0.99]), Some([80.0, 100.0, 100.0]));
+        assert_eq!(passed.ready_per_s((0, 110)), 2.0 * 1e6 / 110.0);
     }
 }

@@ -195,7 +195,9 @@ pub(super) async fn measure(setting: &Setting<'_>, prepared: Prepared) -> Result
     let figures = &mut repetition.figures;
     figures.metadata_us = metadata_us;
     if let Some(passed) = &passed {
-        let ready = passed.quantiles_us((main.span.from_us, main.span.to_us), [0.5, 0.99]);
+        let span = (main.span.from_us, main.span.to_us);
+        figures.topics_ready_per_s = Some(passed.ready_per_s(span));
+        let ready = passed.quantiles_us(span, [0.5, 0.99]);
         (figures.topic_ready_p50_us, figures.topic_ready_p99_us) = ready.map(|[p50, p99]| (p50, p99)).unzip();
     }
     let passed_note = passed.and_then(|passed| passed.note());

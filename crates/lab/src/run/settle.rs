@@ -17,12 +17,12 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Waits until these processes rest. After the timeout it returns what readers of the result must know.
 pub(super) async fn settle(processes: &[u32]) -> Option<String> {
     let began = Instant::now();
-    let mut before = used(processes)?;
+    let mut before = used(processes);
     loop {
         let looked_at = Instant::now();
         tokio::time::sleep(LOOK).await;
-        let now = used(processes)?;
-        let share = now.saturating_sub(before).as_secs_f64() / looked_at.elapsed().as_secs_f64();
+        let now = used(processes);
+        let share = since(&before, &now).as_secs_f64() / looked_at.elapsed().as_secs_f64();
         if share <= REST {
             return None;
         }
@@ -37,9 +37,15 @@ pub(super) async fn settle(processes: &[u32]) -> Option<String> {
     }
 }
 
-/// Processors' time that the processes have used; none if none of them can be seen.
-fn used(processes: &[u32]) -> Option<Duration> {
-    processes.iter().filter_map(|&pid| proc::processor_time(pid)).reduce(|sum, one| sum + one)
+/// Processors' time that each process has used; none for one that is gone.
+fn used(processes: &[u32]) -> Vec<Option<Duration>> {
+    processes.iter().map(|&pid| proc::processor_time(pid)).collect()
+}
+
+/// What they have used between two looks. One that has ended meanwhile must not hide what the others use.
+fn since(before: &[Option<Duration>], now: &[Option<Duration>]) -> Duration {
+    let each = before.iter().zip(now);
+    each.filter_map(|(before, now)| Some((*now)?.saturating_sub((*before)?))).sum()
 }
 
 #[cfg(test)]
@@ -55,6 +61,13 @@ mod tests {
         busy.kill().expect("ends");
         busy.wait().expect("ended");
         waited.expect_err("it is not at rest");
+    }
+
+    #[test]
+    fn a_process_that_ends_hides_no_other() {
+        let ms = |ms| Some(Duration::from_millis(ms));
+        let used = since(&[ms(90_000), ms(100), None], &[None, ms(400), ms(7)]);
+        assert_eq!(used, Duration::from_millis(300));
     }
 
     #[tokio::test]

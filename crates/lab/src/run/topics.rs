@@ -155,10 +155,19 @@ pub(super) async fn metadata_us(cluster: &Cluster) -> Result<f64, Failure> {
 pub(super) async fn delete_passing(cluster: &Cluster, names: &[String]) -> Result<(), Failure> {
     let refused = |source| Failure::Refused { what: "Metadata of all topics".to_owned(), source };
     let prefix = passing_prefix(names);
-    let metadata = cluster.refresh_all().await.map_err(refused)?;
-    let left: Vec<String> =
-        metadata.topics.keys().filter(|name| name.starts_with(&prefix)).map(ToString::to_string).collect();
-    if left.is_empty() { Ok(()) } else { delete(cluster, &left).await }
+    let mut looks_without = 0;
+    // A creation that was asked for before may be served after the first look.
+    while looks_without < 2 {
+        let metadata = cluster.refresh_all().await.map_err(refused)?;
+        let left = metadata.topics.keys().filter(|name| name.starts_with(&prefix));
+        let left: Vec<String> = left.map(ToString::to_string).collect();
+        looks_without = if left.is_empty() { looks_without + 1 } else { 0 };
+        if !left.is_empty() {
+            delete(cluster, &left).await?;
+        }
+        tokio::time::sleep(POLL * 5).await;
+    }
+    Ok(())
 }
 
 /// Deletes topics. Missing topics are not an error: a failed repetition may not have created all.

@@ -440,6 +440,7 @@ impl Made {
             end_to_end_p99_us: end_to_end.as_ref().map(|h| h.p99_us as f64),
             end_to_end_p999_us: end_to_end.as_ref().map(|h| h.p999_us as f64),
             end_to_end_max_us: end_to_end.as_ref().map(|h| h.max_us as f64),
+            topics_ready_per_s: None,
             topic_ready_p50_us: None,
             topic_ready_p99_us: None,
             metadata_us: None,

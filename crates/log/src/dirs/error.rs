@@ -27,6 +27,9 @@ pub enum OpenError {
     /// Two have the same partition.
     #[error(transparent)]
     DuplicatePartition(#[from] DuplicatePartition),
+    /// One is empty, and others are not.
+    #[error(transparent)]
+    EmptyDirectory(#[from] EmptyDirectory),
     /// None can be used.
     #[error(transparent)]
     NoDirectory(#[from] NoDirectory),
@@ -72,6 +75,21 @@ pub struct WrongClusterId {
     pub found: String,
     /// The id in the configuration, or in another directory.
     pub expected: String,
+}
+
+/// A directory has no `meta.properties`, and others have been used. Partitions whose only log is in it would begin anew.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "log directory {} (log.dirs) has no meta.properties, and {} has been used by this broker: if a disk is missing, mount it; if \
+     the directory is new, or its logs are lost, start once with thalweg.log.dirs.add=true",
+    path.display(),
+    used.display()
+)]
+pub struct EmptyDirectory {
+    /// The directory.
+    pub path: PathBuf,
+    /// One that has been used.
+    pub used: PathBuf,
 }
 
 /// A `meta.properties` that makes no sense.

@@ -13,11 +13,12 @@ use thalweg_hash::{HashMap, HashSet};
 use thalweg_record::Offset;
 
 use super::error::{
-    DirectoryLocked, DuplicateDirectoryId, DuplicatePartition, NoDirectory, OpenError, WrongClusterId,
-    WrongNodeId,
+    DirectoryLocked, DuplicateDirectoryId, DuplicatePartition, EmptyDirectory, NoDirectory, OpenError,
+    WrongClusterId, WrongNodeId,
 };
 use super::meta_properties::{self, MetaProperties};
 use super::{FailedDir, LOCK_FILE, LogDir, LogDirs, NO_CHECKPOINT, clean_shutdown, moves};
+use crate::checkpoint::RECOVERY_POINT_FILE;
 use crate::clock::Clock;
 use crate::config::LogConfig;
 use crate::dir_state::{Checkpoint, DirState};
@@ -40,6 +41,8 @@ pub struct LogDirsOptions {
     pub node_id: i32,
     /// The cluster's id, when it is known; otherwise it is read from the directories, or made up.
     pub cluster_id: Option<String>,
+    /// Whether directories may be added to others that have been used (`thalweg.log.dirs.add`).
+    pub adds: bool,
     /// Threads that open partitions (`num.recovery.threads.per.data.dir`, for all directories together).
     pub threads: usize,
     /// The disk.
@@ -53,7 +56,7 @@ impl LogDirsOptions {
     pub fn new(dirs: Vec<PathBuf>, node_id: i32) -> LogDirsOptions {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let (disk, clock) = (Disk::real(), Clock::system());
-        LogDirsOptions { dirs, node_id, cluster_id: None, threads, disk, clock }
+        LogDirsOptions { dirs, node_id, cluster_id: None, adds: false, threads, disk, clock }
     }
 }
 
@@ -94,6 +97,9 @@ impl LogDirs {
             }
         }
         let cluster_id = agree_on_cluster(&options, &locked)?;
+        if !options.adds {
+            check_none_is_empty(&options.disk, &locked)?;
+        }
         let mut dirs = Vec::new();
         let mut jobs = Vec::new();
         let mut epochs = Vec::new();
@@ -191,6 +197,20 @@ fn agree_on_cluster(options: &LogDirsOptions, locked: &[Locked]) -> Result<Strin
         }
     }
     Ok(cluster_id.unwrap_or_else(|| Uuid::random().to_string()))
+}
+
+/// Refuses a directory that was never used beside one that was: its disk may not be mounted. The first start may have been
+/// interrupted between two directories; then none has a checkpoint, or the marker of a clean stop.
+fn check_none_is_empty(disk: &Disk, locked: &[Locked]) -> Result<(), EmptyDirectory> {
+    let has = |dir: &Locked, file| disk.exists(&dir.path.join(file));
+    let was_used = |dir: &&Locked| has(dir, RECOVERY_POINT_FILE) || has(dir, clean_shutdown::FILE);
+    let empty = locked.iter().find(|dir| dir.meta.is_none());
+    match (empty, locked.iter().find(was_used)) {
+        (Some(empty), Some(used)) => {
+            Err(EmptyDirectory { path: empty.path.clone(), used: used.path.clone() })
+        }
+        _ => Ok(()),
+    }
 }
 
 type OpenedDir = (Arc<DirState>, Vec<Job>, Option<i64>);

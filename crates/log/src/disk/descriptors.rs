@@ -19,6 +19,8 @@ const LOG_SHARE_MAX: usize = 16 * 1024;
 const WORK_SHARE: usize = 8;
 const WORK_MIN: usize = 48;
 const WORK_MAX: usize = 1024;
+/// Room for files that are not counted: sockets that listen, the runtime's, a checkpoint on its way.
+const UNCOUNTED: usize = 24;
 /// The share that new partitions leave to connections, and the most that this is.
 const CONNECTION_SHARE: usize = 16;
 const CONNECTION_SHARE_MAX: usize = 1024;
@@ -99,9 +101,9 @@ impl Descriptors {
     pub fn open_connection(&self) -> Result<OpenConnection, TooFewDescriptors> {
         if let Some(counted) = &self.0 {
             let (files, connections) = counted.taken();
-            // Segments of existing logs may have taken what partitions have left.
+            // Segments of existing logs may have taken what partitions have left. An operator must get in.
             let allowed = match connections < counted.connections_min() {
-                true => counted.max.saturating_sub(counted.work() / 2),
+                true => counted.max.saturating_sub(UNCOUNTED),
                 false => counted.connections_max(),
             };
             counted.check(files + connections < allowed)?;
@@ -173,6 +175,20 @@ pub fn lacks_descriptors(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn logs_that_take_more_files_do_not_lock_clients_out() {
+        let descriptors = Descriptors::limited(16_000);
+        let mut files = Vec::new();
+        while descriptors.check_new_partition().is_ok() {
+            files.push(descriptors.open_file());
+        }
+        // Each may keep some older segments open.
+        files.extend((0..1900).map(|_| descriptors.open_file()));
+        let connections: Vec<_> = std::iter::from_fn(|| descriptors.open_connection().ok()).collect();
+        assert_eq!(files.len() + connections.len(), 16_000 - UNCOUNTED);
+        assert!(!connections.is_empty());
+    }
 
     #[test]
     fn connections_are_refused_before_partitions() {

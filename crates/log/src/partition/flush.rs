@@ -258,6 +258,8 @@ impl PartitionLog {
         self.take_snapshot(Durability::PageCache)?;
         for segment in &mut self.segments {
             segment.finish(&self.home)?;
+            let completed = segment.complete_files(&self.home);
+            self.home.disk.unless_full(completed)?;
             segment.release(&self.home)?;
         }
         // Without it an index that is whole is made again.

@@ -99,6 +99,28 @@ fn copies_of_a_directory_are_refused() {
 }
 
 #[test]
+fn an_empty_directory_beside_one_that_was_used_is_refused_unless_it_is_added() {
+    let (one, two) = (TempDir::new(), TempDir::new());
+    let (dirs, logs) = open(options(&[one.path()])).expect("opens");
+    close(dirs, logs);
+    let both = [one.path(), two.path()];
+    let refused = open(options(&both)).expect_err("its disk may not be mounted").to_string();
+    let [one_is, two_is] = both.map(|path| path.display().to_string());
+    assert!(refused.contains(&one_is) && refused.contains(&two_is), "{refused}");
+    assert!(refused.contains("thalweg.log.dirs.add"), "{refused}");
+    let (dirs, logs) = open(LogDirsOptions { adds: true, ..options(&both) }).expect("it is added");
+    close(dirs, logs);
+    let (dirs, logs) = open(options(&both)).expect("both were used");
+    close(dirs, logs);
+    // A first start that was interrupted: it has written one meta.properties, and nothing else.
+    let three = TempDir::new();
+    let meta = std::fs::read(one.path().join("meta.properties")).expect("reads");
+    std::fs::write(three.path().join("meta.properties"), meta).expect("writes");
+    let (dirs, _) = open(options(&[three.path(), TempDir::new().path()])).expect("it goes on");
+    assert_eq!(dirs.online_ids().len(), 2);
+}
+
+#[test]
 fn partitions_are_spread_and_found_again() {
     let (one, two) = (TempDir::new(), TempDir::new());
     let paths = [one.path(), two.path()];

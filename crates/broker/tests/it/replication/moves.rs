@@ -47,7 +47,7 @@ async fn the_controller_learns_in_which_of_its_directories_a_broker_put_a_replic
     let other = tempfile::tempdir().expect("a temporary directory");
     cluster.stop(2).await;
     let dirs = format!("{},{}", cluster.dirs[1].path().display(), other.path().display());
-    cluster.begin_with(2, &[("log.dirs", &dirs)]).await;
+    cluster.begin_with(2, &[("log.dirs", &dirs), ("thalweg.log.dirs.add", "true")]).await;
     let topic = cluster.create("topic", &[&[2, 3], &[2, 3], &[2, 3]], &[]).await;
     let online = cluster.broker(2).server().broker.log_dirs.online_ids();
     assert_eq!(online.len(), 2);
@@ -139,7 +139,7 @@ async fn with_two_directories(cluster: &mut Cluster, others: &[TempDir; 3]) -> [
     let paths = [1, 2, 3].map(|id| two_directories(cluster, others, id));
     for id in 1..=3 {
         cluster.stop(id).await;
-        cluster.begin_with(id, &[("log.dirs", &paths[id - 1])]).await;
+        cluster.begin_with(id, &[("log.dirs", &paths[id - 1]), ("thalweg.log.dirs.add", "true")]).await;
     }
     paths
 }

@@ -7,12 +7,12 @@
 
 use super::others_share;
 use crate::quantity;
-use crate::result::{GENERATOR, Knee, Machine, ONCE, Repetition, Subject, Summary, varies};
+use crate::result::{GENERATOR, Knee, Machine, ONCE, Repetition, Subject, Summary, VARIATION_MAX, varies};
 use crate::run::saturation::fell_behind;
 use crate::workload::{Load, Point};
 
-/// Maximum variation of a figure.
-const VARIATION_MAX: f64 = 0.10;
+/// The share of the topics that are to come and go which must have been ready.
+const TOPICS_READY_MIN: f64 = 0.95;
 /// Minimum length of a measurement.
 const MEASURED_S_MIN: f64 = 5.0;
 /// A measurement ends with its last answer, so it may be this much shorter than specified.
@@ -67,6 +67,15 @@ pub(super) fn objections(
         against
             .extend(repetition.evidence.faults.iter().map(|fault| format!("repetition {number}: {fault}")));
     }
+    let asked = f64::from(point.topics.created_per_s);
+    against.extend(repetitions.iter().filter_map(|repetition| {
+        let ready =
+            repetition.figures.topics_ready_per_s.filter(|ready| *ready < asked * TOPICS_READY_MIN)?;
+        let (number, ready) = (repetition.number + 1, quantity::number(ready));
+        Some(format!(
+            "repetition {number}: the target fell behind: {ready} of {asked} topics a second were ready"
+        ))
+    }));
     if let Load::Rate { records_per_s } = point.load {
         against.extend(repetitions.iter().filter_map(|repetition| {
             let taken = repetition.figures.produced_records_per_s?;
