@@ -1,6 +1,7 @@
 //! A batch as a slice of bytes, and the walk over the batches of a fetch response, a request or a segment.
 
-use crate::error::{BatchError, TruncatedBatch};
+use crate::check::verify_crc;
+use crate::error::{BatchError, CrcMismatch, TruncatedBatch};
 use crate::header::BatchHeader;
 
 /// One whole batch: its parsed header and all its bytes, with the header's own.
@@ -13,6 +14,11 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
+    /// Whether the bytes are those that were summed.
+    pub fn check_crc(&self) -> Result<(), CrcMismatch> {
+        verify_crc(&self.header, self.bytes)
+    }
+
     /// The batch at the beginning of `bytes`; following bytes are ignored. The CRC is not checked.
     pub fn parse(bytes: &'a [u8]) -> Result<Batch<'a>, BatchError> {
         let header = BatchHeader::parse(bytes)?;

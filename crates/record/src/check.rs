@@ -75,7 +75,7 @@ fn exactly_one(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
     Ok(batch.header)
 }
 
-fn verify_crc(header: &BatchHeader, bytes: &[u8]) -> Result<(), CrcMismatch> {
+pub(crate) fn verify_crc(header: &BatchHeader, bytes: &[u8]) -> Result<(), CrcMismatch> {
     let computed = crc(bytes);
     if computed == header.crc { Ok(()) } else { Err(CrcMismatch { stored: header.crc, computed }) }
 }

@@ -95,7 +95,10 @@ impl<S: Shard> Cell<S> {
         let (_, turn) = self.driver.turn();
         let mut shard = S::new(&self.driver.shared, self.leader_epoch, turn);
         let mut buffer = DecompressBuffer::default();
-        let mut each = |piece: Piece<'_>| shard.replay(piece, &mut buffer, turn);
+        let mut each = |piece: Piece<'_>| {
+            piece.check()?;
+            shard.replay(piece, &mut buffer, turn)
+        };
         let replayed = self.driver.log.replay(self.partition, &mut each);
         self.driver.loads.record_time(begun.elapsed());
         match replayed {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use std::future::Future;
 use std::pin::Pin;
 use thalweg_metadata::PartitionIndex;
-use thalweg_record::{BatchError, Offset, RecordError};
+use thalweg_record::{BatchError, CrcMismatch, Offset, RecordError, batches};
 use thalweg_replica::partition::{AppendAs, DeleteError};
 use thalweg_wire::DecodeError;
 
@@ -75,6 +75,18 @@ impl Piece<'_> {
         Piece { bytes, acknowledged_before: Offset(i64::MAX) }
     }
 
+    /// Whether the batches are those that were written. A bit that the medium has lost must not become a committed offset.
+    pub(super) fn check(&self) -> Result<(), ReplayError> {
+        for batch in batches(self.bytes) {
+            let batch = batch?;
+            batch.check_crc().map_err(|error| {
+                let offset = batch.header.base_offset.0;
+                ReplayError::Damaged { offset, error }
+            })?;
+        }
+        Ok(())
+    }
+
     /// The offset of a record that is not acknowledged yet.
     pub(crate) fn unacknowledged(&self, offset: Offset) -> Option<i64> {
         (offset >= self.acknowledged_before).then_some(offset.0)
@@ -97,6 +109,14 @@ pub enum ReplayError {
     /// Bytes that are no batch.
     #[error(transparent)]
     Batch(#[from] BatchError),
+    /// A batch whose bytes have changed since they were written.
+    #[error("The batch at offset {offset} is damaged: {error}")]
+    Damaged {
+        /// Its base offset.
+        offset: i64,
+        /// The checksums.
+        error: CrcMismatch,
+    },
     /// A batch whose records cannot be read.
     #[error("The batch at offset {offset} cannot be read: {error}")]
     Records {

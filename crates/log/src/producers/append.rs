@@ -255,15 +255,15 @@ impl Producers {
             }
             return Ok(());
         }
-        let last_sequence = if !producer.updated.batches.is_empty() {
-            producer.updated.last_sequence()
+        // Batches of earlier requests may be appended together with this one.
+        let (epoch_before, last_sequence) = if !producer.updated.batches.is_empty() {
+            (current, producer.updated.last_sequence())
         } else if epoch == producer.current_epoch {
-            producer.current_last_sequence
+            (epoch, producer.current_last_sequence)
         } else {
-            NO_SEQUENCE
+            (producer.current_epoch, NO_SEQUENCE)
         };
-        let unknown_before = producer.current_epoch == ProducerEpoch::NONE;
-        if unknown_before || follows(last_sequence, sequence) {
+        if epoch_before == ProducerEpoch::NONE || follows(last_sequence, sequence) {
             Ok(())
         } else {
             refuse(SequenceFault::NotNext { last_sequence })

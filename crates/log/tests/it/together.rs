@@ -98,6 +98,27 @@ fn what_is_appended_together_is_appended_as_one_by_one() {
 }
 
 #[test]
+fn sequences_are_checked_behind_a_producer_that_had_no_epoch() {
+    for (sequences, fails) in [([0, 0], None), ([0, 7], Some(1)), ([0, 1], None)] {
+        let (bench, control) = (Bench::new(), Bench::new());
+        let (mut log, mut expected) = (bench.create(), control.create());
+        let first = Spec::new(1).producer(9, -1, 0).build();
+        for log in [&mut log, &mut expected] {
+            one_by_one(log, &[&first])[0].as_ref().expect("accepted, as by Kafka");
+        }
+        let requests = sequences.map(|sequence| Spec::new(1).producer(9, 0, sequence).build());
+        let requests = requests.each_ref().map(|records| &records[..]);
+        let outcomes = match log.append_together(&requests, EPOCH) {
+            Some(infos) => infos.into_iter().map(|info| seen(Ok::<_, String>(info))).collect(),
+            None => one_by_one(&mut log, &requests),
+        };
+        assert_eq!(outcomes, one_by_one(&mut expected, &requests), "{sequences:?}");
+        assert_eq!(outcomes.iter().position(Result::is_err), fails, "{sequences:?}");
+        assert_eq!(log.log_end_offset(), expected.log_end_offset(), "{sequences:?}");
+    }
+}
+
+#[test]
 fn the_second_batch_of_a_new_producer_has_to_follow_its_first() {
     let bench = Bench::new();
     let mut log = bench.create();

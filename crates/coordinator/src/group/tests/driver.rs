@@ -292,7 +292,24 @@ async fn a_log_that_cannot_be_read_is_not_served() {
     log.batches.lock().push(Bytes::from_static(
         b"this is no batch, and long enough to look like one, if not for its magic",
     ));
-    let groups = coordinator(&log);
+    assert_is_not_served(&log).await;
+}
+
+#[tokio::test]
+async fn an_offset_of_which_a_bit_has_changed_is_not_served() {
+    let log = log();
+    let groups = elected(&log).await;
+    groups.offset_commit(&client(), commit_request(&[("t", 0, 1)]), 9).await;
+    groups.shutdown();
+    let mut batch = log.batches.lock()[0].to_vec();
+    let last = batch.len() - 10;
+    batch[last] ^= 4;
+    log.batches.lock()[0] = Bytes::from(batch);
+    assert_is_not_served(&log).await;
+}
+
+async fn assert_is_not_served(log: &Arc<MemoryLog>) {
+    let groups = coordinator(log);
     groups.on_elected(PartitionIndex(0), 1);
     let request = || OffsetFetchRequest { group_id: "g".to_owned(), topics: None, ..Default::default() };
     loop {
