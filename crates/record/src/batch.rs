@@ -1,6 +1,6 @@
 //! A batch as a slice of bytes, and the walk over the batches of a fetch response, a request or a segment.
 
-use crate::check::verify_crc;
+use crate::crc::verify_crc;
 use crate::error::{BatchError, CrcMismatch, TruncatedBatch};
 use crate::header::BatchHeader;
 

@@ -10,9 +10,9 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::attributes::{Attributes, Compression, TimestampType};
-use crate::check::crc;
 use crate::compress::Compressor;
 use crate::control::ControlRecordType;
+use crate::crc::crc;
 use crate::header::{ATTRIBUTES_AT, BatchHeader, CRC_AT, LOG_OVERHEAD, NO_TIMESTAMP};
 use crate::record::Header;
 use crate::varint;

@@ -8,15 +8,14 @@
 //! One departure: a batch that claims LogAppendTime is refused always. Kafka refuses it on LogAppendTime
 //! topics and silently turns it into CreateTime elsewhere; no producer writes it.
 
-use crc_fast::CrcAlgorithm;
-
 use crate::attributes::{Compression, TimestampType};
 use crate::batch::Batch;
+use crate::crc::verify_crc;
 use crate::error::{
-    BatchError, ClientControlBatch, ClientLogAppendTime, CrcMismatch, InconsistentRecordCount,
-    InvalidBaseSequence, InvalidOffsetRange, InvalidRecordCount, NonZeroBaseOffset, TrailingBytes,
+    BatchError, ClientControlBatch, ClientLogAppendTime, InconsistentRecordCount, InvalidBaseSequence,
+    InvalidOffsetRange, InvalidRecordCount, NonZeroBaseOffset, TrailingBytes,
 };
-use crate::header::{ATTRIBUTES_AT, BatchHeader};
+use crate::header::BatchHeader;
 use thalweg_ids::Offset;
 
 /// The smallest record, null key and value and no headers: a byte each for its length, its attributes, both deltas, both
@@ -45,27 +44,6 @@ pub fn check(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
     Ok(header)
 }
 
-/// The CRC-32C of a batch's bytes: everything after the CRC field.
-///
-/// # Panics
-/// When `bytes` are shorter than a header.
-pub fn crc(bytes: &[u8]) -> u32 {
-    crc_of(&[&bytes[ATTRIBUTES_AT..]])
-}
-
-pub(crate) fn crc_of(parts: &[&[u8]]) -> u32 {
-    let crc = if let [whole] = parts {
-        crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, whole)
-    } else {
-        let mut digest = crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi);
-        for part in parts {
-            digest.update(part);
-        }
-        digest.finalize()
-    };
-    u32::try_from(crc).expect("a CRC-32C has 32 bits")
-}
-
 fn exactly_one(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
     let batch = Batch::parse(bytes)?;
     if batch.bytes.len() < bytes.len() {
@@ -73,11 +51,6 @@ fn exactly_one(bytes: &[u8]) -> Result<BatchHeader, BatchError> {
         return Err(TrailingBytes { batch_bytes, trailing: bytes.len() - batch_bytes }.into());
     }
     Ok(batch.header)
-}
-
-pub(crate) fn verify_crc(header: &BatchHeader, bytes: &[u8]) -> Result<(), CrcMismatch> {
-    let computed = crc(bytes);
-    if computed == header.crc { Ok(()) } else { Err(CrcMismatch { stored: header.crc, computed }) }
 }
 
 /// Rejects a count that the records cannot have, without reading them: it would waste offsets, up to 2^31 per batch.

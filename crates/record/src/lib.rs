@@ -32,6 +32,7 @@ mod builder;
 mod check;
 mod compress;
 mod control;
+mod crc;
 mod decompress;
 mod error;
 mod header;
@@ -45,8 +46,9 @@ mod walk;
 pub use attributes::{Attributes, Compression, TimestampType};
 pub use batch::{Batch, Batches, batches};
 pub use builder::{BUILT_BATCH_BYTES_MAX, BatchBuilder, BatchFull, BatchOptions};
-pub use check::{check, crc, verify};
+pub use check::{check, verify};
 pub use control::{ControlRecordType, InvalidControlKey};
+pub use crc::crc;
 pub use decompress::{
     CorruptPayload, DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer, DecompressError, DecompressedTooLarge,
     RecordScratch,

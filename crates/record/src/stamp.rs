@@ -10,7 +10,7 @@
 
 use crate::attributes::TimestampType;
 use crate::batch::Batch;
-use crate::check::{crc, crc_of};
+use crate::crc::{crc, crc_of};
 use crate::error::BatchError;
 use crate::header::{
     ATTRIBUTES_AT, BatchHeader, CRC_AT, LAST_OFFSET_DELTA_AT, LENGTH_AT, LOG_OVERHEAD, MAX_TIMESTAMP_AT,
