@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::connect::Connect;
 use super::failure::Failed;
 use super::output::{Column, Outcomes, Output};
+use super::settle::fail_with;
 use super::table::printable;
 
 /// List, describe, reset and delete groups: classic, consumer, share and streams groups.
@@ -185,12 +186,16 @@ impl Delete {
     async fn run(&self) -> anyhow::Result<()> {
         let cluster = self.connect.cluster().await?;
         let delete_all = async |outcomes: &mut Outcomes<'_>| {
+            let mut errors = Vec::new();
             for group in &self.groups {
-                patiently(async || delete(&cluster, group).await).await?;
+                if let Err(error) = patiently(async || delete(&cluster, group).await).await {
+                    errors.push(error);
+                    continue;
+                }
                 let outcome = json!({ "group": group, "outcome": "deleted" });
                 outcomes.add(&outcome, &format!("Deleted group {group}."))?;
             }
-            Ok(())
+            fail_with(errors)
         };
         self.output.outcomes(delete_all).await
     }

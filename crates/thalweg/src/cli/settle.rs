@@ -11,9 +11,9 @@ use super::output::Outcomes;
 const ERRORS_MAX: usize = 10;
 
 /// Adds the outcome of each object that succeeded, as `describe` puts it; fails if others did not.
-pub fn settle<K, T, D: Serialize>(
+pub fn settle<K, T, D: Serialize, E: Into<anyhow::Error>>(
     done: &mut Outcomes<'_>,
-    results: thalweg_client::Outcomes<K, T>,
+    results: impl IntoIterator<Item = (K, Result<T, E>)>,
     mut describe: impl FnMut(&K, T) -> (D, String),
 ) -> anyhow::Result<()> {
     let mut errors = Vec::new();

@@ -9,15 +9,19 @@ mod moves;
 mod offsets;
 mod trim;
 
+use std::collections::BTreeMap;
+
 use clap::{Args, Subcommand};
 use serde_json::json;
 use thalweg_client::{Metadata, Refused};
+use thalweg_wire::ErrorCode;
 use thalweg_wire::request::DeleteTopicsRequest;
 use thalweg_wire::request::delete_topics_request::DeleteTopicState;
 
 use super::connect::Connect;
 use super::failure::Usage;
 use super::output::{Outcomes, Output};
+use super::settle::settle;
 
 pub use moves::{all as all_partitions, places};
 
@@ -135,19 +139,19 @@ impl Delete {
             request.topic_names.clone_from(&self.topics);
         }
         let response = any.send(&request).await?;
-        let unknown = thalweg_wire::ErrorCode::UnknownTopicOrPartition.code();
-        for deleted in response.responses {
-            if self.if_exists && deleted.error_code == unknown {
-                continue;
-            }
+        let unknown = ErrorCode::UnknownTopicOrPartition.code();
+        let counted = response.responses.into_iter();
+        let counted = counted.filter(|topic| !(self.if_exists && topic.error_code == unknown));
+        // The answer has no order of its own.
+        let results: BTreeMap<String, _> = counted.map(|deleted| {
             let name = deleted.name.unwrap_or_default();
-            Refused::check(deleted.error_code, deleted.error_message.as_deref(), || {
-                format!("Deleting topic {name}")
-            })?;
-            let outcome = json!({ "topic": name, "outcome": "deleted" });
-            outcomes.add(&outcome, &format!("Deleted topic {name}."))?;
-        }
-        Ok(())
+            let what = || format!("Deleting topic {name}");
+            let result = Refused::check(deleted.error_code, deleted.error_message.as_deref(), what);
+            (name, result)
+        }).collect();
+        settle(outcomes, results, |name, ()| {
+            (json!({ "topic": name, "outcome": "deleted" }), format!("Deleted topic {name}."))
+        })
     }
 }
 

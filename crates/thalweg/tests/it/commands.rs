@@ -104,19 +104,19 @@ pub fn runs(at: &str, line: &str) -> (Option<i32>, String, String) {
 }
 
 /// A command that fails, and what its error has in it.
-fn fails(at: &str, line: &str, code: i32, reason: &str) {
+pub fn fails(at: &str, line: &str, code: i32, reason: &str) {
     let (ended, _, error) = runs(at, line);
     assert_eq!(ended, Some(code), "{line}: {error}");
     assert!(error.contains(reason), "{line}: {error}");
 }
 
 /// The JSON that a command prints.
-fn document(at: &str, line: &str) -> Value {
+pub fn document(at: &str, line: &str) -> Value {
     serde_json::from_str(&says(at, &format!("{line} --json"))).expect("JSON")
 }
 
 /// A broker of Apache Kafka answers before it has seen a change, or a new topic.
-fn shows(at: &str, line: &str, holds: impl Fn(&Value) -> bool) {
+pub fn shows(at: &str, line: &str, holds: impl Fn(&Value) -> bool) {
     until(line, || {
         let (code, out, _) = runs(at, &format!("{line} --json"));
         code == Some(0) && holds(&serde_json::from_str(&out).expect("JSON"))
@@ -131,11 +131,11 @@ pub fn produce(at: &str, topic: &str, records: usize) {
 }
 
 /// The field of each row.
-fn column(rows: &Value, field: &str) -> Vec<i64> {
+pub fn column(rows: &Value, field: &str) -> Vec<i64> {
     rows.as_array().expect("rows").iter().filter_map(|row| row[field].as_i64()).collect()
 }
 
-fn rows(document: &Value) -> &[Value] {
+pub fn rows(document: &Value) -> &[Value] {
     document.as_array().expect("rows")
 }
 

@@ -6,6 +6,7 @@ mod calibration;
 mod cluster;
 mod commands;
 mod commands_kafka;
+mod commands_outcomes;
 mod completion;
 mod console;
 mod console_admin;

@@ -13,7 +13,8 @@ use thalweg_security::sasl::scram::Hash;
 
 use crate::cli::connect::Connect;
 use crate::cli::failure::{Failed, Usage};
-use crate::cli::output::Output;
+use crate::cli::output::{Outcomes, Output};
+use crate::cli::settle::fail_with;
 use crate::cli::table::row;
 
 /// Users with passwords.
@@ -165,21 +166,36 @@ pub struct Remove {
 
 impl Remove {
     async fn run(&self) -> anyhow::Result<()> {
-        let mut outcomes = Vec::new();
         let admin = Admin::new(self.connect.cluster().await?);
-        let known = admin.describe_users(Some(&self.users)).await?;
-        for (user, credentials) in known {
-            let wanted = self.mechanism.map(Hash::from);
-            let removed: Vec<Hash> =
-                credentials.into_keys().filter(|hash| wanted.is_none_or(|wanted| wanted == *hash)).collect();
-            if removed.is_empty() {
-                return Err(Failed(format!("user {user} has no such credential")).into());
-            }
-            for hash in removed {
-                admin.remove_credential(&user, hash).await?;
-                outcomes.push(json!({ "user": user, "mechanism": name(hash), "outcome": "removed" }));
-            }
+        self.output
+            .outcomes(async |done| {
+                let mut errors = Vec::new();
+                for user in &self.users {
+                    if let Err(error) = self.remove(&admin, user, done).await {
+                        errors.push(error);
+                    }
+                }
+                fail_with(errors)
+            })
+            .await
+    }
+
+    /// Removes one user's credentials.
+    async fn remove(&self, admin: &Admin, user: &str, done: &mut Outcomes<'_>) -> anyhow::Result<()> {
+        let mut known = admin.describe_users(Some(&[user.to_owned()])).await?;
+        let wanted = self.mechanism.map(Hash::from);
+        let credentials = known.remove(user).unwrap_or_default().into_keys();
+        let removed: Vec<Hash> =
+            credentials.filter(|hash| wanted.is_none_or(|wanted| wanted == *hash)).collect();
+        if removed.is_empty() {
+            return Err(Failed(format!("User {user} has no such credential")).into());
         }
-        self.output.show(&outcomes, |_| Ok(String::new()))
+        for hash in removed {
+            admin.remove_credential(user, hash).await?;
+            let mechanism = name(hash);
+            let outcome = json!({ "user": user, "mechanism": mechanism, "outcome": "removed" });
+            done.add(&outcome, &format!("Removed the {mechanism} credential of user {user}."))?;
+        }
+        Ok(())
     }
 }

@@ -12,6 +12,7 @@ use thalweg_wire::request::create_topics_request::{
 use super::{ADMIN_TIMEOUT_MS, assignment, pair};
 use crate::cli::connect::Connect;
 use crate::cli::output::{Outcomes, Output};
+use crate::cli::settle::settle;
 
 /// Create topics.
 #[derive(Args, Debug)]
@@ -64,22 +65,21 @@ impl Create {
             validate_only: self.validate_only,
         };
         let response = cluster.send_controller(&request).await?;
-        for created in response.topics {
-            if self.if_not_exists && created.error_code == ErrorCode::TopicAlreadyExists.code() {
-                continue;
-            }
-            let name = created.name;
-            Refused::check(created.error_code, created.error_message.as_deref(), || {
-                format!("Creating topic {name}")
-            })?;
-            let (done, outcome) = match self.validate_only {
-                true => ("Could create", "could be created"),
-                false => ("Created", "created"),
-            };
-            let outcome = json!({ "topic": name, "outcome": outcome });
-            outcomes.add(&outcome, &format!("{done} topic {name}."))?;
-        }
-        Ok(())
+        let exists = ErrorCode::TopicAlreadyExists.code();
+        let counted = response.topics.into_iter();
+        let counted = counted.filter(|topic| !(self.if_not_exists && topic.error_code == exists));
+        let results = counted.map(|created| {
+            let what = || format!("Creating topic {}", created.name);
+            let result = Refused::check(created.error_code, created.error_message.as_deref(), what);
+            (created.name, result)
+        });
+        let (done, outcome) = match self.validate_only {
+            true => ("Could create", "could be created"),
+            false => ("Created", "created"),
+        };
+        settle(outcomes, results, |name, ()| {
+            (json!({ "topic": name, "outcome": outcome }), format!("{done} topic {name}."))
+        })
     }
 
     fn topic(&self) -> anyhow::Result<CreatableTopic> {

@@ -1,0 +1,45 @@
+//! What commands report: every outcome, also beside a failure, and never a success that is none.
+
+use serde_json::{Value, json};
+
+use crate::binary::Broker;
+use crate::commands::{document, produce, runs, says};
+
+/// The outcomes that a command prints before it fails with `code`, and its error.
+fn outcomes(at: &str, line: &str, code: i32) -> (Value, String) {
+    let (ended, out, error) = runs(at, &format!("{line} --json"));
+    assert_eq!(ended, Some(code), "{line}: {error}");
+    (serde_json::from_str(&out).unwrap_or_else(|wrong| panic!("{line}: {wrong}: {out:?} {error}")), error)
+}
+
+#[test]
+fn outcomes_beside_a_failure_are_reported() {
+    let broker = Broker::start();
+    let at = &broker.address;
+    let done = |field: &str, names: &[&str], outcome: &str| -> Value {
+        names.iter().map(|name| json!({ field: name, "outcome": outcome })).collect()
+    };
+    let (created, error) = outcomes(at, "topic create a b:x c", 1);
+    assert_eq!(created, done("topic", &["a", "c"], "created"), "{error}");
+    assert!(error.contains("b:x"), "{error}");
+    let (deleted, error) = outcomes(at, "topic delete a nosuch c", 7);
+    assert_eq!(deleted, done("topic", &["a", "c"], "deleted"), "{error}");
+    assert!(error.contains("nosuch"), "{error}");
+
+    says(at, "topic create read --partitions 1");
+    produce(at, "read", 1);
+    for group in ["g1", "g2"] {
+        says(at, &format!("consume read --group {group} --from-beginning --max-messages 1"));
+    }
+    let (deleted, error) = outcomes(at, "group delete g1 nosuch nosuch2 g2", 7);
+    assert_eq!(deleted, done("group", &["g1", "g2"], "deleted"), "{error}");
+    assert!(error.contains("group nosuch:") && error.contains("group nosuch2:"), "{error}");
+
+    says(at, "security user add ann --mechanism SCRAM-SHA-256");
+    says(at, "security user add bob --mechanism SCRAM-SHA-512");
+    let (removed, error) = outcomes(at, "security user remove nosuch ann bob --mechanism SCRAM-SHA-512", 1);
+    let gone = json!([{ "user": "bob", "mechanism": "SCRAM-SHA-512", "outcome": "removed" }]);
+    assert_eq!(removed, gone, "{error}");
+    assert!(error.contains("nosuch") && error.contains("ann"), "{error}");
+    assert_eq!(document(at, "security user list").as_object().map(|users| users.len()), Some(1));
+}
