@@ -72,7 +72,7 @@ pub struct Consume {
     )]
     offset: Option<String>,
     /// Start with the first record at or after this time: milliseconds since 1970, or for example
-    /// 2026-01-31T12:00:00Z. With --group, even if the group has an offset.
+    /// 2026-01-31T12:00:00Z; without a zone it is UTC. With --group, even if the group has an offset.
     #[arg(long, visible_alias = "timestamp", value_name = "TIME")]
     from_time: Option<String>,
     /// Only these partitions, separated by commas, for example 0,3. With --group, the group's offsets are used, but other

@@ -6,8 +6,17 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, Utc};
 
 use super::failure::Usage;
 
-/// Milliseconds since 1970 of a time: ISO 8601 with or without a zone (then UTC), a date, or the number itself.
+/// Milliseconds since 1970 of a time: ISO 8601 with or without a zone (then UTC), a date, or the number itself. Refuses
+/// times before 1970: in Kafka's requests, negative times have meanings of their own, such as -1 for the end.
 pub fn time_ms(text: &str) -> Result<i64, Usage> {
+    let ms = any_time_ms(text)?;
+    match ms < 0 {
+        true => Err(Usage(format!("{text:?} is before 1970: expected a time from 1970-01-01T00:00:00Z on"))),
+        false => Ok(ms),
+    }
+}
+
+fn any_time_ms(text: &str) -> Result<i64, Usage> {
     if let Ok(ms) = text.parse::<i64>() {
         return Ok(ms);
     }
@@ -65,9 +74,10 @@ pub fn shown(ms: i64) -> String {
         .map_or_else(|| ms.to_string(), |time| time.format("%FT%TZ").to_string())
 }
 
-/// The time now, in milliseconds since 1970.
-pub fn now_ms() -> i64 {
-    Utc::now().timestamp_millis()
+/// The time so long ago, in milliseconds since 1970; 1970 at the earliest, as no record is older.
+pub fn ago_ms(duration: Duration) -> i64 {
+    let ms = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+    Utc::now().timestamp_millis().saturating_sub(ms).max(0)
 }
 
 #[cfg(test)]
@@ -88,6 +98,17 @@ mod tests {
         assert_eq!(time_ms("2023-11-14").expect("a date"), 1_699_920_000_000);
         assert_eq!(shown(1_700_000_000_000), "2023-11-14T22:13:20Z");
         assert!(time_ms("yesterday").is_err());
+    }
+
+    #[test]
+    fn times_before_1970_are_refused() {
+        assert_eq!(time_ms("1970-01-01").expect("a date"), 0);
+        for text in ["-1", "-5", "1969-12-31T23:59:59.999Z", "1970-01-01T00:00:00+01:00", "0001-01-01"] {
+            assert!(time_ms(text).expect_err(text).0.contains("is before 1970"), "{text}");
+        }
+        let long = duration("30000d").expect("a duration");
+        assert_eq!((ago_ms(long), ago_ms(Duration::MAX)), (0, 0));
+        assert!(ago_ms(Duration::ZERO) > 1_700_000_000_000);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::binary::Broker;
-use crate::commands::{document, produce, runs, says};
+use crate::commands::{column, document, fails, produce, runs, says};
 
 /// The outcomes that a command prints before it fails with `code`, and its error.
 fn outcomes(at: &str, line: &str, code: i32) -> (Value, String) {
@@ -42,4 +42,25 @@ fn outcomes_beside_a_failure_are_reported() {
     assert_eq!(removed, gone, "{error}");
     assert!(error.contains("nosuch") && error.contains("ann"), "{error}");
     assert_eq!(document(at, "security user list").as_object().map(|users| users.len()), Some(1));
+}
+
+#[test]
+fn a_time_before_1970_is_refused() {
+    let broker = Broker::start();
+    let at = &broker.address;
+    says(at, "topic create timed --partitions 1");
+    produce(at, "timed", 3);
+    for line in [
+        "topic trim timed --to-datetime 1969-12-31T23:59:59.999Z --execute",
+        "topic trim timed --to-datetime=-5 --execute",
+        "topic offsets timed --at-datetime=-1",
+        "group reset g --topic timed --to-datetime 1969-12-31 --execute",
+        "consume timed --from-time=-2 --until-end",
+    ] {
+        fails(at, line, 2, "is before 1970");
+    }
+    assert_eq!(column(&document(at, "topic offsets timed --earliest"), "offset"), [0]);
+    let reset = document(at, "group reset g --topic timed --by-duration 30000d");
+    assert_eq!(column(&reset, "new_offset"), [0]);
+    assert_eq!(says(at, "consume timed --from-time 2001-01-01 --until-end"), "0\n1\n2\n");
 }

@@ -10,6 +10,7 @@ use thalweg_record::Offset;
 use thalweg_wire::ErrorCode;
 
 use super::{Consume, Usage};
+use crate::cli::moment;
 
 /// Where to start in each partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,8 @@ impl Consume {
     pub(super) fn start(&self) -> Result<Option<Start>, Usage> {
         let spec = |spec| Ok(Some(Start::At(StartAt::Spec(spec))));
         if let Some(time) = &self.from_time {
-            return spec(OffsetSpec::At(parse_time(time)?));
+            let ms = moment::time_ms(time).map_err(|wrong| Usage(format!("--from-time: {wrong}")))?;
+            return spec(OffsetSpec::At(ms));
         }
         match self.offset.as_deref() {
             None => Ok(None),
@@ -202,27 +204,4 @@ async fn found(
     let wanted: Vec<_> = partitions.iter().map(|at| (at.clone(), spec)).collect();
     let found = cluster.list_offsets(&wanted, read_committed).await;
     Ok(found.into_iter().map(|(at, offset)| offset.map(|offset| (at, offset))).collect::<Result<_, _>>()?)
-}
-
-fn parse_time(text: &str) -> Result<i64, Usage> {
-    if let Ok(ms) = text.parse() {
-        return Ok(ms);
-    }
-    chrono::DateTime::parse_from_rfc3339(text).map(|time| time.timestamp_millis()).map_err(|_| {
-        Usage(format!(
-            "--from-time {text:?} is invalid: expected milliseconds since 1970, or a time such as 2026-01-31T12:00:00Z"
-        ))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_milliseconds_or_rfc_3339() {
-        assert_eq!(parse_time("1700000000000").expect("a time"), 1_700_000_000_000);
-        assert_eq!(parse_time("1970-01-01T00:00:01.5Z").expect("a time"), 1500);
-        assert!(parse_time("yesterday").is_err());
-    }
 }

@@ -183,10 +183,7 @@ impl Reset {
     ) -> anyhow::Result<Offsets> {
         let first = listed(admin, partitions, OffsetSpec::Earliest).await?;
         let last = listed(admin, partitions, OffsetSpec::Latest).await?;
-        let time = self
-            .by_duration
-            .map(|duration| moment::now_ms() - i64::try_from(duration.as_millis()).unwrap_or(i64::MAX));
-        let at_time = match self.to_datetime.or(time) {
+        let at_time = match self.to_datetime.or(self.by_duration.map(moment::ago_ms)) {
             Some(ms) => listed(admin, partitions, OffsetSpec::At(ms)).await?,
             None => BTreeMap::new(),
         };

@@ -55,8 +55,7 @@ impl FindHanging {
     pub async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let partitions = self.partitions(&admin).await?;
-        let oldest =
-            moment::now_ms() - i64::try_from(self.max_transaction_timeout.as_millis()).unwrap_or(i64::MAX);
+        let oldest = moment::ago_ms(self.max_transaction_timeout);
         let HangingTransactions { found, errors } =
             admin.find_hanging_transactions(&partitions, oldest).await?;
         let rows: Vec<serde_json::Value> = found
