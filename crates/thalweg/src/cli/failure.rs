@@ -27,6 +27,11 @@ pub struct Usage(pub String);
 #[error("{0}")]
 pub struct Failed(pub String);
 
+/// What was named does not exist.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NotFound(pub String);
+
 /// A server asks for a login, or does not accept it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -85,6 +90,9 @@ const NOT_FOUND: u8 = 7;
 fn kind(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if cause.is::<Denied>() {
         return Some(REFUSED);
+    }
+    if cause.is::<NotFound>() {
+        return Some(NOT_FOUND);
     }
     let of_perf = || match cause.downcast_ref::<PerfError>()? {
         PerfError::Client(error) | PerfError::Consumer(ConsumerError::Client(error)) => Some(error),

@@ -64,3 +64,13 @@ fn a_time_before_1970_is_refused() {
     assert_eq!(column(&reset, "new_offset"), [0]);
     assert_eq!(says(at, "consume timed --from-time 2001-01-01 --until-end"), "0\n1\n2\n");
 }
+
+#[test]
+fn a_broker_that_does_not_exist_is_an_error() {
+    let broker = Broker::start();
+    let at = &broker.address;
+    says(at, "topic create moved --partitions 1");
+    fails(at, "broker decommission 9 --execute --wait", 7, "There is no broker 9");
+    fails(at, "topic move moved --without-broker 9", 7, "There is no broker 9");
+    fails(at, "topic move moved --to-brokers 9", 7, "Broker 9 is not running; these are: 1");
+}

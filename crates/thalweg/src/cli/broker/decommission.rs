@@ -33,7 +33,7 @@ impl Decommission {
         let metadata = admin.cluster().refresh_all().await?;
         let mut now: Assignment = current(&metadata, &all_partitions(&metadata));
         now.retain(|_, replicas| replicas.contains(&self.broker));
-        let places = places(&admin, &[], &[self.broker]).await?;
+        let places = places(&admin, &now, &[], &[self.broker]).await?;
         let planned = spread(&now, &places, None)?;
         self.execution.run(&admin, &self.output, &planned_moves(&now, planned)).await
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 use thalweg_client::{Admin, Assignment, Metadata, Place, TopicPartition, planned_moves, spread};
 
 use crate::cli::connect::Connect;
-use crate::cli::failure::{Failed, Usage};
+use crate::cli::failure::{Failed, NotFound, Usage};
 use crate::cli::moving::{Execution, current};
 use crate::cli::output::{Column, Output};
 use crate::cli::partitions::{Partitions, resolve};
@@ -97,20 +97,32 @@ impl Move {
         if !self.replicas.is_empty() {
             return Ok(now.keys().map(|at| (at.clone(), self.replicas.clone())).collect());
         }
-        let places = places(admin, &self.to_brokers, &self.without).await?;
+        let places = places(admin, now, &self.to_brokers, &self.without).await?;
         Ok(spread(now, &places, self.replication_factor.map(usize::from))?)
     }
 }
 
-/// The brokers that run, or of these only those, without some.
-pub async fn places(admin: &Admin, only: &[i32], without: &[i32]) -> anyhow::Result<Vec<Place>> {
+/// The brokers that run, or of these only those, without some: each of these must be registered, or hold replicas.
+pub async fn places(
+    admin: &Admin,
+    now: &Assignment,
+    only: &[i32],
+    without: &[i32],
+) -> anyhow::Result<Vec<Place>> {
     let cluster = admin.describe_cluster().await?;
+    let is_registered = |id: &i32| cluster.brokers.iter().any(|broker| broker.id == *id);
+    let holds_replicas = |id: &i32| now.values().any(|replicas| replicas.contains(id));
+    if let Some(id) = without.iter().find(|id| !is_registered(id) && !holds_replicas(id)) {
+        let why = format!("There is no broker {id}: none is registered, and none holds replicas, by that id");
+        return Err(NotFound(why).into());
+    }
     let running = cluster.brokers.iter().filter(|broker| !cluster.fenced.contains(&broker.id));
     let known: BTreeMap<i32, Option<String>> =
         running.map(|broker| (broker.id, broker.rack.clone())).collect();
     if let Some(missing) = only.iter().find(|id| !known.contains_key(id)) {
         let ids: Vec<String> = known.keys().map(ToString::to_string).collect();
-        return Err(Failed(format!("Broker {missing} is not running; these are: {}", ids.join(", "))).into());
+        let why = format!("Broker {missing} is not running; these are: {}", ids.join(", "));
+        return Err(if is_registered(missing) { Failed(why).into() } else { NotFound(why).into() });
     }
     let chosen =
         known.into_iter().filter(|(id, _)| (only.is_empty() || only.contains(id)) && !without.contains(id));
