@@ -75,24 +75,68 @@ impl Execution {
             dry_run();
             return Ok(());
         }
+        let (begun, errors) = match self.begin(admin, moves).await {
+            Ok(results) => results,
+            Err(error) => {
+                self.end_unused_throttle(admin, moves).await;
+                return Err(error.into());
+            }
+        };
+        if begun.is_empty() {
+            self.end_unused_throttle(admin, moves).await;
+            return fail_with(errors);
+        }
+        if !errors.is_empty() {
+            say(&format!("{} of {} partitions cannot move; the others do.", errors.len(), moves.len()));
+        }
+        let ended = self.follow(admin, moves, &begun).await;
+        let errors: Vec<anyhow::Error> = errors.into_iter().map(Into::into).chain(ended.err()).collect();
+        fail_with(errors)
+    }
+
+    /// Starts the moves, under the throttle. Returns those that began, and the errors of the others.
+    async fn begin(
+        &self,
+        admin: &Admin,
+        moves: &PlannedMoves,
+    ) -> Result<(PlannedMoves, Vec<ClientError>), ClientError> {
         if let Some(rate) = self.throttle {
             admin.throttle_moves(moves, rate).await?;
         }
         let targets = moves.iter().map(|(at, one)| (at.clone(), Some(one.to.clone()))).collect();
-        let results = admin.alter_reassignments(&targets).await?;
-        let errors: Vec<ClientError> = results.into_values().filter_map(Result::err).collect();
-        if errors.len() == moves.len() && self.throttle.is_some() {
-            admin.end_throttles(moves.keys()).await?;
+        let (mut begun, mut errors) = (moves.clone(), Vec::new());
+        for (at, result) in admin.alter_reassignments(&targets).await? {
+            if let Err(error) = result {
+                begun.remove(&at);
+                errors.push(error);
+            }
         }
-        fail_with(errors)?;
+        Ok((begun, errors))
+    }
+
+    /// Removes the throttle if no partition moves: after a failure, of which it is not known how far it got.
+    async fn end_unused_throttle(&self, admin: &Admin, moves: &PlannedMoves) {
+        if self.throttle.is_none() {
+            return;
+        }
+        let is_unused = admin.list_reassignments(None).await.is_ok_and(|going| going.is_empty());
+        let is_ended = is_unused && admin.end_throttles(moves.keys()).await.is_ok();
+        say(if is_ended { "Nothing moves: the throttle is removed." } else { THROTTLE_STAYS });
+    }
+
+    /// Waits for the moves that began, if that is wanted, and then removes the throttle of all.
+    async fn follow(&self, admin: &Admin, moves: &PlannedMoves, begun: &PlannedMoves) -> anyhow::Result<()> {
         if !self.wait {
             say("The moves have begun. `thalweg topic moves` shows their progress.");
             if self.throttle.is_some() {
-                say("When they are done, `thalweg topic moves --end-throttle` removes the throttle.");
+                say(THROTTLE_STAYS);
             }
             return Ok(());
         }
-        wait(admin, moves).await?;
+        if let Err(error) = wait(admin, begun).await {
+            self.end_unused_throttle(admin, moves).await;
+            return Err(error);
+        }
         if self.throttle.is_some() {
             admin.end_throttles(moves.keys()).await?;
         }
@@ -100,6 +144,10 @@ impl Execution {
         Ok(())
     }
 }
+
+/// How a throttle ends that a command leaves.
+const THROTTLE_STAYS: &str =
+    "The throttle stays: when the moves are done, `thalweg topic moves --end-throttle` removes it.";
 
 fn say(text: &str) {
     // Standard error may be closed.

@@ -423,9 +423,44 @@ fn a_secured_cluster_stays_secured() {
     let (code, _, error) = run(thalweg("topic list --bootstrap-server").arg(&up.brokers()[0].clients));
     assert_eq!(code, Some(5));
     assert!(error.contains("TLS listener"), "{error}");
+    a_throttle_ends_where_no_move_begins(&settings);
     up.stop();
     let up = Up::start(dir.path(), "--brokers 2");
-    assert_eq!(ask("topic list"), "orders\n");
+    assert_eq!(ask("topic list"), "moved\norders\n");
     assert!(ask("cluster status").contains("Health: healthy"));
     up.stop();
+}
+
+/// By a user who may throttle moves, and may not begin any.
+fn a_throttle_ends_where_no_move_begins(admin: &Path) {
+    let ask = |settings: &Path, line: &str| run(thalweg(line).arg("--command-config").arg(settings));
+    let succeeds = |line: &str| {
+        let (code, out, error) = ask(admin, line);
+        assert_eq!(code, Some(0), "{line}: {error}");
+        out
+    };
+    let password = succeeds("security user add ann");
+    succeeds("security acl add User:ann --cluster --allow describe,alter-configs,describe-configs");
+    succeeds("security acl add User:ann --topic moved --allow describe,alter-configs,describe-configs");
+    let brokers: Value = serde_json::from_str(&succeeds("broker list --json")).expect("JSON");
+    let [from, to] = [0, 1].map(|at| brokers[at]["id"].as_i64().expect("an id"));
+    succeeds(&format!("topic create moved --replica-assignment {from}"));
+
+    let settings = std::fs::read_to_string(admin).expect("they were written");
+    let others = settings.lines().filter(|line| !line.starts_with("sasl.jaas.config"));
+    let module = "org.apache.kafka.common.security.scram.ScramLoginModule";
+    let login = format!(
+        "sasl.jaas.config={module} required username=\"ann\" password=\"{}\";",
+        password.trim()
+    );
+    let ann = admin.with_file_name("ann.properties");
+    std::fs::write(&ann, others.chain([&*login]).collect::<Vec<_>>().join("\n")).expect("written");
+    let (code, _, error) =
+        ask(&ann, &format!("topic move moved --replicas {to} --execute --throttle 1000 --wait"));
+    assert_eq!(code, Some(6), "{error}");
+    assert!(error.starts_with("Nothing moves: the throttle is removed.\n"), "{error}");
+    for line in ["topic describe moved".to_owned(), format!("broker config describe {from} {to}")] {
+        let settings = succeeds(&line);
+        assert!(!settings.contains("throttled"), "{line}: {settings}");
+    }
 }
