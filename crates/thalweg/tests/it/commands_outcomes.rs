@@ -74,3 +74,15 @@ fn a_broker_that_does_not_exist_is_an_error() {
     fails(at, "topic move moved --without-broker 9", 7, "There is no broker 9");
     fails(at, "topic move moved --to-brokers 9", 7, "Broker 9 is not running; these are: 1");
 }
+
+#[test]
+fn an_offset_before_the_first_record_is_the_first() {
+    let broker = Broker::start();
+    let at = &broker.address;
+    says(at, "topic create trimmed --partitions 1");
+    produce(at, "trimmed", 9);
+    says(at, "topic trim trimmed --to-offset 3 --execute");
+    assert_eq!(says(at, "consume trimmed -p 0 -o -100 -e"), "3\n4\n5\n6\n7\n8\n");
+    assert_eq!(says(at, "consume trimmed -g before -o -100 -e"), "3\n4\n5\n6\n7\n8\n");
+    assert_eq!(says(at, "consume trimmed -o -2 -e"), "7\n8\n");
+}

@@ -69,17 +69,19 @@ impl Consume {
         rest: &mut super::Rest,
     ) -> anyhow::Result<()> {
         let start = self.start()?;
-        let needs_ends = self.until_end || matches!(start, Some(Start::BeforeEnd(_)));
-        let ends = match needs_ends {
+        let is_before_end = matches!(start, Some(Start::BeforeEnd(_)));
+        let listed = async |spec, is_needed| match is_needed {
             true => {
-                let wanted: Vec<_> = partitions.iter().map(|at| (at.clone(), OffsetSpec::Latest)).collect();
-                consumer.list_offsets(&wanted).await?
+                let wanted: Vec<_> = partitions.iter().map(|at| (at.clone(), spec)).collect();
+                consumer.list_offsets(&wanted).await
             }
-            false => BTreeMap::new(),
+            false => Ok(BTreeMap::new()),
         };
+        let firsts = listed(OffsetSpec::Earliest, is_before_end).await?;
+        let ends = listed(OffsetSpec::Latest, self.until_end || is_before_end).await?;
         for at in &partitions {
             if let Some(start) = start {
-                consumer.seek_to(at, resolved(start, ends.get(at)));
+                consumer.seek_to(at, resolved(start, firsts.get(at), ends.get(at)));
             }
         }
         // The broker may assign partitions one after the other, when other members have given them up.
@@ -103,12 +105,15 @@ impl Consume {
             (None, true) => StartAt::Spec(OffsetSpec::Earliest),
             (None, false) => StartAt::Spec(OffsetSpec::Latest),
         }));
-        let ends = match self.until_end || matches!(start, Start::BeforeEnd(_)) {
-            true => found(&cluster, &partitions, OffsetSpec::Latest, self.read_committed).await?,
-            false => BTreeMap::new(),
+        let is_before_end = matches!(start, Start::BeforeEnd(_));
+        let listed = async |spec, is_needed| match is_needed {
+            true => found(&cluster, &partitions, spec, self.read_committed).await,
+            false => Ok(BTreeMap::new()),
         };
+        let firsts = listed(OffsetSpec::Earliest, is_before_end).await?;
+        let ends = listed(OffsetSpec::Latest, self.until_end || is_before_end).await?;
         let starts = partitions.into_iter().map(|at| {
-            let start = resolved(start, ends.get(&at));
+            let start = resolved(start, firsts.get(&at), ends.get(&at));
             (at, start)
         });
         consumer.assign(starts.collect()).await?;
@@ -185,12 +190,13 @@ fn check(metadata: &Metadata, name: &str) -> Result<(), Refused> {
     Refused::check(error.map_or(0, ErrorCode::code), None, || format!("Topic {name}"))
 }
 
-fn resolved(start: Start, end: Option<&ListedOffset>) -> StartAt {
-    match (start, end) {
-        (Start::At(start), _) => start,
-        (Start::BeforeEnd(offset), end) => {
-            let end = end.map_or(0, |end| end.offset.0);
-            StartAt::Offset(Offset(end.saturating_add(offset).max(0)))
+/// The start in a partition. One before the first record is the first: old records may have been deleted.
+fn resolved(start: Start, first: Option<&ListedOffset>, end: Option<&ListedOffset>) -> StartAt {
+    let offset = |listed: Option<&ListedOffset>| listed.map_or(0, |listed| listed.offset.0);
+    match start {
+        Start::At(start) => start,
+        Start::BeforeEnd(before) => {
+            StartAt::Offset(Offset(offset(end).saturating_add(before).max(offset(first))))
         }
     }
 }
