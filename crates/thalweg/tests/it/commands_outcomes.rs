@@ -86,3 +86,22 @@ fn an_offset_before_the_first_record_is_the_first() {
     assert_eq!(says(at, "consume trimmed -g before -o -100 -e"), "3\n4\n5\n6\n7\n8\n");
     assert_eq!(says(at, "consume trimmed -o -2 -e"), "7\n8\n");
 }
+
+#[test]
+fn a_regular_expression_chooses_the_same_topics_with_a_group() {
+    let broker = Broker::start();
+    let at = &broker.address;
+    for topic in ["abc", "bcd", "xab", "cab"] {
+        says(at, &format!("topic create {topic} --partitions 1"));
+        produce(at, topic, 1);
+    }
+    let topics = |options: &str| {
+        let printed = says(at, &format!("consume ^a|b|cab --from-beginning -e -f %t\\n {options}"));
+        let mut topics: Vec<String> = printed.lines().map(str::to_owned).collect();
+        topics.sort();
+        topics
+    };
+    for options in ["", "-g classic", "-g modern --group-protocol consumer"] {
+        assert_eq!(topics(options), ["abc", "bcd", "cab"], "{options}");
+    }
+}

@@ -51,7 +51,8 @@ impl Consume {
             true => consumer.subscribe(topics)?,
             false => {
                 let literal = |topic: &String| match topic.starts_with('^') {
-                    true => format!("(?:{topic}.*)"),
+                    // The group matches whole names.
+                    true => format!("(?:{topic}).*"),
                     false => regex::escape(topic),
                 };
                 let all: Vec<String> = self.topics.iter().map(literal).collect();
@@ -124,7 +125,9 @@ impl Consume {
     fn patterns(&self) -> Result<Vec<Regex>, Usage> {
         let patterns = self.topics.iter().filter(|topic| topic.starts_with('^'));
         let compiled = patterns.map(|pattern| {
-            Regex::new(pattern).map_err(|error| {
+            // Each of its alternatives begins where the name does.
+            let anchored = Regex::new(pattern).and_then(|_| Regex::new(&format!("^(?:{pattern})")));
+            anchored.map_err(|error| {
                 let text = error.to_string();
                 let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
                 Usage(format!("{pattern:?} is no regular expression: {reason}"))
