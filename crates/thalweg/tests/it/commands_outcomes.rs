@@ -105,3 +105,14 @@ fn a_regular_expression_chooses_the_same_topics_with_a_group() {
         assert_eq!(topics(options), ["abc", "bcd", "cab"], "{options}");
     }
 }
+
+#[test]
+fn a_group_without_offsets_to_take_is_not_reset() {
+    let broker = Broker::start();
+    let at = &broker.address;
+    says(at, "topic create reset --partitions 1");
+    produce(at, "reset", 1);
+    says(at, "consume reset --group gg --from-beginning --max-messages 1");
+    fails(at, "group reset gg --topic reset:0 --to-group typo --execute", 7, "there is no group typo");
+    fails(at, "group reset gg --from-file /dev/null --execute", 2, "/dev/null, which is empty");
+}

@@ -13,7 +13,7 @@ use thalweg_record::Offset;
 use thalweg_wire::ErrorCode;
 
 use crate::cli::connect::Connect;
-use crate::cli::failure::{Failed, Usage};
+use crate::cli::failure::{Failed, NotFound, Usage};
 use crate::cli::moment;
 use crate::cli::output::{Column, Output};
 use crate::cli::partitions::{Partitions, resolve};
@@ -188,7 +188,7 @@ impl Reset {
             None => BTreeMap::new(),
         };
         let others = match &self.to_group {
-            Some(group) => committed(admin, group).await?,
+            Some(group) => of_other(admin, group).await?,
             None => Offsets::new(),
         };
         let mut new = Offsets::new();
@@ -264,8 +264,10 @@ impl Reset {
             })
             .collect();
         self.output.rows(&COLUMNS, &rows)?;
-        if !self.execute {
-            dry_run();
+        match (self.execute, rows.is_empty()) {
+            (_, true) => tracing::warn!("Nothing to set: no partition has an offset to take over"),
+            (false, _) => dry_run(),
+            (true, _) => {}
         }
         Ok(())
     }
@@ -278,6 +280,20 @@ fn within(at: &TopicPartition, wanted: i64, earliest: i64, latest: i64) -> i64 {
         tracing::warn!("{at} has offsets {earliest} to {latest}: {wanted} becomes {new}");
     }
     new
+}
+
+/// The committed offsets of the group of --to-group, which must exist.
+async fn of_other(admin: &Admin, group: &str) -> anyhow::Result<Offsets> {
+    let offsets = committed(admin, group).await?;
+    if !offsets.is_empty() {
+        return Ok(offsets);
+    }
+    // The offsets of a classic group that does not exist are none, and no error.
+    match admin.describe_groups(&[group.to_owned()]).await.remove(group) {
+        Some(Err(error)) if error.error_code() != Some(ErrorCode::GroupIdNotFound) => Err(error.into()),
+        Some(Ok(described)) if described.state != "Dead" => Ok(offsets),
+        _ => Err(NotFound(format!("--to-group: there is no group {group}")).into()),
+    }
 }
 
 async fn committed(admin: &Admin, group: &str) -> anyhow::Result<Offsets> {
@@ -314,12 +330,18 @@ fn read_lines(text: &str) -> Result<Offsets, String> {
         let [topic, partition, offset] = fields[..] else { return Err(wrong()) };
         let partition: i32 = partition.parse().map_err(|_| wrong())?;
         let offset: i64 = offset.parse().map_err(|_| wrong())?;
+        let at = TopicPartition::new(topic, partition);
         if topic.is_empty() || partition < 0 || offset < 0 {
             return Err(wrong());
         }
-        offsets.insert(TopicPartition::new(topic, partition), offset);
+        if offsets.insert(at.clone(), offset).is_some() {
+            return Err(format!("line {number}: {at} is named twice"));
+        }
     }
-    Ok(offsets)
+    match offsets.is_empty() {
+        true => Err("which is empty: expected lines TOPIC,PARTITION,OFFSET".to_owned()),
+        false => Ok(offsets),
+    }
 }
 
 #[cfg(test)]
@@ -339,6 +361,9 @@ mod tests {
         let expected =
             BTreeMap::from([(TopicPartition::new("a.b", 3), 4), (TopicPartition::new("orders", 0), 17)]);
         assert_eq!(read, expected);
+        assert!(read_lines("\n").expect_err("no line").contains("is empty"));
+        let twice = read_lines("orders,0,17\norders,0,18\n").expect_err("twice");
+        assert_eq!(twice, "line 2: orders-0 is named twice");
         for wrong in ["orders,0", "g,orders,0,1", ",0,1", "orders,-1,1", "orders,0,-1", "orders,x,1"] {
             assert_eq!(
                 read_lines(wrong).expect_err(wrong),
