@@ -30,6 +30,7 @@ mod schema_registry;
 mod security;
 mod serve;
 mod settle;
+mod signals;
 mod stream;
 mod table;
 mod topic;

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use super::connect::{Connect, WAITS, warn_about_rest};
 use super::failure::Usage;
 use super::schema_registry::SchemaRegistry;
+use super::signals;
 use decoding::Decoding;
 use output::Output;
 use template::Template;
@@ -33,7 +34,7 @@ const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// Print the records of topics, one per line.
 ///
-/// By default, starts with the next new record and runs until Ctrl-C. A topic that begins with ^ is a regular
+/// By default, starts with the next new record and runs until Ctrl-C or SIGTERM. A topic that begins with ^ is a regular
 /// expression, of names from their beginning.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -188,7 +189,7 @@ impl Consume {
         };
         let printed = tokio::select! {
             printed = read => printed,
-            signal = tokio::signal::ctrl_c() => signal.map_err(anyhow::Error::from),
+            signal = signals::end() => signal.map_err(anyhow::Error::from),
         };
         printing.printer.report();
         // A group's other members should not wait for the session of this one to end.

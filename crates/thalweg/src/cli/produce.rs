@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::connect::{Connect, TOPIC_WAIT, WAITS, warn_about_rest};
 use super::failure::Usage;
+use super::signals;
 
 /// Number of lines read ahead.
 const LINES_AHEAD: usize = 64;
@@ -119,14 +120,14 @@ impl Produce {
             Producer::new(cluster, config, move |delivery: &Delivery<'_>| failed.report(delivery, prints));
         let sent = tokio::select! {
             sent = self.send_lines(&mut producer, line_bytes_max) => sent,
-            signal = tokio::signal::ctrl_c() => signal.map_err(anyhow::Error::from),
+            signal = signals::end() => signal.map_err(anyhow::Error::from),
             () = failure.notify.notified() => Ok(()),
         };
-        // The lines before one that cannot be sent, or before Ctrl-C, are sent.
+        // The lines before one that cannot be sent, or before a signal, are sent.
         tokio::select! {
             () = producer.close() => {}
-            // The first Ctrl-C ends the input, another one gives up.
-            signal = tokio::signal::ctrl_c() => {
+            // The first signal ends the input, another one gives up.
+            signal = signals::end() => {
                 signal?;
                 anyhow::bail!("interrupted: the last records may not be stored");
             }

@@ -1,8 +1,9 @@
 //! What commands report: every outcome, also beside a failure, and never a success that is none.
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::binary::Broker;
+use crate::binary::{Broker, Running, thalweg};
 use crate::commands::{column, document, fails, produce, runs, says};
 
 /// The outcomes that a command prints before it fails with `code`, and its error.
@@ -115,4 +116,30 @@ fn a_group_without_offsets_to_take_is_not_reset() {
     says(at, "consume reset --group gg --from-beginning --max-messages 1");
     fails(at, "group reset gg --topic reset:0 --to-group typo --execute", 7, "there is no group typo");
     fails(at, "group reset gg --from-file /dev/null --execute", 2, "/dev/null, which is empty");
+}
+
+/// As service managers and containers end a process.
+#[test]
+fn sigterm_ends_a_member_in_order() {
+    let broker = Broker::start();
+    let at = &broker.address;
+    says(at, "topic create ended --partitions 1");
+    produce(at, "ended", 3);
+    for protocol in ["classic", "consumer"] {
+        let line = format!("consume ended --group {protocol} --group-protocol {protocol} --from-beginning");
+        let mut member = Running::start(thalweg(&line).env("THALWEG_BOOTSTRAP_SERVER", at));
+        assert_eq!(member.lines().take(3).collect::<Vec<_>>(), ["0", "1", "2"]);
+        member.signal(Signal::TERM);
+        assert_eq!(member.exit_code(), Some(0), "{protocol}");
+        let group = document(at, &format!("group describe {protocol}"));
+        assert_eq!((&group[0]["state"], &group[0]["members"]), (&json!("Empty"), &json!([])), "{group}");
+        assert_eq!(column(&group[0]["partitions"], "current_offset"), [3], "{group}");
+    }
+    says(at, "config set group:sharing share.auto.offset.reset=earliest");
+    let share = "consume ended --share --group sharing";
+    let mut member = Running::start(thalweg(share).env("THALWEG_BOOTSTRAP_SERVER", at));
+    assert_eq!(member.lines().take(3).count(), 3);
+    member.signal(Signal::TERM);
+    assert_eq!(member.exit_code(), Some(0));
+    assert_eq!(document(at, "group describe sharing")[0]["members"], json!([]));
 }

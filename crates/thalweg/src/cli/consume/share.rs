@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::decoding::Decoding;
 use super::{CLOSE_MAX, Consume, POLL, Printing, Usage};
 use crate::cli::connect::{WAITS, warn_about_rest};
+use crate::cli::signals;
 
 /// Records that a fetch acquires. A person may take only some of them, and others wait for the rest.
 const RECORDS_MAX: u64 = 500;
@@ -38,7 +39,7 @@ impl Consume {
         };
         let printed = tokio::select! {
             printed = read => printed,
-            signal = tokio::signal::ctrl_c() => signal.map_err(anyhow::Error::from),
+            signal = signals::end() => signal.map_err(anyhow::Error::from),
         };
         printing.printer.report();
         let closed = tokio::time::timeout(CLOSE_MAX, consumer.close()).await;
