@@ -65,18 +65,22 @@ impl Output {
         self.show(rows, |style| style.rows(columns, rows))
     }
 
-    /// Prints a document, or the text for people.
+    /// Prints a document, or the text for people. A reader that has gone is no error: the command goes on with what it has
+    /// to do, and its result counts.
     pub fn show<T: Serialize + ?Sized>(
         &self,
         document: &T,
         text: impl FnOnce(Style) -> anyhow::Result<String>,
     ) -> anyhow::Result<()> {
         let mut out = io::stdout().lock();
-        match self.format() {
-            Format::Table => out.write_all(text(Style::of_standard_output())?.as_bytes())?,
-            format => out.write_all(written(format, document, out.is_terminal())?.as_bytes())?,
+        let text = match self.format() {
+            Format::Table => text(Style::of_standard_output())?,
+            format => written(format, document, out.is_terminal())?,
+        };
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            printed => Ok(printed?),
         }
-        Ok(out.flush()?)
     }
 
     /// Prints one of a series of documents: as a line of JSON, or as a document of a YAML stream.
@@ -90,18 +94,20 @@ impl Output {
     }
 
     /// Runs a command that changes several things, one after the other. Sentences are printed at once; the document is a
-    /// list of the outcomes, also of those before a failure.
+    /// list of the outcomes, also of those before a failure. What cannot be printed does not keep the command from the rest:
+    /// it fails at the end.
     pub async fn outcomes(
         &self,
         command: impl AsyncFnOnce(&mut Outcomes<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let mut outcomes = Outcomes { output: self, done: Vec::new() };
+        let mut outcomes = Outcomes { output: self, done: Vec::new(), unprinted: None };
         let ended = command(&mut outcomes).await;
         let has_something = ended.is_ok() || !outcomes.done.is_empty();
-        if has_something && !self.is_table() {
-            self.show(&outcomes.done, |_| Ok(String::new()))?;
-        }
-        ended
+        let shown = match has_something && !self.is_table() {
+            true => self.show(&outcomes.done, |_| Ok(String::new())),
+            false => Ok(()),
+        };
+        ended.and(shown).and(outcomes.unprinted.map_or(Ok(()), |error| Err(error.into())))
     }
 }
 
@@ -109,13 +115,16 @@ impl Output {
 pub struct Outcomes<'a> {
     output: &'a Output,
     done: Vec<Value>,
+    /// The first error of standard output.
+    unprinted: Option<io::Error>,
 }
 
 impl Outcomes<'_> {
     /// Adds an outcome, with the sentence for people.
     pub fn add<T: Serialize>(&mut self, outcome: &T, sentence: &str) -> anyhow::Result<()> {
         match self.output.is_table() {
-            true => writeln!(io::stdout(), "{sentence}")?,
+            true if self.unprinted.is_none() => self.unprinted = writeln!(io::stdout(), "{sentence}").err(),
+            true => {}
             false => self.done.push(serde_json::to_value(outcome)?),
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! What commands report: every outcome, also beside a failure, and never a success that is none.
 
+use std::process::Stdio;
+
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -142,4 +144,38 @@ fn sigterm_ends_a_member_in_order() {
     member.signal(Signal::TERM);
     assert_eq!(member.exit_code(), Some(0));
     assert_eq!(document(at, "group describe sharing")[0]["members"], json!([]));
+}
+
+#[test]
+fn a_command_goes_on_when_its_output_is_closed() {
+    let broker = Broker::start();
+    let at = &broker.address;
+    says(at, "topic create closed --partitions 1");
+    produce(at, "closed", 1);
+    for group in 0..6 {
+        says(at, &format!("consume closed --group h{group} --from-beginning --max-messages 1"));
+    }
+    let ends = |line: &str, out: Stdio| {
+        let mut command = thalweg(line);
+        command.env("THALWEG_BOOTSTRAP_SERVER", at).stdout(out).stderr(Stdio::piped());
+        let ended = command.spawn().and_then(std::process::Child::wait_with_output).expect("the binary runs");
+        (ended.status.code(), String::from_utf8(ended.stderr).expect("text"))
+    };
+    let closed = || {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        Stdio::from(writer)
+    };
+    #[expect(clippy::disallowed_types, reason = "a device that is full")]
+    let full = || Stdio::from(std::fs::File::options().write(true).open("/dev/full").expect("a device"));
+
+    assert_eq!(ends("group delete h0 h1", closed()), (Some(0), String::new()));
+    assert_eq!(ends("group delete h2 nosuch h3", closed()).0, Some(7), "a failure is one without a reader, too");
+    let (code, error) = ends("group delete h4 h5", full());
+    assert_eq!(code, Some(1));
+    assert!(error.contains("No space left on device"), "{error}");
+    assert_eq!(document(at, "group list"), json!([]));
+    let trim = "topic trim closed --to-latest --execute";
+    assert_eq!(ends(trim, closed()).0, Some(0));
+    assert_eq!(column(&document(at, "topic offsets closed --earliest"), "offset"), [1]);
 }
