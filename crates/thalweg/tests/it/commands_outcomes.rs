@@ -179,3 +179,15 @@ fn a_command_goes_on_when_its_output_is_closed() {
     assert_eq!(ends(trim, closed()).0, Some(0));
     assert_eq!(column(&document(at, "topic offsets closed --earliest"), "offset"), [1]);
 }
+
+#[test]
+fn a_topic_does_not_grow_if_its_settings_are_refused() {
+    let broker = Broker::start();
+    let at = &broker.address;
+    says(at, "topic create altered --partitions 1");
+    fails(at, "topic alter altered --partitions 3 --config nosuch=1", 1, "nosuch");
+    let partitions = || document(at, "topic describe altered")[0]["partitions"].as_array().map(Vec::len);
+    assert_eq!(partitions(), Some(1));
+    says(at, "topic alter altered --partitions 3 --config retention.ms=1");
+    assert_eq!(partitions(), Some(3));
+}

@@ -10,7 +10,7 @@ use thalweg_wire::request::{CreatePartitionsRequest, IncrementalAlterConfigsRequ
 use super::{ADMIN_TIMEOUT_MS, assignment, pair};
 use crate::cli::connect::Connect;
 use crate::cli::failure::Usage;
-use crate::cli::output::Output;
+use crate::cli::output::{Outcomes, Output};
 
 /// Kafka's number of the resource type "topic".
 pub(super) const TOPIC_RESOURCE: i8 = 2;
@@ -56,18 +56,37 @@ impl Alter {
             return Err(Usage(nothing.to_owned()).into());
         }
         let cluster = self.connect.cluster().await?;
+        self.output.outcomes(async |outcomes| self.alter(&cluster, configs, outcomes).await).await
+    }
+
+    async fn alter(
+        &self,
+        cluster: &Cluster,
+        configs: Vec<AlterableConfig>,
+        outcomes: &mut Outcomes<'_>,
+    ) -> anyhow::Result<()> {
+        let topic = &self.topic;
         if let Some(count) = self.partitions {
-            self.add_partitions(&cluster, count).await?;
+            // Partitions cannot be taken back, so settings that are refused are found first.
+            if !configs.is_empty() {
+                self.alter_configs(cluster, configs.clone(), true).await?;
+            }
+            self.add_partitions(cluster, count).await?;
         }
-        if !configs.is_empty() {
-            self.alter_configs(&cluster, configs).await?;
+        if !configs.is_empty()
+            && let Err(error) = self.alter_configs(cluster, configs, self.validate_only).await
+        {
+            if let Some(count) = self.partitions.filter(|_| !self.validate_only) {
+                let grown = json!({ "topic": topic, "partitions": count, "outcome": "grown" });
+                outcomes.add(&grown, &format!("Topic {topic} has {count} partitions."))?;
+            }
+            return Err(error);
         }
         let (done, outcome) = match self.validate_only {
             true => ("Could alter", "could be altered"),
             false => ("Altered", "altered"),
         };
-        let outcome = json!([{ "topic": self.topic, "outcome": outcome }]);
-        self.output.show(&outcome, |_| Ok(format!("{done} topic {}.\n", self.topic)))
+        outcomes.add(&json!({ "topic": topic, "outcome": outcome }), &format!("{done} topic {topic}."))
     }
 
     fn configs(&self) -> Result<Vec<AlterableConfig>, Usage> {
@@ -106,14 +125,19 @@ impl Alter {
         Ok(())
     }
 
-    async fn alter_configs(&self, cluster: &Cluster, configs: Vec<AlterableConfig>) -> anyhow::Result<()> {
+    async fn alter_configs(
+        &self,
+        cluster: &Cluster,
+        configs: Vec<AlterableConfig>,
+        validate_only: bool,
+    ) -> anyhow::Result<()> {
         let request = IncrementalAlterConfigsRequest {
             resources: vec![AlterConfigsResource {
                 resource_type: TOPIC_RESOURCE,
                 resource_name: self.topic.clone(),
                 configs,
             }],
-            validate_only: self.validate_only,
+            validate_only,
         };
         let response = cluster.send_controller(&request).await?;
         for result in response.responses {
