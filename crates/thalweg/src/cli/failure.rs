@@ -82,7 +82,7 @@ fn code(error: &anyhow::Error) -> u8 {
 /// No broker answers; the same as that of `cluster status`.
 pub const UNREACHABLE: u8 = 5;
 /// The login failed, or an ACL does not allow it.
-const REFUSED: u8 = 6;
+pub const REFUSED: u8 = 6;
 /// What was named does not exist.
 const NOT_FOUND: u8 = 7;
 

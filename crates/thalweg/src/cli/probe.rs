@@ -34,8 +34,29 @@ pub struct View {
     pub brokers: BTreeMap<i32, Registered>,
 }
 
+/// Why an address gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoAnswer {
+    /// The error.
+    pub why: String,
+    /// Whether a broker is there, and does not accept the login.
+    pub is_login: bool,
+}
+
+impl NoAnswer {
+    fn new(why: String) -> NoAnswer {
+        NoAnswer { why, is_login: false }
+    }
+}
+
+impl From<ClientError> for NoAnswer {
+    fn from(error: ClientError) -> NoAnswer {
+        NoAnswer { is_login: matches!(error, ClientError::Authentication(_)), why: error.to_string() }
+    }
+}
+
 /// The answer of each address, or the reason for its absence.
-pub type Answers = BTreeMap<String, Result<View, String>>;
+pub type Answers = BTreeMap<String, Result<View, NoAnswer>>;
 
 /// Asks `bootstrap` and every broker that an answer names.
 pub async fn probe(bootstrap: &[String], options: &ConnectionOptions, within: Duration) -> Answers {
@@ -64,7 +85,8 @@ fn refuse_other_clusters(bootstrap: &[String], answers: &mut Answers) {
     for (address, answer) in answers.iter_mut() {
         let theirs = answer.as_ref().ok().and_then(|view| view.metadata.cluster_id.clone());
         if let Some(theirs) = theirs.filter(|theirs| *theirs != ours) {
-            *answer = Err(format!("{address} is a broker of another cluster, {theirs}"));
+            let why = format!("{address} is a broker of another cluster, {theirs}");
+            *answer = Err(NoAnswer::new(why));
         }
     }
 }
@@ -75,8 +97,11 @@ async fn ask_all(addresses: BTreeSet<String>, options: &ConnectionOptions, withi
         let options = options.clone();
         tasks.spawn(async move {
             let answer = match tokio::time::timeout(within, ask(&address, &options)).await {
-                Ok(answer) => answer.map_err(|error| error.to_string()),
-                Err(_) => Err(format!("{address} did not answer within {} ms", within.as_millis())),
+                Ok(answer) => answer.map_err(NoAnswer::from),
+                Err(_) => {
+                    let why = format!("{address} did not answer within {} ms", within.as_millis());
+                    Err(NoAnswer::new(why))
+                }
             };
             (address, answer)
         });

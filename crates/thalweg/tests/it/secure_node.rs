@@ -84,6 +84,9 @@ fn users_may_do_what_the_administrator_lets_them() {
     assert_eq!(succeeds(&mut secured.command(&alice, read)), "one\n");
     assert_eq!(succeeds(&mut secured.command(&alice, "topic list")), "orders\n", "the other is not hers");
     is_refused(&mut secured.command(&alice, "security user add bob"), "CLUSTER_AUTHORIZATION_FAILED");
+    // It cannot be judged without rights.
+    let unknown = "The health of the cluster is unknown: the reassignments are unknown (";
+    is_refused(&mut secured.command(&alice, "cluster status"), unknown);
 
     let listed = succeeds(&mut secured.admin("security acl list --topic orders --json"));
     let listed: Value = serde_json::from_str(&listed).expect("JSON");
@@ -94,6 +97,7 @@ fn users_may_do_what_the_administrator_lets_them() {
 
     let wrong = secured.settings_of("alice", "wrong");
     is_refused(&mut secured.command(&wrong, "topic list"), "rejects this client by SCRAM-SHA-512");
+    is_refused(&mut secured.command(&wrong, "cluster status"), "rejects this client by SCRAM-SHA-512");
     succeeds(&mut secured.admin("security user remove alice"));
     let gone = secured.settings_of("alice", password.trim());
     is_refused(&mut secured.command(&gone, "topic list"), "rejects this client by SCRAM-SHA-512");

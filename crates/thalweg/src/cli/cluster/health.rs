@@ -3,7 +3,7 @@
 use crate::cli::failure::{self, Ended};
 use crate::cli::output::Style;
 
-use super::report::{BrokerStatus, PartitionStatus, Reach, Status, Unavailable};
+use super::report::{BrokerStatus, Cause, PartitionStatus, Reach, Status, Unavailable};
 
 /// A voter without a fetch for this long counts as gone. Kafka's voters fetch at least every half second.
 pub const SILENT_MS: i64 = 10_000;
@@ -13,6 +13,8 @@ pub const SILENT_MS: i64 = 10_000;
 pub enum Health {
     /// Every broker answers, and no replica is missing.
     Healthy,
+    /// No problem is known, but the login may not see everything.
+    Unknown,
     /// Every partition can be written and read, with less safety than it should have.
     Degraded,
     /// Some partition cannot be written with acks=all, or not at all.
@@ -26,6 +28,7 @@ impl Health {
     pub fn name(self) -> &'static str {
         match self {
             Health::Healthy => "healthy",
+            Health::Unknown => "unknown",
             Health::Degraded => "degraded",
             Health::Unavailable => "unavailable",
             Health::Unreachable => "unreachable",
@@ -36,7 +39,7 @@ impl Health {
     pub fn shown(self, style: Style) -> String {
         match self {
             Health::Healthy => style.good(self.name()),
-            Health::Degraded => style.doubtful(self.name()),
+            Health::Unknown | Health::Degraded => style.doubtful(self.name()),
             Health::Unavailable | Health::Unreachable => style.bad(self.name()),
         }
     }
@@ -45,6 +48,7 @@ impl Health {
     pub fn exit_code(self) -> u8 {
         match self {
             Health::Healthy => 0,
+            Health::Unknown => failure::REFUSED,
             Health::Degraded => 3,
             Health::Unavailable => 4,
             Health::Unreachable => failure::UNREACHABLE,
@@ -67,6 +71,7 @@ impl Status {
         let mut problems = self.partition_problems();
         problems.extend(self.broker_problems());
         problems.extend(self.quorum_problems());
+        problems.extend(self.unknown());
         problems.sort_by_key(|problem| std::cmp::Reverse(problem.health));
         problems
     }
@@ -83,7 +88,8 @@ impl Status {
             return Ok(());
         }
         let texts: Vec<&str> = problems.iter().map(|problem| &*problem.text).collect();
-        let why = format!("The cluster is {}: {}", health.name(), texts.join("; "));
+        let what = if health == Health::Unknown { "The health of the cluster" } else { "The cluster" };
+        let why = format!("{what} is {}: {}", health.name(), texts.join("; "));
         Err(Ended { code: health.exit_code(), why })
     }
 
@@ -127,11 +133,25 @@ impl Status {
         of_brokers.into_iter().flatten().chain(bootstrap).chain(views).collect()
     }
 
+    /// What the login may not see.
+    fn unknown(&self) -> Vec<Problem> {
+        let denied = |found: Option<&Unavailable>, what: &str| {
+            let denied = found.filter(|unavailable| unavailable.cause == Cause::Denied)?;
+            Some(format!("{what} ({})", denied.why))
+        };
+        let mut texts = Vec::from_iter(denied(self.reassignments.as_ref().err(), "the reassignments are unknown"));
+        texts.extend(denied(self.quorum.as_ref().err(), "the controller quorum is unknown"));
+        if !texts.is_empty() {
+            texts.push("topics that the login may not describe are not counted".to_owned());
+        }
+        texts.into_iter().map(|text| Problem { health: Health::Unknown, text }).collect()
+    }
+
     fn quorum_problems(&self) -> Vec<Problem> {
         let problem = |text: String| Problem { health: Health::Degraded, text };
         let quorum = match &self.quorum {
             Ok(quorum) => quorum,
-            Err(Unavailable { is_problem: true, .. }) => {
+            Err(Unavailable { cause: Cause::Problem, .. }) => {
                 return vec![problem("no active controller answers".to_owned())];
             }
             Err(_) => return Vec::new(),

@@ -31,10 +31,21 @@ pub struct Status {
 /// Why something is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable {
-    /// Whether that is a problem of the cluster; else it does not serve the request, or not to this client.
-    pub is_problem: bool,
+    /// The cause.
+    pub cause: Cause,
     /// The error of the request.
     pub why: String,
+}
+
+/// The cause of something not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A problem of the cluster.
+    Problem,
+    /// The login may not see it.
+    Denied,
+    /// The cluster does not serve the request, which does not affect its health.
+    NotServed,
 }
 
 /// Whether a broker answers on its own listener.
@@ -329,9 +340,9 @@ impl Status {
     fn quorum_text(&self) -> String {
         let quorum = match &self.quorum {
             Ok(quorum) => quorum,
-            Err(Unavailable { why, is_problem }) => {
+            Err(Unavailable { why, cause }) => {
                 let known = "Without an active controller, brokers answer with their last known state.\n";
-                let known = if *is_problem { known } else { "" };
+                let known = if *cause == Cause::Problem { known } else { "" };
                 return format!("Controller quorum: unknown ({why})\n{known}");
             }
         };

@@ -16,12 +16,12 @@ use thalweg_wire::request::{
 };
 
 use super::health::Health;
-use super::report::{PartitionStatus, Quorum, QuorumNode, Reassignment, Role, Status, Unavailable};
+use super::report::{Cause, PartitionStatus, Quorum, QuorumNode, Reassignment, Role, Status, Unavailable};
 use super::views::Views;
 use crate::cli::connect::Connect;
-use crate::cli::failure::{Ended, Failed};
+use crate::cli::failure::{Denied, Ended, Failed};
 use crate::cli::output::Output;
-use crate::cli::probe::{Answers, probe};
+use crate::cli::probe::{Answers, NoAnswer, probe};
 
 /// Topics whose settings one request asks for.
 const TOPICS_PER_REQUEST: usize = 200;
@@ -44,7 +44,8 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 ///
 /// Exit codes: 0 healthy; 3 degraded: all partitions are served, but brokers, replicas or controllers are missing, or
 /// brokers have different metadata; 4 unavailable: a partition has no answering leader, or too few replicas for acks=all;
-/// 5 unreachable: no broker answers. 1 and 2 are errors of the command itself.
+/// 5 unreachable: no broker answers; 6 the login is refused, or has no rights to see whether the cluster is healthy (it needs
+/// DESCRIBE on the cluster and on topics). 1 and 2 are errors of the command itself.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -68,12 +69,16 @@ impl Show {
         let within = Duration::from_millis(self.timeout_ms);
         let status = match ask(&bootstrap, &options, within).await? {
             Ok(status) => status,
-            Err(why) => {
+            Err(missing) => {
                 let health = Health::Unreachable;
-                let not_reached: BTreeMap<_, _> = why.iter().cloned().collect();
+                let not_reached: BTreeMap<_, _> =
+                    missing.iter().map(|(address, missing)| (address.clone(), &missing.why)).collect();
                 let document = json!({ "health": health.name(), "brokers": [], "not_reached": not_reached });
                 self.output.show(&document, |_| Ok(String::new()))?;
-                return Err(Ended { code: health.exit_code(), why: unreachable(why) }.into());
+                if let Some((_, refused)) = missing.iter().find(|(_, missing)| missing.is_login) {
+                    return Err(Denied(refused.why.clone()).into());
+                }
+                return Err(Ended { code: health.exit_code(), why: unreachable(&missing) }.into());
             }
         };
         self.output.show(&status.to_json(), |style| Ok(status.to_text(style)))?;
@@ -89,22 +94,22 @@ pub async fn state(
 ) -> anyhow::Result<Value> {
     match ask(bootstrap, options, within).await? {
         Ok(status) => Ok(status.to_json()),
-        Err(why) => Err(Failed(unreachable(why)).into()),
+        Err(missing) => Err(Failed(unreachable(&missing)).into()),
     }
 }
 
-fn unreachable(why: NotReached) -> String {
-    let texts: Vec<String> = why.into_iter().map(|(_, why)| why).collect();
+fn unreachable(missing: &NotReached) -> String {
+    let texts: Vec<&str> = missing.iter().map(|(_, missing)| &*missing.why).collect();
     format!("No broker answers: {}", texts.join("; "))
 }
 
 /// The addresses that did not answer, each with why.
-type NotReached = Vec<(String, String)>;
+type NotReached = Vec<(String, NoAnswer)>;
 
 fn not_reached(answers: &Answers) -> NotReached {
     let failed = answers.iter().filter_map(|(address, answer)| {
-        let why = answer.as_ref().err()?;
-        Some((address.clone(), why.clone()))
+        let missing = answer.as_ref().err()?;
+        Some((address.clone(), missing.clone()))
     });
     failed.collect()
 }
@@ -145,7 +150,7 @@ async fn ask(
     Ok(Ok(Status {
         cluster_id: view.metadata.cluster_id.clone().unwrap_or_default(),
         brokers,
-        not_reached: others,
+        not_reached: others.into_iter().map(|(address, missing)| (address, missing.why)).collect(),
         differing,
         topics: view.metadata.topics.len(),
         partitions,
@@ -158,25 +163,22 @@ async fn ask(
 async fn in_time<T>(answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, Unavailable> {
     match tokio::time::timeout(CONTROLLERS_WAIT, answer).await {
         Ok(Ok(answered)) => Ok(answered),
-        Ok(Err(error)) => Err(Unavailable { is_problem: !is_refusal(&error), why: error.to_string() }),
+        Ok(Err(error)) => Err(Unavailable { cause: cause(&error), why: error.to_string() }),
         Err(_) => {
             let seconds = CONTROLLERS_WAIT.as_secs();
             let why = format!("no active controller has answered within {seconds} s");
-            Err(Unavailable { is_problem: true, why })
+            Err(Unavailable { cause: Cause::Problem, why })
         }
     }
 }
 
-/// Whether the cluster refuses the request, or does not serve it: this does not affect its health.
-fn is_refusal(error: &ClientError) -> bool {
-    let unasked = matches!(error, ClientError::VersionMismatch(_));
-    let refused = matches!(
-        error.error_code(),
-        Some(
-            ErrorCode::ClusterAuthorizationFailed | ErrorCode::UnsupportedVersion | ErrorCode::InvalidRequest
-        )
-    );
-    unasked || refused
+fn cause(error: &ClientError) -> Cause {
+    match (error, error.error_code()) {
+        (_, Some(ErrorCode::ClusterAuthorizationFailed)) => Cause::Denied,
+        (ClientError::VersionMismatch(_), _)
+        | (_, Some(ErrorCode::UnsupportedVersion | ErrorCode::InvalidRequest)) => Cause::NotServed,
+        _ => Cause::Problem,
+    }
 }
 
 /// `min.insync.replicas` of each topic.

@@ -110,7 +110,7 @@ impl<'a> Views<'a> {
                     id,
                     reach: match address.as_ref().and_then(|address| self.answers.get(address)) {
                         Some(Ok(_)) => Reach::Answers,
-                        Some(Err(why)) => Reach::NotReached(why.clone()),
+                        Some(Err(missing)) => Reach::NotReached(missing.why.clone()),
                         None => Reach::NoAddress,
                     },
                     address,

@@ -89,7 +89,7 @@ fn partitions_are_selected_by_their_problems() {
         partition(3, None, &[2], 1),
     ];
     let mut status = status(partitions);
-    status.reassignments = Err(Unavailable { is_problem: false, why: "it is not served".to_owned() });
+    status.reassignments = Err(Unavailable { cause: Cause::NotServed, why: "it is not served".to_owned() });
     let json = status.to_json();
     let found = |key: &str| -> Vec<i64> {
         let partitions = json[key].as_array().expect("a list").iter();
@@ -156,7 +156,7 @@ fn problems_hidden_from_clients_are_degraded() {
         "b:1 of --bootstrap-server not reached",
     );
     degraded(
-        |s| s.quorum = Err(Unavailable { is_problem: true, why: "no answer".to_owned() }),
+        |s| s.quorum = Err(Unavailable { cause: Cause::Problem, why: "no answer".to_owned() }),
         "no active controller answers",
     );
     degraded(
@@ -171,8 +171,28 @@ fn problems_hidden_from_clients_are_degraded() {
         "broker 2 has different cluster metadata",
     );
     let mut status = whole();
-    status.quorum = Err(Unavailable { is_problem: false, why: "not authorized".to_owned() });
-    assert_eq!(status.health(), Health::Healthy, "what may not be known is no fault of the cluster");
+    status.quorum = Err(Unavailable { cause: Cause::NotServed, why: "an old version".to_owned() });
+    assert_eq!(status.health(), Health::Healthy, "what is not served is no fault of the cluster");
+}
+
+#[test]
+fn a_login_without_rights_sees_no_healthy_cluster() {
+    let mut status = status(vec![partition(0, Some(1), &[1, 2, 3], 2)]);
+    let denied = || Unavailable { cause: Cause::Denied, why: "not authorized".to_owned() };
+    status.reassignments = Err(denied());
+    status.quorum = Err(denied());
+    let expected = [
+        "the reassignments are unknown (not authorized)",
+        "the controller quorum is unknown (not authorized)",
+        "topics that the login may not describe are not counted",
+    ];
+    assert_eq!((status.health(), problems(&status)), (Health::Unknown, expected.map(str::to_owned).to_vec()));
+    let judged = status.judge().expect_err("it is not healthy");
+    assert_eq!(judged.code, 6);
+    assert!(judged.why.starts_with("The health of the cluster is unknown: the reassignments"), "{}", judged.why);
+    assert_eq!(status.to_json()["health"], "unknown");
+    status.brokers[1].is_fenced = true;
+    assert_eq!(status.health(), Health::Degraded, "known problems count more");
 }
 
 #[test]
