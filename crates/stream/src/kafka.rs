@@ -16,6 +16,7 @@ use crate::declaration::{Absent, Module, OptionSpec, Settings, Takes};
 use crate::disk;
 use crate::stage::{KafkaFailed, StageError};
 
+pub use clusters::report_waits_to;
 pub use opening::Opening;
 pub use outlet::{Outlet, Waiting};
 pub use settings::{ClientSettings, consumer, producer};

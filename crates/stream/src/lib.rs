@@ -38,7 +38,7 @@ pub mod transport;
 pub use bad::{BadMessages, NoSuchPolicy, OnError};
 pub use exactly_once::NotExactlyOnce;
 pub use guarantee::{Guarantee, NoSuchGuarantee};
-pub use kafka::Cluster;
+pub use kafka::{Cluster, report_waits_to};
 
 /// The stack of a stream thread: expressions may be nested deeply. Untouched pages take no memory.
 pub const STACK_BYTES: usize = 8 << 20;

@@ -1,10 +1,10 @@
 //! The clusters that this process talks to: stages with the same settings share one, with its metadata and connections. A
 //! cluster without users is dropped.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use thalweg_client::{Cluster, ConnectionOptions, WeakCluster};
+use thalweg_client::{Cluster, ConnectionOptions, Waits, WeakCluster};
 use tokio::runtime::{Handle, Id};
 
 /// Stages share connections if all of this is equal. It contains secrets.
@@ -17,6 +17,14 @@ pub struct Sharing {
     timeouts: [Duration; 2],
     /// The security settings as written, and the contents of the files they name, which may have been renewed since.
     security: Vec<(String, String)>,
+}
+
+/// Where clusters report what they wait for, if the process shows that.
+static WAITS: OnceLock<Waits> = OnceLock::new();
+
+/// Lets the clusters of this process report what they wait for; only the first call counts, and only for later clusters.
+pub fn report_waits_to(waits: Waits) {
+    let _ = WAITS.set(waits);
 }
 
 static CLUSTERS: Mutex<Vec<(Sharing, WeakCluster)>> = Mutex::new(Vec::new());
@@ -37,7 +45,8 @@ pub fn shared(bootstrap: &[String], options: &ConnectionOptions, written: &[(Str
     if let Some(cluster) = known.and_then(|(_, cluster)| cluster.upgrade()) {
         return cluster;
     }
-    let cluster = Cluster::unconnected(bootstrap, options);
+    let options = ConnectionOptions { waits: WAITS.get().cloned(), ..options.clone() };
+    let cluster = Cluster::unconnected(bootstrap, &options);
     clusters.retain(|(_, cluster)| cluster.upgrade().is_some());
     clusters.push((sharing, cluster.downgrade()));
     cluster

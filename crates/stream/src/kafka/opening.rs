@@ -14,6 +14,8 @@ use crate::stage::StageError;
 
 /// How long a cluster may not know a topic, which it may be about to create.
 const UNKNOWN_TOPIC_MAX: Duration = Duration::from_secs(30);
+/// The longest pause. It is shorter than the age at which a reported failure counts as over.
+const ASKED_AGAIN_MAX: Duration = Duration::from_secs(3);
 
 /// An outlet that is being opened. Dropping it cancels the attempt.
 pub struct Opening {
@@ -123,7 +125,7 @@ impl Attempt {
                 let topic = &*self.topic;
                 tracing::warn!(topic, error, "Cannot write to the cluster yet, retrying");
             }
-            sleep(retry.failed(Instant::now()).unwrap_or_default()).await;
+            sleep(retry.failed(Instant::now()).unwrap_or_default().min(ASKED_AGAIN_MAX)).await;
         }
     }
 

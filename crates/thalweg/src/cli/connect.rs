@@ -221,12 +221,20 @@ impl Reports {
 
 /// Prints on standard error what the tool waits for, for as long as it runs.
 pub async fn report_waits() {
+    report_waits_by(|line| {
+        // Standard error may be closed.
+        let _ = writeln!(std::io::stderr(), "thalweg: {line}");
+    })
+    .await;
+}
+
+/// The same, where lines are printed in this way.
+pub async fn report_waits_by(print: impl Fn(&str)) {
     let mut reports = Reports::default();
     loop {
         tokio::time::sleep(CHECK_INTERVAL).await;
         if let Some(line) = reports.line(WAITS.longer_than(PATIENCE), Instant::now()) {
-            // Standard error may be closed.
-            let _ = writeln!(std::io::stderr(), "thalweg: {line}");
+            print(&line);
         }
     }
 }

@@ -2,17 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use axum::Router;
 use clap::Args;
 use thalweg_browse::Masking;
-use thalweg_client::bootstrap_servers;
+use thalweg_client::{ClientError, Cluster, ConnectionOptions, Properties, bootstrap_servers};
 use thalweg_console::{Console as Pages, ConsoleSettings, Hosts, Login, Mechanism};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use super::connect::Connect;
+use super::connect::{Connect, WAITS};
 use super::failure::Usage;
 use super::schema_registry::SchemaRegistry;
 use crate::console;
@@ -20,6 +21,9 @@ use crate::http::{self, HttpAddress, HttpListening};
 
 /// The mechanisms that are tried with a name and a password where the settings name none.
 const MECHANISM: &str = "SCRAM-SHA-512";
+
+/// Pause between attempts to reach a broker at the start: short, so that the failures count as one wait.
+const CONTACT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serve the console: a cluster in the browser, and a JSON API.
 ///
@@ -70,6 +74,7 @@ impl Console {
         let bootstrap = client.take_bootstrap_servers()?;
         let (masking, registry) = (self.masking()?, self.registry.take(&mut client)?);
         bootstrap_servers(&bootstrap.join(","))?;
+        let first_contact = first_contact(bootstrap.clone(), client.clone());
         let protocol = client.get("security.protocol").unwrap_or("PLAINTEXT").to_uppercase();
         let login = match protocol.starts_with("SASL") && !self.no_login {
             true => Login::Password(vec![mechanism(client.get("sasl.mechanism").unwrap_or(MECHANISM))?]),
@@ -106,7 +111,10 @@ impl Console {
             has_metrics: false,
         });
         pages.check()?;
-        self.serve(pages).await
+        tokio::select! {
+            served = self.serve(pages) => served,
+            () = first_contact => Ok(()),
+        }
     }
 
     fn masking(&self) -> Result<Masking> {
@@ -134,6 +142,24 @@ impl Console {
         stopping.send_replace(true);
         server.stop().await;
         Ok(())
+    }
+}
+
+/// Connects to a broker until one answers, so that a wrong address is reported at the start, and not only by the pages. Ends
+/// never. Client settings without a login, which people bring, are not enough to talk to a broker: one that is there suffices.
+async fn first_contact(bootstrap: Vec<String>, mut client: Properties) {
+    let (options, has_login) = match ConnectionOptions::take(&mut client, "console") {
+        Ok(options) => (options, true),
+        Err(_) => (ConnectionOptions::default(), false),
+    };
+    let options = ConnectionOptions { waits: Some(WAITS.clone()), ..options };
+    loop {
+        match Cluster::connect(&bootstrap, &options).await {
+            Err(ClientError::ConnectFailed(_) | ClientError::ConnectTimedOut(_)) => {}
+            Err(error) if has_login && error.is_retriable() => {}
+            _ => std::future::pending().await,
+        }
+        tokio::time::sleep(CONTACT_INTERVAL).await;
     }
 }
 

@@ -1,11 +1,13 @@
 //! What commands report: every outcome, also beside a failure, and never a success that is none.
 
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::binary::{Broker, Running, thalweg};
+use crate::binary::{Broker, Running, pause, thalweg};
 use crate::commands::{column, document, fails, produce, runs, says};
 
 /// The outcomes that a command prints before it fails with `code`, and its error.
@@ -190,4 +192,45 @@ fn a_topic_does_not_grow_if_its_settings_are_refused() {
     assert_eq!(partitions(), Some(1));
     says(at, "topic alter altered --partitions 3 --config retention.ms=1");
     assert_eq!(partitions(), Some(3));
+}
+
+#[test]
+fn a_broker_that_does_not_answer_is_named_by_streams_and_the_console() {
+    let mut broker = Broker::start();
+    says(&broker.address, "topic create q --partitions 1");
+    let dead = format!("127.0.0.1:{}", thalweg_ports::free_port());
+    let starts = |arguments: &[&str]| {
+        let mut command = thalweg("");
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut running = Running(command.spawn().expect("the binary runs"));
+        let errors = BufReader::new(running.0.stderr.take().expect("a pipe"));
+        (running, errors.lines().map(|line| line.expect("text")))
+    };
+    let text = |address: &str| format!("kafka --topics=q --bootstrap={address} | log");
+    let (_stream, mut errors) = starts(&["stream", "run", &text(&dead)]);
+    name_within_seconds(&mut errors, &dead);
+    // With SASL the client settings have no login: people bring theirs.
+    for protocol in ["PLAINTEXT", "SASL_PLAINTEXT"] {
+        let protocol = format!("security.protocol={protocol}");
+        let line = ["console", "-b", &dead, "--listen", "localhost:0", "--set", &protocol];
+        let (_console, mut errors) = starts(&line);
+        name_within_seconds(&mut errors, &dead);
+    }
+    let (_stream, mut errors) = starts(&["stream", "run", &text(&broker.address)]);
+    pause(Duration::from_secs(2));
+    broker.kill();
+    name_within_seconds(&mut errors, &broker.address);
+}
+
+fn name_within_seconds(errors: &mut impl Iterator<Item = String>, address: &str) {
+    let began = now();
+    let expected = format!("thalweg: Cannot connect to {address}: Connection refused");
+    let said = errors.find(|line| line.starts_with(&expected));
+    assert!(said.is_some_and(|line| line.ends_with("; trying again")), "{expected}");
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[expect(clippy::disallowed_methods, reason = "a person waits in the time of the world")]
+fn now() -> Instant {
+    Instant::now()
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use thalweg_broker::metrics::Exposition;
-use thalweg_stream::STACK_BYTES;
+use thalweg_stream::{STACK_BYTES, report_waits_to};
 use thalweg_stream::host::{StreamStatus, metrics, rest};
 use thalweg_stream::module::{Takes, Value};
 use thalweg_stream::runtime::{self, Figures, Meters, RunOptions, Running, Taps};
@@ -16,6 +16,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::console::Lines;
 use super::text::{Text, name};
+use crate::cli::connect::{WAITS, report_waits_by};
 use crate::cli::failure::Usage;
 use crate::cli::output::Output;
 use crate::http::{self, HttpAddress, HttpListening, HttpServer};
@@ -83,6 +84,7 @@ impl Run {
             .thread_stack_size(STACK_BYTES)
             .enable_all()
             .build()?;
+        report_waits_to(WAITS.clone());
         let ended = runtime.block_on(async {
             let console = Arc::new(Lines { bars: bars.clone(), to_standard_error: !self.output.is_table() });
             let options = RunOptions {
@@ -93,8 +95,16 @@ impl Run {
                 console,
                 taps: Taps::default(),
             };
+            let waiting = report_waits_by(|line| {
+                // Standard error may be closed.
+                bars.suspend(|| drop(writeln!(std::io::stderr(), "thalweg: {line}")));
+            });
+            let mut waiting = std::pin::pin!(waiting);
             if let Some((transport, topics)) = &over {
-                transport.create_topics(topics).await?;
+                tokio::select! {
+                    created = transport.create_topics(topics) => created?,
+                    () = &mut waiting => {}
+                }
             }
             // Before anything runs, so that a port conflict is reported first.
             let http = self.http.as_ref().map(|at| HttpListening::bind(&at.0)).transpose()?;
@@ -104,6 +114,7 @@ impl Run {
             let ended = tokio::select! {
                 ended = watch(&mut running, bars) => ended,
                 ended = self.report_every(&meters) => ended,
+                () = waiting => Ok(()),
             };
             self.report(&running.figures())?;
             ended
