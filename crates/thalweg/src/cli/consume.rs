@@ -29,6 +29,9 @@ use template::Template;
 const POLL: Duration = Duration::from_millis(250);
 /// Interval of commits where the consumer does not commit itself.
 const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
+/// How long a broker may take to assign partitions that other members give up, or that a regular expression chooses: more
+/// than the interval of two heartbeats.
+const ASSIGNMENT_MAX: Duration = Duration::from_secs(12);
 /// Time to commit and to leave the group at the end.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
@@ -135,6 +138,8 @@ struct Rest {
     records: u64,
     /// End offsets by partition, once they are known.
     ends: Option<BTreeMap<TopicPartition, Offset>>,
+    /// Since when a member that should stop at the ends has been given no partition.
+    idle_since: Option<Instant>,
 }
 
 /// What was tested.
@@ -178,7 +183,7 @@ impl Consume {
         let start = self.start()?;
         let (mut consumer, registry) = self.consumer().await?;
         printing.printer.decoding = registry.map(Decoding::new);
-        let mut rest = Rest { records: self.max_messages.unwrap_or(u64::MAX), ends: None };
+        let mut rest = Rest { records: self.max_messages.unwrap_or(u64::MAX), ends: None, idle_since: None };
         let read = async {
             if self.is_member() {
                 self.subscribe(&mut consumer).await?;
@@ -377,6 +382,8 @@ impl Printer<'_> {
 
 /// Whether every partition was read up to its end at the start.
 fn is_at_end(consumer: &Consumer, rest: &Rest) -> bool {
-    let Some(ends) = &rest.ends else { return false };
+    let Some(ends) = &rest.ends else {
+        return rest.idle_since.is_some_and(|since| since.elapsed() >= ASSIGNMENT_MAX);
+    };
     ends.iter().all(|(at, end)| consumer.position(at).is_some_and(|position| position >= *end))
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::binary::{Broker, Running, pause, thalweg};
+use crate::binary::{Broker, Running, pause, thalweg, until};
 use crate::commands::{column, document, fails, produce, runs, says};
 
 /// The outcomes that a command prints before it fails with `code`, and its error.
@@ -233,4 +233,17 @@ fn name_within_seconds(errors: &mut impl Iterator<Item = String>, address: &str)
 #[expect(clippy::disallowed_methods, reason = "a person waits in the time of the world")]
 fn now() -> Instant {
     Instant::now()
+}
+
+#[test]
+fn a_member_without_partitions_is_at_the_end() {
+    let broker = Broker::start();
+    let at = &broker.address;
+    says(at, "topic create one --partitions 1");
+    for protocol in ["classic", "consumer"] {
+        let line = format!("consume ^nomatch -g {protocol} -e --group-protocol {protocol}");
+        let mut member = Running::start(thalweg(&line).env("THALWEG_BOOTSTRAP_SERVER", at));
+        until("its end", || member.0.try_wait().expect("ours").is_some());
+        assert_eq!(member.exit_code(), Some(0), "{protocol}");
+    }
 }

@@ -8,6 +8,7 @@ use thalweg_client::{
 };
 use thalweg_record::Offset;
 use thalweg_wire::ErrorCode;
+use tokio::time::Instant;
 
 use super::{Consume, Usage};
 use crate::cli::moment;
@@ -86,7 +87,10 @@ impl Consume {
             }
         }
         // The broker may assign partitions one after the other, when other members have given them up.
-        if self.until_end && !(partitions.is_empty() && consumer.is_assigned_by_broker()) {
+        if self.until_end && partitions.is_empty() && consumer.is_assigned_by_broker() {
+            rest.idle_since.get_or_insert_with(Instant::now);
+        } else if self.until_end {
+            rest.idle_since = None;
             let ends = ends.into_iter().map(|(at, end)| (at, end.offset));
             rest.ends.get_or_insert_default().extend(ends);
         }
