@@ -65,11 +65,23 @@ pub struct List {
     #[arg(long = "type", value_name = "TYPE", value_parser = ["classic", "consumer", "share", "streams"])]
     types: Vec<String>,
     /// Only groups in this state, such as Stable or Empty; can be repeated.
-    #[arg(long = "in-state", value_name = "STATE")]
+    #[arg(long = "in-state", value_name = "STATE", value_parser = STATES, ignore_case = true)]
     states: Vec<String>,
     #[command(flatten)]
     output: Output,
 }
+
+/// Kafka's states of groups, of all types.
+const STATES: [&str; 8] = [
+    "Empty",
+    "Stable",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+    "NotReady",
+    "Dead",
+];
 
 const COLUMNS: [Column<'_>; 4] =
     [("GROUP", "group"), ("TYPE", "type"), ("PROTOCOL", "protocol_type"), ("STATE", "state")];

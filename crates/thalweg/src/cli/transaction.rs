@@ -52,7 +52,7 @@ pub struct List {
     #[command(flatten)]
     connect: Connect,
     /// Only in this state, such as Ongoing or Empty; can be repeated.
-    #[arg(long = "in-state", value_name = "STATE")]
+    #[arg(long = "in-state", value_name = "STATE", value_parser = STATES, ignore_case = true)]
     states: Vec<String>,
     /// Only of this producer; can be repeated.
     #[arg(long = "producer-id", value_name = "ID")]
@@ -67,6 +67,24 @@ pub struct List {
     output: Output,
 }
 
+/// Kafka's states of transactions. A broker takes these spellings, and answers with nothing to any other.
+const STATES: [&str; 8] = [
+    "Empty",
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "PrepareEpochFence",
+    "Dead",
+];
+
+/// A state in Kafka's spelling.
+fn canonical(state: &str) -> String {
+    let known = STATES.into_iter().find(|known| known.eq_ignore_ascii_case(state));
+    known.unwrap_or(state).to_owned()
+}
+
 const LISTED: [Column<'_>; 4] = [
     ("TRANSACTIONAL-ID", "transactional_id"),
     ("COORDINATOR", "coordinator"),
@@ -77,7 +95,7 @@ const LISTED: [Column<'_>; 4] = [
 impl List {
     async fn run(&self) -> anyhow::Result<()> {
         let filter = TransactionFilter {
-            states: self.states.clone(),
+            states: self.states.iter().map(|state| canonical(state)).collect(),
             producer_ids: self.producer_ids.clone(),
             longer_than: self.longer_than,
             pattern: self.pattern.clone(),

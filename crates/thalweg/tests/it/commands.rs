@@ -401,7 +401,7 @@ pub fn transactions_are_listed_and_fenced(at: &str) {
     }
 }
 
-async fn write_in_a_transaction(at: &str, topic: &str, id: &str) {
+pub async fn write_in_a_transaction(at: &str, topic: &str, id: &str) {
     let config = ProducerConfig { transactional_id: Some(id.to_owned()), ..ProducerConfig::default() };
     let mut producer = Producer::connect(&[at.to_owned()], config, |_| {}).await.expect("connected");
     let topic = producer.topic(topic).await.expect("a topic");

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::binary::{Broker, Running, pause, thalweg, until};
-use crate::commands::{column, document, fails, produce, runs, says};
+use crate::commands::{column, document, fails, produce, runs, says, write_in_a_transaction};
 
 /// The outcomes that a command prints before it fails with `code`, and its error.
 fn outcomes(at: &str, line: &str, code: i32) -> (Value, String) {
@@ -246,4 +246,18 @@ fn a_member_without_partitions_is_at_the_end() {
         until("its end", || member.0.try_wait().expect("ours").is_some());
         assert_eq!(member.exit_code(), Some(0), "{protocol}");
     }
+}
+
+#[test]
+fn filters_that_can_match_nothing_are_refused() {
+    let broker = Broker::start();
+    let at = &broker.address;
+    says(at, "topic create filtered --partitions 1");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(write_in_a_transaction(at, "filtered", "tx"));
+    let completed = document(at, "transaction list --in-state completecommit --in-state PREPARECOMMIT");
+    assert_eq!(completed[0]["transactional_id"], "tx", "{completed}");
+    fails(at, "transaction list --in-state Foo", 2, "possible values: Empty, Ongoing");
+    fails(at, "group list --in-state Foo", 2, "possible values: Empty, Stable");
+    fails(at, "transaction find-hanging --broker 7", 7, "There is no broker 7: these are 1");
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 use thalweg_client::{Admin, HangingTransactions, TopicPartition};
 
 use crate::cli::connect::Connect;
+use crate::cli::failure::NotFound;
 use crate::cli::moment;
 use crate::cli::output::{Column, Output};
 use crate::cli::partitions::{Partitions, resolve};
@@ -77,6 +78,11 @@ impl FindHanging {
     }
 
     async fn partitions(&self, admin: &Admin) -> anyhow::Result<Vec<TopicPartition>> {
+        let brokers = admin.describe_cluster().await?.brokers;
+        if let Some(id) = self.broker.filter(|id| brokers.iter().all(|broker| broker.id != *id)) {
+            let ids: Vec<String> = brokers.iter().map(|broker| broker.id.to_string()).collect();
+            return Err(NotFound(format!("There is no broker {id}: these are {}", ids.join(", "))).into());
+        }
         if !self.topics.is_empty() {
             let found = resolve(admin.cluster(), &self.topics).await?;
             let metadata = admin.cluster().metadata();
