@@ -1,15 +1,17 @@
 //! `config`: the settings of any resource that has some, and `broker config`, the same for brokers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use thalweg_client::{
-    Admin, ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigResourceKind, DescribeConfigs,
+    Admin, ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigResourceKind, ConfigSource,
+    DescribeConfigs,
 };
 
 use super::connect::Connect;
-use super::failure::Usage;
+use super::failure::{NotFound, Usage};
 use super::output::{Column, Output};
 use super::settle::{fail_with, settle};
 
@@ -345,6 +347,48 @@ impl<N: Named + std::str::FromStr<Err = Usage>> Remove<N> {
     }
 }
 
+/// How soon a broker knows of a change that another has answered.
+const SETTLING: Duration = Duration::from_secs(1);
+
+/// Fails if a setting that is removed is not set for the resource itself, as Kafka's tool does: its name may be mistaken.
+pub async fn check_removals(
+    admin: &Admin,
+    resource: &ConfigResource,
+    removed: impl Iterator<Item = &str>,
+) -> anyhow::Result<()> {
+    let removed: BTreeSet<&str> = removed.collect();
+    let mut missing = not_set(admin, resource, &removed).await?;
+    if !missing.is_empty() {
+        tokio::time::sleep(SETTLING).await;
+        missing = not_set(admin, resource, &removed).await?;
+    }
+    let right = "`config describe` shows the settings of its own";
+    let what = |key: &&str| NotFound(format!("{key} is not set for {resource}: {right}"));
+    fail_with(missing.iter().map(what).collect())
+}
+
+async fn not_set<'a>(
+    admin: &Admin,
+    resource: &ConfigResource,
+    keys: &BTreeSet<&'a str>,
+) -> anyhow::Result<Vec<&'a str>> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut described = admin.describe_configs(std::slice::from_ref(resource)).await?;
+    let entries = described.remove(resource).transpose()?.unwrap_or_default();
+    let own = match resource {
+        ConfigResource::Topic(_) => ConfigSource::Topic,
+        ConfigResource::Broker(_) => ConfigSource::DynamicBroker,
+        ConfigResource::BrokerDefaults => ConfigSource::DynamicBrokerDefaults,
+        ConfigResource::BrokerLogger(_) => ConfigSource::BrokerLogger,
+        ConfigResource::ClientMetrics(_) => ConfigSource::ClientMetrics,
+        ConfigResource::Group(_) => ConfigSource::Group,
+    };
+    let is_set = |key: &str| entries.get(key).is_some_and(|entry| entry.source == own);
+    Ok(keys.iter().copied().filter(|key| !is_set(key)).collect())
+}
+
 /// Changes settings of one resource, and reports that.
 pub async fn alter(
     connect: &Connect,
@@ -354,6 +398,8 @@ pub async fn alter(
     validate_only: bool,
 ) -> anyhow::Result<()> {
     let admin = Admin::new(connect.cluster().await?);
+    let removed = changes.iter().filter(|change| change.operation == ConfigOperation::Delete);
+    check_removals(&admin, &resource, removed.map(|change| &*change.name)).await?;
     output
         .outcomes(async |done| {
             let changes = BTreeMap::from([(resource, changes)]);

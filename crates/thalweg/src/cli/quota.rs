@@ -7,9 +7,9 @@ use serde_json::json;
 use thalweg_client::{Admin, QuotaChanges, QuotaEntity, QuotaEntityKind, QuotaFilter, QuotaMatch, Quotas};
 
 use super::connect::Connect;
-use super::failure::Usage;
+use super::failure::{NotFound, Usage};
 use super::output::{Column, Output};
-use super::settle::settle;
+use super::settle::{fail_with, settle};
 
 /// Describe, set and remove quotas of users, client ids and addresses.
 #[derive(Subcommand, Debug)]
@@ -224,10 +224,11 @@ pub struct Remove {
 impl Remove {
     async fn run(&self) -> anyhow::Result<()> {
         let entity = self.entity.required()?;
-        let quotas = match self.all {
-            false => self.quotas.clone(),
-            true => self.set_for(&entity).await?,
-        };
+        let set = self.set_for(&entity).await?;
+        let missing = self.quotas.iter().filter(|quota| !set.contains(quota));
+        let missing = missing.map(|quota| NotFound(format!("There is no quota {quota} of {entity}")));
+        fail_with(missing.collect())?;
+        let quotas = if self.all { set } else { self.quotas.clone() };
         let changes = quotas.into_iter().map(|key| (key, None)).collect();
         alter(&self.connect, &self.output, entity, changes, self.validate_only).await
     }

@@ -261,3 +261,25 @@ fn filters_that_can_match_nothing_are_refused() {
     fails(at, "group list --in-state Foo", 2, "possible values: Empty, Stable");
     fails(at, "transaction find-hanging --broker 7", 7, "There is no broker 7: these are 1");
 }
+
+#[test]
+fn a_removal_that_removes_nothing_is_an_error() {
+    let broker = Broker::start();
+    let at = &broker.address;
+    says(at, "topic create kept --partitions 1 --config retention.ms=1000");
+    for line in [
+        "topic alter kept --delete-config nosuch",
+        "topic alter kept --delete-config cleanup.policy --delete-config nosuch",
+        "config remove topic:kept retention.ms nosuch",
+        "broker config remove all nosuch",
+        "broker config remove 1 nosuch",
+    ] {
+        fails(at, line, 7, "nosuch is not set for ");
+    }
+    let settings = document(at, "config describe topic:kept");
+    assert_eq!(settings[0]["name"], "retention.ms", "a refused change changes nothing: {settings}");
+    says(at, "topic alter kept --delete-config retention.ms");
+    says(at, "quota set --user ann producer_byte_rate=5");
+    fails(at, "quota remove --user ann nosuch producer_byte_rate", 7, "There is no quota nosuch of user ann");
+    says(at, "quota remove --user ann producer_byte_rate");
+}

@@ -2,12 +2,13 @@
 
 use clap::Args;
 use serde_json::json;
-use thalweg_client::{Cluster, Refused};
+use thalweg_client::{Admin, Cluster, ConfigResource, Refused};
 use thalweg_wire::request::create_partitions_request::{CreatePartitionsAssignment, CreatePartitionsTopic};
 use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use thalweg_wire::request::{CreatePartitionsRequest, IncrementalAlterConfigsRequest};
 
 use super::{ADMIN_TIMEOUT_MS, assignment, pair};
+use crate::cli::config::check_removals;
 use crate::cli::connect::Connect;
 use crate::cli::failure::Usage;
 use crate::cli::output::{Outcomes, Output};
@@ -56,6 +57,9 @@ impl Alter {
             return Err(Usage(nothing.to_owned()).into());
         }
         let cluster = self.connect.cluster().await?;
+        let resource = ConfigResource::Topic(self.topic.clone());
+        let removed = self.delete_config.iter().map(String::as_str);
+        check_removals(&Admin::new(cluster.clone()), &resource, removed).await?;
         self.output.outcomes(async |outcomes| self.alter(&cluster, configs, outcomes).await).await
     }
 
