@@ -283,3 +283,21 @@ fn a_removal_that_removes_nothing_is_an_error() {
     fails(at, "quota remove --user ann nosuch producer_byte_rate", 7, "There is no quota nosuch of user ann");
     says(at, "quota remove --user ann producer_byte_rate");
 }
+
+#[test]
+fn a_dry_run_refuses_what_the_execution_would() {
+    let broker = Broker::start();
+    let at = &broker.address;
+    says(at, "topic create cut --partitions 1");
+    says(at, "topic create compacted --partitions 1 --config cleanup.policy=compact");
+    produce(at, "cut", 3);
+    for execute in ["", "--execute"] {
+        let beyond = format!("topic trim cut --to-offset 9223372036854775807 {execute}");
+        fails(at, &beyond, 1, "is after the end of cut-0: expected at most 3");
+        fails(at, &format!("topic trim compacted --to-latest {execute}"), 1, "Topic compacted is compacted");
+        fails(at, &format!("topic move cut --replicas 1,1 {execute}"), 2, "name a broker twice");
+        fails(at, &format!("topic move cut --replicas 9 {execute}"), 7, "there is no broker 9");
+    }
+    let (trimmed, error) = outcomes(at, "topic trim cut compacted --to-latest --execute", 1);
+    assert_eq!(column(&trimmed, "new_start_offset"), [3], "{error}");
+}

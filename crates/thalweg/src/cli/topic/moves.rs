@@ -13,7 +13,7 @@ use crate::cli::failure::{Failed, NotFound, Usage};
 use crate::cli::moving::{Execution, current};
 use crate::cli::output::{Column, Output};
 use crate::cli::partitions::{Partitions, resolve};
-use crate::cli::settle::settle;
+use crate::cli::settle::{fail_with, settle};
 
 /// Move partitions to other brokers. Shows the plan; --execute starts it.
 ///
@@ -90,6 +90,9 @@ impl Move {
                 (now, planned)
             }
         };
+        if self.from_file.is_some() || !self.replicas.is_empty() {
+            check_replicas(&admin, &planned).await?;
+        }
         self.execution.run(&admin, &self.output, &planned_moves(&now, planned)).await
     }
 
@@ -100,6 +103,24 @@ impl Move {
         let places = places(admin, now, &self.to_brokers, &self.without).await?;
         Ok(spread(now, &places, self.replication_factor.map(usize::from))?)
     }
+}
+
+/// Checks replicas that the user chose, as the controller will, so that a plan that is shown can be executed.
+async fn check_replicas(admin: &Admin, planned: &Assignment) -> anyhow::Result<()> {
+    let registered: BTreeSet<i32> =
+        admin.describe_cluster().await?.brokers.into_iter().map(|broker| broker.id).collect();
+    let mut errors: Vec<anyhow::Error> = Vec::new();
+    for (at, replicas) in planned {
+        let different: BTreeSet<i32> = replicas.iter().copied().collect();
+        if different.len() < replicas.len() {
+            let why = format!("{at}: replicas {replicas:?} name a broker twice: each holds one replica at most");
+            errors.push(Usage(why).into());
+        }
+        if let Some(id) = different.difference(&registered).next() {
+            errors.push(NotFound(format!("{at}: there is no broker {id}; these are {registered:?}")).into());
+        }
+    }
+    fail_with(errors)
 }
 
 /// The brokers that run, or of these only those, without some: each of these must be registered, or hold replicas.
@@ -151,6 +172,9 @@ fn read_json(text: &str) -> Result<Assignment, String> {
         r#"expected {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2]}]}"#;
     let document: serde_json::Value =
         serde_json::from_str(text).map_err(|error| format!("{error}; {RIGHT}"))?;
+    if let Some(version) = document.get("version").filter(|version| version.as_i64() != Some(1)) {
+        return Err(format!("version {version} is not known; {RIGHT}"));
+    }
     let partitions = document["partitions"].as_array().ok_or(RIGHT)?;
     let mut plan = Assignment::new();
     for one in partitions {
@@ -165,7 +189,9 @@ fn read_json(text: &str) -> Result<Assignment, String> {
         if one["log_dirs"].as_array().is_some_and(|dirs| !dirs.iter().all(is_any)) {
             return Err(format!("{at} names log directories: use `thalweg broker move-replica` for these"));
         }
-        plan.insert(at, replicas);
+        if plan.insert(at.clone(), replicas).is_some() {
+            return Err(format!("{at} is named twice"));
+        }
     }
     Ok(plan)
 }
@@ -284,6 +310,8 @@ mod tests {
             r#"{"partitions":[{"topic":"t","partition":3,"replicas":[]}]}"#,
             r#"{"partitions":[{"topic":"t","partition":"x","replicas":[1]}]}"#,
             r#"{"partitions":[{"topic":"t","partition":1,"replicas":[1],"log_dirs":["/a"]}]}"#,
+            r#"{"version":2,"partitions":[{"topic":"t","partition":1,"replicas":[1]}]}"#,
+            r#"{"partitions":[{"topic":"t","partition":1,"replicas":[1]},{"topic":"t","partition":1,"replicas":[2]}]}"#,
         ] {
             assert!(read_json(wrong).is_err(), "{wrong}");
         }

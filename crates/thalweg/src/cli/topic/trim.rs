@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{ArgGroup, Args};
 use serde_json::json;
-use thalweg_client::{Admin, ClientError, OffsetSpec, TopicPartition};
+use thalweg_client::{Admin, ClientError, ConfigResource, DescribeConfigs, OffsetSpec, TopicPartition};
 use thalweg_record::Offset;
 
 use crate::cli::connect::Connect;
+use crate::cli::failure::Failed;
 use crate::cli::moment;
 use crate::cli::output::{Column, Output};
 use crate::cli::partitions::{Partitions, resolve};
@@ -45,6 +46,8 @@ pub struct Trim {
     output: Output,
 }
 
+const POLICY: &str = "cleanup.policy";
+
 const COLUMNS: [Column<'_>; 5] = [
     ("TOPIC", "topic"),
     ("PARTITION", "partition"),
@@ -64,25 +67,29 @@ impl Trim {
             Some(ms) => listed(&admin, &partitions, OffsetSpec::At(ms)).await?,
             None => BTreeMap::new(),
         };
-        let mut before: BTreeMap<TopicPartition, Offset> = partitions
-            .iter()
-            .map(|at| {
-                let new = match self.to_offset {
-                    Some(offset) => offset.max(first[at]),
-                    // No record is that new.
-                    None => at_time.get(at).copied().filter(|offset| *offset >= 0).unwrap_or(last[at]),
-                };
-                (at.clone(), Offset(new))
-            })
-            .collect();
-        let mut errors = Vec::new();
-        if self.execute {
+        // A broker would refuse these, and a dry run is to say so.
+        let compacted = compacted(&admin, &partitions).await?;
+        let mut errors: Vec<anyhow::Error> = compacted.iter().map(|topic| not_trimmed(topic).into()).collect();
+        let mut before: BTreeMap<TopicPartition, Offset> = BTreeMap::new();
+        for at in partitions.iter().filter(|at| !compacted.contains(&*at.topic)) {
+            let new = match self.to_offset {
+                Some(offset) if offset > last[at] => {
+                    errors.push(beyond(at, offset, last[at]).into());
+                    continue;
+                }
+                Some(offset) => offset.max(first[at]),
+                // No record is that new.
+                None => at_time.get(at).copied().filter(|offset| *offset >= 0).unwrap_or(last[at]),
+            };
+            before.insert(at.clone(), Offset(new));
+        }
+        if self.execute && !before.is_empty() {
             for (at, outcome) in admin.delete_records(&before).await? {
                 match outcome {
                     Ok(start) => drop(before.insert(at, start)),
                     Err(error) => {
                         before.remove(&at);
-                        errors.push(error);
+                        errors.push(error.into());
                     }
                 }
             }
@@ -105,6 +112,33 @@ impl Trim {
         }
         fail_with(errors)
     }
+}
+
+fn beyond(at: &TopicPartition, offset: i64, end: i64) -> Failed {
+    Failed(format!("--to-offset {offset} is after the end of {at}: expected at most {end}"))
+}
+
+fn not_trimmed(topic: &str) -> Failed {
+    Failed(format!("Topic {topic} is compacted: its records can be trimmed only with delete in its {POLICY}"))
+}
+
+/// The topics whose records cannot be deleted by offset. Those whose settings the login may not see are left to the broker.
+async fn compacted(
+    admin: &Admin,
+    partitions: &BTreeSet<TopicPartition>,
+) -> Result<BTreeSet<String>, ClientError> {
+    let topics: BTreeSet<String> = partitions.iter().map(|at| at.topic.to_string()).collect();
+    let resources: Vec<ConfigResource> = topics.into_iter().map(ConfigResource::Topic).collect();
+    let wanted = DescribeConfigs { names: Some(vec![POLICY.to_owned()]), ..DescribeConfigs::default() };
+    let mut found = BTreeSet::new();
+    for (resource, entries) in admin.describe_configs_with(&resources, &wanted).await? {
+        let (ConfigResource::Topic(topic), Ok(entries)) = (resource, entries) else { continue };
+        let policy = entries.get(POLICY).and_then(|entry| entry.value.as_deref());
+        if policy.is_some_and(|policy| policy.split(',').all(|one| one.trim() == "compact")) {
+            found.insert(topic);
+        }
+    }
+    Ok(found)
 }
 
 async fn listed(
