@@ -77,10 +77,12 @@ impl Output {
             Format::Table => text(Style::of_standard_output())?,
             format => written(format, document, out.is_terminal())?,
         };
-        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            printed => Ok(printed?),
-        }
+        print(&mut out, &text)
+    }
+
+    /// Prints a text that has no other format, whatever the format of the profile.
+    pub fn text(text: &str) -> anyhow::Result<()> {
+        print(&mut io::stdout().lock(), text)
     }
 
     /// Prints one of a series of documents: as a line of JSON, or as a document of a YAML stream.
@@ -128,6 +130,13 @@ impl Outcomes<'_> {
             false => self.done.push(serde_json::to_value(outcome)?),
         }
         Ok(())
+    }
+}
+
+fn print(out: &mut impl Write, text: &str) -> anyhow::Result<()> {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => Ok(printed?),
     }
 }
 

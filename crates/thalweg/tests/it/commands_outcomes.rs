@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::binary::{Broker, Running, pause, thalweg, until};
+use crate::binary::{Broker, Running, pause, run, thalweg, until};
 use crate::commands::{column, document, fails, produce, runs, says, write_in_a_transaction};
 
 /// The outcomes that a command prints before it fails with `code`, and its error.
@@ -300,4 +300,17 @@ fn a_dry_run_refuses_what_the_execution_would() {
     }
     let (trimmed, error) = outcomes(at, "topic trim cut compacted --to-latest --execute", 1);
     assert_eq!(column(&trimmed, "new_start_offset"), [3], "{error}");
+}
+
+#[test]
+fn csv_is_csv_under_a_profile_with_another_format() {
+    let broker = Broker::start();
+    let at = &broker.address;
+    says(at, "topic create exported --partitions 1");
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("config.toml");
+    std::fs::write(&file, "profile = \"p\"\n[profiles.p]\nformat = \"json\"\n").expect("written");
+    let mut command = thalweg("group reset g --topic exported --to-earliest --csv");
+    let (code, out, error) = run(command.env("THALWEG_CONFIG", &file).env("THALWEG_BOOTSTRAP_SERVER", at));
+    assert_eq!((code, out.as_str()), (Some(0), "exported,0,0\n"), "{error}");
 }

@@ -251,7 +251,7 @@ impl Reset {
         if self.csv {
             let lines = new.iter().map(|(at, offset)| format!("{},{},{offset}\n", at.topic, at.partition));
             let text: String = lines.collect();
-            return self.output.show(&(), |_| Ok(text));
+            return Output::text(&text);
         }
         let rows: Vec<Row> = new
             .iter()
