@@ -27,6 +27,7 @@ use crate::handshake::{self, Negotiated, negotiate};
 use crate::options::ConnectionOptions;
 use crate::security::sasl::Exchange;
 use crate::stream::{Connector, write_all_vectored};
+use crate::throttle::Throttle;
 use crate::versions::ApiVersions;
 
 /// Frames that are gathered into one write.
@@ -55,6 +56,7 @@ struct Shared {
     options: ConnectionOptions,
     next_correlation_id: AtomicI32,
     in_flight: Arc<Semaphore>,
+    throttle: Throttle,
     link: Arc<Link>,
 }
 
@@ -179,6 +181,7 @@ impl Connection {
             options: options.clone(),
             next_correlation_id: AtomicI32::new(1),
             in_flight: Arc::new(Semaphore::new(options.in_flight_max.max(1))),
+            throttle: Throttle::default(),
             link,
         }))
     }
@@ -235,9 +238,9 @@ impl Connection {
         let held = timeout.saturating_sub(shared.options.request_timeout);
         let held = if R::KEY == ApiKey::Fetch { held } else { Duration::ZERO };
         let _wait = shared.options.waits.as_ref().map(|waits| waits.answer(&shared.peer, R::KEY, held));
-        let answer = match tokio::time::timeout(timeout, self.exchange(frame, correlation_id)).await {
-            Ok(answer) => shared.options.ended(&shared.peer, answer)?,
-            Err(_) => {
+        let answer = match shared.throttle.within(timeout, self.exchange(frame, correlation_id)).await {
+            Some(answer) => shared.options.ended(&shared.peer, answer)?,
+            None => {
                 shared.link.close(CloseReason::RequestTimedOut { api: R::KEY, timeout });
                 let peer = Arc::clone(&shared.peer);
                 return Err(RequestTimedOut { peer, api: R::KEY, timeout }.into());
@@ -246,6 +249,7 @@ impl Connection {
         let (_, response) = frame::decode_response::<R>(answer, version).map_err(|source| {
             UnreadableResponse { peer: Arc::clone(&shared.peer), api: R::KEY, version, source }
         })?;
+        shared.throttle.note(&response, version);
         Ok(response)
     }
 

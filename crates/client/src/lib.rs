@@ -157,6 +157,7 @@ mod retry;
 mod security;
 mod share;
 mod stream;
+mod throttle;
 mod versions;
 mod waits;
 

@@ -107,6 +107,7 @@ fn kind(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
             return Some(UNREACHABLE);
         }
         Some(ClientError::Authentication(_)) => return Some(REFUSED),
+        Some(ClientError::BrokerUnknown(_)) => return Some(NOT_FOUND),
         Some(error) => error.error_code()?,
         None => cause.downcast_ref::<Refused>()?.error_code,
     };
@@ -121,6 +122,8 @@ fn kind(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         | ErrorCode::UnknownTopicId
         | ErrorCode::GroupIdNotFound
         | ErrorCode::ResourceNotFound
+        | ErrorCode::BrokerIdNotRegistered
+        | ErrorCode::UnknownMemberId
         | ErrorCode::DelegationTokenNotFound
         | ErrorCode::TransactionalIdNotFound => Some(NOT_FOUND),
         _ => None,

@@ -14,6 +14,8 @@ use std::sync::OnceLock;
 pub use commands::{ProfileCommand, document};
 use file::ConfigFile;
 
+use super::failure::{NotFound, Usage};
+
 /// The environment variable that selects a profile.
 pub const VARIABLE: &str = "THALWEG_PROFILE";
 /// The name that selects none.
@@ -49,12 +51,20 @@ static ACTIVE: OnceLock<Profile> = OnceLock::new();
 pub fn activate(named: Option<&str>) -> anyhow::Result<()> {
     let profile = match named {
         Some(NONE) => Profile::default(),
-        Some(name) => ConfigFile::read()?.profile(name)?,
-        None => ConfigFile::read()?.in_use()?,
+        Some(name) => ConfigFile::read()?.profile(name).map_err(as_setting)?,
+        None => ConfigFile::read()?.in_use().map_err(as_setting)?,
     };
     // Only the first choice counts; a process makes one.
     let _ = ACTIVE.set(profile);
     Ok(())
+}
+
+/// A profile that does not exist is here a wrong setting of a command that is about something else.
+fn as_setting(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<NotFound>() {
+        Ok(NotFound(why)) => Usage(why).into(),
+        Err(error) => error,
+    }
 }
 
 /// The names of all profiles; none where the file cannot be read.

@@ -6,7 +6,7 @@ use thalweg_client::{Admin, ControllerEndpoint, QuorumDescription, QuorumReplica
 use thalweg_wire::Uuid;
 
 use super::connect::Connect;
-use super::failure::{Failed, Usage};
+use super::failure::{Failed, NotFound, Usage};
 use super::moment;
 use super::output::{Column, Output};
 
@@ -181,7 +181,7 @@ async fn directory(admin: &Admin, node: i32, given: Option<Uuid>) -> anyhow::Res
     let ids: Vec<Uuid> = known.map(|replica| replica.directory_id).collect();
     match ids[..] {
         [id] => Ok(id),
-        [] => Err(Failed(format!(
+        [] => Err(NotFound(format!(
             "The quorum knows no node {node}: start it first, or name its directory with --directory-id"
         ))
         .into()),

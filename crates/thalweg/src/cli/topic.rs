@@ -143,12 +143,14 @@ impl Delete {
         let counted = response.responses.into_iter();
         let counted = counted.filter(|topic| !(self.if_exists && topic.error_code == unknown));
         // The answer has no order of its own.
-        let results: BTreeMap<String, _> = counted.map(|deleted| {
-            let name = deleted.name.unwrap_or_default();
-            let what = || format!("Deleting topic {name}");
-            let result = Refused::check(deleted.error_code, deleted.error_message.as_deref(), what);
-            (name, result)
-        }).collect();
+        let results: BTreeMap<String, _> = counted
+            .map(|deleted| {
+                let name = deleted.name.unwrap_or_default();
+                let what = || format!("Deleting topic {name}");
+                let result = Refused::check(deleted.error_code, deleted.error_message.as_deref(), what);
+                (name, result)
+            })
+            .collect();
         settle(outcomes, results, |name, ()| {
             (json!({ "topic": name, "outcome": "deleted" }), format!("Deleted topic {name}."))
         })

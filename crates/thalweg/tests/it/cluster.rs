@@ -449,10 +449,8 @@ fn a_throttle_ends_where_no_move_begins(admin: &Path) {
     let settings = std::fs::read_to_string(admin).expect("they were written");
     let others = settings.lines().filter(|line| !line.starts_with("sasl.jaas.config"));
     let module = "org.apache.kafka.common.security.scram.ScramLoginModule";
-    let login = format!(
-        "sasl.jaas.config={module} required username=\"ann\" password=\"{}\";",
-        password.trim()
-    );
+    let login =
+        format!("sasl.jaas.config={module} required username=\"ann\" password=\"{}\";", password.trim());
     let ann = admin.with_file_name("ann.properties");
     std::fs::write(&ann, others.chain([&*login]).collect::<Vec<_>>().join("\n")).expect("written");
     let (code, _, error) =

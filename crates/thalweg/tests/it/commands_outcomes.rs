@@ -42,7 +42,7 @@ fn outcomes_beside_a_failure_are_reported() {
 
     says(at, "security user add ann --mechanism SCRAM-SHA-256");
     says(at, "security user add bob --mechanism SCRAM-SHA-512");
-    let (removed, error) = outcomes(at, "security user remove nosuch ann bob --mechanism SCRAM-SHA-512", 1);
+    let (removed, error) = outcomes(at, "security user remove nosuch ann bob --mechanism SCRAM-SHA-512", 7);
     let gone = json!([{ "user": "bob", "mechanism": "SCRAM-SHA-512", "outcome": "removed" }]);
     assert_eq!(removed, gone, "{error}");
     assert!(error.contains("nosuch") && error.contains("ann"), "{error}");
@@ -172,7 +172,11 @@ fn a_command_goes_on_when_its_output_is_closed() {
     let full = || Stdio::from(std::fs::File::options().write(true).open("/dev/full").expect("a device"));
 
     assert_eq!(ends("group delete h0 h1", closed()), (Some(0), String::new()));
-    assert_eq!(ends("group delete h2 nosuch h3", closed()).0, Some(7), "a failure is one without a reader, too");
+    assert_eq!(
+        ends("group delete h2 nosuch h3", closed()).0,
+        Some(7),
+        "a failure is one without a reader, too"
+    );
     let (code, error) = ends("group delete h4 h5", full());
     assert_eq!(code, Some(1));
     assert!(error.contains("No space left on device"), "{error}");
@@ -313,4 +317,26 @@ fn csv_is_csv_under_a_profile_with_another_format() {
     let mut command = thalweg("group reset g --topic exported --to-earliest --csv");
     let (code, out, error) = run(command.env("THALWEG_CONFIG", &file).env("THALWEG_BOOTSTRAP_SERVER", at));
     assert_eq!((code, out.as_str()), (Some(0), "exported,0,0\n"), "{error}");
+}
+
+#[test]
+fn what_does_not_exist_has_its_exit_code() {
+    let broker = Broker::start();
+    let at = &broker.address;
+    says(at, "topic create one --partitions 1");
+    for (line, reason) in [
+        ("broker config describe 9", "9"),
+        ("config set broker:9 a=b", "9"),
+        ("broker log-level list 9", "9"),
+        ("broker log-dirs 9", "9"),
+        ("broker api-versions 9", "9"),
+        ("broker unregister 9", "9"),
+        ("transaction producers one --broker 9", "9"),
+        ("consume one -p 9", "Topic one has no partition 9"),
+        ("consume ^nomatch -e", "No topic matches ^nomatch"),
+        ("group remove-members nosuch --all", "nosuch"),
+        ("group remove-members nosuch --instance i", "nosuch"),
+    ] {
+        fails(at, line, 7, reason);
+    }
 }

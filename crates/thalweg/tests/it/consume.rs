@@ -73,7 +73,7 @@ fn several_topics_and_regular_expressions_are_read() {
     );
     assert_eq!(printed(&broker, &group, &["^orders-", "other"]), "", "the group has read them");
     let (code, _, error) = run(to(&broker, &format!("consume {end}")).arg("^nothing"));
-    assert_eq!((code, error.as_str()), (Some(1), "thalweg: No topic matches ^nothing\n"));
+    assert_eq!((code, error.as_str()), (Some(7), "thalweg: No topic matches ^nothing\n"));
     let (code, _, error) = run(to(&broker, "consume").arg("^(x"));
     assert_eq!(
         (code, error.as_str()),

@@ -141,7 +141,7 @@ fn a_topic_or_group_that_does_not_exist_is_named() {
     assert_eq!((code, out.as_str(), error.as_str()), (Some(0), "Created topic t.\n", ""));
     let mut missing = thalweg("consume t --partition 7");
     let (code, _, error) = run(missing.env("THALWEG_BOOTSTRAP_SERVER", &broker.address));
-    assert_eq!((code, error.as_str()), (Some(1), "thalweg: Topic t has no partition 7: expected 0 to 0\n"));
+    assert_eq!((code, error.as_str()), (Some(7), "thalweg: Topic t has no partition 7: expected 0 to 0\n"));
 }
 
 #[test]

@@ -84,8 +84,8 @@ other    false   localhost:1               -
     assert!(home.succeeds("profile show").contains("localhost:1\n"));
     assert_eq!(home.succeeds("profile use none"), "No profile is in use.\n");
     assert_eq!(home.succeeds("profile delete dev"), "Deleted profile dev.\n");
-    home.fails("profile delete dev", 2, "there is no profile dev; it has other");
-    home.fails("profile use dev", 2, "there is no profile dev");
+    home.fails("profile delete dev", 7, "there is no profile dev; it has other");
+    home.fails("profile use dev", 7, "there is no profile dev");
     home.fails("topic list --profile dev", 2, "there is no profile dev");
 }
 

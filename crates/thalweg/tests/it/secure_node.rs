@@ -93,6 +93,10 @@ fn users_may_do_what_the_administrator_lets_them() {
     assert_eq!(listed.as_array().map(Vec::len), Some(2), "{listed}");
     let removed = succeeds(&mut secured.admin("security acl remove --principal User:alice"));
     assert_eq!(removed.lines().count(), 3, "{removed}");
+    let again = run(&mut secured.admin("security acl remove --principal User:alice"));
+    assert_eq!((again.0, again.2.as_str()), (Some(7), "thalweg: no ACL matches\n"));
+    let token = run(&mut secured.admin("security token renew nosuch"));
+    assert_eq!(token.0, Some(7), "{token:?}");
     is_refused(&mut secured.command(&alice, "topic describe orders"), "TOPIC_AUTHORIZATION_FAILED");
 
     let wrong = secured.settings_of("alice", "wrong");

@@ -130,7 +130,7 @@ fn the_command_line_creates_deploys_undeploys_and_destroys() {
         ("undeploy", "thalweg: There is no stream tocks\n"),
         ("destroy", "thalweg: There is no stream tocks\n"),
     ] {
-        assert_eq!(host.stream(&[verb, "tocks"]), (Some(2), String::new(), error.to_owned()));
+        assert_eq!(host.stream(&[verb, "tocks"]), (Some(7), String::new(), error.to_owned()));
     }
     let told: Value = serde_json::from_str(&said(&["destroy", "ticks", "--json"])).expect("JSON");
     assert_eq!(told["state"], "destroyed");

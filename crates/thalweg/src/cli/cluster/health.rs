@@ -139,7 +139,8 @@ impl Status {
             let denied = found.filter(|unavailable| unavailable.cause == Cause::Denied)?;
             Some(format!("{what} ({})", denied.why))
         };
-        let mut texts = Vec::from_iter(denied(self.reassignments.as_ref().err(), "the reassignments are unknown"));
+        let mut texts =
+            Vec::from_iter(denied(self.reassignments.as_ref().err(), "the reassignments are unknown"));
         texts.extend(denied(self.quorum.as_ref().err(), "the controller quorum is unknown"));
         if !texts.is_empty() {
             texts.push("topics that the login may not describe are not counted".to_owned());

@@ -11,6 +11,7 @@ use thalweg_wire::ErrorCode;
 use tokio::time::Instant;
 
 use super::{Consume, Usage};
+use crate::cli::failure::NotFound;
 use crate::cli::moment;
 
 /// Where to start in each partition.
@@ -159,7 +160,8 @@ impl Consume {
             let before = names.len();
             names.extend(matching.map(|topic| topic.name.to_string()));
             if names.len() == before && self.group.is_none() {
-                anyhow::bail!("No topic matches {}", self.topics.join(" "));
+                let why = format!("No topic matches {}", self.topics.join(" "));
+                return Err(NotFound(why).into());
             }
         }
         names.sort_unstable();
@@ -182,7 +184,8 @@ impl Consume {
             for index in &self.partition {
                 if !all.contains(index) {
                     let last = all.iter().max().copied().unwrap_or(0);
-                    anyhow::bail!("Topic {name} has no partition {index}: expected 0 to {last}");
+                    let why = format!("Topic {name} has no partition {index}: expected 0 to {last}");
+                    return Err(NotFound(why).into());
                 }
             }
             let chosen = if self.partition.is_empty() { &all } else { &self.partition };

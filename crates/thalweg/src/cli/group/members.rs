@@ -5,7 +5,7 @@ use serde_json::json;
 use thalweg_client::{Admin, MemberToRemove};
 
 use crate::cli::connect::Connect;
-use crate::cli::failure::Usage;
+use crate::cli::failure::{NotFound, Usage};
 use crate::cli::output::Output;
 use crate::cli::settle::settle;
 
@@ -75,7 +75,10 @@ impl RemoveMembers {
             return Ok(members.chain(instances).collect());
         }
         let described = admin.describe_groups(std::slice::from_ref(&self.group)).await.remove(&self.group);
-        let Some(described) = described.transpose()? else { return Ok(Vec::new()) };
+        // A classic group that does not exist is described as one that is dead.
+        let described = described.transpose()?.filter(|described| described.state != "Dead");
+        let missing = || NotFound(format!("There is no group {}", self.group));
+        let described = described.ok_or_else(missing)?;
         let members = described.members.into_iter().map(|member| match member.group_instance_id {
             Some(id) => MemberToRemove::Instance(id),
             None => MemberToRemove::Member(member.member_id),

@@ -13,7 +13,7 @@ use thalweg_client::{Properties, is_secret};
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value, value};
 
 use super::{NONE, Profile};
-use crate::cli::failure::Usage;
+use crate::cli::failure::{NotFound, Usage};
 use crate::cli::output::FORMATS;
 use crate::logging;
 
@@ -167,12 +167,12 @@ impl ConfigFile {
         Ok(profile)
     }
 
-    fn missing(&self, name: &str) -> Usage {
+    fn missing(&self, name: &str) -> NotFound {
         let known = match self.names() {
             names if names.is_empty() => "it has none".to_owned(),
             names => format!("it has {}", names.join(", ")),
         };
-        Usage(format!("{}: there is no profile {name}; {known}", self.path.display()))
+        NotFound(format!("{}: there is no profile {name}; {known}", self.path.display()))
     }
 
     /// A text; a list of servers may be a list of texts.
@@ -286,7 +286,7 @@ impl ConfigFile {
     }
 
     /// Removes a profile; fails if it is not there.
-    pub fn remove(&mut self, name: &str) -> Result<(), Usage> {
+    pub fn remove(&mut self, name: &str) -> Result<(), NotFound> {
         let all = self.document.get_mut(PROFILES).and_then(Item::as_table_like_mut);
         match all.and_then(|all| all.remove(name)) {
             None => return Err(self.missing(name)),

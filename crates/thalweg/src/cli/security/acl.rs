@@ -7,7 +7,7 @@ use thalweg_security::Principal;
 use thalweg_security::acl::{Acl, AclFilter, Operation, PatternType, Permission, ResourceType};
 
 use crate::cli::connect::Connect;
-use crate::cli::failure::{Failed, Usage};
+use crate::cli::failure::{NotFound, Usage};
 use crate::cli::output::{Column, Output};
 
 /// The name of the one resource of the type CLUSTER.
@@ -273,7 +273,7 @@ impl Remove {
             removed.extend(admin.delete_acls(filter).await?);
         }
         if removed.is_empty() {
-            return Err(Failed("no ACL matches".to_owned()).into());
+            return Err(NotFound("no ACL matches".to_owned()).into());
         }
         self.output.rows(&COLUMNS, &documents(&removed))
     }

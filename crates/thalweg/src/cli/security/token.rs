@@ -14,7 +14,7 @@ use thalweg_security::Principal;
 
 use super::acl::check_principal;
 use crate::cli::connect::Connect;
-use crate::cli::failure::{Failed, Usage};
+use crate::cli::failure::{NotFound, Usage};
 use crate::cli::output::{Column, Output};
 
 const MODULE: &str = "org.apache.kafka.common.security.scram.ScramLoginModule";
@@ -185,7 +185,7 @@ impl Expire {
 async fn find(admin: &Admin, id: &str) -> anyhow::Result<DelegationToken> {
     let tokens = admin.describe_delegation_tokens(None).await?;
     let found = tokens.into_iter().find(|token| token.id == id);
-    let missing = || Failed(format!("token {id} does not exist, or you may not describe it"));
+    let missing = || NotFound(format!("token {id} does not exist, or you may not describe it"));
     Ok(found.ok_or_else(missing)?)
 }
 

@@ -12,7 +12,7 @@ use thalweg_security::sasl::Mechanism as Named;
 use thalweg_security::sasl::scram::Hash;
 
 use crate::cli::connect::Connect;
-use crate::cli::failure::{Failed, Usage};
+use crate::cli::failure::{NotFound, Usage};
 use crate::cli::output::{Outcomes, Output};
 use crate::cli::settle::fail_with;
 use crate::cli::table::row;
@@ -188,7 +188,7 @@ impl Remove {
         let removed: Vec<Hash> =
             credentials.filter(|hash| wanted.is_none_or(|wanted| wanted == *hash)).collect();
         if removed.is_empty() {
-            return Err(Failed(format!("User {user} has no such credential")).into());
+            return Err(NotFound(format!("User {user} has no such credential")).into());
         }
         for hash in removed {
             admin.remove_credential(user, hash).await?;

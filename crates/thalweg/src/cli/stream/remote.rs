@@ -20,7 +20,7 @@ use thalweg_client::{Properties, Security, TlsFault};
 use tokio::net::TcpStream;
 
 use crate::cli::connect::client_settings;
-use crate::cli::failure::{Denied, Failed, Usage};
+use crate::cli::failure::{Denied, Failed, NotFound, Usage};
 use crate::cli::output::Output;
 use crate::cli::profile;
 
@@ -33,14 +33,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Size limit of an answer.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 /// Error kinds that are the user's mistake, not the host's.
-const WRONG: [&str; 6] = [
-    "wrong definition",
-    "wrong property",
-    "wrong name",
-    "wrong request",
-    "not exactly once",
-    "no such stream",
-];
+const WRONG: [&str; 5] =
+    ["wrong definition", "wrong property", "wrong name", "wrong request", "not exactly once"];
 
 /// The host, the login, and the output format.
 #[derive(Args, Debug, Clone)]
@@ -294,6 +288,7 @@ fn read(uri: &str, status: StatusCode, body: &[u8]) -> anyhow::Result<Value> {
     let message = message.to_owned();
     Err(match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Denied(message).into(),
+        StatusCode::NOT_FOUND => NotFound(message).into(),
         _ if is_wrong => Usage(message).into(),
         _ => Failed(message).into(),
     })

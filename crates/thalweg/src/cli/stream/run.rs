@@ -7,10 +7,10 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use thalweg_broker::metrics::Exposition;
-use thalweg_stream::{STACK_BYTES, report_waits_to};
 use thalweg_stream::host::{StreamStatus, metrics, rest};
 use thalweg_stream::module::{Takes, Value};
 use thalweg_stream::runtime::{self, Figures, Meters, RunOptions, Running, Taps};
+use thalweg_stream::{STACK_BYTES, report_waits_to};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 

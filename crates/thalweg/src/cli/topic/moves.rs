@@ -113,7 +113,8 @@ async fn check_replicas(admin: &Admin, planned: &Assignment) -> anyhow::Result<(
     for (at, replicas) in planned {
         let different: BTreeSet<i32> = replicas.iter().copied().collect();
         if different.len() < replicas.len() {
-            let why = format!("{at}: replicas {replicas:?} name a broker twice: each holds one replica at most");
+            let why =
+                format!("{at}: replicas {replicas:?} name a broker twice: each holds one replica at most");
             errors.push(Usage(why).into());
         }
         if let Some(id) = different.difference(&registered).next() {

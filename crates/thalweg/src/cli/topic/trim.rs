@@ -69,7 +69,8 @@ impl Trim {
         };
         // A broker would refuse these, and a dry run is to say so.
         let compacted = compacted(&admin, &partitions).await?;
-        let mut errors: Vec<anyhow::Error> = compacted.iter().map(|topic| not_trimmed(topic).into()).collect();
+        let mut errors: Vec<anyhow::Error> =
+            compacted.iter().map(|topic| not_trimmed(topic).into()).collect();
         let mut before: BTreeMap<TopicPartition, Offset> = BTreeMap::new();
         for at in partitions.iter().filter(|at| !compacted.contains(&*at.topic)) {
             let new = match self.to_offset {

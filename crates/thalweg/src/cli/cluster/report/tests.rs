@@ -189,7 +189,11 @@ fn a_login_without_rights_sees_no_healthy_cluster() {
     assert_eq!((status.health(), problems(&status)), (Health::Unknown, expected.map(str::to_owned).to_vec()));
     let judged = status.judge().expect_err("it is not healthy");
     assert_eq!(judged.code, 6);
-    assert!(judged.why.starts_with("The health of the cluster is unknown: the reassignments"), "{}", judged.why);
+    assert!(
+        judged.why.starts_with("The health of the cluster is unknown: the reassignments"),
+        "{}",
+        judged.why
+    );
     assert_eq!(status.to_json()["health"], "unknown");
     status.brokers[1].is_fenced = true;
     assert_eq!(status.health(), Health::Degraded, "known problems count more");
