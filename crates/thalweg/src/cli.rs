@@ -237,6 +237,43 @@ mod tests {
         command().debug_assert();
     }
 
+    /// Where both the variant of an enum and its arguments have a description, clap shows the variant's, and the longer one is
+    /// lost: variants have none.
+    #[test]
+    fn long_descriptions_are_in_the_help() {
+        for (path, part) in [
+            ("cluster status", "Exit codes: 0 healthy"),
+            ("topic trim", "Shows what would go; --execute deletes it"),
+            ("topic move", "Replicas stay where they are as far as possible"),
+            ("group reset", "An offset before the first"),
+            ("transaction abort", "use `transaction fence`"),
+            ("security certificate node", "The authority is that of the directory"),
+            ("security certificate client", "whose principal becomes User:CN=NAME"),
+            ("lab run", "evidence"),
+        ] {
+            let mut command = command();
+            let found =
+                path.split(' ').try_fold(&mut command, |command, name| command.find_subcommand_mut(name));
+            let help = found.expect(path).render_long_help().to_string();
+            let words: Vec<&str> = help.split_whitespace().collect();
+            assert!(words.join(" ").contains(part), "{path}: {help}");
+        }
+    }
+
+    #[test]
+    fn the_summary_of_a_command_is_a_sentence() {
+        fn check(command: &clap::Command, path: &str) {
+            for below in command.get_subcommands() {
+                let path = format!("{path} {}", below.get_name());
+                let about = below.get_about().map(ToString::to_string).unwrap_or_default();
+                assert!(!about.is_empty(), "{path} has no description");
+                assert!(about.len() < 130, "{path}: {about}");
+                check(below, &path);
+            }
+        }
+        check(&command(), "thalweg");
+    }
+
     #[test]
     fn kafkas_own_spellings_of_the_perf_tools_are_understood() {
         for line in [

@@ -16,23 +16,15 @@ use super::output::{Column, Output};
 /// List brokers; change their settings, log levels and directories; take them out of the cluster.
 #[derive(Subcommand, Debug)]
 pub enum Broker {
-    /// List the brokers that are registered.
     List(List),
-    /// Show which versions of which requests brokers serve.
     ApiVersions(api_versions::ApiVersions),
-    /// Describe, set and remove settings.
     #[command(subcommand)]
     Config(BrokerConfig),
-    /// List and set the levels of loggers.
     #[command(subcommand)]
     LogLevel(log_level::LogLevel),
-    /// Show log directories: size, free space, replicas.
     LogDirs(log_dirs::LogDirs),
-    /// Move replicas of a broker to another of its log directories.
     MoveReplica(log_dirs::MoveReplica),
-    /// Move all replicas of a broker to others, so that it can be stopped for good.
     Decommission(decommission::Decommission),
-    /// Remove the registration of a broker that was stopped for good.
     Unregister(decommission::Unregister),
 }
 

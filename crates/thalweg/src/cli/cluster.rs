@@ -13,9 +13,7 @@ pub use status::state;
 /// Start a local cluster of several brokers, or show the health of a cluster.
 #[derive(Subcommand, Debug)]
 pub enum Cluster {
-    /// Start a cluster of brokers on this machine, until Ctrl-C.
     Up(up::Up),
-    /// Show the health of a cluster: brokers, partitions, quorum. The exit code is the health.
     #[command(visible_alias = "health")]
     Status(status::Show),
 }

@@ -20,7 +20,6 @@ use super::settle::{fail_with, settle};
 /// A resource is topic:NAME, broker:ID, brokers (the defaults of all), loggers:ID, group:NAME or client-metrics:NAME.
 #[derive(Subcommand, Debug)]
 pub enum Config {
-    /// List the resources that have settings.
     List(List),
     /// Describe the settings of resources.
     Describe(Described<Resource>),
@@ -42,7 +41,9 @@ impl Config {
     }
 }
 
-/// Settings of brokers: of one by its id, or all for the defaults of all.
+/// Describe, set and remove settings of brokers.
+///
+/// A broker is named by its id; all stands for the defaults of all.
 #[derive(Subcommand, Debug)]
 pub enum BrokerConfig {
     /// Describe the settings of brokers.

@@ -11,7 +11,6 @@ use clap::Subcommand;
 /// Gather what a bug report needs.
 #[derive(Subcommand, Debug)]
 pub enum DebugCommand {
-    /// Gather configuration, state, metrics and logs in one archive, without secrets.
     Bundle(bundle::Bundle),
 }
 

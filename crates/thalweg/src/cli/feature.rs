@@ -14,12 +14,9 @@ use super::settle::settle;
 /// List, upgrade and downgrade feature levels, such as metadata.version.
 #[derive(Subcommand, Debug)]
 pub enum Feature {
-    /// List features: the level of the cluster, and what the broker supports.
     List(List),
-    /// Set higher levels.
     #[command(after_help = "Example:\n  thalweg feature upgrade metadata.version=29 --dry-run")]
     Upgrade(Change),
-    /// Set lower levels.
     Downgrade(Downgrade),
 }
 
@@ -34,7 +31,7 @@ impl Feature {
     }
 }
 
-/// List features.
+/// List features: the level of the cluster, and what the broker supports.
 #[derive(Args, Debug)]
 pub struct List {
     #[command(flatten)]
@@ -71,7 +68,9 @@ impl List {
     }
 }
 
-/// Set levels of features. All of them change, or none. `feature list` shows which levels brokers support.
+/// Set higher levels of features.
+///
+/// All of them change, or none. `feature list` shows which levels brokers support.
 #[derive(Args, Debug)]
 pub struct Change {
     #[command(flatten)]

@@ -24,18 +24,12 @@ use super::table::printable;
 /// List, describe, reset and delete groups: classic, consumer, share and streams groups.
 #[derive(Subcommand, Debug)]
 pub enum Group {
-    /// List the groups of all brokers.
     List(List),
-    /// Describe groups: members, partitions, offsets and lag.
     Describe(describe::Describe),
-    /// Change where a group reads on: earliest, latest, an offset, a time, a shift, another group, a file.
     #[command(visible_alias = "seek")]
     Reset(reset::Reset),
-    /// Delete committed offsets of topics.
     DeleteOffsets(offsets::DeleteOffsets),
-    /// Remove members from a classic group.
     RemoveMembers(members::RemoveMembers),
-    /// Delete groups that have no members, with their offsets.
     Delete(Delete),
 }
 

@@ -34,23 +34,14 @@ A run writes result.json and report.html to ./thalweg-results/<time>-<workloads>
 Exit codes: 0 if everything was measured and the evidence is clean, 1 after failures or faults, 2 for invalid \
 arguments.")]
 pub enum Lab {
-    /// List the built-in workloads.
     List(list::List),
-    /// Show what a workload does: its points, settings and published figures.
     Show(show::Show),
-    /// Run workloads on targets, and report.
     Run(run::Run),
-    /// Measure the lab itself, against a server with a known service time.
     Calibrate(calibrate::Calibrate),
-    /// Tune broker and client step by step, and keep what helps beyond the noise.
     Tune(tune::Tune),
-    /// Examine the settings of this machine and a cluster's brokers that affect measurements.
     Doctor(doctor::Doctor),
-    /// Compare two results: ratios with their confidence.
     Compare(compare::Compare),
-    /// Write the report of a result.
     Report(report::Report),
-    /// Repeat the run of a result: the same workloads, settings and seed.
     Rerun(rerun::Rerun),
     /// Internal: a worker process of a run.
     #[command(hide = true)]

@@ -13,11 +13,8 @@ use super::output::{Column, Output};
 /// Describe the controller quorum, and change its voters.
 #[derive(Subcommand, Debug)]
 pub enum Quorum {
-    /// Describe the quorum: leader, voters, observers, how far each is behind.
     Describe(Describe),
-    /// Make a controller that runs a voter.
     AddVoter(AddVoter),
-    /// Remove a controller from the voters.
     RemoveVoter(RemoveVoter),
 }
 
@@ -32,7 +29,7 @@ impl Quorum {
     }
 }
 
-/// Describe the controller quorum.
+/// Describe the controller quorum: leader, voters, observers, how far each is behind.
 #[derive(Args, Debug)]
 pub struct Describe {
     #[command(flatten)]
@@ -97,7 +94,9 @@ fn rows(quorum: &QuorumDescription) -> Vec<serde_json::Value> {
     voters.chain(quorum.observers.iter().map(|observer| row(observer, "observer"))).collect()
 }
 
-/// Make a controller a voter. It must run, and have caught up: `quorum describe` shows it as an observer.
+/// Make a controller a voter.
+///
+/// It must run, and have caught up: `quorum describe` shows it as an observer.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Example:
@@ -145,7 +144,9 @@ impl AddVoter {
     }
 }
 
-/// Remove a controller from the voters. The others must be a majority.
+/// Remove a controller from the voters.
+///
+/// The others must be a majority.
 #[derive(Args, Debug)]
 pub struct RemoveVoter {
     #[command(flatten)]

@@ -14,11 +14,8 @@ use super::settle::{fail_with, settle};
 /// Describe, set and remove quotas of users, client ids and addresses.
 #[derive(Subcommand, Debug)]
 pub enum Quota {
-    /// Describe quotas: all, or those of some.
     Describe(Describe),
-    /// Set quotas.
     Set(Set),
-    /// Remove quotas.
     Remove(Remove),
 }
 
@@ -154,7 +151,9 @@ fn rows(entity: &QuotaEntity, quotas: &Quotas) -> Vec<serde_json::Value> {
     quotas.iter().map(row).collect()
 }
 
-/// Set quotas. Others of the same user, client id or address stay as they are.
+/// Set quotas.
+///
+/// Others of the same user, client id or address stay as they are.
 ///
 /// Kafka's quotas are producer_byte_rate and consumer_byte_rate (bytes per second and broker), request_percentage
 /// (percent of a handler thread), controller_mutation_rate (partitions per second), and for addresses

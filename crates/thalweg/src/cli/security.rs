@@ -18,16 +18,12 @@ use clap::Subcommand;
   thalweg security user add alice
   thalweg security acl add User:alice --topic orders --allow read,write")]
 pub enum Security {
-    /// Users with passwords: SCRAM credentials.
     #[command(subcommand)]
     User(user::User),
-    /// Delegation tokens: they log in as their owner for a while.
     #[command(subcommand)]
     Token(token::Token),
-    /// Access control lists: who may do what.
     #[command(subcommand)]
     Acl(acl::AclCommand),
-    /// Certificates of nodes and clients, signed by an authority of your own.
     #[command(subcommand)]
     Certificate(certificate::Certificate),
 }

@@ -33,11 +33,8 @@ Created streams run on a broker with streams.enabled=true, which --server names.
 docs/streams.md is a five-minute tutorial.
 Exit codes: 0 if the streams are complete or were stopped with Ctrl-C, 1 if one failed, 2 if the text is invalid.")]
 pub enum Stream {
-    /// Run the streams of a text here, until their sources end or Ctrl-C is pressed.
     Run(run::Run),
-    /// Check a text without running it.
     Check(check::Check),
-    /// List all stages, or document one.
     Modules(modules::Modules),
     Create(verbs::Create),
     Deploy(verbs::Deploy),

@@ -31,30 +31,18 @@ const ADMIN_TIMEOUT_MS: i32 = 30_000;
 /// Create, list, describe, change, move and delete topics.
 #[derive(Subcommand, Debug)]
 pub enum Topic {
-    /// Create topics.
     Create(create::Create),
-    /// List the topics' names.
     List(List),
-    /// Describe topics: settings, partitions, leaders, replicas.
     Describe(describe::Describe),
-    /// Delete topics and their records.
     Delete(Delete),
-    /// Add partitions to a topic, or change its settings.
     Alter(alter::Alter),
-    /// Add partitions to topics.
     Grow(grow::Grow),
-    /// Show offsets of partitions: first, next, at a time.
     Offsets(offsets::Offsets),
-    /// Delete the oldest records of partitions.
     Trim(trim::Trim),
-    /// Move partitions to other brokers.
     #[command(visible_alias = "reassign")]
     Move(moves::Move),
-    /// Show the partitions that move.
     Moves(moves::Moves),
-    /// Cancel moves of partitions.
     CancelMoves(moves::CancelMoves),
-    /// Elect leaders of partitions.
     Elect(elect::Elect),
 }
 

@@ -17,17 +17,11 @@ use super::settle::{fail_with, settle};
 /// List and describe transactions, and end those that hang.
 #[derive(Subcommand, Debug)]
 pub enum Transaction {
-    /// List transactional ids.
     List(List),
-    /// Describe transactional ids.
     Describe(Describe),
-    /// Show the producers that partitions know.
     Producers(Producers),
-    /// Find transactions that their coordinator has forgotten.
     FindHanging(hanging::FindHanging),
-    /// Abort a transaction in one partition.
     Abort(Abort),
-    /// End the transactions of transactional ids, and fence their producers.
     Fence(Fence),
 }
 
@@ -45,7 +39,7 @@ impl Transaction {
     }
 }
 
-/// List transactional ids: of all coordinators.
+/// List the transactional ids of all coordinators.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  thalweg transaction list --in-state Ongoing --longer-than 10m")]
 pub struct List {
@@ -304,8 +298,9 @@ impl Abort {
     }
 }
 
-/// End the transactions of transactional ids, and fence their producers. A producer that is alive fails with
-/// PRODUCER_FENCED.
+/// End the transactions of transactional ids, and fence their producers.
+///
+/// A producer that is alive fails with PRODUCER_FENCED.
 #[derive(Args, Debug)]
 pub struct Fence {
     #[command(flatten)]

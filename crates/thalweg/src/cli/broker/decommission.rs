@@ -10,7 +10,9 @@ use crate::cli::moving::{Execution, current};
 use crate::cli::output::Output;
 use crate::cli::topic::{all_partitions, places};
 
-/// Move all replicas of a broker to others, so that it can be stopped for good. Shows the plan; --execute starts it.
+/// Move all replicas of a broker to others, so that it can be stopped for good.
+///
+/// Shows the plan; --execute starts it.
 ///
 /// When the moves are done, stop the broker, and remove its registration with `broker unregister`.
 #[derive(Args, Debug)]
@@ -39,7 +41,9 @@ impl Decommission {
     }
 }
 
-/// Remove the registration of a broker that was stopped for good. Refused while it runs or holds replicas.
+/// Remove the registration of a broker that was stopped for good.
+///
+/// Refused while it runs or holds replicas.
 #[derive(Args, Debug)]
 pub struct Unregister {
     #[command(flatten)]

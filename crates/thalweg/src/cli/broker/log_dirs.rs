@@ -117,8 +117,9 @@ fn replicas(broker: i32, path: &str, dir: &LogDir) -> Vec<serde_json::Value> {
     dir.replicas.iter().map(row).collect()
 }
 
-/// Move replicas of a broker to another of its log directories. The broker copies them, and then changes over; see
-/// `broker log-dirs --replicas` for the progress.
+/// Move replicas of a broker to another of its log directories.
+///
+/// The broker copies them, and then changes over; see `broker log-dirs --replicas` for the progress.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  thalweg broker move-replica 1 orders:0,3 --to /disk2/thalweg")]
 pub struct MoveReplica {

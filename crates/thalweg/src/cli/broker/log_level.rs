@@ -12,11 +12,8 @@ use crate::cli::output::{Column, Output};
 /// List and set the levels of a broker's loggers.
 #[derive(Subcommand, Debug)]
 pub enum LogLevel {
-    /// List loggers with their levels.
     List(List),
-    /// Set levels until the broker stops.
     Set(Set),
-    /// Put levels back to those of the broker's start.
     Remove(Remove),
 }
 

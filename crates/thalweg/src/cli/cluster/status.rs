@@ -36,8 +36,10 @@ const CONTROLLERS_WAIT: Duration = Duration::from_secs(5);
 /// Pause before a second look, if brokers' answers differ: they may have been gathered before and after a change.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Show the health of a cluster: brokers that answer, partitions without a leader or with missing or out-of-sync replicas,
-/// reassignments, and the controller quorum.
+/// Show the health of a cluster: brokers, partitions, quorum. The exit code is the health.
+///
+/// Shows brokers that answer, partitions without a leader or with missing or out-of-sync replicas, reassignments, and the
+/// controller quorum.
 ///
 /// Asks every broker on its own listener; a broker counts only if it answers. Works with every cluster that speaks Kafka's
 /// protocol.

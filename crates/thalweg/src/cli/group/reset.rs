@@ -19,7 +19,9 @@ use crate::cli::output::{Column, Output};
 use crate::cli::partitions::{Partitions, resolve};
 use crate::cli::settle::{dry_run, fail_with};
 
-/// Change where a group without active members reads on. Shows the new offsets; --execute sets them.
+/// Change where a group without active members reads on.
+///
+/// Shows the new offsets; --execute sets them.
 ///
 /// An offset before the first or after the last record becomes the nearest that there is, with a warning. A share group
 /// takes --to-earliest, --to-latest, --to-datetime and --by-duration.

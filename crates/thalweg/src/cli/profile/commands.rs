@@ -27,17 +27,11 @@ Examples:
   thalweg profile use local
   THALWEG_PROFILE=none thalweg topic list")]
 pub enum ProfileCommand {
-    /// Create a profile.
     Create(Create),
-    /// List profiles.
     List(List),
-    /// Use a profile in all later commands.
     Use(Use),
-    /// Show a profile, without secrets.
     Show(Show),
-    /// Delete a profile.
     Delete(Delete),
-    /// Open the configuration file in an editor, and check it.
     Edit(Edit),
 }
 

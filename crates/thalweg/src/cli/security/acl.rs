@@ -13,14 +13,11 @@ use crate::cli::output::{Column, Output};
 /// The name of the one resource of the type CLUSTER.
 const CLUSTER: &str = "kafka-cluster";
 
-/// Access control lists.
+/// Access control lists: who may do what.
 #[derive(Subcommand, Debug)]
 pub enum AclCommand {
-    /// Allow or deny.
     Add(Add),
-    /// List ACLs.
     List(List),
-    /// Remove ACLs.
     Remove(Remove),
 }
 
@@ -93,7 +90,7 @@ enum Effect {
     Deny,
 }
 
-/// Let a principal do something, or keep it from that.
+/// Allow or deny operations of a principal on resources.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   thalweg security acl add User:alice --topic orders --allow read,describe

@@ -14,18 +14,17 @@ use crate::cli::output::Output;
 /// The prefix of names for nodes of a secured cluster: `node-2` is that of `node.id=2`.
 const NODE_PREFIX: &str = "node-";
 
-/// Certificates of nodes and clients.
+/// Certificates of nodes and clients, signed by an authority of your own.
 #[derive(Subcommand, Debug)]
 pub enum Certificate {
-    /// Sign a certificate for a node: it serves, and connects to other nodes.
     Node(SignNode),
-    /// Sign a certificate for a client, whose principal becomes User:CN=NAME.
     Client(Sign),
 }
 
-/// Sign a certificate into DIR/NAME.pem, with its key: a keystore of type PEM.
+/// Sign a certificate for a client, whose principal becomes User:CN=NAME.
 ///
-/// The authority is that of the directory; without one, it is made. The key is kept when a certificate is signed again.
+/// It is written to DIR/NAME.pem, with its key: a keystore of type PEM. The authority is that of the directory; without one, it
+/// is made. The key is kept when a certificate is signed again.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
   thalweg security certificate client alice")]
@@ -39,9 +38,10 @@ pub struct Sign {
     output: Output,
 }
 
-/// Sign a certificate into DIR/NAME.pem, with its key: a keystore of type PEM.
+/// Sign a certificate for a node: it serves, and connects to other nodes.
 ///
-/// The authority is that of the directory; without one, it is made. The key is kept when a certificate is signed again. With
+/// It is written to DIR/NAME.pem, with its key: a keystore of type PEM. The authority is that of the directory; without one, it
+/// is made. The key is kept when a certificate is signed again. With
 /// --export, the files that a new node of a secured cluster needs are written to a directory: copy it to the node's machine.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:

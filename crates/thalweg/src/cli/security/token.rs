@@ -22,14 +22,10 @@ const MODULE: &str = "org.apache.kafka.common.security.scram.ScramLoginModule";
 /// Delegation tokens: they log in as their owner for a while.
 #[derive(Subcommand, Debug)]
 pub enum Token {
-    /// Create a token.
     Create(Create),
-    /// List tokens.
     #[command(alias = "describe")]
     List(List),
-    /// Renew a token.
     Renew(Renew),
-    /// Let a token expire.
     Expire(Expire),
 }
 
@@ -133,7 +129,9 @@ const COLUMNS: [Column<'_>; 6] = [
     ("RENEWABLE UNTIL", "renewable_until"),
 ];
 
-/// Renew a token. Prints when it expires.
+/// Renew a token.
+///
+/// Prints when it expires.
 #[derive(Args, Debug)]
 pub struct Renew {
     #[command(flatten)]

@@ -17,14 +17,11 @@ use crate::cli::output::{Outcomes, Output};
 use crate::cli::settle::fail_with;
 use crate::cli::table::row;
 
-/// Users with passwords.
+/// Users with passwords: SCRAM credentials.
 #[derive(Subcommand, Debug)]
 pub enum User {
-    /// Add a user, or set another password.
     Add(Add),
-    /// List users and their mechanisms.
     List(List),
-    /// Remove users.
     Remove(Remove),
 }
 

@@ -11,7 +11,9 @@ use crate::cli::output::Output;
 use crate::cli::partitions::{Partitions, resolve};
 use crate::cli::settle::settle;
 
-/// Add partitions to topics. Later records of a key may go to another partition.
+/// Add partitions to topics.
+///
+/// Later records of a key may go to another partition.
 ///
 /// `topic alter --partitions` does the same to one topic, and can say which brokers hold the new partitions.
 #[derive(Args, Debug)]

@@ -15,7 +15,9 @@ use crate::cli::output::{Column, Output};
 use crate::cli::partitions::{Partitions, resolve};
 use crate::cli::settle::{fail_with, settle};
 
-/// Move partitions to other brokers. Shows the plan; --execute starts it.
+/// Move partitions to other brokers.
+///
+/// Shows the plan; --execute starts it.
 ///
 /// Replicas stay where they are as far as possible: those on brokers that they may not be on move, a new broker gets
 /// its share, and racks are kept apart.

@@ -14,7 +14,9 @@ use crate::cli::output::{Column, Output};
 use crate::cli::partitions::{Partitions, resolve};
 use crate::cli::settle::{dry_run, fail_with};
 
-/// Delete the records of partitions before an offset or a time. Shows what would go; --execute deletes it.
+/// Delete the records of partitions before an offset or a time.
+///
+/// Shows what would go; --execute deletes it.
 #[derive(Args, Debug)]
 #[command(
     group(ArgGroup::new("until").required(true)),
