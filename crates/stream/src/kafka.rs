@@ -36,7 +36,7 @@ pub const BOOTSTRAP: OptionSpec = OptionSpec {
     name: "bootstrap",
     takes: Takes::Brokers,
     default: Absent::Value("localhost:9092"),
-    summary: "The bootstrap servers.",
+    summary: "The bootstrap servers. Without it, `stream run` uses those of `THALWEG_BOOTSTRAP_SERVER` or of the profile, if there are any, and a host its own cluster.",
 };
 
 /// The properties option.

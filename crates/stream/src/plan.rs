@@ -154,26 +154,44 @@ enum Joined<'a> {
 impl Plan {
     /// Resolves a text. `origin` is its name in error messages, `name` the name of its first stream if the text gives none.
     pub fn read(text: &str, origin: Option<&str>, name: &str) -> Result<Plan, Complaints> {
-        Plan::read_by(text, origin, name, Joined::InMemory)
+        Plan::read_by(text, origin, name, Joined::InMemory, None)
     }
 
     /// Resolves streams connected by topics of a cluster, which may have other readers and writers or none.
     pub fn read_over_topics(text: &str, origin: Option<&str>, name: &str) -> Result<Plan, Complaints> {
-        Plan::read_by(text, origin, name, Joined::OverTopics)
+        Plan::read_by(text, origin, name, Joined::OverTopics, None)
+    }
+
+    /// As [`Plan::read`], or with `over_topics` as [`Plan::read_over_topics`]; `kafka` stages without an address use `cluster`.
+    pub fn read_for(
+        cluster: &Cluster,
+        text: &str,
+        origin: Option<&str>,
+        name: &str,
+        over_topics: bool,
+    ) -> Result<Plan, Complaints> {
+        let joined = if over_topics { Joined::OverTopics } else { Joined::InMemory };
+        Plan::read_by(text, origin, name, joined, Some(cluster))
     }
 
     /// Resolves the definition of one hosted stream.
     pub fn read_hosted(text: &str, name: &str, around: &Surroundings<'_>) -> Result<Plan, Complaints> {
-        Plan::read_by(text, None, name, Joined::ByHost(around))
+        Plan::read_by(text, None, name, Joined::ByHost(around), Some(around.cluster))
     }
 
-    fn read_by(text: &str, origin: Option<&str>, name: &str, joined: Joined<'_>) -> Result<Plan, Complaints> {
+    fn read_by(
+        text: &str,
+        origin: Option<&str>,
+        name: &str,
+        joined: Joined<'_>,
+        cluster: Option<&Cluster>,
+    ) -> Result<Plan, Complaints> {
         let complain = |mut complaints: Vec<Complaint>| {
             complaints.sort_by_key(|complaint| complaint.span.start);
             Complaints { origin: origin.map(str::to_owned), text: text.to_owned(), complaints }
         };
         let definition = language::parse(text).map_err(complain)?;
-        let mut reading = Reading { text, joined, complaints: Vec::new(), names: Vec::new() };
+        let mut reading = Reading { text, joined, cluster, complaints: Vec::new(), names: Vec::new() };
         reading.name_streams(&definition, name);
         if let Joined::ByHost(_) = joined {
             reading.check_definition(&definition, name);
@@ -225,6 +243,8 @@ fn label(stage: &StageText, taken: &[Arc<str>]) -> Arc<str> {
 struct Reading<'a> {
     text: &'a str,
     joined: Joined<'a>,
+    /// The cluster of stages without an address, if not the default.
+    cluster: Option<&'a Cluster>,
     complaints: Vec<Complaint>,
     names: Vec<Arc<str>>,
 }
@@ -408,15 +428,12 @@ impl Reading<'_> {
                 self.complain(stage.module.span.clone(), message, right);
             }
         }
-        let joined = self.joined;
-        let read = Settings::read(module, |name| match (given.get(name), joined) {
+        let read = Settings::read(module, |name| match (given.get(name), self.cluster) {
             (Some(option), _) => Some(option.value.text.as_str()),
-            (None, Joined::ByHost(around)) if name == BOOTSTRAP.name => Some(&around.cluster.bootstrap),
+            (None, Some(cluster)) if name == BOOTSTRAP.name => Some(&cluster.bootstrap),
             // Do not send the passwords of this cluster to another.
-            (None, Joined::ByHost(around))
-                if name == PROPERTIES.name && !given.contains_key(BOOTSTRAP.name) =>
-            {
-                around.cluster.properties.as_deref()
+            (None, Some(cluster)) if name == PROPERTIES.name && !given.contains_key(BOOTSTRAP.name) => {
+                cluster.properties.as_deref()
             }
             (None, _) => None,
         });

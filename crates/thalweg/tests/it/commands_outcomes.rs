@@ -340,3 +340,18 @@ fn what_does_not_exist_has_its_exit_code() {
         fails(at, line, 7, reason);
     }
 }
+
+#[test]
+fn a_stage_without_an_address_uses_the_cluster_of_the_environment() {
+    let broker = Broker::start();
+    let at = &broker.address;
+    says(at, "topic create written --partitions 1");
+    let run_stream = |text: &str| {
+        let mut command = thalweg("stream run");
+        run(command.arg(text).env("THALWEG_BOOTSTRAP_SERVER", at))
+    };
+    let (code, _, error) =
+        run_stream("load-generator --messageCount=3 --messageSize=1 | kafka --topic=written");
+    assert_eq!(code, Some(0), "{error}");
+    assert_eq!(column(&document(at, "topic offsets written"), "offset"), [3]);
+}

@@ -59,8 +59,8 @@ pub struct Text {
     /// [default: at-least-once].
     #[arg(long, value_name = "GUARANTEE")]
     guarantee: Option<Guarantee>,
-    /// The bootstrap servers for topics between stages and for a topic of bad messages [default: those of the profile, or
-    /// localhost:9092].
+    /// The bootstrap servers of kafka stages without --bootstrap, of topics between stages and of a topic of bad messages
+    /// [default: those of the profile, or localhost:9092].
     #[arg(
         long,
         short = 'b',
@@ -69,8 +69,8 @@ pub struct Text {
         value_parser = brokers
     )]
     bootstrap_server: Option<String>,
-    /// A file of client properties, such as those for TLS and SASL, for topics between stages and a topic of bad messages; the
-    /// format is that of a kafka stage's --properties.
+    /// A file of client properties, such as those for TLS and SASL, for kafka stages without --bootstrap and --properties, for
+    /// topics between stages and for a topic of bad messages; the format is that of a kafka stage's --properties.
     #[arg(long, value_name = "FILE", value_parser = NonEmptyStringValueParser::new())]
     transport_properties: Option<String>,
     /// The partitions of created topics between stages [default: one per reading instance, or else the broker's
@@ -82,9 +82,9 @@ pub struct Text {
 impl Text {
     /// The plan to run.
     pub fn plan(&self) -> anyhow::Result<Plan> {
-        let read = match self.transport {
-            Between::Direct => Plan::read,
-            Between::Kafka => Plan::read_over_topics,
+        let (cluster, over_topics) = (self.cluster(), self.transport == Between::Kafka);
+        let read = |text: &str, origin: Option<&str>, name: &str| {
+            Plan::read_for(&cluster, text, origin, name, over_topics)
         };
         let plan = match (&self.text, &self.file) {
             (_, Some(file)) => {
@@ -97,7 +97,7 @@ impl Text {
         Ok(plan?)
     }
 
-    /// The cluster for the transport and dead letters.
+    /// The cluster for stages without an address, for the transport and for dead letters.
     pub fn cluster(&self) -> Cluster {
         let profile = profile::active();
         let of_profile = || profile.command_config.as_ref().map(|path| path.display().to_string());
