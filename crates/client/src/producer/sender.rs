@@ -28,6 +28,7 @@ use crate::error::{ClientError, CloseReason, ConnectionClosed, UnencodableReques
 use crate::frames::FrameReader;
 use crate::handshake::{self, Alone, Negotiated, negotiate};
 use crate::retry::backoff_after;
+use crate::throttle::Throttle;
 
 const RECONNECT_MIN: Duration = Duration::from_millis(50);
 const RECONNECT_MAX: Duration = Duration::from_secs(1);
@@ -116,7 +117,16 @@ async fn session(
     drop(wait);
     let newest = negotiated.versions.pick::<ProduceRequest>(&peer)?;
     let versions = Versions { newest, explicit: newest.min(EXPLICIT_UNTIL) };
-    let link = Link { shared, broker, peer, versions, negotiated, wake, next_correlation_id: 1 };
+    let link = Link {
+        shared,
+        broker,
+        peer,
+        versions,
+        negotiated,
+        wake,
+        throttle: Throttle::default(),
+        next_correlation_id: 1,
+    };
     link.exchange(&mut frames, &mut writer, flights).await
 }
 
@@ -135,6 +145,7 @@ struct Link<'a> {
     versions: Versions,
     negotiated: Negotiated,
     wake: &'a Notify,
+    throttle: Throttle,
     next_correlation_id: i32,
 }
 
@@ -154,14 +165,18 @@ impl Link<'_> {
             if self.renewal_is_due() && flights.is_empty() {
                 self.renew(frames, writer).await?;
             }
-            let may_send = outgoing.is_none() && flights.len() < in_flight_max && !self.renewal_is_due();
+            let throttled_until = self.throttle.until();
+            let may_send = outgoing.is_none()
+                && flights.len() < in_flight_max
+                && throttled_until.is_none()
+                && !self.renewal_is_due();
             let mut ready_at = None;
             if may_send {
                 (outgoing, ready_at) = self.gather(flights)?;
             }
             // Nothing can time out while nothing is in flight.
             let check_at = if flights.is_empty() { self.negotiated.renew_at } else { Some(next_tick) };
-            let wake_at = [ready_at, check_at].into_iter().flatten().min();
+            let wake_at = [ready_at, check_at, throttled_until].into_iter().flatten().min();
             if let Some(at) = wake_at {
                 set(timer.as_mut(), at);
             }
@@ -316,6 +331,7 @@ impl Link<'_> {
         let (_, response) = frame::decode_response::<ProduceRequest>(answer, version).map_err(|source| {
             UnreadableResponse { peer: Arc::clone(&self.peer), api: ApiKey::Produce, version, source }
         })?;
+        self.throttle.note(&response, version);
         let flight = flights.pop_front().expect("the answered request is the first flight");
         settle(self.shared, self.outcomes(flight.batches, version, response));
         Ok(())
@@ -360,11 +376,11 @@ impl Link<'_> {
         outcomes.collect()
     }
 
-    /// Fails when the oldest request waits for longer than `request.timeout.ms`.
+    /// Fails when the oldest request waits for longer than `request.timeout.ms`, apart from the broker's throttle.
     fn check_oldest(&self, flights: &VecDeque<Flight>, now: Instant) -> Result<(), ClientError> {
         let timeout = self.shared.config.connection.request_timeout;
         match flights.front() {
-            Some(flight) if flight.sent_at + timeout <= now => {
+            Some(flight) if self.throttle.counts_from(flight.sent_at) + timeout <= now => {
                 Err(self.closed(CloseReason::RequestTimedOut { api: ApiKey::Produce, timeout }))
             }
             _ => Ok(()),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::binary::{Broker, Running, pause, run, thalweg, until};
+use crate::binary::{Broker, Running, pause, run, run_with_input, thalweg, until};
 use crate::commands::{column, document, fails, produce, runs, says, write_in_a_transaction};
 
 /// The outcomes that a command prints before it fails with `code`, and its error.
@@ -354,4 +354,19 @@ fn a_stage_without_an_address_uses_the_cluster_of_the_environment() {
         run_stream("load-generator --messageCount=3 --messageSize=1 | kafka --topic=written");
     assert_eq!(code, Some(0), "{error}");
     assert_eq!(column(&document(at, "topic offsets written"), "offset"), [3]);
+}
+
+#[test]
+fn a_throttled_producer_waits_instead_of_connecting_again() {
+    let broker = Broker::start();
+    let at = &broker.address;
+    says(at, "topic create slow --partitions 1");
+    says(at, "quota set --default client-id producer_byte_rate=20000");
+    let lines = format!("{}\n", "x".repeat(999)).repeat(320);
+    let line = "produce slow --set request.timeout.ms=1000 --set linger.ms=0 --set batch.size=16000";
+    let (code, _, error) =
+        run_with_input(thalweg(line).env("THALWEG_BOOTSTRAP_SERVER", at), lines.as_bytes());
+    assert_eq!((code, error.contains("NETWORK_EXCEPTION")), (Some(0), false), "{error}");
+    assert!(!error.contains("trying again"), "{error}");
+    assert_eq!(column(&document(at, "topic offsets slow"), "offset"), [320]);
 }
