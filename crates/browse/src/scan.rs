@@ -3,6 +3,7 @@
 //! A thread scans chunk after chunk, and passes matches on in pieces, so that a chunk with millions of matches needs no more
 //! memory than one with few. Every record checks whether the search has ended.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub struct Plan {
     pub matches: Option<usize>,
     /// Set when the search ends.
     pub cancelled: Arc<AtomicBool>,
+    /// Given back when the last thread has ended.
+    pub _held: Box<dyn Any + Send + Sync>,
 }
 
 /// A chunk to scan, up to an offset.

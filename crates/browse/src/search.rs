@@ -3,6 +3,7 @@
 //! Chunks go to the threads in turn, and their results are taken in the same turn, so matches of a partition come in its order.
 //! Every queue is bounded: a reader that does not take its events stops the scan, and that stops the fetches.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -158,6 +159,18 @@ impl Search {
         masking: &Masking,
         registry: Option<Arc<Registry>>,
     ) -> Result<Search, InvalidQuery> {
+        Search::start_holding(cluster, query, masking, registry, Box::new(()))
+    }
+
+    /// The same, and keeps something, such as a place among the searches, until its last thread has ended: that may be after this
+    /// is dropped, because a record is not left in the middle.
+    pub fn start_holding(
+        cluster: Cluster,
+        query: Query,
+        masking: &Masking,
+        registry: Option<Arc<Registry>>,
+        held: Box<dyn Any + Send + Sync>,
+    ) -> Result<Search, InvalidQuery> {
         query.check()?;
         let (to, events) = mpsc::channel(EVENTS_MAX);
         let cancelled = Arc::<AtomicBool>::default();
@@ -169,6 +182,7 @@ impl Search {
             message_bytes: query.limits.message_bytes,
             matches: query.limits.matches,
             cancelled: Arc::clone(&cancelled),
+            _held: held,
         });
         let driver = Driver {
             cluster,

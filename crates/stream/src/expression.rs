@@ -12,9 +12,12 @@
 //! | `sequence` | its number, counted by its source |
 //!
 //! An expression is compiled once, which finds the fields it needs: only those are parsed, in place. A field that is passed on
-//! unchanged, as in `{"id": payload.id}`, is copied without parsing. Common conditions bypass the evaluator (`direct`).
+//! unchanged, as in `{"id": payload.id}`, is copied without parsing. Common conditions bypass the evaluator (`direct`). What the
+//! evaluator may use for one message is bounded (`budget`).
 
+mod budget;
 mod direct;
+mod functions;
 mod needs;
 mod parse;
 mod view;
@@ -37,6 +40,7 @@ use view::View;
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
     let mut env = Env::stdlib();
     env.add_extension(strings).expect("the string functions clash with no other");
+    env.add_extension(functions::extension).expect("no other functions begin with an @");
     Arc::new(env)
 });
 
@@ -44,7 +48,10 @@ static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
 #[derive(Debug)]
 pub struct Expression {
     text: String,
+    /// Rewritten so that its evaluation is charged.
     tree: IdedExpr,
+    /// How often the tree reads the message outside of loops.
+    reads: u64,
     needs: Needs,
     uses_headers: bool,
     /// The same condition without the evaluator, if it has a common shape.
@@ -96,10 +103,11 @@ pub enum NoValue {
 impl Expression {
     /// Compiles an expression.
     pub fn compile(text: &str) -> Result<Expression, NoExpression> {
-        let tree = parse::tree(text)?;
+        let mut tree = parse::tree(text)?;
         let (needs, uses_headers) = Needs::of(&tree)?;
         let direct = Condition::of(&tree);
-        Ok(Expression { text: text.to_owned(), tree, needs, uses_headers, direct })
+        let reads = budget::charged(&mut tree);
+        Ok(Expression { text: text.to_owned(), tree, reads, needs, uses_headers, direct })
     }
 
     /// Whether it looks at `headers`: without that, they need not be set in the message.
@@ -206,9 +214,16 @@ impl Expression {
         f: impl FnOnce(&View<'_>, &Context<'_, '_>) -> Result<T, NoValue>,
     ) -> Result<T, NoValue> {
         let view = View::new(&self.needs, message)?;
+        let bytes = message.value.len() + message.key.map_or(0, <[u8]>::len) + message.headers.bytes().len();
+        budget::begin(bytes, self.reads);
         let mut context = Context::with_env(ENVIRONMENT.clone());
         context.set_variable_resolver(&view);
-        f(&view, &context).map_err(|error| match (error, view.unreadable()) {
+        let outcome = f(&view, &context);
+        if budget::is_exhausted() {
+            // An operator may have overridden the error of a part.
+            return Err(self.failed(budget::EXHAUSTED));
+        }
+        outcome.map_err(|error| match (error, view.unreadable()) {
             (NoValue::Failed { .. }, Some(unreadable)) => self.failed(unreadable),
             (error, _) => error,
         })
@@ -216,6 +231,8 @@ impl Expression {
 
     fn failed(&self, error: impl ToString) -> NoValue {
         let reason = error.to_string();
+        // Replaced functions are named as they were written.
+        let reason = reason.replace('@', "");
         let reason = reason.split_once('\n').map_or(reason.as_str(), |(first, _)| first).to_owned();
         NoValue::Failed { expression: self.text.clone(), reason }
     }

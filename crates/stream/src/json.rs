@@ -247,6 +247,14 @@ pub fn find<'a>(text: &'a [u8], names: &[Box<str>], found: &mut [Option<Raw<'a>>
 }
 
 impl<'a> Raw<'a> {
+    /// The length of its text.
+    pub fn bytes(self) -> usize {
+        match self {
+            Raw::Null | Raw::Bool(_) => 0,
+            Raw::Number(text) | Raw::String(text, _) | Raw::Array(text) | Raw::Object(text) => text.len(),
+        }
+    }
+
     /// A member of an object.
     pub fn member(self, name: &str) -> Result<Option<Raw<'a>>> {
         let Raw::Object(text) = self else { return Ok(None) };

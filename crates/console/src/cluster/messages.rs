@@ -135,8 +135,9 @@ pub async fn search(
         query.limits.matches = Some(limit * 64);
     }
     let reading = view.reading();
-    let _place = reading.search(time).await?;
-    let mut search = Search::start(view.cluster().clone(), query, &reading.masking, reading.registry.clone())
+    let place = Box::new(reading.search(time).await?);
+    let cluster = view.cluster().clone();
+    let mut search = Search::start_holding(cluster, query, &reading.masking, reading.registry.clone(), place)
         .map_err(|wrong| Problem::wrong(wrong.to_string()))?;
     let mut messages: Vec<Message> = Vec::new();
     while let Some(event) = search.next().await {

@@ -13,6 +13,7 @@ use cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
 use memchr::memmem::Finder;
 use regex::Regex;
 
+use super::functions;
 use super::view::View;
 use crate::json::{self, Number, Raw};
 
@@ -158,7 +159,7 @@ impl Condition {
                     "contains" => Search::Contains(Box::new(Finder::new(text.as_bytes()).into_owned())),
                     "startsWith" => Search::StartsWith(text),
                     "endsWith" => Search::EndsWith(text),
-                    "matches" => Search::Matches(Regex::new(&text).ok()?),
+                    "matches" => Search::Matches(functions::compile(&text).ok()?),
                     _ => return None,
                 };
                 Some(Condition::Search(Operand::of(target)?, search))

@@ -73,6 +73,9 @@ const FUNCTIONS: [&str; 46] = [
     "upperAscii",
 ];
 
+/// Regular expressions of one expression: each takes memory as long as it lives.
+const PATTERNS_MAX: usize = 64;
+
 /// The parts of `payload` that an expression needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Needs {
@@ -87,7 +90,7 @@ pub enum Needs {
 impl Needs {
     /// Collects what the tree needs, and whether it needs the headers; fails at the first unknown name.
     pub fn of(tree: &IdedExpr) -> Result<(Needs, bool), String> {
-        let mut search = Search { needs: Needs::Nothing, headers: false, bound: Vec::new() };
+        let mut search = Search { needs: Needs::Nothing, headers: false, bound: Vec::new(), patterns: 0 };
         search.visit(tree)?;
         Ok((search.needs, search.headers))
     }
@@ -98,6 +101,7 @@ struct Search<'a> {
     headers: bool,
     /// Variables of enclosing macros, such as `x` in `list.exists(x, x > 1)`.
     bound: Vec<&'a str>,
+    patterns: usize,
 }
 
 impl<'a> Search<'a> {
@@ -119,6 +123,10 @@ impl<'a> Search<'a> {
                     return Ok(());
                 }
                 check_function(&call.func_name)?;
+                self.patterns += usize::from(call.func_name == "matches");
+                if self.patterns > PATTERNS_MAX {
+                    return Err(format!("it has more than {PATTERNS_MAX} regular expressions (matches)"));
+                }
                 call.target.iter().try_for_each(|target| self.visit(target))?;
                 call.args.iter().try_for_each(|argument| self.visit(argument))
             }

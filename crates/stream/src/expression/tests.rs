@@ -168,3 +168,113 @@ fn headers_are_a_map_of_texts_and_a_map_becomes_headers() {
     assert_eq!(found, [("a", Some(&b"2"[..])), ("b", Some(&b"2"[..])), ("c", None)]);
     assert!(entries("1").expect_err("no map").to_string().contains("is int, not a map"));
 }
+
+/// Evaluates on a stack as small as that of a thread of a stream.
+fn tested_on_a_thread(text: &str, value: &str) -> Result<bool, String> {
+    let (text, value) = (text.to_owned(), value.to_owned());
+    let run = move || {
+        let compiled = Expression::compile(&text).map_err(|error| error.to_string())?;
+        compiled.test(&message(&value)).map_err(|error| error.to_string())
+    };
+    let thread = std::thread::Builder::new().stack_size(crate::STACK_BYTES).spawn(run);
+    thread.expect("a thread").join().expect("it does not panic")
+}
+
+#[test]
+fn expressions_that_grow_or_loop_without_end_fail_soon() {
+    let sums = |variable: usize| vec![format!("x{variable}"); 16].join("+");
+    let grows = format!(
+        "['{}'].exists(x0, [{}].exists(x1, [{}].exists(x2, [{}].exists(x3, [{}].exists(x4, size(x4) > 1)))))",
+        "a".repeat(6000),
+        sums(0),
+        sums(1),
+        sums(2),
+        sums(3)
+    );
+    let ten = "[0,1,2,3,4,5,6,7,8,9]";
+    let loops = |name: &str, count: usize, inner: &str| {
+        let text = (0..count).map(|level| format!("{ten}.{name}(v{level}, ")).collect::<String>();
+        format!("{text}{inner}{}", ")".repeat(count))
+    };
+    let wide = format!("{}]", "[payload,".repeat(1) + &vec!["payload"; 1500].join(","));
+    let large = format!("[{}]", vec!["0"; 200_000].join(","));
+    let text = "a".repeat(1 << 20);
+    for (expression, value) in [
+        (grows, "{}"),
+        (loops("all", 9, "v0 >= 0"), "{}"),
+        (loops("exists", 9, "v0 > 10"), "{}"),
+        (loops("all", 9, "payload.a.b == 1 || true"), "{}"),
+        (loops("map", 9, "v0") + " == []", "{}"),
+        (loops("filter", 9, "true").replace(')', " == [])"), "{}"),
+        (loops("exists_one", 9, "true"), "{}"),
+        (format!("{wide} == []"), &*large),
+        ("payload.all(x, payload.all(y, x == y))".to_owned(), &large),
+        ("text.replace('', text) == ''".to_owned(), &text),
+        ("text.split('').join(text) == ''".to_owned(), &text),
+        (format!("{ten}.all(a, {ten}.all(b, {ten}.all(c, text.contains('b') || true)))"), &text),
+        (format!("[text].all(t, {})", loops("all", 3, "t.contains('b') || true")), &text),
+    ] {
+        let found = tested_on_a_thread(&expression, value);
+        let error = found.expect_err(&expression[..expression.len().min(80)]);
+        assert!(error.contains(budget::EXHAUSTED), "{error}");
+    }
+    // Not more than the square of the length is needed to compare all places.
+    let sought = "text.indexOf(text.substring(500000) + 'b') == -1 && text.lastIndexOf('b' + text.substring(500000)) == -1";
+    assert_eq!(tested_on_a_thread(sought, &text), Ok(true));
+}
+
+#[test]
+fn useful_loops_and_texts_stay_within_the_budget() {
+    let items: Vec<String> = (0..5_000).map(|id| format!(r#"{{"id": {id}, "tags": ["a", "b"]}}"#)).collect();
+    let order = format!(r#"{{"customer": {{"id": 4999}}, "items": [{}]}}"#, items.join(","));
+    for expression in [
+        "payload.items.exists(item, item.id == payload.customer.id)",
+        "payload.items.all(item, item.tags.exists(tag, tag == 'b' && tag.matches('^[a-z]$')))",
+        "payload.items.filter(item, item.id < 10).map(item, {'id': item.id}).size() == 10",
+        "payload.items.map(item, item.id % 2 == 0, string(item.id)).join(',').startsWith('0,2,4')",
+        "payload.items[0].tags.exists_one(tag, optional.of(tag).hasValue() && tag in ['a'])",
+        "text.contains('customer') && text.upperAscii().contains('CUSTOMER') && text.replace('id', 'ID').contains('ID')",
+    ] {
+        assert_eq!(tested_on_a_thread(expression, &order), Ok(true), "{expression}");
+    }
+}
+
+#[test]
+fn replaced_functions_answer_as_those_of_the_language() {
+    for expression in [
+        "'aäbäc'.indexOf('ä') == 1 && 'aäbäc'.indexOf('ä', 2) == 3 && 'abc'.indexOf('x') == -1",
+        "'aäbäc'.lastIndexOf('ä') == 3 && 'aäbäc'.lastIndexOf('ä', 2) == 1 && 'aäbäc'.lastIndexOf('ä', 3) == 3",
+        "'abc'.indexOf('') == 0 && 'abc'.indexOf('', 9) == 3 && 'abc'.lastIndexOf('') == 3 && 'abc'.lastIndexOf('', 1) == 1",
+        "'aaa'.replace('a', 'b', 2) == 'bba' && 'aaa'.replace('a', 'b', -1) == 'bbb' && 'aaa'.replace('a', 'b', 0) == 'aaa'",
+        "['a', 'b'].join() == 'ab' && ['a', 'b'].join(', ') == 'a, b'",
+        "matches('abc', '^a.c$') && !'abc'.matches('^b')",
+    ] {
+        assert_eq!(tested_on_a_thread(expression, "{}"), Ok(true), "{expression}");
+    }
+    for (expression, part) in [
+        ("'abc'.indexOf('a', 3) == 0", "index out of range: 3"),
+        ("'abc'.lastIndexOf('a', -1) == 0", "index out of range: -1"),
+        ("key.matches('[')", "'[' is not a regular expression: unclosed character class"),
+        ("key.matches('(a{1000}){1000}')", "takes more than 1048576 bytes of memory"),
+        ("1.matches('a')", "no matching overload for 'matches'"),
+    ] {
+        let error = tested_on_a_thread(expression, "{}").expect_err(expression);
+        assert!(error.contains(part), "{expression}: {error}");
+    }
+    let many = vec!["text.matches('a')"; 65].join("||").replacen("text", "(text", 1);
+    let many = format!("{many})");
+    assert!(Expression::compile(&many).is_err());
+}
+
+#[test]
+fn the_deepest_expressions_are_evaluated_without_overflow() {
+    let sum = vec!["text"; 64].join("+") + " == ''";
+    let sum = sum.replacen("text+", "", 1);
+    let loops = (0..10).map(|level| format!("[text + 'a'].all(v{level}, ")).collect::<String>();
+    let deep = format!("{loops}size(v0 + text) > 0{}", ")".repeat(10));
+    let lists = format!("{}text + 'a'{} == []", "[".repeat(60), "]".repeat(60));
+    let in_a_loop = format!("[text].all(t, {}t + 'a'{} != [])", "[".repeat(55), "]".repeat(55));
+    for (text, expected) in [(sum, false), (deep, true), (lists, false), (in_a_loop, true)] {
+        assert_eq!(tested_on_a_thread(&text, "abc"), Ok(expected), "{text}");
+    }
+}

@@ -10,6 +10,7 @@ use cel::common::value::{CowVal, Val};
 use cel::context::VariableResolver;
 use chrono::{DateTime, FixedOffset};
 
+use super::budget;
 use super::needs::Needs;
 use crate::json::{self, NotJson, Number, Raw};
 use crate::message::{Headers, Message};
@@ -115,6 +116,16 @@ impl<'a> View<'a> {
         read(raw).map_err(|error| self.unreadable.get_or_init(|| error)).ok()
     }
 
+    /// Charges what is passed over to find a path below `payload`.
+    fn charge_path(&self, path: &str) -> bool {
+        let passed = match (&self.found, path.split_once('.')) {
+            (Found::Whole(whole), _) => whole.bytes(),
+            (_, None) => return true,
+            (_, Some((first, _))) => self.payload(std::iter::once(first)).map_or(0, Raw::bytes),
+        };
+        budget::charge_scan(passed)
+    }
+
     fn first(&self, name: &str, found: &[Option<Raw<'a>>]) -> Option<Raw<'a>> {
         let Needs::Members(names) = self.needs else { return None };
         found[names.iter().position(|wanted| **wanted == *name)?]
@@ -143,9 +154,21 @@ impl VariableResolver for View<'_> {
     fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
         // Try the whole path first: most are found there.
         if let Some(path) = variable.strip_prefix("payload.") {
+            if !self.charge_path(path) {
+                return None;
+            }
             return self.payload(path.split('.')).and_then(|raw| self.read(raw)).map(CowVal::Owned);
         }
         let message = &self.message;
+        let bytes = match variable {
+            "text" => message.value.len(),
+            "key" => message.key.map_or(0, <[u8]>::len),
+            "headers" => message.headers.bytes().len(),
+            _ => 0,
+        };
+        if !budget::charge_scan(bytes) {
+            return None;
+        }
         Some(match variable {
             "payload" => CowVal::Owned(self.whole()?),
             "text" => match String::from_utf8_lossy(message.value) {
@@ -185,6 +208,12 @@ fn timestamp(ms: i64) -> DateTime<FixedOffset> {
 
 /// Converts JSON to a CEL value.
 fn read<'a>(raw: Raw<'a>) -> Result<Box<dyn Val + 'a>, Unreadable> {
+    let is_container = matches!(raw, Raw::Array(_) | Raw::Object(_));
+    let is_paid =
+        if is_container { budget::charge_scan(raw.bytes()) } else { budget::charge_element(raw.bytes()) };
+    if !is_paid {
+        return Err(Unreadable { found: "a large value".to_owned(), expected: "fewer or smaller ones" });
+    }
     Ok(match raw {
         Raw::Null => Box::new(CelNull),
         Raw::Bool(value) => Box::new(CelBool::from(value)),

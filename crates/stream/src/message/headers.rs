@@ -39,6 +39,11 @@ impl<'a> Headers<'a> {
         self.0.is_empty()
     }
 
+    /// Their encoded bytes.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
     /// All of them, in order.
     pub fn iter(self) -> impl Iterator<Item = Header<'a>> {
         let mut rest = self.0;

@@ -12,6 +12,7 @@ mod console;
 mod console_admin;
 mod console_cost;
 mod console_messages;
+mod console_requests;
 mod consume;
 mod debug_bundle;
 mod embedded_target;
