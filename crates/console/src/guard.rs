@@ -5,6 +5,8 @@
 //! - A change must come from a page of this console (`Sec-Fetch-Site`, `Origin`), or from a program, which sends neither and no
 //!   form. Sessions have a cookie with `SameSite=Strict` besides.
 //! - In read-only mode, a change is refused before anything else looks at it.
+//!
+//! The API of streams, which is served beside the console, passes the same checks ([`Guard`]).
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -36,27 +38,60 @@ const PERMISSIONS: &str = "camera=(), geolocation=(), microphone=(), payment=(),
 /// What a program is asked for.
 const CHALLENGE: &str = "Basic realm=\"Thalweg\", charset=\"UTF-8\"";
 
+/// The checks of requests, for the console and for what is served beside it: which names are right, and whether changes are refused.
+#[derive(Clone)]
+pub struct Guard {
+    hosts: Hosts,
+    is_read_only: bool,
+    /// Whose users may call it by any name: other sites lack their login.
+    console: Option<Console>,
+}
+
+impl Guard {
+    /// Checks for routes beside the console.
+    pub fn new(hosts: Hosts, is_read_only: bool) -> Guard {
+        Guard { hosts, is_read_only, console: None }
+    }
+
+    /// The same, and those who have logged in to the console may use any name.
+    #[must_use]
+    pub fn with(self, console: Option<&Console>) -> Guard {
+        Guard { console: console.cloned(), ..self }
+    }
+
+    /// These routes, behind the checks.
+    pub fn protect(&self, routes: Router) -> Router {
+        routes.layer(from_fn_with_state(self.clone(), protect))
+    }
+}
+
 impl Console {
     /// Its pages and its API, behind the checks.
     pub fn router(&self) -> Router {
+        let guard = Guard::new(self.settings().hosts.clone(), self.settings().read_only);
         Router::new()
             .merge(pages::routes())
             .merge(api::routes(self))
             .fallback(pages::missing)
             .layer(DefaultBodyLimit::max(BODY_MAX))
             .layer(from_fn_with_state(self.clone(), enter))
-            .layer(from_fn_with_state(self.clone(), protect))
+            .layer(from_fn_with_state(guard, protect))
             .with_state(self.clone())
     }
 }
 
-async fn protect(State(console): State<Console>, request: Request, next: Next) -> Response {
-    let checked = check(&console, request.method(), request.uri(), request.headers());
+async fn protect(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    let checked = check(&guard, request.method(), request.uri(), request.headers());
     let mut response = match checked {
         Ok(()) => next.run(request).await,
         Err(problem) => page::refusal(request.uri().path(), &problem),
     };
-    let headers = response.headers_mut();
+    set_headers(response.headers_mut());
+    response
+}
+
+/// The headers of every answer.
+pub fn set_headers(headers: &mut HeaderMap) {
     // A report of the lab sets its own policy, which is as strict.
     headers.entry(CONTENT_SECURITY_POLICY).or_insert(HeaderValue::from_static(POLICY));
     headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
@@ -67,14 +102,14 @@ async fn protect(State(console): State<Console>, request: Request, next: Next) -
     headers.insert(HeaderName::from_static("cross-origin-opener-policy"), same_origin.clone());
     headers.insert(HeaderName::from_static("cross-origin-resource-policy"), same_origin);
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    response
 }
 
-fn check(console: &Console, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+fn check(guard: &Guard, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     let host = uri.authority().map(|authority| authority.as_str()).or(host).unwrap_or_default();
-    if let Hosts::Local(names) = &console.settings().hosts
+    if let Hosts::Local(names) = &guard.hosts
         && !is_local(host, |name| names.contains(name))
+        && !guard.console.as_ref().is_some_and(|console| console.user(headers).is_some())
     {
         let message = format!(
             "This console does not answer to the name {host:?}: another site may have pointed its name here. Use localhost or an IP \
@@ -93,7 +128,7 @@ fn check(console: &Console, method: &Method, uri: &Uri, headers: &HeaderMap) -> 
             "Changes are taken from the pages of this console and from programs, not from other sites";
         return Err(Problem::forbidden("cross-site request", message));
     }
-    if console.settings().read_only && !matches!(uri.path(), "/login" | "/logout") {
+    if guard.is_read_only && !matches!(uri.path(), "/login" | "/logout") {
         let message =
             "This console is read-only: it was started with thalweg.console.read.only or --read-only";
         return Err(Problem::forbidden("read-only", message));

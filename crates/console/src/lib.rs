@@ -27,5 +27,6 @@ mod streams;
 mod tail;
 mod taps;
 
+pub use guard::{Guard, set_headers};
 pub use settings::{ConsoleSettings, Hosts, LabSettings, Login, Mechanism};
 pub use state::Console;

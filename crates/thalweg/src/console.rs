@@ -12,7 +12,7 @@ use thalweg_config::{
     BrokerConfig, ConsoleSettings as Settings, HttpSettings, Listener, ListenerSettings, SecurityProtocol,
     TlsKeys,
 };
-use thalweg_console::{Console, ConsoleSettings, Hosts, LabSettings, Login, Mechanism};
+use thalweg_console::{Console, ConsoleSettings, Guard, Hosts, LabSettings, Login, Mechanism};
 use thalweg_security::sasl::Mechanism as Sasl;
 use thalweg_security::sasl::scram::Hash;
 use thalweg_stream::host::rest::Starting;
@@ -92,6 +92,15 @@ impl Plan {
             has_metrics: true,
         })
     }
+}
+
+/// The checks of requests to what is served beside the console, with or without one. A browser gets there by the name of another site
+/// unless it must log in with each request, or TLS shows it that the name is wrong.
+pub fn guard(config: &BrokerConfig) -> Option<Guard> {
+    let http = config.http.as_listener()?;
+    let is_safe = config.http.has_login || config.http.has_tls;
+    let hosts = if is_safe { Hosts::Any } else { Hosts::Local(names(config, &http)) };
+    Some(Guard::new(hosts, config.console.read_only))
 }
 
 /// The rules of the settings, and of their file.
@@ -189,7 +198,9 @@ fn login(config: &BrokerConfig, listener: &Listener, http: &Listener, client: &P
 fn names(config: &BrokerConfig, http: &Listener) -> BTreeSet<String> {
     let machine = rustix::system::uname().nodename().to_string_lossy().to_lowercase();
     let given = config.console.hosts.iter().chain(&http.host).map(|host| host.to_lowercase());
-    given.chain([machine]).filter(|name| !name.is_empty()).collect()
+    let advertised = config.listeners.advertised.iter().filter_map(|listener| listener.host.as_deref());
+    let advertised = advertised.map(str::to_lowercase);
+    given.chain(advertised).chain([machine]).filter(|name| !name.is_empty()).collect()
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use thalweg_config::{
     LogLineSettings, LogSettings, Loggers, NodeSettings, SecurityProtocol, ServerProperties, StreamSettings,
     WarningKind,
 };
-use thalweg_console::Console;
+use thalweg_console::{Console, Guard};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -312,6 +312,7 @@ impl Node {
         listening: HttpListening,
         streams: Option<&Streams>,
         console: Option<Console>,
+        guard: Option<Guard>,
         stopping: watch::Receiver<bool>,
     ) -> HttpServer {
         let metrics = self.metrics().clone();
@@ -325,10 +326,16 @@ impl Node {
             Node::Controller(_) => None,
         };
         let is_in_sync = move || broker.as_ref().is_none_or(|broker| broker.is_in_sync());
+        // Metrics stay open to any name, unlike the rest: scrapers call nodes by names of all kinds. Another site could read figures
+        // by its own name, with the names of topics, but no message, and change nothing.
         let mut routes =
             http::metrics::routes(sources).merge(http::health::routes(stopping, Box::new(is_in_sync)));
         if let Some(streams) = streams {
-            routes = routes.merge(streams.routes());
+            let streams = streams.routes();
+            routes = routes.merge(match guard {
+                Some(guard) => guard.with(console.as_ref()).protect(streams),
+                None => streams,
+            });
         }
         if let Some(console) = &console {
             routes = routes.merge(console.router());
@@ -410,6 +417,7 @@ async fn serve(asked: Asked, started: Instant, bars: MultiProgress, loggers: Arc
     };
     let trusted = secured.as_ref().map(Secured::trusted).unwrap_or_default();
     let plan = console::Plan::of(&config, &trusted)?;
+    let guard = console::guard(&config);
     let (streams, protocol) = (config.streams.clone(), first_protocol(&config));
     let advertised = config.listeners.clone();
     let loading = Arc::new(Loading::default());
@@ -436,7 +444,8 @@ async fn serve(asked: Asked, started: Instant, bars: MultiProgress, loggers: Arc
     let console = node.console(plan, streams.as_ref());
     let (stopping, is_stopping) = watch::channel(false);
     let has_console = console.is_some();
-    let http = http.map(|listening| node.serve_http(listening, streams.as_ref(), console, is_stopping));
+    let http =
+        http.map(|listening| node.serve_http(listening, streams.as_ref(), console, guard, is_stopping));
     for url in http.iter().flat_map(|server| &server.urls) {
         tracing::info!("Metrics are at {url}/metrics");
         if streams.is_some() {

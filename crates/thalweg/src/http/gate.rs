@@ -244,6 +244,7 @@ impl IntoResponse for Refusal {
         let headers = [(CONTENT_TYPE, "application/json")];
         let mut response = (status, headers, format!("{body}\n")).into_response();
         let headers = response.headers_mut();
+        thalweg_console::set_headers(headers);
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::binary::{run, thalweg};
+use super::binary::{run, thalweg, until};
 use super::node::{self, Answer, Node};
 
 const FREE_PORT: &str = "listeners=PLAINTEXT://127.0.0.1:0";
@@ -57,4 +57,51 @@ fn expressions_without_end_neither_stop_the_broker_nor_keep_the_places_of_search
     assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
     let (status, found) = ask(&node, "GET", "/api/v1/topics/orders/messages?from=earliest", "");
     assert!(status == 200 && found["messages"].as_array().is_some_and(|found| found.len() == 1), "{found}");
+}
+
+#[test]
+fn streams_pass_the_checks_of_the_console() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::start(dir.path(), &[FREE_PORT, "streams.enabled=true", "thalweg.console.enabled=false"]);
+    until("the streams are known", || node.get("/api/v1/streams").status == 200);
+    let by_name = |path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
+        node::raw(&node.http, &request)
+    };
+    for path in ["/api/v1/streams", "/api/v1/streams/x", "/api/v1/streams/x/taps/y"] {
+        let refused = by_name(path);
+        assert!(refused.status == 421 && refused.body.contains("evil.example"), "{path}: {}", refused.body);
+    }
+    assert_eq!(by_name("/metrics").status, 200, "scrapers call nodes by names of all kinds");
+    let body = r#"{"name": "ticks", "definition": "time | null"}"#;
+    for headers in [
+        "Sec-Fetch-Site: cross-site\r\nContent-Type: application/json\r\n",
+        "Origin: http://evil.example\r\nContent-Type: application/json\r\n",
+        "Content-Type: text/plain\r\n",
+    ] {
+        assert_eq!(node::ask(&node.http, "POST", "/api/v1/streams", headers, body).status, 403, "{headers}");
+    }
+    let answer = node.get("/api/v1/streams");
+    for header in ["content-security-policy", "x-frame-options: deny", "cache-control: no-store", "nosniff"] {
+        assert!(answer.head.contains(header), "{header}: {}", answer.head);
+    }
+    assert_eq!(ask(&node, "POST", "/api/v1/streams", body).0, 201, "programs change streams");
+}
+
+#[test]
+fn a_read_only_console_changes_no_streams() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node =
+        Node::start(dir.path(), &[FREE_PORT, "streams.enabled=true", "thalweg.console.read.only=true"]);
+    until("the streams are known", || node.get("/api/v1/streams").status == 200);
+    let body = r#"{"name": "ticks", "definition": "time | null"}"#;
+    for (method, path) in [
+        ("POST", "/api/v1/streams"),
+        ("POST", "/api/v1/streams/x/deploy"),
+        ("POST", "/api/v1/streams/x/undeploy"),
+        ("DELETE", "/api/v1/streams/x"),
+    ] {
+        let (status, refused) = ask(&node, method, path, body);
+        assert!(status == 403 && refused["error"]["kind"] == "read-only", "{method} {path}: {refused}");
+    }
 }

@@ -86,6 +86,9 @@ async fn users_log_in_and_may_do_what_the_acls_allow() {
     let answer = client.ask("GET", "/metrics", "").await.expect("an answer");
     assert_eq!(answer.status, 401, "{}", answer.body);
     assert!(answer.head.contains("www-authenticate: basic realm=\"thalweg\""), "{}", answer.head);
+    for header in ["content-security-policy", "x-frame-options: deny", "cache-control: no-store", "nosniff"] {
+        assert!(answer.head.contains(header), "{header} is missing: {}", answer.head);
+    }
     for path in ["/", "/api/v1/streams", "/api/v1/topics", "/elsewhere"] {
         assert_eq!(status(&mut client, "GET", path, "").await, 401, "{path} is open");
     }
