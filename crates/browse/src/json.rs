@@ -80,8 +80,8 @@ pub trait Choose {
     fn is_chosen(&self, path: &[String]) -> bool;
 }
 
-/// Copies valid JSON to `out`, with chosen values replaced by `replacement`, itself JSON. A string that holds JSON with a chosen
-/// value is replaced as a whole, and so is one that begins as JSON and is not.
+/// Copies valid JSON to `out`, with chosen values replaced by `replacement`, itself a JSON string. A string that holds JSON with a
+/// chosen value is replaced as a whole, and so is one that begins as JSON and is not; a name of a member, too.
 pub fn replace(text: &str, choose: &impl Choose, replacement: &str, out: &mut Vec<u8>) {
     let mut walk = Walk {
         text: text.as_bytes(),
@@ -198,7 +198,16 @@ impl<C: Choose> Walk<'_, C> {
                     // A name that no reader can read is hidden with its value.
                     let mut is_unreadable = false;
                     if open == b'{' {
-                        let name = serde_json::from_slice::<String>(self.string(keep));
+                        let (text, from) = (self.text, self.at);
+                        self.string(false);
+                        let written = &text[from..self.at];
+                        if keep && self.is_chosen_within(written) {
+                            self.has_chosen = true;
+                            self.out.extend_from_slice(self.replacement.as_bytes());
+                        } else {
+                            self.copy(from, keep);
+                        }
+                        let name = serde_json::from_slice::<String>(written);
                         is_unreadable = name.is_err();
                         self.path.push(name.unwrap_or_default());
                         self.blank(keep);
@@ -291,6 +300,14 @@ mod tests {
             let expected = if is_replaced { r#""***""# } else { text };
             assert_eq!(replaced(&format!(r#"{{"a":[{text}]}}"#)), format!(r#"{{"a":[{expected}]}}"#));
             assert_eq!(replaced(text), expected);
+        }
+        for (text, expected) in [
+            (r#"{"{\"card\":4711}":1}"#, r#"{"***":1}"#),
+            (r#"{"a": {"[{\"card\":4711}]" : 1, "b": 2}}"#, r#"{"a": {"***" : 1, "b": 2}}"#),
+            (r#""{\"{\\\"card\\\":4711}\":1}""#, r#""***""#),
+            (r#"{"{\"a\":1}":1}"#, r#"{"{\"a\":1}":1}"#),
+        ] {
+            assert_eq!(replaced(text), expected, "in the name of a member");
         }
         let deep =
             (0..8).fold("{\"card\":1}".to_owned(), |text, _| serde_json::to_string(&text).expect("text"));

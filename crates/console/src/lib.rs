@@ -30,3 +30,4 @@ mod taps;
 pub use guard::{Guard, set_headers};
 pub use settings::{ConsoleSettings, Hosts, LabSettings, Login, Mechanism};
 pub use state::Console;
+pub use taps::hide;

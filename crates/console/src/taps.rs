@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use parking_lot::Mutex;
-use thalweg_stream::host::onlooking::{Look, MESSAGES_MAX, Passed};
+use thalweg_browse::{Masking, TopicMasks};
+use thalweg_stream::host::onlooking::{Cut, Look, MESSAGES_MAX, Passed};
+use thalweg_stream::host::rest::Hide;
 use thalweg_stream::host::{Host, HostError};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -105,4 +107,36 @@ async fn gather(mut look: Look, tap: Arc<Tap>) {
             }
         }
     }
+}
+
+/// Hides what rules hide of messages that pass a stage; none if there are no rules. A stream may have read any topic, so all rules apply.
+pub fn hide(masking: &Masking) -> Option<Hide> {
+    let masks = masking.of_any()?;
+    Some(Arc::new(move |message: &mut Passed| hide_parts(message, &masks)))
+}
+
+/// Hides what the rules hide. In a part that is cut off fields cannot be found, so it is hidden as a whole.
+fn hide_parts(message: &mut Passed, masks: &TopicMasks) {
+    let mut hidden = Vec::new();
+    if let Some(key) = &mut message.key
+        && masks.key(&key.bytes, &mut hidden)
+    {
+        *key = whole(&hidden);
+    }
+    if let Some(value) = &mut message.value
+        && masks.value(&value.bytes, &mut hidden)
+    {
+        *value = whole(&hidden);
+    }
+    for (name, value) in &mut message.headers {
+        if let Some(value) = value
+            && let Some(hidden) = masks.header(name.as_bytes(), &value.bytes)
+        {
+            *value = whole(&hidden);
+        }
+    }
+}
+
+fn whole(bytes: &[u8]) -> Cut {
+    Cut { bytes: bytes.to_vec().into(), whole_bytes: bytes.len() }
 }

@@ -94,13 +94,25 @@ impl Plan {
     }
 }
 
-/// The checks of requests to what is served beside the console, with or without one. A browser gets there by the name of another site
-/// unless it must log in with each request, or TLS shows it that the name is wrong.
-pub fn guard(config: &BrokerConfig) -> Option<Guard> {
-    let http = config.http.as_listener()?;
-    let is_safe = config.http.has_login || config.http.has_tls;
-    let hosts = if is_safe { Hosts::Any } else { Hosts::Local(names(config, &http)) };
-    Some(Guard::new(hosts, config.console.read_only))
+/// What holds for routes beside the console, with or without one: the checks of their requests, and what is hidden of messages.
+#[derive(Default)]
+pub struct Beside {
+    /// None without a listener.
+    pub guard: Option<Guard>,
+    /// The rules.
+    pub masking: Masking,
+}
+
+impl Beside {
+    /// By the settings of a node. A browser gets there by the name of another site unless it must log in with each request, or TLS
+    /// shows it that the name is wrong.
+    pub fn of(config: &BrokerConfig) -> Result<Beside> {
+        let Some(http) = config.http.as_listener() else { return Ok(Beside::default()) };
+        let is_safe = config.http.has_login || config.http.has_tls;
+        let hosts = if is_safe { Hosts::Any } else { Hosts::Local(names(config, &http)) };
+        let guard = Some(Guard::new(hosts, config.console.read_only));
+        Ok(Beside { guard, masking: masking(&config.console)? })
+    }
 }
 
 /// The rules of the settings, and of their file.

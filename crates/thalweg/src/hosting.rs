@@ -9,6 +9,7 @@ use anyhow::Context;
 use axum::Router;
 use thalweg_broker::Server;
 use thalweg_broker::metrics::Exposition;
+use thalweg_browse::Masking;
 use thalweg_client::bootstrap_servers;
 use thalweg_config::{SecurityProtocol, StreamSettings};
 use thalweg_stream::host::rest::Starting;
@@ -92,9 +93,9 @@ impl Streams {
         Ok(Streams { runtime: Some(runtime), host, stopping })
     }
 
-    /// The API.
-    pub fn routes(&self) -> Router {
-        rest::router(self.host.clone())
+    /// The API. Rules hide parts of messages in it.
+    pub fn routes(&self, masking: &Masking) -> Router {
+        rest::router(self.host.clone(), thalweg_console::hide(masking))
     }
 
     /// The host, once it has started.

@@ -3,8 +3,8 @@
 use axum::extract::{Path, State};
 use axum::response::Response;
 use maud::{Markup, html};
+use thalweg_browse::Content;
 use thalweg_browse::show::{Form, show};
-use thalweg_browse::{Content, TopicMasks};
 use thalweg_stream::host::onlooking::{Cut, Passed};
 
 use super::streams;
@@ -12,7 +12,7 @@ use crate::format;
 use crate::page::{Section, Shell, encode};
 use crate::problem::Problem;
 use crate::state::Console;
-use crate::taps::TapProblem;
+use crate::taps::{TapProblem, hide};
 
 /// The page of a stage.
 pub fn path(stream: &str, stage: &str) -> String {
@@ -32,41 +32,14 @@ pub async fn look_at(
             TapProblem::Full(problem) => problem,
         })
     };
-    // A stream may have read any topic.
-    let masks = console.reading().masking.of_any();
+    let hide = hide(&console.reading().masking);
     let body = looked.await.map(|mut passed| {
-        if let Some(masks) = masks {
-            passed.iter_mut().for_each(|message| hide(message, &masks));
+        if let Some(hide) = hide {
+            passed.iter_mut().for_each(|message| hide(message));
         }
         body(&name, &passed)
     });
     shell.answer::<Problem>(Section::Streams, &format!("{name}: after {stage}"), body)
-}
-
-/// Hides what the rules hide. In a part that is cut off fields cannot be found, so it is hidden as a whole.
-fn hide(message: &mut Passed, masks: &TopicMasks) {
-    let mut hidden = Vec::new();
-    if let Some(key) = &mut message.key
-        && masks.key(&key.bytes, &mut hidden)
-    {
-        *key = whole(&hidden);
-    }
-    if let Some(value) = &mut message.value
-        && masks.value(&value.bytes, &mut hidden)
-    {
-        *value = whole(&hidden);
-    }
-    for (name, value) in &mut message.headers {
-        if let Some(value) = value
-            && let Some(hidden) = masks.header(name.as_bytes(), &value.bytes)
-        {
-            *value = whole(&hidden);
-        }
-    }
-}
-
-fn whole(bytes: &[u8]) -> Cut {
-    Cut { bytes: bytes.to_vec().into(), whole_bytes: bytes.len() }
 }
 
 fn body(name: &str, passed: &[Passed]) -> Markup {

@@ -19,11 +19,12 @@
 
 mod look;
 
+pub use look::Hide;
+
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, FromRequestParts, Path, RawQuery, Request, State as Extracted};
@@ -32,6 +33,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -49,13 +51,14 @@ const BODY_BYTES_MAX: usize = 4 << 20;
 /// The host, once it has started.
 pub type Starting = watch::Receiver<Option<Host>>;
 
-/// The API, also while the host is still starting.
-pub fn router(host: Starting) -> Router {
+/// The API, also while the host is still starting. `hide` hides parts of messages that pass a stage.
+pub fn router(host: Starting, hide: Option<Hide>) -> Router {
     let (router, _) = described().split_for_parts();
     router
         .method_not_allowed_fallback(not_allowed)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn(refuse_web_pages))
+        .layer(Extension(hide))
         .with_state(host)
 }
 

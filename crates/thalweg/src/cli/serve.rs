@@ -24,7 +24,7 @@ use thalweg_config::{
     LogLineSettings, LogSettings, Loggers, NodeSettings, SecurityProtocol, ServerProperties, StreamSettings,
     WarningKind,
 };
-use thalweg_console::{Console, Guard};
+use thalweg_console::Console;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -312,7 +312,7 @@ impl Node {
         listening: HttpListening,
         streams: Option<&Streams>,
         console: Option<Console>,
-        guard: Option<Guard>,
+        beside: &console::Beside,
         stopping: watch::Receiver<bool>,
     ) -> HttpServer {
         let metrics = self.metrics().clone();
@@ -331,8 +331,8 @@ impl Node {
         let mut routes =
             http::metrics::routes(sources).merge(http::health::routes(stopping, Box::new(is_in_sync)));
         if let Some(streams) = streams {
-            let streams = streams.routes();
-            routes = routes.merge(match guard {
+            let streams = streams.routes(&beside.masking);
+            routes = routes.merge(match beside.guard.clone() {
                 Some(guard) => guard.with(console.as_ref()).protect(streams),
                 None => streams,
             });
@@ -417,7 +417,7 @@ async fn serve(asked: Asked, started: Instant, bars: MultiProgress, loggers: Arc
     };
     let trusted = secured.as_ref().map(Secured::trusted).unwrap_or_default();
     let plan = console::Plan::of(&config, &trusted)?;
-    let guard = console::guard(&config);
+    let beside = console::Beside::of(&config)?;
     let (streams, protocol) = (config.streams.clone(), first_protocol(&config));
     let advertised = config.listeners.clone();
     let loading = Arc::new(Loading::default());
@@ -445,7 +445,7 @@ async fn serve(asked: Asked, started: Instant, bars: MultiProgress, loggers: Arc
     let (stopping, is_stopping) = watch::channel(false);
     let has_console = console.is_some();
     let http =
-        http.map(|listening| node.serve_http(listening, streams.as_ref(), console, guard, is_stopping));
+        http.map(|listening| node.serve_http(listening, streams.as_ref(), console, &beside, is_stopping));
     for url in http.iter().flat_map(|server| &server.urls) {
         tracing::info!("Metrics are at {url}/metrics");
         if streams.is_some() {

@@ -105,3 +105,20 @@ fn a_read_only_console_changes_no_streams() {
         assert!(status == 403 && refused["error"]["kind"] == "read-only", "{method} {path}: {refused}");
     }
 }
+
+#[test]
+fn rules_hide_parts_of_the_messages_that_pass_a_stage() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let masking = "thalweg.console.masking=payments: card";
+    let node = Node::start(dir.path(), &[FREE_PORT, "streams.enabled=true", masking]);
+    until("the streams are known", || node.get("/api/v1/streams").status == 200);
+    let line = r#"time --interval=100ms | cards: transform --expression='{"card": 4711, "id": 5}' | null"#;
+    let body = json!({ "name": "cards", "definition": line, "deploy": true });
+    let (status, created) = ask(&node, "POST", "/api/v1/streams", &body.to_string());
+    assert_eq!(status, 201, "{created}");
+    for path in ["/api/v1/streams/cards/taps/cards?messages=1&wait_ms=5000", "/streams/cards/taps/cards"] {
+        let answer = node.get(path);
+        assert!(answer.status == 200 && answer.body.contains("***"), "{path}: {}", answer.body);
+        assert!(!answer.body.contains("4711"), "{path}: {}", answer.body);
+    }
+}

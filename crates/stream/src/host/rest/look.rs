@@ -1,7 +1,9 @@
 //! What passes a stage, over HTTP: the newest messages, for a while.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::{Path, Query, State as Extracted};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -17,6 +19,9 @@ use crate::host::onlooking::{Cut, Passed};
 const MESSAGES_MAX: usize = 100;
 /// The longest wait.
 const WAIT_MS_MAX: u64 = 10_000;
+
+/// Hides parts of a message that passed a stage, before an answer shows it.
+pub type Hide = Arc<dyn Fn(&mut Passed) + Send + Sync>;
 
 /// How long is looked, and for how many messages.
 #[derive(Deserialize)]
@@ -117,6 +122,7 @@ impl From<&Passed> for PassedMessage {
 )]
 pub async fn look(
     Extracted(host): Extracted<Starting>,
+    Extension(hide): Extension<Option<Hide>>,
     Path((name, stage)): Path<(String, String)>,
     Query(query): Query<LookQuery>,
 ) -> Response {
@@ -127,7 +133,10 @@ pub async fn look(
     let looked = async {
         let host = started(&host)?;
         let look = host.look_at(&name, &stage).map_err(|error| Box::new(error.into_response()))?;
-        let passed = look.collect(query.messages, Duration::from_millis(query.wait_ms)).await;
+        let mut passed = look.collect(query.messages, Duration::from_millis(query.wait_ms)).await;
+        if let Some(hide) = hide {
+            passed.iter_mut().for_each(|message| hide(message));
+        }
         let messages = passed.iter().map(Into::into).collect();
         Ok(answer(StatusCode::OK, &PassedMessages { messages }))
     };
