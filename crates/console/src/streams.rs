@@ -37,7 +37,7 @@ pub fn suggest(text: &str, cursor: usize) -> Vec<Suggestion> {
     let stage_start = before.rfind(['|', '>', ';', '\n']).map_or(0, |at| at + 1);
     let is_first = !text[..stage_start].trim_end().ends_with(['|', '>']);
     let stage = &before[stage_start..];
-    let word_start = stage_start + stage.rfind(char::is_whitespace).map_or(0, |at| at + 1);
+    let word_start = stage_start + stage.trim_end_matches(|c: char| !c.is_whitespace()).len();
     let word = &before[word_start..];
     let (from, to) = (units(&text[..word_start]), units(before));
     let suggestion = |text: String, about: &str| Suggestion { text, about: about.to_owned(), from, to };
@@ -175,5 +175,12 @@ mod tests {
         let filter = found.iter().find(|suggestion| suggestion.text == "filter").expect("a stage");
         assert_eq!((filter.from, filter.to), (units(text) - 2, units(text)));
         assert_eq!(byte_of("a😀b", 3), 5);
+        // Blanks of several bytes.
+        for blank in ['\u{a0}', '\u{3000}', '\u{2009}'] {
+            let text = format!("time |{blank}lo");
+            let found = suggest(&text, units(&text));
+            let log = found.iter().find(|suggestion| suggestion.text == "log").expect("a stage");
+            assert_eq!((log.from, log.to), (7, 9));
+        }
     }
 }

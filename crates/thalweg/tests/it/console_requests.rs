@@ -112,7 +112,7 @@ fn rules_hide_parts_of_the_messages_that_pass_a_stage() {
     let masking = "thalweg.console.masking=payments: card";
     let node = Node::start(dir.path(), &[FREE_PORT, "streams.enabled=true", masking]);
     until("the streams are known", || node.get("/api/v1/streams").status == 200);
-    let line = r#"time --interval=100ms | cards: transform --expression='{"card": 4711, "id": 5}' | null"#;
+    let line = r#"time --fixedDelay=100ms | cards: transform --expression='{"card": 4711, "id": 5}' | null"#;
     let body = json!({ "name": "cards", "definition": line, "deploy": true });
     let (status, created) = ask(&node, "POST", "/api/v1/streams", &body.to_string());
     assert_eq!(status, 201, "{created}");
