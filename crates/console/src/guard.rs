@@ -38,6 +38,23 @@ const PERMISSIONS: &str = "camera=(), geolocation=(), microphone=(), payment=(),
 /// What a program is asked for.
 const CHALLENGE: &str = "Basic realm=\"Thalweg\", charset=\"UTF-8\"";
 
+/// Called when a request turns out to be of this user, whom the console itself has logged in; false if there is no place for it. An
+/// extension of requests.
+#[derive(Clone)]
+pub struct Arrival(pub Arc<dyn Fn(&str) -> bool + Send + Sync>);
+
+impl Arrival {
+    fn of(request: &Parts, user: &str) -> Result<(), Problem> {
+        match request.extensions.get::<Arrival>() {
+            Some(arrival) if !(arrival.0)(user) => Err(Problem {
+                status: StatusCode::SERVICE_UNAVAILABLE,
+                ..Problem::forbidden("unavailable", "Too many connections are being served: try again")
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The checks of requests, for the console and for what is served beside it: which names are right, and whether changes are refused.
 #[derive(Clone)]
 pub struct Guard {
@@ -195,6 +212,7 @@ async fn person(console: &Console, request: &Parts) -> Result<Arc<Person>, Box<R
     if let Some((user, password)) = basic(&request.headers) {
         match console.log_in(&user, &password).await {
             Ok((person, login)) => {
+                Arrival::of(request, &user).map_err(|problem| failed(&problem))?;
                 console.sessions().remember(Arc::clone(&person), login);
                 return Ok(person);
             }

@@ -27,7 +27,7 @@ mod streams;
 mod tail;
 mod taps;
 
-pub use guard::{Guard, set_headers};
+pub use guard::{Arrival, Guard, set_headers};
 pub use settings::{ConsoleSettings, Hosts, LabSettings, Login, Mechanism};
 pub use state::Console;
 pub use taps::hide;

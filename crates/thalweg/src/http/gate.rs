@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use thalweg_broker::HttpAccess;
 use thalweg_broker::authentication::Passwords;
-use thalweg_console::Console;
+use thalweg_console::{Arrival, Console};
 use thalweg_security::Principal;
 use thalweg_security::acl::{CLUSTER_NAME, Operation};
 use tokio::time::Instant;
@@ -80,9 +80,12 @@ enum Refusal {
 
 /// Serves a request, if it may be served.
 pub(super) async fn check(State(visit): State<Arc<Visit>>, request: Request, next: Next) -> Response {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     match visit.admit(&parts).await {
         Ok(()) => {
+            // Where the console checks the login, the connection is a stranger's until then.
+            let place = Arc::clone(&visit.place);
+            parts.extensions.insert(Arrival(Arc::new(move |user| place.begin(Some(user)).is_ok())));
             let request = Request::from_parts(parts, body);
             let served = Served(Arc::clone(&visit.place));
             next.run(request).await.map(|body| Body::new(Answer { body, _served: served }))
@@ -109,7 +112,7 @@ impl Visit {
     }
 
     async fn admit(&self, request: &Parts) -> Result<(), Refusal> {
-        let Some(access) = &self.access else { return Ok(self.place.begin()?) };
+        let Some(access) = &self.access else { return Ok(self.place.begin(None)?) };
         let own_login = self.console.as_ref().filter(|console| console.has_login());
         let user = own_login.and_then(|console| console.user(&request.headers));
         match need(request.uri.path(), own_login.is_some()) {
@@ -119,7 +122,7 @@ impl Visit {
             Need::OwnLoginAndRight if user.is_none() && !request.headers.contains_key(AUTHORIZATION) => {
                 return Ok(());
             }
-            Need::OwnLogin => return Ok(self.place.begin()?),
+            Need::OwnLogin => return Ok(self.place.begin(user.as_deref())?),
             Need::OwnLoginAndRight | Need::Right => {}
         }
         // Name and password in the request are checked again each time, a session was.
@@ -133,7 +136,7 @@ impl Visit {
         let principal = login.unwrap_or_else(Principal::anonymous);
         // Who is known by name has a guest's place, whatever else.
         if is_named {
-            self.place.begin()?;
+            self.place.begin(Some(principal.name()))?;
         }
         let operation = operation(&request.method, request.uri.path());
         let (method, path) = (&request.method, request.uri.path());
@@ -144,7 +147,7 @@ impl Visit {
             return Err(Refusal::Forbidden { principal, operation, request });
         }
         if !is_named {
-            self.place.begin()?;
+            self.place.begin(None)?;
         }
         Ok(())
     }

@@ -2,7 +2,9 @@
 //!
 //! A connection is a stranger's until a request of it may be served; then it is a guest's. A new stranger always gets a place:
 //! if none is free, the oldest stranger of the network with most of them gives way, so that a flood displaces itself. Strangers
-//! never displace guests. A new guest displaces the one that has been idle longest, or one whose request takes minutes.
+//! never displace guests. A new guest displaces one of the user, or of the network, that has most places, if that is clearly more than
+//! its own, so that a flood displaces itself after its login, too; else the one that has been idle longest, or one whose request takes
+//! minutes.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -39,6 +41,7 @@ struct Stranger {
 }
 
 struct Guest {
+    owner: Owner,
     leave: Arc<Notify>,
     /// Whether a request is served.
     is_busy: bool,
@@ -46,10 +49,19 @@ struct Guest {
     since: Instant,
 }
 
+/// Whose guests are counted together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    User(String),
+    /// Of those without a name.
+    Network(IpAddr),
+}
+
 /// The place of one connection, given back when dropped.
 pub(super) struct Place {
     places: Arc<Places>,
     id: u64,
+    network: IpAddr,
     leave: Arc<Notify>,
 }
 
@@ -65,9 +77,9 @@ impl Places {
             taken.displace_stranger();
         }
         taken.next += 1;
-        let (id, leave) = (taken.next, Arc::new(Notify::new()));
-        taken.strangers.insert(id, Stranger { network: network(address), leave: Arc::clone(&leave) });
-        Place { places: Arc::clone(self), id, leave }
+        let (id, leave, network) = (taken.next, Arc::new(Notify::new()), network(address));
+        taken.strangers.insert(id, Stranger { network, leave: Arc::clone(&leave) });
+        Place { places: Arc::clone(self), id, network, leave }
     }
 }
 
@@ -84,15 +96,31 @@ impl Taken {
         }
     }
 
-    /// Returns whether one gave way.
-    fn displace_guest(&mut self, now: Instant) -> bool {
+    /// Returns whether one gave way to a guest of this owner.
+    fn displace_guest(&mut self, new: &Owner, now: Instant) -> bool {
+        let mut counts: BTreeMap<&Owner, usize> = BTreeMap::new();
+        for guest in self.guests.values() {
+            *counts.entry(&guest.owner).or_default() += 1;
+        }
+        let own = counts.get(new).copied().unwrap_or(0);
+        let most = counts.into_iter().max_by_key(|(_, count)| *count);
+        if let Some((owner, _)) = most.filter(|(_, count)| *count > own + 1) {
+            let guests = self.guests.iter().filter(|(_, guest)| guest.owner == *owner);
+            let first = guests.min_by_key(|(_, guest)| (guest.is_busy, guest.since)).map(|(id, _)| *id);
+            return self.remove_guest(first);
+        }
         let gives_way = |guest: &Guest| {
             let least = if guest.is_busy { BUSY_MIN } else { IDLE_MIN };
             now.saturating_duration_since(guest.since) >= least
         };
         let candidates = self.guests.iter().filter(|(_, guest)| gives_way(guest));
         let first = candidates.min_by_key(|(_, guest)| (guest.is_busy, guest.since));
-        let displaced = first.map(|(id, _)| *id).and_then(|id| self.guests.remove(&id));
+        let first = first.map(|(id, _)| *id);
+        self.remove_guest(first)
+    }
+
+    fn remove_guest(&mut self, guest: Option<u64>) -> bool {
+        let displaced = guest.and_then(|id| self.guests.remove(&id));
         displaced.inspect(|guest| guest.leave.notify_one()).is_some()
     }
 }
@@ -108,25 +136,28 @@ impl Place {
         !self.places.0.lock().guests.contains_key(&self.id)
     }
 
-    /// Begins to serve a request. From now on it is a guest's.
-    pub fn begin(&self) -> Result<(), NoPlace> {
-        self.begin_at(Instant::now())
+    /// Begins to serve a request, of a user if one is known. From now on it is a guest's.
+    pub fn begin(&self, user: Option<&str>) -> Result<(), NoPlace> {
+        self.begin_at(user, Instant::now())
     }
 
-    fn begin_at(&self, now: Instant) -> Result<(), NoPlace> {
+    fn begin_at(&self, user: Option<&str>, now: Instant) -> Result<(), NoPlace> {
+        let owner = user.map_or(Owner::Network(self.network), |user| Owner::User(user.to_owned()));
         let mut taken = self.places.0.lock();
         if let Some(guest) = taken.guests.get_mut(&self.id) {
-            (guest.is_busy, guest.since) = (true, now);
+            (guest.owner, guest.is_busy, guest.since) = (owner, true, now);
             return Ok(());
         }
         if !taken.strangers.contains_key(&self.id) {
             return Err(NoPlace);
         }
-        if taken.guests.len() >= GUESTS_MAX && !taken.displace_guest(now) {
+        if taken.guests.len() >= GUESTS_MAX && !taken.displace_guest(&owner, now) {
             return Err(NoPlace);
         }
         taken.strangers.remove(&self.id);
-        taken.guests.insert(self.id, Guest { leave: Arc::clone(&self.leave), is_busy: true, since: now });
+        taken
+            .guests
+            .insert(self.id, Guest { owner, leave: Arc::clone(&self.leave), is_busy: true, since: now });
         Ok(())
     }
 
@@ -177,18 +208,18 @@ mod tests {
     async fn a_flood_displaces_itself() {
         let places = Arc::new(Places::default());
         let (guest, patient) = (places.enter(address(1)), places.enter(address(1)));
-        guest.begin().expect("there is room");
+        guest.begin(None).expect("there is room");
         let flood: Vec<_> = (0..3 * STRANGERS_MAX).map(|_| places.enter(address(66))).collect();
         assert!(!is_lost(&guest).await && !is_lost(&patient).await);
         let (mut displaced, mut at_end) = (0, None);
         for (at, place) in flood.iter().enumerate() {
             if is_lost(place).await {
                 (displaced, at_end) = (displaced + 1, Some(at));
-                assert_eq!(place.begin(), Err(NoPlace), "it had to give way");
+                assert_eq!(place.begin(None), Err(NoPlace), "it had to give way");
             }
         }
         assert_eq!((displaced, at_end), (2 * STRANGERS_MAX + 1, Some(2 * STRANGERS_MAX)), "the oldest");
-        patient.begin().expect("it still has its place");
+        patient.begin(None).expect("it still has its place");
         drop(flood);
         assert_eq!(places.0.lock().strangers.len(), 0);
     }
@@ -197,16 +228,16 @@ mod tests {
     async fn the_guest_that_was_idle_longest_gives_way_to_a_new_one() {
         let places = Arc::new(Places::default());
         let guests: Vec<_> = (0..GUESTS_MAX).map(|_| places.enter(address(1))).collect();
-        guests.iter().for_each(|guest| guest.begin().expect("there is room"));
-        let (new, now) = (places.enter(address(2)), Instant::now());
-        assert_eq!(new.begin_at(now), Err(NoPlace), "all are busy");
+        guests.iter().for_each(|guest| guest.begin(None).expect("there is room"));
+        let (new, now) = (places.enter(address(1)), Instant::now());
+        assert_eq!(new.begin_at(None, now), Err(NoPlace), "all are busy");
         guests[7].end_at(now);
         let later = now + IDLE_MIN / 2;
         guests[3].end_at(later);
-        assert_eq!(new.begin_at(later), Err(NoPlace), "their answers may be on their way");
-        new.begin_at(later + IDLE_MIN).expect("one is idle");
+        assert_eq!(new.begin_at(None, later), Err(NoPlace), "their answers may be on their way");
+        new.begin_at(None, later + IDLE_MIN).expect("one is idle");
         assert!(is_lost(&guests[7]).await && !is_lost(&guests[3]).await);
-        assert_eq!(guests[7].begin(), Err(NoPlace));
+        assert_eq!(guests[7].begin(None), Err(NoPlace));
         assert!(!new.is_strangers());
     }
 
@@ -216,13 +247,31 @@ mod tests {
         let guests: Vec<_> = (0..GUESTS_MAX).map(|_| places.enter(address(1))).collect();
         for (at, guest) in guests.iter().enumerate() {
             let begun = if at == 5 { now } else { now + IDLE_MIN };
-            guest.begin_at(begun).expect("there is room");
+            guest.begin_at(None, begun).expect("there is room");
         }
-        let new = places.enter(address(2));
-        assert_eq!(new.begin_at(now + BUSY_MIN - IDLE_MIN), Err(NoPlace));
+        let new = places.enter(address(1));
+        assert_eq!(new.begin_at(None, now + BUSY_MIN - IDLE_MIN), Err(NoPlace));
         guests[9].end_at(now + BUSY_MIN);
-        new.begin_at(now + BUSY_MIN).expect("one is too slow, and none is idle for long enough");
+        new.begin_at(None, now + BUSY_MIN).expect("one is too slow, and none is idle for long enough");
         assert!(is_lost(&guests[5]).await && !is_lost(&guests[9]).await);
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_one_user_displaces_itself() {
+        let places = Arc::new(Places::default());
+        let own = places.enter(address(1));
+        own.begin(Some("ann")).expect("there is room");
+        let flood: Vec<_> = (1..GUESTS_MAX).map(|at| places.enter(address(at as u8))).collect();
+        flood.iter().for_each(|place| place.begin(Some("mallory")).expect("there is room"));
+        let one_more = places.enter(address(2));
+        assert_eq!(one_more.begin(Some("mallory")), Err(NoPlace), "all of the same user are busy");
+        for (user, from) in [(Some("ann"), 66), (Some("root"), 66), (None, 77)] {
+            let place = places.enter(address(from));
+            place.begin(user).expect("one of the flood gives way");
+            assert!(!is_lost(&place).await && !is_lost(&own).await);
+        }
+        let lost = async |place: &Place| is_lost(place).await;
+        assert!(lost(&flood[0]).await && !lost(&flood[GUESTS_MAX - 2]).await, "the oldest go first");
     }
 
     #[test]
