@@ -28,6 +28,6 @@ mod tail;
 mod taps;
 
 pub use guard::{Arrival, Guard, set_headers};
-pub use settings::{ConsoleSettings, Hosts, LabSettings, Login, Mechanism};
+pub use settings::{ConsoleSettings, Credentials, Hosts, LabSettings, Login, Mechanism};
 pub use state::Console;
 pub use taps::hide;

@@ -1,6 +1,8 @@
 //! Who has logged in: a bounded number of sessions, each with a cookie that no script can read, and the logins of programs,
 //! which send name and password with each request.
 //!
+//! A user has a bounded number of sessions, and they end when its credential is changed or removed, where that can be seen.
+//!
 //! People with the same name and password share a [`Person`], and so its connections and what it has read.
 
 use std::collections::HashMap;
@@ -17,9 +19,12 @@ use ring::digest::{SHA256, digest};
 use tokio::time::Instant;
 
 use crate::cluster::View;
+use crate::settings::{Credentials, Mechanism};
 
 /// Sessions at most; the one that has been idle longest makes room.
 pub const SESSIONS_MAX: usize = 256;
+/// Sessions of one user at most; its own one that has been idle longest makes room, so that no user ends the sessions of others.
+const SESSIONS_OF_USER_MAX: usize = 16;
 /// Logins of programs that are remembered.
 const PROGRAMS_MAX: usize = 64;
 /// A session ends when it has not been used for this long.
@@ -39,6 +44,15 @@ pub struct Person {
     pub user: Option<String>,
     /// The cluster, as this person sees it.
     pub view: Arc<View>,
+    /// What the person has logged in with, where that can be looked up later.
+    pub credential: Option<Credential>,
+}
+
+/// A credential of a user: it is the same as long as its bytes are.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credential {
+    pub mechanism: Mechanism,
+    pub bytes: Vec<u8>,
 }
 
 /// A session, by the hash of its cookie.
@@ -50,6 +64,8 @@ pub struct Sessions(Arc<Mutex<Known>>);
 
 #[derive(Default)]
 struct Known {
+    /// What users log in with now, where the console is beside a broker.
+    credentials: Option<Credentials>,
     /// By the hash of the cookie: the time of a comparison says nothing about it.
     sessions: HashMap<[u8; 32], Session>,
     /// By the hash of name and password.
@@ -73,6 +89,11 @@ struct Program {
 }
 
 impl Sessions {
+    /// No sessions yet. Those of a user end when a credential is changed or removed, where credentials can be looked up.
+    pub fn new(credentials: Option<Credentials>) -> Sessions {
+        Sessions(Arc::new(Mutex::new(Known { credentials, ..Known::default() })))
+    }
+
     /// Begins a session, and returns the value of its cookie.
     pub fn begin(&self, person: Arc<Person>, login: [u8; 32]) -> String {
         let mut bytes = [0; NAME_BYTES];
@@ -84,12 +105,7 @@ impl Sessions {
         let now = Instant::now();
         let mut known = self.0.lock();
         known.forget(now);
-        if known.sessions.len() >= SESSIONS_MAX
-            && let Some(oldest) =
-                known.sessions.iter().min_by_key(|(_, session)| session.used).map(|(key, _)| *key)
-        {
-            known.sessions.remove(&oldest);
-        }
+        known.make_room(person.user.as_deref());
         known.sessions.insert(hash(&[name.as_bytes()]), Session { person, login, begun: now, used: now });
         self.sweep(&mut known);
         name
@@ -111,11 +127,12 @@ impl Sessions {
         let mut known = self.0.lock();
         for name in cookies(headers) {
             let key = hash(&[name.as_bytes()]);
-            let Some(session) = known.sessions.get_mut(&key) else { continue };
-            if session.is_over(now) {
+            let Some(session) = known.sessions.get(&key) else { continue };
+            if session.is_over(now) || !known.is_current(&session.person) {
                 known.sessions.remove(&key);
                 continue;
             }
+            let Some(session) = known.sessions.get_mut(&key) else { continue };
             if !is_refresh {
                 session.used = now;
             }
@@ -123,7 +140,8 @@ impl Sessions {
         }
         let (user, password) = basic(headers)?;
         let program = known.programs.get(&known.login(&user, &password)?)?;
-        (now < program.checked + PROGRAM_MAX).then(|| Arc::clone(&program.person))
+        let is_checked = now < program.checked + PROGRAM_MAX && known.is_current(&program.person);
+        is_checked.then(|| Arc::clone(&program.person))
     }
 
     /// The session of a request, if it has one.
@@ -135,16 +153,30 @@ impl Sessions {
 
     /// Whether a session has not ended. That does not keep it alive.
     pub fn lasts(&self, session: &SessionKey) -> bool {
-        let now = Instant::now();
-        self.0.lock().sessions.get(&session.0).is_some_and(|session| !session.is_over(now))
+        let (now, known) = (Instant::now(), self.0.lock());
+        let session = known.sessions.get(&session.0);
+        session.is_some_and(|session| !session.is_over(now) && known.is_current(&session.person))
     }
 
-    /// One with this login, if there is one: its connections are used again.
-    pub fn with_login(&self, login: &[u8; 32]) -> Option<Arc<Person>> {
+    /// One with this login and credential, if there is one: its connections are used again.
+    pub fn with_login(&self, login: &[u8; 32], credential: Option<&Credential>) -> Option<Arc<Person>> {
         let known = self.0.lock();
-        let session = known.sessions.values().find(|session| session.login == *login);
-        let program = || known.programs.get(login).map(|program| &program.person);
-        session.map(|session| &session.person).or_else(program).map(Arc::clone)
+        let sessions = known.sessions.values().filter(|session| session.login == *login);
+        let persons = sessions.map(|session| &session.person);
+        let mut persons = persons.chain(known.programs.get(login).map(|program| &program.person));
+        persons.find(|person| person.credential.as_ref() == credential).map(Arc::clone)
+    }
+
+    /// What a user logs in with now by a mechanism, if that is known.
+    pub fn credential(&self, user: &str, mechanism: Mechanism) -> Option<Credential> {
+        let credentials = self.0.lock().credentials.clone()?;
+        let bytes = credentials(user, mechanism)?;
+        Some(Credential { mechanism, bytes })
+    }
+
+    /// Whether credentials can be looked up.
+    pub fn knows_credentials(&self) -> bool {
+        self.0.lock().credentials.is_some()
     }
 
     /// Remembers the login of a program that the cluster has checked.
@@ -152,7 +184,7 @@ impl Sessions {
         let now = Instant::now();
         let mut known = self.0.lock();
         known.forget(now);
-        if known.programs.len() < PROGRAMS_MAX {
+        if known.programs.len() < PROGRAMS_MAX || known.programs.contains_key(&login) {
             known.programs.insert(login, Program { person, checked: now });
         }
         self.sweep(&mut known);
@@ -194,6 +226,28 @@ impl Known {
     fn login(&self, user: &str, password: &str) -> Option<[u8; 32]> {
         let length = (user.len() as u64).to_be_bytes();
         Some(hash(&[&self.salt?, &length, user.as_bytes(), password.as_bytes()]))
+    }
+
+    /// Whether a person can still log in as before.
+    fn is_current(&self, person: &Person) -> bool {
+        let (Some(credentials), Some(user)) = (&self.credentials, &person.user) else { return true };
+        let Some(credential) = &person.credential else { return true };
+        credentials(user, credential.mechanism).is_some_and(|bytes| bytes == credential.bytes)
+    }
+
+    /// Makes room for a session of a user.
+    fn make_room(&mut self, user: Option<&str>) {
+        let of_user = |session: &Session| session.person.user.as_deref() == user;
+        let is_full_of_user =
+            self.sessions.values().filter(|session| of_user(session)).count() >= SESSIONS_OF_USER_MAX;
+        if !is_full_of_user && self.sessions.len() < SESSIONS_MAX {
+            return;
+        }
+        let candidates = self.sessions.iter().filter(|(_, session)| !is_full_of_user || of_user(session));
+        let oldest = candidates.min_by_key(|(_, session)| session.used).map(|(key, _)| *key);
+        if let Some(oldest) = oldest {
+            self.sessions.remove(&oldest);
+        }
     }
 
     fn forget(&mut self, now: Instant) {
@@ -242,4 +296,61 @@ pub fn basic(headers: &HeaderMap) -> Option<(String, String)> {
     let shown = String::from_utf8(STANDARD.decode(shown.trim()).ok()?).ok()?;
     let (user, password) = shown.split_once(':')?;
     Some((user.to_owned(), password.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reading::Reading;
+    use axum::http::HeaderValue;
+    use thalweg_browse::Masking;
+    use thalweg_client::{Admin, Cluster, ConnectionOptions};
+
+    fn person(user: &str, credential: Option<Credential>) -> Arc<Person> {
+        let cluster = Cluster::unconnected(&["localhost:1".to_owned()], &ConnectionOptions::default());
+        let view = View::new(Admin::new(cluster), &Reading::new(Masking::default(), None));
+        Arc::new(Person { user: Some(user.to_owned()), view, credential })
+    }
+
+    fn with_cookie(name: &str) -> HeaderMap {
+        let cookie = HeaderValue::from_str(&format!("thalweg_session_={name}")).expect("a header");
+        HeaderMap::from_iter([(COOKIE, cookie)])
+    }
+
+    #[tokio::test]
+    async fn many_logins_of_one_user_end_no_session_of_another() {
+        let sessions = Sessions::default();
+        let root = sessions.begin(person("root", None), [1; 32]);
+        let mallory = person("mallory", None);
+        let names: Vec<String> =
+            (0..2 * SESSIONS_MAX).map(|_| sessions.begin(Arc::clone(&mallory), [2; 32])).collect();
+        assert!(sessions.person(&with_cookie(&root)).is_some(), "the first session");
+        let lasting = names.iter().filter(|name| sessions.person(&with_cookie(name)).is_some());
+        assert_eq!(lasting.count(), SESSIONS_OF_USER_MAX);
+        assert!(sessions.person(&with_cookie(&names[2 * SESSIONS_MAX - 1])).is_some(), "the newest");
+    }
+
+    #[tokio::test]
+    async fn sessions_and_logins_of_programs_end_with_the_credential() {
+        let now = Arc::new(Mutex::new(Some(vec![7])));
+        let shown = Arc::clone(&now);
+        let sessions = Sessions::new(Some(Arc::new(move |_, _| shown.lock().clone())));
+        for later in [None, Some(vec![8])] {
+            *now.lock() = Some(vec![7]);
+            let ann = person("ann", sessions.credential("ann", Mechanism::ScramSha512));
+            let login = sessions.login("ann", "s3cret");
+            let headers = with_cookie(&sessions.begin(Arc::clone(&ann), login));
+            sessions.remember(ann, login);
+            let value = format!("Basic {}", STANDARD.encode("ann:s3cret"));
+            let basic = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_str(&value).expect("text"))]);
+            let key = sessions.key(&headers).expect("a session");
+            assert!(sessions.person(&headers).is_some() && sessions.person(&basic).is_some());
+            assert!(sessions.lasts(&key));
+            *now.lock() = later;
+            assert!(!sessions.lasts(&key), "so that tails end");
+            assert!(sessions.person(&basic).is_none() && sessions.person(&headers).is_none());
+            let credential = sessions.credential("ann", Mechanism::ScramSha512);
+            assert!(sessions.with_login(&login, credential.as_ref()).is_none(), "it has to log in again");
+        }
+    }
 }

@@ -16,6 +16,10 @@ const CONNECT_TIMEOUT_MS: &str = "5000";
 const CREDENTIALS: [&str; 5] =
     ["sasl.jaas.config", "sasl.username", "sasl.password", "sasl.login.callback.handler.class", "client.id"];
 
+/// What a user logs in with now by a mechanism, as bytes that differ from credential to credential; none if there is none. Cheap: it
+/// is looked up for each request.
+pub type Credentials = Arc<dyn Fn(&str, Mechanism) -> Option<Vec<u8>> + Send + Sync>;
+
 /// What a console is started with.
 #[derive(Clone)]
 pub struct ConsoleSettings {
@@ -25,6 +29,8 @@ pub struct ConsoleSettings {
     pub client: Properties,
     /// How people log in.
     pub login: Login,
+    /// The credentials of users, where the console is beside a broker that has them.
+    pub credentials: Option<Credentials>,
     /// Whether every change is refused.
     pub read_only: bool,
     /// The names by which browsers may call it.

@@ -13,13 +13,15 @@ use crate::cluster::View;
 use crate::lab::Lab;
 use crate::problem::Problem;
 use crate::reading::Reading;
-use crate::session::{Person, Sessions};
+use crate::session::{Credential, Person, Sessions};
 use crate::settings::{ConsoleSettings, Login, Mechanism};
 use crate::streams;
 use crate::taps::Taps;
 
 /// Logins that the cluster checks at once.
 const LOGINS_MAX: usize = 8;
+/// Users whose mechanism is remembered.
+const SERVED_MAX: usize = 256;
 /// Notes that wait to be shown.
 const NOTES_MAX: usize = 64;
 
@@ -30,6 +32,8 @@ pub struct Console(Arc<Inner>);
 struct Inner {
     settings: ConsoleSettings,
     sessions: Sessions,
+    /// The mechanism that took a user last, for the newest logins.
+    served_by: Mutex<VecDeque<(String, Mechanism)>>,
     /// The one person of a console without logins.
     everyone: OnceLock<Arc<Person>>,
     logins: Semaphore,
@@ -81,9 +85,10 @@ impl Console {
         let lab = settings.lab.clone().map(Lab::new);
         Console(Arc::new(Inner {
             lab,
+            sessions: Sessions::new(settings.credentials.clone()),
+            served_by: Mutex::default(),
             settings,
             reading,
-            sessions: Sessions::default(),
             everyone: OnceLock::new(),
             logins: Semaphore::new(LOGINS_MAX),
             notes: Mutex::default(),
@@ -145,7 +150,8 @@ impl Console {
         }
         let options = self.settings().options().map_err(|wrong| Problem::wrong(wrong.to_string()))?;
         let cluster = Cluster::unconnected(&self.settings().bootstrap, &options);
-        let person = Person { user: None, view: View::new(Admin::new(cluster), &self.0.reading) };
+        let person =
+            Person { user: None, credential: None, view: View::new(Admin::new(cluster), &self.0.reading) };
         Ok(Arc::clone(self.0.everyone.get_or_init(|| Arc::new(person))))
     }
 
@@ -156,11 +162,18 @@ impl Console {
         password: &str,
     ) -> Result<(Arc<Person>, [u8; 32]), LoginProblem> {
         let login = self.sessions().login(user, password);
-        let (cluster, _) = self.connect(user, password).await?;
+        // As they are before, so that one which is changed meanwhile ends what begins now.
+        let Login::Password(mechanisms) = &self.settings().login else { return Err(LoginProblem::Wrong) };
+        let credentials: Vec<Option<Credential>> =
+            mechanisms.iter().map(|mechanism| self.sessions().credential(user, *mechanism)).collect();
+        let (cluster, taken_by) = self.connect(user, password).await?;
+        let of_login = credentials.into_iter().flatten().find(|credential| credential.mechanism == taken_by);
+        // Of a user that is so new that this broker did not know it before.
+        let of_login = of_login.or_else(|| self.sessions().credential(user, taken_by));
         // A password may have been changed meanwhile: only one that the cluster took leads to a person.
-        let person = self.sessions().with_login(&login).unwrap_or_else(|| {
+        let person = self.sessions().with_login(&login, of_login.as_ref()).unwrap_or_else(|| {
             let view = View::new(Admin::new(cluster), &self.0.reading);
-            Arc::new(Person { user: Some(user.to_owned()), view })
+            Arc::new(Person { user: Some(user.to_owned()), view, credential: of_login })
         });
         Ok((person, login))
     }
@@ -171,18 +184,44 @@ impl Console {
         Ok(self.settings().properties_for(mechanism, user, password))
     }
 
+    /// The mechanisms, those first that are likely to take a user: every other one is a failed login in the audit trail.
+    fn ordered(&self, mechanisms: &[Mechanism], user: &str) -> Vec<Mechanism> {
+        let served_by = self.0.served_by.lock().iter().find(|(known, _)| known == user).map(|(_, by)| *by);
+        let knows = self.sessions().knows_credentials();
+        let mut ordered = mechanisms.to_vec();
+        ordered.sort_by_key(|mechanism| match mechanism {
+            mechanism if served_by == Some(*mechanism) => 0,
+            Mechanism::Plain => 2,
+            mechanism if !knows || self.sessions().credential(user, *mechanism).is_some() => 1,
+            _ => 3,
+        });
+        ordered
+    }
+
+    fn remember_mechanism(&self, user: &str, mechanism: Mechanism) {
+        let mut served_by = self.0.served_by.lock();
+        served_by.retain(|(known, _)| known != user);
+        if served_by.len() >= SERVED_MAX {
+            served_by.pop_front();
+        }
+        served_by.push_back((user.to_owned(), mechanism));
+    }
+
     /// Connects with a name and a password, by the first mechanism that takes them.
     async fn connect(&self, user: &str, password: &str) -> Result<(Cluster, Mechanism), LoginProblem> {
         let Login::Password(mechanisms) = &self.settings().login else { return Err(LoginProblem::Wrong) };
         let _one = self.0.logins.acquire().await.expect("it is never closed");
         let mut refused = LoginProblem::Wrong;
-        for mechanism in mechanisms {
+        for mechanism in &self.ordered(mechanisms, user) {
             let options = self
                 .settings()
                 .options_for(*mechanism, user, password)
                 .map_err(|wrong| LoginProblem::Failed(Problem::wrong(wrong.to_string())))?;
             match Cluster::connect(&self.settings().bootstrap, &options).await {
-                Ok(cluster) => return Ok((cluster, *mechanism)),
+                Ok(cluster) => {
+                    self.remember_mechanism(user, *mechanism);
+                    return Ok((cluster, *mechanism));
+                }
                 Err(ClientError::Authentication(failed)) if !failed.fault.is_retriable() => {}
                 Err(error) => refused = LoginProblem::Failed(error.into()),
             }

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use thalweg_broker::Server;
 use thalweg_browse::{Masking, Registry};
 use thalweg_client::Properties;
 use thalweg_config::{
     BrokerConfig, ConsoleSettings as Settings, HttpSettings, Listener, ListenerSettings, SecurityProtocol,
     TlsKeys,
 };
-use thalweg_console::{Console, ConsoleSettings, Guard, Hosts, LabSettings, Login, Mechanism};
+use thalweg_console::{Console, ConsoleSettings, Credentials, Guard, Hosts, LabSettings, Login, Mechanism};
 use thalweg_security::sasl::Mechanism as Sasl;
 use thalweg_security::sasl::scram::Hash;
 use thalweg_stream::host::rest::Starting;
@@ -77,8 +78,9 @@ impl Plan {
     }
 
     /// The console, once the address of its listener is known.
-    pub fn start(self, address: String, streams: Option<Starting>) -> Console {
+    pub fn start(self, address: String, streams: Option<Starting>, credentials: Credentials) -> Console {
         Console::new(ConsoleSettings {
+            credentials: Some(credentials),
             bootstrap: vec![address],
             client: self.client,
             login: self.login,
@@ -92,6 +94,21 @@ impl Plan {
             has_metrics: true,
         })
     }
+}
+
+/// What users of a broker log in with, from its metadata. The users of PLAIN are in its settings, and stay as long as it runs.
+pub fn credentials(server: &Server) -> Credentials {
+    let broker = Arc::clone(&server.broker);
+    Arc::new(move |user, mechanism| {
+        let hash = match mechanism {
+            Mechanism::Plain => return Some(Vec::new()),
+            Mechanism::ScramSha256 => Hash::Sha256,
+            Mechanism::ScramSha512 => Hash::Sha512,
+        };
+        let image = broker.image();
+        let found = image.scram_credentials().get(&(user.to_owned(), hash.code()))?;
+        Some([&found.salt[..], &found.stored_key[..]].concat())
+    })
 }
 
 /// What holds for routes beside the console, with or without one: the checks of their requests, and what is hidden of messages.

@@ -101,6 +101,7 @@ impl Console {
             bootstrap,
             client,
             login,
+            credentials: None,
             read_only: self.read_only,
             hosts: if has_login { Hosts::Any } else { Hosts::Local(names) },
             is_https: self.behind_proxy,

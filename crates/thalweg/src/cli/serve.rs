@@ -380,7 +380,8 @@ impl Node {
         let Node::Broker(server) = self else { return None };
         let plan = plan?;
         let address = hosting::address_of(server, &plan.listener)?.to_string();
-        Some(plan.start(address, streams.map(Streams::starting)))
+        let credentials = console::credentials(server);
+        Some(plan.start(address, streams.map(Streams::starting), credentials))
     }
 
     async fn failed(&self) -> String {
