@@ -6,6 +6,7 @@ use crate::authorization::ClusterRights;
 use crate::secured::SecuredListeners;
 use std::net::IpAddr;
 use std::sync::Arc;
+pub use thalweg_audit::{Action as HttpAction, Change as HttpChange, Failure as HttpFailure};
 use thalweg_audit::{Client, Login, What};
 use thalweg_config::{AuditKind, BrokerConfig, HTTP_LISTENER};
 use thalweg_log::Clock;
@@ -43,6 +44,20 @@ impl HttpAccess {
                 ..Client::default()
             };
             (client, What::Login(Login { is_again: false, failure: failure.map(str::to_owned) }))
+        });
+    }
+
+    /// Records a change that was asked for over HTTP and that no API of Kafka's makes.
+    pub fn record_change(&self, principal: &Principal, address: IpAddr, change: HttpChange) {
+        let Some(trail) = self.rights.trail() else { return };
+        trail.record(AuditKind::Administration, || {
+            let client = Client {
+                principal: principal.to_string(),
+                host: host_address(address),
+                listener: Some(HTTP_LISTENER.to_owned()),
+                ..Client::default()
+            };
+            (client, What::Change(change))
         });
     }
 

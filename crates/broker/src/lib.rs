@@ -32,7 +32,7 @@ mod telemetry;
 mod trails;
 
 pub use controller_node::{ControllerServer, start_controller, start_controller_on};
-pub use http_access::HttpAccess;
+pub use http_access::{HttpAccess, HttpAction, HttpChange, HttpFailure};
 pub use loading::Loading;
 pub use opening::StartError;
 pub use server::{Server, start, start_on, start_watched};

@@ -8,6 +8,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::response::Response;
 use thalweg_security::acl::Operation;
+use thalweg_stream::host::recorder::{Action, Change, Recorder};
 
 use crate::lab::{Comparison, Lab, LabOverview, NewRun, Target};
 use crate::problem::Problem;
@@ -19,6 +20,7 @@ use crate::state::{Console, LoginProblem};
 pub struct Visitor {
     console: Console,
     person: Arc<Person>,
+    recorder: Recorder,
 }
 
 impl FromRequestParts<Console> for Visitor {
@@ -27,7 +29,9 @@ impl FromRequestParts<Console> for Visitor {
     async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Visitor, Response> {
         let person = parts.extensions.get::<Arc<Person>>();
         let person = person.expect("the lab has no path that is open to all");
-        Ok(Visitor { console: console.clone(), person: Arc::clone(person) })
+        let person = Arc::clone(person);
+        let Ok(recorder) = Recorder::from_request_parts(parts, console).await;
+        Ok(Visitor { console: console.clone(), person, recorder })
     }
 }
 
@@ -64,6 +68,33 @@ impl Visitor {
 
     /// Starts a run, and returns its name.
     pub async fn start(&self, new: &NewRun) -> Result<String, Problem> {
+        let started = self.start_unrecorded(new).await;
+        let name = started.as_ref().unwrap_or(&new.workload);
+        let detail = format!("workload {}, target {}", new.workload, new.target);
+        self.record("StartLabRun", Action::Create, name, Some(detail), started.as_ref().err());
+        started
+    }
+
+    fn record(
+        &self,
+        request: &'static str,
+        action: Action,
+        name: &str,
+        detail: Option<String>,
+        problem: Option<&Problem>,
+    ) {
+        self.recorder.record(Change {
+            request,
+            action,
+            resource_type: "LabRun",
+            resource_name: name.to_owned(),
+            detail,
+            failure: problem.map(|problem| (problem.kind.clone(), problem.message.clone())),
+            user: self.person.user.clone(),
+        });
+    }
+
+    async fn start_unrecorded(&self, new: &NewRun) -> Result<String, Problem> {
         let lab = self.lab(Operation::Alter).await?;
         let target = match new.target.as_str() {
             "embedded" => Target::Embedded,
@@ -107,14 +138,20 @@ impl Visitor {
 
     /// Stops the run that takes place, and returns its name.
     pub async fn stop(&self) -> Result<String, Problem> {
-        let name = self.lab(Operation::Alter).await?.stop().await?;
+        let lab = self.lab(Operation::Alter).await?;
+        let stopped = lab.stop().await;
+        let named = stopped.as_deref().unwrap_or_default();
+        self.record("StopLabRun", Action::Update, named, None, stopped.as_ref().err());
+        let name = stopped?;
         tracing::info!(user = self.person.user, name, "Run of the lab stopped");
         Ok(name)
     }
 
     /// Deletes a result.
     pub async fn delete(&self, name: &str) -> Result<(), Problem> {
-        self.lab(Operation::Alter).await?.delete(name).await?;
+        let deleted = self.lab(Operation::Alter).await?.delete(name).await;
+        self.record("DeleteLabResult", Action::Delete, name, None, deleted.as_ref().err());
+        deleted?;
         tracing::info!(user = self.person.user, name, "Result of the lab deleted");
         Ok(())
     }

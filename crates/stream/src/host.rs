@@ -9,12 +9,14 @@
 //! - `supervisor` runs one stream: start, end, failure, drain.
 //! - `verbs` are the operations of a host.
 //! - [`onlooking`] shows people what flows.
+//! - [`recorder`] passes changes on to an audit trail.
 //! - [`rest`] is the API over HTTP, [`metrics`] the figures for Prometheus.
 
 pub mod definition;
 mod definitions;
 pub mod metrics;
 pub mod onlooking;
+pub mod recorder;
 pub mod rest;
 mod status;
 mod supervisor;

@@ -8,6 +8,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
+use thalweg_stream::host::recorder::{Action, Change, Recorder};
+use thalweg_stream::host::rest;
 use thalweg_stream::host::{Host, HostError, State as StreamState, StreamStatus};
 use thalweg_stream::language;
 
@@ -137,13 +139,17 @@ fn creation_form(creation: &Creation, problem: Option<&str>) -> Markup {
 pub async fn create(
     State(console): State<Console>,
     shell: Shell,
+    recorder: Recorder,
     Form(creation): Form<Creation>,
 ) -> Response {
     let created = async {
         let host = host(&console)?;
         let deploy = (creation.deploy == "on").then(BTreeMap::new);
         let (name, text) = (creation.name.trim().to_owned(), creation.definition.clone());
-        complete(&host.clone(), async move { host.create(&name, &text, deploy).await }).await
+        let change = Change::of_stream("CreateStream", Action::Create, &name);
+        let change = Change { detail: Some(text.clone()), ..change };
+        complete(&host.clone(), recorder, change, async move { host.create(&name, &text, deploy).await })
+            .await
     };
     match created.await {
         Ok(()) => see_other(
@@ -161,14 +167,11 @@ pub async fn create(
 }
 
 /// Completes a verb on the runtime of the streams, even if the browser goes away.
-async fn complete<F>(host: &Host, verb: F) -> Result<(), Problem>
+async fn complete<F>(host: &Host, recorder: Recorder, change: Change, verb: F) -> Result<(), Problem>
 where
     F: Future<Output = Result<(), HostError>> + Send + 'static,
 {
-    match host.runtime().spawn(verb).await {
-        Ok(done) => done.map_err(|error| problem(&error)),
-        Err(error) => std::panic::resume_unwind(error.into_panic()),
-    }
+    rest::complete(host, recorder, change, verb).await.map_err(|error| problem(&error))
 }
 
 /// What is to be checked.
@@ -335,6 +338,7 @@ pub struct Verb {
 /// Deploys, undeploys or destroys a stream.
 pub async fn change(
     State(console): State<Console>,
+    recorder: Recorder,
     Path((name, verb)): Path<(String, String)>,
     Form(given): Form<Verb>,
 ) -> Response {
@@ -345,10 +349,18 @@ pub async fn change(
         }
         let (on, named) = (host.clone(), name.clone());
         match verb.as_str() {
-            "deploy" => complete(&host, async move { on.deploy(&named, BTreeMap::new()).await }).await,
-            "undeploy" => complete(&host, async move { on.undeploy(&named).await }).await,
+            "deploy" => {
+                let change = Change::of_stream("DeployStream", Action::Update, &name);
+                let verb = async move { on.deploy(&named, BTreeMap::new()).await };
+                complete(&host, recorder, change, verb).await
+            }
+            "undeploy" => {
+                let change = Change::of_stream("UndeployStream", Action::Update, &name);
+                complete(&host, recorder, change, async move { on.undeploy(&named).await }).await
+            }
             "destroy" if given.confirm == name => {
-                complete(&host, async move { on.destroy(&named).await }).await
+                let change = Change::of_stream("DestroyStream", Action::Delete, &name);
+                complete(&host, recorder, change, async move { on.destroy(&named).await }).await
             }
             "destroy" => {
                 Err(Problem::wrong(format!("{name} was not destroyed: {:?} is not its name.", given.confirm)))

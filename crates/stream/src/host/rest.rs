@@ -43,6 +43,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::definition::properties;
+use super::recorder::{Action, Change, Recorder};
 use super::{Host, HostError, StreamReport, StreamStatus};
 
 /// The largest body: a definition of maximum length, escaped.
@@ -186,10 +187,25 @@ fn refusal_with(status: StatusCode, kind: &'static str, message: &str, complaint
     answer(status, &StreamErrorAnswer { error })
 }
 
+impl HostError {
+    /// A short name for programs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            HostError::WrongDefinition(_) => "wrong definition",
+            HostError::WrongProperty(_) => "wrong property",
+            HostError::NotExactlyOnce(_) => "not exactly once",
+            HostError::WrongName(_) => "wrong name",
+            HostError::NoSuchStream { .. } => "no such stream",
+            HostError::NoSuchStage { .. } => "no such stage",
+            HostError::Conflict(_) => "conflict",
+            HostError::Unavailable(_) => "unavailable",
+        }
+    }
+}
+
 impl IntoResponse for HostError {
     fn into_response(self) -> Response {
-        let message = self.to_string();
-        match &self {
+        let status = match &self {
             HostError::WrongDefinition(complaints) => {
                 let places = complaints.complaints.iter().map(|complaint| Mistake {
                     message: complaint.message.clone(),
@@ -197,16 +213,17 @@ impl IntoResponse for HostError {
                     from: complaint.span.start,
                     to: complaint.span.end,
                 });
-                refusal_with(StatusCode::BAD_REQUEST, "wrong definition", &message, places.collect())
+                let (message, places) = (self.to_string(), places.collect());
+                return refusal_with(StatusCode::BAD_REQUEST, self.kind(), &message, places);
             }
-            HostError::WrongProperty(_) => refusal(StatusCode::BAD_REQUEST, "wrong property", &message),
-            HostError::NotExactlyOnce(_) => refusal(StatusCode::BAD_REQUEST, "not exactly once", &message),
-            HostError::WrongName(_) => refusal(StatusCode::BAD_REQUEST, "wrong name", &message),
-            HostError::NoSuchStream { .. } => refusal(StatusCode::NOT_FOUND, "no such stream", &message),
-            HostError::NoSuchStage { .. } => refusal(StatusCode::NOT_FOUND, "no such stage", &message),
-            HostError::Conflict(_) => refusal(StatusCode::CONFLICT, "conflict", &message),
-            HostError::Unavailable(_) => refusal(StatusCode::SERVICE_UNAVAILABLE, "unavailable", &message),
-        }
+            HostError::WrongProperty(_) | HostError::NotExactlyOnce(_) | HostError::WrongName(_) => {
+                StatusCode::BAD_REQUEST
+            }
+            HostError::NoSuchStream { .. } | HostError::NoSuchStage { .. } => StatusCode::NOT_FOUND,
+            HostError::Conflict(_) => StatusCode::CONFLICT,
+            HostError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        refusal(status, self.kind(), &self.to_string())
     }
 }
 
@@ -300,15 +317,28 @@ fn shown(statuses: &[StreamStatus], query: &RawQuery) -> Response {
     answer(StatusCode::OK, &StreamReports { streams })
 }
 
-/// Completes a verb even if its client disconnects.
-async fn done<F>(host: &Host, verb: F) -> Result<(), Box<Response>>
+/// Completes a verb even if its client disconnects, and records it.
+pub async fn complete<F>(host: &Host, recorder: Recorder, change: Change, verb: F) -> Result<(), HostError>
 where
     F: Future<Output = Result<(), HostError>> + Send + 'static,
 {
-    match host.runtime().spawn(verb).await {
-        Ok(done) => done.map_err(|error| Box::new(error.into_response())),
+    let recorded = async move {
+        let outcome = verb.await;
+        let failure = outcome.as_ref().err().map(|error| (error.kind().to_owned(), error.to_string()));
+        recorder.record(Change { failure, ..change });
+        outcome
+    };
+    match host.runtime().spawn(recorded).await {
+        Ok(outcome) => outcome,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
+}
+
+async fn done<F>(host: &Host, recorder: Recorder, change: Change, verb: F) -> Result<(), Box<Response>>
+where
+    F: Future<Output = Result<(), HostError>> + Send + 'static,
+{
+    complete(host, recorder, change, verb).await.map_err(|error| Box::new(error.into_response()))
 }
 
 fn describe(host: &Host, name: &str, code: StatusCode) -> Response {
@@ -354,7 +384,11 @@ async fn status(Extracted(host): Extracted<Starting>, Named(name): Named) -> Res
     request_body = Creation,
     responses((status = 201, body = StreamReport), (status = "default", body = StreamErrorAnswer))
 )]
-async fn create(Extracted(host): Extracted<Starting>, body: Result<Bytes, BytesRejection>) -> Response {
+async fn create(
+    Extracted(host): Extracted<Starting>,
+    recorder: Recorder,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
     let asked = || {
         let mut body = Body::read(&body)?;
         let (name, text) = (body.text("name")?, body.text("definition")?);
@@ -374,7 +408,9 @@ async fn create(Extracted(host): Extracted<Starting>, body: Result<Bytes, BytesR
     let created = async {
         let host = started(&host)?;
         let (verb, created) = (host.clone(), name.clone());
-        done(&host, async move { verb.create(&created, &text, deploy).await }).await?;
+        let change =
+            Change { detail: Some(text.clone()), ..Change::of_stream("CreateStream", Action::Create, &name) };
+        done(&host, recorder, change, async move { verb.create(&created, &text, deploy).await }).await?;
         Ok(describe(&host, &name, StatusCode::CREATED))
     };
     either(created.await)
@@ -392,6 +428,7 @@ async fn create(Extracted(host): Extracted<Starting>, body: Result<Bytes, BytesR
 async fn deploy(
     Extracted(host): Extracted<Starting>,
     Named(name): Named,
+    recorder: Recorder,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     let asked = Body::read(&body).and_then(|mut body| {
@@ -406,7 +443,8 @@ async fn deploy(
     let deployed = async {
         let host = started(&host)?;
         let (verb, deployed) = (host.clone(), name.clone());
-        done(&host, async move { verb.deploy(&deployed, properties).await }).await?;
+        let change = Change::of_stream("DeployStream", Action::Update, &name);
+        done(&host, recorder, change, async move { verb.deploy(&deployed, properties).await }).await?;
         Ok(describe(&host, &name, StatusCode::OK))
     };
     either(deployed.await)
@@ -420,11 +458,12 @@ async fn deploy(
     params(("name" = String, Path, description = "The stream")),
     responses((status = 200, body = StreamReport), (status = "default", body = StreamErrorAnswer))
 )]
-async fn undeploy(Extracted(host): Extracted<Starting>, Named(name): Named) -> Response {
+async fn undeploy(Extracted(host): Extracted<Starting>, Named(name): Named, recorder: Recorder) -> Response {
     let undeployed = async {
         let host = started(&host)?;
         let (verb, undeployed) = (host.clone(), name.clone());
-        done(&host, async move { verb.undeploy(&undeployed).await }).await?;
+        let change = Change::of_stream("UndeployStream", Action::Update, &name);
+        done(&host, recorder, change, async move { verb.undeploy(&undeployed).await }).await?;
         Ok(describe(&host, &name, StatusCode::OK))
     };
     either(undeployed.await)
@@ -438,11 +477,12 @@ async fn undeploy(Extracted(host): Extracted<Starting>, Named(name): Named) -> R
     params(("name" = String, Path, description = "The stream")),
     responses((status = 200, body = Destroyed), (status = "default", body = StreamErrorAnswer))
 )]
-async fn destroy(Extracted(host): Extracted<Starting>, Named(name): Named) -> Response {
+async fn destroy(Extracted(host): Extracted<Starting>, Named(name): Named, recorder: Recorder) -> Response {
     let destroyed = async {
         let host = started(&host)?;
         let (verb, destroyed) = (host.clone(), name.clone());
-        done(&host, async move { verb.destroy(&destroyed).await }).await?;
+        let change = Change::of_stream("DestroyStream", Action::Delete, &name);
+        done(&host, recorder, change, async move { verb.destroy(&destroyed).await }).await?;
         Ok(answer(StatusCode::OK, &Destroyed { name, state: "destroyed" }))
     };
     either(destroyed.await)

@@ -21,11 +21,12 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use thalweg_broker::HttpAccess;
 use thalweg_broker::authentication::Passwords;
+use thalweg_broker::{HttpAccess, HttpAction, HttpChange, HttpFailure};
 use thalweg_console::{Arrival, Console};
 use thalweg_security::Principal;
 use thalweg_security::acl::{CLUSTER_NAME, Operation};
+use thalweg_stream::host::recorder::{Action, Change, Recorder};
 use tokio::time::Instant;
 
 /// What a client is asked for, in Basic's terms.
@@ -82,7 +83,10 @@ enum Refusal {
 pub(super) async fn check(State(visit): State<Arc<Visit>>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     match visit.admit(&parts).await {
-        Ok(()) => {
+        Ok(principal) => {
+            if let Some(recorder) = visit.recorder(principal) {
+                parts.extensions.insert(recorder);
+            }
             // Where the console checks the login, the connection is a stranger's until then.
             let place = Arc::clone(&visit.place);
             parts.extensions.insert(Arrival(Arc::new(move |user| place.begin(Some(user)).is_ok())));
@@ -111,18 +115,25 @@ impl Visit {
         Visit { access, console, place, address, certified, logged_in: Mutex::default() }
     }
 
-    async fn admit(&self, request: &Parts) -> Result<(), Refusal> {
-        let Some(access) = &self.access else { return Ok(self.place.begin(None)?) };
+    /// Lets a request in, with the one who asks, if that is known here.
+    async fn admit(&self, request: &Parts) -> Result<Option<Principal>, Refusal> {
+        let Some(access) = &self.access else {
+            self.place.begin(None)?;
+            return Ok(None);
+        };
         let own_login = self.console.as_ref().filter(|console| console.has_login());
         let user = own_login.and_then(|console| console.user(&request.headers));
         match need(request.uri.path(), own_login.is_some()) {
             // The connection stays a stranger's; the console leads it to its login.
-            Need::Nothing => return Ok(()),
-            Need::OwnLogin if user.is_none() => return Ok(()),
+            Need::Nothing => return Ok(None),
+            Need::OwnLogin if user.is_none() => return Ok(None),
             Need::OwnLoginAndRight if user.is_none() && !request.headers.contains_key(AUTHORIZATION) => {
-                return Ok(());
+                return Ok(None);
             }
-            Need::OwnLogin => return Ok(self.place.begin(user.as_deref())?),
+            Need::OwnLogin => {
+                self.place.begin(user.as_deref())?;
+                return Ok(user.map(Principal::user));
+            }
             Need::OwnLoginAndRight | Need::Right => {}
         }
         // Name and password in the request are checked again each time, a session was.
@@ -149,7 +160,17 @@ impl Visit {
         if !is_named {
             self.place.begin(None)?;
         }
-        Ok(())
+        Ok(Some(principal))
+    }
+
+    /// Takes the changes of a request for the audit trail.
+    fn recorder(&self, principal: Option<Principal>) -> Option<Recorder> {
+        let (access, address) = (Arc::clone(self.access.as_ref()?), self.address);
+        let principal = principal.unwrap_or_else(Principal::anonymous);
+        Some(Recorder::new(move |change| {
+            let principal = change.user.clone().map_or_else(|| principal.clone(), Principal::user);
+            access.record_change(&principal, address, audited(change));
+        }))
     }
 
     async fn login(
@@ -180,6 +201,22 @@ impl Visit {
         // From the begin, so that the time says nothing about the user.
         tokio::time::sleep_until(began + passwords.failure_delay()).await;
         Err(Refusal::WrongLogin)
+    }
+}
+
+/// A change as the trail has it.
+fn audited(change: Change) -> HttpChange {
+    HttpChange {
+        request: change.request.to_owned(),
+        action: match change.action {
+            Action::Create => HttpAction::Create,
+            Action::Update => HttpAction::Update,
+            Action::Delete => HttpAction::Delete,
+        },
+        resource_type: change.resource_type,
+        resource_name: change.resource_name,
+        detail: change.detail,
+        failure: change.failure.map(|(code, message)| HttpFailure { code, message: Some(message) }),
     }
 }
 
