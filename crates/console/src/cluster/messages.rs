@@ -1,5 +1,6 @@
 //! Messages of a topic: bounded searches, and one new message.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -132,7 +133,8 @@ pub async fn search(
     let limit = query.limits.matches.unwrap_or(MESSAGES_MAX);
     let mut query = query;
     if is_newest {
-        query.limits.matches = Some(limit * 64);
+        // Partitions are read upwards: what is too much is only known at their ends.
+        (query.limits.matches, query.limits.bytes) = (None, None);
     }
     let reading = view.reading();
     let place = Box::new(reading.search(time).await?);
@@ -140,12 +142,15 @@ pub async fn search(
     let mut search = Search::start_holding(cluster, query, &reading.masking, reading.registry.clone(), place)
         .map_err(|wrong| Problem::wrong(wrong.to_string()))?;
     let mut messages: Vec<Message> = Vec::new();
+    let mut newest = Newest::new(limit, BYTES_MAX);
     while let Some(event) = search.next().await {
         match event {
+            Event::Matches(found) if is_newest => found.into_iter().for_each(|message| newest.take(message)),
             Event::Matches(found) => messages.extend(found),
             Event::Progress(_) | Event::Waiting(_) => {}
             Event::Ended(ended) => {
                 let words = match ended.why {
+                    Why::Complete if newest.is_full => "There may be more: the answer is full.",
                     Why::Complete => "Everything was read.",
                     Why::Matches => "There may be more.",
                     Why::Bytes => "There may be more: the answer is full.",
@@ -153,14 +158,44 @@ pub async fn search(
                     Why::Failed(error) => return Err(Problem::wrong(error.to_string())),
                 };
                 if is_newest {
-                    messages.sort_by_key(|message| std::cmp::Reverse((message.timestamp, message.offset.0)));
-                    messages.truncate(limit);
+                    messages = newest.into_messages();
                 }
                 return Ok(Found { messages, progress: ended.progress, ended: words });
             }
         }
     }
     Err(Problem::wrong("The search ended without an end"))
+}
+
+/// The newest of the messages of all partitions, within limits of their number and bytes: the oldest make room.
+struct Newest {
+    limit: usize,
+    bytes_max: u64,
+    bytes: u64,
+    /// Whether some made room because of their bytes.
+    is_full: bool,
+    messages: BTreeMap<(i64, i64, i32), Message>,
+}
+
+impl Newest {
+    fn new(limit: usize, bytes_max: u64) -> Newest {
+        Newest { limit, bytes_max, bytes: 0, is_full: false, messages: BTreeMap::new() }
+    }
+
+    fn take(&mut self, message: Message) {
+        self.bytes += message.size_bytes();
+        self.messages.insert((message.timestamp, message.offset.0, message.partition), message);
+        while self.messages.len() > self.limit || (self.bytes > self.bytes_max && self.messages.len() > 1) {
+            self.is_full |= self.messages.len() <= self.limit;
+            let Some((_, oldest)) = self.messages.pop_first() else { return };
+            self.bytes -= oldest.size_bytes();
+        }
+    }
+
+    /// The newest first.
+    fn into_messages(self) -> Vec<Message> {
+        self.messages.into_values().rev().collect()
+    }
 }
 
 /// Starts a live tail: from now, or from a little before, if that may have been seen.
@@ -229,4 +264,59 @@ pub async fn send(view: &View, topic: &str, message: MessageToSend) -> Result<Pr
 pub fn now_ms() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use thalweg_browse::{BatchFacts, Content};
+    use thalweg_record::{LeaderEpoch, TimestampType};
+
+    fn message(partition: i32, offset: i64, timestamp: i64, bytes: usize) -> Message {
+        let batch = BatchFacts {
+            base_offset: Offset(offset),
+            records: 1,
+            size_bytes: bytes,
+            compression: None,
+            timestamp_type: TimestampType::CreateTime,
+            leader_epoch: LeaderEpoch(0),
+            producer: None,
+            sequence: None,
+            is_transactional: false,
+            control: None,
+        };
+        Message {
+            topic: Arc::from("t"),
+            partition,
+            offset: Offset(offset),
+            timestamp,
+            key: None,
+            value: Some(Content { bytes: vec![0; bytes].into(), whole_bytes: bytes, schema: None }),
+            headers: Vec::new(),
+            headers_omitted: 0,
+            is_masked: false,
+            batch,
+        }
+    }
+
+    #[test]
+    fn the_oldest_messages_make_room_for_the_newest() {
+        let mut newest = Newest::new(50, 4 << 20);
+        for partition in 0..100 {
+            (0..60).for_each(|offset| {
+                newest.take(message(partition, offset, offset * 1000 + i64::from(partition), 10))
+            });
+        }
+        assert!(!newest.is_full);
+        let found = newest.into_messages();
+        let places: Vec<_> = found.iter().map(|message| (message.partition, message.offset.0)).collect();
+        assert_eq!(places, (50..100).rev().map(|partition| (partition, 59)).collect::<Vec<_>>());
+
+        let mut newest = Newest::new(300, 4 << 20);
+        (0..300).for_each(|offset| newest.take(message(0, offset, offset, 32 << 10)));
+        assert!(newest.is_full);
+        let found = newest.into_messages();
+        assert_eq!((found.len(), found[0].offset.0, found[127].offset.0), (128, 299, 172));
+    }
 }
