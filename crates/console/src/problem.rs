@@ -47,6 +47,11 @@ impl Problem {
         Problem { status: StatusCode::FORBIDDEN, kind: kind.to_owned(), message: message.into() }
     }
 
+    /// The cluster refused it with this code.
+    pub fn refused(code: ErrorCode, message: String) -> Problem {
+        Problem { status: status_of(code), kind: code.to_string(), message }
+    }
+
     /// As the API answers it.
     pub fn answer(&self) -> ErrorAnswer {
         ErrorAnswer { error: ErrorBody { kind: self.kind.clone(), message: self.message.clone() } }

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use serde::Deserialize;
 use thalweg_browse::{
-    End, Event, Filter, Limits, Message, NewMessage, Produced, Progress, Query, Search, Start, TextTest, Why,
-    produce,
+    End, Event, Filter, Limits, Message, NewMessage, PlaceError, ProduceError, Produced, Progress, Query,
+    Search, SearchError, Start, TextTest, Why, produce,
 };
-use thalweg_client::ProducerConfig;
+use thalweg_client::{ConsumerError, DeliveryError, ProducerConfig};
 use thalweg_record::Offset;
 use utoipa::{IntoParams, ToSchema};
 
@@ -155,7 +156,7 @@ pub async fn search(
                     Why::Matches => "There may be more.",
                     Why::Bytes => "There may be more: the answer is full.",
                     Why::Time => "There may be more: the time is over.",
-                    Why::Failed(error) => return Err(Problem::wrong(error.to_string())),
+                    Why::Failed(error) => return Err(failed(error)),
                 };
                 if is_newest {
                     messages = newest.into_messages();
@@ -256,7 +257,32 @@ pub async fn send(view: &View, topic: &str, message: MessageToSend) -> Result<Pr
         timestamp: now_ms(),
     };
     let config = ProducerConfig { connection: view.cluster().options().clone(), ..ProducerConfig::default() };
-    produce(view.cluster().clone(), config, &new).await.map_err(|error| Problem::wrong(error.to_string()))
+    produce(view.cluster().clone(), config, &new).await.map_err(not_stored)
+}
+
+/// Why a search failed.
+fn failed(error: SearchError) -> Problem {
+    match error {
+        SearchError::Place(PlaceError::Client(error))
+        | SearchError::Consumer(ConsumerError::Client(error)) => error.into(),
+        error => Problem::wrong(error.to_string()),
+    }
+}
+
+/// Why a message was not stored.
+fn not_stored(error: ProduceError) -> Problem {
+    match error {
+        ProduceError::Client(error) => error.into(),
+        ProduceError::Delivery(DeliveryError::Refused(refused)) => {
+            Problem::refused(refused.error_code, refused.to_string())
+        }
+        ProduceError::Delivery(error) => Problem {
+            status: StatusCode::GATEWAY_TIMEOUT,
+            kind: "timed out".to_owned(),
+            message: error.to_string(),
+        },
+        error => Problem::wrong(error.to_string()),
+    }
 }
 
 /// The time of a message that is sent, and of what is old.

@@ -4,7 +4,7 @@
 
 use axum::Form;
 use axum::extract::{Path, Query, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -33,6 +33,7 @@ pub async fn list(shell: Shell, Path(name): Path<String>, Query(mut query): Quer
         query.limit = messages::MESSAGES_DEFAULT;
     }
     let found = messages::search(shell.view(), &name, &query, PATIENCE).await;
+    let status = found.as_ref().map_or_else(|problem| problem.status, |_| StatusCode::OK);
     let body = match found {
         Ok(found) => Ok(html! { (frame(&shell, &name, &query)) (result(&name, &query, &found)) }),
         Err(problem) if problem.status.as_u16() == 400 => Ok(html! {
@@ -41,7 +42,9 @@ pub async fn list(shell: Shell, Path(name): Path<String>, Query(mut query): Quer
         }),
         Err(problem) => Err(problem),
     };
-    shell.answer::<Problem>(Section::Topics, &name, body)
+    let mut response = shell.answer::<Problem>(Section::Topics, &name, body);
+    *response.status_mut() = status;
+    response
 }
 
 fn frame(shell: &Shell, name: &str, query: &MessageQuery) -> Markup {
