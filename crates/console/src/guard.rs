@@ -29,7 +29,7 @@ use crate::state::{Console, LoginProblem};
 use crate::{api, pages};
 
 /// The largest body of a request.
-const BODY_MAX: usize = 4 << 20;
+pub const BODY_MAX: usize = 4 << 20;
 /// Only what this server serves, nothing inline, in no frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";

@@ -22,6 +22,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::cluster::View;
+use crate::guard::BODY_MAX;
 use crate::page;
 use crate::problem::Problem;
 use crate::session::Person;
@@ -107,16 +108,28 @@ impl<T: DeserializeOwned> FromRequest<Console> for Body<T> {
     type Rejection = Response;
 
     async fn from_request(request: Request, console: &Console) -> Result<Body<T>, Response> {
-        let refused = |message: String| {
-            let problem = Problem::wrong(message);
-            page::json(problem.status, &problem.answer())
+        let refused = |status: StatusCode, message: String| {
+            page::json(status, &Problem { status, ..Problem::wrong(message) }.answer())
         };
-        let bytes = Bytes::from_request(request, console).await;
-        let bytes = bytes.map_err(|error| refused(format!("The body cannot be read: {error}")))?;
+        let bytes = Bytes::from_request(request, console).await.map_err(|error| match error.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                let message = format!("The body is too large: the limit is {BODY_MAX} bytes");
+                refused(StatusCode::PAYLOAD_TOO_LARGE, message)
+            }
+            _ => refused(StatusCode::BAD_REQUEST, format!("The body cannot be read: {error}")),
+        })?;
+        // A change without any field needs no body.
         let body = if bytes.trim_ascii().is_empty() { b"{}" } else { bytes.trim_ascii() };
+        let wrong = |message| refused(StatusCode::BAD_REQUEST, message);
+        // An array would be taken for the fields in their order.
+        if body.first() != Some(&b'{') {
+            return Err(wrong(
+                "The body is not right: a JSON object is expected, as in {\"name\": ...}".to_owned(),
+            ));
+        }
         serde_json::from_slice(body)
             .map(Body)
-            .map_err(|error| refused(format!("The body is not right: {error}")))
+            .map_err(|error| wrong(format!("The body is not right: {error}")))
     }
 }
 

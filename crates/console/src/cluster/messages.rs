@@ -219,14 +219,15 @@ pub fn tail(
 
 /// A message to send.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct MessageToSend {
     /// The key; none if empty.
     pub key: String,
     /// The partition; by the key if empty.
     pub partition: String,
-    /// The value.
-    pub value: String,
+    /// The value: a text, perhaps an empty one. It is left out only with `tombstone`.
+    #[schema(nullable = false)]
+    pub value: Option<String>,
     /// Headers, one on each line, as NAME=VALUE.
     pub headers: String,
     /// `on` sends no value.
@@ -241,6 +242,20 @@ pub async fn send(view: &View, topic: &str, message: MessageToSend) -> Result<Pr
             Some(text.parse().map_err(|_| Problem::wrong(format!("Partition: {text:?} is not a number")))?)
         }
     };
+    let value = match (is_on("tombstone", &message.tombstone)?, message.value) {
+        (true, Some(value)) if !value.is_empty() => {
+            return Err(Problem::wrong(
+                "value: a message with tombstone has none: leave it out, or leave tombstone out",
+            ));
+        }
+        (true, _) => None,
+        (false, Some(value)) => Some(value.into_bytes()),
+        (false, None) => {
+            return Err(Problem::wrong(
+                "value is missing: a text is needed, or tombstone: \"on\" for a message without a value",
+            ));
+        }
+    };
     let mut headers = Vec::new();
     for line in message.headers.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (name, value) = line
@@ -252,12 +267,21 @@ pub async fn send(view: &View, topic: &str, message: MessageToSend) -> Result<Pr
         topic: topic.to_owned(),
         partition,
         key: Some(message.key.into_bytes()).filter(|key| !key.is_empty()),
-        value: (message.tombstone != "on").then(|| message.value.into_bytes()),
+        value,
         headers,
         timestamp: now_ms(),
     };
     let config = ProducerConfig { connection: view.cluster().options().clone(), ..ProducerConfig::default() };
     produce(view.cluster().clone(), config, &new).await.map_err(not_stored)
+}
+
+/// Whether a parameter is `on`.
+fn is_on(name: &str, text: &str) -> Result<bool, Problem> {
+    match text {
+        "on" => Ok(true),
+        "" | "off" => Ok(false),
+        _ => Err(Problem::wrong(format!("{name}: {text:?} is unknown: use on, or leave it out"))),
+    }
 }
 
 /// Why a search failed.

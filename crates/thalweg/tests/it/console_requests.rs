@@ -1,11 +1,14 @@
 //! Requests to the console that are wrong, or meant to harm: each is answered for what it is, and the broker goes on.
 
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::binary::{run, thalweg, until};
+use super::binary::{run, run_with_input, thalweg, until};
 use super::node::{self, Answer, Node};
 
 const FREE_PORT: &str = "listeners=PLAINTEXT://127.0.0.1:0";
@@ -121,4 +124,88 @@ fn rules_hide_parts_of_the_messages_that_pass_a_stage() {
         assert!(answer.status == 200 && answer.body.contains("***"), "{path}: {}", answer.body);
         assert!(!answer.body.contains("4711"), "{path}: {}", answer.body);
     }
+}
+
+const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
+/// Its connection is a stranger's for less.
+const LONGER_THAN_A_STRANGER: Duration = Duration::from_secs(12);
+
+#[test]
+fn logins_last_as_long_as_the_user_does_and_changes_of_streams_are_audited() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let trail = dir.path().join("audit.log");
+    let audit = format!("thalweg.audit.file={}", trail.display());
+    let jaas = "listener.name.sasl_plaintext.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule \
+                required user_bob=\"pw-of-bob\";";
+    let settings = [
+        "listeners=PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms=SCRAM-SHA-512,PLAIN",
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users=User:ANONYMOUS;User:ann;User:bob",
+        "streams.enabled=true",
+        jaas,
+        &audit,
+    ];
+    let mut node = Node::start(&dir.path().join("data"), &settings);
+    let security = |node: &Node, line: &str| {
+        let mut command = thalweg(&format!("security {line} --bootstrap-server {}", node.address));
+        let (code, _, error) = run_with_input(&mut command, b"correct horse");
+        assert_eq!(code, Some(0), "{error}");
+    };
+    create_topic(&node, "orders");
+    security(&node, "user add ann --password-stdin");
+
+    // A program of PLAIN, on a connection whose answer takes longer than a stranger may.
+    let bob = super::http_client::login("bob", "pw-of-bob");
+    let mut tail = TcpStream::connect(&node.http).expect("it listens");
+    let request = format!("GET /api/v1/topics/orders/tail HTTP/1.1\r\nHost: {}\r\n{bob}\r\n", node.http);
+    tail.write_all(request.as_bytes()).expect("sent");
+    let opened = Instant::now();
+
+    let own = format!("{FORM}Origin: http://{}\r\n", node.http);
+    let answer = node::ask(&node.http, "POST", "/login", &own, "user=ann&password=correct+horse");
+    let cookie = answer.head.lines().find_map(|line| line.strip_prefix("set-cookie: ")).expect("a session");
+    let session = format!("Cookie: {}\r\n", cookie.split(';').next().expect("a name and a value"));
+    let changed = format!("{own}{session}");
+    let created = "name=ticks&definition=time+%7C+null";
+    until("the streams are known", || {
+        node::ask(&node.http, "POST", "/streams", &changed, created).status == 303
+    });
+    assert_eq!(node::ask(&node.http, "DELETE", "/api/v1/streams/none", &session, "").status, 404);
+    let basic = super::http_client::login("ann", "correct horse");
+    assert_eq!(node::ask(&node.http, "GET", "/api/v1/topics", &basic, "").status, 200);
+
+    security(&node, "user remove ann");
+    let destroy = node::ask(&node.http, "POST", "/streams/ticks/destroy", &changed, "confirm=ticks");
+    assert!(destroy.head.contains("location: /login"), "{}", destroy.head);
+    assert_eq!(node::ask(&node.http, "GET", "/api/v1/topics", &basic, "").status, 401);
+    assert_eq!(node::ask(&node.http, "GET", "/topics", &session, "").status, 303);
+
+    std::thread::sleep(LONGER_THAN_A_STRANGER.saturating_sub(opened.elapsed()));
+    tail.set_nonblocking(true).expect("a socket");
+    let mut received = Vec::new();
+    let ended = tail.read_to_end(&mut received).map_err(|error| error.kind());
+    let received = String::from_utf8_lossy(&received);
+    assert!(
+        received.starts_with("HTTP/1.1 200") && ended == Err(ErrorKind::WouldBlock),
+        "{ended:?} {received}"
+    );
+
+    node.end(Signal::TERM);
+    let text = std::fs::read_to_string(&trail).expect("a trail");
+    let events = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let events: Vec<Value> = events.collect();
+    let change = |request: &str| {
+        let found = events.iter().find(|event| event["api"]["operation"] == request);
+        found.unwrap_or_else(|| panic!("no {request}: {text}"))
+    };
+    let created = change("CreateStream");
+    assert_eq!(
+        (&created["actor"]["user"]["uid"], &created["status"]),
+        (&json!("User:ann"), &json!("Success"))
+    );
+    assert_eq!(created["resources"][0], json!({ "type": "Stream", "name": "ticks" }));
+    assert_eq!(change("DestroyStream")["status"], "Failure");
+    let failed = events.iter().filter(|event| event["metadata"]["event_code"] == "login.failed");
+    assert_eq!(failed.filter(|event| event["user"]["uid"] == "User:bob").count(), 0, "{text}");
 }
