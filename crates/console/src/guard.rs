@@ -11,8 +11,8 @@
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName, ORIGIN, REFERRER_POLICY,
-    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderName, ORIGIN,
+    REFERRER_POLICY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
@@ -30,6 +30,8 @@ use crate::{api, pages};
 
 /// The largest body of a request.
 pub const BODY_MAX: usize = 4 << 20;
+/// The longest text of a refusal.
+const REFUSAL_MAX: usize = 64 << 10;
 /// Only what this server serves, nothing inline, in no frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -99,12 +101,39 @@ impl Console {
 
 async fn protect(State(guard): State<Guard>, request: Request, next: Next) -> Response {
     let checked = check(&guard, request.method(), request.uri(), request.headers());
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let mut response = match checked {
-        Ok(()) => next.run(request).await,
-        Err(problem) => page::refusal(request.uri().path(), &problem),
+        Ok(()) => in_words(&method, &path, next.run(request).await).await,
+        Err(problem) => page::refusal(&path, &problem),
     };
     set_headers(response.headers_mut());
     response
+}
+
+/// Refusals of the framework are plain text, or empty: they become what all others are, JSON of the API or a page.
+async fn in_words(method: &Method, path: &str, response: Response) -> Response {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let is_plain = kind.is_empty() || kind.starts_with("text/plain");
+    if !response.status().is_client_error() || !is_plain {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let text = axum::body::to_bytes(body, REFUSAL_MAX).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let (status, message) = match parts.status {
+        StatusCode::METHOD_NOT_ALLOWED => (parts.status, format!("{method} is not served at {path}")),
+        // What is missing in a form is no other mistake than what is missing in an address.
+        StatusCode::UNPROCESSABLE_ENTITY => (StatusCode::BAD_REQUEST, text.into_owned()),
+        status if text.trim().is_empty() => (status, format!("{method} {path} is refused: {status}")),
+        status => (status, text.into_owned()),
+    };
+    let mut answer = page::refusal(path, &Problem { status, ..Problem::wrong(message) });
+    for name in [CONTENT_TYPE, CONTENT_LENGTH] {
+        parts.headers.remove(name);
+    }
+    // Such as Allow.
+    answer.headers_mut().extend(parts.headers);
+    answer
 }
 
 /// The headers of every answer.

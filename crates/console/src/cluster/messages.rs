@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use thalweg_browse::{
     End, Event, Filter, Limits, Message, NewMessage, PlaceError, ProduceError, Produced, Progress, Query,
     Search, SearchError, Start, TextTest, Why, produce,
@@ -45,6 +46,7 @@ pub struct MessageQuery {
     pub partition: String,
     /// Messages at most: 50 if it is left out, and no more than 500.
     #[param(required = false)]
+    #[serde(deserialize_with = "number_or_none")]
     pub limit: usize,
     /// The whole key.
     #[param(required = false)]
@@ -64,6 +66,15 @@ pub struct MessageQuery {
     /// `auto`, `json`, `text` or `hex`.
     #[param(required = false)]
     pub shape: String,
+}
+
+/// A number; 0 of an empty field of a form.
+fn number_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match text.trim() {
+        "" => Ok(0),
+        text => text.parse().map_err(|_| D::Error::custom(format!("{text:?} is not a number"))),
+    }
 }
 
 /// What a search found.
